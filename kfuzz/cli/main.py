@@ -1,0 +1,83 @@
+"""The ``kfuzz`` command: finds the verb's module, loads only that one, and turns errors into one sentence."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from kfuzz import __version__
+from kfuzz.errors import KfuzzError
+
+# verb → (module, what it does). The text stands here so that `kfuzz --help` imports nothing.
+VERBS = {
+    "show": ("kfuzz.cli.show", "Annotated dump of a file or a vector."),
+    "check": ("kfuzz.cli.check", "Findings in files of record batches; exit 1 if any is fatal."),
+    "vectors": ("kfuzz.cli.vectors", "List, build and lint the golden vectors."),
+    "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),
+    "testee": ("kfuzz.cli.testee", "kfuzz's own decoder behind the testee protocol."),
+    "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),
+    "corpus": ("kfuzz.cli.corpus", "Generate and verify corpora of log segments."),
+    "demo": ("kfuzz.cli.demo", "The whole way once, in a few minutes."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose verbs are imported when they are used: `kfuzz show` must not load Spark or atheris."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(VERBS[name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, about) for name, (_, about) in VERBS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kfuzz")
+def cli() -> None:
+    """Vectors, referee, fuzzer and corpus generator for Apache Kafka's wire format.
+
+    \b
+    Examples:
+      kfuzz show records/v2/header/minimal
+      kfuzz check 00000000000000000000.log
+      kfuzz conform --testee aiokafka
+    """
+
+
+def main(args: list[str] | None = None) -> Any:
+    """Run the command line; every ``KfuzzError`` becomes one sentence on standard error and exit code 2."""
+    try:
+        code = cli.main(args=args, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.exceptions.Abort:
+        click.echo("kfuzz: interrupted", err=True)
+        sys.exit(130)
+    except KfuzzError as error:
+        click.echo(f"kfuzz: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of our output (head, less) has left; that is its right.
+        sys.stderr.close()
+        sys.exit(0)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        click.echo(f"kfuzz: {where}{error.strerror or error}", err=True)
+        sys.exit(2)
+    # With standalone_mode off, `ctx.exit(n)` comes back as a value.
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

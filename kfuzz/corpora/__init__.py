@@ -1,0 +1,1 @@
+"""Workload → plan → segment bytes. May import records/ and wire/."""

@@ -1,0 +1,1 @@
+"""Fuzz targets, the campaign runner, triage; the only folder that imports atheris."""
