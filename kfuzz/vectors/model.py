@@ -1,0 +1,244 @@
+"""The vector model: what a vector is, and how the committed suite is read and checked against its schema.
+
+May import kfuzz.errors and kfuzz.files; a recipe is loaded only when a vector needs one.
+The file format is described in docs/vectors.md; ``vectors/schema.json`` is its JSON Schema.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kfuzz.errors import UsageError
+from kfuzz.files import read_bytes
+
+__all__ = ["FORMAT", "Flag", "SuiteFile", "Vector", "default_root", "load_file", "load_files", "load_suite"]
+
+FORMAT = "kfuzz-vectors/1"
+SCHEMA_FILE = "schema.json"
+REQUIREMENTS_FILE = "requirements.json"
+EXPECTED_DIRECTORY = "expected"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """What a flag of a vector file means; every vector that bears it has this kind of trap in it."""
+
+    name: str
+    bug_type: str
+    description: str
+    effect: str
+    links: tuple[str, ...] = ()
+    cves: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """One vector: the bytes, and what each role must make of them.
+
+    ``expect[role]`` has ``verdict`` ("valid", "invalid", "acceptable"), ``finding`` (the code of the finding that a refusal
+    rests on), ``batches`` (the contents that whoever accepts must read, in the testee protocol's JSON form), ``alternatives``
+    (other permitted readings), ``partial_tail`` and ``consumed`` (the end of the last complete batch, in bytes).
+    ``kafka[version][role]`` is what Apache Kafka itself said: "accepted", "rejected" or "fault".
+    ``budget`` bounds what judging the vector may cost: ``memory_bytes`` and ``cpu_ms``.
+    """
+
+    id: str
+    kind: str
+    summary: str
+    level: str
+    requirements: tuple[str, ...]
+    flags: tuple[str, ...]
+    data: bytes
+    canonical: bool
+    layout: tuple[Mapping[str, Any], ...]
+    expect: Mapping[str, Mapping[str, Any]]
+    kafka: Mapping[str, Mapping[str, str]]
+    budget: Mapping[str, int] | None
+    file: Path
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteFile:
+    """One file of the suite: ``document`` is its JSON, ``vectors`` the same in the model's form, in the file's order."""
+
+    path: Path
+    about: str
+    flags: Mapping[str, Flag]
+    vectors: tuple[Vector, ...]
+    document: Mapping[str, Any]
+
+
+def default_root() -> Path:
+    """The committed suite: ``vectors/`` of the repository, or the copy inside an installed wheel."""
+    here = Path(__file__).resolve().parent
+    for root in (here.parent.parent / "vectors", here / "suite"):
+        if (root / SCHEMA_FILE).is_file():
+            return root
+    raise UsageError(f"no vectors beside {here}; install kfuzz whole or name the suite's directory")
+
+
+def load_suite(pattern: str | Sequence[str] = "*", root: str | Path | None = None) -> tuple[Vector, ...]:
+    """The vectors whose id matches any of the globs in ``pattern`` (``*`` matches ``/`` too), sorted by id.
+
+    Raises ``UsageError`` for a file that breaks the schema, an id that occurs twice, and a glob that matches nothing.
+    """
+    patterns = [pattern] if isinstance(pattern, str) else list(pattern)
+    vectors = sorted((vector for file in load_files(root) for vector in file.vectors), key=lambda vector: vector.id)
+    for glob in patterns:
+        if not any(fnmatch.fnmatchcase(vector.id, glob) for vector in vectors):
+            raise UsageError(f"no vector matches {glob!r}; `kfuzz vectors list` shows their ids")
+    return tuple(v for v in vectors if any(fnmatch.fnmatchcase(v.id, glob) for glob in patterns))
+
+
+def load_files(root: str | Path | None = None) -> tuple[SuiteFile, ...]:
+    """Every file of the suite under ``root``, sorted by path; raises ``UsageError`` as :func:`load_suite` does."""
+    root = default_root() if root is None else Path(root)
+    if not root.is_dir():
+        raise UsageError(f"{root} is not a directory of vectors; name one that holds vector files")
+    files = tuple(load_file(path) for path in suite_paths(root))
+    if not files:
+        raise UsageError(f"{root} holds no vector file; name the suite's directory")
+    _refuse_duplicates(files)
+    return files
+
+
+def suite_paths(root: Path) -> list[Path]:
+    """The vector files under ``root``: every JSON file in a directory below it, save the expected outcomes."""
+    paths = (path for path in root.rglob("*.json") if path.parent != root)
+    return sorted(path for path in paths if path.relative_to(root).parts[0] != EXPECTED_DIRECTORY)
+
+
+def load_file(path: str | Path) -> SuiteFile:
+    """One file of the suite, checked against the schema; ``UsageError`` names the file, the place in it and the remedy."""
+    path = Path(path)
+    document = parse_document(path, read_bytes(path))
+    flags = {
+        name: Flag(
+            name,
+            flag["bug_type"],
+            flag["description"],
+            flag["effect"],
+            tuple(flag.get("links", ())),
+            tuple(flag.get("cves", ())),
+        )
+        for name, flag in document["flags"].items()
+    }
+    vectors = tuple(
+        _vector(path, f"vectors[{index}]", document["kind"], item) for index, item in enumerate(document["vectors"])
+    )
+    return SuiteFile(path, document["about"], flags, vectors, document)
+
+
+def parse_document(path: Path, content: bytes) -> dict[str, Any]:
+    """The JSON of a vector file, checked against the schema."""
+    try:
+        document = json.loads(content, object_pairs_hook=_unique_names)
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{path}: not JSON at line {error.lineno} column {error.colno} ({error.msg}); mend the syntax"
+        ) from None
+    except _RepeatedName as error:
+        raise UsageError(f"{path}: the name {error} occurs twice in one object; keep one of them") from None
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply to be a vector file; name another file") from None
+    _check_schema(path, document)
+    checked: dict[str, Any] = document
+    return checked
+
+
+class _RepeatedName(ValueError):
+    """A name occurs twice in one JSON object; the second would silently win."""
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in result:
+            raise _RepeatedName(repr(name))
+        result[name] = value
+    return result
+
+
+@cache
+def _validator() -> Any:
+    import jsonschema
+
+    schema = json.loads(read_bytes(default_root() / SCHEMA_FILE))
+    return jsonschema.Draft202012Validator(schema)
+
+
+def _check_schema(path: Path, document: Any) -> None:
+    from jsonschema.exceptions import relevance
+
+    errors = list(_validator().iter_errors(document))
+    if not errors:
+        return
+    # The first place in the file is mended first; an alternative's own complaint says more than "matches none of them".
+    error = min(errors, key=lambda error: [(isinstance(step, str), str(step), step) for step in error.absolute_path])
+    while error.context:
+        error = max(error.context, key=relevance)
+    message = error.message if len(error.message) <= 200 else error.message[:200] + "…"
+    raise UsageError(f"{path}: {_json_path(error.absolute_path)}: {message}; see {SCHEMA_FILE} beside the suite")
+
+
+def _json_path(steps: Iterable[str | int]) -> str:
+    """``vectors[3].expect.consumer``, or ``the document`` for its root."""
+    text = ""
+    for step in steps:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text or "the document"
+
+
+def _vector(path: Path, place: str, kind: str, item: Mapping[str, Any]) -> Vector:
+    return Vector(
+        id=item["id"],
+        kind=kind,
+        summary=item["summary"],
+        level=item["level"],
+        requirements=tuple(item["requirements"]),
+        flags=tuple(item["flags"]),
+        data=_data(path, place, item),
+        canonical=item["canonical"],
+        layout=tuple(item["layout"]),
+        expect=item["expect"],
+        kafka=item["kafka"],
+        budget=item.get("budget"),
+        file=path,
+    )
+
+
+def _data(path: Path, place: str, item: Mapping[str, Any]) -> bytes:
+    if "hex" in item:
+        return bytes.fromhex(item["hex"])
+    from kfuzz.vectors.recipes.bombs import BOMBS
+
+    name, size, sha256 = item["recipe"], item["size"], item["sha256"]
+    if name not in BOMBS:
+        raise UsageError(f"{path}: {place}.recipe: no recipe {name!r}; known are {', '.join(sorted(BOMBS))}")
+    data = BOMBS[name]()
+    if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
+        raise UsageError(
+            f"{path}: {place}.sha256: the recipe {name!r} makes other bytes than these; run `kfuzz vectors build`"
+        )
+    return data
+
+
+def _refuse_duplicates(files: Iterable[SuiteFile]) -> None:
+    first: dict[str, Path] = {}
+    for file in files:
+        for vector in file.vectors:
+            if vector.id in first:
+                other = first[vector.id]
+                raise UsageError(
+                    f"{file.path}: the id {vector.id!r} stands in {other} too; an id is given once and for ever"
+                )
+            first[vector.id] = file.path
