@@ -1,0 +1,90 @@
+package kfuzz.testee;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.kafka.common.record.TimestampType;
+import org.apache.kafka.common.record.internal.RecordBatch;
+
+/**
+ * What a consumer sees of one record batch, and its JSON form in the testee protocol. A message of magic 0 or 1, be it
+ * plain or the wrapper of compressed ones, is a batch here as it is in Kafka.
+ *
+ * @param deleteHorizonMs milliseconds since the epoch, or null where the batch has none
+ */
+record BatchContents(long baseOffset, long lastOffset, long nextOffset, byte magic, String compression,
+                     TimestampType timestampType, boolean transactional, boolean control, long producerId,
+                     short producerEpoch, int baseSequence, int partitionLeaderEpoch, Long deleteHorizonMs,
+                     List<RecordContents> records) {
+
+    static BatchContents of(RecordBatch batch, List<RecordContents> records) {
+        // A legacy batch learns its base offset by reading its records once more; they are here already.
+        boolean legacy = batch.magic() < RecordBatch.MAGIC_VALUE_V2;
+        long baseOffset = legacy ? records.get(0).offset() : batch.baseOffset();
+        Long deleteHorizonMs = batch.deleteHorizonMs().isPresent() ? batch.deleteHorizonMs().getAsLong() : null;
+        return new BatchContents(baseOffset, batch.lastOffset(), batch.nextOffset(), batch.magic(),
+            batch.compressionType().name, batch.timestampType(), batch.isTransactional(), batch.isControlBatch(),
+            batch.producerId(), batch.producerEpoch(), batch.baseSequence(), batch.partitionLeaderEpoch(),
+            deleteHorizonMs, records);
+    }
+
+    /** Fields that the request leaves out have the values that Kafka gives them. */
+    static BatchContents of(JsonNode json) {
+        List<RecordContents> records = new ArrayList<>();
+        for (JsonNode record : Json.array(json, "records"))
+            records.add(RecordContents.of(record));
+        long firstOffset = records.isEmpty() ? 0 : records.get(0).offset();
+        long baseOffset = Json.int64(json, "base_offset", firstOffset);
+        long lastOffset = Json.int64(json, "last_offset", records.isEmpty() ? baseOffset : records.get(records.size() - 1).offset());
+        byte magic = (byte) Json.int32(json, "magic", RecordBatch.CURRENT_MAGIC_VALUE);
+        String timestampType = Json.text(json, "timestamp_type", magic == RecordBatch.MAGIC_VALUE_V0 ? "none" : "create");
+        return new BatchContents(baseOffset, lastOffset, lastOffset + 1, magic, Json.text(json, "compression", "none"),
+            timestampType(timestampType), Json.bool(json, "transactional"), Json.bool(json, "control"),
+            Json.int64(json, "producer_id", RecordBatch.NO_PRODUCER_ID),
+            (short) Json.int32(json, "producer_epoch", RecordBatch.NO_PRODUCER_EPOCH),
+            Json.int32(json, "base_sequence", RecordBatch.NO_SEQUENCE),
+            Json.int32(json, "partition_leader_epoch", RecordBatch.NO_PARTITION_LEADER_EPOCH),
+            Json.optionalInt64(json, "delete_horizon"), records);
+    }
+
+    void writeTo(JsonGenerator json) throws IOException {
+        json.writeStartObject();
+        json.writeStringField("base_offset", Long.toString(baseOffset));
+        json.writeStringField("last_offset", Long.toString(lastOffset));
+        json.writeStringField("next_offset", Long.toString(nextOffset));
+        json.writeNumberField("magic", magic);
+        json.writeStringField("compression", compression);
+        json.writeStringField("timestamp_type", name(timestampType));
+        json.writeBooleanField("transactional", transactional);
+        json.writeBooleanField("control", control);
+        json.writeStringField("producer_id", Long.toString(producerId));
+        json.writeNumberField("producer_epoch", producerEpoch);
+        json.writeNumberField("base_sequence", baseSequence);
+        json.writeNumberField("partition_leader_epoch", partitionLeaderEpoch);
+        Json.writeOptionalInt64(json, "delete_horizon", deleteHorizonMs);
+        json.writeArrayFieldStart("records");
+        for (RecordContents record : records)
+            record.writeTo(json);
+        json.writeEndArray();
+        json.writeEndObject();
+    }
+
+    private static String name(TimestampType type) {
+        return switch (type) {
+            case NO_TIMESTAMP_TYPE -> "none";
+            case CREATE_TIME -> "create";
+            case LOG_APPEND_TIME -> "log-append";
+        };
+    }
+
+    private static TimestampType timestampType(String name) {
+        return switch (name) {
+            case "none" -> TimestampType.NO_TIMESTAMP_TYPE;
+            case "create" -> TimestampType.CREATE_TIME;
+            case "log-append" -> TimestampType.LOG_APPEND_TIME;
+            default -> throw new BadRequestException("timestamp_type must be create, log-append or none, not " + name);
+        };
+    }
+}

@@ -1,0 +1,199 @@
+package kfuzz.testee;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.StreamReadConstraints;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.sun.management.ThreadMXBean;
+import java.io.BufferedReader;
+import java.io.BufferedOutputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.lang.management.ManagementFactory;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.List;
+import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.utils.internals.AppInfoParser;
+
+/**
+ * Apache Kafka's client library behind the protocol kfuzz-testee/1: one JSON request a line on stdin, one answer a line
+ * on stdout, in order. No input ends it but the end of the input.
+ */
+public final class Testee {
+    private static final int LARGEST_KEPT_ANSWER_BYTES = 1 << 20;
+
+    /** One step of an answer: writes fields into the object that the caller opened. */
+    private interface Fields {
+        void writeTo(JsonGenerator json) throws IOException;
+    }
+
+    private final ObjectMapper mapper = new ObjectMapper(JsonFactory.builder()
+        .streamReadConstraints(StreamReadConstraints.builder().maxStringLength(Integer.MAX_VALUE).build())
+        .build());
+    private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
+    private final FetchReader reader = new FetchReader();
+    private ByteArrayOutputStream answer = new ByteArrayOutputStream();
+
+    private Testee() {}
+
+    public static void main(String[] arguments) throws IOException {
+        try (OutputStream out = new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16);
+             BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8), 1 << 16)) {
+            System.setOut(System.err);  // Stdout belongs to the protocol, whatever a library prints.
+            new Testee().serve(in, out);
+        }
+    }
+
+    private void serve(BufferedReader in, OutputStream out) throws IOException {
+        sayHello(out);
+        out.flush();
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            answer(line);
+            answer.writeTo(out);
+            if (answer.size() > LARGEST_KEPT_ANSWER_BYTES)
+                answer = new ByteArrayOutputStream();
+            if (!in.ready())  // More requests wait: their answers may share a write.
+                out.flush();
+        }
+    }
+
+    private void sayHello(OutputStream out) throws IOException {
+        write(json -> {
+            json.writeStringField("protocol", "kfuzz-testee/1");
+            json.writeStringField("name", "kafka-clients");
+            json.writeStringField("version", AppInfoParser.getVersion());
+            json.writeStringField("language", "java");
+            writeStrings(json, "operations", "decode-records", "encode-records");
+            writeStrings(json, "roles", "consumer");
+            json.writeFieldName("magic");
+            json.writeArray(new int[] {0, 1, 2}, 0, 3);
+            writeStrings(json, "codecs", "none", "gzip", "snappy", "lz4", "zstd");
+            json.writeBooleanField("checks_crc", true);
+            json.writeStringField("control", "shown");
+        });
+        answer.writeTo(out);
+    }
+
+    /** Leaves the whole answer in {@link #answer}: half an answer would spoil the pipe for all that follow. */
+    private void answer(String line) throws IOException {
+        JsonNode id = null;
+        try {
+            JsonNode request = mapper.readTree(line);
+            if (!request.isObject())
+                throw new BadRequestException("a request is a JSON object");
+            id = request.get("id");
+            answer(id, request);
+        } catch (UnsupportedRequestException e) {
+            writeFailure(id, "unsupported", e.getMessage());
+        } catch (JsonProcessingException e) {
+            writeFailure(id, "fault", describe(new BadRequestException("not JSON: " + e.getOriginalMessage())));
+        } catch (Throwable e) {
+            writeFailure(id, "fault", describe(e));
+        }
+    }
+
+    private void answer(JsonNode id, JsonNode request) throws IOException {
+        String operation = Json.text(request.get("operation"), "operation");
+        switch (operation) {
+            case "decode-records" -> decodeRecords(id, request);
+            case "encode-records" -> encodeRecords(id, request);
+            default -> throw new UnsupportedRequestException("operation " + operation);
+        }
+    }
+
+    private void decodeRecords(JsonNode id, JsonNode request) throws IOException {
+        String role = Json.text(request, "role", "consumer");
+        if (!role.equals("consumer"))
+            throw new UnsupportedRequestException("role " + role);
+        byte[] bytes = Json.hex(request.get("hex"), "hex");
+        if (bytes == null)
+            throw new BadRequestException("hex is missing");
+        long allocatedBefore = threads.getCurrentThreadAllocatedBytes();
+        FetchReader.Reading reading = reader.read(bytes);
+        long allocatedBytes = threads.getCurrentThreadAllocatedBytes() - allocatedBefore;
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", outcome(reading.failure()));
+            if (reading.failure() != null)
+                json.writeStringField("error", describe(reading.failure()));
+            else
+                json.writeNumberField("consumed", reading.consumed());
+            json.writeNumberField("allocated_bytes", allocatedBytes);
+            if (reading.failure() == null || !reading.batches().isEmpty()) {
+                json.writeArrayFieldStart("batches");
+                for (BatchContents batch : reading.batches())
+                    batch.writeTo(json);
+                json.writeEndArray();
+            }
+        });
+    }
+
+    private void encodeRecords(JsonNode id, JsonNode request) throws IOException {
+        List<BatchContents> batches = new ArrayList<>();
+        for (JsonNode batch : Json.array(request, "batches"))
+            batches.add(BatchContents.of(batch));
+        byte[] bytes;
+        try {
+            bytes = BatchWriter.write(batches);
+        } catch (KafkaException | IllegalArgumentException e) {  // The builder states its conditions by the latter.
+            writeFailure(id, "rejected", describe(e));
+            return;
+        }
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", "accepted");
+            json.writeStringField("hex", HexFormat.of().formatHex(bytes));
+        });
+    }
+
+    /** A consumer is told of bad input by a KafkaException; whatever else escapes was not foreseen. */
+    private static String outcome(Throwable failure) {
+        if (failure == null)
+            return "accepted";
+        return failure instanceof KafkaException ? "rejected" : "fault";
+    }
+
+    /** The class, the message and the immediate cause of a failure, on one line. */
+    private static String describe(Throwable failure) {
+        String text = nameAndMessage(failure);
+        if (failure.getCause() != null)
+            text += " (" + nameAndMessage(failure.getCause()) + ")";
+        return text.replaceAll("\\s*\\R\\s*", " ");
+    }
+
+    private static String nameAndMessage(Throwable failure) {
+        String name = failure.getClass().getSimpleName();
+        return failure.getMessage() == null ? name : name + ": " + failure.getMessage();
+    }
+
+    private void writeFailure(JsonNode id, String outcome, String error) throws IOException {
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", outcome);
+            json.writeStringField("error", error);
+        });
+    }
+
+    private void write(Fields fields) throws IOException {
+        answer.reset();
+        try (JsonGenerator json = mapper.createGenerator(answer)) {
+            json.writeStartObject();
+            fields.writeTo(json);
+            json.writeEndObject();
+        }
+        answer.write('\n');
+    }
+
+    private static void writeStrings(JsonGenerator json, String field, String... values) throws IOException {
+        json.writeFieldName(field);
+        json.writeArray(values, 0, values.length);
+    }
+}
