@@ -42,9 +42,9 @@ class Flag:
 class Vector:
     """One vector: the bytes, and what each role must make of them.
 
-    ``expect[role]`` has ``verdict`` ("valid", "invalid", "acceptable"), ``finding`` (the code of the finding that a refusal
-    rests on), ``batches`` (the contents that whoever accepts must read, in the testee protocol's JSON form), ``alternatives``
-    (other permitted readings), ``partial_tail`` and ``consumed`` (the end of the last complete batch, in bytes).
+    ``expect[role]`` has ``verdict`` ("valid", "invalid", "acceptable"), ``finding`` (the code of the finding that a
+    refusal rests on), ``batches`` (the contents that whoever accepts must read, in the testee protocol's JSON form),
+    ``alternatives`` (other permitted readings), ``partial_tail`` and ``consumed`` (end of the last complete batch).
     ``kafka[version][role]`` is what Apache Kafka itself said: "accepted", "rejected" or "fault".
     ``budget`` bounds what judging the vector may cost: ``memory_bytes`` and ``cpu_ms``.
     """
@@ -66,7 +66,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class SuiteFile:
-    """One file of the suite: ``document`` is its JSON, ``vectors`` the same in the model's form, in the file's order."""
+    """One file of the suite: ``document`` is its JSON, ``vectors`` the same in the model's form."""
 
     path: Path
     about: str
@@ -116,7 +116,7 @@ def suite_paths(root: Path) -> list[Path]:
 
 
 def load_file(path: str | Path) -> SuiteFile:
-    """One file of the suite, checked against the schema; ``UsageError`` names the file, the place in it and the remedy."""
+    """One file of the suite, checked against the schema; ``UsageError`` names file, place and remedy."""
     path = Path(path)
     document = parse_document(path, read_bytes(path))
     flags = {

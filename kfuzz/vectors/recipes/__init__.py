@@ -1,1 +1,1 @@
-"""One module per theme of the golden suite; each makes its vectors from values through ``builder``. May import records/ and wire/."""
+"""One module per theme of the golden suite, each making vectors from values through ``builder``. May import wire/."""

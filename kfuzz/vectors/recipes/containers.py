@@ -1,0 +1,175 @@
+"""Compressed streams, written out by hand so that any part can be wrong, and that every machine makes the same bytes.
+
+``stored`` makes a stream of each codec without compressing (every format has such a form); ``packed`` asks the compression
+libraries, whose bytes differ between versions. Imports the compression libraries only inside ``packed``.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+__all__ = ["gzip_member", "lz4_frame", "packed", "raw_snappy", "stored", "xerial", "xxh32", "zstd_frame"]
+
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_VERSIONS = struct.pack(">ii", 1, 1)
+LZ4_MAGIC = struct.pack("<I", 0x184D2204)
+LZ4_STORED = 0x80000000
+ZSTD_MAGIC = struct.pack("<I", 0xFD2FB528)
+BLOCK_BYTES = 65535
+
+
+def stored(codec: str, data: bytes) -> bytes:
+    """A stream of ``codec`` that holds ``data`` uncompressed; the same bytes everywhere."""
+    makers = {
+        "gzip": gzip_member,
+        "snappy": lambda data: xerial(raw_snappy(data)),
+        "lz4": lz4_frame,
+        "zstd": zstd_frame,
+    }
+    return makers[codec](data)
+
+
+def packed(codec: str, data: bytes) -> bytes:
+    """A stream of ``codec`` as its usual library compresses it; other versions make other bytes."""
+    if codec == "gzip":
+        return gzip_member(data, deflate=_deflate(data))
+    if codec == "snappy":
+        import snappy
+
+        return xerial(snappy.compress(data))
+    if codec == "lz4":
+        import lz4.frame
+
+        return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=3).compress(data)
+
+
+def _deflate(data: bytes) -> bytes:
+    compressor = zlib.compressobj(6, zlib.DEFLATED, -15)
+    return compressor.compress(data) + compressor.flush()
+
+
+def gzip_member(
+    data: bytes,
+    *,
+    flags: int = 0,
+    fields: bytes = b"",
+    method: int = 8,
+    deflate: bytes | None = None,
+    crc: int | None = None,
+    size: int | None = None,
+) -> bytes:
+    """One gzip member (RFC 1952); ``fields`` are the optional header fields that ``flags`` announce."""
+    body = _stored_deflate(data) if deflate is None else deflate
+    crc = zlib.crc32(data) if crc is None else crc
+    size = len(data) if size is None else size
+    header = struct.pack("<2sBBIBB", b"\x1f\x8b", method, flags, 0, 0, 255)
+    return header + fields + body + struct.pack("<II", crc, size & 0xFFFFFFFF)
+
+
+def _stored_deflate(data: bytes) -> bytes:
+    chunks = [data[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES)] or [b""]
+    blocks = [struct.pack("<BHH", 0, len(chunk), len(chunk) ^ 0xFFFF) + chunk for chunk in chunks]
+    blocks[-1] = b"\x01" + blocks[-1][1:]
+    return b"".join(blocks)
+
+
+def raw_snappy(data: bytes, *, claimed: int | None = None) -> bytes:
+    """A raw snappy block of one literal; ``claimed`` is the uncompressed length that its preamble tells."""
+    length = len(data) if claimed is None else claimed
+    if not data:
+        return _base128(length)
+    if len(data) <= 60:
+        return _base128(length) + bytes([(len(data) - 1) << 2]) + data
+    return _base128(length) + b"\xf4" + struct.pack("<H", len(data) - 1) + data
+
+
+def _base128(value: int) -> bytes:
+    groups = bytearray()
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*groups, value])
+
+
+def xerial(*blocks: bytes, versions: bytes = XERIAL_VERSIONS) -> bytes:
+    """The snappy-java framing that Kafka uses: a magic, two versions, and blocks each behind a big-endian length."""
+    return XERIAL_MAGIC + versions + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
+
+
+def lz4_frame(
+    *chunks: bytes,
+    content_checksum: int | bool = False,
+    block_checksums: int | bool = False,
+    content_size: int | None = None,
+    version: int = 1,
+    header_checksum: int | None = None,
+    end_mark: bool = True,
+) -> bytes:
+    """One LZ4 frame of uncompressed blocks with 64 KiB at most; ``True`` asks for right checksums, a number sets them."""
+    flags = version << 6 | 0x20 | 0x10 * (block_checksums is not False) | 0x08 * (content_size is not None)
+    flags |= 0x04 * (content_checksum is not False)
+    descriptor = bytes([flags, 0x40]) + (b"" if content_size is None else struct.pack("<Q", content_size))
+    check = xxh32(descriptor) >> 8 & 0xFF if header_checksum is None else header_checksum
+    out = LZ4_MAGIC + descriptor + bytes([check])
+    for chunk in chunks:
+        out += struct.pack("<I", len(chunk) | LZ4_STORED) + chunk + _lz4_checksum(block_checksums, chunk)
+    if not end_mark:
+        return out
+    return out + struct.pack("<I", 0) + _lz4_checksum(content_checksum, b"".join(chunks))
+
+
+def _lz4_checksum(asked: int | bool, data: bytes) -> bytes:
+    if asked is False:
+        return b""
+    return struct.pack("<I", xxh32(data) if asked is True else asked)
+
+
+def xxh32(data: bytes) -> int:
+    """xxHash32 with seed 0, after its specification."""
+    mask = 0xFFFFFFFF
+    prime = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
+
+    def rotate(value: int, by: int) -> int:
+        return (value << by | value >> (32 - by)) & mask
+
+    at, total = 0, prime[4]
+    if len(data) >= 16:
+        lanes = [(prime[0] + prime[1]) & mask, prime[1], 0, -prime[0] & mask]
+        while at + 16 <= len(data):
+            words = struct.unpack_from("<4I", data, at)
+            lanes = [
+                rotate((lane + word * prime[1]) & mask, 13) * prime[0] & mask
+                for lane, word in zip(lanes, words, strict=True)
+            ]
+            at += 16
+        total = sum(rotate(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True))
+    total = (total + len(data)) & mask
+    for at in range(at, len(data) - 3, 4):
+        total = rotate((total + struct.unpack_from("<I", data, at)[0] * prime[2]) & mask, 17) * prime[3] & mask
+    for byte in data[len(data) - len(data) % 4 :]:
+        total = rotate((total + byte * prime[4]) & mask, 11) * prime[0] & mask
+    total = (total ^ total >> 15) * prime[1] & mask
+    total = (total ^ total >> 13) * prime[2] & mask
+    return total ^ total >> 16
+
+
+def zstd_frame(
+    data: bytes, *, checksum: int | None = None, content_size: int | None = None, last: bool = True
+) -> bytes:
+    """One Zstandard frame of raw blocks with a 128 KiB window; ``checksum`` sets the content checksum, right or wrong."""
+    descriptor = 0x04 * (checksum is not None)
+    if content_size is None:
+        # Window descriptor: exponent 7 over 1 KiB is 128 KiB.
+        header = bytes([descriptor, 7 << 3])
+    else:
+        header = bytes([descriptor | 0xE0]) + struct.pack("<Q", content_size)
+    chunks = [data[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES)] or [b""]
+    out = ZSTD_MAGIC + header
+    for index, chunk in enumerate(chunks):
+        final = last and index == len(chunks) - 1
+        out += (final | len(chunk) << 3).to_bytes(3, "little") + chunk
+    return out + (b"" if checksum is None else struct.pack("<I", checksum))
