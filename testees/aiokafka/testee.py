@@ -1,0 +1,70 @@
+"""aiokafka as a testee: reads the records of a fetch as its consumer does, with CRCs checked.
+
+Follows ``aiokafka.consumer.fetcher.PartitionRecords``, except that control batches, which the consumer skips unread, are
+read and shown. aiokafka tells neither a batch's size nor its leader epoch, and of a legacy batch next to nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+import kfuzz_testee
+
+try:
+    import aiokafka
+    from aiokafka import codec
+    from aiokafka.errors import CorruptRecordException, KafkaError
+    from aiokafka.record.memory_records import MemoryRecords
+except ImportError as error:
+    sys.exit(f"aiokafka cannot be imported ({error}); install it into {sys.executable}")
+
+
+def read(data: bytes) -> Iterator[tuple[dict[str, Any], None]]:
+    memory = MemoryRecords(data)
+    while memory.has_next():
+        batch = memory.next_batch()
+        if not batch.validate_crc():
+            raise CorruptRecordException("Invalid CRC")
+        records = [kfuzz_testee.record_json(r.offset, r.timestamp, r.key, r.value, r.headers) for r in batch]
+        yield batch_json(batch) | {"records": records}, None
+
+
+def batch_json(batch: Any) -> dict[str, Any]:
+    exposed = {
+        "next_offset": str(batch.next_offset),
+        "transactional": bool(batch.is_transactional),
+        "control": bool(batch.is_control_batch),
+    }
+    if not hasattr(batch, "base_offset"):  # a legacy batch
+        return exposed
+    return exposed | {
+        "base_offset": str(batch.base_offset),
+        "last_offset": str(batch.base_offset + batch.last_offset_delta),
+        "magic": batch.magic,
+        "compression": kfuzz_testee.codec_name(batch.compression_type),
+        "timestamp_type": kfuzz_testee.TIMESTAMP_TYPES[batch.timestamp_type],
+        "producer_id": str(batch.producer_id),
+        "producer_epoch": batch.producer_epoch,
+        "base_sequence": batch.base_sequence,
+    }
+
+
+if __name__ == "__main__":
+    installed = {"gzip": codec.has_gzip(), "snappy": codec.has_snappy(), "lz4": codec.has_lz4(), "zstd": codec.has_zstd()}
+    kfuzz_testee.serve(
+        {
+            "name": "aiokafka",
+            "version": aiokafka.__version__,
+            "roles": ["consumer"],
+            "magic": [0, 1, 2],
+            "codecs": ["none", *(name for name, there in installed.items() if there)],
+            "checks_crc": True,
+            "control": "shown",
+        },
+        read,
+        rejections=(KafkaError,),
+    )
