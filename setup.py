@@ -23,8 +23,6 @@ C_FLAGS = [
     "-Wno-unused-function",
     "-Wno-unused-parameter",
     "-Wno-missing-field-initializers",
-    "-Wno-unknown-warning-option",
-    "-Wno-unreachable-code-fallthrough",
 ]
 
 

@@ -1,0 +1,37 @@
+"""The readable face of the record formats: values, codec containers, rules and findings. May import ``kfuzz.wire``.
+
+    >>> from kfuzz import records
+    >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+    >>> records.decode(data)[0].records[0].value
+    b'v'
+"""
+
+from kfuzz.records.contents import from_json, to_json
+from kfuzz.records.findings import CODES, PROFILES, ROLES, Finding, Profile, Role
+from kfuzz.records.model import CODECS, Codec, Header, Record, RecordBatch, TimestampType
+from kfuzz.records.reader import Limits, Reading, check, decode, read
+from kfuzz.records.writer import encode, encode_batch
+
+__all__ = [
+    "CODECS",
+    "CODES",
+    "PROFILES",
+    "ROLES",
+    "Codec",
+    "Finding",
+    "Header",
+    "Limits",
+    "Profile",
+    "Reading",
+    "Record",
+    "RecordBatch",
+    "Role",
+    "TimestampType",
+    "check",
+    "decode",
+    "encode",
+    "encode_batch",
+    "from_json",
+    "read",
+    "to_json",
+]

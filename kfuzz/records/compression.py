@@ -1,0 +1,449 @@
+"""Codec containers as Apache Kafka reads and writes them; the block codecs are the libraries'.
+
+A decompressor never judges: it says which bytes came out, how many it consumed and how it ended, and never makes more than the bound it
+is given. Where a library is stricter or laxer than Kafka's Java classes, the container is walked here. May import ``model`` only.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import zlib
+from typing import Literal, NamedTuple
+
+import lz4.block
+import lz4.frame
+import snappy
+import xxhash
+import zstandard
+
+from kfuzz.records.model import CODECS, Codec
+
+__all__ = ["Decompressed", "compress", "decompress"]
+
+
+class Decompressed(NamedTuple):
+    """What came out of a compressed payload.
+
+    ``ended``: "whole", the stream came to its end after ``consumed`` bytes; "limit", the output would exceed the bound;
+    "broken", for ``reason``. ``data`` holds what was decompressed up to there.
+    """
+
+    data: bytes
+    consumed: int
+    ended: Literal["whole", "limit", "broken"]
+    reason: str = ""
+
+
+class _Broken(Exception):
+    """The stream cannot go on; the text says why."""
+
+
+class _Full(Exception):
+    """The bound is reached."""
+
+
+class _Output:
+    """Decompressed pieces, up to a bound."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.pieces: list[bytes] = []
+        self.room = limit_bytes
+
+    def add(self, piece: bytes) -> None:
+        self.room -= len(piece)
+        if self.room < 0:
+            raise _Full
+        self.pieces.append(piece)
+
+
+def decompress(codec: Codec, data: bytes | memoryview, limit_bytes: int, *, magic: int = 2) -> Decompressed:
+    """Decompress ``data`` to at most ``limit_bytes``. Never raises on bad bytes.
+
+    ``magic`` 0 skips the lz4 header checksum, which old writers got wrong (KAFKA-3160). Mirrors
+    ``org.apache.kafka.common.compress``.
+    """
+    view = memoryview(data)
+    if codec == "none":
+        return Decompressed(bytes(view), len(view), "whole")
+    output = _Output(limit_bytes)
+    try:
+        consumed = _READERS[codec](view, output, magic)
+    except _Full:
+        return Decompressed(b"".join(output.pieces), len(view), "limit")
+    except _Broken as error:
+        return Decompressed(b"".join(output.pieces), len(view), "broken", str(error))
+    return Decompressed(b"".join(output.pieces), consumed, "whole")
+
+
+def compress(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = None) -> bytes:
+    """``data`` in the container that Kafka's producer writes: gzip; xerial snappy; an lz4 frame of independent blocks; zstd.
+
+    ``level`` is the codec's own; None is Kafka's default. The bytes may differ between versions of the libraries.
+    """
+    if codec == "none":
+        return data
+    return _WRITERS[codec](data, level, magic)
+
+
+# ------------------------------------------------------------------------------------------------- gzip
+
+# java.util.zip.GZIPInputStream reads through a buffer of this size (GzipCompression), and it shows: after a member it looks for
+# another one only if bytes remain beyond the buffer, or more than 26 in it.
+GZIP_BUFFER = 8192
+GZIP_LEFTOVER = 26
+
+
+def _gzip_header(data: memoryview, at: int) -> int:
+    """Where the header that begins at ``at`` ends; flags as java.util.zip.GZIPInputStream reads them."""
+
+    def need(n: int) -> memoryview:
+        nonlocal at
+        if n > len(data) - at:
+            raise _Broken("a gzip header is cut")
+        at += n
+        return data[at - n : at]
+
+    start = at
+    if bytes(need(2)) != b"\x1f\x8b":
+        raise _Broken("not a gzip stream")
+    method, flags = need(2)
+    if method != 8:
+        raise _Broken(f"gzip compression method {method}; only 8 exists")
+    need(6)
+    if flags & 4:
+        need(int.from_bytes(need(2), "little"))
+    for flag in (8, 16):
+        if flags & flag:
+            while need(1)[0]:
+                pass
+    if flags & 2:
+        crc = zlib.crc32(data[start:at]) & 0xFFFF
+        if int.from_bytes(need(2), "little") != crc:
+            raise _Broken("a gzip header's checksum is wrong")
+    return at
+
+
+def _read_gzip(data: memoryview, output: _Output, magic: int) -> int:
+    at = buffered = _gzip_header(data, 0)
+    while True:
+        at, buffered, remaining = _gzip_member(data, at, buffered, output)
+        if buffered == len(data) and remaining <= GZIP_LEFTOVER:
+            return at
+        try:
+            after_header = _gzip_header(data, at)
+        except _Broken:
+            # Kafka takes what follows for padding, whatever it is.
+            return at
+        at = after_header
+        buffered = max(buffered, at)
+
+
+def _gzip_member(data: memoryview, at: int, buffered: int, output: _Output) -> tuple[int, int, int]:
+    """Inflate from ``at``: the place after the trailer, the end of Java's buffer, and what that held before the trailer."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    crc = size = 0
+    chunk: bytes | memoryview = data[at:buffered]
+    while not inflater.eof:
+        if not len(chunk):
+            chunk = data[buffered : buffered + GZIP_BUFFER]
+            buffered += len(chunk)
+            if not len(chunk):
+                raise _Broken("the gzip stream is cut")
+        try:
+            piece = inflater.decompress(chunk, output.room + 1)
+        except zlib.error as error:
+            raise _Broken(f"deflate: {error}") from None
+        output.add(piece)
+        crc = zlib.crc32(piece, crc)
+        size += len(piece)
+        chunk = inflater.unconsumed_tail
+    remaining = len(inflater.unused_data)
+    at = buffered - remaining
+    trailer = data[at : at + 8]
+    if len(trailer) < 8:
+        raise _Broken("the gzip trailer is cut")
+    if struct.unpack("<II", trailer) != (crc, size & 0xFFFFFFFF):
+        raise _Broken("the gzip trailer's checksum or size is wrong")
+    return at + 8, max(buffered, at + 8), remaining
+
+
+def _write_gzip(data: bytes, level: int | None, magic: int) -> bytes:
+    deflater = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    return deflater.compress(data) + deflater.flush()
+
+
+# ------------------------------------------------------------------------------------------------- snappy
+
+# org.xerial.snappy: magic, version and the lowest version that can read it, then blocks with their lengths in front.
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = struct.Struct(">8sii")
+XERIAL_BLOCK = 32 * 1024
+XERIAL_LARGEST_CHUNK = 512 * 1024 * 1024
+# The most that a snappy block can grow: a copy of 64 bytes takes 3, a bit over 21 to 1.
+SNAPPY_MOST = 22
+
+
+def _snappy_block(block: memoryview, output: _Output) -> None:
+    """One raw block. Its length in front is checked against what the block can hold and the bound before anything is allocated."""
+    size = shift = 0
+    for i, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    else:
+        raise _Broken("a snappy block's length is cut or too long")
+    if size > 0xFFFFFFFF or size > (len(block) - i) * SNAPPY_MOST:
+        raise _Broken(f"a snappy block of {len(block)} bytes claims to hold {size}")
+    if size > output.room:
+        raise _Full
+    try:
+        piece = snappy.uncompress(bytes(block))
+    except Exception as error:
+        # The binding's exception type has changed between its versions.
+        raise _Broken(f"snappy: {error}") from None
+    output.add(piece)
+
+
+def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
+    if not len(data):
+        raise _Broken("the snappy stream is empty")
+    if len(data) < XERIAL_HEADER.size or data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
+        _snappy_block(data, output)
+        return len(data)
+    at = XERIAL_HEADER.size
+    while len(data) - at >= 4:
+        (size,) = struct.unpack_from(">i", data, at)
+        at += 4
+        if size == struct.unpack(">i", XERIAL_MAGIC[:4])[0]:
+            # A further stream: its header stands here.
+            header = data[at - 4 : at - 4 + XERIAL_HEADER.size]
+            if len(header) < XERIAL_HEADER.size:
+                raise _Broken("a further snappy stream's header is cut")
+            at += XERIAL_HEADER.size - 4
+            found, version, _ = XERIAL_HEADER.unpack(header)
+            if found != XERIAL_MAGIC:
+                return at
+            if version < 1:
+                raise _Broken(f"snappy stream version {version}; it must be 1 or more")
+            continue
+        if size < 0 or size > XERIAL_LARGEST_CHUNK or size > len(data) - at:
+            raise _Broken(f"a snappy chunk of {size} bytes where {len(data) - at} are left")
+        _snappy_block(data[at : at + size], output)
+        at += size
+    return at
+
+
+def _write_snappy(data: bytes, level: int | None, magic: int) -> bytes:
+    out = [XERIAL_HEADER.pack(XERIAL_MAGIC, 1, 1)]
+    for at in range(0, len(data), XERIAL_BLOCK):
+        block = snappy.compress(data[at : at + XERIAL_BLOCK])
+        out += struct.pack(">i", len(block)), block
+    return b"".join(out)
+
+
+# ------------------------------------------------------------------------------------------------- lz4
+
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_STORED = 0x80000000
+
+
+def _lz4_descriptor(data: memoryview, magic: int) -> tuple[int, int, int]:
+    """Where the blocks begin, the flags, and the largest block; org.apache.kafka.common.compress.Lz4BlockInputStream."""
+    if len(data) < 6:
+        raise _Broken("the lz4 frame is cut in its header")
+    if data[:4] != LZ4_MAGIC:
+        raise _Broken("not an lz4 frame")
+    flags, block = data[4], data[5]
+    if flags >> 6 != 1:
+        raise _Broken(f"lz4 frame version {flags >> 6}; only 1 exists")
+    if flags & 0x03:
+        raise _Broken("reserved lz4 flags are set")
+    if not flags & 0x20:
+        raise _Broken("the lz4 blocks depend on each other")
+    if block & 0x8F or not 4 <= block >> 4 <= 7:
+        raise _Broken(f"lz4 block descriptor {block:#04x}")
+    at = 14 if flags & 0x08 else 6
+    if len(data) <= at:
+        raise _Broken("the lz4 frame is cut in its header")
+    if magic != 0 and data[at] != xxhash.xxh32_intdigest(data[4:at]) >> 8 & 0xFF:
+        raise _Broken("the lz4 header checksum is wrong")
+    return at + 1, flags, 1 << (8 + 2 * (block >> 4))
+
+
+def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
+    at, flags, largest = _lz4_descriptor(data, magic)
+    while True:
+        if len(data) - at < 4:
+            raise _Broken("the lz4 frame ends without its end mark")
+        (size,) = struct.unpack_from("<I", data, at)
+        at += 4
+        stored = size & LZ4_STORED
+        size &= ~LZ4_STORED
+        if size == 0:
+            # Kafka steps over a content checksum without looking at it.
+            at += 4 if flags & 0x04 else 0
+            if at > len(data):
+                raise _Broken("the lz4 content checksum is cut")
+            return at
+        if size > largest or size > len(data) - at:
+            raise _Broken(f"an lz4 block of {size} bytes where at most {min(largest, len(data) - at)} may stand")
+        block = data[at : at + size]
+        at += size
+        if flags & 0x10:
+            if data[at : at + 4] != struct.pack("<I", xxhash.xxh32_intdigest(block)):
+                raise _Broken("an lz4 block checksum is wrong")
+            at += 4
+        piece = bytes(block) if stored else _lz4_block(block, min(largest, output.room + 1), largest)
+        output.add(piece)
+        if not piece:
+            # Kafka's buffered stream takes a block of no bytes for the end.
+            return at
+
+
+def _lz4_block(block: memoryview, room: int, largest: int) -> bytes:
+    """One block of at most ``room`` bytes; what does not fit is the bound's doing if ``room`` is below ``largest``."""
+    # No byte of input can make more than 255 of output, so little input never makes a large buffer.
+    size = min(room, len(block) * 255 + 16)
+    try:
+        return lz4.block.decompress(block, uncompressed_size=size)
+    except lz4.block.LZ4BlockError as error:
+        if size < min(largest, len(block) * 255 + 16):
+            raise _Full from None
+        raise _Broken(f"lz4: {error}") from None
+
+
+def _write_lz4(data: bytes, level: int | None, magic: int) -> bytes:
+    frame: bytes = lz4.frame.compress(
+        data,
+        compression_level=0 if level is None else level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    if magic == 0:
+        # Writers of magic 0 computed the header checksum over the frame's magic too, and readers of it expect that.
+        return frame[:6] + bytes([xxhash.xxh32_intdigest(frame[:6]) >> 8 & 0xFF]) + frame[7:]
+    return frame
+
+
+# ------------------------------------------------------------------------------------------------- zstd
+
+ZSTD_MAGIC = 0xFD2FB528
+ZSTD_SKIPPABLE = 0x184D2A50
+ZSTD_LARGEST_BLOCK = 128 * 1024
+# What a streaming decoder allows for unless told otherwise, as zstd-jni is not.
+ZSTD_LARGEST_WINDOW = (1 << 27) + 1
+
+
+class _Contexts(threading.local):
+    """A context costs more than a small batch; one serves a thread for good."""
+
+    def __init__(self) -> None:
+        self.decompressor = zstandard.ZstdDecompressor()
+        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
+
+    def compressor(self, level: int) -> zstandard.ZstdCompressor:
+        if level not in self.compressors:
+            self.compressors[level] = zstandard.ZstdCompressor(level=level)
+        return self.compressors[level]
+
+
+_contexts = _Contexts()
+
+
+def _zstd_header(data: memoryview, at: int) -> tuple[int, bool, int | None, int]:
+    """The frame header at ``at``: where the blocks begin, whether a checksum follows, the content size, the window size."""
+    try:
+        descriptor = data[at + 4]
+        at += 5
+        single = descriptor >> 5 & 1
+        window = 0
+        if not single:
+            exponent, mantissa = data[at] >> 3, data[at] & 7
+            window = (1 << (10 + exponent)) + ((1 << (10 + exponent)) >> 3) * mantissa
+            at += 1
+    except IndexError:
+        raise _Broken("a zstd frame header is cut") from None
+    at += (0, 1, 2, 4)[descriptor & 3]
+    width = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
+    field = data[at : at + width]
+    at += width
+    if at > len(data):
+        raise _Broken("a zstd frame header is cut")
+    content: int | None = None
+    if width:
+        content = int.from_bytes(field, "little") + (256 if width == 2 else 0)
+    if single and content is not None:
+        window = content
+    if window > ZSTD_LARGEST_WINDOW:
+        raise _Broken(f"a zstd window of {window} bytes")
+    return at, bool(descriptor & 4), content, window
+
+
+def _zstd_blocks(data: memoryview, at: int, window: int) -> tuple[int, int]:
+    """Walk the blocks from ``at``: where they end, and the most they can hold; nothing is decompressed."""
+    most = 0
+    while True:
+        header = data[at : at + 3]
+        if len(header) < 3:
+            raise _Broken("the zstd frame is cut")
+        word = int.from_bytes(header, "little")
+        at += 3
+        kind, size = word >> 1 & 3, word >> 3
+        if kind == 3:
+            raise _Broken("a reserved zstd block type")
+        at += 1 if kind == 1 else size
+        most += min(ZSTD_LARGEST_BLOCK, max(window, 1024)) if kind == 2 else size
+        if at > len(data):
+            raise _Broken("the zstd frame is cut")
+        if word & 1:
+            return at, most
+
+
+def _read_zstd(data: memoryview, output: _Output, magic: int) -> int:
+    at = 0
+    while at < len(data):
+        start = at
+        if len(data) - at < 4:
+            raise _Broken(f"{len(data) - at} bytes that are no zstd frame")
+        (number,) = struct.unpack_from("<I", data, at)
+        if number & 0xFFFFFFF0 == ZSTD_SKIPPABLE:
+            if len(data) - at < 8 or struct.unpack_from("<I", data, at + 4)[0] > len(data) - at - 8:
+                raise _Broken("a skippable zstd frame is cut")
+            at += 8 + struct.unpack_from("<I", data, at + 4)[0]
+            continue
+        if number != ZSTD_MAGIC:
+            raise _Broken("not a zstd frame")
+        at, checksum, content, window = _zstd_header(data, at)
+        at, most = _zstd_blocks(data, at, window)
+        at += 4 if checksum else 0
+        if at > len(data):
+            raise _Broken("the zstd checksum is cut")
+        if content is not None and content > most:
+            raise _Broken(f"a zstd frame claims {content} bytes; its blocks hold at most {most}")
+        _zstd_frame(data[start:at], content, most, output)
+    return at
+
+
+def _zstd_frame(frame: memoryview, content: int | None, most: int, output: _Output) -> None:
+    if content is not None and content > output.room:
+        raise _Full
+    room = min(most, output.room)
+    try:
+        piece = _contexts.decompressor.decompress(frame, max_output_size=max(room, 1))
+    except zstandard.ZstdError as error:
+        if room < most and "too small" in str(error):
+            raise _Full from None
+        raise _Broken(f"zstd: {error}") from None
+    output.add(piece)
+
+
+def _write_zstd(data: bytes, level: int | None, magic: int) -> bytes:
+    return _contexts.compressor(3 if level is None else level).compress(data)
+
+
+_READERS = {"gzip": _read_gzip, "snappy": _read_snappy, "lz4": _read_lz4, "zstd": _read_zstd}
+_WRITERS = {"gzip": _write_gzip, "snappy": _write_snappy, "lz4": _write_lz4, "zstd": _write_zstd}
+assert set(_READERS) | {"none"} == set(CODECS)

@@ -1,0 +1,188 @@
+"""What a finding means: for each code the requirement it breaks, its severity per profile and role, and its sentence.
+
+The codes are noted by the parse loops in ``kfuzz.wire``, which know nothing of profiles: severity belongs to (code, profile, role)
+and is looked up here. May import ``kfuzz.wire`` only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from kfuzz.wire.report import Note
+
+__all__ = ["CODES", "PROFILES", "ROLES", "Code", "Finding", "Profile", "Role", "Severity", "from_note"]
+
+Profile = Literal["kafka", "strict"]
+Role = Literal["consumer"]
+Severity = Literal["fatal", "deviation"]
+
+PROFILES: tuple[str, ...] = get_args(Profile)
+ROLES: tuple[str, ...] = get_args(Role)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What one finding code means.
+
+    ``kafka`` is its severity for Apache Kafka's own reader; the documents (profile ``strict``) refuse every code.
+    ``requirement`` is an id in ``vectors/requirements.json``; None where only Kafka, not a document, says so.
+    ``sentence`` is formatted with ``found``, ``allowed`` and ``count``.
+    """
+
+    kafka: Severity
+    requirement: str | None
+    sentence: str
+
+    def severity(self, profile: Profile, role: Role) -> Severity:
+        """How bad this is for ``role`` in ``profile``."""
+        return "fatal" if profile == "strict" else self.kafka
+
+
+CODES: dict[str, Code] = {
+    # framing
+    "batch-length-below-minimum": Code(
+        "fatal", "RB-LENGTH-1", "the length is {found}; it must be at least {allowed}"
+    ),
+    "magic-unknown": Code("fatal", "RB-MAGIC-1", "the magic is {found}; it must be 0, 1 or 2"),
+    "crc-mismatch": Code("fatal", "RB-CRC-1", "the stored CRC is {found:#010x}; the bytes have {allowed:#010x}"),
+    # batch header
+    "attributes-unused-bits": Code(
+        "deviation", "RB-ATTRIBUTES-1", "the attributes are {found:#06x}; unused bits {allowed:#06x} must be 0"
+    ),
+    "codec-unknown": Code("fatal", "RB-CODEC-1", "the compression codec is {found}; it must be 0 to 4"),
+    "base-offset-negative": Code("deviation", "RB-OFFSET-1", "the base offset is {found}; it must be 0 or more"),
+    "last-offset-delta-negative": Code(
+        "deviation", "RB-OFFSET-2", "the last offset delta is {found}; it must be 0 or more"
+    ),
+    "max-timestamp-below-records": Code(
+        "deviation", "RB-TIMESTAMP-2", "the max timestamp is {found}, but a record has {allowed}"
+    ),
+    "record-count-negative": Code("fatal", "RB-COUNT-1", "the record count is {found}; it must be 0 or more"),
+    "record-count-too-high": Code(
+        "fatal", "RB-COUNT-2", "the record count is {found}, but the payload ends after {allowed} records"
+    ),
+    "record-count-too-low": Code(
+        "fatal", "RB-COUNT-2", "after the {found} records of the count the payload has {allowed} bytes left"
+    ),
+    "payload-without-records": Code(
+        "deviation", "RB-COUNT-2", "the record count is 0, but {found} bytes follow; there must be none"
+    ),
+    # payload
+    "decompression-failed": Code("fatal", "RB-CODEC-2", "the compressed payload of {found} bytes is broken"),
+    "decompressed-size-exceeded": Code(
+        "fatal", None, "the payload of {found} bytes grows beyond the limit of {allowed} bytes; raise the limit to read it"
+    ),
+    "bytes-after-compressed-stream": Code(
+        "deviation", "RB-CODEC-2", "{found} bytes follow the end of the compressed stream; there must be none"
+    ),
+    # records
+    "varint-too-long": Code("fatal", "RB-VARINT-1", "the varint does not end within {allowed} bytes"),
+    "varint-overlong": Code("deviation", "RB-VARINT-2", "the varint takes {found} bytes where fewer would do"),
+    "varint-excess-bits": Code(
+        "deviation", "RB-VARINT-2", "the varint's last byte is {found:#04x}; bits above {allowed:#04x} do not fit and are dropped"
+    ),
+    "record-length-negative": Code("fatal", "RB-RECORD-1", "the record length is {found}; it must be 0 or more"),
+    "record-length-exceeds-payload": Code(
+        "fatal", "RB-RECORD-1", "the record length is {found}, but the payload has {allowed} bytes left"
+    ),
+    "record-length-mismatch": Code(
+        "fatal", "RB-RECORD-1", "the record length is {found}, but its fields end after {allowed} bytes"
+    ),
+    "record-truncated": Code("fatal", "RB-RECORD-1", "the record ends before this field does"),
+    "record-attributes-nonzero": Code(
+        "deviation", "RB-RECORD-2", "the record attributes are {found:#04x}; they must be 0"
+    ),
+    "timestamp-overflow": Code(
+        "deviation", "RB-TIMESTAMP-1", "base timestamp {allowed} and delta {found} overflow 64 bits"
+    ),
+    "offset-delta-negative": Code("deviation", "RB-OFFSET-3", "the offset delta is {found}; it must be 0 or more"),
+    "offset-delta-not-increasing": Code(
+        "deviation", "RB-OFFSET-3", "the offset delta is {found}; after the record before it must be at least {allowed}"
+    ),
+    "offset-delta-beyond-last": Code(
+        "deviation", "RB-OFFSET-2", "the offset delta is {found}; the header's last offset delta is {allowed}"
+    ),
+    "length-below-minus-one": Code(
+        "deviation", "RB-RECORD-3", "the length is {found}; null is {allowed} and nothing is below"
+    ),
+    "length-exceeds-record": Code("fatal", "RB-RECORD-3", "the length is {found}, but {allowed} bytes are left"),
+    "header-count-negative": Code("fatal", "RB-HEADERS-1", "the header count is {found}; it must be 0 or more"),
+    "header-count-exceeds-record": Code(
+        "fatal", "RB-HEADERS-1", "the header count is {found}, but at most {allowed} fit in what is left of the record"
+    ),
+    "header-key-null": Code("fatal", "RB-HEADERS-2", "the header key's length is {found}; it must be 0 or more"),
+    "header-key-not-utf8": Code("deviation", "RB-HEADERS-3", "the header key of {found} bytes is not UTF-8"),
+    # control batches
+    "control-record-count": Code(
+        "deviation", "RB-CONTROL-1", "the control batch has {found} records; it must have {allowed}"
+    ),
+    "control-key-invalid": Code(
+        "deviation", "RB-CONTROL-2", "the control record's key is not a version (0 or more) and a known type, 2 bytes each"
+    ),
+    # magic 0 and 1
+    "message-truncated": Code("fatal", "MS-MESSAGE-1", "the message has {found} bytes left where {allowed} are needed"),
+    "bytes-after-message": Code("deviation", "MS-MESSAGE-1", "{found} bytes follow the message's value inside its size"),
+    "codec-not-allowed": Code("fatal", "MS-CODEC-1", "compression codec {found} does not exist before magic 2"),
+    "wrapper-value-null": Code("fatal", "MS-WRAPPER-1", "the wrapper message has no value to decompress"),
+    "wrapper-empty": Code("fatal", "MS-WRAPPER-1", "the wrapper message holds no message"),
+    "wrapper-nested": Code("fatal", "MS-WRAPPER-2", "a message inside the wrapper is compressed again, with codec {found}"),
+    "wrapper-offset-too-low": Code(
+        "fatal", "MS-WRAPPER-3", "the wrapper's offset is {found}, below its last inner offset {allowed}, and not 0"
+    ),
+    "inner-magic-mismatch": Code(
+        "deviation", "MS-WRAPPER-4", "a message inside the wrapper has magic {found}; the wrapper has {allowed}"
+    ),
+    "inner-partial-tail": Code(
+        "deviation", "MS-WRAPPER-1", "the last {found} bytes inside the wrapper are not a whole message"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or odd, with the bytes.
+
+    ``at`` is a byte offset into the buffer given; where ``path`` goes through ``payload``, into that decompressed payload.
+    ``count`` is how often the code occurred under the same batch; the place is the first one's.
+    """
+
+    code: str
+    severity: Severity
+    at: int
+    path: str
+    requirement: str | None
+    message: str
+    count: int = 1
+
+    def __str__(self) -> str:
+        again = f" ({self.count} times; this is the first)" if self.count > 1 else ""
+        return f"{self.path} at byte {self.at}: {self.message}{again} [{self.code}]"
+
+    def to_json(self) -> dict[str, object]:
+        """The finding as the JSON object that every ``--json`` prints."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "at": self.at,
+            "path": self.path,
+            "requirement": self.requirement,
+            "message": self.message,
+            "count": self.count,
+        }
+
+
+def from_note(note: Note, path: str, profile: Profile, role: Role, detail: str = "") -> Finding:
+    """The finding for a note that a parse loop made about what stands at ``path`` (``batch[0]``, ``batch[0].payload``)."""
+    name, field, at, record, header, found, allowed, count = note
+    code = CODES[name]
+    if record >= 0:
+        path += f".records[{record}]"
+    if header >= 0:
+        path += f".headers[{header}]"
+    if field:
+        path += f".{field}"
+    message = code.sentence.format(found=found, allowed=allowed, count=count)
+    return Finding(
+        name, code.severity(profile, role), at, path, code.requirement, f"{message}: {detail}" if detail else message, count
+    )

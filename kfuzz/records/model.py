@@ -1,0 +1,64 @@
+"""The values that readers return and writers take. Imports nothing of kfuzz."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+__all__ = ["CODECS", "Codec", "Header", "Record", "RecordBatch", "TimestampType"]
+
+Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+TimestampType = Literal["none", "create", "log-append"]
+Header = tuple[bytes, bytes | None]
+
+# A codec's place here is its number in the attributes; org.apache.kafka.common.record.CompressionType.
+CODECS: tuple[Codec, ...] = get_args(Codec)
+
+
+@dataclass(slots=True)
+class Record:
+    """One record. ``timestamp`` is in milliseconds, None for magic 0; header keys are bytes, for Kafka does not ask for UTF-8.
+
+    Mirrors ``org.apache.kafka.common.record.Record``.
+    """
+
+    offset: int
+    timestamp: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+    attributes: int = 0
+
+
+@dataclass(slots=True)
+class RecordBatch:
+    """A record batch of magic 2, or a message of magic 0 or 1 (a wrapper, where ``compression`` is not "none").
+
+    ``base_timestamp`` and ``max_timestamp`` (milliseconds) may be None for a writer, which then takes them from the records.
+    ``delete_horizon`` (milliseconds) stands in for the base timestamp, as in the format. For magic 0 and 1 the producer's
+    fields are -1 and ``base_offset`` is the first record's.
+
+    Mirrors ``org.apache.kafka.common.record.RecordBatch``.
+    """
+
+    base_offset: int
+    last_offset: int
+    records: list[Record] = field(default_factory=list)
+    magic: int = 2
+    compression: Codec = "none"
+    timestamp_type: TimestampType = "create"
+    transactional: bool = False
+    control: bool = False
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    partition_leader_epoch: int = -1
+    delete_horizon: int | None = None
+    base_timestamp: int | None = None
+    max_timestamp: int | None = None
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch's last one, whether or not a record has that one."""
+        return self.last_offset + 1

@@ -1,0 +1,342 @@
+"""Bytes to record batches and findings: one walk for every magic, profile and role. May import ``kfuzz.wire`` and its neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kfuzz.errors import RecordsError, UsageError
+from kfuzz.records.compression import Decompressed, decompress
+from kfuzz.records.findings import PROFILES, ROLES, Finding, Profile, Role, from_note
+from kfuzz.records.model import CODECS, Codec, Record, RecordBatch
+from kfuzz.wire.checksum import crc32, crc32c
+from kfuzz.wire.framing import next_frame
+from kfuzz.wire.message_set import MessageTuple, parse_message, parse_messages
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, LIMIT_BYTES, parse_header, parse_records
+from kfuzz.wire.report import Note
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Limits", "Reading", "check", "decode", "read"]
+
+# Attribute bits of a record batch; the low byte is all that Kafka looks at.
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+UNUSED_BITS = 0xFF80
+# A message of magic 0 knows the codec alone.
+UNUSED_MESSAGE_BITS = {0: 0xF8, 1: 0xF0}
+
+# org.apache.kafka.common.record.ControlRecordType: abort, commit, leader change, snapshot header and footer, KRaft version, voters.
+CONTROL_TYPES = range(7)
+
+CRC_COVERS_FROM = 21
+MESSAGE_CRC_COVERS_FROM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds that the caller sets. Kafka has none of them: docs/differences.md.
+
+    ``decompressed_bytes``: the most that one batch's payload may grow to; below 2 GiB.
+    """
+
+    decompressed_bytes: int = 64 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if not 0 < self.decompressed_bytes < LIMIT_BYTES:
+            raise UsageError(f"decompressed_bytes is {self.decompressed_bytes}; it must be between 1 and {LIMIT_BYTES - 1}")
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read.
+
+    ``batches``: the batches before the first refused one (empty after :func:`check`); ``batch_count`` counts them either way.
+    ``consumed``: the end of the last complete batch among them, in bytes. ``partial_tail``: what follows is a cut batch,
+    which is no error in a fetch or at the end of a log. ``fatal``: the first finding that refuses the bytes, or None.
+    """
+
+    batches: list[RecordBatch] = field(default_factory=list)
+    batch_count: int = 0
+    record_count: int = 0
+    consumed: int = 0
+    partial_tail: bool = False
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def fatal(self) -> Finding | None:
+        return next((finding for finding in self.findings if finding.severity == "fatal"), None)
+
+
+def read(
+    data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+) -> Reading:
+    """Read every batch in ``data`` with its records. Never raises on bad bytes: ``Reading.fatal`` says what was refused.
+
+    Mirrors ``MemoryRecords.batches()`` and, per batch, ``ensureValid()`` and ``streamingIterator()``.
+    """
+    return _Walk(data, profile, role, limits, objects=True).run()
+
+
+def check(
+    data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+) -> Reading:
+    """As :func:`read`, by the same loop, without making objects: ``batches`` stays empty."""
+    return _Walk(data, profile, role, limits, objects=False).run()
+
+
+def decode(
+    data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+) -> list[RecordBatch]:
+    """The batches in ``data``; ``RecordsError`` with the first fatal finding where the bytes are refused."""
+    reading = read(data, profile=profile, role=role, limits=limits)
+    if reading.fatal is not None:
+        raise RecordsError(reading.fatal)
+    return reading.batches
+
+
+class _Refused(Exception):
+    """This batch cannot be read; its findings are noted."""
+
+
+class _Walk:
+    """One pass over a buffer. Notes of the parse loops become findings here, and nowhere else."""
+
+    def __init__(self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, objects: bool) -> None:
+        if profile not in PROFILES:
+            raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
+        if role not in ROLES:
+            raise UsageError(f"role {role!r} does not exist; take one of {', '.join(ROLES)}")
+        self.view = memoryview(data).cast("B")
+        self.profile: Profile = profile
+        self.role: Role = role
+        self.limits = limits
+        self.objects = objects
+        self.reading = Reading()
+        self.path = "batch[0]"
+
+    def run(self) -> Reading:
+        reading = self.reading
+        at = 0
+        while True:
+            self.path = f"batch[{reading.batch_count}]"
+            size, magic, notes = next_frame(self.view, at)
+            if size <= 0:
+                self.take(notes)
+                reading.partial_tail = size == 0 and at < len(self.view)
+                return reading
+            try:
+                batch = self.record_batch(at, size) if magic == 2 else self.message(at, size)
+            except _Refused:
+                return reading
+            if self.objects:
+                reading.batches.append(batch)
+            reading.batch_count += 1
+            at += size
+            reading.consumed = at
+
+    # -- findings
+
+    def take(self, notes: list[Note], *, inside: str = "", detail: str = "") -> None:
+        for note in notes:
+            self.reading.findings.append(from_note(note, self.path + inside, self.profile, self.role, detail))
+
+    def note(
+        self, code: str, field: str, at: int, found: int = 0, allowed: int = 0, *, record: int = -1, detail: str = "", inside: str = ""
+    ) -> None:
+        self.take([(code, field, at, record, -1, found, allowed, 1)], inside=inside, detail=detail)
+
+    # -- magic 2
+
+    def record_batch(self, at: int, size: int) -> RecordBatch:
+        view = self.view[at : at + size]
+        (
+            base_offset, _, leader_epoch, _, crc, attributes, last_offset_delta,
+            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
+        ) = parse_header(view, 0)  # fmt: skip
+        actual = crc32c(view[CRC_COVERS_FROM:])
+        if actual != crc:
+            self.note("crc-mismatch", "crc", at + 17, crc, actual)
+            raise _Refused
+        if attributes & UNUSED_BITS:
+            self.note("attributes-unused-bits", "attributes", at + 21, attributes & 0xFFFF, UNUSED_BITS)
+        if attributes & CODEC_MASK >= len(CODECS):
+            self.note("codec-unknown", "attributes", at + 21, attributes & CODEC_MASK)
+            raise _Refused
+        if base_offset < 0:
+            self.note("base-offset-negative", "base_offset", at, base_offset)
+        if last_offset_delta < 0:
+            self.note("last-offset-delta-negative", "last_offset_delta", at + 23, last_offset_delta)
+        if count < 0:
+            self.note("record-count-negative", "record_count", at + 57, count)
+            raise _Refused
+        codec = CODECS[attributes & CODEC_MASK]
+        control = bool(attributes & CONTROL)
+        payload, start, shift, inside = self.payload(at, size, codec, count)
+        ok, tuples, notes = parse_records(
+            payload, start, base_offset, attributes, last_offset_delta, base_timestamp, max_timestamp,
+            count, self.objects or control,
+        )  # fmt: skip
+        self.take([(n[0], n[1], n[2] + shift, *n[3:]) for n in notes], inside=inside)
+        if not ok:
+            raise _Refused
+        records = [Record(*t) for t in tuples or ()]
+        if control:
+            self.control(at, records, inside)
+        self.reading.record_count += count
+        return RecordBatch(
+            base_offset=base_offset,
+            last_offset=_wrap64(base_offset + last_offset_delta),
+            records=records,
+            compression=codec,
+            timestamp_type="log-append" if attributes & LOG_APPEND_TIME else "create",
+            transactional=bool(attributes & TRANSACTIONAL),
+            control=control,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            partition_leader_epoch=leader_epoch,
+            delete_horizon=base_timestamp if attributes & DELETE_HORIZON else None,
+            base_timestamp=base_timestamp,
+            max_timestamp=max_timestamp,
+        )
+
+    def payload(self, at: int, size: int, codec: Codec, count: int) -> tuple[Buffer, int, int, str]:
+        """The bytes the records stand in, where in them they begin, what to add to places in them, and the path to them."""
+        view = self.view[at : at + size]
+        if count == 0:
+            # Without records nobody looks at the payload.
+            if size > BATCH_HEADER_SIZE:
+                self.note("payload-without-records", "payload", at + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE)
+            return b"", 0, 0, ""
+        if codec == "none":
+            return view, BATCH_HEADER_SIZE, at, ""
+        return self.decompressed(codec, view[BATCH_HEADER_SIZE:], at + BATCH_HEADER_SIZE, 2), 0, 0, ".payload"
+
+    def decompressed(self, codec: Codec, data: memoryview, at: int, magic: int) -> bytes:
+        limit = self.limits.decompressed_bytes
+        out: Decompressed = decompress(codec, data, limit, magic=magic)
+        if out.ended == "broken":
+            self.note("decompression-failed", "payload", at, len(data), detail=out.reason)
+            raise _Refused
+        if out.ended == "limit":
+            self.note("decompressed-size-exceeded", "payload", at, len(data), limit)
+            raise _Refused
+        if out.consumed < len(data):
+            self.note("bytes-after-compressed-stream", "payload", at + out.consumed, len(data) - out.consumed)
+        return out.data
+
+    def control(self, at: int, records: list[Record], inside: str) -> None:
+        if len(records) != 1:
+            self.note("control-record-count", "record_count", at + 57, len(records), 1)
+        for i, record in enumerate(records):
+            key = record.key or b""
+            version, kind = key[:2], int.from_bytes(key[2:4], "big", signed=True)
+            if len(key) < 4 or version[0] & 0x80 or kind not in CONTROL_TYPES:
+                # The key's own place is not kept; the header's is where a reader looks first.
+                self.note("control-key-invalid", "key", at + BATCH_HEADER_SIZE, record=i, inside=inside)
+                break
+
+    # -- magic 0 and 1
+
+    def message(self, at: int, size: int) -> RecordBatch:
+        crc = int.from_bytes(self.view[at + 12 : at + 16], "big")
+        actual = crc32(self.view[at + 16 : at + size])
+        if actual != crc:
+            self.note("crc-mismatch", "crc", at + 12, crc, actual)
+            raise _Refused
+        message, notes = parse_message(self.view, at, size)
+        self.take(notes)
+        if message is None:
+            raise _Refused
+        offset, _, magic, attributes, timestamp, key, (value_at, value_length), _ = message
+        self.message_attributes(at + 17, magic, attributes, offset, at)
+        codec = CODECS[attributes & CODEC_MASK]
+        log_append = magic == 1 and bool(attributes & LOG_APPEND_TIME)
+        if codec == "none":
+            value = None if value_length < 0 else bytes(self.view[value_at : value_at + value_length])
+            records = [Record(offset, timestamp if magic else None, key, value)]
+        else:
+            records = self.wrapped(message, codec, log_append)
+        self.reading.record_count += len(records)
+        return RecordBatch(
+            base_offset=records[0].offset,
+            last_offset=offset,
+            records=records,
+            magic=magic,
+            compression=codec,
+            timestamp_type="none" if magic == 0 else "log-append" if log_append else "create",
+            base_timestamp=records[0].timestamp,
+            max_timestamp=timestamp if magic else None,
+        )
+
+    def message_attributes(self, at: int, magic: int, attributes: int, offset: int, offset_at: int) -> None:
+        unused = UNUSED_MESSAGE_BITS[magic]
+        if attributes & unused:
+            self.note("attributes-unused-bits", "attributes", at, attributes, unused)
+        if offset < 0:
+            self.note("base-offset-negative", "base_offset", offset_at, offset)
+        if attributes & CODEC_MASK >= len(CODECS):
+            self.note("codec-unknown", "attributes", at, attributes & CODEC_MASK)
+            raise _Refused
+        if CODECS[attributes & CODEC_MASK] == "zstd":
+            self.note("codec-not-allowed", "attributes", at, attributes & CODEC_MASK)
+            raise _Refused
+
+    def wrapped(self, wrapper: MessageTuple, codec: Codec, log_append: bool) -> list[Record]:
+        """The records inside a wrapper message; ``AbstractLegacyRecordBatch.DeepRecordsIterator``."""
+        offset, _, magic, _, timestamp, _, (value_at, value_length), (start, _) = wrapper
+        if value_length < 0:
+            self.note("wrapper-value-null", "value", value_at, value_length)
+            raise _Refused
+        payload = self.decompressed(codec, self.view[value_at : value_at + value_length], value_at, magic)
+        # The records are what the findings are about, so they are always made here: wrappers are rare and old.
+        ok, messages, notes = parse_messages(payload, True)
+        self.take(notes, inside=".payload")
+        if not ok:
+            raise _Refused
+        if not messages:
+            self.note("wrapper-empty", "value", value_at, value_length)
+            raise _Refused
+        base = self.wrapper_base(offset, messages[-1][0], start) if magic == 1 else 0
+        return [
+            self.inner(i, message, payload, magic, base, timestamp if log_append else None)
+            for i, message in enumerate(messages)
+        ]
+
+    def wrapper_base(self, offset: int, last_inner: int, start: int) -> int:
+        """What to add to the inner offsets of magic 1. Some producers left the wrapper's offset 0; the inner ones then stand."""
+        if offset == 0:
+            return 0
+        if offset < last_inner:
+            self.note("wrapper-offset-too-low", "base_offset", start, offset, last_inner)
+            raise _Refused
+        return _wrap64(offset - last_inner)
+
+    def inner(self, i: int, message: MessageTuple, payload: bytes, wrapper_magic: int, base: int, stamp: int | None) -> Record:
+        offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
+        actual = crc32(memoryview(payload)[start + 16 : end])
+        if attributes & CODEC_MASK:
+            self.note("wrapper-nested", "attributes", start + 17, attributes & CODEC_MASK, record=i, inside=".payload")
+            raise _Refused
+        if actual != crc:
+            self.note("crc-mismatch", "crc", start + 12, crc, actual, record=i, inside=".payload")
+            raise _Refused
+        if magic != wrapper_magic:
+            self.note("inner-magic-mismatch", "magic", start + 16, magic, wrapper_magic, record=i, inside=".payload")
+        if stamp is not None and magic == 1:
+            timestamp = stamp
+        value = None if value_length < 0 else payload[value_at : value_at + value_length]
+        return Record(_wrap64(base + offset), timestamp if magic else None, key, value)
+
+
+def _wrap64(number: int) -> int:
+    """``number`` as Java's long arithmetic leaves it."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

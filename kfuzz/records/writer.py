@@ -1,0 +1,124 @@
+"""Record batches to bytes. May import ``kfuzz.wire`` and its neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kfuzz.errors import EncodeError
+from kfuzz.records.compression import compress
+from kfuzz.records.model import CODECS, Record, RecordBatch
+from kfuzz.records.reader import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.checksum import crc32, crc32c
+from kfuzz.wire.message_set import encode_message
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, encode_header, encode_records
+
+__all__ = ["encode", "encode_batch"]
+
+NO_TIMESTAMP = -1
+INT32_MAX = (1 << 31) - 1
+
+
+def encode(batches: Iterable[RecordBatch], *, level: int | None = None) -> bytes:
+    """The bytes of ``batches``, one after the other; see :func:`encode_batch`."""
+    return b"".join(encode_batch(batch, level=level) for batch in batches)
+
+
+def encode_batch(batch: RecordBatch, *, level: int | None = None) -> bytes:
+    """The bytes of one batch, as its fields say; ``level`` is the codec's own.
+
+    ``EncodeError`` where a value does not fit the format, before anything is written. Mirrors
+    ``org.apache.kafka.common.record.MemoryRecordsBuilder``, but takes every field as it is given.
+    """
+    if batch.magic not in (0, 1, 2):
+        raise EncodeError(f"magic {batch.magic} does not exist; it must be 0, 1 or 2")
+    if batch.compression not in CODECS:
+        raise EncodeError(f"compression {batch.compression!r} does not exist; it must be one of {', '.join(CODECS)}")
+    try:
+        return _record_batch(batch, level) if batch.magic == 2 else _messages(batch, level)
+    except OverflowError as error:
+        raise EncodeError(f"a field does not fit its width: {error}") from None
+
+
+def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
+    if batch.timestamp_type not in ("create", "log-append"):
+        raise EncodeError(f"timestamp type {batch.timestamp_type!r} does not exist in magic 2; it must be create or log-append")
+    timestamps = [NO_TIMESTAMP if record.timestamp is None else record.timestamp for record in batch.records]
+    base_timestamp = batch.base_timestamp
+    if batch.delete_horizon is not None:
+        base_timestamp = batch.delete_horizon
+    elif base_timestamp is None:
+        base_timestamp = timestamps[0] if timestamps else NO_TIMESTAMP
+    max_timestamp = batch.max_timestamp
+    if max_timestamp is None:
+        max_timestamp = max(timestamps, default=NO_TIMESTAMP)
+    payload = encode_records(
+        [
+            (record.offset, timestamp, record.key, record.value, tuple(record.headers), record.attributes)
+            for record, timestamp in zip(batch.records, timestamps, strict=True)
+        ],
+        batch.base_offset,
+        base_timestamp,
+    )
+    if batch.records:
+        # Without records there is nothing to compress: Kafka's empty batches have no payload at all.
+        payload = compress(batch.compression, payload, level=level)
+    if len(payload) > INT32_MAX - BATCH_HEADER_SIZE:
+        raise EncodeError(f"the payload takes {len(payload)} bytes; a batch's length is an int32")
+    attributes = (
+        CODECS.index(batch.compression)
+        | (LOG_APPEND_TIME if batch.timestamp_type == "log-append" else 0)
+        | (TRANSACTIONAL if batch.transactional else 0)
+        | (CONTROL if batch.control else 0)
+        | (DELETE_HORIZON if batch.delete_horizon is not None else 0)
+    )
+    header = encode_header(
+        batch.base_offset,
+        BATCH_HEADER_SIZE - 12 + len(payload),
+        batch.partition_leader_epoch,
+        0,
+        attributes,
+        batch.last_offset - batch.base_offset,
+        base_timestamp,
+        max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        len(batch.records),
+    )
+    # The CRC covers what follows it: the rest of the header, and the payload.
+    crc = crc32c(payload, crc32c(header[21:]))
+    return b"".join((header[:17], crc.to_bytes(4, "big"), header[21:], payload))
+
+
+def _messages(batch: RecordBatch, level: int | None) -> bytes:
+    lost = [
+        name
+        for name, present in (
+            ("headers", any(record.headers for record in batch.records)),
+            ("a transaction", batch.transactional),
+            ("control records", batch.control),
+            ("a producer id", batch.producer_id != -1),
+            ("zstd", batch.compression == "zstd"),
+        )
+        if present
+    ]
+    if lost:
+        raise EncodeError(f"magic {batch.magic} cannot carry {', '.join(lost)}")
+    attributes = LOG_APPEND_TIME if batch.magic == 1 and batch.timestamp_type == "log-append" else 0
+    if batch.compression == "none":
+        return b"".join(_message(batch.magic, record.offset, attributes, record) for record in batch.records)
+    if not batch.records:
+        raise EncodeError(f"a compressed message of magic {batch.magic} needs at least one record")
+    # Inner offsets are absolute in magic 0 and count from the first record in magic 1; the wrapper has the last one.
+    base = batch.records[0].offset if batch.magic == 1 else 0
+    inner = b"".join(_message(batch.magic, record.offset - base, 0, record) for record in batch.records)
+    timestamp = batch.max_timestamp
+    if timestamp is None:
+        timestamp = max((r.timestamp for r in batch.records if r.timestamp is not None), default=NO_TIMESTAMP)
+    wrapper = Record(batch.last_offset, timestamp, None, compress(batch.compression, inner, magic=batch.magic, level=level))
+    return _message(batch.magic, batch.last_offset, attributes | CODECS.index(batch.compression), wrapper)
+
+
+def _message(magic: int, offset: int, attributes: int, record: Record) -> bytes:
+    timestamp = NO_TIMESTAMP if record.timestamp is None else record.timestamp
+    return encode_message(magic, offset, attributes, timestamp, record.key, record.value, crc32)

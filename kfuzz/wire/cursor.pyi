@@ -1,0 +1,1 @@
+# Compiled helpers for compiled callers: nothing here is visible from Python.

@@ -1,0 +1,86 @@
+# Magic 2: the header's struct, the rows that a parse may fill, and inline writers for compiled callers.
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from kfuzz.wire.sink cimport put_int8, put_int16, put_int32, put_int64
+
+# Where each header field stands. HEADER_LAYOUT in record_batch.pyx is made from these and is the table everyone else reads.
+cdef enum:
+    AT_BASE_OFFSET = 0
+    AT_BATCH_LENGTH = 8
+    AT_PARTITION_LEADER_EPOCH = 12
+    AT_MAGIC = 16
+    AT_CRC = 17
+    AT_ATTRIBUTES = 21
+    AT_LAST_OFFSET_DELTA = 23
+    AT_BASE_TIMESTAMP = 27
+    AT_MAX_TIMESTAMP = 35
+    AT_PRODUCER_ID = 43
+    AT_PRODUCER_EPOCH = 51
+    AT_BASE_SEQUENCE = 53
+    AT_RECORD_COUNT = 57
+    HEADER_SIZE = 61
+
+cdef enum:
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    DELETE_HORIZON = 0x40
+
+cdef struct header_t:
+    int64_t base_offset
+    int32_t batch_length
+    int32_t partition_leader_epoch
+    uint32_t crc
+    int16_t attributes
+    int32_t last_offset_delta
+    int64_t base_timestamp
+    int64_t max_timestamp
+    int64_t producer_id
+    int16_t producer_epoch
+    int32_t base_sequence
+    int32_t record_count
+
+# A record's place in the payload. 32-bit places are enough: a payload is below 2 GiB (LIMIT_BYTES).
+cdef struct row_t:
+    int64_t timestamp_delta
+    int32_t offset_delta
+    int32_t at
+    int32_t length
+    int32_t key_at
+    int32_t key_length         # -1: null
+    int32_t value_at
+    int32_t value_length
+    int32_t first_header       # index into the header rows
+    int32_t header_count
+    int32_t attributes
+
+cdef struct header_row_t:
+    int32_t key_at
+    int32_t key_length
+    int32_t value_at
+    int32_t value_length       # -1: null
+
+cdef struct rows_t:
+    row_t *rows
+    int64_t count
+    int64_t capacity
+    header_row_t *headers
+    int64_t header_count
+    int64_t header_capacity
+
+cdef inline uint8_t *put_header(uint8_t *p, const header_t *h) noexcept nogil:
+    """Write the 61 bytes of a header as they are given; length and CRC are the caller's to know."""
+    p = put_int64(p, h.base_offset)
+    p = put_int32(p, h.batch_length)
+    p = put_int32(p, h.partition_leader_epoch)
+    p = put_int8(p, 2)
+    p = put_int32(p, <int32_t> h.crc)
+    p = put_int16(p, h.attributes)
+    p = put_int32(p, h.last_offset_delta)
+    p = put_int64(p, h.base_timestamp)
+    p = put_int64(p, h.max_timestamp)
+    p = put_int64(p, h.producer_id)
+    p = put_int16(p, h.producer_epoch)
+    p = put_int32(p, h.base_sequence)
+    return put_int32(p, h.record_count)

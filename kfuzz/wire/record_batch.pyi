@@ -1,0 +1,49 @@
+from typing_extensions import Buffer
+
+from kfuzz.wire.report import Note
+
+# (offset, timestamp, key, value, headers, attributes)
+RecordTuple = tuple[int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...], int]
+HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+HEADER_LAYOUT: tuple[tuple[str, int, int], ...]
+BATCH_HEADER_SIZE: int
+LIMIT_BYTES: int
+
+def parse_header(data: Buffer, at: int) -> HeaderTuple:
+    """The header's fields in the order of ``HEADER_LAYOUT``; ``IndexError`` unless 61 bytes stand at ``at``."""
+
+def parse_records(
+    payload: Buffer,
+    at: int,
+    base_offset: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    record_count: int,
+    objects: bool,
+) -> tuple[bool, list[RecordTuple] | None, list[Note]]:
+    """Parse an uncompressed payload from byte ``at`` to its end: ``(ok, records, notes)``.
+
+    ``records`` is None unless ``objects``. Mirrors ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``.
+    """
+
+def encode_records(records: list[RecordTuple], base_offset: int, base_timestamp: int) -> bytes:
+    """The uncompressed payload; ``EncodeError`` where a value does not fit. Mirrors ``DefaultRecord.writeTo``."""
+
+def encode_header(
+    base_offset: int,
+    batch_length: int,
+    partition_leader_epoch: int,
+    crc: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+) -> bytes:
+    """The 61 bytes of a header with these very values; ``OverflowError`` where one does not fit its field."""

@@ -1,0 +1,100 @@
+# Findings as plain C: one first occurrence per code, so that a report never grows with the input.
+from libc.stdint cimport int32_t, int64_t, uint64_t
+
+cdef enum code_t:
+    OK = 0
+    # framing
+    BATCH_LENGTH_BELOW_MINIMUM
+    MAGIC_UNKNOWN
+    CRC_MISMATCH
+    # batch header
+    ATTRIBUTES_UNUSED_BITS
+    CODEC_UNKNOWN
+    BASE_OFFSET_NEGATIVE
+    LAST_OFFSET_DELTA_NEGATIVE
+    MAX_TIMESTAMP_BELOW_RECORDS
+    RECORD_COUNT_NEGATIVE
+    RECORD_COUNT_TOO_HIGH
+    RECORD_COUNT_TOO_LOW
+    PAYLOAD_WITHOUT_RECORDS
+    # payload
+    DECOMPRESSION_FAILED
+    DECOMPRESSED_SIZE_EXCEEDED
+    BYTES_AFTER_COMPRESSED_STREAM
+    # records
+    VARINT_TOO_LONG
+    VARINT_OVERLONG
+    VARINT_EXCESS_BITS
+    RECORD_LENGTH_NEGATIVE
+    RECORD_LENGTH_EXCEEDS_PAYLOAD
+    RECORD_LENGTH_MISMATCH
+    RECORD_TRUNCATED
+    RECORD_ATTRIBUTES_NONZERO
+    TIMESTAMP_OVERFLOW
+    OFFSET_DELTA_NEGATIVE
+    OFFSET_DELTA_NOT_INCREASING
+    OFFSET_DELTA_BEYOND_LAST
+    LENGTH_BELOW_MINUS_ONE
+    LENGTH_EXCEEDS_RECORD
+    HEADER_COUNT_NEGATIVE
+    HEADER_COUNT_EXCEEDS_RECORD
+    HEADER_KEY_NULL
+    HEADER_KEY_NOT_UTF8
+    # control batches
+    CONTROL_RECORD_COUNT
+    CONTROL_KEY_INVALID
+    # magic 0 and 1
+    MESSAGE_TRUNCATED
+    BYTES_AFTER_MESSAGE
+    CODEC_NOT_ALLOWED
+    WRAPPER_VALUE_NULL
+    WRAPPER_EMPTY
+    WRAPPER_NESTED
+    WRAPPER_OFFSET_TOO_LOW
+    INNER_MAGIC_MISMATCH
+    INNER_PARTIAL_TAIL
+    CODE_COUNT
+
+cdef enum field_t:
+    F_NONE = 0
+    F_LENGTH
+    F_ATTRIBUTES
+    F_TIMESTAMP_DELTA
+    F_OFFSET_DELTA
+    F_KEY_LENGTH
+    F_VALUE_LENGTH
+    F_HEADER_COUNT
+    F_HEADER_KEY_LENGTH
+    F_HEADER_KEY
+    F_HEADER_VALUE_LENGTH
+    F_BATCH_LENGTH
+    F_MAGIC
+    F_CRC
+    F_BASE_OFFSET
+    F_LAST_OFFSET_DELTA
+    F_MAX_TIMESTAMP
+    F_RECORD_COUNT
+    F_PAYLOAD
+    F_KEY
+    F_VALUE
+    F_TIMESTAMP
+    F_OFFSET
+    FIELD_COUNT
+
+cdef struct note_t:
+    int64_t at        # byte offset, from the start of the parsed bytes
+    int64_t record    # index, or -1
+    int64_t header    # index within the record, or -1
+    int64_t found     # the value found; its meaning belongs to the code
+    int64_t allowed   # the bound it breaks, where there is one
+    int32_t field     # field_t
+    int32_t count     # occurrences, stops at INT32_MAX
+
+cdef struct report_t:
+    uint64_t seen                 # bit per code_t
+    note_t first[64]              # indexed by code_t
+
+cdef void clear(report_t *report) noexcept nogil
+cdef void note(report_t *report, int code, int field, int64_t at, int64_t record, int64_t header,
+               int64_t found, int64_t allowed) noexcept nogil
+cdef list to_notes(const report_t *report)
