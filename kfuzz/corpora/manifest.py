@@ -1,0 +1,125 @@
+"""One row per segment, kept as Parquet: what verification compares the files with. May import ``corpora.workload``.
+
+pyarrow is imported where it is used: planning and generating in memory need none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kfuzz.errors import UsageError
+from kfuzz.files import open_whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Row", "codec_versions", "corpus_fingerprint", "read_manifest", "schema", "write_manifest"]
+
+ROWS_PER_FILE = 100_000
+FORMAT = b"kfuzz-manifest/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is known of one segment.
+
+    ``crc32c`` is over the whole ``.log``; ``fingerprint`` over its contents, without the lengths and CRCs that depend on
+    the codec libraries. ``records`` counts control records too. Timestamps are ms, None where no record has one.
+    ``valid``, ``acceptable`` and ``invalid`` count the batches by their verdict for the role ``log``.
+    """
+
+    segment_id: int
+    path: str
+    bytes: int
+    crc32c: int
+    fingerprint: str
+    batches: int
+    control_batches: int
+    records: int
+    first_offset: int
+    last_offset: int
+    min_timestamp: int | None
+    max_timestamp: int | None
+    index_crc32c: int
+    timeindex_crc32c: int
+    txnindex_crc32c: int | None
+    valid: int
+    acceptable: int
+    invalid: int
+    codec_versions: str
+
+
+@cache
+def codec_versions() -> str:
+    """The versions that compressed bytes depend on, as JSON with sorted keys."""
+    import lz4  # type: ignore[import-untyped, unused-ignore]
+    import zstandard
+
+    versions = {
+        "zlib": zlib.ZLIB_RUNTIME_VERSION,
+        "snappy": importlib.metadata.version("python-snappy") + "+cramjam-" + importlib.metadata.version("cramjam"),
+        "lz4": lz4.library_version_string(),
+        "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
+    }
+    return json.dumps(versions, sort_keys=True)
+
+
+def corpus_fingerprint(rows: Iterable[Row]) -> str:
+    """SHA-256 over path, size, CRC and content fingerprint of every segment, in the plan's order."""
+    digest = hashlib.sha256()
+    for row in sorted(rows, key=lambda row: row.segment_id):
+        digest.update(f"{row.path} {row.bytes} {row.crc32c:08x} {row.fingerprint}\n".encode())
+    return digest.hexdigest()
+
+
+def schema() -> pa.Schema:
+    """The manifest's columns; those that may be null are said so."""
+    import pyarrow as pa
+
+    kinds = {"int": pa.int64(), "str": pa.string()}
+    columns = []
+    for field in fields(Row):
+        kind, _, null = str(field.type).partition(" | ")
+        columns.append(pa.field(field.name, kinds[kind], nullable=bool(null)))
+    return pa.schema(columns, metadata={b"format": FORMAT})
+
+
+def write_manifest(directory: Path, rows: Sequence[Row]) -> None:
+    """Write ``rows`` to ``part-*.parquet`` under ``directory``, in the plan's order. Equal rows give equal bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    ordered = sorted(rows, key=lambda row: row.segment_id)
+    for part, start in enumerate(range(0, max(1, len(ordered)), ROWS_PER_FILE)):
+        table = pa.Table.from_pylist([asdict(row) for row in ordered[start : start + ROWS_PER_FILE]], schema=schema())
+        with open_whole(directory / f"part-{part:05d}.parquet") as file:
+            pq.write_table(table, file, compression="zstd")
+
+
+def read_manifest(directory: Path) -> list[Row]:
+    """The rows of a manifest, in the plan's order. ``UsageError`` where it cannot be read at all."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows: list[Row] = []
+    for path in sorted(directory.glob("part-*.parquet")):
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowException, OSError) as error:
+            raise UsageError(f"{path} is not a readable Parquet file ({_first_line(error)}); generate again") from None
+        if not table.schema.equals(schema()):
+            raise UsageError(f"{path} has other columns than a manifest of this version; generate the corpus again")
+        rows += [Row(**row) for row in table.to_pylist()]
+    return sorted(rows, key=lambda row: row.segment_id)
+
+
+def _first_line(error: Any) -> str:
+    return str(error).splitlines()[0][:120] if str(error) else type(error).__name__

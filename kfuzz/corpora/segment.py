@@ -1,0 +1,150 @@
+"""One segment of a plan → its files' bytes, in memory or written in place. May import ``corpora``, ``records`` and ``wire``.
+
+The bytes are a pure function of the segment and of the codec libraries' versions, so a retry or a speculative twin writes
+the same ones. That is why writing needs no committer: each attempt writes under names of its own and renames when whole,
+the ``.log`` last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kfuzz.corpora.manifest import Row, codec_versions
+from kfuzz.corpora.plan import Segment, batch_bytes_max
+from kfuzz.corpora.synth import Synthesiser
+from kfuzz.corpora.workload import Workload
+from kfuzz.records.compression import compress
+from kfuzz.wire.checksum import crc32c
+
+__all__ = ["SegmentBytes", "generate_segment", "write_segment"]
+
+# 16 adjectives and 16 nouns of seven letters: every pair, with its blanks, is a phrase of 16 bytes.
+ADJECTIVES: Final = (
+    "ancient", "brittle", "careful", "distant", "eastern", "foreign", "gradual", "hopeful",
+    "instant", "joyless", "kindred", "limited", "massive", "neutral", "orderly", "patient",
+)  # fmt: skip
+NOUNS: Final = (
+    "account", "balance", "courier", "deposit", "engines", "freight", "gateway", "harvest",
+    "invoice", "journal", "keyword", "library", "machine", "network", "outcome", "parcels",
+)  # fmt: skip
+PHRASES: Final = "".join(f"{adjective} {noun} " for adjective in ADJECTIVES for noun in NOUNS).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBytes:
+    """The contents of a segment's files; ``transaction_index`` is empty where no transaction was aborted."""
+
+    log: bytes
+    offset_index: bytes
+    time_index: bytes
+    transaction_index: bytes
+
+
+def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
+    """The files of ``segment`` in memory; for tests and small corpora."""
+    synthesiser = _synthesiser(segment, workload)
+    log = b"".join(bytes(chunk) for chunk in _chunks(synthesiser))
+    return SegmentBytes(
+        log,
+        synthesiser.offset_index_bytes(),
+        synthesiser.time_index_bytes(),
+        synthesiser.transaction_index_bytes(),
+    )
+
+
+def write_segment(segment: Segment, segment_id: int, workload: Workload, out: Path, attempt: str) -> Row:
+    """Write the files of ``segment`` under ``out`` and give its row of the manifest.
+
+    ``attempt`` tells apart the attempts that may be alive at the same time on one machine or on several. Whatever goes
+    wrong, no half-written file keeps a final name and this attempt's temporary files are removed.
+    """
+    directory = out / segment.directory
+    directory.mkdir(parents=True, exist_ok=True)
+    synthesiser = _synthesiser(segment, workload)
+    with _Attempt(directory, attempt) as files:
+        log_crc = files.write(f"{segment.stem}.log", _chunks(synthesiser))
+        offset_crc = files.write(f"{segment.stem}.index", iter([synthesiser.offset_index_bytes()]))
+        time_crc = files.write(f"{segment.stem}.timeindex", iter([synthesiser.time_index_bytes()]))
+        aborted = synthesiser.transaction_index_bytes()
+        transaction_crc = files.write(f"{segment.stem}.txnindex", iter([aborted])) if aborted else None
+        files.publish()
+    return Row(
+        segment_id=segment_id,
+        path=segment.path,
+        bytes=synthesiser.size,
+        crc32c=log_crc,
+        fingerprint=synthesiser.fingerprint(),
+        batches=synthesiser.batches,
+        control_batches=synthesiser.control_batches,
+        records=synthesiser.records,
+        first_offset=segment.first_offset,
+        last_offset=segment.last_offset,
+        min_timestamp=synthesiser.min_timestamp if synthesiser.max_timestamp >= 0 else None,
+        max_timestamp=synthesiser.max_timestamp if synthesiser.max_timestamp >= 0 else None,
+        index_crc32c=offset_crc,
+        timeindex_crc32c=time_crc,
+        txnindex_crc32c=transaction_crc,
+        valid=synthesiser.batches,
+        acceptable=0,
+        invalid=0,
+        codec_versions=codec_versions(),
+    )
+
+
+def _synthesiser(segment: Segment, workload: Workload) -> Synthesiser:
+    bound = batch_bytes_max(segment.topic)
+    return Synthesiser(segment, workload.index_interval_bytes, bound, PHRASES, compress)
+
+
+def _chunks(synthesiser: Synthesiser) -> Iterator[memoryview]:
+    """The log in pieces of a reused buffer: each is valid until the next is asked for."""
+    while used := synthesiser.fill():
+        yield synthesiser.view[:used]
+
+
+class _Attempt:
+    """The files that one attempt writes: under names of its own until ``publish``, and gone unless that was reached."""
+
+    def __init__(self, directory: Path, attempt: str) -> None:
+        self._directory = directory
+        self._suffix = f"{attempt}.{os.getpid()}.tmp"
+        self._names: list[str] = []
+
+    def __enter__(self) -> _Attempt:
+        return self
+
+    def write(self, name: str, chunks: Iterator[memoryview | bytes] | Iterator[bytes] | Iterator[memoryview]) -> int:
+        """Write and fsync ``name`` under its temporary name; the CRC-32C of its bytes."""
+        self._names.append(name)
+        crc = 0
+        # Unbuffered: the chunks are large, and a buffer between them and the system would be one more copy.
+        with open(self._temporary(name), "wb", buffering=0) as file:
+            for chunk in chunks:
+                crc = crc32c(chunk, crc)
+                _write_fully(file.fileno(), chunk)
+            os.fsync(file.fileno())
+        return crc
+
+    def publish(self) -> None:
+        """Give the files their names. The log was written first and is renamed last: who sees it sees its indexes."""
+        for name in reversed(self._names):
+            os.replace(self._temporary(name), self._directory / name)
+
+    def __exit__(self, *error: object) -> None:
+        for name in self._names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary(name))
+
+    def _temporary(self, name: str) -> Path:
+        return self._directory / f".{name}.{self._suffix}"
+
+
+def _write_fully(descriptor: int, data: memoryview | bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

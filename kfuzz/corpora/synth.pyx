@@ -1,0 +1,704 @@
+"""The bytes of one segment, made batch by batch in a reused buffer. May import ``kfuzz.wire``.
+
+A batch costs three passes: sizes are drawn and summed (``measure``), the payload is filled in bulk, the framing is laid
+over it. All three run ``nogil`` and touch no Python object; codec and CRC run per batch between them. Every draw is a hash
+of (segment seed, batch, record, which), so the bytes depend on nothing else.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
+
+from kfuzz.wire.cursor cimport kfuzz_be64
+from kfuzz.wire.record_batch cimport (
+    AT_ATTRIBUTES,
+    AT_BATCH_LENGTH,
+    AT_CRC,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    header_t,
+    put_header,
+)
+from kfuzz.wire.sink cimport put_bytes, put_int8, put_int16, put_int32, put_int64, put_varlong, size_of_varlong
+
+from hashlib import blake2b
+
+from kfuzz.wire.checksum import crc32, crc32c
+
+cdef enum:
+    # The kinds of kfuzz.corpora.plan.
+    PLAIN = 0
+    IDEMPOTENT = 1
+    TRANSACTIONS = 2
+    MAGIC_0 = 3
+    MAGIC_1 = 4
+
+cdef enum:
+    # Small enough for a second-level cache, large enough that a write costs little per byte.
+    CHUNK_BYTES = 262144
+    LOG_OVERHEAD = 12
+    LEGACY_CRC_AT = 12
+    LEGACY_MAGIC_AT = 16
+    HEADER_NAME_BYTES = 8
+    HEADER_NAMES = 8
+    PHRASE_BYTES = 16
+    # What a draw is for: each record has eight draws of 64 bits.
+    DRAW_SIZES = 0
+    DRAW_NULLS = 1
+    DRAW_HEADERS = 2
+    DRAW_JITTER = 3
+    DRAW_HEADER_SIZES = 4
+    DRAWS = 8
+
+cdef const char *HEADER_KEYS = b"trace-idapp-nameschema-vencodingprioritylocationlanguagechecksum"
+
+CODEC_IDS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+DIGEST_BYTES = 16
+
+cdef struct range_t:
+    int64_t low
+    uint64_t span
+    int skew
+
+cdef struct stream_t:
+    int kind
+    int64_t producer_id
+    int64_t sequence
+    int64_t records              # left to write
+    int64_t transactions         # left to finish
+    int64_t in_transaction       # records left in the open transaction
+    int64_t first_offset         # of the open transaction; -1 when none is open
+
+cdef struct record_t:
+    uint64_t seed
+    uint64_t key
+    int64_t timestamp
+    int64_t body
+    int32_t key_size
+    int32_t value_size
+    int32_t header_count
+
+cdef struct buffer_t:
+    uint8_t *data
+    size_t used
+    size_t capacity
+
+
+cdef inline uint64_t mix(uint64_t z) noexcept nogil:
+    """The finaliser of SplitMix64: every bit of the input reaches every bit of the result."""
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL
+    return z ^ (z >> 31)
+
+
+cdef inline uint64_t cell(uint64_t seed, uint64_t at) noexcept nogil:
+    return mix(seed + (at + 1) * 0x9e3779b97f4a7c15ULL)
+
+
+cdef inline uint32_t low(uint64_t value) noexcept nogil:
+    return <uint32_t> value
+
+
+cdef inline uint32_t high(uint64_t value) noexcept nogil:
+    return <uint32_t> (value >> 32)
+
+
+cdef inline uint64_t skewed(uint32_t u, uint64_t span, int skew) noexcept nogil:
+    """``floor(span · u^skew)`` for ``u`` as a fraction of 2³²; ``span`` is at most 2³²."""
+    cdef uint64_t power = u
+    while skew > 1:
+        power = power * u >> 32
+        skew -= 1
+    return span * power >> 32
+
+
+cdef inline int64_t draw(const range_t *r, uint32_t u) noexcept nogil:
+    return r.low if r.span == 1 else r.low + <int64_t> skewed(u, r.span, r.skew)
+
+
+cdef range_t to_range(object value):
+    cdef range_t r
+    r.low = value.min
+    r.span = value.max - value.min + 1
+    r.skew = value.skew
+    return r
+
+
+cdef uint64_t threshold(double share):
+    """A draw of 32 bits is below this in ``share`` of the cases."""
+    return <uint64_t> (share * 4294967296.0)
+
+
+cdef void fill_random(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
+    """``n`` bytes that do not compress; up to seven more are touched."""
+    cdef int64_t i
+    cdef uint64_t word
+    for i in range((n + 7) >> 3):
+        word = kfuzz_be64(cell(seed, <uint64_t> i))
+        memcpy(p + 8 * i, &word, 8)
+
+
+cdef void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *phrases) noexcept nogil:
+    """``n`` bytes made of 256 phrases; up to 127 more are touched."""
+    cdef int64_t i
+    cdef int k
+    cdef uint64_t word
+    for i in range((n + 127) >> 7):
+        word = cell(seed, <uint64_t> i)
+        for k in range(8):
+            memcpy(p, phrases + PHRASE_BYTES * (word & 0xff), PHRASE_BYTES)
+            word >>= 8
+            p += PHRASE_BYTES
+
+
+cdef uint8_t *put_key(uint8_t *p, uint64_t key, int32_t size) noexcept nogil:
+    """``size`` letters from a to p that depend on ``key`` only; up to seven more bytes are touched."""
+    cdef int32_t i
+    cdef uint64_t word
+    for i in range((size + 7) >> 3):
+        word = kfuzz_be64((cell(key, <uint64_t> i) & 0x0f0f0f0f0f0f0f0fULL) + 0x6161616161616161ULL)
+        memcpy(p + 8 * i, &word, 8)
+    return p + size
+
+
+cdef uint8_t *reserve(buffer_t *b, size_t more) except NULL:
+    cdef size_t wanted
+    cdef void *grown
+    if b.capacity - b.used < more:
+        wanted = 2 * (b.capacity + more)
+        grown = realloc(b.data, wanted)
+        if grown == NULL:
+            raise MemoryError
+        b.data = <uint8_t *> grown
+        b.capacity = wanted
+    b.used += more
+    return b.data + b.used - more
+
+
+cdef bytes taken(const buffer_t *b):
+    return PyBytes_FromStringAndSize(<const char *> b.data, <Py_ssize_t> b.used)
+
+
+cdef class Synthesiser:
+    """See ``synth.pyi``."""
+
+    cdef readonly object view
+    cdef readonly int64_t batches, control_batches, records, size, max_timestamp, min_timestamp
+    cdef object buffer, compress, digest
+    cdef bytes phrases
+    cdef const uint8_t *phrase_bytes
+    cdef uint8_t *base
+    cdef int64_t used, capacity
+    cdef uint64_t seed, key_seed, batch_seed
+    cdef int64_t first_offset, offset, left, batch_index
+    cdef stream_t *streams
+    cdef int stream_count
+    cdef record_t *drawn
+    cdef range_t key_size, value_size, header_count, header_size, batch_records
+    cdef uint64_t key_cardinality, key_nulls, value_nulls, header_share, aborts
+    cdef int key_skew
+    cdef bint text, log_append
+    cdef int64_t start_ms, rate, jitter_ms
+    cdef list codecs, legacy_codecs
+    cdef int64_t index_interval, indexed_at, top_timestamp, top_offset
+    cdef int64_t time_indexed
+    cdef buffer_t offset_index, time_index, transaction_index, digests
+
+    def __cinit__(self, segment, int64_t index_interval_bytes, int64_t batch_bytes_max, bytes phrases not None, compress):
+        topic = segment.topic
+        if len(phrases) != 256 * PHRASE_BYTES:
+            raise ValueError("phrases must be 256 times 16 bytes")
+        self.phrases = phrases
+        self.phrase_bytes = <const uint8_t *> PyBytes_AS_STRING(phrases)
+        self.compress = compress
+        # The fills touch up to 127 bytes more; a codec may make incompressible data longer (snappy by a sixth).
+        self.capacity = CHUNK_BYTES + batch_bytes_max + batch_bytes_max // 4 + 65536
+        self.buffer = bytearray(self.capacity)
+        self.view = memoryview(self.buffer)
+        self.base = <uint8_t *> PyByteArray_AS_STRING(self.buffer)
+        self.seed, self.key_seed = segment.seed, segment.key_seed
+        self.first_offset = self.offset = segment.first_offset
+        self.left = segment.offsets
+        self.digest = blake2b(digest_size=DIGEST_BYTES)
+        self.index_interval = index_interval_bytes
+        self.max_timestamp = self.top_timestamp = self.top_offset = self.time_indexed = -1
+        self.min_timestamp = INT64_MAX
+        self.set_topic(topic)
+        self.set_streams(segment.streams)
+        self.drawn = <record_t *> calloc(topic.batches.records.max, sizeof(record_t))
+        if self.drawn == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.streams)
+        free(self.drawn)
+        free(self.offset_index.data)
+        free(self.time_index.data)
+        free(self.transaction_index.data)
+        free(self.digests.data)
+
+    cdef int set_topic(self, topic) except -1:
+        self.key_size = to_range(topic.keys.size)
+        self.key_cardinality, self.key_skew = topic.keys.cardinality, topic.keys.skew
+        self.key_nulls = threshold(topic.keys.null_share)
+        self.value_size = to_range(topic.values.size)
+        self.value_nulls = threshold(topic.values.null_share)
+        self.text = topic.values.kind == "text"
+        self.header_share = threshold(topic.headers.share)
+        self.header_count, self.header_size = to_range(topic.headers.count), to_range(topic.headers.size)
+        self.batch_records = to_range(topic.batches.records)
+        self.codecs, self.legacy_codecs = list(topic.batches.codecs), list(topic.legacy.codecs)
+        self.log_append = topic.timestamps.type == "log-append"
+        self.start_ms, self.jitter_ms = topic.timestamps.start_ms, topic.timestamps.jitter_ms
+        self.rate = topic.timestamps.records_per_second
+        self.aborts = threshold(topic.transactions.abort_share)
+        return 0
+
+    cdef int set_streams(self, streams) except -1:
+        cdef stream_t *s
+        self.stream_count = <int> len(streams)
+        self.streams = <stream_t *> calloc(self.stream_count, sizeof(stream_t))
+        if self.streams == NULL:
+            raise MemoryError
+        for at, stream in enumerate(streams):
+            s = &self.streams[<int> at]
+            s.kind, s.producer_id, s.sequence = stream.kind, stream.producer_id, stream.first_sequence
+            s.records, s.transactions = stream.records, stream.transactions
+            s.first_offset = -1
+        return 0
+
+    def fill(self):
+        """Make batches until a chunk is full; the bytes made, 0 at the segment's end."""
+        cdef stream_t *s
+        self.used = 0
+        while self.left > 0 and self.used < CHUNK_BYTES:
+            self.batch_seed = cell(self.seed, <uint64_t> self.batch_index)
+            self.batch_index += 1
+            s = self.choose(cell(self.batch_seed, 0))
+            if ends_transaction(s):
+                self.put_marker(s)
+            elif s.kind == MAGIC_0 or s.kind == MAGIC_1:
+                self.put_messages(s)
+            else:
+                self.put_batch(s)
+        self.digest.update(taken(&self.digests))
+        self.digests.used = 0
+        self.size += self.used
+        return self.used
+
+    def offset_index_bytes(self):
+        return taken(&self.offset_index)
+
+    def time_index_bytes(self):
+        """With the entry that Kafka appends when a segment becomes inactive."""
+        cdef size_t used = self.time_index.used
+        cdef int64_t indexed = self.time_indexed
+        self.append_time()
+        result = taken(&self.time_index)
+        self.time_index.used, self.time_indexed = used, indexed
+        return result
+
+    def transaction_index_bytes(self):
+        return taken(&self.transaction_index)
+
+    def fingerprint(self):
+        return self.digest.hexdigest()
+
+    cdef stream_t *choose(self, uint64_t u) noexcept nogil:
+        """A stream in proportion to what it has left; one that waits for its marker is about as likely as all others."""
+        cdef uint64_t total = 0
+        cdef uint64_t at
+        cdef int i
+        for i in range(self.stream_count):
+            total += self.weight(&self.streams[i])
+        at = u % total
+        for i in range(self.stream_count):
+            if at < self.weight(&self.streams[i]):
+                return &self.streams[i]
+            at -= self.weight(&self.streams[i])
+        return &self.streams[self.stream_count - 1]
+
+    cdef inline uint64_t weight(self, const stream_t *s) noexcept nogil:
+        if ends_transaction(s):
+            return <uint64_t> self.left
+        return <uint64_t> (s.records + s.transactions)
+
+    cdef inline int64_t claim(self, stream_t *s) noexcept nogil:
+        """How many records the next batch of ``s`` has; opens a transaction where one is due."""
+        cdef uint64_t u = cell(self.batch_seed, 1)
+        cdef int64_t count = draw(&self.batch_records, low(u))
+        cdef int64_t most
+        if s.kind == TRANSACTIONS:
+            if s.first_offset < 0:
+                s.first_offset = self.offset
+                s.in_transaction = s.records
+                if s.transactions > 1:
+                    # Each transaction that is still to come needs a record; the mean stays what the workload says.
+                    most = min(2 * (s.records // s.transactions) - 1, s.records - (s.transactions - 1))
+                    s.in_transaction = 1 + <int64_t> (<uint64_t> high(u) * <uint64_t> most >> 32)
+            count = min(count, s.in_transaction)
+            s.in_transaction -= count
+        count = min(count, s.records)
+        s.records -= count
+        return count
+
+    cdef int64_t measure(self, int64_t count, int magic) noexcept nogil:
+        """Draw the next ``count`` records; the bytes of their set in the format of ``magic``, unframed."""
+        cdef uint64_t seed = mix(self.batch_seed)
+        cdef uint64_t sizes, nulls
+        cdef int64_t total = 0
+        cdef int64_t i, body
+        cdef int64_t millis = self.start_ms + self.offset * 1000 // self.rate
+        cdef int64_t rest = self.offset * 1000 % self.rate
+        cdef int64_t base_timestamp = 0
+        cdef record_t *r
+        for i in range(count):
+            r = &self.drawn[i]
+            r.seed = seed + <uint64_t> (DRAWS * i) * 0x9e3779b97f4a7c15ULL
+            sizes = cell(r.seed, DRAW_SIZES)
+            r.value_size = <int32_t> draw(&self.value_size, low(sizes))
+            r.key = cell(self.key_seed, skewed(high(sizes), self.key_cardinality, self.key_skew))
+            r.key_size = <int32_t> draw(&self.key_size, low(r.key))
+            if self.key_nulls != 0 or self.value_nulls != 0:
+                nulls = cell(r.seed, DRAW_NULLS)
+                if low(nulls) < self.key_nulls:
+                    r.key_size = -1
+                if high(nulls) < self.value_nulls:
+                    r.value_size = -1
+            r.timestamp = millis
+            if self.jitter_ms != 0:
+                r.timestamp += <int64_t> (<uint64_t> high(cell(r.seed, DRAW_JITTER)) * <uint64_t> (self.jitter_ms + 1) >> 32)
+            rest += 1000
+            if rest >= self.rate:
+                millis += rest // self.rate
+                rest %= self.rate
+            if magic < 2:
+                total += (34 if magic == 1 else 26) + max(r.key_size, 0) + max(r.value_size, 0)
+                continue
+            if i == 0:
+                base_timestamp = r.timestamp
+            body = 1 + size_of_varlong(r.timestamp - base_timestamp) + size_of_varlong(i)
+            body += size_of_varlong(r.key_size) + max(r.key_size, 0)
+            body += size_of_varlong(r.value_size) + max(r.value_size, 0)
+            body += self.measure_headers(r)
+            r.body = body
+            total += size_of_varlong(body) + body
+        return total
+
+    cdef inline int64_t measure_headers(self, record_t *r) noexcept nogil:
+        cdef uint64_t u
+        cdef int64_t total = 0
+        cdef int64_t size
+        cdef int32_t k
+        r.header_count = 0
+        if self.header_share != 0:
+            u = cell(r.seed, DRAW_HEADERS)
+            if low(u) < self.header_share:
+                r.header_count = <int32_t> draw(&self.header_count, high(u))
+        for k in range(r.header_count):
+            size = draw(&self.header_size, low(cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)))
+            total += 1 + HEADER_NAME_BYTES + size_of_varlong(size) + size
+        return size_of_varlong(r.header_count) + total
+
+    cdef inline void fill_payload(self, uint8_t *p, int64_t n) noexcept nogil:
+        cdef uint64_t seed = mix(~self.batch_seed)
+        if self.text:
+            fill_text(p, n, seed, self.phrase_bytes)
+        else:
+            fill_random(p, n, seed)
+
+    cdef void frame_records(self, uint8_t *p, int64_t count) noexcept nogil:
+        """Lay the framing of the drawn records over a filled payload: what is skipped here is value bytes."""
+        cdef int64_t base_timestamp = self.drawn[0].timestamp
+        cdef int64_t i, size
+        cdef int32_t k
+        cdef uint64_t u
+        cdef record_t *r
+        for i in range(count):
+            r = &self.drawn[i]
+            p = put_varlong(p, r.body)
+            p = put_int8(p, 0)
+            p = put_varlong(p, r.timestamp - base_timestamp)
+            p = put_varlong(p, i)
+            p = put_varlong(p, r.key_size)
+            if r.key_size > 0:
+                p = self.put_key_exactly(p, r)
+            p = put_varlong(p, r.value_size)
+            if r.value_size > 0:
+                p += r.value_size
+            p = put_varlong(p, r.header_count)
+            for k in range(r.header_count):
+                u = cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)
+                size = draw(&self.header_size, low(u))
+                p = put_varlong(p, HEADER_NAME_BYTES)
+                p = put_bytes(p, <const uint8_t *> HEADER_KEYS + HEADER_NAME_BYTES * (high(u) % HEADER_NAMES), HEADER_NAME_BYTES)
+                p = put_varlong(p, size)
+                p += size
+
+    cdef inline uint8_t *put_key_exactly(self, uint8_t *p, const record_t *r) noexcept nogil:
+        """``put_key`` that gives back the bytes of the bulk fill that it touched beyond the key."""
+        cdef uint64_t beyond
+        memcpy(&beyond, p + r.key_size, 8)
+        put_key(p, r.key, r.key_size)
+        memcpy(p + r.key_size, &beyond, 8)
+        return p + r.key_size
+
+    cdef int64_t top_of_drawn(self, int64_t count) noexcept nogil:
+        cdef int64_t i
+        cdef int64_t top = self.drawn[0].timestamp
+        for i in range(count):
+            top = max(top, self.drawn[i].timestamp)
+        return top
+
+    cdef int64_t bottom_of_drawn(self, int64_t count) noexcept nogil:
+        cdef int64_t i
+        cdef int64_t bottom = self.drawn[0].timestamp
+        for i in range(count):
+            bottom = min(bottom, self.drawn[i].timestamp)
+        return bottom
+
+    cdef str codec_of(self, list weights):
+        """One of the weighted codecs, by this batch's draw."""
+        cdef uint64_t total = 0
+        cdef uint64_t at
+        if len(weights) == 1:
+            return weights[0][0]
+        for _, weight in weights:
+            total += <uint64_t> weight
+        at = <uint64_t> high(cell(self.batch_seed, 2)) * total >> 32
+        for name, weight in weights:
+            if at < <uint64_t> weight:
+                return name
+            at -= <uint64_t> weight
+        return weights[len(weights) - 1][0]
+
+    cdef int64_t pack(self, int64_t at, int64_t size, str codec, int magic) except -1:
+        """Replace the ``size`` payload bytes at ``at`` by their compressed form; its size."""
+        cdef bytes packed
+        if codec == "none":
+            return size
+        packed = self.compress(codec, self.view[at:at + size], magic=magic)
+        if at + len(packed) > self.capacity:
+            raise MemoryError(f"{codec} made {len(packed)} bytes of {size}")
+        memcpy(self.base + at, PyBytes_AS_STRING(packed), <size_t> len(packed))
+        return len(packed)
+
+    cdef int put_batch(self, stream_t *s) except -1:
+        """One record batch (magic 2) of data."""
+        cdef int64_t at = self.used
+        cdef int64_t count = self.claim(s)
+        cdef int64_t size
+        cdef header_t h
+        cdef str codec = self.codec_of(self.codecs)
+        with nogil:
+            size = self.measure(count, 2)
+            self.fill_payload(self.base + at + HEADER_SIZE, size)
+            self.frame_records(self.base + at + HEADER_SIZE, count)
+        h.attributes = <int16_t> <int> CODEC_IDS[codec]
+        if s.kind == TRANSACTIONS:
+            h.attributes |= TRANSACTIONAL
+        if self.log_append:
+            h.attributes |= LOG_APPEND_TIME
+        h.base_timestamp = self.drawn[0].timestamp
+        h.max_timestamp = self.top_of_drawn(count)
+        h.producer_id = s.producer_id
+        h.producer_epoch = -1 if s.producer_id < 0 else 0
+        h.base_sequence = <int32_t> s.sequence
+        h.record_count = <int32_t> count
+        if s.producer_id >= 0:
+            # Kafka's sequences wrap from INT32_MAX to 0.
+            s.sequence = (s.sequence + count) & 0x7fffffff
+        self.finish_batch(at, size, codec, &h, h.max_timestamp if self.log_append else self.bottom_of_drawn(count))
+        return 0
+
+    cdef int put_marker(self, stream_t *s) except -1:
+        """The control batch that ends the open transaction of ``s``: EndTransactionMarker, version 0, coordinator epoch 0."""
+        cdef int64_t at = self.used
+        cdef uint8_t *p = self.base + at + HEADER_SIZE
+        cdef bint abort = low(cell(self.batch_seed, 1)) < self.aborts
+        cdef int64_t millis = self.start_ms + self.offset * 1000 // self.rate
+        cdef header_t h
+        p = put_varlong(p, 16)                      # the record: attributes, deltas, key of 4, value of 6, no headers
+        p = put_int8(p, 0)
+        p = put_varlong(p, 0)
+        p = put_varlong(p, 0)
+        p = put_varlong(p, 4)
+        p = put_int16(p, 0)
+        p = put_int16(p, 0 if abort else 1)
+        p = put_varlong(p, 6)
+        p = put_int16(p, 0)
+        p = put_int32(p, 0)
+        p = put_varlong(p, 0)
+        h.attributes = TRANSACTIONAL | CONTROL
+        if self.log_append:
+            h.attributes |= LOG_APPEND_TIME
+        h.base_timestamp = h.max_timestamp = millis
+        h.producer_id = s.producer_id
+        h.producer_epoch = 0
+        h.base_sequence = -1
+        h.record_count = 1
+        if abort:
+            self.append_aborted(s)
+        s.first_offset = -1
+        s.transactions -= 1
+        self.control_batches += 1
+        self.finish_batch(at, p - (self.base + at + HEADER_SIZE), "none", &h, millis)
+        return 0
+
+    cdef int finish_batch(self, int64_t at, int64_t size, str codec, header_t *h, int64_t min_timestamp) except -1:
+        """Compress, write the header, sum; ``h`` lacks what is computed here."""
+        cdef uint32_t content = <uint32_t> crc32c(self.view[at + HEADER_SIZE:at + HEADER_SIZE + size])
+        cdef uint8_t *entry
+        size = self.pack(at + HEADER_SIZE, size, codec, 2)
+        h.base_offset = self.offset
+        h.partition_leader_epoch = 0
+        h.last_offset_delta = h.record_count - 1
+        h.batch_length = 0
+        h.crc = 0
+        # The content fingerprint leaves out what depends on the codec library: the length and the CRC.
+        entry = reserve(&self.digests, HEADER_SIZE + 4)
+        put_int32(put_header(entry, h), <int32_t> content)
+        h.batch_length = <int32_t> (HEADER_SIZE - LOG_OVERHEAD + size)
+        put_header(self.base + at, h)
+        self.used = at + HEADER_SIZE + size
+        put_int32(self.base + at + AT_CRC, <int32_t> <uint32_t> crc32c(self.view[at + AT_ATTRIBUTES:self.used]))
+        self.appended(at, h.record_count, h.max_timestamp, min_timestamp)
+        return 0
+
+    cdef int put_messages(self, stream_t *s) except -1:
+        """Messages of magic 0 or 1: each stands alone in the log, or one wrapper holds them compressed."""
+        cdef int magic = 0 if s.kind == MAGIC_0 else 1
+        cdef int64_t count = self.claim(s)
+        cdef int64_t at = self.used
+        cdef int64_t fields = 26 if magic == 1 else 18
+        cdef int64_t i, size, packed, top, offset
+        cdef int attributes = LOG_APPEND_TIME if self.log_append and magic == 1 else 0
+        cdef str codec = self.codec_of(self.legacy_codecs)
+        size = self.measure(count, magic)
+        top = self.top_of_drawn(count)
+        if self.log_append:
+            for i in range(count):
+                self.drawn[i].timestamp = top
+        if codec == "none":
+            self.fill_payload(self.base + at, size)
+            self.frame_messages(at, count, magic, attributes, self.offset)
+            for i in range(count):
+                size = fields + 8 + max(self.drawn[i].key_size, 0) + max(self.drawn[i].value_size, 0)
+                self.sum_message(at, size, magic, fields, <uint32_t> crc32c(self.view[at + fields:at + size]))
+                self.used = at + size
+                top = self.drawn[i].timestamp if magic == 1 else -1
+                self.appended(at, 1, top, top)
+                at += size
+            return 0
+        # Inside a wrapper, magic 1 counts offsets from 0; magic 0 knows absolute ones only.
+        offset = 0 if magic == 1 else self.offset
+        self.fill_payload(self.base + at + fields + 8, size)
+        self.frame_messages(at + fields + 8, count, magic, attributes, offset)
+        self.sum_inner(at + fields + 8, count, fields)
+        content = crc32c(self.view[at + fields + 8:at + fields + 8 + size])
+        packed = self.pack(at + fields + 8, size, codec, magic)
+        put_message(self.base + at, self.offset + count - 1, magic, attributes | <int> CODEC_IDS[codec], top, -1, packed)
+        self.sum_message(at, fields + 8 + packed, magic, fields, <uint32_t> content)
+        self.used = at + fields + 8 + packed
+        self.appended(at, count, top if magic == 1 else -1, self.bottom_of_drawn(count) if magic == 1 else -1)
+        return 0
+
+    cdef void frame_messages(self, int64_t at, int64_t count, int magic, int attributes, int64_t offset) noexcept nogil:
+        cdef uint8_t *p = self.base + at
+        cdef int64_t i
+        cdef record_t *r
+        for i in range(count):
+            r = &self.drawn[i]
+            p = put_message(p, offset + i, magic, attributes, r.timestamp, r.key_size, r.value_size)
+            if r.key_size > 0:
+                # The key's place is before the value's length, which is written already: move it behind the key.
+                p = self.put_key_exactly(p - 4, r)
+                p = put_int32(p, r.value_size)
+            p += max(r.value_size, 0)
+
+    cdef int sum_inner(self, int64_t at, int64_t count, int64_t fields) except -1:
+        """The CRCs of the messages inside a wrapper."""
+        cdef int64_t i, size
+        for i in range(count):
+            size = fields + 8 + max(self.drawn[i].key_size, 0) + max(self.drawn[i].value_size, 0)
+            self.put_message_crc(at, size)
+            at += size
+        return 0
+
+    cdef int put_message_crc(self, int64_t at, int64_t size) except -1:
+        put_int32(self.base + at + LEGACY_CRC_AT, <int32_t> <uint32_t> crc32(self.view[at + LEGACY_MAGIC_AT:at + size]))
+        return 0
+
+    cdef int sum_message(self, int64_t at, int64_t size, int magic, int64_t fields, uint32_t content) except -1:
+        """CRC and content fingerprint of the message of ``size`` bytes at ``at``."""
+        cdef uint8_t *entry = reserve(&self.digests, <size_t> fields + 4)
+        memcpy(entry, self.base + at, <size_t> fields)
+        put_int32(put_int32(entry + AT_BATCH_LENGTH, 0), 0)
+        put_int32(entry + fields, <int32_t> content)
+        self.put_message_crc(at, size)
+        return 0
+
+    cdef int appended(self, int64_t at, int64_t count, int64_t max_timestamp, int64_t min_timestamp) except -1:
+        """What ``LogSegment.append`` does after a batch of ``count`` records at ``at`` in the buffer: indexes and sums."""
+        cdef int64_t position = self.size + at
+        cdef int64_t last_offset = self.offset + count - 1
+        cdef uint8_t *entry
+        if max_timestamp > self.top_timestamp:
+            self.top_timestamp, self.top_offset = max_timestamp, last_offset
+        if position - self.indexed_at > self.index_interval:
+            entry = reserve(&self.offset_index, 8)
+            put_int32(put_int32(entry, <int32_t> (last_offset - self.first_offset)), <int32_t> position)
+            self.append_time()
+            self.indexed_at = position
+        self.batches += 1
+        self.records += count
+        self.max_timestamp = max(self.max_timestamp, max_timestamp)
+        if min_timestamp >= 0:
+            self.min_timestamp = min(self.min_timestamp, min_timestamp)
+        self.offset += count
+        self.left -= count
+        return 0
+
+    cdef int append_time(self) except -1:
+        """``TimeIndex.maybeAppend``: only a timestamp above the last entry's is written."""
+        cdef uint8_t *entry
+        if self.top_timestamp > self.time_indexed:
+            entry = reserve(&self.time_index, 12)
+            put_int32(put_int64(entry, self.top_timestamp), <int32_t> (self.top_offset - self.first_offset))
+            self.time_indexed = self.top_timestamp
+        return 0
+
+    cdef int append_aborted(self, const stream_t *s) except -1:
+        """An entry of the transaction index (``AbortedTxn``, version 0); the marker stands at the current offset."""
+        cdef int64_t stable = self.offset + 1
+        cdef uint8_t *entry
+        cdef int i
+        # The last stable offset is where the first transaction begins that is still open then.
+        for i in range(self.stream_count):
+            if &self.streams[i] != s and self.streams[i].first_offset >= 0:
+                stable = min(stable, self.streams[i].first_offset)
+        entry = put_int16(reserve(&self.transaction_index, 34), 0)
+        put_int64(put_int64(put_int64(put_int64(entry, s.producer_id), s.first_offset), self.offset), stable)
+        return 0
+
+
+cdef inline bint ends_transaction(const stream_t *s) noexcept nogil:
+    return s.first_offset >= 0 and s.in_transaction == 0
+
+
+cdef inline uint8_t *put_message(uint8_t *p, int64_t offset, int magic, int attributes, int64_t timestamp, int64_t key_size,
+                                 int64_t value_size) noexcept nogil:
+    """The fields of a message up to and with the lengths, as if the key were empty; the CRC is left 0."""
+    p = put_int64(p, offset)
+    p = put_int32(p, <int32_t> ((22 if magic == 1 else 14) + max(key_size, 0) + max(value_size, 0)))
+    p = put_int32(p, 0)
+    p = put_int8(p, magic)
+    p = put_int8(p, attributes)
+    if magic == 1:
+        p = put_int64(p, timestamp)
+    p = put_int32(p, <int32_t> key_size)
+    return put_int32(p, <int32_t> value_size)
