@@ -1,9 +1,9 @@
 """The readable face of the record formats: values, codec containers, rules and findings. May import ``kfuzz.wire``.
 
-    >>> from kfuzz import records
-    >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
-    >>> records.decode(data)[0].records[0].value
-    b'v'
+>>> from kfuzz import records
+>>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+>>> records.decode(data)[0].records[0].value
+b'v'
 """
 
 from kfuzz.records.contents import from_json, to_json

@@ -169,7 +169,9 @@ def _gzip_member(data: memoryview, at: int, buffered: int, output: _Output) -> t
 
 
 def _write_gzip(data: bytes, level: int | None, magic: int) -> bytes:
-    deflater = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    deflater = zlib.compressobj(
+        zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, zlib.MAX_WBITS | 16
+    )
     return deflater.compress(data) + deflater.flush()
 
 

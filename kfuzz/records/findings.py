@@ -7,9 +7,10 @@ and is looked up here. May import ``kfuzz.wire`` only.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from kfuzz.wire.report import Note
+if TYPE_CHECKING:
+    from kfuzz.wire.report import Note
 
 __all__ = ["CODES", "PROFILES", "ROLES", "Code", "Finding", "Profile", "Role", "Severity", "from_note"]
 
@@ -41,9 +42,7 @@ class Code:
 
 CODES: dict[str, Code] = {
     # framing
-    "batch-length-below-minimum": Code(
-        "fatal", "RB-LENGTH-1", "the length is {found}; it must be at least {allowed}"
-    ),
+    "batch-length-below-minimum": Code("fatal", "RB-LENGTH-1", "the length is {found}; it must be at least {allowed}"),
     "magic-unknown": Code("fatal", "RB-MAGIC-1", "the magic is {found}; it must be 0, 1 or 2"),
     "crc-mismatch": Code("fatal", "RB-CRC-1", "the stored CRC is {found:#010x}; the bytes have {allowed:#010x}"),
     # batch header
@@ -71,7 +70,9 @@ CODES: dict[str, Code] = {
     # payload
     "decompression-failed": Code("fatal", "RB-CODEC-2", "the compressed payload of {found} bytes is broken"),
     "decompressed-size-exceeded": Code(
-        "fatal", None, "the payload of {found} bytes grows beyond the limit of {allowed} bytes; raise the limit to read it"
+        "fatal",
+        None,
+        "the payload of {found} bytes grows beyond the limit of {allowed} bytes; raise the limit to read it",
     ),
     "bytes-after-compressed-stream": Code(
         "deviation", "RB-CODEC-2", "{found} bytes follow the end of the compressed stream; there must be none"
@@ -80,7 +81,9 @@ CODES: dict[str, Code] = {
     "varint-too-long": Code("fatal", "RB-VARINT-1", "the varint does not end within {allowed} bytes"),
     "varint-overlong": Code("deviation", "RB-VARINT-2", "the varint takes {found} bytes where fewer would do"),
     "varint-excess-bits": Code(
-        "deviation", "RB-VARINT-2", "the varint's last byte is {found:#04x}; bits above {allowed:#04x} do not fit and are dropped"
+        "deviation",
+        "RB-VARINT-2",
+        "the varint's last byte is {found:#04x}; bits above {allowed:#04x} do not fit and are dropped",
     ),
     "record-length-negative": Code("fatal", "RB-RECORD-1", "the record length is {found}; it must be 0 or more"),
     "record-length-exceeds-payload": Code(
@@ -118,15 +121,21 @@ CODES: dict[str, Code] = {
         "deviation", "RB-CONTROL-1", "the control batch has {found} records; it must have {allowed}"
     ),
     "control-key-invalid": Code(
-        "deviation", "RB-CONTROL-2", "the control record's key is not a version (0 or more) and a known type, 2 bytes each"
+        "deviation",
+        "RB-CONTROL-2",
+        "the control record's key is not a version (0 or more) and a known type, 2 bytes each",
     ),
     # magic 0 and 1
     "message-truncated": Code("fatal", "MS-MESSAGE-1", "the message has {found} bytes left where {allowed} are needed"),
-    "bytes-after-message": Code("deviation", "MS-MESSAGE-1", "{found} bytes follow the message's value inside its size"),
+    "bytes-after-message": Code(
+        "deviation", "MS-MESSAGE-1", "{found} bytes follow the message's value inside its size"
+    ),
     "codec-not-allowed": Code("fatal", "MS-CODEC-1", "compression codec {found} does not exist before magic 2"),
     "wrapper-value-null": Code("fatal", "MS-WRAPPER-1", "the wrapper message has no value to decompress"),
     "wrapper-empty": Code("fatal", "MS-WRAPPER-1", "the wrapper message holds no message"),
-    "wrapper-nested": Code("fatal", "MS-WRAPPER-2", "a message inside the wrapper is compressed again, with codec {found}"),
+    "wrapper-nested": Code(
+        "fatal", "MS-WRAPPER-2", "a message inside the wrapper is compressed again, with codec {found}"
+    ),
     "wrapper-offset-too-low": Code(
         "fatal", "MS-WRAPPER-3", "the wrapper's offset is {found}, below its last inner offset {allowed}, and not 0"
     ),
@@ -184,5 +193,11 @@ def from_note(note: Note, path: str, profile: Profile, role: Role, detail: str =
         path += f".{field}"
     message = code.sentence.format(found=found, allowed=allowed, count=count)
     return Finding(
-        name, code.severity(profile, role), at, path, code.requirement, f"{message}: {detail}" if detail else message, count
+        name,
+        code.severity(profile, role),
+        at,
+        path,
+        code.requirement,
+        f"{message}: {detail}" if detail else message,
+        count,
     )

@@ -11,12 +11,14 @@ from kfuzz.records.findings import PROFILES, ROLES, Finding, Profile, Role, from
 from kfuzz.records.model import CODECS, Codec, Record, RecordBatch
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.framing import next_frame
-from kfuzz.wire.message_set import MessageTuple, parse_message, parse_messages
+from kfuzz.wire.message_set import parse_message, parse_messages
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, LIMIT_BYTES, parse_header, parse_records
-from kfuzz.wire.report import Note
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+    from kfuzz.wire.message_set import MessageTuple
+    from kfuzz.wire.report import Note
 
 __all__ = ["Limits", "Reading", "check", "decode", "read"]
 
@@ -48,7 +50,9 @@ class Limits:
 
     def __post_init__(self) -> None:
         if not 0 < self.decompressed_bytes < LIMIT_BYTES:
-            raise UsageError(f"decompressed_bytes is {self.decompressed_bytes}; it must be between 1 and {LIMIT_BYTES - 1}")
+            raise UsageError(
+                f"decompressed_bytes is {self.decompressed_bytes}; it must be between 1 and {LIMIT_BYTES - 1}"
+            )
 
 
 DEFAULT_LIMITS = Limits()
@@ -149,7 +153,16 @@ class _Walk:
             self.reading.findings.append(from_note(note, self.path + inside, self.profile, self.role, detail))
 
     def note(
-        self, code: str, field: str, at: int, found: int = 0, allowed: int = 0, *, record: int = -1, detail: str = "", inside: str = ""
+        self,
+        code: str,
+        field: str,
+        at: int,
+        found: int = 0,
+        allowed: int = 0,
+        *,
+        record: int = -1,
+        detail: str = "",
+        inside: str = "",
     ) -> None:
         self.take([(code, field, at, record, -1, found, allowed, 1)], inside=inside, detail=detail)
 
@@ -320,7 +333,9 @@ class _Walk:
             raise _Refused
         return _wrap64(offset - last_inner)
 
-    def inner(self, i: int, message: MessageTuple, payload: bytes, wrapper_magic: int, base: int, stamp: int | None) -> Record:
+    def inner(
+        self, i: int, message: MessageTuple, payload: bytes, wrapper_magic: int, base: int, stamp: int | None
+    ) -> Record:
         offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
         actual = crc32(memoryview(payload)[start + 16 : end])
         if attributes & CODEC_MASK:

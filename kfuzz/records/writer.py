@@ -41,7 +41,9 @@ def encode_batch(batch: RecordBatch, *, level: int | None = None) -> bytes:
 
 def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
     if batch.timestamp_type not in ("create", "log-append"):
-        raise EncodeError(f"timestamp type {batch.timestamp_type!r} does not exist in magic 2; it must be create or log-append")
+        raise EncodeError(
+            f"timestamp type {batch.timestamp_type!r} does not exist in magic 2; it must be create or log-append"
+        )
     timestamps = [NO_TIMESTAMP if record.timestamp is None else record.timestamp for record in batch.records]
     base_timestamp = batch.base_timestamp
     if batch.delete_horizon is not None:
@@ -115,7 +117,9 @@ def _messages(batch: RecordBatch, level: int | None) -> bytes:
     timestamp = batch.max_timestamp
     if timestamp is None:
         timestamp = max((r.timestamp for r in batch.records if r.timestamp is not None), default=NO_TIMESTAMP)
-    wrapper = Record(batch.last_offset, timestamp, None, compress(batch.compression, inner, magic=batch.magic, level=level))
+    wrapper = Record(
+        batch.last_offset, timestamp, None, compress(batch.compression, inner, magic=batch.magic, level=level)
+    )
     return _message(batch.magic, batch.last_offset, attributes | CODECS.index(batch.compression), wrapper)
 
 
