@@ -1,0 +1,34 @@
+"""``kfuzz testee``: kfuzz's own decoder behind the testee protocol. The work is in ``kfuzz.conformance.own``."""
+
+from __future__ import annotations
+
+import sys
+from typing import cast
+
+import click
+
+from kfuzz import records
+from kfuzz.conformance.own import serve
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.option(
+    "--profile",
+    type=click.Choice(records.PROFILES),
+    default="kafka",
+    show_default=True,
+    help="Accept what Apache Kafka's reader accepts, or only what the documents allow.",
+)
+def command(profile: str) -> None:
+    """kfuzz's own decoder behind the testee protocol.
+
+    Speaks kfuzz-testee/1 (docs/testee-protocol.md): JSON Lines on standard input and output.
+
+    \b
+    Examples:
+      kfuzz testee </dev/null
+      kfuzz conform --command "kfuzz testee --profile strict"
+    """
+    serve(sys.stdin.buffer, sys.stdout.buffer, profile=cast(records.Profile, profile))

@@ -1,0 +1,337 @@
+"""The judge: what a testee's answer to a vector is worth. Pure functions; no process, no file.
+
+``declared_unsupported`` decides from the handshake alone, before anything is asked; ``judge`` decides from the answer.
+Only what a testee reports is compared. May import vectors/ and records/.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kfuzz import records
+from kfuzz.conformance.protocol import CODECS, DECODE, ENCODE, ROLES, Answer, Handshake
+from kfuzz.vectors.model import Vector
+
+__all__ = ["ENCODE_ROLE", "OUTCOMES", "Case", "Cell", "cases_of", "declared_unsupported", "judge", "request"]
+
+# Best first. ``withheld`` is how an embargoed outcome is shown; no testee earns it.
+OUTCOMES: Final = (
+    "pass",
+    "unsupported",
+    "fail",
+    "fault",
+    "crash",
+    "timeout",
+    "memory",
+    "protocol-error",
+    "withheld",
+)
+# Encoding knows no role; in matrices and files of expected outcomes this word stands in the role's place.
+ENCODE_ROLE: Final = "encode"
+
+CRC_FINDING: Final = "crc-mismatch"
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question: a vector for a role (or for the encoder)."""
+
+    vector: Vector
+    role: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The vector's id and the role: what a line of expected outcomes begins with."""
+        return self.vector.id, self.role
+
+    @property
+    def operation(self) -> str:
+        """The protocol's name of what is asked."""
+        return ENCODE if self.role == ENCODE_ROLE else DECODE
+
+    @property
+    def expectation(self) -> Json:
+        """The vector's expectation for this role; for the encoder, the contents to encode."""
+        role = _encode_source(self.vector) if self.role == ENCODE_ROLE else self.role
+        return self.vector.expect[role or self.role]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One judged case. ``text`` says why it is no pass; ``answer`` is what the testee wrote, if it wrote anything."""
+
+    outcome: str
+    text: str = ""
+    # Unsupported by the handshake. An *answer* of unsupported must be listed as expected, or a regression could hide.
+    declared: bool = False
+    answer: Json = field(default_factory=dict)
+
+
+# --- which questions there are --------------------------------------------------------------------------------------
+
+
+def cases_of(vectors: Sequence[Vector], roles: Sequence[str] = (*ROLES, ENCODE_ROLE)) -> tuple[Case, ...]:
+    """All questions that the vectors of kind ``records`` give rise to, by id, then role. Encoding follows decoding."""
+    cases = []
+    for vector in vectors:
+        if vector.kind != "records":
+            continue
+        cases += [Case(vector, role) for role in ROLES if role in roles and role in vector.expect]
+        if ENCODE_ROLE in roles and _encode_source(vector):
+            cases.append(Case(vector, ENCODE_ROLE))
+    return tuple(cases)
+
+
+def _encode_source(vector: Vector) -> str | None:
+    """The role whose contents an encoder is given: those of a valid vector that states all of them in full."""
+    for role in ROLES:
+        expectation = vector.expect.get(role, {})
+        if expectation.get("verdict") == "valid" and expectation.get("batches") and not expectation.get("partial_tail"):
+            return None if _has_hashes(expectation["batches"]) else role
+    return None
+
+
+def _has_hashes(batches: Sequence[Json]) -> bool:
+    return any(
+        isinstance(octets, dict)
+        for batch in batches
+        for record in batch["records"]
+        for octets in (record["key"], record["value"], *(value for _, value in record["headers"]))
+    )
+
+
+def request(case: Case) -> dict[str, Any]:
+    """The runner's question as the protocol wants it."""
+    if case.operation == ENCODE:
+        return {"id": case.vector.id, "operation": ENCODE, "batches": case.expectation["batches"]}
+    return {"id": case.vector.id, "operation": DECODE, "role": case.role, "hex": case.vector.data.hex()}
+
+
+# --- unsupported: from the handshake alone --------------------------------------------------------------------------
+
+
+def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
+    """Why the testee need not answer, in a sentence; None if it must."""
+    if case.operation not in handshake.operations:
+        return f"does not offer {case.operation}"
+    if case.operation == DECODE and case.role not in handshake.roles:
+        return f"does not offer the role {case.role}"
+    magics, codecs = features(case)
+    if missing := sorted(magics - handshake.magic):
+        return f"does not support magic {missing[0]}"
+    if missing_codecs := sorted(codecs - handshake.codecs):
+        return f"does not support {missing_codecs[0]}"
+    if case.operation == DECODE and not handshake.checks_crc and _only_fault_is_crc(case.expectation):
+        return "does not check CRCs"
+    return None
+
+
+def _only_fault_is_crc(expectation: Json) -> bool:
+    # A vector has one feature, so the finding that refuses it is its only fault.
+    return expectation["verdict"] == "invalid" and expectation.get("finding") == CRC_FINDING
+
+
+def features(case: Case) -> tuple[frozenset[int], frozenset[str]]:
+    """The magics and codecs that a reader meets: in the expected contents, and in the headers of the bytes."""
+    magics, codecs = set(), {"none"}
+    for batch in case.expectation.get("batches", ()):
+        magics.add(batch["magic"])
+        codecs.add(batch["compression"])
+    if case.operation == DECODE:
+        for magic, codec in _frames(case.vector.data):
+            magics.add(magic)
+            codecs.add(codec)
+    return frozenset(magics), frozenset(codecs)
+
+
+def _frames(data: bytes) -> Iterator[tuple[int, str]]:
+    """Magic and codec of each entry, as far as the headers can be followed; reserved values are passed over."""
+    at = 0
+    while len(data) - at >= 18:
+        (length,) = struct.unpack_from(">i", data, at + 8)
+        magic = data[at + 16]
+        attributes_at = at + (17 if magic < 2 else 22)
+        if magic <= 2 and attributes_at < len(data):
+            codec = data[attributes_at] & 7
+            yield magic, CODECS[codec] if codec < len(CODECS) else "none"
+        if length < 0:
+            return
+        at += 12 + length
+
+
+# --- the verdict on an answer ---------------------------------------------------------------------------------------
+
+
+def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
+    """What the answer is worth."""
+    if answer.outcome == "unsupported":
+        return Cell("unsupported", answer.error or "answered unsupported", answer=answer.raw)
+    if answer.outcome == "fault":
+        return Cell("fault", answer.error or "answered fault", answer=answer.raw)
+    wrong = _wrong_encoding(case, answer) if case.operation == ENCODE else _wrong_decoding(case, handshake, answer)
+    return Cell("fail", wrong, answer=answer.raw) if wrong else Cell("pass")
+
+
+def _wrong_decoding(case: Case, handshake: Handshake, answer: Answer) -> str | None:
+    expectation, verdict = case.expectation, case.expectation["verdict"]
+    if answer.outcome == "rejected":
+        if verdict == "valid":
+            return "refused what must be accepted" + _because(answer.error)
+        return _wrong_rejection(expectation, handshake, answer)
+    if verdict == "invalid":
+        return f"accepted what must be refused ({expectation.get('finding', 'invalid')})"
+    return _wrong_contents(expectation, handshake, answer)
+
+
+def _because(error: str) -> str:
+    return f": {error}" if error else ""
+
+
+def _wrong_rejection(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
+    wanted = expectation.get("finding")
+    if wanted and answer.finding and answer.finding != wanted:
+        return f"refused for {answer.finding}; the fault is {wanted}"
+    if expectation["verdict"] == "invalid" and "batches" in expectation:
+        # Here `batches` are the good ones before the bad one; a testee may leave them out.
+        return _wrong_reading(expectation["batches"], handshake, answer)
+    return None
+
+
+def _wrong_contents(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
+    if "batches" not in expectation:
+        return None
+    wrong = _wrong_reading(expectation["batches"], handshake, answer)
+    if wrong is None:
+        wanted = expectation.get("consumed")
+        if wanted is not None and answer.consumed is not None and answer.consumed != wanted:
+            return f"consumed {answer.consumed} bytes; the last complete batch ends at {wanted}"
+        return None
+    others = expectation.get("alternatives", ())
+    return None if any(_wrong_reading(other, handshake, answer) is None for other in others) else wrong
+
+
+def _wrong_reading(expected: Sequence[Json], handshake: Handshake, answer: Answer) -> str | None:
+    """None if what the testee reports agrees with ``expected``, else the first difference."""
+    hidden = handshake.control == "hidden"
+    shown = [batch for batch in expected if not (hidden and batch["control"])]
+    if answer.records is not None:
+        flat = [record for batch in shown for record in batch["records"]]
+        return _records_differ(flat, answer.records, "")
+    if answer.batches is None:
+        return None
+    wrong = _batches_differ(shown, answer.batches)
+    if wrong and hidden:
+        # Hiding the records of a control batch does not oblige a reader to hide the batch.
+        emptied = [{**batch, "records": []} if batch["control"] else batch for batch in expected]
+        return _batches_differ(emptied, answer.batches) and wrong
+    return wrong
+
+
+def _batches_differ(expected: Sequence[Json], got: Sequence[Json]) -> str | None:
+    for index, (want, have) in enumerate(zip(expected, got, strict=False)):
+        for name, value in have.items():
+            if name != "records" and name in want and value != want[name]:
+                return f"batch[{index}].{name} is {_shown(value)}; expected {_shown(want[name])}"
+        if wrong := _records_differ(want["records"], have["records"], f"batch[{index}]."):
+            return wrong
+    return None if len(expected) == len(got) else f"read {_count(got, 'batch', 'es')}; expected {len(expected)}"
+
+
+def _records_differ(expected: Sequence[Json], got: Sequence[Json], where: str) -> str | None:
+    for index, (want, have) in enumerate(zip(expected, got, strict=False)):
+        place = f"{where}records[{index}]"
+        for name in ("offset", "timestamp"):
+            if want[name] != have[name]:
+                return f"{place}.{name} is {_shown(have[name])}; expected {_shown(want[name])}"
+        for name in ("key", "value"):
+            if not _same_octets(want[name], have[name]):
+                return f"{place}.{name} is {_shown(have[name])}; expected {_shown(want[name])}"
+        if wrong := _headers_differ(want["headers"], have["headers"], place):
+            return wrong
+    if len(expected) != len(got):
+        return f"{where and where[:-1] + ' has '}{_count(got, 'record', 's')}; expected {len(expected)}"
+    return None
+
+
+def _headers_differ(expected: Sequence[Any], got: Sequence[Any], place: str) -> str | None:
+    if len(expected) != len(got):
+        return f"{place} has {_count(got, 'header', 's')}; expected {len(expected)}"
+    for index, ((want_key, want), (have_key, have)) in enumerate(zip(expected, got, strict=True)):
+        if not _same_header_key(want_key, have_key):
+            return f"{place}.headers[{index}].key is {_shown(have_key)}; expected {_shown(want_key)}"
+        if not _same_octets(want, have):
+            return f"{place}.headers[{index}].value is {_shown(have)}; expected {_shown(want)}"
+    return None
+
+
+def _same_octets(want: Any, have: Any) -> bool:
+    """Equal, where either may be given as hex, as null, or by its hash."""
+    if want is None or have is None or type(want) is type(have):
+        return bool(want == have)
+    return _hashed(want) == _hashed(have)
+
+
+def _hashed(octets: Any) -> Json:
+    if isinstance(octets, str):
+        data = bytes.fromhex(octets)
+        return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    hashed: Json = octets
+    return hashed
+
+
+def _same_header_key(want: Any, have: Any) -> bool:
+    """Equal, where a key that is not UTF-8 may be read as text with U+FFFD in place of the bad bytes.
+
+    How many U+FFFD stand for a run of bad bytes differs between languages, so runs count as one.
+    """
+    if want == have:
+        return True
+    want_bytes, have_bytes = _key_bytes(want), _key_bytes(have)
+    if want_bytes == have_bytes:
+        return True
+    return isinstance(want, dict) and isinstance(have, str) and _collapsed(want_bytes) == _collapsed(have_bytes)
+
+
+def _key_bytes(key: Any) -> bytes:
+    return key.encode("utf-8", "surrogatepass") if isinstance(key, str) else bytes.fromhex(key["hex"])
+
+
+def _collapsed(data: bytes) -> str:
+    return re.sub("\ufffd+", "\ufffd", data.decode("utf-8", "replace"))
+
+
+def _wrong_encoding(case: Case, answer: Answer) -> str | None:
+    if answer.outcome == "rejected":
+        return "refused to encode contents that are valid" + _because(answer.error)
+    assert answer.data is not None
+    expected = case.expectation["batches"]
+    reading = records.read(answer.data)
+    if reading.fatal:
+        return f"encoded bytes that cannot be read: {reading.fatal}"
+    if reading.partial_tail or reading.consumed != len(answer.data):
+        return f"encoded {len(answer.data)} bytes, of which only {reading.consumed} are whole batches"
+    if wrong := _batches_differ(expected, records.to_json(reading.batches)):
+        return f"encoded other contents: {wrong}"
+    # Compressed bytes differ between versions of a library; there the contents decide.
+    exact = case.vector.canonical and all(batch["compression"] == "none" for batch in expected)
+    if exact and answer.data != case.vector.data:
+        at = next((i for i, (a, b) in enumerate(zip(answer.data, case.vector.data, strict=False)) if a != b), None)
+        where = f"differ at byte {at}" if at is not None else f"are {len(answer.data)}, not {len(case.vector.data)}"
+        return f"the contents are right but the vector is canonical and the bytes {where}"
+    return None
+
+
+def _count(items: Sequence[Any], one: str, plural: str) -> str:
+    return f"{len(items)} {one}{'' if len(items) == 1 else plural}"
+
+
+def _shown(value: Any, width: int = 48) -> str:
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return text if len(text) <= width else f"{text[:width]}…"

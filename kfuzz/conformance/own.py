@@ -1,0 +1,95 @@
+"""kfuzz's own decoder and encoder behind the testee protocol; judged as any other testee. May import records/."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import IO, Any, Final
+
+from kfuzz import __version__, records
+from kfuzz.conformance.protocol import DECODE, ENCODE, PROTOCOL, to_line
+from kfuzz.errors import EncodeError, UsageError
+
+__all__ = ["HASHED_FROM_BYTES", "serve"]
+
+# Longer values are answered by their hash.
+HASHED_FROM_BYTES: Final = 64 * 1024
+# What one batch may grow to here: the budgets of the bombs leave no room for the library's 64 MiB.
+DECOMPRESSED_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+def serve(requests: IO[bytes], answers: IO[bytes], *, profile: records.Profile = "kafka") -> None:
+    """Answer each line of ``requests`` on ``answers`` until the requests end."""
+    _put(answers, _handshake(profile))
+    for line in requests:
+        _put(answers, _answer(line, profile))
+
+
+def _put(answers: IO[bytes], message: Mapping[str, Any]) -> None:
+    answers.write(to_line(message))
+    answers.flush()
+
+
+def _handshake(profile: str) -> dict[str, Any]:
+    return {
+        "protocol": PROTOCOL,
+        "name": "kfuzz" if profile == "kafka" else f"kfuzz-{profile}",
+        "version": __version__,
+        "language": "cython",
+        "operations": [DECODE, ENCODE],
+        "roles": list(records.ROLES),
+        "magic": [0, 1, 2],
+        "codecs": list(records.CODECS),
+        "checks_crc": True,
+        "control": "shown",
+    }
+
+
+def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
+    try:
+        request = json.loads(line)
+        id, operation = request["id"], request["operation"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return {"id": "", "outcome": "fault", "error": f"BadRequest: {type(error).__name__}: {error}"}
+    try:
+        if operation == DECODE:
+            answer = _decode(request, profile)
+        elif operation == ENCODE:
+            answer = _encode(request)
+        else:
+            answer = {"outcome": "unsupported", "error": f"no operation {operation}"}
+    except Exception as error:
+        # The promise is that nothing but a finding or an EncodeError leaves the library: all else is our fault.
+        answer = {"outcome": "fault", "error": f"{type(error).__name__}: {error}"}
+    return {"id": id} | answer
+
+
+def _decode(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
+    if request["role"] not in records.ROLES:
+        return {"outcome": "unsupported", "error": f"no role {request['role']}"}
+    limits = records.Limits(decompressed_bytes=DECOMPRESSED_BYTES_MAX)
+    reading = records.read(bytes.fromhex(request["hex"]), profile=profile, role=request["role"], limits=limits)
+    batches = _hashed(records.to_json(reading.batches))
+    if fatal := reading.fatal:
+        return {"outcome": "rejected", "error": str(fatal), "finding": fatal.code, "batches": batches}
+    return {"outcome": "accepted", "consumed": reading.consumed, "batches": batches}
+
+
+def _encode(request: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return {"outcome": "accepted", "hex": records.encode(records.from_json(request["batches"])).hex()}
+    except (EncodeError, UsageError) as error:
+        return {"outcome": "rejected", "error": str(error)}
+
+
+def _hashed(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replace long keys and values by their hash, in place."""
+    for batch in batches:
+        for record in batch["records"]:
+            for name in ("key", "value"):
+                octets = record[name]
+                if octets is not None and len(octets) > 2 * HASHED_FROM_BYTES:
+                    data = bytes.fromhex(octets)
+                    record[name] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    return batches

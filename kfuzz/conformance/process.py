@@ -1,0 +1,372 @@
+"""One testee as a process: started in a group of its own, fed and read through pipes, metered, and killed whole.
+
+``Session`` knows lines and budgets, not vectors or verdicts; ``runner`` decides what to do about a ``Trouble``.
+Everything about limits stands here. Address-space limits need Linux (``prlimit``); elsewhere only resident memory is
+watched. Imports the standard library, psutil and ``protocol``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import psutil
+
+from kfuzz.conformance.protocol import LINE_BYTES_MAX, Handshake, ProtocolError, parse_handshake
+
+__all__ = ["Budget", "Limits", "NoHandshake", "Session", "Trouble", "over_memory"]
+
+MIB = 1024 * 1024
+POLL_S = 0.05
+READ_BYTES = 1 * MIB
+STDERR_TAIL_BYTES = 4096
+# What a runtime may map besides the allocation in question: a lazily loaded codec library, a thread's stack, one
+# 64 MiB heap arena of Go. An allocation that a vector provokes is far above it.
+ADDRESS_SPACE_SLACK_BYTES = 96 * MIB
+RESIDENT_SLACK_BYTES = 32 * MIB
+# A Java heap that decodes any small vector in comfort; a budget comes on top.
+JAVA_HEAP_BASE_BYTES = 48 * MIB
+JAVA_HEAP_DEFAULT_BYTES = 1024 * MIB
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What one request may cost. CPU is the whole process tree's; the wall limit only stops those that sleep."""
+
+    cpu_ms: int
+    memory_bytes: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Budgets of a vector that states none, and of starting a testee."""
+
+    cpu_ms: int = 10_000
+    # Far above what a sane decoder needs, far below what would hurt the machine.
+    memory_bytes: int = 2048 * MIB
+    wall_ms: int = 30_000
+    start_ms: int = 60_000
+
+    def budget(self, stated: Mapping[str, int] | None) -> Budget:
+        """The budget of one request; ``stated`` is the vector's own, whose ``cpu_ms`` counts.
+
+        Its ``memory_bytes`` is for ``limit_address_space``: resident memory alone convicts nobody below the hard cap.
+        """
+        cpu_ms = (stated or {}).get("cpu_ms", self.cpu_ms)
+        return Budget(cpu_ms, self.memory_bytes, max(self.wall_ms, 5 * cpu_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What the runner alone may say: ``outcome`` is crash, timeout, memory or protocol-error; ``text`` one sentence."""
+
+    outcome: str
+    text: str
+
+
+def over_memory(budget_bytes: int) -> Trouble:
+    """The one wording for a budget of memory that was not kept."""
+    return Trouble("memory", f"took more than its {_size(budget_bytes)} of memory")
+
+
+class NoHandshake(Exception):
+    """The testee could not be started or did not introduce itself; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """CPU time and resident memory of a process tree."""
+
+    cpu_s: float
+    resident_bytes: int
+
+
+class Session:
+    """A running testee. Use it in a ``with`` block: whatever happens inside, the whole process group is dead after it.
+
+    Only one thread may use a session.
+    """
+
+    def __init__(self, argv: Sequence[str], *, cwd: Path | None = None, java_budget_bytes: int | None = None) -> None:
+        self.argv = list(argv)
+        self.cwd = cwd
+        self.env = os.environ | _environment(java_budget_bytes)
+        self.handshake: Handshake
+        self._process: subprocess.Popen[bytes]
+        self._selector = selectors.DefaultSelector()
+        self._lines: deque[bytes] = deque()
+        self._partial = bytearray()
+        self._to_write = bytearray()
+        self._stderr_tail = bytearray()
+        self._ended = False
+        self._killed = False
+        self._tree: list[psutil.Process] = []
+        self._tree_seen_s = 0.0
+        self._cpu_mark_s = 0.0
+        self._resident_baseline_bytes = 0
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    def start(self, limits: Limits) -> Handshake:
+        """Start the program and read its handshake; raises ``NoHandshake``."""
+        try:
+            self._process = subprocess.Popen(
+                self.argv,
+                cwd=self.cwd,
+                env=self.env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise NoHandshake(f"{self.argv[0]} cannot be started: {error.strerror}") from None
+        for stream in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(stream.fileno(), False)
+        self._selector.register(self._stdout, selectors.EVENT_READ)
+        self._selector.register(self._stderr, selectors.EVENT_READ)
+        line = self.next_line(Budget(cpu_ms=limits.start_ms, memory_bytes=limits.memory_bytes, wall_ms=limits.start_ms))
+        if isinstance(line, Trouble):
+            raise NoHandshake(f"no handshake: the testee {line.text}")
+        try:
+            self.handshake = parse_handshake(line)
+        except ProtocolError as error:
+            raise NoHandshake(str(error)) from None
+        self._resident_baseline_bytes = self._use().resident_bytes
+        return self.handshake
+
+    def kill(self) -> None:
+        """Kill the process group and every descendant seen, and reap; harmless when all of it is dead already."""
+        if self._killed or not hasattr(self, "_process"):
+            return
+        self._killed = True
+        self._refresh_tree()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for process in self._tree[1:]:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self._process.wait()
+        self._selector.close()
+        for stream in (self._stdin, self._stdout, self._stderr):
+            # Unbuffered pipes: closing flushes nothing and cannot fail half-way.
+            stream.close()
+
+    def finish(self, wait_s: float = 2.0) -> list[bytes]:
+        """Close the testee's input, and return the lines that it prints until it ends or ``wait_s`` is over."""
+        self._close_input()
+        deadline = time.monotonic() + wait_s
+        while not self._ended and (left := deadline - time.monotonic()) > 0:
+            self._pump(min(left, POLL_S))
+        return [*self._lines, *([bytes(self._partial)] if self._partial.strip() else [])]
+
+    # --- lines -------------------------------------------------------------------------------------------------------
+
+    def send(self, line: bytes) -> None:
+        """Queue one line; it is written while answers are awaited, so that full pipes cannot block both sides."""
+        if not self._to_write:
+            self._selector.register(self._stdin, selectors.EVENT_WRITE)
+        self._to_write += line
+
+    def next_line(self, budget: Budget) -> bytes | Trouble:
+        """The next line that the testee prints, or what stopped it. The time since the last line counts as its cost."""
+        start = time.monotonic()
+        next_poll = start + POLL_S
+        if self._lines:
+            return self._lines.popleft()
+        while True:
+            moved = self._pump(POLL_S)
+            now = time.monotonic()
+            if not moved and self._process.poll() is not None:
+                # A descendant that lives on may hold the pipe open for ever.
+                self._ended = True
+            if self._lines or self._ended or now >= next_poll:
+                next_poll = now + POLL_S
+                if trouble := self._over_budget(budget, now - start):
+                    return trouble
+            if self._lines:
+                return self._lines.popleft()
+            if len(self._partial) > LINE_BYTES_MAX:
+                return Trouble("protocol-error", f"prints a line of more than {LINE_BYTES_MAX // MIB} MiB")
+            if self._ended:
+                return Trouble("crash", self._epitaph())
+
+    def _over_budget(self, budget: Budget, wall_s: float) -> Trouble | None:
+        use = self._use()
+        cpu_ms = (use.cpu_s - self._cpu_mark_s) * 1000
+        if self._lines:
+            self._cpu_mark_s = use.cpu_s
+        if use.resident_bytes - self._resident_baseline_bytes > budget.memory_bytes + RESIDENT_SLACK_BYTES:
+            return over_memory(budget.memory_bytes)
+        if cpu_ms > budget.cpu_ms:
+            return Trouble("timeout", f"took more than its {budget.cpu_ms} ms of CPU time")
+        if wall_s * 1000 > budget.wall_ms and not self._lines:
+            return Trouble("timeout", f"gave no answer within {budget.wall_ms} ms")
+        return None
+
+    def _pump(self, timeout_s: float) -> bool:
+        """Move bytes in every direction that is ready; False if none was."""
+        ready = self._selector.select(timeout_s)
+        for key, _ in ready:
+            if key.fileobj is self._stdin:
+                self._write()
+            elif key.fileobj is self._stdout:
+                self._read()
+            else:
+                data = os.read(self._stderr.fileno(), READ_BYTES)
+                if not data:
+                    self._selector.unregister(self._stderr)
+                self._stderr_tail = (self._stderr_tail + data)[-STDERR_TAIL_BYTES:]
+        return bool(ready)
+
+    def _write(self) -> None:
+        try:
+            done = os.write(self._stdin.fileno(), self._to_write[:READ_BYTES])
+            del self._to_write[:done]
+        except BlockingIOError:
+            return
+        except OSError:
+            # The testee has closed its input: it is dying, and the end of its output will say so.
+            self._to_write.clear()
+        if not self._to_write:
+            self._selector.unregister(self._stdin)
+
+    def _read(self) -> None:
+        data = os.read(self._stdout.fileno(), READ_BYTES)
+        if not data:
+            self._ended = True
+            self._selector.unregister(self._stdout)
+            return
+        first, *rest = data.split(b"\n")
+        self._partial += first
+        for piece in rest:
+            self._lines.append(bytes(self._partial))
+            self._partial = bytearray(piece)
+
+    def _close_input(self) -> None:
+        if self._to_write:
+            self._selector.unregister(self._stdin)
+            self._to_write.clear()
+        self._stdin.close()
+
+    # --- meters and limits -------------------------------------------------------------------------------------------
+
+    def limit_address_space(self, budget_bytes: int) -> bool:
+        """Bound each process of the tree to what it has mapped, the budget and some slack; False if it cannot be."""
+        if not hasattr(resource, "prlimit"):
+            return False
+        self._refresh_tree()
+        for process in self._tree:
+            with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+                bound = process.memory_info().vms + budget_bytes + ADDRESS_SPACE_SLACK_BYTES
+                _, hard = resource.prlimit(process.pid, resource.RLIMIT_AS)
+                resource.prlimit(process.pid, resource.RLIMIT_AS, (bound, hard))
+        return True
+
+    def reset_peak(self) -> None:
+        """Begin to measure ``peak_growth_bytes`` anew (Linux; elsewhere nothing happens)."""
+        self._resident_baseline_bytes = self._use().resident_bytes
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+
+    def peak_growth_bytes(self) -> int:
+        """How far resident memory rose at most since ``reset_peak``; 0 where the system does not say."""
+        try:
+            status = Path(f"/proc/{self._process.pid}/status").read_text()
+        except OSError:
+            return 0
+        peak = next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:")), 0)
+        return max(0, peak - self._resident_baseline_bytes)
+
+    def _refresh_tree(self) -> None:
+        try:
+            root = psutil.Process(self._process.pid)
+            if root.status() == psutil.STATUS_ZOMBIE:
+                return
+            self._tree = [root, *root.children(recursive=True)]
+            self._tree_seen_s = time.monotonic()
+        except psutil.Error:
+            # The root is gone; what it left behind is still known from the last look.
+            pass
+
+    def _use(self) -> Use:
+        # Looking for children reads all of /proc: not for every answer.
+        if time.monotonic() - self._tree_seen_s >= POLL_S:
+            self._refresh_tree()
+        cpu_s, resident_bytes = 0.0, 0
+        for process in self._tree:
+            with contextlib.suppress(psutil.Error):
+                with process.oneshot():
+                    times = process.cpu_times()
+                    resident_bytes += process.memory_info().rss
+                cpu_s += times.user + times.system + times.children_user + times.children_system
+        return Use(cpu_s, resident_bytes)
+
+    def _epitaph(self) -> str:
+        try:
+            status = self._process.wait(timeout=2)
+        except subprocess.TimeoutExpired:
+            return "closed its output without an answer"
+        if status < 0:
+            with contextlib.suppress(ValueError):
+                return f"died of {signal.Signals(-status).name}"
+        return f"ended with status {status}"
+
+    def last_words(self) -> str:
+        """The last lines of the testee's standard error, for a report; may be empty."""
+        lines = self._stderr_tail.decode("utf-8", "replace").splitlines()
+        said = [line.strip() for line in lines if line.strip() and not line.startswith("Picked up ")]
+        return " | ".join(said[-3:])[-500:]
+
+    @property
+    def _stdin(self) -> IO[bytes]:
+        assert self._process.stdin
+        return self._process.stdin
+
+    @property
+    def _stdout(self) -> IO[bytes]:
+        assert self._process.stdout
+        return self._process.stdout
+
+    @property
+    def _stderr(self) -> IO[bytes]:
+        assert self._process.stderr
+        return self._process.stderr
+
+
+def _environment(java_budget_bytes: int | None) -> dict[str, str]:
+    """What a testee finds in its environment besides ours; the Java ones are read by Java alone."""
+    # One malloc arena, so that a thread's first allocation does not map 128 MiB under an address-space limit.
+    chosen = {"MALLOC_ARENA_MAX": "1", "PYTHONUNBUFFERED": "1"}
+    # A fixed heap gives the same answer on every machine. JAVA_TOOL_OPTIONS yields to the command line of the testee,
+    # _JAVA_OPTIONS does not.
+    own = os.environ.get("JAVA_TOOL_OPTIONS", "")
+    chosen["JAVA_TOOL_OPTIONS"] = f"-Xmx{JAVA_HEAP_DEFAULT_BYTES // MIB}m {own}".strip()
+    if java_budget_bytes is not None:
+        chosen["_JAVA_OPTIONS"] = f"-Xmx{(JAVA_HEAP_BASE_BYTES + java_budget_bytes) // MIB}m"
+    return chosen
+
+
+def _size(count: int) -> str:
+    return f"{count // MIB} MiB" if count >= MIB else f"{count} bytes"

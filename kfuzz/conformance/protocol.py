@@ -1,0 +1,333 @@
+"""The messages of ``kfuzz-testee/1`` (docs/testee-protocol.md): what is sent, and a strict check of what comes back.
+
+A testee is a foreign program: nothing that it prints is trusted. ``parse_handshake`` and ``parse_answer`` either return
+a checked value or raise ``ProtocolError`` with one sentence. A field with an unknown name is refused, for a misspelt
+``base_ofset`` would otherwise never be compared and so pass for ever. Imports the standard library and
+``kfuzz.errors`` only.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kfuzz.errors import KfuzzError
+
+__all__ = [
+    "AHEAD",
+    "CODECS",
+    "DECODE",
+    "ENCODE",
+    "LINE_BYTES_MAX",
+    "PROTOCOL",
+    "ROLES",
+    "Answer",
+    "Handshake",
+    "ProtocolError",
+    "parse_answer",
+    "parse_handshake",
+    "to_line",
+]
+
+PROTOCOL: Final = "kfuzz-testee/1"
+DECODE: Final = "decode-records"
+ENCODE: Final = "encode-records"
+OPERATIONS: Final = (DECODE, ENCODE, "decode-message", "encode-message")
+ROLES: Final = ("consumer", "broker", "log")
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
+# The runner sends this many requests before it waits for an answer.
+AHEAD: Final = 64
+# Longer lines are rubbish: values over 64 KiB may be given by their hash.
+LINE_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+class ProtocolError(KfuzzError):
+    """A line of a testee is not what the protocol allows; the text says which part and what belongs there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handshake:
+    """A testee's first line: who it is and what it declares to support."""
+
+    name: str
+    version: str
+    language: str
+    operations: frozenset[str]
+    roles: frozenset[str] = frozenset()
+    magic: frozenset[int] = frozenset()
+    codecs: frozenset[str] = frozenset()
+    checks_crc: bool = True
+    control: str = "shown"
+
+    @property
+    def label(self) -> str:
+        """``name@version``, which also names the file of expected outcomes."""
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One checked answer. ``batches`` and ``records`` are in the record's JSON form; what was left out is None."""
+
+    id: str
+    outcome: str
+    error: str = ""
+    finding: str | None = None
+    consumed: int | None = None
+    batches: list[dict[str, Any]] | None = None
+    records: list[dict[str, Any]] | None = None
+    data: bytes | None = None
+    allocated_bytes: int | None = None
+    # The answer as the testee wrote it, for the report.
+    raw: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+def to_line(message: Mapping[str, Any]) -> bytes:
+    """One message as a line of JSON: ASCII, so that no testee trips over an encoding."""
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+# --- checks: each takes a value and returns None, or what belongs there ---------------------------------------------
+
+_Check = Callable[[Any], str | None]
+_INT64 = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_HEX = re.compile(r"[0-9a-f]*")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _integer(low: int, high: int) -> _Check:
+    return lambda value: None if _is_int(value) and low <= value <= high else f"an integer from {low} to {high}"
+
+
+def _int64(value: Any) -> str | None:
+    if isinstance(value, str) and _INT64.fullmatch(value) and -(2**63) <= int(value) < 2**63:
+        return None
+    return "a 64-bit integer as a decimal string"
+
+
+def _or_null(check: _Check) -> _Check:
+    def checked(value: Any) -> str | None:
+        wanted = None if value is None else check(value)
+        return wanted and f"{wanted}, or null"
+
+    return checked
+
+
+def _one_of(*allowed: str) -> _Check:
+    return lambda value: None if isinstance(value, str) and value in allowed else "one of " + ", ".join(allowed)
+
+
+def _boolean(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "true or false"
+
+
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) else "a text"
+
+
+def _label(value: Any) -> str | None:
+    return None if isinstance(value, str) and _LABEL.fullmatch(value) else "a word of letters, digits and . _ + -"
+
+
+def _hex(value: Any) -> str | None:
+    return None if isinstance(value, str) and len(value) % 2 == 0 and _HEX.fullmatch(value) else "lower-case hex"
+
+
+def _octets(value: Any) -> str | None:
+    """A key or a value: hex, null, or {"sha256", "size"} for long ones."""
+    if value is None or _hex(value) is None:
+        return None
+    if isinstance(value, dict) and set(value) == {"sha256", "size"}:
+        sha256, size = value["sha256"], value["size"]
+        if isinstance(sha256, str) and _SHA256.fullmatch(sha256) and _is_int(size) and size >= 0:
+            return None
+    return 'lower-case hex, null, or {"sha256": …, "size": …}'
+
+
+def _header_key(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, dict) and set(value) == {"hex"} and _hex(value["hex"]) is None)
+
+
+def _header(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and _header_key(pair[0]) and _octets(pair[1]) is None
+
+
+def _headers(value: Any) -> str | None:
+    if isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and _header_key(pair[0]) and _octets(pair[1]) is None
+        for pair in value
+    ):
+        return None
+    return 'a list of [key, value], the key a text or {"hex": …}, the value hex or null'
+
+
+def _subset_of(*allowed: Any) -> _Check:
+    def checked(value: Any) -> str | None:
+        good = isinstance(value, list) and all(type(item) is type(allowed[0]) and item in allowed for item in value)
+        return None if good else "a list of any of " + ", ".join(map(str, allowed))
+
+    return checked
+
+
+_RECORD: dict[str, _Check] = {
+    "offset": _int64,
+    "timestamp": _or_null(_int64),
+    "key": _octets,
+    "value": _octets,
+    "headers": _headers,
+}
+_RECORD_REQUIRED = ("offset", "timestamp", "key", "value", "headers")
+
+
+def _records(value: Any) -> str | None:
+    if not isinstance(value, list):
+        return "a list of records"
+    for index, record in enumerate(value):
+        if wanted := _object(record, _RECORD, _RECORD_REQUIRED):
+            return f"a list of records, but [{index}]{wanted}"
+    return None
+
+
+_BATCH: dict[str, _Check] = {
+    "base_offset": _int64,
+    "last_offset": _int64,
+    "next_offset": _int64,
+    "magic": _integer(0, 2),
+    "compression": _one_of(*CODECS),
+    "timestamp_type": _one_of("create", "log-append", "none"),
+    "transactional": _boolean,
+    "control": _boolean,
+    "producer_id": _int64,
+    "producer_epoch": _integer(-(2**15), 2**15 - 1),
+    "base_sequence": _integer(-(2**31), 2**31 - 1),
+    "partition_leader_epoch": _integer(-(2**31), 2**31 - 1),
+    "delete_horizon": _or_null(_int64),
+    "records": _records,
+}
+
+
+def _batches(value: Any) -> str | None:
+    if not isinstance(value, list):
+        return "a list of batches"
+    for index, batch in enumerate(value):
+        if wanted := _object(batch, _BATCH, ("records",)):
+            return f"a list of batches, but [{index}]{wanted}"
+    return None
+
+
+_ANSWER: dict[str, _Check] = {
+    "id": _text,
+    "outcome": _one_of(*OUTCOMES),
+    "error": _text,
+    "finding": _label,
+    "consumed": _integer(0, 2**63 - 1),
+    "batches": _batches,
+    "records": _records,
+    "hex": _hex,
+    "allocated_bytes": _integer(0, 2**63 - 1),
+}
+
+_HANDSHAKE: dict[str, _Check] = {
+    "protocol": _one_of(PROTOCOL),
+    "name": _label,
+    "version": _label,
+    "language": _text,
+    "operations": _subset_of(*OPERATIONS),
+    "roles": _subset_of(*ROLES),
+    "magic": _subset_of(0, 1, 2),
+    "codecs": _subset_of(*CODECS),
+    "checks_crc": _boolean,
+    "control": _one_of("shown", "hidden"),
+}
+
+
+def _object(value: Any, checks: Mapping[str, _Check], required: tuple[str, ...]) -> str | None:
+    """None, or what is wrong, worded to follow the name of the place: `.offset is …; it must be …`."""
+    if not isinstance(value, dict):
+        return f" is {_shown(value)}; it must be a JSON object"
+    for name in required:
+        if name not in value:
+            return f" lacks {name}"
+    for name, item in value.items():
+        check = checks.get(name)
+        if check is None:
+            return f" has the unknown field {_shown(name)}; known are {', '.join(checks)}"
+        if wanted := check(item):
+            return f".{name} is {_shown(item)}; it must be {wanted}"
+    return None
+
+
+def _shown(value: Any, width: int = 60) -> str:
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= width else text[:width] + "…"
+
+
+def _parse(line: bytes, what: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        shown = line[:60].decode("ascii", "backslashreplace") + ("…" if len(line) > 60 else "")
+        raise ProtocolError(f"{what} is not a line of JSON: {shown!r}; print nothing else on standard output") from None
+
+
+# --- the two messages that come from a testee -----------------------------------------------------------------------
+
+
+def parse_handshake(line: bytes) -> Handshake:
+    """The first line of a testee; raises ``ProtocolError``."""
+    raw = _parse(line, "the handshake")
+    if wrong := _object(raw, _HANDSHAKE, ("protocol", "name", "version", "language", "operations")):
+        raise ProtocolError(f"the handshake{wrong}")
+    operations = frozenset(raw["operations"])
+    needed = ["roles"] if DECODE in operations else []
+    if operations & {DECODE, ENCODE}:
+        needed += ["magic", "codecs"]
+    for name in needed:
+        if name not in raw:
+            raise ProtocolError(f"the handshake lacks {name}: what is unsupported must be declared")
+    return Handshake(
+        name=raw["name"],
+        version=raw["version"],
+        language=raw["language"],
+        operations=operations,
+        roles=frozenset(raw.get("roles", ())),
+        magic=frozenset(raw.get("magic", ())),
+        codecs=frozenset(raw.get("codecs", ())),
+        checks_crc=raw.get("checks_crc", True),
+        control=raw.get("control", "shown"),
+    )
+
+
+def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
+    """The answer to the request ``id``; raises ``ProtocolError`` for anything else, an answer out of order included."""
+    raw = _parse(line, "the answer")
+    if wrong := _object(raw, _ANSWER, ("id", "outcome")):
+        raise ProtocolError(f"the answer{wrong}")
+    if raw["id"] != id:
+        raise ProtocolError(f"the answer is to {_shown(raw['id'])}, but {_shown(id)} was asked: answers come in order")
+    if raw["outcome"] == "accepted":
+        if operation == ENCODE and "hex" not in raw:
+            raise ProtocolError("the answer lacks hex: who accepts to encode must give the bytes")
+        if operation == DECODE and ("batches" in raw) == ("records" in raw):
+            raise ProtocolError("the answer must have either batches or records: who accepts must say what was read")
+    return Answer(
+        id=raw["id"],
+        outcome=raw["outcome"],
+        error=raw.get("error", ""),
+        finding=raw.get("finding"),
+        consumed=raw.get("consumed"),
+        batches=raw.get("batches"),
+        records=raw.get("records"),
+        data=bytes.fromhex(raw["hex"]) if "hex" in raw else None,
+        allocated_bytes=raw.get("allocated_bytes"),
+        raw=raw,
+    )

@@ -1,0 +1,184 @@
+"""A whole run: every testee over every case, against what is expected of it. May import the rest of this folder."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from kfuzz.conformance import expected
+from kfuzz.conformance.compare import OUTCOMES, Case, Cell
+from kfuzz.conformance.expected import Expectations, Standing
+from kfuzz.conformance.process import Limits
+from kfuzz.conformance.runner import Outcome, run_cases
+from kfuzz.conformance.testees import BuildFailed, Testee
+from kfuzz.errors import UsageError
+
+__all__ = ["Judged", "Places", "Run", "run", "update_expected"]
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the files of expected outcomes are: the committed ones, and those under embargo."""
+
+    expected: Path
+    embargo: Path
+
+    @classmethod
+    def beside(cls, suite: Path) -> Places:
+        """The places that belong to the suite directory ``suite``."""
+        return cls(suite / "expected", suite.parent / "embargo")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One testee's column: a cell and its standing for each case, or ``broken``, why it could not be asked anything."""
+
+    name: str
+    version: str
+    language: str
+    cells: Mapping[Key, Cell]
+    standings: Mapping[Key, Standing]
+    expectations: Expectations
+    stale: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    broken: str = ""
+
+    @property
+    def label(self) -> str:
+        """``name@version``."""
+        return f"{self.name}@{self.version}" if self.version else self.name
+
+    @property
+    def unexpected(self) -> list[Key]:
+        """The cases whose outcome fails the run."""
+        return [key for key, standing in self.standings.items() if standing.status == "unexpected"]
+
+    @property
+    def failed(self) -> bool:
+        """Whether this testee fails the run."""
+        return bool(self.broken or self.unexpected or self.stale)
+
+    def shown(self, key: Key) -> str:
+        """The outcome as a reader may see it: an embargoed one is ``withheld``."""
+        return "withheld" if self.standings[key].withheld else self.cells[key].outcome
+
+    def totals(self) -> dict[str, int]:
+        """How many cells have each outcome, in the order of ``OUTCOMES``; outcomes that do not occur are left out."""
+        shown = [self.shown(key) for key in self.cells]
+        return {outcome: shown.count(outcome) for outcome in OUTCOMES if outcome in shown}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a report is made of. It holds no time and no path, so that equal behaviour gives equal reports."""
+
+    cases: tuple[Case, ...]
+    testees: tuple[Judged, ...]
+    # Sentences about testees that could not be asked for want of a toolchain.
+    dropped: tuple[str, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether any outcome was not as expected."""
+        return any(testee.failed for testee in self.testees)
+
+
+def run(
+    testees: Sequence[Testee],
+    cases: Sequence[Case],
+    *,
+    places: Places,
+    whole: bool,
+    jobs: int = 1,
+    limits: Limits | None = None,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> Run:
+    """Judge ``testees`` on ``cases``.
+
+    ``whole`` says that the cases are all there are, so that a line of expected outcomes without a case is out of date.
+    ``jobs`` testees run at the same time. ``on_progress`` is told how many cells are done. Raises ``UsageError`` for a
+    file of expected outcomes that cannot be read, and when not one testee could be asked.
+    """
+    dropped = [reason for testee in testees if (reason := testee.missing())]
+    present = [testee for testee in testees if not testee.missing()]
+    if not present:
+        raise UsageError("; ".join(dropped) or "no testee; name one with --testee or --command")
+    tally = _Tally(on_progress)
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        futures = [pool.submit(_ask, testee, cases, limits, tally.add) for testee in present]
+        outcomes = [future.result() for future in futures]
+    judged = [_judged(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)]
+    return Run(tuple(cases), tuple(_unique(judged)), tuple(dropped))
+
+
+class _Tally:
+    """Counts cells from several threads."""
+
+    def __init__(self, tell: Callable[[int], None]) -> None:
+        self.tell = tell
+        self.done = 0
+        self.lock = threading.Lock()
+
+    def add(self) -> None:
+        with self.lock:
+            self.done += 1
+            self.tell(self.done)
+
+
+def _ask(testee: Testee, cases: Sequence[Case], limits: Limits | None, on_cell: Callable[[], None]) -> Outcome:
+    try:
+        testee.make_ready()
+    except BuildFailed as error:
+        return Outcome(broken=str(error))
+    return run_cases(testee.argv, cases, cwd=testee.folder, limits=limits, on_cell=on_cell)
+
+
+def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Places, whole: bool) -> Judged:
+    handshake = outcome.handshake
+    if handshake is None:
+        return Judged(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
+    expectations = expected.load(handshake.label, places.expected, places.embargo)
+    # In the order of the cases, whatever order they were answered in.
+    cells = {case.key: outcome.cells[case.key] for case in cases}
+    return Judged(
+        name=handshake.name,
+        version=handshake.version,
+        language=handshake.language,
+        cells=cells,
+        standings={case.key: expected.stand(case, cells[case.key], expectations) for case in cases},
+        expectations=expectations,
+        stale=tuple(expected.stale(cases, expectations)) if whole else (),
+        notes=tuple(outcome.notes),
+    )
+
+
+def _unique(judged: Sequence[Judged]) -> Sequence[Judged]:
+    """Refuse two columns of one name: their cells and expectations could not be told apart."""
+    seen: set[str] = set()
+    for testee in judged:
+        if testee.label in seen:
+            raise UsageError(f"two testees call themselves {testee.label}; run them one at a time")
+        seen.add(testee.label)
+    return judged
+
+
+def update_expected(done: Run, places: Places) -> list[str]:
+    """Rewrite the files of expected outcomes to what the whole run ``done`` has found; returns a sentence each."""
+    said = []
+    for testee in done.testees:
+        if testee.broken:
+            said.append(f"{testee.label}: left as it was, for it could not be asked")
+            continue
+        listed, embargoed = expected.update(
+            done.cases, testee.cells, testee.expectations, places.expected, places.embargo
+        )
+        text = f"{testee.label}: {listed} expected outcomes listed"
+        if embargoed:
+            text += f", {embargoed} put under embargo; move a line once the maintainers know of it"
+        said.append(text)
+    return said

@@ -1,0 +1,228 @@
+"""Runs one testee over its cases: sends ahead, tells who is to blame when it breaks, restarts it and goes on.
+
+Nobody is blamed from a run in company. When a session breaks, the case that was being answered runs again alone in a
+fresh process; if it does no harm there, so does everything else that was in flight. Whoever breaks a process alone is
+to blame; the others go back into the queue. May import vectors/ and records/ through ``compare``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kfuzz.conformance.compare import Case, Cell, declared_unsupported, judge, request
+from kfuzz.conformance.process import (
+    RESIDENT_SLACK_BYTES,
+    Limits,
+    NoHandshake,
+    Session,
+    Trouble,
+    over_memory,
+)
+from kfuzz.conformance.protocol import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
+
+__all__ = ["Outcome", "run_cases"]
+
+Key = tuple[str, str]
+Result = Answer | Trouble
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one testee: its handshake and a cell per case, or ``broken``, the reason why it never began."""
+
+    handshake: Handshake | None = None
+    cells: dict[Key, Cell] = field(default_factory=dict)
+    broken: str = ""
+    # What a reader should know and no cell can say.
+    notes: list[str] = field(default_factory=list)
+
+
+def run_cases(
+    argv: Sequence[str],
+    cases: Iterable[Case],
+    *,
+    cwd: Path | None = None,
+    limits: Limits | None = None,
+    on_cell: Callable[[], None] = lambda: None,
+) -> Outcome:
+    """Ask the testee ``argv`` every case; ``on_cell`` is called once a cell. Never raises for what a testee does."""
+    runner = _Runner(argv, cwd, limits or Limits(), on_cell)
+    try:
+        runner.run(list(cases))
+    except NoHandshake as error:
+        runner.outcome.broken = str(error)
+    return runner.outcome
+
+
+class _Runner:
+    def __init__(self, argv: Sequence[str], cwd: Path | None, limits: Limits, on_cell: Callable[[], None]) -> None:
+        self.argv = argv
+        self.cwd = cwd
+        self.limits = limits
+        self.on_cell = on_cell
+        self.outcome = Outcome()
+        self.handshake: Handshake
+
+    def run(self, cases: list[Case]) -> None:
+        with self._session() as session:
+            self.handshake = self.outcome.handshake = session.start(self.limits)
+            asked = self._declare(cases)
+            crowd = deque(case for case in asked if not case.vector.budget)
+            self._stream(session, crowd)
+        # What has a measured budget cannot share its process with others.
+        measured = deque(case for case in asked if case.vector.budget)
+        for queue, work in ((crowd, self._stream), (measured, self._one_by_one)):
+            while queue:
+                with self._session() as session:
+                    try:
+                        session.start(self.limits)
+                    except NoHandshake as error:
+                        self._settle(queue.popleft(), Cell("crash", f"did not start again: {error}"))
+                        continue
+                    work(session, queue)
+
+    def _session(self, java_budget_bytes: int | None = None) -> Session:
+        return Session(self.argv, cwd=self.cwd, java_budget_bytes=java_budget_bytes)
+
+    def _declare(self, cases: list[Case]) -> list[Case]:
+        """Settle what the handshake declares unsupported; return the rest."""
+        asked = []
+        for case in cases:
+            if why := declared_unsupported(case, self.handshake):
+                self._settle(case, Cell("unsupported", why, declared=True))
+            else:
+                asked.append(case)
+        return asked
+
+    def _settle(self, case: Case, cell: Cell) -> None:
+        new = case.key not in self.outcome.cells
+        self.outcome.cells[case.key] = cell
+        if new:
+            self.on_cell()
+
+    def _judge(self, case: Case, result: Result) -> None:
+        if isinstance(result, Trouble):
+            self._settle(case, Cell(result.outcome, result.text))
+        else:
+            self._settle(case, judge(case, self.handshake, result))
+
+    # --- in company --------------------------------------------------------------------------------------------------
+
+    def _stream(self, session: Session, queue: deque[Case]) -> None:
+        """Work through ``queue`` with up to 64 requests ahead, until it is empty or the session breaks."""
+        in_flight: deque[Case] = deque()
+        before: list[Case] = []
+        while queue or in_flight:
+            while queue and len(in_flight) < AHEAD:
+                case = queue.popleft()
+                session.send(to_line(request(case)))
+                in_flight.append(case)
+            result = self._receive(session, in_flight[0])
+            if isinstance(result, Trouble):
+                session.kill()
+                # An answer too many shows only when the next one is due: the case before is a suspect of that as well.
+                also = before if result.outcome == "protocol-error" else []
+                head, *rest = in_flight
+                queue.extendleft(reversed(self._blame([head, *also, *rest], result)))
+                return
+            before = [in_flight.popleft()]
+            self._judge(before[0], result)
+
+    def _blame(self, suspects: Sequence[Case], trouble: Trouble) -> list[Case]:
+        """Try the suspects alone, in order, until one breaks; settle those tried and return the untried."""
+        for index, case in enumerate(suspects):
+            result = self._alone(case, trouble)
+            self._judge(case, result)
+            if isinstance(result, Trouble):
+                return [other for other in suspects[index + 1 :] if other.key not in self.outcome.cells]
+        self.outcome.notes.append(
+            f"a process {trouble.text} with {len(suspects)} requests in flight, {suspects[0].vector.id} first; "
+            "each was asked again alone, and none does it"
+        )
+        return []
+
+    # --- measured ----------------------------------------------------------------------------------------------------
+
+    def _one_by_one(self, session: Session, queue: deque[Case]) -> None:
+        """Ask the cases of ``queue``, each under its memory budget, until it is empty or one is suspect."""
+        while queue:
+            case = queue.popleft()
+            result = self._ask_under_limit(session, case)
+            if isinstance(result, Trouble) or result.outcome == "fault":
+                session.kill()
+                self._judge(case, self._under_limit(case))
+                return
+            self._judge(case, result)
+
+    def _ask_under_limit(self, session: Session, case: Case) -> Result:
+        """The answer to ``case`` from a session whose memory is bounded, or measured where it cannot be."""
+        budget_bytes = self._memory_bytes(case)
+        # Java maps its heap in advance: it is bounded by -Xmx, which only a new process takes.
+        bounded = self.handshake.language != "java" and session.limit_address_space(budget_bytes)
+        session.reset_peak()
+        session.send(to_line(request(case)))
+        result = self._receive(session, case)
+        if isinstance(result, Trouble):
+            return result
+        if result.allocated_bytes is not None:
+            over = result.allocated_bytes > budget_bytes
+        else:
+            over = not bounded and session.peak_growth_bytes() > budget_bytes + RESIDENT_SLACK_BYTES
+        return over_memory(budget_bytes) if over else result
+
+    # --- alone -------------------------------------------------------------------------------------------------------
+
+    def _alone(self, case: Case, suspicion: Trouble) -> Result:
+        """The case in a process of its own."""
+        return self._under_limit(case) if suspicion.outcome == "memory" else self._trial(case)
+
+    def _under_limit(self, case: Case) -> Result:
+        """The case in a process of its own under its memory budget; what fails only there is a memory fault."""
+        bounded = self._trial(case, bounded=True)
+        if not _may_be_memory(bounded):
+            return bounded
+        free = self._trial(case)
+        if _may_be_memory(free) or isinstance(free, Trouble):
+            return free
+        return over_memory(self._memory_bytes(case))
+
+    def _trial(self, case: Case, *, bounded: bool = False) -> Result:
+        with self._session(self._memory_bytes(case) if bounded else None) as session:
+            try:
+                session.start(self.limits)
+            except NoHandshake as error:
+                return Trouble("crash", f"did not start again: {error}")
+            if bounded:
+                result = self._ask_under_limit(session, case)
+            else:
+                session.send(to_line(request(case)))
+                result = self._receive(session, case)
+            if not isinstance(result, Trouble) and session.finish():
+                return Trouble("protocol-error", "printed more than one line for one request")
+            return result
+
+    # --- one answer --------------------------------------------------------------------------------------------------
+
+    def _receive(self, session: Session, case: Case) -> Result:
+        line = session.next_line(self.limits.budget(case.vector.budget))
+        if isinstance(line, Trouble):
+            words = session.last_words() if line.outcome == "crash" else ""
+            return replace(line, text=f"{line.text}: {words}") if words else line
+        try:
+            return parse_answer(line, id=case.vector.id, operation=case.operation)
+        except ProtocolError as error:
+            return Trouble("protocol-error", str(error))
+
+    def _memory_bytes(self, case: Case) -> int:
+        stated = case.vector.budget or {}
+        return stated.get("memory_bytes", self.limits.memory_bytes)
+
+
+def _may_be_memory(result: Result) -> bool:
+    """Whether this is how a program dies or gives up when it gets no memory."""
+    if isinstance(result, Trouble):
+        return result.outcome in ("crash", "memory")
+    return result.outcome == "fault"

@@ -1,0 +1,198 @@
+"""The testees at hand: reads ``testees/<name>/testee.toml``, says which can run here, builds what is out of date.
+
+The form of the file is documented in testees/README.md. A testee whose toolchain is missing is dropped with a sentence.
+Imports the standard library and kfuzz.errors.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz import __version__
+from kfuzz.errors import UsageError
+from kfuzz.files import read_bytes
+
+__all__ = ["BuildFailed", "Testee", "all_testees", "from_command", "select"]
+
+BUILD_TIMEOUT_S: Final = 900
+# Never sources, whatever is in them.
+BUILT_FOLDERS: Final = frozenset({"target", "build", "node_modules", "__pycache__", "bin", "obj"})
+
+
+class BuildFailed(Exception):
+    """A testee's build did not succeed; the text is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Testee:
+    """One version of one implementation, and how to start it."""
+
+    # Not a test class, whatever pytest thinks of its name.
+    __test__ = False
+
+    name: str
+    version: str
+    argv: tuple[str, ...]
+    folder: Path | None = None
+    # Programs that must be on the PATH, and modules that this interpreter must have.
+    requires: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+    product: Path | None = None
+
+    @property
+    def label(self) -> str:
+        """``name@version``, or the name alone where only the testee itself knows its version."""
+        return f"{self.name}@{self.version}" if self.version else self.name
+
+    def missing(self) -> str | None:
+        """Why the testee cannot run here, in a sentence; None if it can."""
+        absent = [program for program in self.requires if not shutil.which(program)]
+        absent += [f"the Python module {name}" for name in self.modules if not importlib.util.find_spec(name)]
+        return f"{self.label} is left out: it needs {' and '.join(absent)}" if absent else None
+
+    def make_ready(self) -> None:
+        """Build the testee if its sources are newer than its product; raises ``BuildFailed``."""
+        if not self.build or self._is_built():
+            return
+        try:
+            done = subprocess.run(
+                self.build, cwd=self.folder, capture_output=True, timeout=BUILD_TIMEOUT_S, stdin=subprocess.DEVNULL
+            )
+        except OSError as error:
+            raise BuildFailed(f"{self.build[0]} cannot be started: {error.strerror}") from None
+        except subprocess.TimeoutExpired:
+            raise BuildFailed(f"`{shlex.join(self.build)}` was not done after {BUILD_TIMEOUT_S} s") from None
+        if done.returncode != 0:
+            said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
+            words = f": {said[0][:200]}" if said else ""
+            raise BuildFailed(f"`{shlex.join(self.build)}` in {self.folder} ended with {done.returncode}{words}")
+        if self.product:
+            if not self.product.exists():
+                raise BuildFailed(f"`{shlex.join(self.build)}` succeeded without making {self.product}")
+            # Build tools leave what is up to date alone; this says that we looked.
+            self.product.touch()
+
+    def _is_built(self) -> bool:
+        if not self.product or not self.product.exists():
+            return False
+        assert self.folder
+        return all(file.stat().st_mtime <= self.product.stat().st_mtime for file in _sources(self.folder))
+
+
+def _sources(folder: Path) -> Iterable[Path]:
+    for path in folder.iterdir():
+        if path.name in BUILT_FOLDERS or path.name.startswith("."):
+            continue
+        if path.is_dir():
+            yield from _sources(path)
+        elif path.is_file():
+            yield path
+
+
+# --- which there are ------------------------------------------------------------------------------------------------
+
+
+def own() -> Testee:
+    """kfuzz's decoder, judged as any other."""
+    return Testee("kfuzz", __version__, (sys.executable, "-m", "kfuzz.cli.main", "testee"))
+
+
+def from_command(command: str) -> Testee:
+    """A testee given as a command line; ``UsageError`` if it cannot be one."""
+    try:
+        argv = tuple(shlex.split(command))
+    except ValueError as error:
+        raise UsageError(f"--command {command!r}: {error}; mend the quotes") from None
+    if not argv:
+        raise UsageError("--command is empty; give the command that starts the testee")
+    if not shutil.which(argv[0]):
+        raise UsageError(f"--command: {argv[0]!r} is not a program on this machine; check the path")
+    return Testee(Path(argv[0]).name, "", argv)
+
+
+def default_root() -> Path:
+    """``testees/`` of the repository; an installed wheel has none."""
+    return Path(__file__).resolve().parent.parent.parent / "testees"
+
+
+def all_testees(root: Path | None = None) -> tuple[Testee, ...]:
+    """kfuzz itself, then every version of every testee under ``root``, in the order of their names and files."""
+    root = default_root() if root is None else root
+    found = [own()]
+    for file in sorted(root.glob("*/testee.toml")):
+        found += _load(file)
+    return tuple(found)
+
+
+def select(testees: Sequence[Testee], names: Sequence[str]) -> tuple[Testee, ...]:
+    """Those named (``name`` for all its versions, or ``name@version``); ``UsageError`` for one that is not there."""
+    chosen = []
+    for name in names:
+        fitting = [testee for testee in testees if name in (testee.name, testee.label)]
+        if not fitting:
+            known = ", ".join(testee.label for testee in testees)
+            raise UsageError(f"no testee {name!r}; known are {known}")
+        for testee in fitting:
+            if reason := testee.missing():
+                raise UsageError(f"{reason}; install that, or leave --testee {name} away")
+            if testee not in chosen:
+                chosen.append(testee)
+    return tuple(chosen)
+
+
+_TOP: Final = {"name": str, "language": str, "requires": list, "modules": list, "versions": list}
+_VERSION: Final = {"version": str, "build": list, "product": str, "run": list}
+
+
+def _load(file: Path) -> list[Testee]:
+    try:
+        document = tomllib.loads(read_bytes(file).decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: not TOML: {error}; mend the syntax") from None
+    _check_table(str(file), document, _TOP, ("name", "versions"))
+    return [_version(file, document, f"versions[{index}]", item) for index, item in enumerate(document["versions"])]
+
+
+def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> Testee:
+    _check_table(f"{file}: {place}", item, _VERSION, ("run",))
+    folder = file.parent
+    product = item.get("product")
+    return Testee(
+        name=document["name"],
+        version=item.get("version", ""),
+        argv=_argv(f"{file}: {place}.run", item["run"], folder),
+        folder=folder,
+        requires=tuple(document.get("requires", ())),
+        modules=tuple(document.get("modules", ())),
+        build=_argv(f"{file}: {place}.build", item["build"], folder) if "build" in item else (),
+        product=folder / product if product else None,
+    )
+
+
+def _argv(place: str, words: Any, folder: Path) -> tuple[str, ...]:
+    if not words or not all(isinstance(word, str) for word in words):
+        raise UsageError(f"{place} must be a list of words, the program first")
+    return tuple(word.replace("{python}", sys.executable).replace("{folder}", str(folder)) for word in words)
+
+
+def _check_table(place: str, table: Any, known: Mapping[str, type], required: tuple[str, ...]) -> None:
+    if not isinstance(table, dict):
+        raise UsageError(f"{place} must be a table; see testees/README.md")
+    for name in required:
+        if name not in table:
+            raise UsageError(f"{place} lacks {name}; see testees/README.md")
+    for name, value in table.items():
+        if name not in known:
+            raise UsageError(f"{place} has the unknown name {name!r}; known are {', '.join(known)}")
+        if not isinstance(value, known[name]):
+            raise UsageError(f"{place}: {name} must be a {known[name].__name__}; see testees/README.md")

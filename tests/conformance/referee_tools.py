@@ -1,0 +1,50 @@
+"""Makers of small vectors and cases for the referee's tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from kfuzz.conformance.compare import Case
+from kfuzz.conformance.process import MIB, Limits
+from kfuzz.vectors.model import Vector
+
+WICKED = Path(__file__).parent / "wicked"
+
+
+def make_vector(id: str, data: bytes = b"", **changes: Any) -> Vector:
+    """A vector of kind records; by default empty bytes, which are valid and hold no batch."""
+    verdict = {"verdict": "invalid", "finding": "message-truncated"} if data else {"verdict": "valid", "batches": []}
+    fields: dict[str, Any] = {
+        "id": id,
+        "kind": "records",
+        "summary": f"what {id} is about",
+        "level": "required",
+        "requirements": ("RB-LENGTH-1",),
+        "flags": (),
+        "data": data,
+        "canonical": False,
+        "layout": (),
+        "expect": {"consumer": verdict},
+        "kafka": {},
+        "budget": None,
+        "file": Path("toy.json"),
+    }
+    return Vector(**(fields | changes))
+
+
+def toy_cases(**of_trap: Any) -> list[Case]:
+    """Two hundred cases that a toy testee passes, with the trap in their midst."""
+    vectors = [make_vector(f"toy/{index:03}", b"\xff" if index % 2 else b"") for index in range(200)]
+    vectors.insert(100, make_vector(**{"id": "toy/trap"} | of_trap))
+    return [Case(vector, "consumer") for vector in vectors]
+
+
+def wicked(name: str, *arguments: str) -> list[str]:
+    """The command of a wicked testee."""
+    return [sys.executable, "-S", str(WICKED / f"{name}.py"), *arguments]
+
+
+# Limits that a test can wait for.
+SMALL_LIMITS = Limits(cpu_ms=500, memory_bytes=128 * MIB, wall_ms=3000, start_ms=20_000)

@@ -1,0 +1,119 @@
+"""Four wicked testees: each is one red cell, and the run goes on and judges the rest."""
+
+from __future__ import annotations
+
+import sys
+
+import psutil
+import pytest
+from referee_tools import SMALL_LIMITS, make_vector, toy_cases, wicked
+
+from kfuzz.conformance.compare import Case
+from kfuzz.conformance.process import MIB
+from kfuzz.conformance.runner import Outcome, run_cases
+
+RUBBISH = ["text", "binary", "array", "deep", "number", "other-id", "no-contents", "misspelt", "twice"]
+TRAP = ("toy/trap", "consumer")
+
+
+def outcome_of(argv: list[str], **of_trap: object) -> Outcome:
+    cases = toy_cases(**of_trap)
+    seen: list[None] = []
+    outcome = run_cases(argv, cases, limits=SMALL_LIMITS, on_cell=lambda: seen.append(None))
+    assert set(outcome.cells) == {case.key for case in cases}, "every case is judged"
+    assert len(seen) == len(cases), "progress counts each case once"
+    others = {cell.outcome for key, cell in outcome.cells.items() if key != TRAP}
+    assert others == {"pass"}, "nobody else is blamed"
+    return outcome
+
+
+def test_an_honest_testee_has_no_red_cell() -> None:
+    outcome = outcome_of(wicked("dies"), id="toy/calm")
+    assert {cell.outcome for cell in outcome.cells.values()} == {"pass"}
+
+
+def test_a_testee_that_dies_is_one_crash() -> None:
+    cell = outcome_of(wicked("dies")).cells[TRAP]
+    assert cell.outcome == "crash"
+    assert cell.text == "died of SIGSEGV: wild pointer"
+
+
+@pytest.mark.parametrize("how", [[], ["sleep"]], ids=["burning", "sleeping"])
+def test_a_testee_that_hangs_is_one_timeout(how: list[str]) -> None:
+    cell = outcome_of(wicked("hangs", *how)).cells[TRAP]
+    assert cell.outcome == "timeout"
+    assert cell.text == ("gave no answer within 3000 ms" if how else "took more than its 500 ms of CPU time")
+
+
+@pytest.mark.parametrize("kind", RUBBISH)
+def test_a_testee_that_prints_rubbish_is_one_protocol_error(kind: str) -> None:
+    cell = outcome_of(wicked("rubbish", kind)).cells[TRAP]
+    assert cell.outcome == "protocol-error"
+    assert cell.text, "a sentence says what was wrong"
+
+
+def test_a_testee_that_allocates_without_end_is_one_memory_fault() -> None:
+    cell = outcome_of(wicked("allocates")).cells[TRAP]
+    assert (cell.outcome, cell.text) == ("memory", "took more than its 128 MiB of memory")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can bound the address space of another process")
+def test_an_allocation_beyond_the_budget_is_a_memory_fault_even_if_it_is_never_touched() -> None:
+    budget = {"memory_bytes": 16 * MIB, "cpu_ms": 2000}
+    cell = outcome_of(wicked("allocates", "once"), budget=budget).cells[TRAP]
+    assert (cell.outcome, cell.text) == ("memory", "took more than its 16 MiB of memory")
+
+
+def test_an_allocation_within_the_budget_is_nobodys_fault() -> None:
+    budget = {"memory_bytes": 1100 * MIB, "cpu_ms": 2000}
+    assert outcome_of(wicked("allocates", "once"), budget=budget).cells[TRAP].outcome == "pass"
+
+
+def test_a_testee_that_dies_under_a_budget_is_a_crash_and_not_a_memory_fault() -> None:
+    budget = {"memory_bytes": 16 * MIB, "cpu_ms": 2000}
+    assert outcome_of(wicked("dies"), budget=budget).cells[TRAP].outcome == "crash"
+
+
+def test_every_case_that_breaks_a_testee_is_found() -> None:
+    cases = [Case(make_vector(f"toy/{i}-{'trap' if i % 3 == 0 else 'calm'}"), "consumer") for i in range(9)]
+    outcome = run_cases(wicked("dies"), cases, limits=SMALL_LIMITS)
+    crashed = [id for (id, _), cell in outcome.cells.items() if cell.outcome == "crash"]
+    assert sorted(crashed) == ["toy/0-trap", "toy/3-trap", "toy/6-trap"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "sentence"),
+    [
+        (["/nonexistent/testee"], "/nonexistent/testee cannot be started: No such file or directory"),
+        ([sys.executable, "-c", "print('hello')"], "the handshake is not a line of JSON: 'hello'"),
+        ([sys.executable, "-c", "raise SystemExit(3)"], "no handshake: the testee ended with status 3"),
+        ([sys.executable, "-c", "print('{}')"], "the handshake lacks protocol"),
+        (
+            [sys.executable, "-c", "import time; time.sleep(60)"],
+            "no handshake: the testee gave no answer within 1000 ms",
+        ),
+    ],
+    ids=["missing", "rubbish", "ends", "empty", "silent"],
+)
+def test_a_testee_that_never_shakes_hands_is_broken_with_a_sentence(argv: list[str], sentence: str) -> None:
+    from dataclasses import replace
+
+    outcome = run_cases(argv, toy_cases(), limits=replace(SMALL_LIMITS, start_ms=1000))
+    assert outcome.broken.startswith(sentence)
+    assert not outcome.cells
+
+
+def test_no_process_of_a_testee_outlives_the_run() -> None:
+    """Nor does a child that the testee started, which inherits its pipes."""
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    shell = ["sh", "-c", f"sleep 613 & {sys.executable} -S {wicked('dies')[2]}; sleep 613"]
+    outcome = run_cases(shell, toy_cases(id="toy/calm"), limits=SMALL_LIMITS)
+    assert {cell.outcome for cell in outcome.cells.values()} == {"pass"}
+    sleepers = [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if process.info["cmdline"] == ["sleep", "613"] and process.status() != psutil.STATUS_ZOMBIE
+    ]
+    assert sleepers == []
+    after = {process.pid for process in psutil.Process().children(recursive=True)}
+    assert after <= before
