@@ -32,8 +32,9 @@ class Row:
     """What is known of one segment.
 
     ``crc32c`` is over the whole ``.log``; ``fingerprint`` over its contents, without the lengths and CRCs that depend on
-    the codec libraries. ``records`` counts control records too. Timestamps are ms, None where no record has one.
-    ``valid``, ``acceptable`` and ``invalid`` count the batches by their verdict for the role ``log``.
+    the codec libraries. ``records`` counts control records too. Timestamps are the lowest base and
+    the highest max timestamp of the batches' headers (ms), None where no batch has one.
+    ``valid``, ``acceptable`` and ``invalid`` count the batches by their verdict (role consumer, both profiles).
     """
 
     segment_id: int

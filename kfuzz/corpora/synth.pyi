@@ -1,9 +1,6 @@
-from typing import Protocol
+from collections.abc import Callable
 
 from kfuzz.corpora.plan import Segment
-
-class Compress(Protocol):
-    def __call__(self, codec: str, data: memoryview, /, *, magic: int) -> bytes: ...
 
 DIGEST_BYTES: int
 
@@ -11,7 +8,8 @@ class Synthesiser:
     """Makes the bytes of one segment, a chunk of whole batches at a time.
 
     ``view`` is the reused buffer: ``view[:fill()]`` is the next chunk, until ``fill()`` is 0. The sums and the index bytes
-    are complete then. ``phrases`` are 256 texts of 16 bytes for values of the kind ``text``.
+    are complete then. ``phrases`` are 256 texts of 16 bytes for values of the kind ``text``;
+    ``compress`` is ``kfuzz.records.compression.compress``.
     """
 
     view: memoryview
@@ -22,7 +20,7 @@ class Synthesiser:
     max_timestamp: int
     min_timestamp: int
     def __init__(
-        self, segment: Segment, index_interval_bytes: int, batch_bytes_max: int, phrases: bytes, compress: Compress
+        self, segment: Segment, index_interval_bytes: int, batch_bytes_max: int, phrases: bytes, compress: Callable[..., bytes]
     ) -> None: ...
     def fill(self) -> int:
         """Make batches until a chunk is full; the bytes made, 0 at the segment's end."""

@@ -454,13 +454,6 @@ cdef class Synthesiser:
             top = max(top, self.drawn[i].timestamp)
         return top
 
-    cdef int64_t bottom_of_drawn(self, int64_t count) noexcept nogil:
-        cdef int64_t i
-        cdef int64_t bottom = self.drawn[0].timestamp
-        for i in range(count):
-            bottom = min(bottom, self.drawn[i].timestamp)
-        return bottom
-
     cdef str codec_of(self, list weights):
         """One of the weighted codecs, by this batch's draw."""
         cdef uint64_t total = 0
@@ -512,7 +505,7 @@ cdef class Synthesiser:
         if s.producer_id >= 0:
             # Kafka's sequences wrap from INT32_MAX to 0.
             s.sequence = (s.sequence + count) & 0x7fffffff
-        self.finish_batch(at, size, codec, &h, h.max_timestamp if self.log_append else self.bottom_of_drawn(count))
+        self.finish_batch(at, size, codec, &h)
         return 0
 
     cdef int put_marker(self, stream_t *s) except -1:
@@ -546,10 +539,10 @@ cdef class Synthesiser:
         s.first_offset = -1
         s.transactions -= 1
         self.control_batches += 1
-        self.finish_batch(at, p - (self.base + at + HEADER_SIZE), "none", &h, millis)
+        self.finish_batch(at, p - (self.base + at + HEADER_SIZE), "none", &h)
         return 0
 
-    cdef int finish_batch(self, int64_t at, int64_t size, str codec, header_t *h, int64_t min_timestamp) except -1:
+    cdef int finish_batch(self, int64_t at, int64_t size, str codec, header_t *h) except -1:
         """Compress, write the header, sum; ``h`` lacks what is computed here."""
         cdef uint32_t content = <uint32_t> crc32c(self.view[at + HEADER_SIZE:at + HEADER_SIZE + size])
         cdef uint8_t *entry
@@ -566,7 +559,7 @@ cdef class Synthesiser:
         put_header(self.base + at, h)
         self.used = at + HEADER_SIZE + size
         put_int32(self.base + at + AT_CRC, <int32_t> <uint32_t> crc32c(self.view[at + AT_ATTRIBUTES:self.used]))
-        self.appended(at, h.record_count, h.max_timestamp, min_timestamp)
+        self.appended(at, h.record_count, h.max_timestamp, h.max_timestamp if self.log_append else h.base_timestamp)
         return 0
 
     cdef int put_messages(self, stream_t *s) except -1:
@@ -604,7 +597,8 @@ cdef class Synthesiser:
         put_message(self.base + at, self.offset + count - 1, magic, attributes | <int> CODEC_IDS[codec], top, -1, packed)
         self.sum_message(at, fields + 8 + packed, magic, fields, <uint32_t> content)
         self.used = at + fields + 8 + packed
-        self.appended(at, count, top if magic == 1 else -1, self.bottom_of_drawn(count) if magic == 1 else -1)
+        top = top if magic == 1 else -1
+        self.appended(at, count, top, top)
         return 0
 
     cdef void frame_messages(self, int64_t at, int64_t count, int magic, int attributes, int64_t offset) noexcept nogil:
