@@ -1,7 +1,7 @@
 """aiokafka as a testee: reads the records of a fetch as its consumer does, with CRCs checked.
 
-Follows ``aiokafka.consumer.fetcher.PartitionRecords``, except that control batches, which the consumer skips unread, are
-read and shown. aiokafka tells neither a batch's size nor its leader epoch, and of a legacy batch next to nothing.
+Follows ``aiokafka.consumer.fetcher.PartitionRecords``, except that control batches, which the consumer skips unread,
+are read and shown. aiokafka tells neither a batch's size nor its leader epoch, and of a legacy batch next to nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,12 @@ def batch_json(batch: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    installed = {"gzip": codec.has_gzip(), "snappy": codec.has_snappy(), "lz4": codec.has_lz4(), "zstd": codec.has_zstd()}
+    installed = {
+        "gzip": codec.has_gzip(),
+        "snappy": codec.has_snappy(),
+        "lz4": codec.has_lz4(),
+        "zstd": codec.has_zstd(),
+    }
     kfuzz_testee.serve(
         {
             "name": "aiokafka",

@@ -1,7 +1,8 @@
 """kafka-python as a testee: reads the records of a fetch as its consumer does, with CRCs checked.
 
-Follows ``kafka.consumer.fetcher.Fetcher.PartitionRecords``, except that control batches, which the consumer skips unread,
-are read and shown. kafka-python does not tell a delete horizon, and of a legacy batch no offsets but its records'.
+Follows ``kafka.consumer.fetcher.Fetcher.PartitionRecords``, except that control batches, which the consumer skips
+unread, are read and shown. kafka-python does not tell a delete horizon, and of a legacy batch no offsets but its
+records'.
 """
 
 from __future__ import annotations
@@ -63,7 +64,12 @@ def batch_json(batch: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    installed = {"gzip": codec.has_gzip(), "snappy": codec.has_snappy(), "lz4": codec.has_lz4(), "zstd": codec.has_zstd()}
+    installed = {
+        "gzip": codec.has_gzip(),
+        "snappy": codec.has_snappy(),
+        "lz4": codec.has_lz4(),
+        "zstd": codec.has_zstd(),
+    }
     kfuzz_testee.serve(
         {
             "name": "kafka-python",

@@ -1,4 +1,4 @@
-"""Starts the testees of testees/ as their testee.toml says and speaks the protocol with them, line by line; for tests only."""
+"""Starts the testees of testees/ as their testee.toml says and speaks the protocol with them; for tests only."""
 
 from __future__ import annotations
 
@@ -73,8 +73,25 @@ class Testee:
 
 
 @contextmanager
+def started(argv: list[str], folder: Path) -> Iterator[Testee]:
+    """The testee that ``argv`` starts in the folder; at the end its input is closed, and it must leave with 0."""
+    with subprocess.Popen(argv, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Testee(process)
+        except BaseException:
+            process.kill()
+            raise
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(timeout=20) == 0, "a testee leaves with 0 when its input ends"
+
+
+@contextmanager
 def running(name: str, version: str | None = None) -> Iterator[Testee]:
-    """The testee ``name`` of the given version (any, where None), built if need be; skips where a program is missing."""
+    """The testee ``name`` of the given version (the first one, where None), built if need be.
+
+    Skips the test where a program that it needs is missing; fails with CI=true.
+    """
     folder = TESTEES / name
     description = tomllib.loads((folder / "testee.toml").read_text())
     for program in description.get("requires", []):
@@ -82,12 +99,5 @@ def running(name: str, version: str | None = None) -> Iterator[Testee]:
     chosen = next(v for v in description["versions"] if version in (None, v.get("version")))
     if "build" in chosen:
         _build(folder, chosen)
-    with subprocess.Popen(
-        _argv(chosen["run"], folder), cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield Testee(process)
-        finally:
-            assert process.stdin
-            process.stdin.close()
-            assert process.wait(timeout=20) == 0, "a testee leaves with 0 when its input ends"
+    with started(_argv(chosen["run"], folder), folder) as testee:
+        yield testee

@@ -37,13 +37,15 @@ record BatchContents(long baseOffset, long lastOffset, long nextOffset, byte mag
             records.add(RecordContents.of(record));
         long firstOffset = records.isEmpty() ? 0 : records.get(0).offset();
         long baseOffset = Json.int64(json, "base_offset", firstOffset);
-        long lastOffset = Json.int64(json, "last_offset", records.isEmpty() ? baseOffset : records.get(records.size() - 1).offset());
-        byte magic = (byte) Json.int32(json, "magic", RecordBatch.CURRENT_MAGIC_VALUE);
-        String timestampType = Json.text(json, "timestamp_type", magic == RecordBatch.MAGIC_VALUE_V0 ? "none" : "create");
+        long finalOffset = records.isEmpty() ? baseOffset : records.get(records.size() - 1).offset();
+        long lastOffset = Json.int64(json, "last_offset", finalOffset);
+        byte magic = Json.int8(json, "magic", RecordBatch.CURRENT_MAGIC_VALUE);
+        String usualTimestampType = magic == RecordBatch.MAGIC_VALUE_V0 ? "none" : "create";
         return new BatchContents(baseOffset, lastOffset, lastOffset + 1, magic, Json.text(json, "compression", "none"),
-            timestampType(timestampType), Json.bool(json, "transactional"), Json.bool(json, "control"),
+            timestampType(Json.text(json, "timestamp_type", usualTimestampType)),
+            Json.bool(json, "transactional"), Json.bool(json, "control"),
             Json.int64(json, "producer_id", RecordBatch.NO_PRODUCER_ID),
-            (short) Json.int32(json, "producer_epoch", RecordBatch.NO_PRODUCER_EPOCH),
+            Json.int16(json, "producer_epoch", RecordBatch.NO_PRODUCER_EPOCH),
             Json.int32(json, "base_sequence", RecordBatch.NO_SEQUENCE),
             Json.int32(json, "partition_leader_epoch", RecordBatch.NO_PARTITION_LEADER_EPOCH),
             Json.optionalInt64(json, "delete_horizon"), records);

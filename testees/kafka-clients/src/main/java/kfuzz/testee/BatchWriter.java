@@ -67,6 +67,8 @@ final class BatchWriter {
 
     /** The builder would drop these silently; a dropped wish is not what was asked for. */
     private static void requireExpressible(BatchContents batch) {
+        if (batch.magic() < RecordBatch.MAGIC_VALUE_V0 || batch.magic() > RecordBatch.CURRENT_MAGIC_VALUE)
+            throw new UnsupportedRequestException("Kafka knows magic 0, 1 and 2, not " + batch.magic());
         if (batch.deleteHorizonMs() != null && batch.deleteHorizonMs() < 0)
             throw new UnsupportedRequestException("the builder sets no negative delete horizon");
         boolean compressed = !batch.compression().equals(CompressionType.NONE.name);
@@ -75,6 +77,8 @@ final class BatchWriter {
         else if (batch.records().isEmpty() && (compressed || batch.deleteHorizonMs() != null))
             throw new UnsupportedRequestException("Kafka writes an empty batch without compression and delete horizon");
         for (RecordContents record : batch.records()) {
+            if (batch.control() && record.key() == null)
+                throw new UnsupportedRequestException("the builder wants a control record's type from its key");
             if ((record.timestamp() == null) != (batch.magic() == RecordBatch.MAGIC_VALUE_V0))
                 throw new UnsupportedRequestException("records have a timestamp in every magic but 0");
             if (batch.timestampType() == TimestampType.LOG_APPEND_TIME

@@ -27,7 +27,8 @@ final class FetchReader {
         List<BatchContents> batches = new ArrayList<>();
         int consumed = 0;
         try {
-            Iterator<MutableRecordBatch> found = MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)).batches().iterator();
+            MemoryRecords records = MemoryRecords.readableRecords(ByteBuffer.wrap(bytes));
+            Iterator<MutableRecordBatch> found = records.batches().iterator();
             while (found.hasNext()) {
                 MutableRecordBatch batch = found.next();
                 batches.add(read(batch));

@@ -29,21 +29,32 @@ final class Json {
     }
 
     static int int32(JsonNode object, String field, int fallback) {
+        return integer(object, field, fallback, Integer.MIN_VALUE, Integer.MAX_VALUE);
+    }
+
+    static short int16(JsonNode object, String field, short fallback) {
+        return (short) integer(object, field, fallback, Short.MIN_VALUE, Short.MAX_VALUE);
+    }
+
+    static byte int8(JsonNode object, String field, byte fallback) {
+        return (byte) integer(object, field, fallback, Byte.MIN_VALUE, Byte.MAX_VALUE);
+    }
+
+    private static int integer(JsonNode object, String field, int fallback, int least, int greatest) {
         JsonNode node = object.get(field);
         if (node == null)
             return fallback;
-        if (!node.canConvertToInt() || !node.isIntegralNumber())
-            throw new BadRequestException(field + " must be a 32-bit integer, not " + node);
+        boolean integral = node.isIntegralNumber() && node.canConvertToInt();
+        if (!integral || node.intValue() < least || node.intValue() > greatest)
+            throw new BadRequestException(field + " must be in " + least + ".." + greatest + ", not " + node);
         return node.intValue();
     }
 
-    /** The 64-bit integer of the field, the fallback where the field is absent; a null fallback means it is required. */
+    /** The field's 64-bit integer, or the fallback where the field is absent; without a fallback it is required. */
     static long int64(JsonNode object, String field, Long fallback) {
-        if (fallback != null && !object.has(field))
-            return fallback;
-        Long value = optionalInt64(object, field);
+        Long value = object.has(field) ? optionalInt64(object, field) : fallback;
         if (value == null)
-            throw new BadRequestException(field + " must be a 64-bit integer as a decimal string, not " + object.get(field));
+            throw notInt64(object, field);
         return value;
     }
 
@@ -54,8 +65,12 @@ final class Json {
         try {
             return Long.parseLong(text(node, field));
         } catch (NumberFormatException e) {
-            throw new BadRequestException(field + " must be a 64-bit integer as a decimal string, not " + node);
+            throw notInt64(object, field);
         }
+    }
+
+    private static BadRequestException notInt64(JsonNode object, String field) {
+        return new BadRequestException(field + " must be a 64-bit integer in decimal, not " + object.get(field));
     }
 
     static byte[] hex(JsonNode node, String name) {

@@ -29,6 +29,7 @@ import org.apache.kafka.common.utils.internals.AppInfoParser;
  */
 public final class Testee {
     private static final int LARGEST_KEPT_ANSWER_BYTES = 1 << 20;
+    private static final int STREAM_BUFFER_BYTES = 1 << 16;
 
     /** One step of an answer: writes fields into the object that the caller opened. */
     private interface Fields {
@@ -45,9 +46,11 @@ public final class Testee {
     private Testee() {}
 
     public static void main(String[] arguments) throws IOException {
-        try (OutputStream out = new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16);
-             BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8), 1 << 16)) {
-            System.setOut(System.err);  // Stdout belongs to the protocol, whatever a library prints.
+        InputStreamReader text = new InputStreamReader(System.in, StandardCharsets.UTF_8);
+        OutputStream stdout = new FileOutputStream(FileDescriptor.out);
+        System.setOut(System.err);  // Stdout belongs to the protocol, whatever a library prints.
+        try (BufferedReader in = new BufferedReader(text, STREAM_BUFFER_BYTES);
+             OutputStream out = new BufferedOutputStream(stdout, STREAM_BUFFER_BYTES)) {
             new Testee().serve(in, out);
         }
     }

@@ -1,0 +1,133 @@
+"""aiokafka, kafka-python and the README's example behind the testee protocol."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hand_made import LARGE, LARGE_VALUE, V2, V2_HOLDS, VALID, of_magic_2, record
+from testee_driver import LARGEST_LEAD, TESTEES, Testee, running, started
+
+
+@pytest.fixture(scope="module", params=["aiokafka", "kafka-python"])
+def testee(request: pytest.FixtureRequest) -> Iterator[Testee]:
+    with running(request.param) as started_testee:
+        yield started_testee
+
+
+def told(answer: dict[str, Any], holds: dict[str, Any]) -> dict[str, Any]:
+    """Of what the batch holds, the part that the answer's only batch speaks of."""
+    (found,) = answer["batches"]
+    assert found.keys() >= {"records"}
+    return {field: holds[field] for field in found}
+
+
+def test_the_handshake_names_the_installed_library_and_its_codecs(testee: Testee) -> None:
+    assert testee.handshake["protocol"] == "kfuzz-testee/1"
+    assert testee.handshake["name"] in ("aiokafka", "kafka-python")
+    assert re.match(r"\d+\.\d+", testee.handshake["version"])
+    assert set(testee.handshake["codecs"]) >= {"none", "gzip"}
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_a_valid_batch_is_read_as_it_is(testee: Testee, name: str) -> None:
+    data, holds = VALID[name]
+    answer = testee.decode(data)
+    assert answer["outcome"] == "accepted"
+    assert answer["batches"] == [told(answer, holds)]
+    assert answer.get("consumed", len(data)) == len(data)
+
+
+def test_several_batches_are_read_in_order(testee: Testee) -> None:
+    answer = testee.decode(V2 + VALID["v2-commit"][0])
+    assert [b["records"] for b in answer["batches"]] == [V2_HOLDS["records"], VALID["v2-commit"][1]["records"]]
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_a_wrong_crc_is_rejected(testee: Testee, name: str) -> None:
+    data = VALID[name][0]
+    answer = testee.decode(data[:-1] + bytes([data[-1] ^ 1]))
+    assert answer["outcome"] == "rejected"
+    assert "Corrupt" in answer["error"]
+    assert "batches" not in answer
+
+
+def test_good_batches_before_a_bad_one_are_told(testee: Testee) -> None:
+    answer = testee.decode(V2 + V2[:-1] + b"\x7f")
+    assert answer["outcome"] == "rejected"
+    assert answer["batches"] == [told(answer, V2_HOLDS)]
+
+
+@pytest.mark.parametrize("cut", [1, len(V2) - 61, len(V2) - 13])
+def test_a_partial_tail_is_accepted_without_its_batch(testee: Testee, cut: int) -> None:
+    answer = testee.decode(V2 + V2[:-cut])
+    assert answer["outcome"] == "accepted"
+    assert len(answer["batches"]) == 1
+    assert answer.get("consumed", len(V2)) == len(V2)
+
+
+def test_no_bytes_are_no_batches(testee: Testee) -> None:
+    assert testee.decode(b"")["batches"] == []
+
+
+def test_an_error_that_the_library_does_not_document_is_a_fault(testee: Testee) -> None:
+    answer = testee.decode(of_magic_2(b"not gzip", count=1, attributes=1))
+    assert answer["outcome"] == "fault"
+    assert answer["error"].startswith("BadGzipFile")
+
+
+def test_an_unknown_codec_is_rejected_by_the_documented_error(testee: Testee) -> None:
+    answer = testee.decode(of_magic_2(V2[61:], count=3, attributes=5))
+    assert answer["outcome"] == "rejected"
+    assert answer["error"].startswith("UnsupportedCodecError")
+
+
+def test_a_value_over_64_kib_is_told_by_its_digest(testee: Testee) -> None:
+    (large,) = testee.decode(LARGE)["batches"]
+    assert large["records"][0]["value"] == LARGE_VALUE
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "{", "[]", "null", '{"id": "b", "operation": "decode-records", "role": "consumer", "hex": "0g"}', "\x00"],
+)
+def test_a_bad_request_is_answered_and_the_next_one_too(testee: Testee, line: str) -> None:
+    testee.send_line(line)
+    answer = testee.read_answer()
+    assert answer["outcome"] == "fault"
+    assert answer["error"].startswith("BadRequest")
+    assert testee.decode(V2)["outcome"] == "accepted"
+
+
+@pytest.mark.parametrize(
+    "request_fields",
+    [{"operation": "encode-records", "batches": []}, {"operation": "decode-records", "role": "broker"}],
+)
+def test_what_a_testee_does_not_offer_is_unsupported(testee: Testee, request_fields: dict[str, Any]) -> None:
+    assert testee.ask(**request_fields)["outcome"] == "unsupported"
+
+
+def test_requests_sent_ahead_are_answered_in_order(testee: Testee) -> None:
+    request = {"operation": "decode-records", "role": "consumer", "hex": V2.hex()}
+    for i in range(LARGEST_LEAD):
+        testee.send_line(json.dumps(request | {"id": f"r{i}"}))
+    assert [testee.read_answer()["id"] for _ in range(LARGEST_LEAD)] == [f"r{i}" for i in range(LARGEST_LEAD)]
+
+
+def test_the_example_in_the_readme_is_a_working_testee(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", (TESTEES / "README.md").read_text(), flags=re.DOTALL)
+    script = tmp_path / "mine.py"
+    script.write_text(example)
+    with started([sys.executable, str(script)], tmp_path) as mine:
+        assert mine.handshake["protocol"] == "kfuzz-testee/1"
+        answer = mine.decode(V2 + V2[:-1])
+        assert answer["batches"] == [told(answer, V2_HOLDS)]
+        assert mine.decode(of_magic_2(V2[61:], count=4))["outcome"] == "rejected"
+        assert mine.decode(of_magic_2(bytes.fromhex("0c 00 0a 02 01 00 00"), count=1))["batches"] == [
+            {"base_offset": "7", "records": [record(8, timestamp="1700000000005", key=None, value="")]}
+        ]
