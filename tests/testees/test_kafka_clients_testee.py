@@ -22,7 +22,7 @@ from hand_made import (
     of_magic_2,
     record,
 )
-from testee_driver import LARGEST_LEAD, Testee, running
+from testee_driver import LARGEST_LEAD, RunningTestee, running
 
 pytestmark = pytest.mark.java
 
@@ -38,13 +38,13 @@ COMPRESSED = {
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
-def testee(request: pytest.FixtureRequest) -> Iterator[Testee]:
+def testee(request: pytest.FixtureRequest) -> Iterator[RunningTestee]:
     with running("kafka-clients", request.param) as started:
         yield started
 
 
 @pytest.fixture(scope="module", params=["aiokafka", "kafka-python"])
-def other_reader(request: pytest.FixtureRequest) -> Iterator[Testee]:
+def other_reader(request: pytest.FixtureRequest) -> Iterator[RunningTestee]:
     with running(request.param) as started:
         yield started
 
@@ -70,27 +70,27 @@ def test_each_version_runs_the_library_it_was_built_for() -> None:
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_a_valid_batch_is_read_whole(testee: Testee, name: str) -> None:
+def test_a_valid_batch_is_read_whole(testee: RunningTestee, name: str) -> None:
     data, holds = VALID[name]
     answer = testee.decode(data)
     assert (answer["outcome"], answer["consumed"], answer["batches"]) == ("accepted", len(data), [holds])
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_a_compressed_batch_is_read(testee: Testee, codec: int) -> None:
+def test_a_compressed_batch_is_read(testee: RunningTestee, codec: int) -> None:
     (found,) = testee.decode(of_magic_2(COMPRESSED[codec], count=1, attributes=codec))["batches"]
     assert found["records"] == [record(7)]
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_a_wrong_crc_is_rejected(testee: Testee, name: str) -> None:
+def test_a_wrong_crc_is_rejected(testee: RunningTestee, name: str) -> None:
     data = VALID[name][0]
     answer = testee.decode(data[:-1] + bytes([data[-1] ^ 1]))
     assert answer["outcome"] == "rejected"
     assert answer["error"].startswith("CorruptRecordException: Record is corrupt")
 
 
-def test_the_crc_of_a_legacy_wrapper_is_left_alone_as_the_consumer_leaves_it(testee: Testee) -> None:
+def test_the_crc_of_a_legacy_wrapper_is_left_alone_as_the_consumer_leaves_it(testee: RunningTestee) -> None:
     encoded = testee.encode(batch([record(7), record(8)], magic=1, compression="gzip"))
     wrapper = bytearray.fromhex(encoded["hex"])
     wrapper[12] ^= 0xFF
@@ -98,21 +98,21 @@ def test_the_crc_of_a_legacy_wrapper_is_left_alone_as_the_consumer_leaves_it(tes
     assert found["records"] == [record(7), record(8)]
 
 
-def test_good_batches_before_a_bad_one_are_told(testee: Testee) -> None:
+def test_good_batches_before_a_bad_one_are_told(testee: RunningTestee) -> None:
     answer = testee.decode(V2 + V1 + V2[:-1] + b"\x7f" + V2)
     assert answer["outcome"] == "rejected"
     assert [b["magic"] for b in answer["batches"]] == [2, 1]
 
 
 @pytest.mark.parametrize("garbage", [b"\x00" * 64, b"\xff" * 64], ids=["length-0", "length-negative"])
-def test_garbage_whose_length_cannot_be_is_rejected(testee: Testee, garbage: bytes) -> None:
+def test_garbage_whose_length_cannot_be_is_rejected(testee: RunningTestee, garbage: bytes) -> None:
     answer = testee.decode(V2 + garbage)
     assert answer["outcome"] == "rejected"
     assert answer["error"].startswith("CorruptRecordException: Record size")
     assert answer["batches"] == [V2_HOLDS]
 
 
-def test_garbage_whose_length_could_be_is_a_partial_tail_until_its_magic_shows(testee: Testee) -> None:
+def test_garbage_whose_length_could_be_is_a_partial_tail_until_its_magic_shows(testee: RunningTestee) -> None:
     garbage = b"kfuzz was here, no batch"
     answer = testee.decode(V2 + garbage[:16])
     assert (answer["outcome"], answer["consumed"], answer["batches"]) == ("accepted", len(V2), [V2_HOLDS])
@@ -120,17 +120,17 @@ def test_garbage_whose_length_could_be_is_a_partial_tail_until_its_magic_shows(t
 
 
 @pytest.mark.parametrize("cut", [1, len(V2) - 61, len(V2) - 13])
-def test_a_partial_tail_is_accepted_without_its_batch(testee: Testee, cut: int) -> None:
+def test_a_partial_tail_is_accepted_without_its_batch(testee: RunningTestee, cut: int) -> None:
     answer = testee.decode(V2 + V2[:-cut])
     assert (answer["outcome"], answer["consumed"], answer["batches"]) == ("accepted", len(V2), [V2_HOLDS])
 
 
-def test_a_value_over_64_kib_is_told_by_its_digest(testee: Testee) -> None:
+def test_a_value_over_64_kib_is_told_by_its_digest(testee: RunningTestee) -> None:
     (large,) = testee.decode(LARGE)["batches"]
     assert large["records"][0]["value"] == LARGE_VALUE
 
 
-def test_a_header_key_that_is_not_utf_8_is_told_as_kafka_shows_it(testee: Testee) -> None:
+def test_a_header_key_that_is_not_utf_8_is_told_as_kafka_shows_it(testee: RunningTestee) -> None:
     (found,) = testee.decode(of_magic_2(bytes.fromhex("14 00 00 00 01 01 02 02 ff 02 00"), count=1))["batches"]
     assert found["records"][0]["headers"] == [["\N{REPLACEMENT CHARACTER}", "00"]]
 
@@ -155,7 +155,9 @@ def test_a_header_key_that_is_not_utf_8_is_told_as_kafka_shows_it(testee: Testee
         (0, ONE_RECORD, "accepted"),
     ],
 )
-def test_a_batch_of_no_records_still_opens_its_stream(testee: Testee, codec: int, payload: bytes, outcome: str) -> None:
+def test_a_batch_of_no_records_still_opens_its_stream(
+    testee: RunningTestee, codec: int, payload: bytes, outcome: str
+) -> None:
     """gzip, snappy and lz4 read the head of their stream when it is opened; zstd reads nothing until it is asked."""
     answer = testee.decode(of_magic_2(payload, count=0, attributes=codec))
     assert answer["outcome"] == outcome
@@ -174,20 +176,22 @@ def test_a_batch_of_no_records_still_opens_its_stream(testee: Testee, codec: int
         (SNAPPY, b"\xff" * 5, "fault"),  # SnappyError, an Error that no caller is told to expect
     ],
 )
-def test_bytes_after_the_compressed_stream(testee: Testee, codec: int, tail: bytes, outcome: str) -> None:
+def test_bytes_after_the_compressed_stream(testee: RunningTestee, codec: int, tail: bytes, outcome: str) -> None:
     assert testee.decode(of_magic_2(COMPRESSED[codec] + tail, count=1, attributes=codec))["outcome"] == outcome
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 @pytest.mark.parametrize("count", [0, 1])
-def test_an_exception_that_kafka_does_not_declare_is_a_fault(testee: Testee, codec: int, count: int) -> None:
+def test_an_exception_that_kafka_does_not_declare_is_a_fault(testee: RunningTestee, codec: int, count: int) -> None:
     answer = testee.decode(of_magic_2(ONE_RECORD * count, count=count, attributes=codec))
     assert answer["outcome"] == "fault"
     assert answer["error"] == f"IllegalArgumentException: Unknown compression type id: {codec}"
 
 
 @pytest.mark.parametrize("codec", COMPRESSED)
-def test_a_record_length_of_int_max_exhausts_memory_in_3_9_and_is_rejected_in_4_4(testee: Testee, codec: int) -> None:
+def test_a_record_length_of_int_max_exhausts_memory_in_3_9_and_is_rejected_in_4_4(
+    testee: RunningTestee, codec: int
+) -> None:
     stream = {GZIP: gzip.compress, LZ4: lz4.frame.compress, ZSTD: zstandard.compress}.get(codec, bytes)
     payload = b"\xfe\xff\xff\xff\x0f" + ONE_RECORD[1:]
     if codec == SNAPPY:
@@ -202,7 +206,7 @@ def test_a_record_length_of_int_max_exhausts_memory_in_3_9_and_is_rejected_in_4_
     assert testee.decode(V2)["outcome"] == "accepted", "and the testee lives on"
 
 
-def test_an_allocation_by_a_hostile_length_is_counted(testee: Testee) -> None:
+def test_an_allocation_by_a_hostile_length_is_counted(testee: RunningTestee) -> None:
     hundred_mb = bytes.fromhex("80a8d65f") + ONE_RECORD[1:]  # zigzag varint of 100,000,000
     answer = testee.decode(of_magic_2(gzip.compress(hundred_mb), count=1, attributes=GZIP))
     assert answer["outcome"] == "rejected"
@@ -243,20 +247,20 @@ ENCODABLE = {
 
 
 @pytest.mark.parametrize("name", ENCODABLE)
-def test_what_kafka_writes_it_reads_as_it_was_asked(testee: Testee, name: str) -> None:
+def test_what_kafka_writes_it_reads_as_it_was_asked(testee: RunningTestee, name: str) -> None:
     encoded = testee.encode(ENCODABLE[name], ENCODABLE[name])
     assert encoded["outcome"] == "accepted"
     assert testee.decode(bytes.fromhex(encoded["hex"]))["batches"] == [ENCODABLE[name]] * 2
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_kafka_writes_the_bytes_that_were_made_by_hand(testee: Testee, name: str) -> None:
+def test_kafka_writes_the_bytes_that_were_made_by_hand(testee: RunningTestee, name: str) -> None:
     data, holds = VALID[name]
     assert testee.encode(holds)["hex"] == data.hex()
 
 
 @pytest.mark.parametrize("name", ENCODABLE)
-def test_other_readers_agree_on_what_kafka_wrote(testee: Testee, other_reader: Testee, name: str) -> None:
+def test_other_readers_agree_on_what_kafka_wrote(testee: RunningTestee, other_reader: RunningTestee, name: str) -> None:
     answer = other_reader.decode(bytes.fromhex(testee.encode(ENCODABLE[name])["hex"]))
     if (other_reader.handshake["name"], name) == ("aiokafka", "v0-lz4"):
         assert answer["error"].startswith("UnsupportedCodecError")
@@ -283,7 +287,9 @@ def test_other_readers_agree_on_what_kafka_wrote(testee: Testee, other_reader: T
         (batch([record(7, value=LARGE_VALUE)]), "digest"),
     ],
 )
-def test_what_kafkas_builder_cannot_say_is_unsupported(testee: Testee, wish: dict[str, Any], reason: str) -> None:
+def test_what_kafkas_builder_cannot_say_is_unsupported(
+    testee: RunningTestee, wish: dict[str, Any], reason: str
+) -> None:
     answer = testee.encode(wish)
     assert answer["outcome"] == "unsupported"
     assert reason in answer["error"]
@@ -301,7 +307,7 @@ def test_what_kafkas_builder_cannot_say_is_unsupported(testee: Testee, wish: dic
         (batch([record(7, key="0000")], control=True), "InvalidRecordException: Invalid value size"),
     ],
 )
-def test_what_kafkas_builder_refuses_is_rejected(testee: Testee, wish: dict[str, Any], error: str) -> None:
+def test_what_kafkas_builder_refuses_is_rejected(testee: RunningTestee, wish: dict[str, Any], error: str) -> None:
     answer = testee.encode(wish)
     assert answer["outcome"] == "rejected"
     assert answer["error"].startswith(error)
@@ -326,7 +332,7 @@ def test_what_kafkas_builder_refuses_is_rejected(testee: Testee, wish: dict[str,
         '{"id": "b", "operation": "encode-records", "batches": [{"records": [{"offset": 7, "headers": []}]}]}',
     ],
 )
-def test_a_bad_request_is_answered_and_the_next_one_too(testee: Testee, line: str) -> None:
+def test_a_bad_request_is_answered_and_the_next_one_too(testee: RunningTestee, line: str) -> None:
     testee.send_line(line)
     answer = testee.read_answer()
     assert answer["outcome"] == "fault"
@@ -337,11 +343,11 @@ def test_a_bad_request_is_answered_and_the_next_one_too(testee: Testee, line: st
 @pytest.mark.parametrize(
     "request_fields", [{"operation": "decode-message"}, {"operation": "decode-records", "role": "broker", "hex": ""}]
 )
-def test_what_a_testee_does_not_offer_is_unsupported(testee: Testee, request_fields: dict[str, Any]) -> None:
+def test_what_a_testee_does_not_offer_is_unsupported(testee: RunningTestee, request_fields: dict[str, Any]) -> None:
     assert testee.ask(**request_fields)["outcome"] == "unsupported"
 
 
-def test_requests_sent_ahead_are_answered_in_order(testee: Testee) -> None:
+def test_requests_sent_ahead_are_answered_in_order(testee: RunningTestee) -> None:
     request = {"operation": "decode-records", "role": "consumer", "hex": V2.hex()}
     for i in range(LARGEST_LEAD):
         testee.send_line(json.dumps(request | {"id": f"r{i}"}))

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from hand_made import LARGE, LARGE_VALUE, V2, V2_HOLDS, VALID, of_magic_2, record
-from testee_driver import LARGEST_LEAD, TESTEES, Testee, running, started
+from testee_driver import LARGEST_LEAD, TESTEES, RunningTestee, running, started
 
 
 @pytest.fixture(scope="module", params=["aiokafka", "kafka-python"])
-def testee(request: pytest.FixtureRequest) -> Iterator[Testee]:
+def testee(request: pytest.FixtureRequest) -> Iterator[RunningTestee]:
     with running(request.param) as started_testee:
         yield started_testee
 
@@ -27,7 +27,7 @@ def told(answer: dict[str, Any], holds: dict[str, Any]) -> dict[str, Any]:
     return {field: holds[field] for field in found}
 
 
-def test_the_handshake_names_the_installed_library_and_its_codecs(testee: Testee) -> None:
+def test_the_handshake_names_the_installed_library_and_its_codecs(testee: RunningTestee) -> None:
     assert testee.handshake["protocol"] == "kfuzz-testee/1"
     assert testee.handshake["name"] in ("aiokafka", "kafka-python")
     assert re.match(r"\d+\.\d+", testee.handshake["version"])
@@ -35,7 +35,7 @@ def test_the_handshake_names_the_installed_library_and_its_codecs(testee: Testee
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_a_valid_batch_is_read_as_it_is(testee: Testee, name: str) -> None:
+def test_a_valid_batch_is_read_as_it_is(testee: RunningTestee, name: str) -> None:
     data, holds = VALID[name]
     answer = testee.decode(data)
     assert answer["outcome"] == "accepted"
@@ -43,13 +43,13 @@ def test_a_valid_batch_is_read_as_it_is(testee: Testee, name: str) -> None:
     assert answer.get("consumed", len(data)) == len(data)
 
 
-def test_several_batches_are_read_in_order(testee: Testee) -> None:
+def test_several_batches_are_read_in_order(testee: RunningTestee) -> None:
     answer = testee.decode(V2 + VALID["v2-commit"][0])
     assert [b["records"] for b in answer["batches"]] == [V2_HOLDS["records"], VALID["v2-commit"][1]["records"]]
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_a_wrong_crc_is_rejected(testee: Testee, name: str) -> None:
+def test_a_wrong_crc_is_rejected(testee: RunningTestee, name: str) -> None:
     data = VALID[name][0]
     answer = testee.decode(data[:-1] + bytes([data[-1] ^ 1]))
     assert answer["outcome"] == "rejected"
@@ -57,37 +57,37 @@ def test_a_wrong_crc_is_rejected(testee: Testee, name: str) -> None:
     assert "batches" not in answer
 
 
-def test_good_batches_before_a_bad_one_are_told(testee: Testee) -> None:
+def test_good_batches_before_a_bad_one_are_told(testee: RunningTestee) -> None:
     answer = testee.decode(V2 + V2[:-1] + b"\x7f")
     assert answer["outcome"] == "rejected"
     assert answer["batches"] == [told(answer, V2_HOLDS)]
 
 
 @pytest.mark.parametrize("cut", [1, len(V2) - 61, len(V2) - 13])
-def test_a_partial_tail_is_accepted_without_its_batch(testee: Testee, cut: int) -> None:
+def test_a_partial_tail_is_accepted_without_its_batch(testee: RunningTestee, cut: int) -> None:
     answer = testee.decode(V2 + V2[:-cut])
     assert answer["outcome"] == "accepted"
     assert len(answer["batches"]) == 1
     assert answer.get("consumed", len(V2)) == len(V2)
 
 
-def test_no_bytes_are_no_batches(testee: Testee) -> None:
+def test_no_bytes_are_no_batches(testee: RunningTestee) -> None:
     assert testee.decode(b"")["batches"] == []
 
 
-def test_an_error_that_the_library_does_not_document_is_a_fault(testee: Testee) -> None:
+def test_an_error_that_the_library_does_not_document_is_a_fault(testee: RunningTestee) -> None:
     answer = testee.decode(of_magic_2(b"not gzip", count=1, attributes=1))
     assert answer["outcome"] == "fault"
     assert answer["error"].startswith("BadGzipFile")
 
 
-def test_an_unknown_codec_is_rejected_by_the_documented_error(testee: Testee) -> None:
+def test_an_unknown_codec_is_rejected_by_the_documented_error(testee: RunningTestee) -> None:
     answer = testee.decode(of_magic_2(V2[61:], count=3, attributes=5))
     assert answer["outcome"] == "rejected"
     assert answer["error"].startswith("UnsupportedCodecError")
 
 
-def test_a_value_over_64_kib_is_told_by_its_digest(testee: Testee) -> None:
+def test_a_value_over_64_kib_is_told_by_its_digest(testee: RunningTestee) -> None:
     (large,) = testee.decode(LARGE)["batches"]
     assert large["records"][0]["value"] == LARGE_VALUE
 
@@ -96,7 +96,7 @@ def test_a_value_over_64_kib_is_told_by_its_digest(testee: Testee) -> None:
     "line",
     ["", "{", "[]", "null", '{"id": "b", "operation": "decode-records", "role": "consumer", "hex": "0g"}', "\x00"],
 )
-def test_a_bad_request_is_answered_and_the_next_one_too(testee: Testee, line: str) -> None:
+def test_a_bad_request_is_answered_and_the_next_one_too(testee: RunningTestee, line: str) -> None:
     testee.send_line(line)
     answer = testee.read_answer()
     assert answer["outcome"] == "fault"
@@ -108,11 +108,11 @@ def test_a_bad_request_is_answered_and_the_next_one_too(testee: Testee, line: st
     "request_fields",
     [{"operation": "encode-records", "batches": []}, {"operation": "decode-records", "role": "broker"}],
 )
-def test_what_a_testee_does_not_offer_is_unsupported(testee: Testee, request_fields: dict[str, Any]) -> None:
+def test_what_a_testee_does_not_offer_is_unsupported(testee: RunningTestee, request_fields: dict[str, Any]) -> None:
     assert testee.ask(**request_fields)["outcome"] == "unsupported"
 
 
-def test_requests_sent_ahead_are_answered_in_order(testee: Testee) -> None:
+def test_requests_sent_ahead_are_answered_in_order(testee: RunningTestee) -> None:
     request = {"operation": "decode-records", "role": "consumer", "hex": V2.hex()}
     for i in range(LARGEST_LEAD):
         testee.send_line(json.dumps(request | {"id": f"r{i}"}))
