@@ -1,4 +1,4 @@
-"""A corpus directory from its first file to its last, for both drivers: in one process here, on Spark in ``kfuzz.spark``.
+"""A corpus directory from its first file to its last, for both drivers: one process here, Spark in ``kfuzz.spark``.
 
 ``prepare`` → any number of ``write_segment``, in any order, anywhere → ``publish``. May import ``corpora`` and below.
 """
@@ -18,7 +18,7 @@ from kfuzz.corpora.workload import Workload, load, render
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 
-__all__ = ["LEADER_EPOCH_CHECKPOINT", "generate", "leader_epochs", "prepare", "publish"]
+__all__ = ["LEADER_EPOCH_CHECKPOINT", "generate", "leader_epochs", "prepare", "publish", "sweep_corpus"]
 
 WORKLOAD, SUCCESS, MANIFEST = "_workload.toml", "_SUCCESS", "_manifest"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -36,18 +36,21 @@ def generate(
     plan = Plan(workload, name)
     prepare(out, workload, overwrite=overwrite)
     rows = []
-    for segment_id, segment in enumerate(plan):
-        rows.append(write_segment(segment, segment_id, workload, out, "local"))
-        set_done(segment_id + 1)
-    publish(out, plan, rows)
+    try:
+        for segment_id, segment in enumerate(plan):
+            rows.append(write_segment(segment, segment_id, workload, out, "local"))
+            set_done(segment_id + 1)
+        publish(out, plan, rows)
+    finally:
+        sweep_corpus(out, plan)
     return rows
 
 
 def prepare(out: Path, workload: Workload, *, overwrite: bool = False) -> None:
     """Make ``out`` ready for the segments of ``workload``.
 
-    Raises ``UsageError`` where it holds anything else than this corpus; ``overwrite`` removes another corpus first. Of a
-    directory that holds no corpus nothing is ever removed.
+    Raises ``UsageError`` where it holds anything else than this corpus; ``overwrite`` removes another corpus first.
+    Of a directory that holds no corpus nothing is ever removed.
     """
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a directory; name a new or empty one")
@@ -72,8 +75,8 @@ def prepare(out: Path, workload: Workload, *, overwrite: bool = False) -> None:
 def publish(out: Path, plan: Plan, rows: Sequence[Row]) -> None:
     """Write what belongs to the corpus as a whole; ``_SUCCESS``, with the corpus fingerprint, last.
 
-    Raises ``UsageError`` where the segments were not all made by equal versions of the codec libraries: their bytes would
-    not be those that another run gives.
+    Raises ``UsageError`` where the segments were not all made by equal versions of the codec libraries: their bytes
+    would not be those that another run gives.
     """
     versions = sorted({row.codec_versions for row in rows})
     if len(versions) > 1:
@@ -85,7 +88,6 @@ def publish(out: Path, plan: Plan, rows: Sequence[Row]) -> None:
         raise RuntimeError(f"{len(rows)} rows do not cover the plan's {len(plan)} segments")
     for directory in plan.directories():
         write_whole(out / directory / LEADER_EPOCH_CHECKPOINT, leader_epochs())
-        sweep(out / directory)
         _fsync(out / directory)
     shutil.rmtree(out / MANIFEST, ignore_errors=True)
     write_manifest(out / MANIFEST, rows)
@@ -98,11 +100,15 @@ def leader_epochs() -> str:
     return "0\n1\n0 0\n"
 
 
-def sweep(directory: Path) -> None:
-    """Remove what attempts that died have left: a killed executor's worker cannot clean up behind itself."""
-    for path in directory.glob(".*.tmp"):
-        with contextlib.suppress(FileNotFoundError):
-            path.unlink()
+def sweep_corpus(out: Path, plan: Plan) -> None:
+    """Remove what dead attempts have left: a killed executor's worker cannot clean up behind itself.
+
+    A worker that outlives its executor finds its temporary file gone and fails, which nobody waits for.
+    """
+    for directory in plan.directories():
+        for path in (out / directory).glob(".*.tmp"):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
 
 
 def _remove(out: Path, old: Workload | None) -> None:

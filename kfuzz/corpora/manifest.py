@@ -31,9 +31,9 @@ FORMAT = b"kfuzz-manifest/1"
 class Row:
     """What is known of one segment.
 
-    ``crc32c`` is over the whole ``.log``; ``fingerprint`` over its contents, without the lengths and CRCs that depend on
-    the codec libraries. ``records`` counts control records too. Timestamps are the lowest base and
-    the highest max timestamp of the batches' headers (ms), None where no batch has one.
+    ``crc32c`` is over the whole ``.log``; ``fingerprint`` over its contents, without the lengths and CRCs that depend
+    on the codec libraries. ``records`` counts control records too. Timestamps are the lowest base and the highest max
+    timestamp of the batches' headers (ms), None where no batch has one.
     ``valid``, ``acceptable`` and ``invalid`` count the batches by their verdict (role consumer, both profiles).
     """
 

@@ -5,10 +5,10 @@ May import ``kfuzz.corpora.workload`` and the standard library.
 Why the closed form holds. Every segment of a partition but its last has the same number of offsets, ``n``; so segment
 ``k`` begins at offset ``k · n``. ``split`` divides the offsets of a segment among *streams* (one per producer, one for
 records without a producer id, one per old magic) by whole-number rules that look at ``n`` and the topic only. So a
-producer that writes ``q`` records in a full segment begins segment ``k`` with sequence ``k · q`` modulo 2³¹, which is how
-Kafka's sequences wrap. A transaction never spans segments: each begins and gets its marker in the segment that holds
-it, so no transaction is open at a segment's start. What is random (the interleaving, the sizes, the outcomes) is drawn
-from a seed that is a hash of (workload seed, topic, partition, segment).
+producer that writes ``q`` records in a full segment begins segment ``k`` with sequence ``k · q`` modulo 2³¹, which is
+how Kafka's sequences wrap. A transaction never spans segments: each begins and gets its marker in the segment that
+holds it, so no transaction is open at a segment's start. What is random (the interleaving, the sizes, the outcomes) is
+drawn from a seed that is a hash of (workload seed, topic, partition, segment).
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One log segment: where it stands and what is in it. ``key_seed`` is the topic's: its partitions share their keys."""
+    """One log segment: where it stands and what is in it.
+
+    ``key_seed`` is the topic's: its partitions share their keys.
+    """
 
     topic: Topic
     partition: int
@@ -217,7 +220,8 @@ def offset_bytes_mean(topic: Topic) -> float:
     """The uncompressed bytes that one offset of ``topic`` takes on average, batch headers and markers included."""
     batch_records = topic.batches.records.mean
     in_batch = _record_bytes(topic, batch_records) + BATCH_OVERHEAD / batch_records
-    content = (1 - topic.keys.null_share) * topic.keys.size.mean + (1 - topic.values.null_share) * topic.values.size.mean
+    content = (1 - topic.keys.null_share) * topic.keys.size.mean
+    content += (1 - topic.values.null_share) * topic.values.size.mean
     legacy = topic.legacy
     transactions = topic.transactions
     markers = transactions.share / (transactions.records + 1)
@@ -233,7 +237,7 @@ def offset_bytes_mean(topic: Topic) -> float:
 def _record_bytes(topic: Topic, batch_records: float) -> float:
     """The mean size of a magic 2 record, with its length."""
     span_ms = batch_records / 2 * 1000 / topic.timestamps.records_per_second + topic.timestamps.jitter_ms / 2
-    body = 1 + _varint_bytes(span_ms) + _varint_bytes(batch_records / 2) + 1
+    body: float = 1 + _varint_bytes(span_ms) + _varint_bytes(batch_records / 2) + 1
     body += _field_bytes(topic.keys.size.mean, topic.keys.null_share)
     body += _field_bytes(topic.values.size.mean, topic.values.null_share)
     header = 1 + HEADER_KEY_BYTES + _field_bytes(topic.headers.size.mean, 0)
@@ -267,13 +271,14 @@ def _check_batch(topic: Topic, place: str) -> None:
     if largest > BATCH_BYTES_MAX:
         raise UsageError(
             f"{place}: a batch may take {show_size(largest)}, above {show_size(BATCH_BYTES_MAX)}; "
-            f"lower batches.records ({_shown(topic.batches.records)}), values.size ({_shown(topic.values.size)}) or headers"
+            f"lower batches.records ({_shown(topic.batches.records)}), "
+            f"values.size ({_shown(topic.values.size)}) or headers"
         )
 
 
 def _check_segment(topic: Topic, offsets: int, place: str) -> None:
-    # Hoeffding: a sum of n independent draws, each at most m, passes its mean by 5·m·√n once in e^50 segments. Key sizes
-    # are not independent (hot keys repeat theirs), so they count in full; a batch of one record is the dearest framing.
+    # Hoeffding: a sum of n independent draws, each at most m, passes its mean by 5·m·√n once in e^50 segments. Key
+    # sizes are not independent (hot keys repeat theirs), so they count in full; a batch of one record frames dearest.
     spread = 5 * _record_bytes_max(topic) * math.sqrt(offsets)
     largest = math.ceil(offsets * (offset_bytes_mean(topic) + BATCH_OVERHEAD + topic.keys.size.max) + spread)
     if largest > FILE_BYTES_MAX or offsets > RELATIVE_OFFSET_MAX:

@@ -7,8 +7,8 @@ DIGEST_BYTES: int
 class Synthesiser:
     """Makes the bytes of one segment, a chunk of whole batches at a time.
 
-    ``view`` is the reused buffer: ``view[:fill()]`` is the next chunk, until ``fill()`` is 0. The sums and the index bytes
-    are complete then. ``phrases`` are 256 texts of 16 bytes for values of the kind ``text``;
+    ``view`` is the reused buffer: ``view[:fill()]`` is the next chunk, until ``fill()`` is 0. The sums and the index
+    bytes are complete then. ``phrases`` are 256 texts of 16 bytes for values of the kind ``text``;
     ``compress`` is ``kfuzz.records.compression.compress``.
     """
 
@@ -20,7 +20,12 @@ class Synthesiser:
     max_timestamp: int
     min_timestamp: int
     def __init__(
-        self, segment: Segment, index_interval_bytes: int, batch_bytes_max: int, phrases: bytes, compress: Callable[..., bytes]
+        self,
+        segment: Segment,
+        index_interval_bytes: int,
+        batch_bytes_max: int,
+        phrases: bytes,
+        compress: Callable[..., bytes],
     ) -> None: ...
     def fill(self) -> int:
         """Make batches until a chunk is full; the bytes made, 0 at the segment's end."""

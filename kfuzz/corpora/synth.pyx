@@ -1,8 +1,8 @@
 """The bytes of one segment, made batch by batch in a reused buffer. May import ``kfuzz.wire``.
 
 A batch costs three passes: sizes are drawn and summed (``measure``), the payload is filled in bulk, the framing is laid
-over it. All three run ``nogil`` and touch no Python object; codec and CRC run per batch between them. Every draw is a hash
-of (segment seed, batch, record, which), so the bytes depend on nothing else.
+over it. All three run ``nogil`` and touch no Python object; codec and CRC run per batch between them. Every draw is a
+hash of (segment seed, batch, record, which), so the bytes depend on nothing else.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -54,7 +54,7 @@ cdef enum:
     DRAW_HEADER_SIZES = 4
     DRAWS = 8
 
-cdef const char *HEADER_KEYS = b"trace-idapp-nameschema-vencodingprioritylocationlanguagechecksum"
+cdef const uint8_t *header_keys = b"trace-idapp-nameschema-vencodingprioritylocationlanguagechecksum"
 
 CODEC_IDS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 DIGEST_BYTES = 16
@@ -107,6 +107,11 @@ cdef inline uint32_t high(uint64_t value) noexcept nogil:
     return <uint32_t> (value >> 32)
 
 
+cdef inline int64_t scaled(uint32_t u, int64_t span) noexcept nogil:
+    """``floor(span · u)`` for ``u`` as a fraction of 2³²; ``span`` is below 2³²."""
+    return <int64_t> (<uint64_t> u * <uint64_t> span >> 32)
+
+
 cdef inline uint64_t skewed(uint32_t u, uint64_t span, int skew) noexcept nogil:
     """``floor(span · u^skew)`` for ``u`` as a fraction of 2³²; ``span`` is at most 2³²."""
     cdef uint64_t power = u
@@ -145,11 +150,11 @@ cdef void fill_random(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
 cdef void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *phrases) noexcept nogil:
     """``n`` bytes made of 256 phrases; up to 127 more are touched."""
     cdef int64_t i
-    cdef int k
+    cdef int _
     cdef uint64_t word
     for i in range((n + 127) >> 7):
         word = cell(seed, <uint64_t> i)
-        for k in range(8):
+        for _ in range(8):
             memcpy(p, phrases + PHRASE_BYTES * (word & 0xff), PHRASE_BYTES)
             word >>= 8
             p += PHRASE_BYTES
@@ -208,7 +213,8 @@ cdef class Synthesiser:
     cdef int64_t time_indexed
     cdef buffer_t offset_index, time_index, transaction_index, digests
 
-    def __cinit__(self, segment, int64_t index_interval_bytes, int64_t batch_bytes_max, bytes phrases not None, compress):
+    def __cinit__(self, segment, int64_t index_interval_bytes, int64_t batch_bytes_max, bytes phrases not None,
+                  compress):
         topic = segment.topic
         if len(phrases) != 256 * PHRASE_BYTES:
             raise ValueError("phrases must be 256 times 16 bytes")
@@ -309,7 +315,7 @@ cdef class Synthesiser:
         return self.digest.hexdigest()
 
     cdef stream_t *choose(self, uint64_t u) noexcept nogil:
-        """A stream in proportion to what it has left; one that waits for its marker is about as likely as all others."""
+        """A stream in proportion to what it has left; one that waits for its marker is as likely as all others."""
         cdef uint64_t total = 0
         cdef uint64_t at
         cdef int i
@@ -339,7 +345,7 @@ cdef class Synthesiser:
                 if s.transactions > 1:
                     # Each transaction that is still to come needs a record; the mean stays what the workload says.
                     most = min(2 * (s.records // s.transactions) - 1, s.records - (s.transactions - 1))
-                    s.in_transaction = 1 + <int64_t> (<uint64_t> high(u) * <uint64_t> most >> 32)
+                    s.in_transaction = 1 + scaled(high(u), most)
             count = min(count, s.in_transaction)
             s.in_transaction -= count
         count = min(count, s.records)
@@ -371,7 +377,7 @@ cdef class Synthesiser:
                     r.value_size = -1
             r.timestamp = millis
             if self.jitter_ms != 0:
-                r.timestamp += <int64_t> (<uint64_t> high(cell(r.seed, DRAW_JITTER)) * <uint64_t> (self.jitter_ms + 1) >> 32)
+                r.timestamp += scaled(high(cell(r.seed, DRAW_JITTER)), self.jitter_ms + 1)
             rest += 1000
             if rest >= self.rate:
                 millis += rest // self.rate
@@ -435,7 +441,7 @@ cdef class Synthesiser:
                 u = cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)
                 size = draw(&self.header_size, low(u))
                 p = put_varlong(p, HEADER_NAME_BYTES)
-                p = put_bytes(p, <const uint8_t *> HEADER_KEYS + HEADER_NAME_BYTES * (high(u) % HEADER_NAMES), HEADER_NAME_BYTES)
+                p = put_bytes(p, header_keys + HEADER_NAME_BYTES * (high(u) % HEADER_NAMES), HEADER_NAME_BYTES)
                 p = put_varlong(p, size)
                 p += size
 
@@ -509,7 +515,7 @@ cdef class Synthesiser:
         return 0
 
     cdef int put_marker(self, stream_t *s) except -1:
-        """The control batch that ends the open transaction of ``s``: EndTransactionMarker, version 0, coordinator epoch 0."""
+        """The control batch that ends the transaction of ``s``: EndTransactionMarker, version 0, coordinator epoch 0."""
         cdef int64_t at = self.used
         cdef uint8_t *p = self.base + at + HEADER_SIZE
         cdef bint abort = low(cell(self.batch_seed, 1)) < self.aborts
@@ -545,6 +551,7 @@ cdef class Synthesiser:
     cdef int finish_batch(self, int64_t at, int64_t size, str codec, header_t *h) except -1:
         """Compress, write the header, sum; ``h`` lacks what is computed here."""
         cdef uint32_t content = <uint32_t> crc32c(self.view[at + HEADER_SIZE:at + HEADER_SIZE + size])
+        cdef int64_t earliest = h.max_timestamp if self.log_append else h.base_timestamp
         cdef uint8_t *entry
         size = self.pack(at + HEADER_SIZE, size, codec, 2)
         h.base_offset = self.offset
@@ -559,7 +566,7 @@ cdef class Synthesiser:
         put_header(self.base + at, h)
         self.used = at + HEADER_SIZE + size
         put_int32(self.base + at + AT_CRC, <int32_t> <uint32_t> crc32c(self.view[at + AT_ATTRIBUTES:self.used]))
-        self.appended(at, h.record_count, h.max_timestamp, h.max_timestamp if self.log_append else h.base_timestamp)
+        self.appended(at, h.record_count, h.max_timestamp, earliest)
         return 0
 
     cdef int put_messages(self, stream_t *s) except -1:
@@ -637,7 +644,7 @@ cdef class Synthesiser:
         return 0
 
     cdef int appended(self, int64_t at, int64_t count, int64_t max_timestamp, int64_t min_timestamp) except -1:
-        """What ``LogSegment.append`` does after a batch of ``count`` records at ``at`` in the buffer: indexes and sums."""
+        """What ``LogSegment.append`` does after a batch of ``count`` records at ``at`` in the buffer; and our sums."""
         cdef int64_t position = self.size + at
         cdef int64_t last_offset = self.offset + count - 1
         cdef uint8_t *entry

@@ -42,7 +42,10 @@ PROBLEMS_PER_SEGMENT = 20
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: the file (relative to the corpus), the byte where that makes sense, a stable code, a sentence."""
+    """One thing that is wrong.
+
+    ``path`` is relative to the corpus; ``at`` is the byte, where that makes sense; ``code`` is stable.
+    """
 
     path: str
     at: int | None
@@ -67,7 +70,7 @@ class Corpus:
     def open(out: Path) -> Corpus:
         """``UsageError`` where ``out`` is no corpus at all, or its manifest cannot be read."""
         if not (out / WORKLOAD).is_file():
-            raise UsageError(f"{out} holds no corpus ({WORKLOAD} is missing); name the directory that was given as --out")
+            raise UsageError(f"{out} holds no corpus ({WORKLOAD} is missing); name the directory given as --out")
         workload = load(out / WORKLOAD)
         return Corpus(out, workload, Plan(workload, str(out / WORKLOAD)), read_manifest(out / MANIFEST))
 
@@ -89,7 +92,7 @@ def verify(out: Path, *, set_done: Callable[[int], None] = lambda done: None) ->
 
 
 def check_whole(corpus: Corpus) -> list[Problem]:
-    """What can be said without opening a segment: the marker of success, the manifest's rows, missing and foreign files."""
+    """What can be said without opening a segment: ``_SUCCESS``, the manifest's rows, missing and foreign files."""
     return [*_check_success(corpus), *_check_rows(corpus), *_check_files(corpus)]
 
 
@@ -111,7 +114,9 @@ def _check_rows(corpus: Corpus) -> Iterator[Problem]:
         yield Problem(place, None, "row-repeated", f"has several rows for segment {segment_id}")
     for row in corpus.rows:
         if not 0 <= row.segment_id < len(corpus.plan):
-            yield Problem(place, None, "row-unexpected", f"has a row for segment {row.segment_id}, which is not planned")
+            yield Problem(
+                place, None, "row-unexpected", f"has a row for segment {row.segment_id}, which is off the plan"
+            )
             continue
         segment = corpus.plan[row.segment_id]
         for name in ("path", "first_offset", "last_offset"):
@@ -131,7 +136,8 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
         expected.add(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
     for path in sorted(corpus.out.rglob("*")):
         name = path.relative_to(corpus.out).as_posix()
-        if path.is_file() and name not in expected and not (path.parent.name == MANIFEST and path.match("part-*.parquet")):
+        in_manifest = path.parent == corpus.out / MANIFEST and path.match("part-*.parquet")
+        if path.is_file() and name not in expected and not in_manifest:
             yield Problem(name, None, "file-unexpected", "does not belong to the corpus; remove it")
     for name in sorted(expected - {SUCCESS}):
         path = corpus.out / name
@@ -148,9 +154,12 @@ def verify_segment(out: Path, segment: Segment, workload: Workload, row: Row) ->
         return []
     if log.stat().st_size == 0:
         return [Problem(segment.path, 0, "file-truncated", f"is empty; the manifest says {row.bytes} bytes")]
-    with open(log, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-        problems = _check_log(view, segment, workload, row, out)
-    return problems[:PROBLEMS_PER_SEGMENT]
+    with (
+        open(log, "rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        return _check_log(view, segment, workload, row, out)[:PROBLEMS_PER_SEGMENT]
 
 
 def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row, out: Path) -> list[Problem]:
@@ -159,8 +168,8 @@ def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row,
     reading = records.check(view, profile="strict", limits=limits)
     problems = [Problem(segment.path, finding.at, finding.code, str(finding)) for finding in reading.findings]
     if not problems and reading.consumed < len(view):
-        left = len(view) - reading.consumed
-        problems.append(Problem(segment.path, reading.consumed, "file-truncated", f"{left} bytes are not a whole batch"))
+        message = f"{len(view) - reading.consumed} bytes are not a whole batch"
+        problems.append(Problem(segment.path, reading.consumed, "file-truncated", message))
     if problems:
         return problems
     walk = _Walk(segment, workload.index_interval_bytes)
@@ -253,7 +262,8 @@ class _Walk:
             message = f"ends before offset {self._next_offset}; the plan's last offset is {self.segment.last_offset}"
             self._problem(at, "offset-off-plan", message)
         for producer_id, offset in sorted(self._open.items()):
-            self._problem(at, "transaction-open", f"ends inside producer {producer_id}'s transaction from offset {offset}")
+            message = f"ends inside producer {producer_id}'s transaction from offset {offset}"
+            self._problem(at, "transaction-open", message)
         return self._problems
 
     def closed_time_index(self) -> bytearray:
@@ -305,7 +315,8 @@ class _Walk:
         magic, attributes = message[16], message[17]
         start = KEY_LENGTH_AT[magic]
         content = self._content(message, start, attributes, magic)
-        self.digest.update(bytes(message[:8]) + bytes(8) + bytes(message[16:start]) + crc32c(content).to_bytes(4, "big"))
+        self.digest.update(bytes(message[:8]) + bytes(8) + bytes(message[16:start]))
+        self.digest.update(crc32c(content).to_bytes(4, "big"))
         last = int.from_bytes(message[:8], "big")
         timestamp = MESSAGE_TIMESTAMP.unpack_from(message, 18)[0] if magic == 1 else -1
         count = len(records.decode(message)[0].records) if attributes & CODEC_MASK else 1

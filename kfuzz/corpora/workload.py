@@ -219,14 +219,16 @@ def parse(text: str, name: str) -> Workload:
 
 def parse_size(value: str | int) -> int | None:
     """Bytes in ``"64MiB"``, ``"1.5 GB"`` or a plain number; None when it is none of these."""
+    if isinstance(value, bool):
+        return None
     if isinstance(value, int):
-        return None if isinstance(value, bool) else value
+        return value
     match = re.fullmatch(r"\s*(\d{1,18})(?:\.(\d{1,9}))?\s*([A-Za-z]*)\s*", value)
     if match is None or match[3].upper() not in UNITS:
         return None
     unit = UNITS[match[3].upper()]
     fraction = match[2] or "0"
-    return int(match[1]) * unit + int(fraction) * unit // 10 ** len(fraction)
+    return int(match[1]) * unit + int(fraction) * unit // int("1" + "0" * len(fraction))
 
 
 def _topic(reader: _Table) -> Topic:

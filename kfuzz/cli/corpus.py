@@ -1,0 +1,173 @@
+"""`kfuzz corpus`: generate, verify and describe corpora of log segments in one process."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kfuzz.cli.console import echo_json, json_option, progress
+from kfuzz.corpora import generate as generation
+from kfuzz.corpora import verify as verification
+from kfuzz.corpora.manifest import corpus_fingerprint
+from kfuzz.corpora.plan import Plan, offset_bytes_mean
+from kfuzz.corpora.workload import Workload, load, parse_size, show_size
+
+__all__ = ["command"]
+
+PROBLEMS_SHOWN = 50
+
+
+def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    size = None if value is None else parse_size(value)
+    if value is not None and not size:
+        raise click.BadParameter(f'{value!r} is no size; give one such as "64MiB"')
+    return size
+
+
+size_option = click.option("--size", callback=_size, help='Uncompressed size instead of the workload\'s: "64MiB".')
+
+
+@click.group()
+def command() -> None:
+    """Generate and verify corpora: log directories that a broker opens.
+
+    \b
+    Examples:
+      kfuzz corpus describe spark_jobs/workloads/mixed.toml
+      kfuzz corpus generate spark_jobs/workloads/demo.toml --out out/corpus --size 64MiB
+      kfuzz corpus verify out/corpus
+
+    For more than one process use spark_jobs/generate_corpus.py: it writes the same bytes.
+    """
+
+
+@command.command()
+@click.argument("workload", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The corpus' directory: new or empty.")
+@size_option
+@click.option("--overwrite", is_flag=True, help="Remove another workload's corpus from --out first.")
+@json_option
+def generate(workload: Path, out: Path, size: int | None, overwrite: bool, as_json: bool) -> None:
+    """Write the log segments that WORKLOAD (TOML) describes, their indexes and a manifest.
+
+    A second run of the same workload writes the same bytes again.
+
+    \b
+    Example:
+      kfuzz corpus generate spark_jobs/workloads/demo.toml --out out/corpus --size 64MiB
+    """
+    chosen = load(workload).resized(size)
+    segments = len(Plan(chosen, str(workload)))
+    start = time.monotonic()
+    with progress("segments", segments, quiet=as_json) as set_done:
+        rows = generation.generate(chosen, out, overwrite=overwrite, name=str(workload), set_done=set_done)
+    seconds = time.monotonic() - start
+    written = sum(row.bytes for row in rows)
+    records = sum(row.records for row in rows)
+    fingerprint = corpus_fingerprint(rows)
+    if as_json:
+        report = {"out": str(out), "segments": len(rows), "records": records, "bytes": written}
+        echo_json({**report, "fingerprint": fingerprint})
+        return
+    rate = written / 1e6 / max(seconds, 1e-9)
+    click.echo(f"{out}: {len(rows)} segments, {records} records, {written / 1e6:.0f} MB at {rate:.0f} MB/s")
+    click.echo(f"fingerprint {fingerprint}")
+
+
+@command.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@json_option
+@click.pass_context
+def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
+    """Read the corpus in DIRECTORY back; exit 1 if anything departs from its plan or manifest.
+
+    \b
+    Example:
+      kfuzz corpus verify out/corpus
+    """
+    corpus = verification.Corpus.open(directory)
+    with progress("segments", len(corpus.plan), quiet=as_json) as set_done:
+        problems = verification.verify(directory, set_done=set_done)
+    records = sum(row.records for row in corpus.rows)
+    batches = sum(row.batches for row in corpus.rows)
+    if as_json:
+        sums = {"segments": len(corpus.rows), "batches": batches, "records": records}
+        echo_json({"directory": str(directory), **sums, "problems": [asdict(problem) for problem in problems]})
+    else:
+        for problem in problems[:PROBLEMS_SHOWN]:
+            click.echo(str(problem))
+        if len(problems) > PROBLEMS_SHOWN:
+            click.echo(f"… and {len(problems) - PROBLEMS_SHOWN} more; --json shows all")
+        verdict = f"{len(problems)} problems" if problems else "no problem"
+        click.echo(f"{directory}: {verdict} in {len(corpus.rows)} segments, {batches} batches, {records} records")
+    ctx.exit(1 if problems else 0)
+
+
+@command.command()
+@click.argument("what", metavar="WORKLOAD|DIRECTORY", type=click.Path(path_type=Path))
+@size_option
+@json_option
+def describe(what: Path, size: int | None, as_json: bool) -> None:
+    """Say what a workload would make, or what a corpus holds.
+
+    \b
+    Examples:
+      kfuzz corpus describe spark_jobs/workloads/mixed.toml --size 1TiB
+      kfuzz corpus describe out/corpus
+    """
+    if what.is_dir():
+        corpus = verification.Corpus.open(what)
+        report = {**_described(corpus.workload, str(what)), **_held(corpus)}
+    else:
+        report = _described(load(what).resized(size), str(what))
+    if as_json:
+        echo_json(report)
+        return
+    for name, value in report.items():
+        if name != "topics":
+            click.echo(f"{name.replace('_', ' ')}: {value}")
+    for topic in report["topics"]:
+        click.echo(
+            f"topic {topic['name']}: {topic['partitions']} partitions of {topic['offsets_per_partition']} offsets in "
+            f"{topic['segments_per_partition']} segments, about {topic['bytes_per_offset']} B an offset"
+        )
+
+
+def _described(workload: Workload, name: str) -> dict[str, Any]:
+    plan = Plan(workload, name)
+    topics = [
+        {
+            "name": planned.topic.name,
+            "partitions": planned.topic.partitions,
+            "offsets_per_partition": planned.offsets_per_partition,
+            "segments_per_partition": planned.segments_per_partition,
+            "bytes_per_offset": round(offset_bytes_mean(planned.topic), 1),
+        }
+        for planned in plan.topics
+    ]
+    return {
+        "size": show_size(workload.size),
+        "segment_size": show_size(workload.segment_bytes),
+        "seed": workload.seed,
+        "segments": len(plan),
+        "records": plan.records,
+        "workload_fingerprint": workload.fingerprint,
+        "topics": topics,
+    }
+
+
+def _held(corpus: verification.Corpus) -> dict[str, Any]:
+    finished = (corpus.out / generation.SUCCESS).is_file()
+    return {
+        "finished": finished,
+        "bytes": sum(row.bytes for row in corpus.rows),
+        "batches": sum(row.batches for row in corpus.rows),
+        "records": sum(row.records - row.control_batches for row in corpus.rows),
+        "control_batches": sum(row.control_batches for row in corpus.rows),
+        "corpus_fingerprint": corpus_fingerprint(corpus.rows) if finished else None,
+        "codec_versions": ", ".join(sorted({row.codec_versions for row in corpus.rows})),
+    }

@@ -1,0 +1,75 @@
+"""The corpus made by Spark: the same plan and the same bytes as in one process, on as many executors as there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from kfuzz.corpora.generate import prepare, publish, sweep_corpus
+from kfuzz.corpora.manifest import Row, schema
+from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.segment import write_segment
+from kfuzz.corpora.workload import Workload, parse, render
+from kfuzz.spark.session import default_tasks, failures_as_sentences, task_progress
+
+__all__ = ["columns", "generate"]
+
+Write = Callable[..., Row]
+
+
+def generate(
+    spark: SparkSession,
+    workload: Workload,
+    out: Path,
+    *,
+    tasks: int | None = None,
+    overwrite: bool = False,
+    name: str = "the workload",
+    set_done: Callable[[int], None] = lambda done: None,
+    write: Write = write_segment,
+) -> list[Row]:
+    """Make the corpus in ``out``, a directory that the driver and every executor see; the manifest's rows.
+
+    ``tasks`` divides the work and changes no byte; None takes about 1 GiB a task. ``set_done`` hears how many tasks are
+    finished. ``write`` is what a task does for one segment, with the arguments of ``write_segment``. Raises
+    ``UsageError`` as ``corpora.generate``'s ``prepare`` and ``publish`` do, ``KfuzzError`` where a task fails for good.
+    """
+    plan = Plan(workload, name)
+    prepare(out, workload, overwrite=overwrite)
+    tasks = tasks or default_tasks(spark, workload.size, len(plan))
+    ids = spark.range(0, len(plan), 1, tasks)
+    job = ids.mapInArrow(_task(render(workload), str(out.resolve()), write), columns(schema()))
+    try:
+        with failures_as_sentences(), task_progress(spark, set_done):
+            rows = [Row(**row) for row in job.toArrow().to_pylist()]
+        publish(out, plan, rows)
+    finally:
+        sweep_corpus(out, plan)
+    return rows
+
+
+def _task(text: str, out: str, write: Write) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that executors run: segment ids in, manifest rows out."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        workload = parse(text, "the workload")
+        plan = Plan(workload)
+        context = TaskContext.get()
+        attempt = f"task-{context.taskAttemptId()}" if context is not None else "task"
+        for batch in batches:
+            for segment_id in batch.column(0).to_pylist():
+                row = write(plan[segment_id], segment_id, workload, Path(out), attempt)
+                yield pa.RecordBatch.from_pylist([asdict(row)], schema=schema())
+
+    return task
+
+
+def columns(fields: pa.Schema) -> str:
+    """An Arrow schema of integers and texts in Spark's words."""
+    kinds = {pa.int64(): "bigint", pa.string(): "string"}
+    return ", ".join(f"`{field.name}` {kinds[field.type]}" for field in fields)

@@ -1,0 +1,122 @@
+"""What the spark-submit entry points in ``spark_jobs/`` do: parse, run, print one line, exit 0, 1 or 2."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kfuzz.corpora.manifest import corpus_fingerprint
+from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.workload import load, parse_size
+from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.spark.generate import generate
+from kfuzz.spark.session import session
+from kfuzz.spark.verify import verify
+
+__all__ = ["generate_main", "verify_main"]
+
+PROBLEMS_SHOWN = 50
+
+
+def generate_main(arguments: Sequence[str] | None = None) -> int:
+    """``spark_jobs/generate_corpus.py``."""
+    parser = argparse.ArgumentParser(description="Generate a corpus of Kafka log segments on Spark.")
+    parser.add_argument("--workload", type=Path, required=True, help="a workload in TOML, see docs/corpora.md")
+    parser.add_argument("--size", help='uncompressed size instead of the workload\'s, such as "64MiB"')
+    parser.add_argument("--overwrite", action="store_true", help="remove another workload's corpus from --out first")
+    _common(parser)
+    return _run(parser, arguments, _generate)
+
+
+def verify_main(arguments: Sequence[str] | None = None) -> int:
+    """``spark_jobs/verify_corpus.py``."""
+    parser = argparse.ArgumentParser(description="Verify a corpus of Kafka log segments on Spark.")
+    _common(parser)
+    return _run(parser, arguments, _verify)
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", type=Path, required=True, help="the corpus: a directory that all executors see")
+    parser.add_argument("--tasks", type=int, help="how many tasks share the work (changes no byte; about 1 GiB each)")
+    parser.add_argument("--master", help="default: what spark-submit says, else local[*]")
+
+
+def _run(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None, job: Callable[[argparse.Namespace], int]
+) -> int:
+    options = parser.parse_args(arguments)
+    try:
+        if options.tasks is not None and not 1 <= options.tasks <= 1_000_000:
+            raise UsageError(f"--tasks is {options.tasks}; give a whole number from 1 to 1000000")
+        return job(options)
+    except KfuzzError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"{parser.prog}: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
+
+
+def _generate(options: argparse.Namespace) -> int:
+    size = None
+    if options.size is not None:
+        size = parse_size(options.size)
+        if not size:
+            raise UsageError(f'--size is {options.size!r}; give a size such as "64MiB"')
+    workload = load(options.workload).resized(size)
+    # Before the seconds that a session takes: a workload that cannot be planned is refused at once.
+    Plan(workload, str(options.workload))
+    spark = session(options.master, "kfuzz generate corpus")
+    start = time.monotonic()
+    rows = generate(
+        spark,
+        workload,
+        options.out,
+        tasks=options.tasks,
+        overwrite=options.overwrite,
+        name=str(options.workload),
+        set_done=_progress("tasks"),
+    )
+    written = sum(row.bytes for row in rows)
+    print(
+        f"{options.out}: {len(rows)} segments, {sum(row.records for row in rows)} records, "
+        f"{_rate(written, time.monotonic() - start)}; fingerprint {corpus_fingerprint(rows)}"
+    )
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    spark = session(options.master, "kfuzz verify corpus")
+    start = time.monotonic()
+    corpus, problems = verify(spark, options.out, tasks=options.tasks, set_done=_progress("tasks"))
+    for problem in problems[:PROBLEMS_SHOWN]:
+        print(problem)
+    if len(problems) > PROBLEMS_SHOWN:
+        print(f"… and {len(problems) - PROBLEMS_SHOWN} more")
+    read = sum(row.bytes for row in corpus.rows)
+    verdict = f"{len(problems)} problems" if problems else "no problem"
+    print(
+        f"{options.out}: {verdict} in {len(corpus.rows)} segments, {sum(row.batches for row in corpus.rows)} batches, "
+        f"{sum(row.records for row in corpus.rows)} records, {_rate(read, time.monotonic() - start)}"
+    )
+    return 1 if problems else 0
+
+
+def _rate(size: int, seconds: float) -> str:
+    return f"{size / 1e6:.0f} MB in {seconds:.1f} s ({size / 1e6 / max(seconds, 1e-9):.0f} MB/s)"
+
+
+def _progress(what: str) -> Callable[[int], None]:
+    """One line on standard error each time that more is done, at most every five seconds."""
+    last = [time.monotonic(), 0.0]
+
+    def set_done(done: int) -> None:
+        if done > last[1] and time.monotonic() - last[0] >= 5:
+            last[:] = time.monotonic(), float(done)
+            print(f"{done} {what} done", file=sys.stderr)
+
+    return set_done

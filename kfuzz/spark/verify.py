@@ -1,0 +1,72 @@
+"""A corpus read back by Spark: the checks of ``corpora.verify``, a segment at a time on the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from kfuzz.corpora.manifest import Row, schema
+from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.verify import Corpus, Problem, check_whole, verify_segment
+from kfuzz.corpora.workload import parse, render
+from kfuzz.spark.generate import columns
+from kfuzz.spark.session import default_tasks, failures_as_sentences, task_progress
+
+__all__ = ["verify"]
+
+PROBLEMS = pa.schema(
+    [
+        ("segment_id", pa.int64()),
+        ("path", pa.string()),
+        ("at", pa.int64()),
+        ("code", pa.string()),
+        ("message", pa.string()),
+    ]
+)
+
+
+def verify(
+    spark: SparkSession,
+    out: Path,
+    *,
+    tasks: int | None = None,
+    set_done: Callable[[int], None] = lambda done: None,
+) -> tuple[Corpus, list[Problem]]:
+    """The corpus in ``out`` and everything that is wrong with it, in the plan's order.
+
+    Raises ``UsageError`` where ``out`` is no corpus, ``KfuzzError`` where a task fails for good.
+    """
+    corpus = Corpus.open(out)
+    problems = check_whole(corpus)
+    rows = [asdict(row) for _, row in corpus.segments()]
+    if rows:
+        tasks = tasks or default_tasks(spark, sum(row["bytes"] for row in rows), len(rows))
+        table = spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema()))
+        job = table.repartitionByRange(tasks, "segment_id").mapInArrow(
+            _task(render(corpus.workload), str(out.resolve())), columns(PROBLEMS)
+        )
+        with failures_as_sentences(), task_progress(spark, set_done):
+            found = job.toArrow().to_pylist()
+        for problem in sorted(found, key=lambda problem: problem["segment_id"]):
+            del problem["segment_id"]
+            problems.append(Problem(**problem))
+    return corpus, problems
+
+
+def _task(text: str, out: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that executors run: manifest rows in, problems out."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        workload = parse(text, "the workload")
+        plan = Plan(workload)
+        for batch in batches:
+            for row in batch.to_pylist():
+                problems = verify_segment(Path(out), plan[row["segment_id"]], workload, Row(**row))
+                found = [{"segment_id": row["segment_id"], **asdict(problem)} for problem in problems]
+                yield pa.RecordBatch.from_pylist(found, schema=PROBLEMS)
+
+    return task
