@@ -180,6 +180,13 @@ def test_bytes_after_the_compressed_stream(testee: RunningTestee, codec: int, ta
     assert testee.decode(of_magic_2(COMPRESSED[codec] + tail, count=1, attributes=codec))["outcome"] == outcome
 
 
+def test_a_further_snappy_header_is_known_by_four_bytes_and_its_other_twelve_are_skipped(testee: RunningTestee) -> None:
+    header = bytes.fromhex("82534e41") + b"twelve bytes"
+    second = bytes.fromhex("0000000b 0920 10 00 00 02 02 6b 02 76 00")
+    found = testee.decode(of_magic_2(COMPRESSED[SNAPPY] + header + second, count=2, attributes=SNAPPY))["batches"]
+    assert found[0]["records"] == [record(7), record(8)]
+
+
 @pytest.mark.parametrize("codec", [5, 6, 7])
 @pytest.mark.parametrize("count", [0, 1])
 def test_an_exception_that_kafka_does_not_declare_is_a_fault(testee: RunningTestee, codec: int, count: int) -> None:
