@@ -34,7 +34,7 @@ lint: build ## ruff, mypy, cython-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/cython-lint kfuzz
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint kfuzz
 
 bench: build ## benchmarks against peers; writes benchmarks/results.csv
 	$(BIN)/python -m benchmarks

@@ -1,4 +1,6 @@
-"""Small file manners shared by every layer: nothing half-written ever keeps a final name. Imports the standard library only."""
+"""Small file manners shared by every layer: nothing half-written ever keeps a final name. Imports the standard
+library only.
+"""
 
 from __future__ import annotations
 

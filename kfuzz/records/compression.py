@@ -1,7 +1,9 @@
 """Codec containers as Apache Kafka reads and writes them; the block codecs are the libraries'.
 
-A decompressor never judges: it says which bytes came out, how many it consumed and how it ended, and never makes more than the bound it
-is given. Where a library is stricter or laxer than Kafka's Java classes, the container is walked here. May import ``model`` only.
+A decompressor never judges: it says which bytes came out, how many it consumed and how it ended, and never makes more
+than the bound it
+is given. Where a library is stricter or laxer than Kafka's Java classes, the container is walked here. May import
+``model`` only.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import lz4.block
@@ -17,9 +20,9 @@ import snappy
 import xxhash
 import zstandard
 
-from kfuzz.records.model import CODECS, Codec
+from kfuzz.records.model import Codec
 
-__all__ = ["Decompressed", "compress", "decompress"]
+__all__ = ["Decompressed", "compress", "decompress", "open_stream"]
 
 
 class Decompressed(NamedTuple):
@@ -35,8 +38,16 @@ class Decompressed(NamedTuple):
     reason: str = ""
 
 
+# What walks a container: from the data into the output, to where the stream ends.
+_Reader = Callable[["memoryview", "_Output", int], int]
+
+
 class _Broken(Exception):
     """The stream cannot go on; the text says why."""
+
+
+class _Cut(_Broken):
+    """The stream ends too early."""
 
 
 class _Full(Exception):
@@ -63,21 +74,33 @@ def decompress(codec: Codec, data: bytes | memoryview, limit_bytes: int, *, magi
     ``magic`` 0 skips the lz4 header checksum, which old writers got wrong (KAFKA-3160). Mirrors
     ``org.apache.kafka.common.compress``.
     """
-    view = memoryview(data)
     if codec == "none":
-        return Decompressed(bytes(view), len(view), "whole")
+        return Decompressed(bytes(data), len(data), "whole")
+    return _run(_READERS[codec], memoryview(data), limit_bytes, magic)
+
+
+def open_stream(codec: Codec, data: bytes | memoryview, limit_bytes: int, *, magic: int = 2) -> Decompressed:
+    """As far as Kafka goes with a stream that it opens and never reads, as for a batch without records.
+
+    That is the gzip header, the lz4 frame descriptor, the whole of a raw snappy block, and nothing of zstd.
+    """
+    return _run(_OPENERS[codec], memoryview(data), limit_bytes, magic)
+
+
+def _run(reader: _Reader, data: memoryview, limit_bytes: int, magic: int) -> Decompressed:
     output = _Output(limit_bytes)
     try:
-        consumed = _READERS[codec](view, output, magic)
+        consumed = reader(data, output, magic)
     except _Full:
-        return Decompressed(b"".join(output.pieces), len(view), "limit")
+        return Decompressed(b"".join(output.pieces), len(data), "limit")
     except _Broken as error:
-        return Decompressed(b"".join(output.pieces), len(view), "broken", str(error))
+        return Decompressed(b"".join(output.pieces), len(data), "broken", str(error))
     return Decompressed(b"".join(output.pieces), consumed, "whole")
 
 
 def compress(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = None) -> bytes:
-    """``data`` in the container that Kafka's producer writes: gzip; xerial snappy; an lz4 frame of independent blocks; zstd.
+    """``data`` in the container that Kafka's producer writes: gzip; xerial snappy; an lz4 frame of independent
+    blocks; zstd.
 
     ``level`` is the codec's own; None is Kafka's default. The bytes may differ between versions of the libraries.
     """
@@ -88,7 +111,8 @@ def compress(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = N
 
 # ------------------------------------------------------------------------------------------------- gzip
 
-# java.util.zip.GZIPInputStream reads through a buffer of this size (GzipCompression), and it shows: after a member it looks for
+# java.util.zip.GZIPInputStream reads through a buffer of this size (GzipCompression), and it shows: after a member it
+# looks for
 # another one only if bytes remain beyond the buffer, or more than 26 in it.
 GZIP_BUFFER = 8192
 GZIP_LEFTOVER = 26
@@ -124,6 +148,10 @@ def _gzip_header(data: memoryview, at: int) -> int:
     return at
 
 
+def _open_gzip(data: memoryview, output: _Output, magic: int) -> int:
+    return _gzip_header(data, 0)
+
+
 def _read_gzip(data: memoryview, output: _Output, magic: int) -> int:
     at = buffered = _gzip_header(data, 0)
     while True:
@@ -140,7 +168,9 @@ def _read_gzip(data: memoryview, output: _Output, magic: int) -> int:
 
 
 def _gzip_member(data: memoryview, at: int, buffered: int, output: _Output) -> tuple[int, int, int]:
-    """Inflate from ``at``: the place after the trailer, the end of Java's buffer, and what that held before the trailer."""
+    """Inflate from ``at``: the place after the trailer, the end of Java's buffer, and what that held before the
+    trailer.
+    """
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     crc = size = 0
     chunk: bytes | memoryview = data[at:buffered]
@@ -187,16 +217,17 @@ SNAPPY_MOST = 22
 
 
 def _snappy_block(block: memoryview, output: _Output) -> None:
-    """One raw block. Its length in front is checked against what the block can hold and the bound before anything is allocated."""
-    size = shift = 0
+    """One raw block. Its length in front is checked against what the block can hold and the bound before anything is
+    allocated.
+    """
+    size = 0
     for i, byte in enumerate(block[:5]):
-        size |= (byte & 0x7F) << shift
-        shift += 7
+        size |= (byte & 0x7F) << 7 * i
         if byte < 0x80:
             break
     else:
         raise _Broken("a snappy block's length is cut or too long")
-    if size > 0xFFFFFFFF or size > (len(block) - i) * SNAPPY_MOST:
+    if size > 0xFFFFFFFF or size > len(block) * SNAPPY_MOST:
         raise _Broken(f"a snappy block of {len(block)} bytes claims to hold {size}")
     if size > output.room:
         raise _Full
@@ -208,13 +239,18 @@ def _snappy_block(block: memoryview, output: _Output) -> None:
     output.add(piece)
 
 
-def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
+def _open_snappy(data: memoryview, output: _Output, magic: int) -> int:
+    """Step over the xerial header; without one, the whole is a raw block."""
     if not len(data):
         raise _Broken("the snappy stream is empty")
-    if len(data) < XERIAL_HEADER.size or data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
-        _snappy_block(data, output)
-        return len(data)
-    at = XERIAL_HEADER.size
+    if len(data) >= XERIAL_HEADER.size and data[: len(XERIAL_MAGIC)] == XERIAL_MAGIC:
+        return XERIAL_HEADER.size
+    _snappy_block(data, output)
+    return len(data)
+
+
+def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
+    at = _open_snappy(data, output, magic)
     while len(data) - at >= 4:
         (size,) = struct.unpack_from(">i", data, at)
         at += 4
@@ -240,7 +276,7 @@ def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
 def _write_snappy(data: bytes, level: int | None, magic: int) -> bytes:
     out = [XERIAL_HEADER.pack(XERIAL_MAGIC, 1, 1)]
     for at in range(0, len(data), XERIAL_BLOCK):
-        block = snappy.compress(data[at : at + XERIAL_BLOCK])
+        block: bytes = snappy.compress(data[at : at + XERIAL_BLOCK])
         out += struct.pack(">i", len(block)), block
     return b"".join(out)
 
@@ -252,7 +288,9 @@ LZ4_STORED = 0x80000000
 
 
 def _lz4_descriptor(data: memoryview, magic: int) -> tuple[int, int, int]:
-    """Where the blocks begin, the flags, and the largest block; org.apache.kafka.common.compress.Lz4BlockInputStream."""
+    """Where the blocks begin, the flags, and the largest block;
+    org.apache.kafka.common.compress.Lz4BlockInputStream.
+    """
     if len(data) < 6:
         raise _Broken("the lz4 frame is cut in its header")
     if data[:4] != LZ4_MAGIC:
@@ -274,12 +312,16 @@ def _lz4_descriptor(data: memoryview, magic: int) -> tuple[int, int, int]:
     return at + 1, flags, 1 << (8 + 2 * (block >> 4))
 
 
+def _open_lz4(data: memoryview, output: _Output, magic: int) -> int:
+    return _lz4_descriptor(data, magic)[0]
+
+
 def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
     at, flags, largest = _lz4_descriptor(data, magic)
     while True:
         if len(data) - at < 4:
             raise _Broken("the lz4 frame ends without its end mark")
-        (size,) = struct.unpack_from("<I", data, at)
+        size = int.from_bytes(data[at : at + 4], "little")
         at += 4
         stored = size & LZ4_STORED
         size &= ~LZ4_STORED
@@ -297,7 +339,7 @@ def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
             if data[at : at + 4] != struct.pack("<I", xxhash.xxh32_intdigest(block)):
                 raise _Broken("an lz4 block checksum is wrong")
             at += 4
-        piece = bytes(block) if stored else _lz4_block(block, min(largest, output.room + 1), largest)
+        piece: bytes = bytes(block) if stored else _lz4_block(block, min(largest, output.room + 1), largest)
         output.add(piece)
         if not piece:
             # Kafka's buffered stream takes a block of no bytes for the end.
@@ -309,11 +351,12 @@ def _lz4_block(block: memoryview, room: int, largest: int) -> bytes:
     # No byte of input can make more than 255 of output, so little input never makes a large buffer.
     size = min(room, len(block) * 255 + 16)
     try:
-        return lz4.block.decompress(block, uncompressed_size=size)
+        piece: bytes = lz4.block.decompress(block, uncompressed_size=size)
     except lz4.block.LZ4BlockError as error:
         if size < min(largest, len(block) * 255 + 16):
             raise _Full from None
         raise _Broken(f"lz4: {error}") from None
+    return piece
 
 
 def _write_lz4(data: bytes, level: int | None, magic: int) -> bytes:
@@ -332,8 +375,11 @@ def _write_lz4(data: bytes, level: int | None, magic: int) -> bytes:
 
 # ------------------------------------------------------------------------------------------------- zstd
 
-ZSTD_MAGIC = 0xFD2FB528
-ZSTD_SKIPPABLE = 0x184D2A50
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# The low four bits of the first byte are free.
+ZSTD_SKIPPABLE = b"\x50\x2a\x4d\x18"
+# com.github.luben.zstd.ZstdInputStreamNoFinalizer reads in pieces of this size (ZSTD_DStreamInSize).
+ZSTD_BUFFER = 128 * 1024 + 3
 ZSTD_LARGEST_BLOCK = 128 * 1024
 # What a streaming decoder allows for unless told otherwise, as zstd-jni is not.
 ZSTD_LARGEST_WINDOW = (1 << 27) + 1
@@ -356,7 +402,9 @@ _contexts = _Contexts()
 
 
 def _zstd_header(data: memoryview, at: int) -> tuple[int, bool, int | None, int]:
-    """The frame header at ``at``: where the blocks begin, whether a checksum follows, the content size, the window size."""
+    """The frame header at ``at``: where the blocks begin, whether a checksum follows, the content size, the window
+    size.
+    """
     try:
         descriptor = data[at + 4]
         at += 5
@@ -367,13 +415,13 @@ def _zstd_header(data: memoryview, at: int) -> tuple[int, bool, int | None, int]
             window = (1 << (10 + exponent)) + ((1 << (10 + exponent)) >> 3) * mantissa
             at += 1
     except IndexError:
-        raise _Broken("a zstd frame header is cut") from None
+        raise _Cut("a zstd frame header is cut") from None
     at += (0, 1, 2, 4)[descriptor & 3]
     width = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
     field = data[at : at + width]
     at += width
     if at > len(data):
-        raise _Broken("a zstd frame header is cut")
+        raise _Cut("a zstd frame header is cut")
     content: int | None = None
     if width:
         content = int.from_bytes(field, "little") + (256 if width == 2 else 0)
@@ -390,7 +438,7 @@ def _zstd_blocks(data: memoryview, at: int, window: int) -> tuple[int, int]:
     while True:
         header = data[at : at + 3]
         if len(header) < 3:
-            raise _Broken("the zstd frame is cut")
+            raise _Cut("the zstd frame is cut")
         word = int.from_bytes(header, "little")
         at += 3
         kind, size = word >> 1 & 3, word >> 3
@@ -399,34 +447,66 @@ def _zstd_blocks(data: memoryview, at: int, window: int) -> tuple[int, int]:
         at += 1 if kind == 1 else size
         most += min(ZSTD_LARGEST_BLOCK, max(window, 1024)) if kind == 2 else size
         if at > len(data):
-            raise _Broken("the zstd frame is cut")
+            raise _Cut("the zstd frame is cut")
         if word & 1:
             return at, most
+
+
+def _open_zstd(data: memoryview, output: _Output, magic: int) -> int:
+    return 0
 
 
 def _read_zstd(data: memoryview, output: _Output, magic: int) -> int:
     at = 0
     while at < len(data):
-        start = at
-        if len(data) - at < 4:
-            raise _Broken(f"{len(data) - at} bytes that are no zstd frame")
-        (number,) = struct.unpack_from("<I", data, at)
-        if number & 0xFFFFFFF0 == ZSTD_SKIPPABLE:
-            if len(data) - at < 8 or struct.unpack_from("<I", data, at + 4)[0] > len(data) - at - 8:
-                raise _Broken("a skippable zstd frame is cut")
-            at += 8 + struct.unpack_from("<I", data, at + 4)[0]
-            continue
-        if number != ZSTD_MAGIC:
-            raise _Broken("not a zstd frame")
-        at, checksum, content, window = _zstd_header(data, at)
-        at, most = _zstd_blocks(data, at, window)
-        at += 4 if checksum else 0
-        if at > len(data):
-            raise _Broken("the zstd checksum is cut")
-        if content is not None and content > most:
-            raise _Broken(f"a zstd frame claims {content} bytes; its blocks hold at most {most}")
-        _zstd_frame(data[start:at], content, most, output)
+        try:
+            end = _zstd_next(data, at, output)
+        except _Cut:
+            # zstd-jni forgets that it needs more when a frame ended in the same buffer: what is there is then all.
+            if at % ZSTD_BUFFER == 0 or len(data) > (at // ZSTD_BUFFER + 1) * ZSTD_BUFFER:
+                raise
+            _zstd_rest(data[at:], output)
+            return at
+        at = end
     return at
+
+
+def _zstd_next(data: memoryview, at: int, output: _Output) -> int:
+    """Decompress the frame that begins at ``at``, or step over a skippable one; where it ends."""
+    start = at
+    if len(data) - at < 4:
+        rest = bytes(data[at:])
+        if not ZSTD_MAGIC.startswith(rest) and not (
+            rest[0] & 0xF0 == ZSTD_SKIPPABLE[0] and ZSTD_SKIPPABLE[1:].startswith(rest[1:])
+        ):
+            raise _Broken("not a zstd frame")
+        raise _Cut("a zstd frame is cut in its magic")
+    if data[at] & 0xF0 == ZSTD_SKIPPABLE[0] and data[at + 1 : at + 4] == ZSTD_SKIPPABLE[1:]:
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        if len(data) - at < 8 or size > len(data) - at - 8:
+            raise _Cut("a skippable zstd frame is cut")
+        return at + 8 + size
+    if data[at : at + 4] != ZSTD_MAGIC:
+        raise _Broken("not a zstd frame")
+    at, checksum, content, window = _zstd_header(data, at)
+    at, most = _zstd_blocks(data, at, window)
+    at += 4 if checksum else 0
+    if at > len(data):
+        raise _Cut("the zstd checksum is cut")
+    if content is not None and content > most:
+        raise _Broken(f"a zstd frame claims {content} bytes; its blocks hold at most {most}")
+    _zstd_frame(data[start:at], content, most, output)
+    return at
+
+
+def _zstd_rest(data: memoryview, output: _Output) -> None:
+    """What comes out of a cut frame before its cut."""
+    try:
+        with _contexts.decompressor.stream_reader(data) as reader:
+            while piece := reader.read(ZSTD_LARGEST_BLOCK):
+                output.add(piece)
+    except zstandard.ZstdError as error:
+        raise _Broken(f"zstd: {error}") from None
 
 
 def _zstd_frame(frame: memoryview, content: int | None, most: int, output: _Output) -> None:
@@ -446,6 +526,6 @@ def _write_zstd(data: bytes, level: int | None, magic: int) -> bytes:
     return _contexts.compressor(3 if level is None else level).compress(data)
 
 
-_READERS = {"gzip": _read_gzip, "snappy": _read_snappy, "lz4": _read_lz4, "zstd": _read_zstd}
+_OPENERS: dict[str, _Reader] = {"gzip": _open_gzip, "snappy": _open_snappy, "lz4": _open_lz4, "zstd": _open_zstd}
+_READERS: dict[str, _Reader] = {"gzip": _read_gzip, "snappy": _read_snappy, "lz4": _read_lz4, "zstd": _read_zstd}
 _WRITERS = {"gzip": _write_gzip, "snappy": _write_snappy, "lz4": _write_lz4, "zstd": _write_zstd}
-assert set(_READERS) | {"none"} == set(CODECS)

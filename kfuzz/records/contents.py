@@ -1,6 +1,7 @@
 """Batches as JSON and back: the form of the vectors, the testee protocol and ``--json`` (docs/testee-protocol.md).
 
-64-bit integers are decimal strings; bytes are hex or null; a header key is text, or ``{"hex": …}`` where it is not UTF-8.
+64-bit integers are decimal strings; bytes are hex or null; a header key is text, or ``{"hex": …}`` where it is not
+UTF-8.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from kfuzz.records.model import Record, RecordBatch
 
 __all__ = ["from_json", "to_json"]
 
-# The batch's fields in JSON, and whether each is a 64-bit integer; timestamps that only a writer needs are not contents.
+# The batch's fields in JSON, and whether each is a 64-bit integer; timestamps that only a writer needs are not
+# contents.
 BATCH_FIELDS: dict[str, bool] = {
     "base_offset": True,
     "last_offset": True,

@@ -1,6 +1,7 @@
 """What a finding means: for each code the requirement it breaks, its severity per profile and role, and its sentence.
 
-The codes are noted by the parse loops in ``kfuzz.wire``, which know nothing of profiles: severity belongs to (code, profile, role)
+The codes are noted by the parse loops in ``kfuzz.wire``, which know nothing of profiles: severity belongs to (code,
+profile, role)
 and is looked up here. May import ``kfuzz.wire`` only.
 """
 
@@ -130,6 +131,9 @@ CODES: dict[str, Code] = {
     "bytes-after-message": Code(
         "deviation", "MS-MESSAGE-1", "{found} bytes follow the message's value inside its size"
     ),
+    "wrapper-crc-mismatch": Code(
+        "deviation", "MS-CRC-1", "the wrapper's stored CRC is {found:#010x}; its bytes have {allowed:#010x}"
+    ),
     "codec-not-allowed": Code("fatal", "MS-CODEC-1", "compression codec {found} does not exist before magic 2"),
     "wrapper-value-null": Code("fatal", "MS-WRAPPER-1", "the wrapper message has no value to decompress"),
     "wrapper-empty": Code("fatal", "MS-WRAPPER-1", "the wrapper message holds no message"),
@@ -152,7 +156,8 @@ CODES: dict[str, Code] = {
 class Finding:
     """One thing that is wrong, or odd, with the bytes.
 
-    ``at`` is a byte offset into the buffer given; where ``path`` goes through ``payload``, into that decompressed payload.
+    ``at`` is a byte offset into the buffer given; where ``path`` goes through ``payload``, into that decompressed
+    payload.
     ``count`` is how often the code occurred under the same batch; the place is the first one's.
     """
 
@@ -182,7 +187,9 @@ class Finding:
 
 
 def from_note(note: Note, path: str, profile: Profile, role: Role, detail: str = "") -> Finding:
-    """The finding for a note that a parse loop made about what stands at ``path`` (``batch[0]``, ``batch[0].payload``)."""
+    """The finding for a note that a parse loop made about what stands at ``path`` (``batch[0]``,
+    ``batch[0].payload``).
+    """
     name, field, at, record, header, found, allowed, count = note
     code = CODES[name]
     if record >= 0:

@@ -18,7 +18,8 @@ CODECS: tuple[Codec, ...] = get_args(Codec)
 
 @dataclass(slots=True)
 class Record:
-    """One record. ``timestamp`` is in milliseconds, None for magic 0; header keys are bytes, for Kafka does not ask for UTF-8.
+    """One record. ``timestamp`` is in milliseconds, None for magic 0; header keys are bytes, for Kafka does not ask
+    for UTF-8.
 
     Mirrors ``org.apache.kafka.common.record.Record``.
     """
@@ -35,8 +36,10 @@ class Record:
 class RecordBatch:
     """A record batch of magic 2, or a message of magic 0 or 1 (a wrapper, where ``compression`` is not "none").
 
-    ``base_timestamp`` and ``max_timestamp`` (milliseconds) may be None for a writer, which then takes them from the records.
-    ``delete_horizon`` (milliseconds) stands in for the base timestamp, as in the format. For magic 0 and 1 the producer's
+    ``base_timestamp`` and ``max_timestamp`` (milliseconds) may be None for a writer, which then takes them from the
+    records.
+    ``delete_horizon`` (milliseconds) stands in for the base timestamp, as in the format. For magic 0 and 1 the
+    producer's
     fields are -1 and ``base_offset`` is the first record's.
 
     Mirrors ``org.apache.kafka.common.record.RecordBatch``.

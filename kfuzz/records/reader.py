@@ -1,4 +1,6 @@
-"""Bytes to record batches and findings: one walk for every magic, profile and role. May import ``kfuzz.wire`` and its neighbours."""
+"""Bytes to record batches and findings: one walk for every magic, profile and role. May import ``kfuzz.wire`` and its
+neighbours.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kfuzz.errors import RecordsError, UsageError
-from kfuzz.records.compression import Decompressed, decompress
+from kfuzz.records.compression import Decompressed, decompress, open_stream
 from kfuzz.records.findings import PROFILES, ROLES, Finding, Profile, Role, from_note
 from kfuzz.records.model import CODECS, Codec, Record, RecordBatch
 from kfuzz.wire.checksum import crc32, crc32c
@@ -32,7 +34,8 @@ UNUSED_BITS = 0xFF80
 # A message of magic 0 knows the codec alone.
 UNUSED_MESSAGE_BITS = {0: 0xF8, 1: 0xF0}
 
-# org.apache.kafka.common.record.ControlRecordType: abort, commit, leader change, snapshot header and footer, KRaft version, voters.
+# org.apache.kafka.common.record.ControlRecordType: abort, commit, leader change, snapshot header and footer, KRaft
+# version, voters.
 CONTROL_TYPES = range(7)
 
 CRC_COVERS_FROM = 21
@@ -62,8 +65,10 @@ DEFAULT_LIMITS = Limits()
 class Reading:
     """What was read.
 
-    ``batches``: the batches before the first refused one (empty after :func:`check`); ``batch_count`` counts them either way.
-    ``consumed``: the end of the last complete batch among them, in bytes. ``partial_tail``: what follows is a cut batch,
+    ``batches``: the batches before the first refused one (empty after :func:`check`); ``batch_count`` counts them
+    either way.
+    ``consumed``: the end of the last complete batch among them, in bytes. ``partial_tail``: what follows is a cut
+    batch,
     which is no error in a fetch or at the end of a log. ``fatal``: the first finding that refuses the bytes, or None.
     """
 
@@ -82,7 +87,8 @@ class Reading:
 def read(
     data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
 ) -> Reading:
-    """Read every batch in ``data`` with its records. Never raises on bad bytes: ``Reading.fatal`` says what was refused.
+    """Read every batch in ``data`` with its records. Never raises on bad bytes: ``Reading.fatal`` says what was
+    refused.
 
     Mirrors ``MemoryRecords.batches()`` and, per batch, ``ensureValid()`` and ``streamingIterator()``.
     """
@@ -170,10 +176,11 @@ class _Walk:
 
     def record_batch(self, at: int, size: int) -> RecordBatch:
         view = self.view[at : at + size]
+        header = parse_header(view, 0)
         (
             base_offset, _, leader_epoch, _, crc, attributes, last_offset_delta,
             base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
-        ) = parse_header(view, 0)  # fmt: skip
+        ) = header  # fmt: skip
         actual = crc32c(view[CRC_COVERS_FROM:])
         if actual != crc:
             self.note("crc-mismatch", "crc", at + 17, crc, actual)
@@ -193,14 +200,16 @@ class _Walk:
         codec = CODECS[attributes & CODEC_MASK]
         control = bool(attributes & CONTROL)
         payload, start, shift, inside = self.payload(at, size, codec, count)
-        ok, tuples, notes = parse_records(
-            payload, start, base_offset, attributes, last_offset_delta, base_timestamp, max_timestamp,
-            count, self.objects or control,
-        )  # fmt: skip
+        ok: bool
+        records: list[Record] = []
+        if self.objects or control:
+            ok, tuples, notes = parse_records(payload, start, header, "records")
+            records = [Record(*t) for t in tuples]
+        else:
+            ok, _, notes = parse_records(payload, start, header, "verdict")
         self.take([(n[0], n[1], n[2] + shift, *n[3:]) for n in notes], inside=inside)
         if not ok:
             raise _Refused
-        records = [Record(*t) for t in tuples or ()]
         if control:
             self.control(at, records, inside)
         self.reading.record_count += count
@@ -222,29 +231,36 @@ class _Walk:
         )
 
     def payload(self, at: int, size: int, codec: Codec, count: int) -> tuple[Buffer, int, int, str]:
-        """The bytes the records stand in, where in them they begin, what to add to places in them, and the path to them."""
+        """The bytes the records stand in, where in them they begin, what to add to places in them, and the path to
+        them.
+        """
         view = self.view[at : at + size]
+        body, body_at = view[BATCH_HEADER_SIZE:], at + BATCH_HEADER_SIZE
         if count == 0:
-            # Without records nobody looks at the payload.
-            if size > BATCH_HEADER_SIZE:
-                self.note("payload-without-records", "payload", at + BATCH_HEADER_SIZE, size - BATCH_HEADER_SIZE)
+            # Kafka opens the stream of a compressed batch before it looks at the count, and reads no record of any.
+            if codec != "none":
+                self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, body_at)
+            if len(body):
+                self.note("payload-without-records", "payload", body_at, len(body))
             return b"", 0, 0, ""
         if codec == "none":
             return view, BATCH_HEADER_SIZE, at, ""
-        return self.decompressed(codec, view[BATCH_HEADER_SIZE:], at + BATCH_HEADER_SIZE, 2), 0, 0, ".payload"
+        return self.decompressed(codec, body, body_at, 2), 0, 0, ".payload"
 
     def decompressed(self, codec: Codec, data: memoryview, at: int, magic: int) -> bytes:
-        limit = self.limits.decompressed_bytes
-        out: Decompressed = decompress(codec, data, limit, magic=magic)
+        out = decompress(codec, data, self.limits.decompressed_bytes, magic=magic)
+        self.refuse_broken(out, data, at)
+        if out.consumed < len(data):
+            self.note("bytes-after-compressed-stream", "payload", at + out.consumed, len(data) - out.consumed)
+        return out.data
+
+    def refuse_broken(self, out: Decompressed, data: memoryview, at: int) -> None:
         if out.ended == "broken":
             self.note("decompression-failed", "payload", at, len(data), detail=out.reason)
             raise _Refused
         if out.ended == "limit":
-            self.note("decompressed-size-exceeded", "payload", at, len(data), limit)
+            self.note("decompressed-size-exceeded", "payload", at, len(data), self.limits.decompressed_bytes)
             raise _Refused
-        if out.consumed < len(data):
-            self.note("bytes-after-compressed-stream", "payload", at + out.consumed, len(data) - out.consumed)
-        return out.data
 
     def control(self, at: int, records: list[Record], inside: str) -> None:
         if len(records) != 1:
@@ -263,8 +279,11 @@ class _Walk:
         crc = int.from_bytes(self.view[at + 12 : at + 16], "big")
         actual = crc32(self.view[at + 16 : at + size])
         if actual != crc:
-            self.note("crc-mismatch", "crc", at + 12, crc, actual)
-            raise _Refused
+            # A consumer checks the CRC of every record it hands out, and a wrapper is none.
+            wrapper = self.view[at + 17] & CODEC_MASK
+            self.note("wrapper-crc-mismatch" if wrapper else "crc-mismatch", "crc", at + 12, crc, actual)
+            if not wrapper:
+                raise _Refused
         message, notes = parse_message(self.view, at, size)
         self.take(notes)
         if message is None:
@@ -325,7 +344,9 @@ class _Walk:
         ]
 
     def wrapper_base(self, offset: int, last_inner: int, start: int) -> int:
-        """What to add to the inner offsets of magic 1. Some producers left the wrapper's offset 0; the inner ones then stand."""
+        """What to add to the inner offsets of magic 1. Some producers left the wrapper's offset 0; the inner ones
+        then stand.
+        """
         if offset == 0:
             return 0
         if offset < last_inner:

@@ -31,7 +31,8 @@ LOG_OVERHEAD = OVERHEAD
 def next_frame(const uint8_t[::1] data not None, int64_t at):
     """Look at the batch that begins at ``at``: ``(size, magic, notes)``.
 
-    ``size`` counts from ``at``. It is 0 for a partial tail, which is no error, and -1 for a frame that is refused, with its notes.
+    ``size`` counts from ``at``. It is 0 for a partial tail, which is no error, and -1 for a frame that is refused, with
+    its notes.
     """
     cdef int64_t n = data.shape[0]
     cdef int64_t remaining

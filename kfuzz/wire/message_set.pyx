@@ -1,4 +1,4 @@
-"""Magic 0 and 1, the message: one parser for a message's fields, one loop for the messages inside a wrapper, and the writer.
+"""Magic 0 and 1, the message: a parser of one message, a loop over those inside a wrapper, and the writer.
 
 Mirrors ``org.apache.kafka.common.record.LegacyRecord`` and ``AbstractLegacyRecordBatch``.
 """
@@ -63,7 +63,7 @@ cdef struct message_t:
 
 cdef bint get_nullable(const uint8_t *base, int64_t *at, int64_t end, int field, int64_t record, report_t *report,
                        int64_t *value_at, int32_t *value_length) noexcept nogil:
-    """A 4-byte length at ``at[0]`` and that many bytes; moves ``at`` behind them. Any negative length is null to Kafka."""
+    """A 4-byte length at ``at[0]`` and that many bytes; ``at`` moves behind them. Below 0 is null to Kafka."""
     cdef int32_t n
     if end - at[0] < 4:
         note(report, MESSAGE_TRUNCATED, field, at[0], record, -1, end - at[0], 4)
@@ -85,7 +85,7 @@ cdef bint get_nullable(const uint8_t *base, int64_t *at, int64_t end, int field,
 
 cdef bint get_message(const uint8_t *base, int64_t start, int64_t end, int64_t record, message_t *m,
                       report_t *report) noexcept nogil:
-    """The message whose frame is ``[start, end)``, at least 26 bytes of it. Any magic but 0 has magic 1's layout, as in Kafka."""
+    """The message in ``[start, end)``, 26 bytes at least. Any magic but 0 has magic 1's layout, as in Kafka."""
     cdef const uint8_t *p = base + start
     cdef int64_t at = start + KEY_AT_V0
     m.offset = <int64_t> load64(p + AT_OFFSET)
@@ -122,7 +122,7 @@ cdef tuple to_tuple(const uint8_t *base, int64_t start, int64_t end, const messa
 
 
 def parse_message(const uint8_t[::1] data not None, int64_t at, int64_t size):
-    """The message of ``size`` bytes at ``at``, whose frame ``next_frame`` has found whole: ``(message or None, notes)``."""
+    """The message of ``size`` bytes at ``at``, found whole by ``next_frame``: ``(message or None, notes)``."""
     cdef report_t report
     cdef message_t m
     cdef int64_t n = data.shape[0]

@@ -3,7 +3,8 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kfuzz.wire.sink cimport put_int8, put_int16, put_int32, put_int64
 
-# Where each header field stands. HEADER_LAYOUT in record_batch.pyx is made from these and is the table everyone else reads.
+# Where each header field stands. HEADER_LAYOUT in record_batch.pyx is made from these and is the table everyone else
+# reads.
 cdef enum:
     AT_BASE_OFFSET = 0
     AT_BATCH_LENGTH = 8

@@ -1,9 +1,14 @@
+from typing import Literal, overload
+
 from typing_extensions import Buffer
 
 from kfuzz.wire.report import Note
 
 # (offset, timestamp, key, value, headers, attributes)
 RecordTuple = tuple[int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...], int]
+Span = tuple[int, int]
+# (at, length, attributes, timestamp_delta, offset_delta, key, value, headers); a span's length is -1 for null
+PlaceTuple = tuple[int, int, int, int, int, Span, Span, tuple[tuple[Span, Span], ...]]
 HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 HEADER_LAYOUT: tuple[tuple[str, int, int], ...]
@@ -13,20 +18,21 @@ LIMIT_BYTES: int
 def parse_header(data: Buffer, at: int) -> HeaderTuple:
     """The header's fields in the order of ``HEADER_LAYOUT``; ``IndexError`` unless 61 bytes stand at ``at``."""
 
+@overload
 def parse_records(
-    payload: Buffer,
-    at: int,
-    base_offset: int,
-    attributes: int,
-    last_offset_delta: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    record_count: int,
-    objects: bool,
-) -> tuple[bool, list[RecordTuple] | None, list[Note]]:
-    """Parse an uncompressed payload from byte ``at`` to its end: ``(ok, records, notes)``.
+    payload: Buffer, at: int, header: HeaderTuple, want: Literal["records"]
+) -> tuple[bool, list[RecordTuple], list[Note]]: ...
+@overload
+def parse_records(
+    payload: Buffer, at: int, header: HeaderTuple, want: Literal["places"]
+) -> tuple[bool, list[PlaceTuple], list[Note]]: ...
+@overload
+def parse_records(
+    payload: Buffer, at: int, header: HeaderTuple, want: Literal["verdict"]
+) -> tuple[bool, None, list[Note]]:
+    """Parse the records of ``header`` from byte ``at`` of an uncompressed payload to its end: ``(ok, made, notes)``.
 
-    ``records`` is None unless ``objects``. Mirrors ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``.
+    One loop whatever is wanted. Mirrors ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``.
     """
 
 def encode_records(records: list[RecordTuple], base_offset: int, base_timestamp: int) -> bytes:

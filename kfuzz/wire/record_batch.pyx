@@ -20,7 +20,6 @@ from kfuzz.wire.report cimport (
     F_LENGTH,
     F_MAX_TIMESTAMP,
     F_OFFSET_DELTA,
-    F_PAYLOAD,
     F_RECORD_COUNT,
     F_TIMESTAMP_DELTA,
     F_VALUE_LENGTH,
@@ -74,7 +73,7 @@ LIMIT_BYTES = INT32_MAX
 # ------------------------------------------------------------------------------------------------- reading
 
 def parse_header(const uint8_t[::1] data not None, int64_t at):
-    """The header's fields in the order of ``HEADER_LAYOUT``; the frame at ``at`` has been found whole by ``next_frame``."""
+    """The header's fields in the order of ``HEADER_LAYOUT``; ``next_frame`` has found the frame at ``at`` whole."""
     if at < 0 or data.shape[0] < HEADER_SIZE or at > data.shape[0] - HEADER_SIZE:
         raise IndexError(f"no header of {HEADER_SIZE} bytes at {at} in {data.shape[0]} bytes")
     cdef const uint8_t *p = &data[at]
@@ -217,7 +216,7 @@ cdef bint get_headers(cursor_t *c, int32_t count, rows_t *sink) noexcept nogil:
 
 
 cdef bint get_record(cursor_t *c, const uint8_t *payload_end, row_t *row, rows_t *sink) noexcept nogil:
-    """One record into ``row``; its headers into ``sink``, if there is one. False means refused, with a finding noted."""
+    """One record into ``row``, its headers into ``sink`` if there is one. False means refused, with a finding noted."""
     cdef int64_t start = position(c)
     cdef int64_t at
     cdef int32_t length
@@ -260,7 +259,8 @@ cdef bint get_record(cursor_t *c, const uint8_t *payload_end, row_t *row, rows_t
             return False
         # A header is two bytes at least, so a count above that can be refused before any work is done for it.
         if row.header_count > left(c) // 2:
-            note(c.report, HEADER_COUNT_EXCEEDS_RECORD, F_HEADER_COUNT, at, c.record, -1, row.header_count, left(c) // 2)
+            note(c.report, HEADER_COUNT_EXCEEDS_RECORD, F_HEADER_COUNT, at, c.record, -1,
+                 row.header_count, left(c) // 2)
             return False
         if sink != NULL:
             row.first_header = <int32_t> sink.header_count
@@ -273,7 +273,7 @@ cdef bint get_record(cursor_t *c, const uint8_t *payload_end, row_t *row, rows_t
 
 
 cdef bint get_records(cursor_t *c, const header_t *h, rows_t *sink) noexcept nogil:
-    """The parse loop of magic 2. False means refused (with a finding noted) or, with a sink, out of memory (without one)."""
+    """The parse loop of magic 2. False means refused, with a finding noted, or out of memory, without one."""
     cdef const uint8_t *payload_end = c.end
     cdef row_t scratch
     cdef row_t *row = &scratch
@@ -307,13 +307,15 @@ cdef bint get_records(cursor_t *c, const header_t *h, rows_t *sink) noexcept nog
             if i > 0:
                 note(c.report, OFFSET_DELTA_NOT_INCREASING, F_OFFSET_DELTA, start, i, -1, row.offset_delta, before + 1)
         elif row.offset_delta > h.last_offset_delta:
-            note(c.report, OFFSET_DELTA_BEYOND_LAST, F_OFFSET_DELTA, start, i, -1, row.offset_delta, h.last_offset_delta)
+            note(c.report, OFFSET_DELTA_BEYOND_LAST, F_OFFSET_DELTA, start, i, -1,
+                 row.offset_delta, h.last_offset_delta)
         before = row.offset_delta
         if create_time:
             # Java's sum wraps, and so does Kafka's timestamp.
             timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
             if (timestamp < h.base_timestamp) != (row.timestamp_delta < 0):
-                note(c.report, TIMESTAMP_OVERFLOW, F_TIMESTAMP_DELTA, start, i, -1, row.timestamp_delta, h.base_timestamp)
+                note(c.report, TIMESTAMP_OVERFLOW, F_TIMESTAMP_DELTA, start, i, -1,
+                     row.timestamp_delta, h.base_timestamp)
             if timestamp > largest:
                 largest = timestamp
                 largest_at = start
@@ -324,7 +326,8 @@ cdef bint get_records(cursor_t *c, const header_t *h, rows_t *sink) noexcept nog
         note(c.report, RECORD_COUNT_TOO_LOW, F_RECORD_COUNT, position(c), -1, -1, h.record_count, left(c))
         return False
     if largest_record >= 0:
-        note(c.report, MAX_TIMESTAMP_BELOW_RECORDS, F_MAX_TIMESTAMP, largest_at, largest_record, -1, h.max_timestamp, largest)
+        note(c.report, MAX_TIMESTAMP_BELOW_RECORDS, F_MAX_TIMESTAMP, largest_at, largest_record, -1,
+             h.max_timestamp, largest)
     return True
 
 
@@ -350,7 +353,8 @@ cdef list to_tuples(const uint8_t *base, const header_t *h, const rows_t *rows):
             pairs = []
             for k in range(row.header_count):
                 header = &rows.headers[row.first_header + k]
-                pairs.append((span(base, header.key_at, header.key_length), span(base, header.value_at, header.value_length)))
+                key = span(base, header.key_at, header.key_length)
+                pairs.append((key, span(base, header.value_at, header.value_length)))
             headers = tuple(pairs)
         timestamp = h.max_timestamp
         if not h.attributes & LOG_APPEND_TIME:
@@ -366,12 +370,29 @@ cdef list to_tuples(const uint8_t *base, const header_t *h, const rows_t *rows):
     return out
 
 
-def parse_records(const uint8_t[::1] payload not None, int64_t at, int64_t base_offset, int16_t attributes,
-                  int32_t last_offset_delta, int64_t base_timestamp, int64_t max_timestamp, int32_t record_count,
-                  bint objects):
-    """Parse ``record_count`` records from byte ``at`` of an uncompressed payload to its end: ``(ok, records, notes)``.
+cdef list to_places(const rows_t *rows):
+    """The rows as ``PlaceTuple``: spans instead of contents."""
+    cdef const row_t *row
+    cdef const header_row_t *header
+    cdef int64_t i
+    cdef int32_t k
+    cdef list out = []
+    for i in range(rows.count):
+        row = &rows.rows[i]
+        headers = []
+        for k in range(row.header_count):
+            header = &rows.headers[row.first_header + k]
+            headers.append(((header.key_at, header.key_length), (header.value_at, header.value_length)))
+        out.append((row.at, row.length, row.attributes, row.timestamp_delta, row.offset_delta,
+                    (row.key_at, row.key_length), (row.value_at, row.value_length), tuple(headers)))
+    return out
 
-    ``records`` is None unless ``objects``; the same loop runs either way. Offsets in notes count from the start of ``payload``.
+
+def parse_records(const uint8_t[::1] payload not None, int64_t at, tuple header not None, str want not None):
+    """Parse the records of ``header`` from byte ``at`` of an uncompressed payload to its end: ``(ok, records, notes)``.
+
+    ``want`` says what to make of them, by the same loop: "verdict" nothing, "records" their contents, "places" where
+    they stand. Offsets in notes and places count from the start of ``payload``.
     """
     cdef int64_t n = payload.shape[0]
     cdef const uint8_t *data = &payload[0] if n else <const uint8_t *> b""
@@ -379,8 +400,10 @@ def parse_records(const uint8_t[::1] payload not None, int64_t at, int64_t base_
     cdef cursor_t c
     cdef header_t h
     cdef rows_t rows
-    cdef rows_t *sink = &rows if objects else NULL
+    cdef rows_t *sink = NULL if want == "verdict" else &rows
     cdef bint ok
+    if want not in ("verdict", "records", "places"):
+        raise ValueError(f"want is {want!r}; it must be verdict, records or places")
     if n >= INT32_MAX:
         raise ValueError(f"a payload of {n} bytes; the limit is {INT32_MAX - 1}")
     if at < 0 or at > n:
@@ -388,12 +411,8 @@ def parse_records(const uint8_t[::1] payload not None, int64_t at, int64_t base_
     rows.rows = NULL
     rows.headers = NULL
     rows.count = rows.capacity = rows.header_count = rows.header_capacity = 0
-    h.base_offset = base_offset
-    h.attributes = attributes
-    h.last_offset_delta = last_offset_delta
-    h.base_timestamp = base_timestamp
-    h.max_timestamp = max_timestamp
-    h.record_count = record_count
+    (h.base_offset, _, _, _, _, h.attributes, h.last_offset_delta, h.base_timestamp, h.max_timestamp, _, _, _,
+     h.record_count) = header
     clear(&report)
     c.base = data
     c.p = data + at
@@ -405,7 +424,12 @@ def parse_records(const uint8_t[::1] payload not None, int64_t at, int64_t base_
             ok = get_records(&c, &h, sink)
         if not ok and report.seen == 0:
             raise MemoryError
-        return ok, to_tuples(data, &h, &rows) if objects else None, to_notes(&report)
+        made = None
+        if want == "records":
+            made = to_tuples(data, &h, &rows)
+        elif want == "places":
+            made = to_places(&rows)
+        return ok, made, to_notes(&report)
     finally:
         free(rows.rows)
         free(rows.headers)
@@ -435,7 +459,8 @@ cdef object checked_bytes(object value, str what, Py_ssize_t index, bint nullabl
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
-    raise EncodeError(f"records[{index}].{what} is {type(value).__name__}; it must be bytes" + (" or None" if nullable else ""))
+    allowed = "bytes or None" if nullable else "bytes"
+    raise EncodeError(f"records[{index}].{what} is {type(value).__name__}; it must be {allowed}")
 
 
 def encode_records(list records not None, int64_t base_offset, int64_t base_timestamp):
@@ -463,10 +488,12 @@ def encode_records(list records not None, int64_t base_offset, int64_t base_time
             # Differences wrap as Java's do, so that whatever could be read can be written again.
             delta = <int64_t> (<uint64_t> <int64_t> offset - <uint64_t> base_offset)
             if delta < INT32_MIN or delta > INT32_MAX:
-                raise EncodeError(f"records[{i}].offset is {offset}, {delta} from the base offset {base_offset}; the delta is an int32")
+                raise EncodeError(f"records[{i}].offset is {offset}, {delta} from the base offset {base_offset}; "
+                                  "the delta is an int32")
             key = checked_bytes(key, "key", i, True)
             value = checked_bytes(value, "value", i, True)
-            pairs = [(checked_bytes(k, "headers key", i, False), checked_bytes(v, "headers value", i, True)) for k, v in headers]
+            pairs = [(checked_bytes(k, "headers key", i, False), checked_bytes(v, "headers value", i, True))
+                     for k, v in headers]
             timestamp_delta = <int64_t> (<uint64_t> <int64_t> timestamp - <uint64_t> base_timestamp)
             body = 1 + size_of_varlong(timestamp_delta) + size_of_varlong(delta) + span_size(key) + span_size(value)
             body += size_of_varlong(len(pairs))
@@ -498,9 +525,9 @@ def encode_records(list records not None, int64_t base_offset, int64_t base_time
         free(sizes)
 
 
-def encode_header(int64_t base_offset, int32_t batch_length, int32_t partition_leader_epoch, uint32_t crc, int16_t attributes,
-                  int32_t last_offset_delta, int64_t base_timestamp, int64_t max_timestamp, int64_t producer_id,
-                  int16_t producer_epoch, int32_t base_sequence, int32_t record_count):
+def encode_header(int64_t base_offset, int32_t batch_length, int32_t partition_leader_epoch, uint32_t crc,
+                  int16_t attributes, int32_t last_offset_delta, int64_t base_timestamp, int64_t max_timestamp,
+                  int64_t producer_id, int16_t producer_epoch, int32_t base_sequence, int32_t record_count):
     """The 61 bytes of a header with these very values. ``OverflowError`` where a value does not fit its field."""
     cdef header_t h
     cdef uint8_t out[HEADER_SIZE]

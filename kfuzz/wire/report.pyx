@@ -46,6 +46,7 @@ CODES = {
     MESSAGE_TRUNCATED: "message-truncated",
     BYTES_AFTER_MESSAGE: "bytes-after-message",
     CODEC_NOT_ALLOWED: "codec-not-allowed",
+    WRAPPER_CRC_MISMATCH: "wrapper-crc-mismatch",
     WRAPPER_VALUE_NULL: "wrapper-value-null",
     WRAPPER_EMPTY: "wrapper-empty",
     WRAPPER_NESTED: "wrapper-nested",
