@@ -209,9 +209,12 @@ def _write_gzip(data: bytes, level: int | None, magic: int) -> bytes:
 
 # org.xerial.snappy: magic, version and the lowest version that can read it, then blocks with their lengths in front.
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEAD = int.from_bytes(XERIAL_MAGIC[:4], "big", signed=True)
 XERIAL_HEADER = struct.Struct(">8sii")
 XERIAL_BLOCK = 32 * 1024
 XERIAL_LARGEST_CHUNK = 512 * 1024 * 1024
+# What Kafka fills at a time from a snappy stream (SnappyCompression.decompressionOutputSize).
+SNAPPY_BUFFER = 2048
 # The most that a snappy block can grow: a copy of 64 bytes takes 3, a bit over 21 to 1.
 SNAPPY_MOST = 22
 
@@ -251,26 +254,36 @@ def _open_snappy(data: memoryview, output: _Output, magic: int) -> int:
 
 def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
     at = _open_snappy(data, output, magic)
+    filled_from = output.room
     while len(data) - at >= 4:
-        (size,) = struct.unpack_from(">i", data, at)
+        size = int.from_bytes(data[at : at + 4], "big", signed=True)
         at += 4
-        if size == struct.unpack(">i", XERIAL_MAGIC[:4])[0]:
-            # A further stream: its header stands here.
-            header = data[at - 4 : at - 4 + XERIAL_HEADER.size]
-            if len(header) < XERIAL_HEADER.size:
-                raise _Broken("a further snappy stream's header is cut")
+        if size == XERIAL_HEAD:
+            further = _snappy_header(data, at - 4)
             at += XERIAL_HEADER.size - 4
-            found, version, _ = XERIAL_HEADER.unpack(header)
-            if found != XERIAL_MAGIC:
-                return at
-            if version < 1:
-                raise _Broken(f"snappy stream version {version}; it must be 1 or more")
+            if not further:
+                # snappy-java says "no more" this once, and goes on when it is asked again. Kafka asks again if it got
+                # any bytes for the buffer that it was filling.
+                if (filled_from - output.room) % SNAPPY_BUFFER == 0:
+                    return at
+                filled_from = output.room
             continue
         if size < 0 or size > XERIAL_LARGEST_CHUNK or size > len(data) - at:
             raise _Broken(f"a snappy chunk of {size} bytes where {len(data) - at} are left")
         _snappy_block(data[at : at + size], output)
         at += size
     return at
+
+
+def _snappy_header(data: memoryview, at: int) -> bool:
+    """Whether the header of a further stream stands at ``at``; only its first four bytes told it from a chunk so far."""
+    header = data[at : at + XERIAL_HEADER.size]
+    if len(header) < XERIAL_HEADER.size:
+        raise _Broken("a further snappy stream's header is cut")
+    found, version, _ = XERIAL_HEADER.unpack(header)
+    if found == XERIAL_MAGIC and version < 1:
+        raise _Broken(f"snappy stream version {version}; it must be 1 or more")
+    return bool(found == XERIAL_MAGIC)
 
 
 def _write_snappy(data: bytes, level: int | None, magic: int) -> bytes:

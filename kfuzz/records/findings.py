@@ -100,6 +100,7 @@ CODES: dict[str, Code] = {
     "timestamp-overflow": Code(
         "deviation", "RB-TIMESTAMP-1", "base timestamp {allowed} and delta {found} overflow 64 bits"
     ),
+    "offset-overflow": Code("deviation", "RB-OFFSET-4", "base offset {allowed} and delta {found} overflow 64 bits"),
     "offset-delta-negative": Code("deviation", "RB-OFFSET-3", "the offset delta is {found}; it must be 0 or more"),
     "offset-delta-not-increasing": Code(
         "deviation", "RB-OFFSET-3", "the offset delta is {found}; after the record before it must be at least {allowed}"
@@ -117,6 +118,9 @@ CODES: dict[str, Code] = {
     ),
     "header-key-null": Code("fatal", "RB-HEADERS-2", "the header key's length is {found}; it must be 0 or more"),
     "header-key-not-utf8": Code("deviation", "RB-HEADERS-3", "the header key of {found} bytes is not UTF-8"),
+    "header-key-null-character": Code(
+        "deviation", "RB-HEADERS-4", "the header key of {found} bytes holds a null character"
+    ),
     # control batches
     "control-record-count": Code(
         "deviation", "RB-CONTROL-1", "the control batch has {found} records; it must have {allowed}"

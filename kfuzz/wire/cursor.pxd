@@ -1,5 +1,6 @@
 # A checked cursor over raw bytes. Every read compares what it needs with what is left (`n < 0 or n > left`), never
-# `pos + n > end`, which overflows. The fast paths are inline here; the rare ones (long, overlong and broken varints) are in cursor.pyx.
+# `pos + n > end`, which overflows. The fast paths are inline; the rare ones (long, overlong and broken varints) are in
+# cursor.pyx.
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 

@@ -4,8 +4,9 @@ Mirrors ``org.apache.kafka.common.record.DefaultRecordBatch`` and ``DefaultRecor
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT32_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memchr
 
 from kfuzz.errors import EncodeError
 
@@ -27,12 +28,14 @@ from kfuzz.wire.report cimport (
     HEADER_COUNT_NEGATIVE,
     HEADER_KEY_NOT_UTF8,
     HEADER_KEY_NULL,
+    HEADER_KEY_NULL_CHARACTER,
     LENGTH_BELOW_MINUS_ONE,
     LENGTH_EXCEEDS_RECORD,
     MAX_TIMESTAMP_BELOW_RECORDS,
     OFFSET_DELTA_BEYOND_LAST,
     OFFSET_DELTA_NEGATIVE,
     OFFSET_DELTA_NOT_INCREASING,
+    OFFSET_OVERFLOW,
     RECORD_ATTRIBUTES_NONZERO,
     RECORD_COUNT_TOO_HIGH,
     RECORD_COUNT_TOO_LOW,
@@ -199,6 +202,8 @@ cdef bint get_headers(cursor_t *c, int32_t count, rows_t *sink) noexcept nogil:
         key_at = position(c)
         if not valid_utf8(c.p, key_length):
             note(c.report, HEADER_KEY_NOT_UTF8, F_HEADER_KEY, key_at, c.record, i, key_length, 0)
+        if memchr(c.p, 0, <size_t> key_length) != NULL:
+            note(c.report, HEADER_KEY_NULL_CHARACTER, F_HEADER_KEY, key_at, c.record, i, key_length, 0)
         c.p += key_length
         if not get_span(c, F_HEADER_VALUE_LENGTH, &value_length, &value_at):
             return False
@@ -280,6 +285,8 @@ cdef bint get_records(cursor_t *c, const header_t *h, rows_t *sink) noexcept nog
     cdef int64_t start
     cdef int64_t timestamp
     cdef int64_t before = -1
+    # How far a delta may go before the offset overflows; a negative one cannot, from a base offset of 0 or more.
+    cdef int64_t room = INT64_MAX - h.base_offset if h.base_offset > 0 else INT64_MAX
     cdef int64_t largest = h.max_timestamp
     cdef int64_t largest_at = 0
     cdef int64_t largest_record = -1
@@ -309,6 +316,8 @@ cdef bint get_records(cursor_t *c, const header_t *h, rows_t *sink) noexcept nog
         elif row.offset_delta > h.last_offset_delta:
             note(c.report, OFFSET_DELTA_BEYOND_LAST, F_OFFSET_DELTA, start, i, -1,
                  row.offset_delta, h.last_offset_delta)
+        if row.offset_delta > room:
+            note(c.report, OFFSET_OVERFLOW, F_OFFSET_DELTA, start, i, -1, row.offset_delta, h.base_offset)
         before = row.offset_delta
         if create_time:
             # Java's sum wraps, and so does Kafka's timestamp.
