@@ -112,13 +112,15 @@ class Plan:
             _check_batch(topic, place)
             offset_bytes = offset_bytes_mean(topic)
             partition_bytes = workload.size * topic.weight // weights // topic.partitions
-            per_partition = math.floor(partition_bytes / offset_bytes)
+            per_segment = max(1, math.floor(workload.segment_bytes / offset_bytes))
+            # Whole segments first: else rounding would leave a last segment of a few records.
+            full, rest_bytes = divmod(partition_bytes, workload.segment_bytes)
+            per_partition = full * per_segment + math.floor(rest_bytes / offset_bytes)
             if per_partition < 1:
                 raise UsageError(
                     f"{place}: size leaves {show_size(partition_bytes)} for each partition, less than one record of "
                     f"{offset_bytes:.0f} B; raise size or lower partitions"
                 )
-            per_segment = max(1, math.floor(workload.segment_bytes / offset_bytes))
             _check_segment(topic, per_segment, place)
             _check_timestamps(topic, per_partition, place)
             segments = -(-per_partition // per_segment)

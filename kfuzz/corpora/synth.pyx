@@ -515,7 +515,7 @@ cdef class Synthesiser:
         return 0
 
     cdef int put_marker(self, stream_t *s) except -1:
-        """The control batch that ends the transaction of ``s``: EndTransactionMarker, version 0, coordinator epoch 0."""
+        """The control batch that ends the transaction of ``s``: ``EndTransactionMarker``, version 0, epoch 0."""
         cdef int64_t at = self.used
         cdef uint8_t *p = self.base + at + HEADER_SIZE
         cdef bint abort = low(cell(self.batch_seed, 1)) < self.aborts
@@ -601,7 +601,8 @@ cdef class Synthesiser:
         self.sum_inner(at + fields + 8, count, fields)
         content = crc32c(self.view[at + fields + 8:at + fields + 8 + size])
         packed = self.pack(at + fields + 8, size, codec, magic)
-        put_message(self.base + at, self.offset + count - 1, magic, attributes | <int> CODEC_IDS[codec], top, -1, packed)
+        attributes |= <int> CODEC_IDS[codec]
+        put_message(self.base + at, self.offset + count - 1, magic, attributes, top, -1, packed)
         self.sum_message(at, fields + 8 + packed, magic, fields, <uint32_t> content)
         self.used = at + fields + 8 + packed
         top = top if magic == 1 else -1
@@ -691,8 +692,8 @@ cdef inline bint ends_transaction(const stream_t *s) noexcept nogil:
     return s.first_offset >= 0 and s.in_transaction == 0
 
 
-cdef inline uint8_t *put_message(uint8_t *p, int64_t offset, int magic, int attributes, int64_t timestamp, int64_t key_size,
-                                 int64_t value_size) noexcept nogil:
+cdef inline uint8_t *put_message(uint8_t *p, int64_t offset, int magic, int attributes, int64_t timestamp,
+                                 int64_t key_size, int64_t value_size) noexcept nogil:
     """The fields of a message up to and with the lengths, as if the key were empty; the CRC is left 0."""
     p = put_int64(p, offset)
     p = put_int32(p, <int32_t> ((22 if magic == 1 else 14) + max(key_size, 0) + max(value_size, 0)))

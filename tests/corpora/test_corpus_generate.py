@@ -1,0 +1,149 @@
+"""A corpus directory: what generating leaves behind, and what it refuses to touch."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kfuzz.corpora import generate as generation
+from kfuzz.corpora import segment as segment_module
+from kfuzz.corpora.generate import generate, prepare, publish
+from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest
+from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.segment import write_segment
+from kfuzz.corpora.workload import KIB, Topic, Transactions, Workload, load
+from kfuzz.errors import UsageError
+
+TOPIC = Topic("t", partitions=2, transactions=Transactions(producers=1, share=0.5, records=50, abort_share=1.0))
+WORKLOAD = Workload(topics=(TOPIC,), size=512 * KIB, segment_bytes=128 * KIB)
+
+
+def digests(out: Path) -> dict[str, str]:
+    return {
+        path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_a_corpus_has_the_files_that_a_log_directory_has(tmp_path: Path) -> None:
+    generate(WORKLOAD, tmp_path / "out")
+    names = set(digests(tmp_path / "out"))
+    stems = [segment.path.removesuffix(".log") for segment in Plan(WORKLOAD)]
+    expected = {f"{stem}{suffix}" for stem in stems for suffix in (".log", ".index", ".timeindex", ".txnindex")}
+    expected |= {f"t-{at}/leader-epoch-checkpoint" for at in (0, 1)}
+    assert names == expected | {"_workload.toml", "_SUCCESS", "_manifest/part-00000.parquet"}
+    assert (tmp_path / "out/t-1/leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
+
+
+def test_success_holds_the_fingerprint_of_the_manifest(tmp_path: Path) -> None:
+    rows = generate(WORKLOAD, tmp_path / "out")
+    assert read_manifest(tmp_path / "out/_manifest") == rows
+    assert (tmp_path / "out/_SUCCESS").read_text() == corpus_fingerprint(rows) + "\n"
+    assert load(tmp_path / "out/_workload.toml") == WORKLOAD
+
+
+def test_a_second_run_of_the_same_workload_gives_the_same_bytes(tmp_path: Path) -> None:
+    generate(WORKLOAD, tmp_path / "out")
+    first = digests(tmp_path / "out")
+    generate(WORKLOAD, tmp_path / "out")
+    assert digests(tmp_path / "out") == first
+
+
+def test_a_corpus_of_another_workload_is_refused_and_untouched(tmp_path: Path) -> None:
+    generate(WORKLOAD, tmp_path / "out")
+    first = digests(tmp_path / "out")
+    with pytest.raises(UsageError, match="--overwrite"):
+        generate(replace(WORKLOAD, seed=1), tmp_path / "out")
+    assert digests(tmp_path / "out") == first
+
+
+def test_overwrite_removes_every_file_of_the_old_corpus(tmp_path: Path) -> None:
+    other = Workload(topics=(Topic("other"),), size=64 * KIB, segment_bytes=64 * KIB)
+    generate(WORKLOAD, tmp_path / "out")
+    generate(other, tmp_path / "out", overwrite=True)
+    generate(other, tmp_path / "fresh")
+    assert digests(tmp_path / "out") == digests(tmp_path / "fresh")
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_directory_with_foreign_files_is_never_touched(tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="holds no corpus; name a new or empty directory"):
+        generate(WORKLOAD, tmp_path, overwrite=overwrite)
+    assert digests(tmp_path).keys() == {"thesis.txt"}
+
+
+def test_a_file_in_the_directorys_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(UsageError, match="is not a directory"):
+        generate(WORKLOAD, tmp_path / "out")
+
+
+def test_overwrite_does_not_guess_what_a_broken_corpus_held(tmp_path: Path) -> None:
+    generate(WORKLOAD, tmp_path / "out")
+    (tmp_path / "out/_workload.toml").write_text("size = ")
+    with pytest.raises(UsageError, match=r"remove .* yourself"):
+        generate(WORKLOAD, tmp_path / "out", overwrite=True)
+
+
+def test_an_interrupted_run_leaves_no_success_and_no_half_file_and_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+
+    def failing(descriptor: int, data: memoryview | bytes) -> None:
+        written.append(len(data))
+        if len(written) == 9:
+            raise OSError(28, "No space left on device")
+        plain(descriptor, data)
+
+    generate(WORKLOAD, tmp_path / "out")
+    whole = digests(tmp_path / "out")
+    plain = segment_module._write_fully
+    monkeypatch.setattr(segment_module, "_write_fully", failing)
+    for path in ("out", "fresh"):
+        written.clear()
+        with pytest.raises(OSError, match="No space"):
+            generate(WORKLOAD, tmp_path / path)
+        left = digests(tmp_path / path)
+        assert "_SUCCESS" not in left
+        assert not [name for name in left if name.endswith(".tmp")]
+        # What has its final name is whole.
+        assert not {name for name in left if left[name] != whole[name]}
+    monkeypatch.undo()
+    generate(WORKLOAD, tmp_path / "fresh")
+    assert digests(tmp_path / "fresh") == whole
+
+
+def test_segments_of_different_codec_libraries_are_not_published(tmp_path: Path) -> None:
+    prepare(tmp_path / "out", WORKLOAD)
+    plan = Plan(WORKLOAD)
+    rows = [write_segment(segment, at, WORKLOAD, tmp_path / "out", "a") for at, segment in enumerate(plan)]
+    rows[1] = replace(rows[1], codec_versions='{"zstd": "0.0.1"}')
+    with pytest.raises(UsageError, match=r"different codec libraries .* install the same versions"):
+        publish(tmp_path / "out", plan, rows)
+    assert not (tmp_path / "out" / generation.SUCCESS).exists()
+
+
+def test_two_live_attempts_at_one_segment_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment = Plan(WORKLOAD)[0]
+    alone = write_segment(segment, 0, WORKLOAD, tmp_path / "alone", "a")
+    plain = segment_module._write_fully
+    twins: list[object] = []
+
+    def interleaved(descriptor: int, data: memoryview | bytes) -> None:
+        # In the middle of the first attempt's log, a twin writes the whole segment.
+        if not twins:
+            twins.append(None)
+            twins[0] = write_segment(segment, 0, WORKLOAD, tmp_path / "both", "twin")
+        plain(descriptor, data)
+
+    monkeypatch.setattr(segment_module, "_write_fully", interleaved)
+    assert write_segment(segment, 0, WORKLOAD, tmp_path / "both", "first") == alone == twins[0]
+    assert digests(tmp_path / "both") == digests(tmp_path / "alone")

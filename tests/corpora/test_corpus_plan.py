@@ -1,0 +1,105 @@
+"""The plan: closed forms agree with what adding up the predecessors gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kfuzz.corpora.plan import SEQUENCES, TRANSACTIONAL, Plan, split
+from kfuzz.corpora.workload import GIB, KIB, MIB, Legacy, Producers, Topic, Transactions, Workload
+
+BUSY = Topic(
+    "busy",
+    partitions=2,
+    producers=Producers(count=3, share=0.35),
+    transactions=Transactions(producers=2, share=0.3, records=40, abort_share=0.5),
+    legacy=Legacy(magic0=0.05, magic1=0.1),
+)
+WORKLOAD = Workload(topics=(BUSY, Topic("plain", weight=2)), size=3 * MIB, segment_bytes=256 * KIB, seed=9)
+
+
+def test_segments_of_a_partition_follow_each_other_without_gap_or_overlap() -> None:
+    plan = Plan(WORKLOAD)
+    following: dict[str, int] = {}
+    for segment in plan:
+        assert segment.first_offset == following.get(segment.directory, 0)
+        following[segment.directory] = segment.last_offset + 1
+    assert following == {
+        f"{planned.topic.name}-{at}": planned.offsets_per_partition
+        for planned in plan.topics
+        for at in range(planned.topic.partitions)
+    }
+
+
+def test_first_sequences_equal_the_sum_of_all_earlier_segments() -> None:
+    written: dict[tuple[str, int], int] = {}
+    for segment in Plan(WORKLOAD):
+        for stream in segment.streams:
+            if stream.producer_id < 0:
+                assert stream.first_sequence == -1
+                continue
+            key = (segment.directory, stream.producer_id)
+            assert stream.first_sequence == written.get(key, 0)
+            written[key] = written.get(key, 0) + stream.records
+    assert len(written) == 2 * 5
+
+
+def test_first_sequences_wrap_from_int32_max_to_zero() -> None:
+    workload = replace(WORKLOAD, size=1 << 50, segment_bytes=GIB // 4)
+    plan = Plan(workload)
+    segment = plan[600_000]
+    stream = segment.streams[0]
+    full = split(segment.topic, plan.topics[0].offsets_per_segment)[0].records
+    assert segment.index * full > SEQUENCES
+    assert stream.first_sequence == segment.index * full % SEQUENCES
+
+
+@pytest.mark.parametrize("offsets", [1, 2, 40, 41, 83, 1000, 4096, 99_999])
+def test_the_streams_of_a_segment_use_up_its_offsets(offsets: int) -> None:
+    streams = split(BUSY, offsets)
+    assert sum(stream.records + stream.transactions for stream in streams) == offsets
+    assert min(stream.records for stream in streams) >= 0
+    for stream in streams:
+        assert (stream.transactions > 0) <= (stream.kind == TRANSACTIONAL)
+        # Each transaction holds a record at least.
+        assert stream.records >= stream.transactions
+
+
+def test_streams_get_their_shares() -> None:
+    streams = split(BUSY, 100_000)
+    assert sum(stream.records for stream in streams if 1 <= stream.producer_id <= 3) == 35_000
+    transactional = [stream for stream in streams if stream.kind == TRANSACTIONAL]
+    assert sum(stream.records + stream.transactions for stream in transactional) == pytest.approx(30_000, abs=41)
+
+
+def test_a_segment_far_out_is_planned_without_its_predecessors() -> None:
+    plan = Plan(replace(WORKLOAD, size=1 << 60))
+    assert len(plan) > 1 << 40
+    segment = plan[len(plan) - 1]
+    assert segment.path.startswith("plain-0/0")
+    assert segment.last_offset + 1 == plan.topics[1].offsets_per_partition
+
+
+def test_ids_outside_the_plan_are_refused() -> None:
+    plan = Plan(WORKLOAD)
+    for segment_id in (-1, len(plan)):
+        with pytest.raises(IndexError):
+            plan[segment_id]
+
+
+def test_every_segment_has_a_seed_of_its_own_and_a_topic_shares_its_keys() -> None:
+    segments = list(Plan(WORKLOAD))
+    assert len({segment.seed for segment in segments}) == len(segments)
+    assert len({segment.key_seed for segment in segments}) == 2
+
+
+def test_a_larger_corpus_begins_with_the_smaller_one() -> None:
+    small, large = Plan(WORKLOAD), Plan(WORKLOAD.resized(30 * MIB))
+    assert small[0] == large[0]
+    assert large[len(large) - 1].index > small[len(small) - 1].index
+
+
+def test_records_counts_what_the_segments_hold() -> None:
+    plan = Plan(WORKLOAD)
+    assert plan.records == sum(stream.records for segment in plan for stream in segment.streams)

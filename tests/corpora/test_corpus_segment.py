@@ -1,0 +1,257 @@
+"""Segment bytes: a pure function of the plan, read back by kfuzz.records to what the workload says."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kfuzz import records
+from kfuzz.corpora import segment as segment_module
+from kfuzz.corpora.plan import Plan, Segment
+from kfuzz.corpora.segment import generate_segment, write_segment
+from kfuzz.corpora.workload import (
+    CODECS,
+    KIB,
+    MIB,
+    Batches,
+    Headers,
+    Keys,
+    Legacy,
+    Producers,
+    Range,
+    Timestamps,
+    Topic,
+    Transactions,
+    Values,
+    Workload,
+    load,
+    show_size,
+)
+
+MIXED = Topic(
+    "mixed",
+    keys=Keys(size=Range(0, 20), cardinality=50, skew=2, null_share=0.1),
+    values=Values(size=Range(0, 300, 2), kind="text", null_share=0.1),
+    headers=Headers(share=0.3, count=Range(0, 4), size=Range(0, 20)),
+    timestamps=Timestamps(records_per_second=700, jitter_ms=50),
+    batches=Batches(records=Range(1, 60), codecs=tuple((codec, 1) for codec in CODECS)),
+    producers=Producers(count=3, share=0.3),
+    transactions=Transactions(producers=3, share=0.3, records=25, abort_share=0.5),
+    legacy=Legacy(magic0=0.05, magic1=0.1, codecs=(("none", 1), ("gzip", 1))),
+)
+PLAIN = Topic("plain", batches=Batches(records=Range(10, 20)))
+
+
+def workload_of(topic: Topic, size: int = 512 * KIB, **more: Any) -> Workload:
+    return Workload(topics=(topic,), size=size, segment_bytes=128 * KIB, **more)
+
+
+def read(segment: Segment, workload: Workload) -> list[records.RecordBatch]:
+    reading = records.read(generate_segment(segment, workload).log, profile="strict")
+    assert reading.findings == []
+    assert not reading.partial_tail
+    return reading.batches
+
+
+def all_records(batches: list[records.RecordBatch]) -> list[records.Record]:
+    return [record for batch in batches if not batch.control for record in batch.records]
+
+
+@pytest.mark.parametrize("topic", [MIXED, PLAIN], ids=lambda topic: topic.name)
+def test_a_segment_holds_exactly_the_offsets_of_the_plan(topic: Topic) -> None:
+    workload = workload_of(topic)
+    for segment in Plan(workload):
+        offsets = [record.offset for batch in read(segment, workload) for record in batch.records]
+        assert offsets == list(range(segment.first_offset, segment.last_offset + 1))
+
+
+def test_a_segment_generated_alone_equals_the_one_generated_after_all_others() -> None:
+    workload = workload_of(MIXED)
+    plan = Plan(workload)
+    whole = [generate_segment(segment, workload) for segment in plan]
+    assert len(whole) >= 4
+    for segment_id in reversed(range(len(plan))):
+        assert generate_segment(Plan(workload)[segment_id], workload) == whole[segment_id]
+
+
+def test_segments_partitions_topics_and_seeds_all_differ() -> None:
+    topics = (replace(PLAIN, partitions=2), replace(PLAIN, name="other"))
+    bodies = set()
+    for seed in (0, 1):
+        workload = Workload(topics=topics, size=512 * KIB, segment_bytes=128 * KIB, seed=seed)
+        # The first batch's payload: it has no offset of its own in it.
+        bodies |= {generate_segment(segment, workload).log[61:500] for segment in Plan(workload)}
+    assert len(bodies) == 2 * len(Plan(workload))
+
+
+def test_uncompressed_bytes_never_change_between_versions_of_kfuzz() -> None:
+    codecs = (("none", 1),)
+    topic = replace(MIXED, batches=replace(MIXED.batches, codecs=codecs), legacy=replace(MIXED.legacy, codecs=codecs))
+    workload = workload_of(topic, seed=5)
+    made = generate_segment(Plan(workload)[1], workload)
+    digest = hashlib.sha256(made.log + made.offset_index + made.time_index + made.transaction_index)
+    assert digest.hexdigest() == "d680c20d099ad7cea1dc2b658c440870bdb6528872aade5b1ed9578a8a9a1914"
+
+
+def test_sequences_go_on_from_the_plan_without_gap() -> None:
+    workload = workload_of(MIXED)
+    for segment in Plan(workload):
+        expected = {stream.producer_id: stream.first_sequence for stream in segment.streams if stream.producer_id >= 0}
+        written = dict.fromkeys(expected, 0)
+        for batch in read(segment, workload):
+            if batch.control or batch.producer_id < 0:
+                assert batch.base_sequence == -1
+                continue
+            assert batch.base_sequence == expected[batch.producer_id] + written[batch.producer_id]
+            written[batch.producer_id] += len(batch.records)
+        assert written == {stream.producer_id: stream.records for stream in segment.streams if stream.producer_id >= 0}
+
+
+def test_every_transaction_begins_and_ends_inside_its_segment_and_the_index_has_the_aborted() -> None:
+    workload = workload_of(MIXED)
+    aborted_somewhere = 0
+    for segment in Plan(workload):
+        begun: dict[int, int] = {}
+        aborted = []
+        for batch in read(segment, workload):
+            if batch.control:
+                kind = struct.unpack(">hh", batch.records[0].key or b"")[1]
+                first = begun.pop(batch.producer_id)
+                if kind == 0:
+                    stable = min(begun.values(), default=batch.base_offset + 1)
+                    aborted.append((0, batch.producer_id, first, batch.base_offset, stable))
+            elif batch.transactional:
+                begun.setdefault(batch.producer_id, batch.base_offset)
+        assert begun == {}
+        assert list(struct.iter_unpack(">hqqqq", generate_segment(segment, workload).transaction_index)) == aborted
+        aborted_somewhere += len(aborted)
+    assert aborted_somewhere > 3
+
+
+def test_the_offset_index_points_at_batches_an_interval_apart() -> None:
+    workload = workload_of(PLAIN, index_interval_bytes=5000)
+    for segment in Plan(workload):
+        made = generate_segment(segment, workload)
+        entries = list(struct.iter_unpack(">ii", made.offset_index))
+        assert len(entries) > 10
+        for relative, position in entries:
+            batch = records.read(made.log[position:]).batches[0]
+            assert batch.last_offset == segment.first_offset + relative
+        assert all(after[1] - before[1] > 5000 for before, after in pairwise(entries))
+
+
+def test_the_time_index_rises_and_ends_with_the_largest_timestamp() -> None:
+    workload = workload_of(MIXED)
+    for segment in Plan(workload):
+        made = generate_segment(segment, workload)
+        entries = list(struct.iter_unpack(">qi", made.time_index))
+        assert entries == sorted(set(entries))
+        largest = max(batch.max_timestamp or -1 for batch in read(segment, workload))
+        assert entries[-1][0] == largest
+
+
+def test_distributions_are_those_of_the_workload() -> None:
+    workload = workload_of(MIXED, size=4 * MIB)
+    batches = [batch for segment in Plan(workload) for batch in read(segment, workload)]
+    modern = [batch for batch in batches if batch.magic == 2 and not batch.control]
+    made = all_records(modern)
+    total = len(made)
+    assert total > 10_000
+
+    def share(count: int) -> float:
+        return count / total
+
+    assert share(sum(record.key is None for record in made)) == pytest.approx(0.1, abs=0.02)
+    assert share(sum(record.value is None for record in made)) == pytest.approx(0.1, abs=0.02)
+    with_headers = sum(len(record.headers) > 0 for record in made)
+    assert share(with_headers) == pytest.approx(0.3 * 4 / 5, abs=0.02)
+    sizes = [len(record.value) for record in made if record.value is not None]
+    assert min(sizes) >= 0
+    assert max(sizes) == pytest.approx(300, abs=10)
+    assert sum(sizes) / len(sizes) == pytest.approx(MIXED.values.size.mean, rel=0.05)
+    keys = Counter(record.key for record in made if record.key is not None)
+    assert len(keys) <= 50
+    assert keys.most_common(1)[0][1] > 5 * total / 50
+    assert {batch.compression for batch in modern} == set(CODECS)
+    assert {len(batch.records) for batch in modern} <= set(range(1, 61))
+    assert Counter(batch.magic for batch in batches).keys() == {0, 1, 2}
+    everything = sum(len(batch.records) for batch in batches)
+    for magic, expected in ((0, 0.05), (1, 0.1)):
+        held = sum(len(batch.records) for batch in batches if batch.magic == magic)
+        assert held / everything == pytest.approx(expected, abs=0.01)
+    idempotent = sum(len(b.records) for b in modern if b.producer_id >= 0 and not b.transactional)
+    assert idempotent / everything == pytest.approx(0.3, abs=0.01)
+
+
+def test_timestamps_keep_the_rate_within_the_jitter() -> None:
+    workload = workload_of(MIXED)
+    times = MIXED.timestamps
+    for record in all_records(read(Plan(workload)[1], workload)):
+        if record.timestamp is not None:
+            steady = times.start_ms + record.offset * 1000 // times.records_per_second
+            assert steady <= record.timestamp <= steady + times.jitter_ms
+
+
+def test_log_append_time_gives_a_batch_one_timestamp() -> None:
+    topic = replace(MIXED, timestamps=replace(MIXED.timestamps, type="log-append"))
+    workload = workload_of(topic)
+    for batch in read(Plan(workload)[0], workload):
+        if batch.magic > 0:
+            assert batch.timestamp_type == "log-append"
+            assert {record.timestamp for record in batch.records} == {batch.max_timestamp}
+
+
+def test_text_compresses_and_random_bytes_do_not() -> None:
+    ratio = {}
+    for kind in ("text", "random"):
+        topic = replace(PLAIN, values=Values(size=Range(500, 500), kind=kind), batches=Batches(codecs=(("zstd", 1),)))
+        workload = workload_of(topic)
+        ratio[kind] = len(generate_segment(Plan(workload)[0], workload).log) / workload.segment_bytes
+    assert ratio["text"] < 0.3
+    assert ratio["random"] > 0.95
+
+
+@pytest.mark.parametrize("topic", [MIXED, PLAIN], ids=lambda topic: topic.name)
+def test_uncompressed_segments_come_within_five_percent_of_segment_bytes(topic: Topic) -> None:
+    none = replace(topic, batches=replace(topic.batches, codecs=(("none", 1),)), legacy=Legacy(0.1, 0.1))
+    workload = Workload(topics=(none,), size=4 * MIB, segment_bytes=MIB)
+    sizes = [len(generate_segment(segment, workload).log) for segment in list(Plan(workload))[:3]]
+    assert sizes == pytest.approx([MIB] * 3, rel=0.05), [show_size(size) for size in sizes]
+
+
+def test_the_content_fingerprint_does_not_depend_on_how_well_a_codec_compresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = workload_of(MIXED)
+    segment = Plan(workload)[0]
+    one = write_segment(segment, 0, workload, tmp_path / "one", "a")
+    plain = segment_module.compress
+    monkeypatch.setattr(segment_module, "compress", lambda codec, data, magic: plain(codec, data, magic=magic, level=1))
+    two = write_segment(segment, 0, workload, tmp_path / "two", "a")
+    assert one.crc32c != two.crc32c
+    assert one.fingerprint == two.fingerprint
+    other = workload_of(MIXED, seed=1)
+    three = write_segment(Plan(other)[0], 0, other, tmp_path / "three", "a")
+    assert three.fingerprint != one.fingerprint
+
+
+def test_batches_larger_than_the_chunk_are_whole() -> None:
+    topic = Topic("big", values=Values(size=Range(5000, 5000)), batches=Batches(records=Range(200, 200)))
+    workload = Workload(topics=(topic,), size=4 * MIB, segment_bytes=4 * MIB)
+    batches = read(Plan(workload)[0], workload)
+    assert {len(batch.records) for batch in batches[:-1]} == {200}
+    assert {len(record.value or b"") for record in all_records(batches)} == {5000}
+
+
+@pytest.mark.parametrize("name", ["demo", "mixed"])
+def test_the_example_workloads_make_sound_segments(name: str) -> None:
+    workload = load(Path(__file__).parents[2] / "spark_jobs" / "workloads" / f"{name}.toml").resized(2 * MIB)
+    for segment in Plan(workload):
+        assert sum(len(batch.records) for batch in read(segment, workload)) == segment.offsets

@@ -1,0 +1,121 @@
+"""Workload files: what is read, and that every mistake gets one sentence with the key and the remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.workload import Range, Topic, Workload, load, parse, parse_size, render
+from kfuzz.errors import UsageError
+
+WORKLOADS = sorted((Path(__file__).parents[2] / "spark_jobs" / "workloads").glob("*.toml"))
+TOPIC = '[[topics]]\nname = "t"\n'
+
+# (what is in the file, words that the sentence must hold: the key and the remedy)
+MISTAKES = {
+    "typo in a key": ("sise = 1\n" + TOPIC, ["sise", "did you mean size?"]),
+    "typo in a topic's key": (TOPIC + "partitons = 2\n", ["topics[0].partitons", "did you mean partitions?"]),
+    "typo in a table's key": (TOPIC + "[topics.keys]\ncardinalty = 2\n", ["topics[0].keys.cardinalty", "cardinality"]),
+    "unlike any key": (TOPIC + "zzz = 2\n", ["topics[0].zzz", "the keys here are name, partitions"]),
+    "not TOML": ("size = = 1\n", ["is not TOML", "line 1", "mend it"]),
+    "no topic": ("size = 1\n", ["topics", "give at least one [[topics]]"]),
+    "topics not a list": ("topics = 3\n", ["topics", "give at least one [[topics]]"]),
+    "no name": ("[[topics]]\npartitions = 1\n", ["topics[0].name is missing", "give 1 to 249"]),
+    "bad name": ('[[topics]]\nname = "a/b"\n', ["topics[0].name is 'a/b'", "a-z"]),
+    "name that is a directory": ('[[topics]]\nname = ".."\n', ["topics[0].name", "choose another name"]),
+    "name twice": (TOPIC + TOPIC, ["'t' twice", "its own"]),
+    "size without a number": ('size = "big"\n' + TOPIC, ["size is 'big'", '"256MiB"']),
+    "size of an unknown unit": ('size = "3 bushels"\n' + TOPIC, ["size is '3 bushels'", '"256MiB"']),
+    "size zero": ("size = 0\n" + TOPIC, ["size is 0", "give 1 B to 1024 PiB"]),
+    "size negative": ("size = -5\n" + TOPIC, ["size is -5", "give 1 B"]),
+    "size is a flag": ("size = true\n" + TOPIC, ["size is True", "give a size"]),
+    "size beyond reason": ('size = "5000PiB"\n' + TOPIC, ["size is '5000PiB'", "1024 PiB"]),
+    "segment too small": ("segment_bytes = 10\n" + TOPIC, ["segment_bytes is 10", "64 KiB to 1 GiB"]),
+    "segment too large": ('segment_bytes = "2GiB"\n' + TOPIC, ["segment_bytes", "64 KiB to 1 GiB"]),
+    "seed is text": ('seed = "x"\n' + TOPIC, ["seed is 'x'", "whole number from 0"]),
+    "partitions zero": (TOPIC + "partitions = 0\n", ["topics[0].partitions is 0", "from 1 to 100000"]),
+    "share above one": (TOPIC + "[topics.headers]\nshare = 1.5\n", ["topics[0].headers.share is 1.5", "0 to 1"]),
+    "share not a number": (TOPIC + "[topics.keys]\nnull_share = nan\n", ["keys.null_share is nan", "0 to 1"]),
+    "share is text": (TOPIC + '[topics.values]\nnull_share = "half"\n', ["values.null_share is 'half'", "0 to 1"]),
+    "shares above one together": (
+        TOPIC + "[topics.producers]\nshare = 0.7\n[topics.transactions]\nshare = 0.7\n",
+        ["producers.share", "1.4", "at most 1"],
+    ),
+    "range upside down": (TOPIC + "[topics.values]\nsize = {min=9, max=3}\n", ["values.size.min is 9", "swap them"]),
+    "range without an end": (TOPIC + "[topics.values]\nsize = {min=9}\n", ["values.size.max is missing", "one number"]),
+    "range with a typo": (TOPIC + "[topics.values]\nsize = {min=1, max=2, skw=3}\n", ["skw", "did you mean skew?"]),
+    "kind unknown": (TOPIC + '[topics.values]\nkind = "prose"\n', ["values.kind is 'prose'", "random or text"]),
+    "codec unknown": (TOPIC + '[topics.batches]\ncodecs = "brotli"\n', ["batches.codecs", "none, gzip"]),
+    "codec with a typo": (TOPIC + "[topics.batches]\ncodecs = {zsdt = 1}\n", ["codecs.zsdt", "did you mean zstd?"]),
+    "codecs without weight": (TOPIC + "[topics.batches]\ncodecs = {zstd = 0}\n", ["batches.codecs", "weigh at least"]),
+    "legacy codec": (TOPIC + '[topics.legacy]\ncodecs = "zstd"\n', ["legacy.codecs is 'zstd'", "none or gzip"]),
+    "batches of nothing": (TOPIC + "[topics.batches]\nrecords = 0\n", ["batches.records is 0", "from 1"]),
+    "table is a number": (TOPIC + "keys = 3\n", ["topics[0].keys is 3", "make it a table"]),
+    "timestamp type": (TOPIC + '[topics.timestamps]\ntype = "wall"\n', ["timestamps.type", "create or log-append"]),
+    "batch above the reader's limit": (
+        TOPIC + '[topics.values]\nsize = 1000000\n[topics.batches]\nrecords = 1000\n',
+        ["topics[0] (t)", "batch", "32 MiB", "batches.records (1000)"],
+    ),
+    "segment above 2 GiB": (
+        'size = "1TiB"\nsegment_bytes = "1GiB"\n'
+        + TOPIC
+        + "[topics.values]\nsize = {min=0, max=3000000, skew=16}\n[topics.batches]\nrecords = 10\n",
+        ["topics[0] (t)", "2 GiB", "lower segment_bytes"],
+    ),
+    "size below one record": ("size = 50\n" + TOPIC, ["topics[0] (t)", "less than one record", "raise size"]),
+    "time beyond reason": (
+        'size = "1PiB"\n' + TOPIC + "[topics.timestamps]\nrecords_per_second = 1\n",
+        ["timestamps would reach", "records_per_second"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_each_mistake_gets_one_sentence_with_place_and_remedy(mistake: str) -> None:
+    text, words = MISTAKES[mistake]
+    with pytest.raises(UsageError) as caught:
+        Plan(parse(text, "bad.toml"), "bad.toml")
+    sentence = str(caught.value)
+    assert sentence.startswith("bad.toml")
+    assert "\n" not in sentence
+    assert not [word for word in words if word not in sentence], sentence
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "binary.toml").write_bytes(b"\xff\x00")
+    for path in (tmp_path, tmp_path / "absent.toml", tmp_path / "binary.toml"):
+        with pytest.raises(UsageError, match=path.name):
+            load(path)
+
+
+@pytest.mark.parametrize("path", WORKLOADS, ids=lambda path: path.stem)
+def test_the_canonical_text_of_a_workload_reads_back_as_the_same_workload(path: Path) -> None:
+    workload = load(path)
+    assert parse(render(workload), "again") == workload
+    assert parse(render(workload), "again").fingerprint == workload.fingerprint
+
+
+def test_only_the_name_of_a_topic_is_required() -> None:
+    assert parse(TOPIC, "small") == Workload(topics=(Topic("t"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("64MiB", 64 << 20), ("1 GB", 10**9), ("1.5KiB", 1536), ("7", 7), (7, 7), ("", None), ("MiB", None), (True, None)],
+)
+def test_sizes_are_read_with_and_without_units(text: str | int, size: int | None) -> None:
+    assert parse_size(text) == size
+
+
+def test_the_fingerprint_depends_on_every_part() -> None:
+    one = parse(TOPIC, "one")
+    assert one.fingerprint != one.resized(1 << 20).fingerprint
+    assert one.fingerprint != parse(TOPIC + "[topics.keys]\nskew = 2\n", "two").fingerprint
+
+
+def test_a_single_number_is_a_range_of_one() -> None:
+    topic = parse(TOPIC + "[topics.values]\nsize = 7\n", "one").topics[0]
+    assert topic.values.size == Range(7, 7)
+    assert topic.values.size.mean == 7
