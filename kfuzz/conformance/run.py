@@ -20,6 +20,8 @@ __all__ = ["Judged", "Places", "Run", "run", "update_expected"]
 
 Key = tuple[str, str]
 
+_BUILDING = threading.Lock()
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -111,28 +113,49 @@ def run(
     tally = _Tally(on_progress)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = [pool.submit(_ask, testee, cases, limits, tally.add) for testee in present]
-        outcomes = [future.result() for future in futures]
+        try:
+            outcomes = [future.result() for future in futures]
+        except BaseException:
+            # An interrupt must not wait for testees to finish.
+            tally.stop()
+            raise
     judged = [_judged(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)]
+    if all(testee.broken for testee in judged):
+        broken = "; ".join(f"{testee.label}: {testee.broken}" for testee in judged)
+        raise UsageError(f"{broken}; docs/testee-protocol.md says how a testee begins")
     return Run(tuple(cases), tuple(_unique(judged)), tuple(dropped))
 
 
+class _Stopped(Exception):
+    """The run was interrupted; ends a testee's thread at its next cell."""
+
+
 class _Tally:
-    """Counts cells from several threads."""
+    """Counts cells from several threads, and ends them when the run is interrupted."""
 
     def __init__(self, tell: Callable[[int], None]) -> None:
         self.tell = tell
         self.done = 0
         self.lock = threading.Lock()
+        self.stopped = False
 
     def add(self) -> None:
         with self.lock:
+            if self.stopped:
+                raise _Stopped
             self.done += 1
             self.tell(self.done)
+
+    def stop(self) -> None:
+        with self.lock:
+            self.stopped = True
 
 
 def _ask(testee: Testee, cases: Sequence[Case], limits: Limits | None, on_cell: Callable[[], None]) -> Outcome:
     try:
-        testee.make_ready()
+        # Two versions share a folder, and most build tools use every core by themselves.
+        with _BUILDING:
+            testee.make_ready()
     except BuildFailed as error:
         return Outcome(broken=str(error))
     return run_cases(testee.argv, cases, cwd=testee.folder, limits=limits, on_cell=on_cell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,3 +49,28 @@ def wicked(name: str, *arguments: str) -> list[str]:
 
 # Limits that a test can wait for.
 SMALL_LIMITS = Limits(cpu_ms=500, memory_bytes=128 * MIB, wall_ms=3000, start_ms=20_000)
+
+
+def write_suite(root: Path, vectors: list[dict[str, Any]]) -> Path:
+    """A suite of one file; each vector needs an id, and takes the rest from an empty valid one."""
+    plain: dict[str, Any] = {
+        "summary": "no byte at all",
+        "level": "required",
+        "requirements": ["RB-LENGTH-1"],
+        "flags": [],
+        "hex": "",
+        "canonical": False,
+        "layout": [],
+        "expect": {"consumer": {"verdict": "valid", "batches": [], "consumed": 0}},
+        "kafka": {},
+    }
+    document = {
+        "format": "kfuzz-vectors/1",
+        "kind": "records",
+        "about": "a suite of a test",
+        "flags": {},
+        "vectors": [plain | vector for vector in vectors],
+    }
+    (root / "records").mkdir(parents=True)
+    (root / "records" / "toy.json").write_text(json.dumps(document))
+    return root

@@ -1,6 +1,7 @@
 """A toy testee for the wicked ones to build on: it reads nothing, accepts empty input and rejects the rest.
 
-``serve(trap)`` answers honestly, save that it calls ``trap(request)`` first for a vector whose id has "trap" in it.
+``serve(name, trap)`` answers honestly, save that it calls ``trap(request)`` first for a vector whose id has "trap" in
+it, and leaves the answer away if the trap says "answered".
 Imports the standard library only, so that it starts in a moment.
 """
 
@@ -40,6 +41,6 @@ def serve(name, trap=lambda request: None):
     handshake(name)
     for line in sys.stdin:
         request = json.loads(line)
-        if "trap" in request["id"]:
-            trap(request)
+        if "trap" in request["id"] and trap(request) == "answered":
+            continue
         answer(request)

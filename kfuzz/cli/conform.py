@@ -1,0 +1,127 @@
+"""``kfuzz conform``: judge implementations against the vectors. The work is in ``kfuzz.conformance``."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import click
+
+from kfuzz.cli.console import echo_json, progress
+from kfuzz.conformance import report
+from kfuzz.conformance.compare import ENCODE_ROLE, cases_of
+from kfuzz.conformance.protocol import ROLES
+from kfuzz.conformance.run import Places, Run, run
+from kfuzz.conformance.run import update_expected as rewrite_expected
+from kfuzz.conformance.testees import Testee, all_testees, from_command, select
+from kfuzz.errors import UsageError
+from kfuzz.files import write_whole
+from kfuzz.vectors.model import default_root, load_suite
+
+__all__ = ["command"]
+
+SENTENCES_SHOWN = 20
+
+
+@click.command()
+@click.option("--testee", "names", multiple=True, metavar="NAME[@VERSION]", help="Judge this one; may be repeated.")
+@click.option("--command", "commands", multiple=True, metavar="CMD", help="Judge the testee that CMD starts.")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    type=click.Choice([*ROLES, ENCODE_ROLE]),
+    help="Ask for this role only; may be repeated.  [default: all]",
+)
+@click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - prints it, and no matrix.")
+@click.option("--junit", "junit_file", metavar="FILE", help="Write the report as JUnit XML.")
+@click.option("--html", "html_file", metavar="FILE", help="Write the report as one self-contained HTML page.")
+@click.option("--update-expected", is_flag=True, help="Rewrite vectors/expected/ to what a whole run finds.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Testees that run at one time.")
+@click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
+@click.argument("globs", nargs=-1, metavar="[GLOB]...")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    names: tuple[str, ...],
+    commands: tuple[str, ...],
+    roles: tuple[str, ...],
+    json_file: str | None,
+    junit_file: str | None,
+    html_file: str | None,
+    update_expected: bool,
+    jobs: int,
+    root: str | None,
+    globs: tuple[str, ...],
+) -> None:
+    """Judge implementations against the vectors.
+
+    Without --testee and --command, every testee whose toolchain is here takes part, kfuzz itself included. GLOBs choose
+    vectors by id. Exit code 0: every outcome is as expected; 1: some are not; 2: wrong use.
+
+    \b
+    Examples:
+      kfuzz conform
+      kfuzz conform --testee aiokafka --html out/aiokafka.html
+      kfuzz conform --command "node my-testee.js" "records/v2/count/*"
+      kfuzz conform --testee kafka-clients@4.4.0 --update-expected
+    """
+    whole = not globs and not roles
+    if update_expected and not whole:
+        raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave GLOB and --role away")
+    suite = Path(root) if root else default_root()
+    cases = cases_of(load_suite(globs or "*", suite), roles or (*ROLES, ENCODE_ROLE))
+    if not cases:
+        raise UsageError("no question fits; choose other GLOBs or another --role")
+    places = Places.beside(suite)
+    testees = _testees(names, commands)
+    quiet = json_file == "-"
+    with progress("conform", len(testees) * len(cases)) as set_done:
+        done = run(testees, cases, places=places, whole=whole, jobs=jobs, on_progress=set_done)
+    _write_reports(done, json_file, junit_file, html_file)
+    if not quiet:
+        _print(done)
+    if update_expected:
+        for sentence in rewrite_expected(done, places):
+            click.echo(sentence, err=quiet)
+        ctx.exit(1 if any(testee.broken for testee in done.testees) else 0)
+    ctx.exit(1 if done.failed else 0)
+
+
+def _testees(names: tuple[str, ...], commands: tuple[str, ...]) -> tuple[Testee, ...]:
+    known = all_testees()
+    if not names and not commands:
+        return known
+    return select(known, names) + tuple(from_command(text) for text in commands)
+
+
+def _write_reports(done: Run, json_file: str | None, junit_file: str | None, html_file: str | None) -> None:
+    if json_file == "-":
+        echo_json(report.to_json(done))
+    elif json_file:
+        write_whole(json_file, json.dumps(report.to_json(done), indent=2, ensure_ascii=False) + "\n")
+    if junit_file:
+        write_whole(junit_file, report.to_junit(done))
+    if html_file:
+        write_whole(html_file, report.to_html(done))
+
+
+def _print(done: Run) -> None:
+    from rich.console import Console
+
+    width = shutil.get_terminal_size((120, 40)).columns
+    console = Console(width=width, highlight=False)
+    for table in report.to_terminal(done, width=width):
+        console.print(table)
+    for testee in done.testees:
+        for note in testee.notes:
+            click.echo(f"{testee.label}: {note}")
+    for sentence in done.dropped:
+        click.echo(sentence)
+    wrong = report.sentences(done)
+    for sentence in wrong[:SENTENCES_SHOWN]:
+        click.echo(f"unexpected: {sentence}")
+    if len(wrong) > SENTENCES_SHOWN:
+        click.echo(f"… and {len(wrong) - SENTENCES_SHOWN} more; --html or --json shows them all")
+    click.echo("as expected" if not wrong else f"{len(wrong)} not as expected")

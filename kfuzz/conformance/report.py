@@ -1,0 +1,375 @@
+"""Reports of a run: one JSON document, JUnit XML, one self-contained HTML page, and the matrix for a terminal.
+
+All of them are pure functions of the run: no time, no path, no order but the suite's. An embargoed outcome shows as
+"withheld", without the testee's words. May import the rest of this folder; jinja2 and rich are loaded when needed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from xml.etree import ElementTree
+
+from kfuzz import __version__
+from kfuzz.conformance.compare import ENCODE_ROLE, OUTCOMES, Case
+from kfuzz.conformance.expected import Standing
+from kfuzz.conformance.run import Judged, Run
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["FORMAT", "folded", "sentences", "to_html", "to_json", "to_junit", "to_terminal"]
+
+FORMAT: Final = "kfuzz-report/1"
+DUMP_BYTES_MAX: Final = 512
+JSON_CHARACTERS_MAX: Final = 3000
+JSON_LINE_WIDTH: Final = 76
+# XML 1.0 has no way to write these at all.
+_NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def sentences(run: Run) -> list[str]:
+    """What fails the run, a sentence each; none if all is as expected."""
+    said = []
+    for testee in run.testees:
+        if testee.broken:
+            said.append(f"{testee.label}: {testee.broken}")
+        said += [f"{testee.label}: {sentence}" for sentence in testee.stale]
+        for key in testee.unexpected:
+            cell, standing = testee.cells[key], testee.standings[key]
+            why = f": {cell.text}" if cell.text else ""
+            said.append(f"{testee.label}: {key[0]} {key[1]}: {cell.outcome}{why} ({standing.reason})")
+    return said
+
+
+# --- JSON -----------------------------------------------------------------------------------------------------------
+
+
+def to_json(run: Run) -> dict[str, Any]:
+    """The run as a document of format ``kfuzz-report/1``; ``report.schema.json`` is its schema."""
+    return {
+        "format": FORMAT,
+        "kfuzz": __version__,
+        "failed": run.failed,
+        "dropped": list(run.dropped),
+        "testees": [_testee_json(testee) for testee in run.testees],
+        "cases": [_case_json(run, case) for case in run.cases],
+    }
+
+
+def _testee_json(testee: Judged) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "label": testee.label,
+        "name": testee.name,
+        "version": testee.version,
+        "language": testee.language,
+        "totals": testee.totals(),
+        "unexpected": len(testee.unexpected),
+        "stale": list(testee.stale),
+        "notes": list(testee.notes),
+    }
+    return shown | ({"broken": testee.broken} if testee.broken else {})
+
+
+def _case_json(run: Run, case: Case) -> dict[str, Any]:
+    return {
+        "id": case.vector.id,
+        "role": case.role,
+        "level": case.vector.level,
+        "summary": case.vector.summary,
+        "cells": {testee.label: _cell_json(testee, case) for testee in run.testees if not testee.broken},
+    }
+
+
+def _cell_json(testee: Judged, case: Case) -> dict[str, str]:
+    standing = testee.standings[case.key]
+    shown = {"outcome": testee.shown(case.key), "standing": standing.status}
+    if standing.withheld:
+        return shown
+    if text := testee.cells[case.key].text:
+        shown["text"] = text
+    if standing.reason:
+        shown["reason"] = standing.reason
+    return shown
+
+
+# --- JUnit XML ------------------------------------------------------------------------------------------------------
+
+
+def to_junit(run: Run) -> bytes:
+    """The run as JUnit XML: a test suite per testee, a test per case. What is expected to differ counts as skipped."""
+    root = ElementTree.Element("testsuites", name="kfuzz conform")
+    for testee in run.testees:
+        suite = ElementTree.SubElement(root, "testsuite", name=testee.label)
+        if testee.broken:
+            _junit_test(suite, testee.label, "handshake", "failure", testee.broken)
+        for case in [] if testee.broken else run.cases:
+            _junit_case(suite, testee, case)
+        for sentence in testee.stale:
+            _junit_test(suite, testee.label, "expected outcomes", "failure", sentence)
+        suite.set("tests", str(len(suite)))
+        suite.set("failures", str(len(suite.findall("./testcase/failure"))))
+        suite.set("skipped", str(len(suite.findall("./testcase/skipped"))))
+        suite.set("errors", "0")
+    ElementTree.indent(root)
+    document: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document + b"\n"
+
+
+def _junit_case(suite: ElementTree.Element, testee: Judged, case: Case) -> None:
+    standing, cell, shown = testee.standings[case.key], testee.cells[case.key], testee.shown(case.key)
+    family, _, name = case.vector.id.rpartition("/")
+    classname, name = f"{testee.label}.{family.replace('/', '.')}", f"{name} [{case.role}]"
+    if standing.status == "unexpected":
+        _junit_test(suite, classname, name, "failure", f"{shown}: {cell.text} ({standing.reason})")
+    elif shown == "pass":
+        _junit_test(suite, classname, name)
+    else:
+        reason = standing.reason or ("" if standing.withheld else cell.text)
+        _junit_test(suite, classname, name, "skipped", f"{shown}: {reason}" if reason else shown)
+
+
+def _junit_test(suite: ElementTree.Element, classname: str, name: str, tag: str = "", message: str = "") -> None:
+    test = ElementTree.SubElement(suite, "testcase", classname=classname, name=name)
+    if tag:
+        ElementTree.SubElement(test, tag, message=_NOT_XML.sub("\ufffd", message))
+
+
+# --- the matrix in a terminal ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Cases in which every testee did the same."""
+
+    cases: tuple[Case, ...]
+    outcomes: tuple[str, ...]
+    standings: tuple[str, ...]
+
+
+def folded(run: Run) -> list[Fold]:
+    """The rows of the matrix, identical ones folded into one, in the order of their first cases."""
+    judged = [testee for testee in run.testees if not testee.broken]
+    folds: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Case]] = {}
+    for case in run.cases:
+        row = tuple(testee.shown(case.key) for testee in judged)
+        standings = tuple(testee.standings[case.key].status for testee in judged)
+        folds.setdefault((row, standings), []).append(case)
+    return [Fold(tuple(cases), *row) for row, cases in folds.items()]
+
+
+# Outcome → (word in a cell, style on a terminal). The words tell outcomes apart where colours do not.
+_TERMINAL: Final = {
+    "pass": ("pass", "blue"),
+    "unsupported": ("–", "dim"),
+    "fail": ("fail", "bold red"),
+    "fault": ("fault", "bold red"),
+    "crash": ("CRASH", "bold white on red"),
+    "timeout": ("TIMEOUT", "bold white on red"),
+    "memory": ("MEMORY", "bold white on red"),
+    "protocol-error": ("PROTOCOL", "bold white on red"),
+    "withheld": ("withheld", "bold magenta"),
+}
+
+
+def to_terminal(run: Run, *, width: int) -> Iterator[RenderableType]:
+    """What ``kfuzz conform`` prints: totals per testee, then the folded rows in which anybody does not pass."""
+    yield _totals_table(run)
+    rows = [fold for fold in folded(run) if set(fold.outcomes) - {"pass", "unsupported"}]
+    if rows:
+        yield _matrix_table(run, rows, width)
+
+
+def _totals_table(run: Run) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+
+    outcomes = [outcome for outcome in OUTCOMES if any(outcome in testee.totals() for testee in run.testees)]
+    table = Table(box=box.SIMPLE_HEAD, title=f"{len(run.cases)} questions", title_justify="left", pad_edge=False)
+    table.add_column("testee")
+    for outcome in outcomes:
+        table.add_column(outcome, justify="right")
+    table.add_column("unexpected", justify="right")
+    for testee in run.testees:
+        totals = testee.totals()
+        counts = [str(totals.get(outcome, "·")) for outcome in outcomes]
+        unexpected = len(testee.unexpected) + len(testee.stale)
+        last = "broken" if testee.broken else str(unexpected)
+        table.add_row(testee.label, *counts, last, style="bold" if testee.failed else "")
+    return table
+
+
+def _matrix_table(run: Run, rows: Sequence[Fold], width: int) -> RenderableType:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title="Where somebody does not pass (! unexpected, ~ recommended only)",
+        title_justify="left",
+        pad_edge=False,
+    )
+    table.add_column("vectors", overflow="fold", ratio=1, min_width=min(40, width // 2))
+    for testee in run.testees:
+        if not testee.broken:
+            table.add_column(f"{testee.name}\n{testee.version}", justify="left", overflow="fold")
+    marks = {"unexpected": "!", "miss": "~"}
+    for fold in rows:
+        cells = [
+            Text(_TERMINAL[outcome][0] + marks.get(standing, ""), style=_TERMINAL[outcome][1])
+            for outcome, standing in zip(fold.outcomes, fold.standings, strict=True)
+        ]
+        table.add_row(_fold_name(fold.cases), *cells)
+    return table
+
+
+def _fold_name(cases: Sequence[Case], shown: int = 3) -> str:
+    names = [case.vector.id + ("" if case.role == "consumer" else f" [{case.role}]") for case in cases[:shown]]
+    more = len(cases) - len(names)
+    return "\n".join(names) + (f"\nand {more} more" if more else "")
+
+
+# --- HTML -----------------------------------------------------------------------------------------------------------
+
+# Outcome → the word in its cell.
+_CELL_WORDS: Final = {"pass": "✓", "unsupported": "–", "protocol-error": "protocol"}
+
+
+def to_html(run: Run) -> str:
+    """One page without references to anything outside it; readable without scripts, which only filter."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("kfuzz.conformance", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    judged = [testee for testee in run.testees if not testee.broken]
+    return environment.get_template("report.html.j2").render(
+        version=__version__,
+        failed=run.failed,
+        wrong=sentences(run),
+        dropped=run.dropped,
+        testees=run.testees,
+        columns=judged,
+        outcomes=[outcome for outcome in OUTCOMES if any(outcome in testee.totals() for testee in judged)],
+        words={outcome: _CELL_WORDS.get(outcome, outcome) for outcome in OUTCOMES},
+        vector_count=len({case.vector.id for case in run.cases}),
+        case_count=len(run.cases),
+        families=_families(run.cases, judged),
+    )
+
+
+def _families(cases: Sequence[Case], judged: Sequence[Judged]) -> list[dict[str, Any]]:
+    """The rows under the headings of their families: the ids without their last word."""
+    families: dict[str, list[dict[str, Any]]] = {}
+    for case in cases:
+        families.setdefault(case.vector.id.rpartition("/")[0], []).append(_row(case, judged))
+    return [{"name": name, "rows": rows} for name, rows in families.items()]
+
+
+def _row(case: Case, judged: Sequence[Judged]) -> dict[str, Any]:
+    vector = case.vector
+    return {
+        "anchor": vector.id + ("" if case.role == "consumer" else f":{case.role}"),
+        "name": vector.id.rpartition("/")[2],
+        "role": case.role,
+        "vector": vector,
+        "cells": [_html_cell(testee, case) for testee in judged],
+        "verdict": _verdict(case),
+        "expected": _pretty(case.expectation.get("batches")),
+        "dump": [] if case.role == ENCODE_ROLE else list(_dump(vector.data, vector.layout)),
+        "left_out": max(0, len(vector.data) - DUMP_BYTES_MAX),
+        "fields": [] if case.role == ENCODE_ROLE else _fields(vector.data, vector.layout),
+    }
+
+
+def _verdict(case: Case) -> str:
+    if case.role == ENCODE_ROLE:
+        return "encode these contents" + (", to the very bytes of the vector" if case.vector.canonical else "")
+    expectation = case.expectation
+    finding = f" ({expectation['finding']})" if "finding" in expectation else ""
+    return {
+        "valid": "accept, and read these contents",
+        "invalid": f"refuse{finding}",
+        "acceptable": f"refuse{finding}, or accept and read these contents",
+    }[expectation["verdict"]]
+
+
+def _html_cell(testee: Judged, case: Case) -> dict[str, Any]:
+    standing: Standing = testee.standings[case.key]
+    cell = testee.cells[case.key]
+    open_to_all = not standing.withheld
+    return {
+        "label": testee.label,
+        "outcome": testee.shown(case.key),
+        "standing": standing.status,
+        "reason": standing.reason,
+        "text": cell.text if open_to_all else "",
+        "answer": _pretty(cell.answer) if open_to_all and cell.answer else "",
+    }
+
+
+def _pretty(value: Any) -> str:
+    """JSON for a reader: short things share a line, as far as they fit."""
+    if value is None:
+        return ""
+    text = _flowed(value, 0)
+    return text if len(text) <= JSON_CHARACTERS_MAX else text[:JSON_CHARACTERS_MAX] + "\n…"
+
+
+def _flowed(value: Any, indent: int) -> str:
+    line = json.dumps(value)
+    if len(line) + indent <= JSON_LINE_WIDTH or not isinstance(value, dict | list):
+        return line
+    if isinstance(value, dict):
+        items = [f"{json.dumps(name)}: {_flowed(item, indent + 2)}" for name, item in value.items()]
+    else:
+        items = [_flowed(item, indent + 2) for item in value]
+    lines = [""]
+    for item in items:
+        # What spans lines begins on a line of its own.
+        full = len(lines[-1]) + len(item) + indent + 4 > JSON_LINE_WIDTH or "\n" in item or "\n" in lines[-1]
+        if full and lines[-1]:
+            lines.append("")
+        lines[-1] += f" {item}," if lines[-1] else f"{item},"
+    pad = " " * (indent + 2)
+    first, last = ("{", "}") if isinstance(value, dict) else ("[", "]")
+    return f"{first}\n{pad}" + f"\n{pad}".join(lines)[:-1] + f"\n{' ' * indent}{last}"
+
+
+def _dump(data: bytes, layout: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Lines of sixteen bytes: the offset, and runs of bytes with the kind of field they belong to."""
+    shown = data[:DUMP_BYTES_MAX]
+    kinds = [""] * len(shown)
+    for field in layout:
+        kind = "hostile" if field.get("hostile") else "field"
+        for at in range(field["at"], min(field["at"] + field["size"], len(shown))):
+            kinds[at] = kind
+    for start in range(0, len(shown), 16):
+        row = shown[start : start + 16]
+        yield {
+            "at": f"{start:06x}",
+            "bytes": [(f"{byte:02x}", kinds[start + index]) for index, byte in enumerate(row)],
+            "text": "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row),
+        }
+
+
+def _fields(data: bytes, layout: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    shown = 16
+    return [
+        {
+            "at": field["at"],
+            "size": field["size"],
+            "name": field["field"],
+            "hostile": field.get("hostile", False),
+            "hex": data[field["at"] :][: min(field["size"], shown)].hex(" ") + ("…" if field["size"] > shown else ""),
+        }
+        for field in layout
+    ]

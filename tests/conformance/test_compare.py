@@ -1,0 +1,334 @@
+"""What an answer is worth: the rules by which the referee compares it with the vector."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pytest
+from referee_tools import make_vector
+
+from kfuzz import records
+from kfuzz.conformance.compare import Case, Cell, cases_of, declared_unsupported, judge, request
+from kfuzz.conformance.protocol import Handshake, parse_answer
+from kfuzz.wire.checksum import crc32c
+
+FULL = Handshake(
+    name="toy",
+    version="1",
+    language="python",
+    operations=frozenset({"decode-records", "encode-records"}),
+    roles=frozenset({"consumer"}),
+    magic=frozenset({0, 1, 2}),
+    codecs=frozenset({"none", "gzip", "zstd"}),
+)
+
+
+def changed(**changes: Any) -> Handshake:
+    fields = {name: getattr(FULL, name) for name in Handshake.__slots__}
+    return Handshake(**(fields | changes))
+
+
+def batch(*found: records.Record, **changes: Any) -> records.RecordBatch:
+    found = found or (records.Record(5, 100, b"k", b"v", ((b"h", b"\x00"),)), records.Record(6, 101, None, b""))
+    return records.RecordBatch(found[0].offset, found[-1].offset, list(found), **changes)
+
+
+def case_of(*batches: records.RecordBatch, verdict: str = "valid", role: str = "consumer", **changes: Any) -> Case:
+    data = records.encode(batches)
+    expectation = {"verdict": verdict, "batches": records.to_json(batches), "consumed": len(data)}
+    if verdict != "valid":
+        expectation["finding"] = "record-count-negative"
+    vector = make_vector("toy/case", data, expect={"consumer": expectation | changes.pop("expect", {})}, **changes)
+    return Case(vector, role)
+
+
+def invalid_case(finding: str = "record-count-negative", data: bytes = b"\xff", **expect: Any) -> Case:
+    return Case(
+        make_vector("toy/case", data, expect={"consumer": {"verdict": "invalid", "finding": finding} | expect}),
+        "consumer",
+    )
+
+
+def judged(case: Case, *, handshake: Handshake = FULL, **answer: Any) -> Cell:
+    line = json.dumps({"id": "toy/case"} | answer).encode()
+    return judge(case, handshake, parse_answer(line, id="toy/case", operation=case.operation))
+
+
+def accepted(case: Case, *, handshake: Handshake = FULL, **changes: Any) -> Cell:
+    contents = {} if "records" in changes else {"batches": case.expectation["batches"]}
+    return judged(case, handshake=handshake, **({"outcome": "accepted"} | contents | changes))
+
+
+def without(batches: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
+    return [{name: value for name, value in batch.items() if name not in names} for batch in batches]
+
+
+# --- verdicts -------------------------------------------------------------------------------------------------------
+
+
+def test_reading_the_right_contents_passes() -> None:
+    case = case_of(batch(), batch(compression="gzip"))
+    assert accepted(case, consumed=len(case.vector.data)) == Cell("pass")
+
+
+def test_refusing_a_valid_vector_fails() -> None:
+    cell = judged(case_of(batch()), outcome="rejected", error="too odd")
+    assert (cell.outcome, cell.text) == ("fail", "refused what must be accepted: too odd")
+
+
+def test_accepting_an_invalid_vector_fails() -> None:
+    cell = judged(invalid_case(), outcome="accepted", batches=[])
+    assert (cell.outcome, cell.text) == ("fail", "accepted what must be refused (record-count-negative)")
+
+
+def test_refusing_an_invalid_vector_passes() -> None:
+    assert judged(invalid_case(), outcome="rejected").outcome == "pass"
+
+
+def test_an_acceptable_vector_may_be_refused() -> None:
+    assert judged(case_of(batch(), verdict="acceptable"), outcome="rejected").outcome == "pass"
+
+
+def test_whoever_accepts_an_acceptable_vector_must_read_the_expected_contents() -> None:
+    case = case_of(batch(), verdict="acceptable")
+    assert accepted(case).outcome == "pass"
+    assert accepted(case, batches=[]).outcome == "fail"
+
+
+def test_an_alternative_reading_passes_and_any_other_does_not() -> None:
+    other = records.to_json([batch(records.Record(7, 1, None, None))])
+    case = case_of(batch(), verdict="acceptable", expect={"alternatives": [other]})
+    assert accepted(case, batches=other, consumed=1).outcome == "pass"
+    assert accepted(case, batches=other + other).outcome == "fail"
+
+
+@pytest.mark.parametrize("outcome", ["fault", "unsupported"])
+def test_what_a_testee_says_of_itself_stands(outcome: str) -> None:
+    cell = judged(case_of(batch()), outcome=outcome, error="its own words")
+    assert (cell.outcome, cell.text, cell.declared) == (outcome, "its own words", False)
+
+
+# --- findings, consumed, good batches before a bad one --------------------------------------------------------------
+
+
+def test_a_finding_is_compared_when_given() -> None:
+    assert judged(invalid_case(), outcome="rejected", finding="record-count-negative").outcome == "pass"
+    cell = judged(invalid_case(), outcome="rejected", finding="crc-mismatch")
+    assert (cell.outcome, cell.text) == ("fail", "refused for crc-mismatch; the fault is record-count-negative")
+
+
+def test_consumed_is_compared_when_given() -> None:
+    case = case_of(batch())
+    assert accepted(case).outcome == "pass"
+    assert accepted(case, consumed=len(case.vector.data) - 1).outcome == "fail"
+
+
+def test_the_good_batches_before_a_bad_one_are_compared_when_given() -> None:
+    good = records.to_json([batch()])
+    case = invalid_case(batches=good)
+    assert judged(case, outcome="rejected").outcome == "pass"
+    assert judged(case, outcome="rejected", batches=good).outcome == "pass"
+    assert judged(case, outcome="rejected", batches=[]).outcome == "fail"
+
+
+# --- contents -------------------------------------------------------------------------------------------------------
+
+BATCH_FIELDS = [name for name in records.to_json([batch()])[0] if name != "records"]
+OTHER_OF_TYPE = {str: "77", int: 77, bool: True, type(None): "77"}
+OTHER_WORD = {"compression": "gzip", "timestamp_type": "log-append", "magic": 1}
+
+
+@pytest.mark.parametrize("name", BATCH_FIELDS)
+def test_a_field_of_a_batch_is_compared_when_reported_and_not_missed_when_left_out(name: str) -> None:
+    case = case_of(batch())
+    expected = case.expectation["batches"]
+    other = OTHER_WORD.get(name, OTHER_OF_TYPE[type(expected[0][name])])
+    assert accepted(case, batches=[expected[0] | {name: other}]).outcome == "fail"
+    assert accepted(case, batches=without(expected, name)).outcome == "pass"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("offset", "4"),
+        ("timestamp", "99"),
+        ("timestamp", None),
+        ("key", None),
+        ("key", ""),
+        ("value", "77"),
+        ("headers", []),
+        ("headers", [["h", None]]),
+        ("headers", [["H", "00"]]),
+        ("headers", [["h", "00"], ["h", "00"]]),
+    ],
+)
+def test_every_part_of_a_record_is_compared(name: str, value: Any) -> None:
+    case = case_of(batch())
+    first, second = case.expectation["batches"][0]["records"]
+    wrong = [{"records": [first | {name: value}, second]}]
+    assert accepted(case, batches=wrong).outcome == "fail"
+    assert accepted(case, records=[first | {name: value}, second]).outcome == "fail"
+
+
+def test_an_empty_value_is_not_null() -> None:
+    case = case_of(batch())
+    first, second = case.expectation["batches"][0]["records"]
+    assert accepted(case, records=[first, second | {"value": None}]).outcome == "fail"
+
+
+def test_a_missing_or_surplus_record_or_batch_fails() -> None:
+    case = case_of(batch(), batch())
+    (one, two), [first, _] = case.expectation["batches"], case.expectation["batches"][0]["records"]
+    assert accepted(case, batches=[one]).text == "read 1 batch; expected 2"
+    assert accepted(case, batches=[one, two, two]).outcome == "fail"
+    assert accepted(case, batches=[one, two | {"records": [first]}]).text == "batch[1] has 1 record; expected 2"
+
+
+def test_flat_records_are_compared_with_all_batches_in_a_row() -> None:
+    case = case_of(batch(), batch())
+    flat = [record for batch in case.expectation["batches"] for record in batch["records"]]
+    assert accepted(case, records=flat).outcome == "pass"
+    assert accepted(case, records=flat[:3]).outcome == "fail"
+
+
+def test_hidden_control_records_are_not_missed_by_who_declares_to_hide_them() -> None:
+    marker = batch(records.Record(7, 1, b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00"), control=True)
+    case = case_of(batch(), marker)
+    data, control = case.expectation["batches"]
+    hides = changed(control="hidden")
+    for answer in ({"batches": [data]}, {"batches": [data, control | {"records": []}]}, {"records": data["records"]}):
+        assert accepted(case, handshake=hides, **answer).outcome == "pass"
+        assert accepted(case, handshake=FULL, **answer).outcome == "fail"
+
+
+def test_a_long_value_is_compared_by_its_hash_on_either_side() -> None:
+    value = b"long" * 20_000
+    digest = {"sha256": hashlib.sha256(value).hexdigest(), "size": len(value)}
+    case = case_of(batch(records.Record(5, 1, None, value)))
+    [record] = case.expectation["batches"][0]["records"]
+    assert accepted(case, records=[record | {"value": digest}]).outcome == "pass"
+    assert accepted(case, records=[record | {"value": digest | {"size": 1}}]).outcome == "fail"
+    [whole] = case.expectation["batches"]
+    hashed = case_of(batch(), expect={"batches": [whole | {"records": [record | {"value": digest}]}]})
+    assert accepted(hashed, records=[record]).outcome == "pass"
+    assert accepted(hashed, records=[record | {"value": "00"}]).outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("key", "passes"),
+    [
+        ({"hex": "61ffff62"}, True),
+        ("a\ufffd\ufffdb", True),
+        # Languages differ in how many replacement characters stand for a run of bad bytes.
+        ("a\ufffdb", True),
+        ("ab", False),
+        ("a\ufffd", False),
+        ({"hex": "61ff62"}, False),
+    ],
+)
+def test_a_header_key_that_is_not_utf8_may_be_read_with_replacement_characters(key: Any, passes: bool) -> None:
+    case = case_of(batch(records.Record(5, 1, None, None, ((b"a\xff\xffb", b""),))))
+    [record] = case.expectation["batches"][0]["records"]
+    assert (accepted(case, records=[record | {"headers": [[key, ""]]}]).outcome == "pass") is passes
+
+
+def test_a_header_key_that_is_utf8_may_be_given_as_hex_but_not_with_replacement_characters() -> None:
+    case = case_of(batch(records.Record(5, 1, None, None, (("é".encode(), b""),))))
+    [record] = case.expectation["batches"][0]["records"]
+    assert accepted(case, records=[record | {"headers": [[{"hex": "c3a9"}, ""]]}]).outcome == "pass"
+    assert accepted(case, records=[record | {"headers": [["\ufffd", ""]]}]).outcome == "fail"
+
+
+# --- unsupported is declared ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, None),
+        ({"operations": frozenset({"encode-records"})}, "does not offer decode-records"),
+        ({"roles": frozenset({"broker"})}, "does not offer the role consumer"),
+        ({"magic": frozenset({0, 1})}, "does not support magic 2"),
+        ({"codecs": frozenset({"none", "zstd"})}, "does not support gzip"),
+    ],
+)
+def test_only_the_handshake_makes_a_case_unsupported(changes: dict[str, Any], why: str | None) -> None:
+    assert declared_unsupported(case_of(batch(compression="gzip")), changed(**changes)) == why
+
+
+def test_the_bytes_of_a_refused_vector_say_what_it_needs() -> None:
+    good = records.encode([batch(), batch(compression="gzip")])
+    case = invalid_case(data=good)
+    assert declared_unsupported(case, changed(codecs=frozenset({"none"}))) == "does not support gzip"
+    old = records.encode(
+        [records.RecordBatch(0, 0, [records.Record(0, None, None, None)], magic=0, timestamp_type="none")]
+    )
+    assert declared_unsupported(invalid_case(data=old), changed(magic=frozenset({2}))) == "does not support magic 0"
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00" * 17, b"\xff" * 40, b"\x00" * 16 + b"\x02" + b"\x07" * 30])
+def test_bytes_that_say_nothing_need_nothing(data: bytes) -> None:
+    nothing = changed(magic=frozenset({0, 2}), codecs=frozenset({"none"}))
+    assert declared_unsupported(invalid_case(data=data), nothing) is None
+
+
+def test_who_declares_not_to_check_crcs_is_not_asked_about_them_and_about_nothing_else_less() -> None:
+    lax = changed(checks_crc=False)
+    assert declared_unsupported(invalid_case("crc-mismatch"), lax) == "does not check CRCs"
+    assert declared_unsupported(invalid_case("record-count-negative"), lax) is None
+    assert declared_unsupported(invalid_case("crc-mismatch"), FULL) is None
+
+
+# --- encoding -------------------------------------------------------------------------------------------------------
+
+
+def test_a_valid_vector_gives_a_question_to_the_encoder_and_an_invalid_one_does_not() -> None:
+    valid, invalid = case_of(batch()).vector, invalid_case().vector
+    assert [case.role for case in cases_of([valid])] == ["consumer", "encode"]
+    assert [case.role for case in cases_of([invalid])] == ["consumer"]
+    assert cases_of([valid], ["broker"]) == ()
+    assert request(Case(valid, "encode")) == {
+        "id": "toy/case",
+        "operation": "encode-records",
+        "batches": valid.expect["consumer"]["batches"],
+    }
+
+
+def test_contents_given_by_a_hash_cannot_be_encoded() -> None:
+    case = case_of(batch())
+    contents = json.loads(json.dumps(case.expectation["batches"]))
+    contents[0]["records"][0]["value"] = {"sha256": "0" * 64, "size": 1}
+    assert [case.role for case in cases_of([case_of(batch(), expect={"batches": contents}).vector])] == ["consumer"]
+
+
+def test_encoded_bytes_are_judged_by_what_they_decode_to() -> None:
+    case = case_of(batch(), role="encode")
+    right = case.vector.data
+    assert judged(case, outcome="accepted", hex=right.hex()).outcome == "pass"
+    other = records.encode([batch(records.Record(5, 100, b"k", b"other"))])
+    assert judged(case, outcome="accepted", hex=other.hex()).text.startswith("encoded other contents: batch[0].")
+    assert judged(case, outcome="accepted", hex=right[:-1].hex()).outcome == "fail"
+    assert judged(case, outcome="accepted", hex=(right + b"\x00").hex()).outcome == "fail"
+    assert judged(case, outcome="accepted", hex=(right[:-1] + b"!").hex()).text.startswith(
+        "encoded bytes that cannot be read"
+    )
+    assert judged(case, outcome="rejected").outcome == "fail"
+
+
+def test_only_a_canonical_vector_demands_the_very_bytes() -> None:
+    # An attribute bit that Kafka ignores: other bytes, same contents.
+    data = bytearray(records.encode([batch()]))
+    data[21] |= 0x80
+    data[17:21] = crc32c(bytes(data[21:])).to_bytes(4, "big")
+    for canonical, outcome in ((False, "pass"), (True, "fail")):
+        case = case_of(batch(), role="encode", canonical=canonical)
+        assert judged(case, outcome="accepted", hex=bytes(data).hex()).outcome == outcome
+
+
+def test_compressed_bytes_are_never_compared() -> None:
+    case = case_of(batch(compression="gzip"), role="encode", canonical=True)
+    other = records.encode([batch(compression="gzip")], level=1)
+    assert other != case.vector.data
+    assert judged(case, outcome="accepted", hex=other.hex()).outcome == "pass"

@@ -1,0 +1,137 @@
+"""The command line of the referee: exit codes, files, and one sentence for wrong use."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from referee_tools import wicked, write_suite
+
+ACCEPTED = {"id": "toy/empty"}
+REFUSED = {"id": "toy/refused", "hex": "ff", "expect": {"consumer": {"verdict": "invalid", "finding": "crc-mismatch"}}}
+MISREAD = {"id": "toy/misread", "expect": {"consumer": {"verdict": "invalid", "finding": "crc-mismatch"}}}
+
+
+def conform(suite: Path, *arguments: str, testee: list[str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = ["--command", shlex.join(testee if testee is not None else wicked("dies"))]
+    return subprocess.run(
+        [sys.executable, "-m", "kfuzz.cli.main", "conform", "--vectors", str(suite), *command, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return write_suite(tmp_path / "vectors", [ACCEPTED, REFUSED])
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> Path:
+    return write_suite(tmp_path / "vectors", [ACCEPTED, REFUSED, MISREAD])
+
+
+def test_a_run_in_which_all_is_as_expected_exits_with_0(good: Path) -> None:
+    done = conform(good)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == "as expected"
+
+
+def test_an_unexpected_outcome_exits_with_1_and_is_named(bad: Path) -> None:
+    done = conform(bad)
+    assert done.returncode == 1
+    assert "unexpected: dies@1: toy/misread consumer: fail: accepted what must be refused" in done.stdout
+    assert done.stdout.splitlines()[-1] == "1 not as expected"
+
+
+def test_expected_outcomes_are_written_and_then_expected_until_they_pass(bad: Path) -> None:
+    assert conform(bad, "--update-expected").returncode == 0
+    lines = bad / "expected" / "dies@1.txt"
+    assert lines.read_text().splitlines()[1:] == [
+        "toy/misread consumer fail  # unexplained: accepted what must be refused (crc-mismatch)"
+    ]
+    assert conform(bad).returncode == 0
+    lines.write_text("toy/misread consumer fail  # a bug\ntoy/empty consumer fail  # mended\n")
+    passed = conform(bad)
+    assert passed.returncode == 1
+    assert "toy/empty consumer: pass (a line expects fail; it is pass now)" in passed.stdout
+
+
+@pytest.mark.parametrize("part", [["toy/*"], ["--role", "consumer"]], ids=["glob", "role"])
+def test_updating_the_expected_outcomes_is_refused_on_a_partial_run(bad: Path, part: list[str]) -> None:
+    done = conform(bad, "--update-expected", *part)
+    assert done.returncode == 2
+    assert done.stderr.startswith("kfuzz: --update-expected needs the whole suite")
+    assert not (bad / "expected").exists()
+
+
+def test_a_partial_run_says_nothing_about_lines_beyond_it_and_a_whole_one_does(good: Path) -> None:
+    (good / "expected").mkdir()
+    (good / "expected" / "dies@1.txt").write_text("toy/gone consumer fail  # its vector was removed\n")
+    assert conform(good, "toy/e*").returncode == 0
+    whole = conform(good)
+    assert whole.returncode == 1
+    assert "toy/gone consumer is listed, but the suite does not ask it" in whole.stdout
+
+
+def test_reports_are_equal_for_equal_runs(bad: Path, tmp_path: Path) -> None:
+    names = ["report.json", "report.xml", "report.html"]
+    for folder in ("one", "two"):
+        files = [str(tmp_path / folder / name) for name in names]
+        conform(
+            bad, "--json", files[0], "--junit", files[1], "--html", files[2], "--jobs", "1" if folder == "one" else "4"
+        )
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert json.loads((tmp_path / "one" / "report.json").read_text())["failed"] is True
+
+
+def test_json_on_standard_output_is_all_there_is_on_it(bad: Path) -> None:
+    done = conform(bad, "--json", "-")
+    assert done.returncode == 1
+    assert [case["id"] for case in json.loads(done.stdout)["cases"]][:1] == ["toy/empty"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--testee", "nosuch"], "kfuzz: no testee 'nosuch'; known are kfuzz@"),
+        (["--command", "/nonexistent/testee"], "kfuzz: --command: '/nonexistent/testee' is not a program"),
+        (["--command", "'"], 'kfuzz: --command "\'": No closing quotation; mend the quotes'),
+        (["--command", ""], "kfuzz: --command is empty"),
+        (["nosuch/*"], "kfuzz: no vector matches 'nosuch/*'"),
+        (["--role", "broker"], "kfuzz: no question fits"),
+        (["--vectors", "/nonexistent"], "kfuzz: /nonexistent is not a directory of vectors"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_exits_with_2(good: Path, arguments: list[str], sentence: str) -> None:
+    done = conform(good, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(sentence)
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_lone_testee_that_prints_rubbish_first_is_one_sentence(good: Path, tmp_path: Path) -> None:
+    html = tmp_path / "report.html"
+    done = conform(good, "--html", str(html), testee=["echo", "hello"])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kfuzz: echo: the handshake is not a line of JSON: 'hello'")
+    assert not html.exists()
+
+
+def test_two_testees_of_one_name_are_refused(good: Path) -> None:
+    done = conform(good, "--command", shlex.join(wicked("dies")))
+    assert done.returncode == 2
+    assert "two testees call themselves dies@1" in done.stderr
+
+
+def test_kfuzz_is_a_testee_like_any_other(good: Path) -> None:
+    done = conform(good, "--testee", "kfuzz", "--json", "-")
+    document = json.loads(done.stdout)
+    assert [testee["name"] for testee in document["testees"]] == ["kfuzz", "dies"]
+    assert document["cases"][0]["cells"][document["testees"][0]["label"]]["outcome"] == "pass"

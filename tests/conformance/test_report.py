@@ -1,0 +1,144 @@
+"""Reports: well formed, self-contained, the same for the same run, and silent about what is withheld."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from importlib import resources
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jsonschema
+import pytest
+from referee_tools import SMALL_LIMITS, make_vector, wicked
+
+from kfuzz.conformance import report
+from kfuzz.conformance.compare import Case
+from kfuzz.conformance.run import Places, Run, run
+from kfuzz.conformance.testees import Testee
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> Run:
+    """A run with a pass, a listed failure, an unexpected crash, a withheld crash, a miss, and a broken testee."""
+    vectors = [
+        make_vector("toy/fails/listed", expect={"consumer": {"verdict": "invalid", "finding": "crc-mismatch"}}),
+        make_vector("toy/fails/new", expect={"consumer": {"verdict": "invalid", "finding": "crc-mismatch"}}),
+        make_vector("toy/passes/one", summary="<script>alert(1)</script> & more"),
+        make_vector("toy/passes/two", b"\xff" * 40, layout=({"at": 8, "size": 4, "field": "length", "hostile": True},)),
+        make_vector(
+            "toy/recommended", b"", level="recommended", expect={"consumer": {"verdict": "invalid", "finding": "x"}}
+        ),
+        make_vector("toy/trap"),
+    ]
+    places = Places(tmp_path / "expected", tmp_path / "embargo")
+    places.expected.mkdir()
+    places.embargo.mkdir()
+    (places.expected / "dies@1.txt").write_text("toy/fails/listed consumer fail  # issue 7\n")
+    (places.embargo / "dies@1.txt").write_text("toy/trap consumer crash  # the secret reason\n")
+    testees = [
+        Testee("dies", "1", tuple(wicked("dies"))),
+        Testee("rubbish", "1", tuple(wicked("rubbish", "text"))),
+        Testee("broken", "1", ("/nonexistent/testee",)),
+        Testee("absent", "1", ("absent",), requires=("no-such-program",)),
+    ]
+    cases = [Case(vector, "consumer") for vector in vectors]
+    return run(testees, cases, places=places, whole=True, jobs=2, limits=SMALL_LIMITS)
+
+
+def test_the_json_report_keeps_its_schema_and_says_what_happened(done: Run) -> None:
+    document = json.loads(json.dumps(report.to_json(done)))
+    schema = json.loads(resources.files("kfuzz.conformance").joinpath("report.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(document)
+    assert document["failed"] is True
+    assert document["dropped"] == ["absent@1 is left out: it needs no-such-program"]
+    cells = {case["id"]: case["cells"]["dies@1"] for case in document["cases"]}
+    assert cells["toy/passes/one"] == {"outcome": "pass", "standing": "ok"}
+    assert cells["toy/fails/listed"]["standing"] == "listed"
+    assert cells["toy/fails/new"]["standing"] == "unexpected"
+    assert cells["toy/recommended"]["standing"] == "miss"
+    assert cells["toy/trap"] == {"outcome": "withheld", "standing": "listed"}
+
+
+def test_the_junit_report_fails_exactly_what_is_unexpected(done: Run) -> None:
+    root = ElementTree.fromstring(report.to_junit(done))
+    suites = {suite.get("name"): suite for suite in root}
+    assert list(suites) == ["dies@1", "rubbish@1", "broken@1"]
+    failed = [test.get("name") for test in suites["dies@1"].iter("testcase") if test.find("failure") is not None]
+    skipped = [test.get("name") for test in suites["dies@1"].iter("testcase") if test.find("skipped") is not None]
+    assert failed == ["new [consumer]"]
+    assert skipped == ["listed [consumer]", "recommended [consumer]", "trap [consumer]"]
+    assert suites["dies@1"].get("failures") == "1"
+    assert suites["broken@1"].get("failures") == "1"
+
+
+class Page(HTMLParser):
+    """Collects what a browser would have to fetch, and checks that tags nest."""
+
+    VOID = frozenset({"meta", "input", "br", "link", "img"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.references: list[str] = []
+        self.open: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.references += [value or "" for name, value in attrs if name in ("src", "href", "data", "action", "srcset")]
+        self.scripts += tag == "script"
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_well_formed_and_refers_to_nothing_outside_it(done: Run) -> None:
+    text = report.to_html(done)
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert page.references
+    assert all(reference.startswith("#") for reference in page.references)
+    assert not re.search(r"url\(|@import|https?://", text)
+    assert page.scripts == 1, "what a vector or a testee says is never markup"
+    assert "&lt;script&gt;alert(1)" in text
+
+
+def test_the_page_shows_every_question_with_its_bytes_and_answers(done: Run) -> None:
+    text = report.to_html(done)
+    for case in done.cases:
+        assert f'id="{case.vector.id}"' in text
+    assert '<b class="hostile">ff</b>' in text
+    assert "accepted what must be refused (crc-mismatch)" in text
+    assert "issue 7" in text
+
+
+def test_nothing_of_a_withheld_outcome_is_in_any_report(done: Run) -> None:
+    documents = [json.dumps(report.to_json(done)), report.to_junit(done).decode(), report.to_html(done)]
+    for text in documents:
+        assert "withheld" in text
+        assert "SIGSEGV" not in text
+        assert "wild pointer" not in text
+        assert "secret" not in text
+    assert not any("SIGSEGV" in sentence for sentence in report.sentences(done))
+
+
+def test_identical_rows_of_the_matrix_are_folded(done: Run) -> None:
+    folds = {fold.cases[0].vector.id: len(fold.cases) for fold in report.folded(done)}
+    assert folds["toy/passes/one"] == 2
+    assert sum(folds.values()) == len(done.cases)
+
+
+def test_what_is_unexpected_is_a_sentence_each(done: Run) -> None:
+    accepted = "fail: accepted what must be refused (crc-mismatch) (no line expects this fail)"
+    assert report.sentences(done) == [
+        f"dies@1: toy/fails/new consumer: {accepted}",
+        f"rubbish@1: toy/fails/listed consumer: {accepted}",
+        f"rubbish@1: toy/fails/new consumer: {accepted}",
+        "rubbish@1: toy/trap consumer: protocol-error: the answer is not a line of JSON: "
+        "'Segmentation fault (just kidding)'; print nothing else on standard output "
+        "(no line expects this protocol-error)",
+        "broken@1: /nonexistent/testee cannot be started: No such file or directory",
+    ]
