@@ -5,6 +5,7 @@ library only.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import IO
 
 from kfuzz.errors import UsageError
 
-__all__ = ["open_whole", "read_bytes", "write_whole"]
+__all__ = ["map_bytes", "open_whole", "write_whole"]
 
 
 @contextlib.contextmanager
@@ -42,14 +43,19 @@ def write_whole(path: str | Path, data: bytes | str) -> None:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """The bytes of a regular file; ``UsageError`` says what else the path is and what to do."""
+def map_bytes(path: str | Path) -> bytes | mmap.mmap:
+    """The bytes of a regular file, mapped rather than read, so that a segment of any size takes no memory of its own.
+
+    ``UsageError`` says what else the path is and what to do.
+    """
     path = Path(path)
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory; name a file in it")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            # An empty file cannot be mapped.
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist; check the name") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None

@@ -276,7 +276,7 @@ def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
 
 
 def _snappy_header(data: memoryview, at: int) -> bool:
-    """Whether the header of a further stream stands at ``at``; only its first four bytes told it from a chunk so far."""
+    """Whether the header of a further stream stands at ``at``; four bytes told it from a chunk so far."""
     header = data[at : at + XERIAL_HEADER.size]
     if len(header) < XERIAL_HEADER.size:
         raise _Broken("a further snappy stream's header is cut")

@@ -1,0 +1,220 @@
+"""What stands at which byte: the parts of a buffer, for dumps. May import ``kfuzz.wire`` and its neighbours.
+
+The parts come from the layout tables and the parse loops of ``kfuzz.wire``, so a dump shows what the reader read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kfuzz.records.compression import decompress
+from kfuzz.records.model import CODECS
+from kfuzz.records.reader import (
+    CODEC_MASK,
+    CONTROL,
+    DEFAULT_LIMITS,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Limits,
+)
+from kfuzz.wire.framing import LOG_OVERHEAD, next_frame
+from kfuzz.wire.message_set import MESSAGE_LAYOUT, parse_message, parse_messages
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header, parse_records
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from kfuzz.wire.message_set import MessageTuple
+    from kfuzz.wire.record_batch import HeaderTuple, PlaceTuple, Span
+
+__all__ = ["Part", "annotate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """``size`` bytes at ``at`` that are one field, or (``heading``) the beginning of something that has fields.
+
+    ``data`` are the bytes themselves: of the buffer, or of a decompressed payload where ``path`` goes through one.
+    """
+
+    path: str
+    field: str
+    at: int
+    data: bytes
+    value: str
+    heading: bool = False
+
+    @property
+    def depth(self) -> int:
+        return self.path.count(".") + (not self.heading)
+
+
+def annotate(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Part]:
+    """The parts of every batch in ``data``, in order, as far as the bytes can be read. Never raises on bad bytes."""
+    view = memoryview(data).cast("B")
+    at = index = 0
+    while at < len(view):
+        size, magic, _ = next_frame(view, at)
+        path = f"batch[{index}]"
+        if size <= 0 or magic is None:
+            what = "an incomplete batch: a partial tail" if size == 0 else "bytes that frame no batch"
+            yield Part(path, "", at, bytes(view[at:]), f"{len(view) - at} bytes, {what}", heading=True)
+            return
+        yield Part(path, "", at, b"", f"magic {magic}, {size} bytes", heading=True)
+        yield from _batch(view, at, size, path, limits) if magic == 2 else _message(view, at, size, path, limits)
+        at += size
+        index += 1
+
+
+# ------------------------------------------------------------------------------------------------- magic 2
+
+
+def _batch(view: memoryview, at: int, size: int, path: str, limits: Limits) -> Iterator[Part]:
+    header = parse_header(view, at)
+    for (name, offset, width), value in zip(HEADER_LAYOUT, header, strict=True):
+        text = _attributes(value) if name == "attributes" else f"{value:#010x}" if name == "crc" else str(value)
+        yield Part(path, name, at + offset, bytes(view[at + offset : at + offset + width]), text)
+    codec = header[5] & CODEC_MASK
+    body = view[at + BATCH_HEADER_SIZE : at + size]
+    if not len(body):
+        return
+    if codec == 0:
+        yield from _records(view[: at + size], at + BATCH_HEADER_SIZE, header, path)
+        return
+    yield Part(path, "payload", at + BATCH_HEADER_SIZE, bytes(body), f"{len(body)} bytes, {_codec(codec)}")
+    if codec < len(CODECS) and header[12] > 0:
+        out = decompress(CODECS[codec], body, limits.decompressed_bytes)
+        text = f"decompressed: {len(out.data)} bytes" + (f", then {out.reason or 'the limit'}" if out.reason else "")
+        yield Part(f"{path}.payload", "", 0, b"", text, heading=True)
+        yield from _records(out.data, 0, header, f"{path}.payload")
+
+
+def _records(payload: bytes | memoryview, at: int, header: HeaderTuple, path: str) -> Iterator[Part]:
+    _, places, _ = parse_records(payload, at, header, "places")
+    end = at
+    for i, place in enumerate(places):
+        end = yield from _record(payload, place, f"{path}.records[{i}]")
+    if end < len(payload):
+        rest = bytes(payload[end:])
+        yield Part(path, "rest", end, rest, f"{len(rest)} bytes that are no record")
+
+
+def _record(payload: bytes | memoryview, place: PlaceTuple, path: str) -> Generator[Part, None, int]:
+    """The parts of one record; returns where it ends. What lies between two spans is the varints between them."""
+    at, length, attributes, timestamp_delta, offset_delta, key, value, headers = place
+    yield Part(path, "", at, b"", f"{length} bytes and their length", heading=True)
+    body = _varint_end(payload, at)
+
+    def part(field: str, start: int, end: int, text: str, inside: str = "") -> Part:
+        return Part(path + inside, field, start, bytes(payload[start:end]), text)
+
+    yield part("length", at, body, str(length))
+    yield part("attributes", body, body + 1, f"{attributes:#04x}")
+    start = _varint_end(payload, body + 1)
+    yield part("timestamp_delta", body + 1, start, str(timestamp_delta))
+    end = _varint_end(payload, start)
+    yield part("offset_delta", start, end, str(offset_delta))
+    for name, span in (("key", key), ("value", value)):
+        yield part(f"{name}_length", end, span[0], str(span[1]))
+        end = span[0] + max(span[1], 0)
+        if span[1] > 0:
+            yield part(name, span[0], end, _preview(payload, span))
+    start, end = end, _varint_end(payload, end)
+    yield part("header_count", start, end, str(len(headers)))
+    for k, (name_span, value_span) in enumerate(headers):
+        for name, span in (("key", name_span), ("value", value_span)):
+            yield part(f"{name}_length", end, span[0], str(span[1]), f".headers[{k}]")
+            end = span[0] + max(span[1], 0)
+            if span[1] > 0:
+                yield part(name, span[0], end, _preview(payload, span), f".headers[{k}]")
+    return end
+
+
+def _varint_end(payload: bytes | memoryview, at: int) -> int:
+    """Where the varint at ``at`` ends, which the parse loop has already read."""
+    while payload[at] & 0x80:
+        at += 1
+    return at + 1
+
+
+# ------------------------------------------------------------------------------------------------- magic 0 and 1
+
+
+def _message(view: memoryview, at: int, size: int, path: str, limits: Limits) -> Iterator[Part]:
+    message, _ = parse_message(view, at, size)
+    if message is None:
+        rest = bytes(view[at + LOG_OVERHEAD : at + size])
+        yield Part(path, "message", at + LOG_OVERHEAD, rest, f"{len(rest)} bytes that are no message")
+        return
+    yield from _message_parts(view, message, path)
+    codec = message[3] & CODEC_MASK
+    value_at, value_length = message[6]
+    if codec and codec < len(CODECS) and value_length >= 0:
+        value = view[value_at : value_at + value_length]
+        out = decompress(CODECS[codec], value, limits.decompressed_bytes, magic=message[2])
+        inside = f"{path}.payload"
+        yield Part(inside, "", 0, b"", f"decompressed: {len(out.data)} bytes", heading=True)
+        for i, inner in enumerate(parse_messages(out.data, True)[1]):
+            yield Part(f"{inside}.records[{i}]", "", inner[7][0], b"", f"magic {inner[2]}", heading=True)
+            yield from _message_parts(memoryview(out.data), inner, f"{inside}.records[{i}]")
+
+
+def _message_parts(view: memoryview, message: MessageTuple, path: str) -> Iterator[Part]:
+    offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
+    values = {
+        "base_offset": str(offset),
+        "batch_length": str(end - start - LOG_OVERHEAD),
+        "crc": f"{crc:#010x}",
+        "magic": str(magic),
+        "attributes": _attributes(attributes & (CODEC_MASK | (LOG_APPEND_TIME if magic else 0))),
+        "timestamp": str(timestamp),
+        "key_length": str(-1 if key is None else len(key)),
+    }
+    here = start
+    for name, offset_, width in MESSAGE_LAYOUT[0 if magic == 0 else 1]:
+        here = start + offset_ + width
+        yield Part(path, name, here - width, bytes(view[here - width : here]), values[name])
+    if key:
+        yield Part(path, "key", here, key, _preview(view, (here, len(key))))
+    yield Part(path, "value_length", value_at - 4, bytes(view[value_at - 4 : value_at]), str(value_length))
+    if value_length > 0:
+        value = bytes(view[value_at : value_at + value_length])
+        yield Part(path, "value", value_at, value, _preview(view, (value_at, value_length)))
+    rest = value_at + max(value_length, 0)
+    if rest < end:
+        yield Part(path, "rest", rest, bytes(view[rest:end]), f"{end - rest} bytes after the message")
+
+
+# ------------------------------------------------------------------------------------------------- texts
+
+
+def _codec(number: int) -> str:
+    return CODECS[number] if number < len(CODECS) else f"codec {number}"
+
+
+def _attributes(value: int) -> str:
+    names = [_codec(value & CODEC_MASK)]
+    for bit, name in (
+        (LOG_APPEND_TIME, "log-append"),
+        (TRANSACTIONAL, "transactional"),
+        (CONTROL, "control"),
+        (DELETE_HORIZON, "delete horizon"),
+    ):
+        if value & bit:
+            names.append(name)
+    return f"{value & 0xFFFF:#06x} ({', '.join(names)})"
+
+
+PREVIEW_BYTES = 48
+
+
+def _preview(payload: bytes | memoryview, span: Span) -> str:
+    """The bytes as text where they are printable ASCII, else their number."""
+    at, length = span
+    head = bytes(payload[at : at + min(length, PREVIEW_BYTES)])
+    if all(0x20 <= byte < 0x7F for byte in head):
+        return repr(head.decode("ascii")) + ("…" if length > PREVIEW_BYTES else "")
+    return f"{length} bytes"
