@@ -14,7 +14,7 @@ from typing import IO
 
 from kfuzz.errors import UsageError
 
-__all__ = ["map_bytes", "open_whole", "write_whole"]
+__all__ = ["map_bytes", "open_whole", "read_bytes", "write_whole"]
 
 
 @contextlib.contextmanager
@@ -43,18 +43,27 @@ def write_whole(path: str | Path, data: bytes | str) -> None:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
-def map_bytes(path: str | Path) -> bytes | mmap.mmap:
-    """The bytes of a regular file, mapped rather than read, so that a segment of any size takes no memory of its own.
+def read_bytes(path: str | Path) -> bytes:
+    """The bytes of a regular file; ``UsageError`` says what else the path is and what to do."""
+    with _readable(path) as file:
+        return file.read()
 
-    ``UsageError`` says what else the path is and what to do.
-    """
+
+def map_bytes(path: str | Path) -> bytes | mmap.mmap:
+    """As :func:`read_bytes`, mapped rather than read: a segment of any size then takes no memory of its own."""
+    with _readable(path) as file:
+        # An empty file cannot be mapped.
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+
+
+@contextlib.contextmanager
+def _readable(path: str | Path) -> Iterator[IO[bytes]]:
     path = Path(path)
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory; name a file in it")
         with path.open("rb") as file:
-            # An empty file cannot be mapped.
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+            yield file
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist; check the name") from None
     except (OSError, ValueError) as error:

@@ -59,7 +59,8 @@ def main(args: list[str] | None = None) -> Any:
     try:
         code = cli.main(args=args, standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        asked = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "kfuzz"
+        click.echo(f"kfuzz: {error.format_message()} See `{asked} --help`.", err=True)
         sys.exit(2)
     except click.exceptions.Abort:
         click.echo("kfuzz: interrupted", err=True)

@@ -76,11 +76,13 @@ def command(source: str, profile: str, batches: int, as_json: bool) -> None:
         )
         return
     click.echo(f"{name}: {len(data)} bytes")
-    # A finding is told where its byte stands too: offsets count anew inside a payload, so its batch belongs to the key.
-    marks = {(space(finding.path), finding.at): finding.code for finding in reading.findings}
+    places = [(space(finding.path), finding.at, finding.code) for finding in reading.findings]
     for part in parts:
-        code = None if part.heading and not part.data else marks.pop((space(part.path), part.at), None)
-        for line in lines(part, f"   <-- {code}" if code else ""):
+        end = part.at + len(part.data)
+        inside = [
+            f"{code} at {at:#x}" for where, at, code in places if part.at <= at < end and where == space(part.path)
+        ]
+        for line in lines(part, f"   <-- {', '.join(inside)}" if inside else ""):
             click.echo(line)
     if cut:
         click.echo(f"… more batches follow; --batches {2 * batches} shows more of them")
