@@ -58,6 +58,9 @@ def main(args: list[str] | None = None) -> Any:
     """Run the command line; every ``KfuzzError`` becomes one sentence on standard error and exit code 2."""
     try:
         code = cli.main(args=args, standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
     except click.ClickException as error:
         asked = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "kfuzz"
         click.echo(f"kfuzz: {error.format_message()} See `{asked} --help`.", err=True)

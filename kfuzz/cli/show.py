@@ -91,18 +91,18 @@ def command(source: str, profile: str, batches: int, as_json: bool) -> None:
         click.echo("no bytes: an empty file is an empty log, and valid")
     for finding in reading.findings:
         click.echo(f"{finding.severity}: {finding}")
-    end = ", then a partial tail" if reading.partial_tail else ""
+    tail = ", then a partial tail" if reading.partial_tail else ""
     state = "refused" if reading.fatal else "read"
-    click.echo(f"{state}: {reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes{end}")
+    click.echo(f"{state}: {reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes{tail}")
 
 
 def load(source: str) -> tuple[str, bytes | mmap.mmap]:
     """The name and bytes of a file, of standard input, or of a vector by its id."""
     if source == "-" or Path(source).exists():
         return source, open_buffer(source)
-    from kfuzz.vectors.model import load_suite
+    from kfuzz.vectors import load_suite
 
-    for vector in load_suite(source):
+    for vector in load_suite():
         if vector.id == source:
             return f"{vector.id}: {vector.summary}", vector.data
     raise UsageError(f"{source} is neither a file nor a vector; `kfuzz vectors list` lists the vectors")
