@@ -238,8 +238,8 @@ def offset_bytes_mean(topic: Topic) -> float:
 
 def _record_bytes(topic: Topic, batch_records: float) -> float:
     """The mean size of a magic 2 record, with its length."""
-    span_ms = batch_records / 2 * 1000 / topic.timestamps.records_per_second + topic.timestamps.jitter_ms / 2
-    body: float = 1 + _varint_bytes(span_ms) + _varint_bytes(batch_records / 2) + 1
+    span_ms = batch_records * 1000 / topic.timestamps.records_per_second + topic.timestamps.jitter_ms / 2
+    body: float = 1 + _varint_bytes_below(span_ms) + _varint_bytes_below(batch_records) + 1
     body += _field_bytes(topic.keys.size.mean, topic.keys.null_share)
     body += _field_bytes(topic.values.size.mean, topic.values.null_share)
     header = 1 + HEADER_KEY_BYTES + _field_bytes(topic.headers.size.mean, 0)
@@ -254,6 +254,11 @@ def _field_bytes(mean: float, null_share: float) -> float:
 def _varint_bytes(value: float) -> int:
     """The size of a zigzag varint of about ``value``."""
     return max(1, math.ceil((math.floor(value) * 2).bit_length() / 7))
+
+
+def _varint_bytes_below(limit: float) -> float:
+    """The mean size of a zigzag varint that is uniform from 0 to ``limit``."""
+    return 1 + sum(max(0.0, 1 - (1 << bits) / limit) for bits in (6, 13, 20, 27, 34) if limit > 0)
 
 
 def batch_bytes_max(topic: Topic) -> int:

@@ -31,9 +31,9 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n
-# Spark gives a shell, which Python's gateway is to it, its own level unless this logger has one.
-logger.repl.name = org.apache.spark.repl.Main
-logger.repl.level = error
+# Spark takes Python's gateway for a shell and gives shells a level of their own, unless this logger has one.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 # A failed task's whole story is in the exception that the driver gets.
 logger.tasks.name = org.apache.spark.scheduler
 logger.tasks.level = off
