@@ -108,7 +108,11 @@ def _messages(batch: RecordBatch, level: int | None) -> bytes:
         raise EncodeError(f"magic {batch.magic} cannot carry {', '.join(lost)}")
     attributes = LOG_APPEND_TIME if batch.magic == 1 and batch.timestamp_type == "log-append" else 0
     if batch.compression == "none":
-        return b"".join(_message(batch.magic, record.offset, attributes, record) for record in batch.records)
+        if len(batch.records) != 1:
+            raise EncodeError(
+                f"an uncompressed message of magic {batch.magic} is a batch of one record; this one has {len(batch.records)}"
+            )
+        return _message(batch.magic, batch.last_offset, attributes, batch.records[0])
     if not batch.records:
         raise EncodeError(f"a compressed message of magic {batch.magic} needs at least one record")
     # Inner offsets are absolute in magic 0 and count from the first record in magic 1; the wrapper has the last one.
