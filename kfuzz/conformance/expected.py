@@ -161,8 +161,9 @@ def update(
 
 def _first_reason(cell: Cell) -> str:
     text = " ".join(cell.text.split())[:160]
-    # A testee that answers "unsupported" has given its reason itself.
-    return f"answers unsupported: {text}" if cell.outcome == "unsupported" else f"{UNEXPLAINED}: {text}"
+    # Whoever answers "unsupported", or lets an error escape that it does not document, has given the reason itself.
+    spoken = {"unsupported": "answers unsupported", "fault": "lets escape"}
+    return f"{spoken.get(cell.outcome, UNEXPLAINED)}: {text}"
 
 
 def _write(path: Path, label: str, lines: list[Line]) -> None:

@@ -94,7 +94,8 @@ def to_line(message: Mapping[str, Any]) -> bytes:
 # --- checks: each takes a value and returns None, or what belongs there ---------------------------------------------
 
 _Check = Callable[[Any], str | None]
-_INT64 = re.compile(r"0|-?[1-9][0-9]{0,18}")
+# Wider than 64 bits: a library that reads an impossible offset or timestamp has read wrong, not spoken wrong.
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,38}")
 _HEX = re.compile(r"[0-9a-f]*")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -108,10 +109,8 @@ def _integer(low: int, high: int) -> _Check:
     return lambda value: None if _is_int(value) and low <= value <= high else f"an integer from {low} to {high}"
 
 
-def _int64(value: Any) -> str | None:
-    if isinstance(value, str) and _INT64.fullmatch(value) and -(2**63) <= int(value) < 2**63:
-        return None
-    return "a 64-bit integer as a decimal string"
+def _integer_text(value: Any) -> str | None:
+    return None if isinstance(value, str) and _INTEGER.fullmatch(value) else "an integer as a decimal string"
 
 
 def _or_null(check: _Check) -> _Check:
@@ -179,8 +178,8 @@ def _subset_of(*allowed: Any) -> _Check:
 
 
 _RECORD: dict[str, _Check] = {
-    "offset": _int64,
-    "timestamp": _or_null(_int64),
+    "offset": _integer_text,
+    "timestamp": _or_null(_integer_text),
     "key": _octets,
     "value": _octets,
     "headers": _headers,
@@ -198,19 +197,20 @@ def _records(value: Any) -> str | None:
 
 
 _BATCH: dict[str, _Check] = {
-    "base_offset": _int64,
-    "last_offset": _int64,
-    "next_offset": _int64,
-    "magic": _integer(0, 2),
+    "base_offset": _integer_text,
+    "last_offset": _integer_text,
+    "next_offset": _integer_text,
+    # Any byte: a library that takes an unknown magic for a batch has read wrong, not spoken wrong.
+    "magic": _integer(-128, 255),
     "compression": _one_of(*CODECS),
     "timestamp_type": _one_of("create", "log-append", "none"),
     "transactional": _boolean,
     "control": _boolean,
-    "producer_id": _int64,
+    "producer_id": _integer_text,
     "producer_epoch": _integer(-(2**15), 2**15 - 1),
     "base_sequence": _integer(-(2**31), 2**31 - 1),
     "partition_leader_epoch": _integer(-(2**31), 2**31 - 1),
-    "delete_horizon": _or_null(_int64),
+    "delete_horizon": _or_null(_integer_text),
     "records": _records,
 }
 

@@ -45,10 +45,8 @@ def case_of(*batches: records.RecordBatch, verdict: str = "valid", role: str = "
 
 
 def invalid_case(finding: str = "record-count-negative", data: bytes = b"\xff", **expect: Any) -> Case:
-    return Case(
-        make_vector("toy/case", data, expect={"consumer": {"verdict": "invalid", "finding": finding} | expect}),
-        "consumer",
-    )
+    expectation = {"verdict": "invalid", "finding": finding} | expect
+    return Case(make_vector("toy/case", data, expect={"consumer": expectation}), "consumer")
 
 
 def judged(case: Case, *, handshake: Handshake = FULL, **answer: Any) -> Cell:

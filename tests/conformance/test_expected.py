@@ -112,7 +112,7 @@ def test_a_rewritten_file_keeps_reasons_that_hold_and_asks_for_those_that_are_ne
         "toy/a consumer fail  # issue 7",
         "toy/b consumer fail  # unexplained: wrong contents",
         "toy/d consumer unsupported  # answers unsupported: zstd",
-        "toy/f consumer fault  # unexplained: now worse",
+        "toy/f consumer fault  # lets escape: now worse",
     ]
     assert not embargo.exists()
 

@@ -1,0 +1,122 @@
+"""Handshakes and answers: what is refused, and that the sentence says where."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from kfuzz.conformance.protocol import DECODE, ENCODE, ProtocolError, parse_answer, parse_handshake
+
+HANDSHAKE: dict[str, Any] = {
+    "protocol": "kfuzz-testee/1",
+    "name": "toy",
+    "version": "1.0",
+    "language": "c",
+    "operations": ["decode-records"],
+    "roles": ["consumer"],
+    "magic": [2],
+    "codecs": ["none"],
+}
+RECORD: dict[str, Any] = {"offset": "0", "timestamp": None, "key": None, "value": "00", "headers": [["k", None]]}
+BATCH: dict[str, Any] = {"base_offset": "0", "records": [RECORD]}
+
+
+def answer(**fields: Any) -> bytes:
+    return json.dumps({"id": "a", "outcome": "accepted"} | fields).encode()
+
+
+def refused(line: bytes, operation: str = DECODE) -> str:
+    with pytest.raises(ProtocolError) as caught:
+        parse_answer(line, id="a", operation=operation)
+    return str(caught.value)
+
+
+def test_what_a_handshake_leaves_out_has_the_documented_meaning() -> None:
+    handshake = parse_handshake(json.dumps(HANDSHAKE).encode())
+    assert (handshake.label, handshake.checks_crc, handshake.control) == ("toy@1.0", True, "shown")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"protocol": "kfuzz-testee/2"}, "the handshake.protocol is"),
+        ({"name": "../../etc/passwd"}, "the handshake.name is"),
+        ({"version": ""}, "the handshake.version is"),
+        ({"operations": ["decode-records", "fly"]}, "the handshake.operations is"),
+        ({"magic": [True]}, "the handshake.magic is"),
+        ({"magic": ["2"]}, "the handshake.magic is"),
+        ({"codecs": "none"}, "the handshake.codecs is"),
+        ({"check_crc": False}, 'the handshake has the unknown field "check_crc"'),
+        ({"control": None}, "the handshake.control is"),
+    ],
+)
+def test_a_wrong_handshake_is_refused_with_the_field(changes: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ProtocolError) as caught:
+        parse_handshake(json.dumps(HANDSHAKE | changes).encode())
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("name", ["protocol", "name", "version", "language", "operations", "roles", "magic", "codecs"])
+def test_a_handshake_declares_everything_that_it_must(name: str) -> None:
+    line = json.dumps({field: value for field, value in HANDSHAKE.items() if field != name}).encode()
+    with pytest.raises(ProtocolError, match=f"lacks {name}"):
+        parse_handshake(line)
+
+
+def test_a_good_answer_is_taken_over_whole() -> None:
+    parsed = parse_answer(answer(batches=[BATCH], consumed=9, allocated_bytes=7), id="a", operation=DECODE)
+    assert (parsed.batches, parsed.consumed, parsed.allocated_bytes) == ([BATCH], 9, 7)
+    assert parse_answer(answer(hex="00ff"), id="a", operation=ENCODE).data == b"\x00\xff"
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [
+        ({"outcome": "maybe"}, "the answer.outcome"),
+        ({"outcome": "rejected", "error": None}, "the answer.error"),
+        ({"consumed": -1}, "the answer.consumed"),
+        ({"consumed": True}, "the answer.consumed"),
+        ({"consumed": "9"}, "the answer.consumed"),
+        ({"hex": "0"}, "the answer.hex"),
+        ({"hex": "FF"}, "the answer.hex"),
+        ({"batches": {}}, "the answer.batches"),
+        ({"batches": [{}]}, "[0] lacks records"),
+        ({"batches": [BATCH | {"base_ofset": "0"}]}, '[0] has the unknown field "base_ofset"'),
+        ({"batches": [BATCH | {"base_offset": 0}]}, "[0].base_offset is 0; it must be an integer as a decimal string"),
+        ({"batches": [BATCH | {"base_offset": "-0"}]}, "[0].base_offset"),
+        ({"batches": [BATCH | {"compression": "brotli"}]}, "[0].compression"),
+        ({"records": [RECORD | {"key": "k"}]}, "[0].key"),
+        ({"records": [RECORD | {"value": {"sha256": "00", "size": 1}}]}, "[0].value"),
+        ({"records": [RECORD | {"headers": {"k": "00"}}]}, "[0].headers"),
+        ({"records": [RECORD | {"headers": [["k"]]}]}, "[0].headers"),
+        ({"records": [RECORD | {"headers": [[None, "00"]]}]}, "[0].headers"),
+        ({"records": [{name: value for name, value in RECORD.items() if name != "timestamp"}]}, "[0] lacks timestamp"),
+        ({}, "either batches or records"),
+        ({"batches": [], "records": []}, "either batches or records"),
+    ],
+)
+def test_a_wrong_answer_is_refused_with_the_place(fields: dict[str, Any], place: str) -> None:
+    assert place in refused(answer(**fields))
+
+
+def test_an_encoder_that_accepts_gives_bytes() -> None:
+    assert refused(answer(), ENCODE) == "the answer lacks hex: who accepts to encode must give the bytes"
+
+
+def test_an_answer_to_another_request_is_refused() -> None:
+    assert refused(answer(id="b", batches=[])) == 'the answer is to "b", but "a" was asked: answers come in order'
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"hello", b"\xff\xfe", b"[" * 100_000, b'{"consumed": ' + b"9" * 5000 + b"}", b"null", b"[]", b"NaN"]
+)
+def test_no_line_whatever_raises_anything_but_a_protocol_error(line: bytes) -> None:
+    assert refused(line)
+
+
+def test_an_impossible_number_is_a_wrong_reading_and_not_a_wrong_answer() -> None:
+    parsed = parse_answer(answer(records=[RECORD | {"offset": str(2**70)}]), id="a", operation=DECODE)
+    assert parsed.records is not None
+    assert parsed.records[0]["offset"] == str(2**70)

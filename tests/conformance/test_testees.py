@@ -1,0 +1,100 @@
+"""testee.toml: which testees there are, which can run here, and when they are built."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from kfuzz.conformance.testees import BuildFailed, Testee, all_testees, select
+from kfuzz.errors import UsageError
+
+
+def folder_of(root: Path, text: str, name: str = "toy") -> Path:
+    folder = root / name
+    folder.mkdir(parents=True)
+    (folder / "testee.toml").write_text(text)
+    return folder
+
+
+PLAIN = 'name = "toy"\nlanguage = "c"\n[[versions]]\nversion = "1"\nrun = ["{python}", "{folder}/toy.py"]\n'
+
+
+def test_every_version_is_a_testee_and_kfuzz_is_the_first(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, PLAIN + '[[versions]]\nversion = "2"\nrun = ["toy2"]\n')
+    testees = all_testees(tmp_path)
+    assert [testee.name for testee in testees] == ["kfuzz", "toy", "toy"]
+    assert testees[1].argv == (sys.executable, f"{folder}/toy.py")
+    assert [testee.label for testee in select(testees, ["toy"])] == ["toy@1", "toy@2"]
+    assert [testee.label for testee in select(testees, ["toy@2", "toy"])] == ["toy@2", "toy@1"]
+
+
+def test_the_committed_testees_can_be_read() -> None:
+    assert {"kfuzz", "aiokafka", "kafka-clients", "kafka-python"} <= {testee.name for testee in all_testees()}
+
+
+@pytest.mark.parametrize(
+    ("need", "sentence"),
+    [
+        ('requires = ["no-such-program"]', "toy@1 is left out: it needs no-such-program"),
+        ('modules = ["no_such_module"]', "toy@1 is left out: it needs the Python module no_such_module"),
+        ('requires = ["sh"]\nmodules = ["json"]', None),
+    ],
+)
+def test_a_testee_whose_toolchain_is_missing_says_so_and_is_refused_by_name(
+    tmp_path: Path, need: str, sentence: str | None
+) -> None:
+    folder_of(tmp_path, PLAIN.replace("[[versions]]", f"{need}\n[[versions]]"))
+    testees = all_testees(tmp_path)
+    assert testees[1].missing() == sentence
+    if sentence:
+        with pytest.raises(UsageError, match="it needs"):
+            select(testees, ["toy"])
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("name = ", "not TOML"),
+        ('name = "toy"', "lacks versions"),
+        (PLAIN.replace('name = "toy"', ""), "lacks name"),
+        (PLAIN.replace("run = ", "rum = "), "lacks run"),
+        (PLAIN + "colour = 1\n", "unknown name 'colour'"),
+        (PLAIN.replace('["{python}", "{folder}/toy.py"]', "[]"), "must be a list of words"),
+        (PLAIN.replace('"1"', "1"), "version must be a str"),
+    ],
+)
+def test_a_wrong_testee_file_is_refused_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:
+    folder = folder_of(tmp_path, text)
+    with pytest.raises(UsageError, match=complaint) as caught:
+        all_testees(tmp_path)
+    assert str(caught.value).startswith(str(folder / "testee.toml"))
+
+
+def builder(folder: Path, script: str) -> Testee:
+    folder.mkdir()
+    (folder / "source.c").write_text("int main;")
+    return Testee("toy", "1", ("toy",), folder, build=("sh", "-c", script), product=folder / "target" / "toy")
+
+
+def test_a_testee_is_built_when_a_source_is_newer_than_its_product_and_only_then(tmp_path: Path) -> None:
+    testee = builder(tmp_path / "toy", "mkdir -p target && echo built >>target/toy")
+    product = tmp_path / "toy" / "target" / "toy"
+    testee.make_ready()
+    testee.make_ready()
+    assert product.read_text() == "built\n"
+    later = product.stat().st_mtime + 10
+    os.utime(tmp_path / "toy" / "source.c", (later, later))
+    testee.make_ready()
+    assert product.read_text() == "built\nbuilt\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [("echo no luck >&2; exit 3", "ended with 3: no luck"), ("true", "succeeded without making")],
+)
+def test_a_build_that_fails_is_a_sentence(tmp_path: Path, script: str, sentence: str) -> None:
+    with pytest.raises(BuildFailed, match=sentence):
+        builder(tmp_path / "toy", script).make_ready()
