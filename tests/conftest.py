@@ -10,7 +10,7 @@ import pytest
 
 
 def missing(what: str, remedy: str) -> NoReturn:
-    """Skip for want of a toolchain, with the reason; with CI=true that is a failure, so that nothing goes untested unseen."""
+    """Skip for want of a toolchain, with the reason; a failure with CI=true, so that it is not unseen."""
     text = f"{what} is missing; {remedy}"
     if os.environ.get("CI") == "true":
         pytest.fail(text)

@@ -529,7 +529,8 @@ def _zstd_frame(frame: memoryview, content: int | None, most: int, output: _Outp
     try:
         piece = _contexts.decompressor.decompress(frame, max_output_size=max(room, 1))
     except zstandard.ZstdError as error:
-        if room < most and "too small" in str(error):
+        # The frame is whole, so what the library misses is room.
+        if room < most and ("too small" in str(error) or "full frame" in str(error)):
             raise _Full from None
         raise _Broken(f"zstd: {error}") from None
     output.add(piece)

@@ -1,4 +1,4 @@
-"""Seeded batches and mutants of them, of every magic and codec; most carry right lengths and CRCs, so that decoders get far."""
+"""Seeded batches and mutants of every magic and codec; most carry right lengths and CRCs, so decoders get far."""
 
 from __future__ import annotations
 

@@ -1,0 +1,156 @@
+"""Codec containers: bounds that hold, other writers' streams that read, broken ones that say so."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import struct
+import subprocess
+import sys
+import zlib
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+
+from kfuzz.records.compression import compress, decompress
+from kfuzz.records.model import CODECS, Codec
+
+COMPRESSING: tuple[Codec, ...] = CODECS[1:]
+TEXT = b"the same words, the same words, the same words " * 4_000
+NOISE = random.Random(1).randbytes(70_000)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("data", [b"", b"x", TEXT, NOISE], ids=["empty", "one", "text", "noise"])
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_what_is_compressed_comes_back_whole(codec: Codec, data: bytes, magic: int) -> None:
+    packed = compress(codec, data, magic=magic)
+    assert decompress(codec, packed, len(data) or 1, magic=magic) == (data, len(packed), "whole", "")
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_the_bound_is_exact(codec: Codec) -> None:
+    packed = compress(codec, TEXT)
+    assert decompress(codec, packed, len(TEXT)).ended == "whole"
+    assert decompress(codec, packed, len(TEXT) - 1).ended == "limit"
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_every_cut_of_a_stream_ends_it_broken_or_short_and_never_raises(codec: Codec) -> None:
+    packed = compress(codec, TEXT[:500] + NOISE[:500])
+    for n in range(len(packed)):
+        out = decompress(codec, packed[:n], 1 << 20)
+        assert out.ended == "broken" or len(out.data) < 1000
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_no_flipped_byte_raises(codec: Codec) -> None:
+    packed = compress(codec, TEXT[:300])
+    for at in range(len(packed)):
+        for flip in (1, 0x80, 0xFF):
+            broken = bytearray(packed)
+            broken[at] ^= flip
+            assert decompress(codec, bytes(broken), 1 << 20).ended in ("whole", "broken", "limit")
+
+
+BOMB = """
+import resource, sys, zlib, zstandard, lz4.frame, snappy, struct
+from kfuzz.records.compression import decompress
+size = 1 << 30
+codec = sys.argv[1]
+if codec == "gzip":
+    deflater = zlib.compressobj(9, zlib.DEFLATED, 31)
+    data = b"".join(deflater.compress(bytes(1 << 20)) for _ in range(size >> 20)) + deflater.flush()
+elif codec == "zstd":
+    packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
+    data = b"".join(packer.compress(bytes(1 << 20)) for _ in range(size >> 20)) + packer.flush()
+elif codec == "lz4":
+    frame = lz4.frame.compress(bytes(1 << 16), block_size=4, block_linked=False, store_size=False)
+    data = frame[:7] + frame[7:-4] * (size >> 16) + frame[-4:]
+else:
+    block = snappy.compress(bytes(1 << 20))
+    data = bytes.fromhex("82534e415050590000000001 00000001") + (struct.pack(">i", len(block)) + block) * 200
+decompress(codec, data[:1000], 1 << 20)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+out = decompress(codec, data, 8 << 20)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(out.ended, len(out.data) <= 8 << 20, (after - before) << 10)
+"""
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_a_bomb_stops_at_the_bound_having_allocated_no_more_than_a_small_multiple_of_it(codec: Codec) -> None:
+    done = subprocess.run([sys.executable, "-c", BOMB, codec], capture_output=True, text=True, check=True)
+    ended, bounded, grown_bytes = done.stdout.split()
+    assert (ended, bounded) == ("limit", "True")
+    assert int(grown_bytes) < 4 * (8 << 20)
+
+
+def test_a_snappy_length_that_the_block_cannot_hold_is_refused_before_it_is_allocated() -> None:
+    out = decompress("snappy", bytes.fromhex("ffffffff0f") + b"\x00x", 2**31 - 2)
+    assert out.ended == "broken"
+    assert "claims to hold 4294967295" in out.reason
+
+
+def test_raw_snappy_reads_as_well_as_the_xerial_framing() -> None:
+    assert decompress("snappy", snappy.compress(TEXT), len(TEXT)).data == TEXT
+
+
+def test_concatenated_streams_read_through_but_for_lz4() -> None:
+    for codec in ("gzip", "snappy", "zstd"):
+        packed = compress(codec, b"one") + compress(codec, b"two")
+        assert decompress(codec, packed, 100) == (b"onetwo", len(packed), "whole", "")
+    frame = compress("lz4", b"one")
+    out = decompress("lz4", frame + compress("lz4", b"two"), 100)
+    assert (out.data, out.consumed, out.ended) == (b"one", len(frame), "whole")
+
+
+def test_what_follows_a_gzip_stream_is_left_and_told() -> None:
+    packed = gzip.compress(b"x", mtime=0)
+    for tail in (b"\0", b"padding of no kind", bytes(100)):
+        out = decompress("gzip", packed + tail, 100)
+        assert (out.data, out.consumed, out.ended) == (b"x", len(packed), "whole")
+
+
+def test_gzip_header_fields_are_stepped_over_and_their_checksum_checked() -> None:
+    body = zlib.compressobj(wbits=-15)
+    deflated = body.compress(b"x") + body.flush() + struct.pack("<II", zlib.crc32(b"x"), 1)
+    head = bytes.fromhex("1f8b081e00000000 0003") + b"\x03\x00abc" + b"name\0" + b"comment\0"
+    good = head + struct.pack("<H", zlib.crc32(head) & 0xFFFF) + deflated
+    assert decompress("gzip", good, 10).data == b"x"
+    bad = head + struct.pack("<H", ~zlib.crc32(head) & 0xFFFF) + deflated
+    assert decompress("gzip", bad, 10).reason == "a gzip header's checksum is wrong"
+
+
+def test_the_lz4_header_checksum_counts_except_in_magic_0() -> None:
+    frame = bytearray(compress("lz4", b"x"))
+    frame[6] ^= 1
+    assert decompress("lz4", bytes(frame), 10, magic=1).reason == "the lz4 header checksum is wrong"
+    assert decompress("lz4", bytes(frame), 10, magic=0).data == b"x"
+
+
+def test_lz4_block_checksums_count_and_content_checksums_do_not() -> None:
+    frame = bytearray(lz4.frame.compress(TEXT, block_linked=False, block_checksum=True, content_checksum=True))
+    assert decompress("lz4", bytes(frame), len(TEXT)).data == TEXT
+    frame[-1] ^= 1
+    assert decompress("lz4", bytes(frame), len(TEXT)).data == TEXT
+    frame[-9] ^= 1
+    assert decompress("lz4", bytes(frame), len(TEXT)).reason == "an lz4 block checksum is wrong"
+
+
+def test_linked_lz4_blocks_are_refused_as_kafka_does() -> None:
+    assert decompress("lz4", lz4.frame.compress(TEXT, block_linked=True), len(TEXT)).ended == "broken"
+
+
+def test_zstd_frames_without_a_content_size_read() -> None:
+    packed = zstandard.ZstdCompressor(write_content_size=False, write_checksum=True).compress(TEXT)
+    assert decompress("zstd", packed, len(TEXT)).data == TEXT
+
+
+def test_a_zstd_window_beyond_what_kafka_allows_is_refused() -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=28, write_content_size=False)
+    packed = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    data = packed.compress(TEXT) + packed.flush()
+    assert "zstd window" in decompress("zstd", data, len(TEXT)).reason

@@ -1,0 +1,121 @@
+"""What the reader promises whatever the bytes: no exception, one loop for both paths, places that can be trusted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import islice
+
+import pytest
+from mutants import Mutants
+
+from kfuzz import records
+from kfuzz.errors import RecordsError, UsageError
+from kfuzz.records import Record, RecordBatch
+
+BATCH = RecordBatch(
+    100, 102, [Record(100 + i, 1_000 + i, b"key", None if i == 1 else b"value", ((b"h", None),)) for i in range(3)]
+)
+DATA = records.encode_batch(BATCH)
+
+
+def test_every_cut_of_a_batch_is_a_partial_tail_and_no_error() -> None:
+    for n in range(1, len(DATA)):
+        reading = records.read(DATA + DATA[:n])
+        assert reading.fatal is None
+        assert reading.partial_tail
+        assert reading.consumed == len(DATA)
+        assert reading.batch_count == 1
+
+
+def test_an_empty_buffer_is_an_empty_log() -> None:
+    reading = records.read(b"")
+    assert (reading.batches, reading.consumed, reading.partial_tail, reading.findings) == ([], 0, False, [])
+
+
+def test_no_single_bit_flip_raises_and_every_one_under_the_crc_is_found() -> None:
+    for at in range(len(DATA)):
+        for bit in range(8):
+            broken = bytearray(DATA)
+            broken[at] ^= 1 << bit
+            reading = records.read(broken)
+            if at >= 17:
+                assert reading.fatal is not None
+                assert reading.fatal.code == "crc-mismatch"
+
+
+def test_the_verdict_path_says_what_the_object_path_says() -> None:
+    for data in islice(Mutants(seed=11), 3_000):
+        read, checked = records.read(data), records.check(data)
+        assert checked.batches == []
+        assert checked.findings == read.findings
+        assert (checked.batch_count, checked.record_count) == (read.batch_count, read.record_count)
+        assert (checked.consumed, checked.partial_tail) == (read.consumed, read.partial_tail)
+        assert read.batch_count == len(read.batches)
+        assert read.record_count == sum(len(batch.records) for batch in read.batches)
+
+
+def test_strict_refuses_whatever_has_a_finding_and_kafka_only_what_is_fatal() -> None:
+    deviations = 0
+    for data in islice(Mutants(seed=12), 3_000):
+        kafka, strict = records.check(data), records.check(data, profile="strict")
+        assert [f.code for f in kafka.findings] == [f.code for f in strict.findings]
+        assert (strict.fatal is None) == (not kafka.findings)
+        deviations += kafka.fatal is None and strict.fatal is not None
+    assert deviations > 100
+
+
+def test_batches_before_a_bad_one_are_kept() -> None:
+    broken = bytearray(DATA)
+    broken[-1] ^= 1
+    reading = records.read(DATA + bytes(broken))
+    assert reading.consumed == len(DATA)
+    assert [batch.base_offset for batch in reading.batches] == [100]
+    assert reading.fatal is not None
+    assert reading.fatal.path == "batch[1].crc"
+    assert reading.fatal.at == len(DATA) + 17
+
+
+def test_decode_raises_the_first_fatal_finding() -> None:
+    broken = bytearray(DATA)
+    broken[-1] ^= 1
+    with pytest.raises(RecordsError, match=r"batch\[0\]\.crc at byte 17: the stored CRC is 0x") as caught:
+        records.decode(broken)
+    assert caught.value.finding.code == "crc-mismatch"
+
+
+def test_a_finding_inside_a_compressed_batch_is_placed_in_its_payload() -> None:
+    batch = RecordBatch(0, 0, [Record(0, 1, b"key", None, ((b"a\xff", None),))], compression="lz4")
+    (finding,) = records.read(records.encode_batch(batch)).findings
+    assert finding.path == "batch[0].payload.records[0].headers[0].key"
+    # length, attributes, timestamp and offset deltas, key and its length, value length, header count, key length
+    assert finding.at == 1 + 1 + 1 + 1 + 4 + 1 + 1 + 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"profile": "lax"}, "profile 'lax' does not exist; take one of kafka, strict"),
+        ({"role": "judge"}, "role 'judge' does not exist; take one of consumer"),
+    ],
+)
+def test_a_wrong_argument_is_refused_at_once(arguments: dict[str, str], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        records.read(b"", **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2**31])
+def test_a_limit_outside_what_places_can_hold_is_refused(limit: int) -> None:
+    with pytest.raises(UsageError, match="decompressed_bytes"):
+        records.Limits(decompressed_bytes=limit)
+
+
+def test_any_contiguous_buffer_can_be_read() -> None:
+    for data in (DATA, bytearray(DATA), memoryview(DATA), memoryview(b"x" + DATA)[1:]):
+        assert records.decode(data) == records.decode(DATA)
+
+
+def test_importing_kfuzz_loads_nothing_heavy() -> None:
+    script = "import sys, kfuzz, kfuzz.cli.main; print(*sorted(m.split('.')[0] for m in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"numpy", "pyarrow", "pyspark", "atheris", "jinja2", "jsonschema", "rich", "zstandard"} & set(loaded)

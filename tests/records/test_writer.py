@@ -1,0 +1,112 @@
+"""The writer: what was read can be written and reads the same; what cannot be written is refused before a byte is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kfuzz import records
+from kfuzz.errors import EncodeError, UsageError
+from kfuzz.records import Record, RecordBatch
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+SPANS = st.none() | st.binary(max_size=40)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> RecordBatch:
+    base = draw(st.integers(0, 2**62))
+    deltas = sorted(draw(st.sets(st.integers(0, 2**31 - 1), max_size=6)))
+    log_append = draw(st.booleans())
+    stamp = draw(INT64)
+    contents = [
+        Record(
+            base + delta,
+            stamp if log_append else draw(INT64),
+            draw(SPANS),
+            draw(SPANS),
+            tuple(draw(st.lists(st.tuples(st.binary(max_size=9), SPANS), max_size=3))),
+        )
+        for delta in deltas
+    ]
+    return RecordBatch(
+        base,
+        base + (deltas[-1] if deltas else 0),
+        contents,
+        compression=draw(st.sampled_from(records.CODECS)) if contents else "none",
+        timestamp_type="log-append" if log_append else "create",
+        transactional=draw(st.booleans()),
+        producer_id=draw(INT64),
+        producer_epoch=draw(st.integers(-(2**15), 2**15 - 1)),
+        base_sequence=draw(st.integers(-(2**31), 2**31 - 1)),
+        partition_leader_epoch=draw(st.integers(-(2**31), 2**31 - 1)),
+        delete_horizon=draw(st.none() | INT64),
+        max_timestamp=stamp if log_append else None,
+    )
+
+
+@given(batches())
+def test_what_is_written_reads_the_same(batch: RecordBatch) -> None:
+    reading = records.read(records.encode_batch(batch))
+    assert reading.fatal is None
+    assert records.to_json(reading.batches) == records.to_json([batch])
+
+
+@given(batches())
+def test_the_json_form_loses_nothing(batch: RecordBatch) -> None:
+    told = json.loads(json.dumps(records.to_json([batch])))
+    assert records.to_json(records.from_json(told)) == records.to_json([batch])
+
+
+RECORD = Record(0, 1, b"k", b"v")
+
+
+@pytest.mark.parametrize(
+    ("batch", "sentence"),
+    [
+        (RecordBatch(0, 0, [RECORD], magic=3), "magic 3 does not exist"),
+        (RecordBatch(0, 0, [RECORD], compression="lzo"), "compression 'lzo' does not exist"),  # type: ignore[arg-type]
+        (RecordBatch(0, 0, [RECORD], timestamp_type="none"), "timestamp type 'none' does not exist in magic 2"),
+        (RecordBatch(0, 0, [RECORD], producer_epoch=2**15), "a field does not fit its width"),
+        (RecordBatch(2**63, 2**63, []), "a field does not fit its width"),
+        (RecordBatch(0, 2**31, []), "a field does not fit its width"),
+        (RecordBatch(0, 0, [Record(2**31, 1, None, None)]), r"records\[0\].offset is 2147483648"),
+        (RecordBatch(0, 0, [Record(2**63, 1, None, None)]), r"records\[0\]: offset 9223372036854775808"),
+        (RecordBatch(0, 0, [Record(0, 1, "k", None)]), r"records\[0\].key is str; it must be bytes or None"),  # type: ignore[arg-type]
+        (RecordBatch(0, 0, [Record(0, 1, None, None, ((None, b""),))]), r"records\[0\].headers key is NoneType"),  # type: ignore[arg-type]
+        (RecordBatch(0, 0, [Record(0, 1, None, None, attributes=256)]), r"records\[0\].attributes is 256"),
+        (RecordBatch(0, 0, [Record(0, 1, None, None, ((b"h", None),))], magic=1), "magic 1 cannot carry headers"),
+        (RecordBatch(0, 0, [RECORD], magic=0, compression="zstd"), "magic 0 cannot carry zstd"),
+        (RecordBatch(0, 0, [RECORD], magic=1, transactional=True), "magic 1 cannot carry a transaction"),
+        (RecordBatch(0, 1, [RECORD, RECORD], magic=1), "is a batch of one record; this one has 2"),
+        (RecordBatch(0, 0, [], magic=1, compression="gzip"), "needs at least one record"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(batch: RecordBatch, sentence: str) -> None:
+    with pytest.raises(EncodeError, match=sentence):
+        records.encode_batch(batch)
+
+
+@pytest.mark.parametrize(
+    ("form", "sentence"),
+    [
+        ({"base_ofset": "0"}, r"batches\[0\].base_ofset is not a field of a batch"),
+        ({"base_offset": "ten"}, r"batches\[0\].base_offset is 'ten'; it must be a decimal integer"),
+        ({"records": [{}]}, r"batches\[0\].records\[0\] is not a record: 'offset'"),
+        ({"records": [{"offset": "0", "key": "xy"}]}, r"records\[0\].key is 'xy'; it must be hex or null"),
+        ({"records": [{"offset": "0", "headers": [[7, None]]}]}, r"headers\[0\] has key 7"),
+    ],
+)
+def test_a_wrong_json_form_is_refused_with_its_place(form: dict[str, object], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        records.from_json([form])
+
+
+def test_a_compacted_empty_batch_has_no_payload_and_keeps_its_offsets() -> None:
+    batch = RecordBatch(10, 14, compression="zstd", producer_id=5, producer_epoch=0, base_sequence=3)
+    data = records.encode_batch(batch)
+    assert len(data) == 61
+    assert records.decode(data)[0].next_offset == 15
