@@ -130,10 +130,13 @@ def load_file(path: str | Path) -> SuiteFile:
         )
         for name, flag in document["flags"].items()
     }
-    vectors = tuple(
-        _vector(path, f"vectors[{index}]", document["kind"], item) for index, item in enumerate(document["vectors"])
-    )
-    return SuiteFile(path, document["about"], flags, vectors, document)
+    return SuiteFile(path, document["about"], flags, vectors_of(path, document), document)
+
+
+def vectors_of(path: Path, document: Mapping[str, Any]) -> tuple[Vector, ...]:
+    """The vectors of a checked document, in its order."""
+    kind = document["kind"]
+    return tuple(_vector(path, f"vectors[{i}]", kind, item) for i, item in enumerate(document["vectors"]))
 
 
 def parse_document(path: Path, content: bytes) -> dict[str, Any]:

@@ -1,1 +1,31 @@
 """One module per theme of the golden suite, each making vectors from values through ``builder``. May import wire/."""
+
+from __future__ import annotations
+
+import importlib
+
+from kfuzz.vectors.recipes.theme import Theme
+
+__all__ = ["THEMES", "themes"]
+
+THEMES = (
+    "header",
+    "count",
+    "varint",
+    "record",
+    "headers",
+    "codec",
+    "bombs",
+    "control",
+    "transaction",
+    "compaction",
+    "timestamp",
+    "framing",
+    "legacy_v0",
+    "legacy_v1",
+)
+
+
+def themes() -> tuple[Theme, ...]:
+    """Every theme, in the order of ``THEMES``."""
+    return tuple(importlib.import_module(f"{__name__}.{name}").theme() for name in THEMES)

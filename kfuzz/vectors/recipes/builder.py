@@ -1,8 +1,9 @@
 """A raw builder of record batches and messages: any field may be given any value, or any bytes.
 
-What a recipe does not set is right: lengths, counts, deltas and the CRC follow from the rest. What it does set stands as
-it is. A :class:`Raw` carries the bytes, the places of the fields that were set, and the contents as the recipe's own
-values say them (never as kfuzz's reader would). May import kfuzz.wire for the tables of layouts, and nothing that reads.
+What a recipe does not set is right: lengths, counts, deltas and the CRC follow from the rest. What it does set stands
+as it is. A :class:`Raw` carries the bytes, the places of the fields that were set, and the contents as the recipe's
+own values say them (never as kfuzz's reader would). May import kfuzz.wire for the tables of layouts, and nothing that
+reads.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Record:
     """A record of magic 2 by its values; ``raw`` puts other bytes in the place of a field's, by the field's path.
 
     Paths: length, attributes, timestamp_delta, offset_delta, key_length, key, value_length, value, header_count,
-    headers[i].key_length, headers[i].key, headers[i].value_length, headers[i].value, and tail (bytes after the headers).
+    headers[i].key_length, headers[i].key, headers[i].value_length, headers[i].value, and tail (bytes after the
+    headers).
     """
 
     offset_delta: int = 0
@@ -189,20 +191,22 @@ def batch(
     contents: Sequence[Json] | None = None,
     canonical: bool | None = None,
     hostile: Sequence[str] = (),
+    annotate: bool = False,
     **fields: int,
 ) -> Raw:
     """A record batch (magic 2) of ``records``.
 
-    ``payload`` stands in the place of the records' own bytes (it is what follows the header: the compressed stream, where ``codec`` says
-    one); ``contents`` stands in the place of the records as they are to be read. ``fields`` are those of the header, by the names of
-    ``HEADER_LAYOUT``. ``hostile`` names what to mark in the layout, beside what is hostile by nature.
+    ``payload`` stands in the place of the records' own bytes: it is what follows the header, a compressed stream where
+    ``codec`` names one. ``contents`` stands in the place of the records as they are to be read. ``fields`` are those of
+    the header, by the names of ``HEADER_LAYOUT``. ``hostile`` names what to mark in the layout beside what is hostile
+    by nature; ``annotate`` puts every field of the header and the records into the layout.
     """
-    flags = (
-        LOG_APPEND * log_append | TRANSACTIONAL * transactional | CONTROL * control | DELETE_HORIZON * delete_horizon
-    )
-    body, record_fields = (
-        _payload(records) if payload is None else (payload, [Field("payload", BATCH_HEADER_SIZE, len(payload))])
-    )
+    flags = LOG_APPEND * log_append | TRANSACTIONAL * transactional | CONTROL * control
+    flags |= DELETE_HORIZON * delete_horizon
+    if payload is None:
+        body, record_places = _payload(records, annotate)
+    else:
+        body, record_places = payload, [Field("payload", BATCH_HEADER_SIZE, len(payload))]
     base_timestamp = fields.get("base_timestamp", CREATED_MS)
     values = {
         "base_offset": 0,
@@ -224,22 +228,27 @@ def batch(
     if "crc" not in fields:
         at, size = next((at, size) for name, at, size in HEADER_LAYOUT if name == "crc")
         data = data[:at] + crc32c.crc32c(data[at + size :]).to_bytes(size, "big") + data[at + size :]
-    set_fields = [Field(name, at, size, name in DERIVED) for name, at, size in HEADER_LAYOUT if name in fields]
-    layout = _mark([*set_fields, *record_fields], hostile)
+    header_places = [
+        Field(name, at, size, name in DERIVED & fields.keys())
+        for name, at, size in HEADER_LAYOUT
+        if annotate or name in fields
+    ]
+    layout = _mark([*header_places, *record_places], hostile)
     read = _read_records(values, records, log_append) if contents is None else list(contents)
     if canonical is None:
         canonical = payload is None and codec == "none" and not any(place.hostile for place in layout)
     return Raw(data, layout, (_batch_contents(values, codec, read),), canonical, by_content)
 
 
-def _payload(records: Sequence[Record]) -> tuple[bytes, list[Field]]:
-    """The records' bytes, and the places of the fields that a record's ``raw`` set."""
+def _payload(records: Sequence[Record], annotate: bool) -> tuple[bytes, list[Field]]:
+    """The records' bytes, and the places of the fields that a record's ``raw`` set (of every field, to annotate)."""
     data = bytearray()
     places = []
     for index, record in enumerate(records):
         for name, part in record.parts():
-            if name in record.raw:
-                places.append(Field(f"records[{index}].{name}", BATCH_HEADER_SIZE + len(data), len(part), True))
+            hostile = name in record.raw
+            if hostile or (annotate and part):
+                places.append(Field(f"records[{index}].{name}", BATCH_HEADER_SIZE + len(data), len(part), hostile))
             data += part
     return bytes(data), places
 
@@ -316,10 +325,10 @@ def message(
     canonical: bool | None = None,
     hostile: Sequence[str] = (),
 ) -> Raw:
-    """One message of magic 0 or 1; a wrapper is one whose ``value`` is compressed and whose ``contents`` say what is inside.
+    """One message of magic 0 or 1; a wrapper has a compressed ``value``, and ``contents`` that say what is inside.
 
-    ``raw`` puts other bytes in the place of a field's (base_offset, batch_length, crc, magic, attributes, timestamp, key_length,
-    key, value_length, value, tail); ``attributes`` adds bits to the codec's.
+    ``raw`` puts other bytes in the place of a field's: base_offset, batch_length, crc, magic, attributes, timestamp,
+    key_length, key, value_length, value, tail. ``attributes`` adds bits to the codec's.
     """
     raw = raw or {}
     flags = CODECS[codec] | attributes

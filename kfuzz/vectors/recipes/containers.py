@@ -1,13 +1,15 @@
 """Compressed streams, written out by hand so that any part can be wrong, and that every machine makes the same bytes.
 
-``stored`` makes a stream of each codec without compressing (every format has such a form); ``packed`` asks the compression
-libraries, whose bytes differ between versions. Imports the compression libraries only inside ``packed``.
+``stored`` makes a stream of each codec without compressing (every format has such a form); ``packed`` asks the
+compression libraries, whose bytes differ between versions. Imports the compression libraries only inside ``packed``.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+
+from kfuzz.vectors.recipes.builder import unsigned_varint
 
 __all__ = ["gzip_member", "lz4_frame", "packed", "raw_snappy", "stored", "xerial", "xxh32", "zstd_frame"]
 
@@ -81,18 +83,10 @@ def raw_snappy(data: bytes, *, claimed: int | None = None) -> bytes:
     """A raw snappy block of one literal; ``claimed`` is the uncompressed length that its preamble tells."""
     length = len(data) if claimed is None else claimed
     if not data:
-        return _base128(length)
+        return unsigned_varint(length)
     if len(data) <= 60:
-        return _base128(length) + bytes([(len(data) - 1) << 2]) + data
-    return _base128(length) + b"\xf4" + struct.pack("<H", len(data) - 1) + data
-
-
-def _base128(value: int) -> bytes:
-    groups = bytearray()
-    while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*groups, value])
+        return unsigned_varint(length) + bytes([(len(data) - 1) << 2]) + data
+    return unsigned_varint(length) + b"\xf4" + struct.pack("<H", len(data) - 1) + data
 
 
 def xerial(*blocks: bytes, versions: bytes = XERIAL_VERSIONS) -> bytes:
@@ -109,7 +103,7 @@ def lz4_frame(
     header_checksum: int | None = None,
     end_mark: bool = True,
 ) -> bytes:
-    """One LZ4 frame of uncompressed blocks with 64 KiB at most; ``True`` asks for right checksums, a number sets them."""
+    """One LZ4 frame of uncompressed blocks of up to 64 KiB; ``True`` asks for right checksums, a number sets them."""
     flags = version << 6 | 0x20 | 0x10 * (block_checksums is not False) | 0x08 * (content_size is not None)
     flags |= 0x04 * (content_checksum is not False)
     descriptor = bytes([flags, 0x40]) + (b"" if content_size is None else struct.pack("<Q", content_size))
@@ -148,8 +142,8 @@ def xxh32(data: bytes) -> int:
             at += 16
         total = sum(rotate(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True))
     total = (total + len(data)) & mask
-    for at in range(at, len(data) - 3, 4):
-        total = rotate((total + struct.unpack_from("<I", data, at)[0] * prime[2]) & mask, 17) * prime[3] & mask
+    for word in struct.unpack_from(f"<{(len(data) - at) // 4}I", data, at):
+        total = rotate((total + word * prime[2]) & mask, 17) * prime[3] & mask
     for byte in data[len(data) - len(data) % 4 :]:
         total = rotate((total + byte * prime[4]) & mask, 11) * prime[0] & mask
     total = (total ^ total >> 15) * prime[1] & mask
@@ -160,7 +154,7 @@ def xxh32(data: bytes) -> int:
 def zstd_frame(
     data: bytes, *, checksum: int | None = None, content_size: int | None = None, last: bool = True
 ) -> bytes:
-    """One Zstandard frame of raw blocks with a 128 KiB window; ``checksum`` sets the content checksum, right or wrong."""
+    """One Zstandard frame of raw blocks with a 128 KiB window; ``checksum`` sets the content checksum."""
     descriptor = 0x04 * (checksum is not None)
     if content_size is None:
         # Window descriptor: exponent 7 over 1 KiB is 128 KiB.

@@ -1,0 +1,203 @@
+"""``kfuzz vectors``: list, build and lint the golden vectors. The work is in ``kfuzz.vectors``."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kfuzz.cli.console import echo_json, json_option, progress
+from kfuzz.errors import UsageError
+from kfuzz.vectors.model import Vector, default_root, load_suite
+
+if TYPE_CHECKING:
+    from kfuzz.vectors.build import Built
+
+__all__ = ["ask_kafka", "command"]
+
+root_option = click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
+
+
+@click.group()
+def command() -> None:
+    """List, build and lint the golden vectors.
+
+    \b
+    Examples:
+      kfuzz vectors list "records/v2/count/*"
+      kfuzz vectors build --check
+      kfuzz vectors lint
+    """
+
+
+@command.command("list")
+@click.argument("globs", nargs=-1, metavar="[GLOB]...")
+@json_option
+@root_option
+def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> None:
+    """List the vectors whose ids match, with their verdicts for the consumer.
+
+    \b
+    Examples:
+      kfuzz vectors list
+      kfuzz vectors list "*/codec/zstd-*" --json
+    """
+    vectors = load_suite(globs or "*", root)
+    if as_json:
+        echo_json([_described(vector) for vector in vectors])
+        return
+    for vector in vectors:
+        click.echo(f"{_verdict(vector):<11}{vector.id}  {vector.summary}")
+    counts = Counter(map(_verdict, vectors))
+    click.echo(f"{len(vectors)} vectors: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
+
+
+def _verdict(vector: Vector) -> str:
+    return str(vector.expect["consumer"]["verdict"])
+
+
+def _described(vector: Vector) -> dict[str, Any]:
+    """A vector without its bytes and contents."""
+    return {
+        "budget": vector.budget,
+        "flags": vector.flags,
+        "id": vector.id,
+        "kafka": vector.kafka,
+        "level": vector.level,
+        "requirements": vector.requirements,
+        "size": len(vector.data),
+        "summary": vector.summary,
+        "verdicts": {role: expectation["verdict"] for role, expectation in vector.expect.items()},
+    }
+
+
+@command.command("build")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a committed file is not as the recipes make it.")
+@click.option("--confirm", is_flag=True, help="Ask Apache Kafka about every vector; exit 1 if it contradicts one.")
+@root_option
+def build_vectors(check: bool, confirm: bool, root: str | None) -> None:
+    """Make the vector files from their recipes.
+
+    Committed compressed bytes stay while their contents agree, and vectors without a recipe stay as they are. With
+    --confirm, Kafka's answers fill the vectors' cells; where Kafka contradicts a recipe, nothing is written.
+
+    \b
+    Examples:
+      kfuzz vectors build
+      kfuzz vectors build --check
+      kfuzz vectors build --confirm
+    """
+    from kfuzz.vectors import build
+
+    if check and confirm:
+        raise UsageError("--check writes nothing and --confirm writes what Kafka says; leave one of them away")
+    place = Path(root) if root else default_root()
+    files = build.build(place)
+    changes = [f"{file.path.relative_to(place)}: {change}" for file in files for change in file.changes]
+    for change in changes:
+        click.echo(change)
+    total = sum(len(file.document["vectors"]) for file in files)
+    if check:
+        click.echo(
+            f"{total} vectors in {len(files)} files: " + (f"{len(changes)} differences" if changes else "as built")
+        )
+        click.get_current_context().exit(1 if changes else 0)
+    if confirm:
+        files = _confirmed(files)
+    build.write(place, files)
+    click.echo(f"{total} vectors in {len(files)} files")
+
+
+def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
+    """The files with Kafka's cells; prints its contradictions and exits with 1 if there are any."""
+    from kfuzz.vectors import build
+    from kfuzz.vectors.confirm import contradiction
+
+    vectors = [vector for file in files for vector in file.vectors]
+    answers = ask_kafka(vectors)
+    found = [
+        f"{vector.id}: Kafka {version} contradicts it: {text}"
+        for version, said in answers.items()
+        for vector in vectors
+        if (text := contradiction(vector, said[vector.id]))
+    ]
+    for line in found:
+        click.echo(line)
+    if found:
+        click.echo(f"{len(found)} contradictions; nothing was written")
+        click.get_current_context().exit(1)
+    return build.confirmed(files, answers)
+
+
+def ask_kafka(vectors: Sequence[Vector]) -> dict[str, dict[str, dict[str, Any]]]:
+    """What each version of the testee ``kafka-clients`` answers to each vector: ``answers[version][id]``.
+
+    Raises ``UsageError`` where it cannot be built or run here, or ends before its time.
+    """
+    from kfuzz.conformance.testees import BuildFailed, all_testees, select
+
+    answers = {}
+    for testee in select(all_testees(), ["kafka-clients"]):
+        try:
+            testee.make_ready()
+        except BuildFailed as error:
+            raise UsageError(f"{testee.label}: {error}; mend its build") from None
+        with progress(f"asking {testee.label}", len(vectors)) as set_done:
+            answers[testee.version] = _ask(testee.argv, testee.folder, testee.label, vectors, set_done)
+    return answers
+
+
+def _ask(
+    argv: Sequence[str], folder: Path | None, label: str, vectors: Sequence[Vector], set_done: Any
+) -> dict[str, dict[str, Any]]:
+    from kfuzz.conformance.process import Limits, NoHandshake, Session, Trouble
+    from kfuzz.conformance.protocol import DECODE, to_line
+
+    limits = Limits()
+    answers = {}
+    with Session(argv, cwd=folder) as session:
+        try:
+            session.start(limits)
+        except NoHandshake as error:
+            raise UsageError(f"{label}: {error}; see testees/README.md") from None
+        for done, vector in enumerate(vectors, 1):
+            request = {"id": vector.id, "operation": DECODE, "role": "consumer", "hex": vector.data.hex()}
+            session.send(to_line(request))
+            line = session.next_line(limits.budget(vector.budget))
+            if isinstance(line, Trouble):
+                raise UsageError(f"{label} {line.text} at {vector.id}; judge that vector alone with `kfuzz conform`")
+            answers[vector.id] = json.loads(line)
+            set_done(done)
+    return answers
+
+
+@command.command("lint")
+@json_option
+@root_option
+def lint_vectors(as_json: bool, root: str | None) -> None:
+    """Check what the schema cannot: flags, requirements, ids, CRCs, budgets, balance, Kafka's cells.
+
+    Exit code 0: nothing to mend; 1: something.
+
+    \b
+    Examples:
+      kfuzz vectors lint
+      kfuzz vectors lint --json --vectors my-vectors/
+    """
+    from kfuzz.vectors.lint import lint
+
+    place = Path(root) if root else default_root()
+    if not place.is_dir():
+        raise UsageError(f"{place} is not a directory of vectors; name one that holds vector files")
+    problems = lint(place)
+    if as_json:
+        echo_json([{"place": problem.place, "text": problem.text} for problem in problems])
+    else:
+        for problem in problems:
+            click.echo(str(problem))
+        click.echo(f"{len(problems)} problems" if problems else "nothing to mend")
+    click.get_current_context().exit(1 if problems else 0)

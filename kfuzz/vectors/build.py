@@ -1,0 +1,153 @@
+"""Build: recipes to vector files. May import kfuzz.records, to compare compressed payloads by their content.
+
+The committed files are the truth about three things that a recipe cannot know: compressed bytes (another library makes
+others), what Apache Kafka said, and vectors that have no recipe (a kept crash). Build carries them over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from kfuzz.errors import UsageError
+from kfuzz.files import read_bytes, write_whole
+from kfuzz.vectors.confirm import with_cells
+from kfuzz.vectors.model import FORMAT, Vector, parse_document, vectors_of
+from kfuzz.vectors.recipes import themes
+from kfuzz.vectors.recipes.theme import Recipe, Theme
+from kfuzz.vectors.register import register
+
+__all__ = ["Built", "build", "canonical_json", "confirmed", "merge", "write"]
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """One file as the recipes want it; ``committed`` is None for a new file, ``changes`` is empty for an equal one."""
+
+    path: Path
+    document: Json
+    committed: bytes | None
+    changes: tuple[str, ...]
+
+    @property
+    def content(self) -> bytes:
+        """What the file should hold."""
+        return canonical_json(self.document)
+
+    @property
+    def vectors(self) -> tuple[Vector, ...]:
+        """The file's vectors in the model's form."""
+        return vectors_of(self.path, self.document)
+
+
+def canonical_json(document: Any) -> bytes:
+    """The one way that vector files are written: sorted keys, two spaces, UTF-8, one newline at the end."""
+    return (json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
+
+
+def build(root: Path) -> tuple[Built, ...]:
+    """Every theme's file as it should stand under ``root``; nothing is written."""
+    return tuple(_built(root, theme) for theme in themes())
+
+
+def write(root: Path, files: Sequence[Built]) -> None:
+    """Write the files that changed, each whole or not at all, and register their vectors' ids."""
+    for file in files:
+        if file.content != file.committed:
+            write_whole(file.path, file.content)
+    register(root, (vector["id"] for file in files for vector in file.document["vectors"]))
+
+
+def confirmed(files: Sequence[Built], answers: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> tuple[Built, ...]:
+    """The files with what each version of Kafka said: ``answers[version][id]`` is a testee's answer."""
+    return tuple(replace(file, document=with_cells(file.document, answers)) for file in files)
+
+
+def _built(root: Path, theme: Theme) -> Built:
+    path = root / f"{theme.path}.json"
+    committed = read_bytes(path) if path.is_file() else None
+    before = parse_document(path, committed) if committed is not None else None
+    document = merge(theme, before)
+    content = canonical_json(document)
+    changes = () if content == committed else _changes(before, document)
+    return Built(path, document, committed, changes)
+
+
+def merge(theme: Theme, before: Mapping[str, Any] | None) -> Json:
+    """The theme's document, with what the committed one (``before``) alone can know."""
+    kept = {item["id"]: item for item in before["vectors"]} if before else {}
+    made: dict[str, Json] = {}
+    for recipe in theme.recipes:
+        if recipe.id in made:
+            raise UsageError(f"two recipes of {theme.path} make {recipe.id!r}; rename one of them")
+        made[recipe.id] = _vector(recipe, kept.get(recipe.id))
+    flags = {**(before["flags"] if before else {}), **theme.flags}
+    vectors = sorted(
+        [*made.values(), *(item for name, item in kept.items() if name not in made)], key=lambda v: v["id"]
+    )
+    used = {flag for vector in vectors for flag in vector["flags"]}
+    return {
+        "about": theme.about,
+        "flags": {name: flag for name, flag in flags.items() if name in used},
+        "format": FORMAT,
+        "kind": theme.kind,
+        "vectors": vectors,
+    }
+
+
+def _vector(recipe: Recipe, committed: Mapping[str, Any] | None) -> Json:
+    if committed is None:
+        return recipe.to_json(recipe.data, {})
+    data = recipe.data
+    if recipe.by_content and "hex" in committed:
+        before = bytes.fromhex(committed["hex"])
+        if before != data and same_contents(before, data):
+            data = before
+            recipe = _with_places_of(recipe, committed)
+    made = recipe.to_json(data, {})
+    # Kafka spoke of these very bytes; of others it has yet to speak.
+    same = all(made.get(name) == committed.get(name) for name in ("hex", "sha256"))
+    return {**made, "kafka": committed["kafka"] if same else {}}
+
+
+def _with_places_of(recipe: Recipe, committed: Mapping[str, Any]) -> Recipe:
+    """The recipe with the committed sizes: another compressor's stream is longer or shorter."""
+    document = {**recipe.document, "layout": committed["layout"]}
+    consumer = dict(document["expect"]["consumer"])
+    consumer["consumed"] = committed["expect"]["consumer"].get("consumed", consumer.get("consumed"))
+    document["expect"] = {**document["expect"], "consumer": consumer}
+    return Recipe(document, recipe.data, recipe.by_content, recipe.bomb)
+
+
+def same_contents(first: bytes, second: bytes) -> bool:
+    """Whether two buffers differ only in how their payloads are compressed."""
+    from kfuzz import records
+
+    readings = [records.read(data) for data in (first, second)]
+    if any(
+        reading.fatal or reading.consumed != len(data) for reading, data in zip(readings, (first, second), strict=True)
+    ):
+        return False
+    return bool(readings[0].batches == readings[1].batches)
+
+
+def _changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> tuple[str, ...]:
+    """What differs, one line a vector, in the order of the file; never empty for bytes that differ."""
+    if before is None:
+        return ("the file is missing",)
+    old = {item["id"]: item for item in before["vectors"]}
+    changes = []
+    for vector in after["vectors"]:
+        committed = old.get(vector["id"])
+        if committed is None:
+            changes.append(f"{vector['id']}: missing")
+        elif committed != vector:
+            names = sorted(name for name in {*committed, *vector} if committed.get(name) != vector.get(name))
+            changes.append(f"{vector['id']}: {', '.join(names)} differ" + ("s" if len(names) == 1 else ""))
+    changes += [f"{name} differs" for name in ("about", "flags", "kind") if before[name] != after[name]]
+    return tuple(changes) or ("not in canonical form",)

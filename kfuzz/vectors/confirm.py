@@ -1,0 +1,78 @@
+"""Confirmation: what Apache Kafka itself says of each vector, held against what its recipe claims.
+
+The answers come from outside: the command line runs the testee ``kafka-clients``. This module compares them with the
+expectations and fills the ``kafka`` cells. May import ``model``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from kfuzz.vectors.model import Vector
+
+__all__ = ["contradiction", "first_difference", "with_cells"]
+
+Json = dict[str, Any]
+
+# A testee may answer a longer value by its digest.
+LARGEST_HEX_VALUE_BYTES = 64 * 1024
+
+
+def contradiction(vector: Vector, answer: Mapping[str, Any], role: str = "consumer") -> str | None:
+    """How Kafka's answer contradicts the expectation, in a sentence; None where it confirms it.
+
+    ``answer`` is a testee's: outcome, consumed, batches. A fault confirms a refusal: Kafka did not read those bytes.
+    Contents must be exactly those of ``batches``; the alternatives are for others.
+    """
+    expect = vector.expect[role]
+    verdict = expect["verdict"]
+    if answer["outcome"] != "accepted":
+        error = answer.get("error", "no reason given")
+        return f"it is valid, and Kafka says {answer['outcome']}: {error}" if verdict == "valid" else None
+    if verdict == "invalid":
+        return "it is invalid, and Kafka accepts it"
+    if answer["consumed"] != expect["consumed"]:
+        return f"Kafka consumed {answer['consumed']} bytes; expected {expect['consumed']}"
+    return first_difference(answer["batches"], expect["batches"])
+
+
+def first_difference(read: Any, expected: Any, place: str = "batches") -> str | None:
+    """Where two values in the protocol's JSON form differ, or None; a large value may be given by its digest."""
+    if isinstance(read, Mapping) and isinstance(expected, Mapping):
+        names = sorted({*read, *expected})
+        differences = (first_difference(read.get(name), expected.get(name), f"{place}.{name}") for name in names)
+        return next(filter(None, differences), None)
+    if isinstance(read, list) and isinstance(expected, list):
+        if len(read) != len(expected):
+            return f"{place} has {len(read)} entries; expected {len(expected)}"
+        pairs = enumerate(zip(read, expected, strict=True))
+        return next(filter(None, (first_difference(one, other, f"{place}[{i}]") for i, (one, other) in pairs)), None)
+    if read == expected or _as_digest(read) == _as_digest(expected):
+        return None
+    return f"{place} is {_short(read)}; expected {_short(expected)}"
+
+
+def _as_digest(value: Any) -> Any:
+    """A long value's hex as its digest; anything else as it is."""
+    if not isinstance(value, str) or len(value) <= 2 * LARGEST_HEX_VALUE_BYTES:
+        return value
+    data = bytes.fromhex(value)
+    return {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+def with_cells(
+    document: Mapping[str, Any], answers: Mapping[str, Mapping[str, Mapping[str, Any]]], role: str = "consumer"
+) -> Json:
+    """The document of a vector file with what each version of Kafka said (``answers[version][id]``), and no more."""
+
+    def cells(name: str) -> Json:
+        return {version: {role: said[name]["outcome"]} for version, said in answers.items() if name in said}
+
+    return {**document, "vectors": [{**item, "kafka": cells(item["id"])} for item in document["vectors"]]}

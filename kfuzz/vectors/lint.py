@@ -1,0 +1,289 @@
+"""Lint: what a suite must keep beyond its schema. Each rule yields problems; none raises. May import kfuzz.records."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import crc32c
+
+from kfuzz.errors import UsageError
+from kfuzz.files import read_bytes
+from kfuzz.records import CODES
+from kfuzz.vectors.build import canonical_json
+from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
+from kfuzz.vectors.register import REGISTER_FILE, registered
+
+__all__ = ["KAFKA_VERSIONS", "Problem", "lint"]
+
+# Every vector has been shown to these; the last one decides.
+KAFKA_VERSIONS = ("3.9.2", "4.4.0")
+FILE_BYTES_MAX = 8_000_000
+# Neither the valid vectors nor the others may be fewer than this share of the suite.
+SMALLEST_SHARE = 1 / 3
+CHECKS = frozenset({"format", "stream", "behaviour", "none"})
+LINK = re.compile(r"[A-Za-z][\w.-]*(?: [\w.-]+)? #\d+|[A-Z]+-\d+|https://\S+")
+# The smallest message, and where a frame has its length, its magic and its CRC.
+FRAME_BYTES_MIN, LENGTH_AT, MAGIC_AT = 26, 8, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing to mend: ``place`` is a file, or a file and a vector's id."""
+
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """What the rules look at."""
+
+    root: Path
+    files: tuple[SuiteFile, ...]
+    requirements: Mapping[str, Any]
+
+    @property
+    def vectors(self) -> Iterator[Vector]:
+        return (vector for file in self.files for vector in file.vectors)
+
+
+def lint(root: Path) -> list[Problem]:
+    """Every problem of the suite under ``root``, in the order of the rules; an empty list for a clean one."""
+    problems: list[Problem] = []
+    files = []
+    for path in suite_paths(root):
+        try:
+            files.append(load_file(path))
+        except UsageError as error:
+            problems.append(Problem(_name(root, path), str(error)))
+    suite = Suite(root, tuple(files), _requirements(root, problems))
+    for rule in RULES:
+        problems += rule(suite)
+    return problems
+
+
+def _name(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _place(suite: Suite, vector: Vector) -> str:
+    return f"{_name(suite.root, vector.file)}: {vector.id}"
+
+
+def _requirements(root: Path, problems: list[Problem]) -> Mapping[str, Any]:
+    try:
+        document = json.loads(read_bytes(root / REQUIREMENTS_FILE))
+        return {entry["id"]: entry for entry in document["requirements"]}
+    except (UsageError, ValueError, KeyError, TypeError) as error:
+        problems.append(Problem(REQUIREMENTS_FILE, f"cannot be read: {error}"))
+        return {}
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+def _canonical_form(suite: Suite) -> Iterator[Problem]:
+    for file in suite.files:
+        content = read_bytes(file.path)
+        if content != canonical_json(file.document):
+            yield Problem(_name(suite.root, file.path), "not in canonical form; run `kfuzz vectors build`")
+        if len(content) > FILE_BYTES_MAX:
+            yield Problem(
+                _name(suite.root, file.path), f"has {len(content)} bytes; at most {FILE_BYTES_MAX}, so split it"
+            )
+
+
+def _flags(suite: Suite) -> Iterator[Problem]:
+    for file in suite.files:
+        place = _name(suite.root, file.path)
+        used = {flag for vector in file.vectors for flag in vector.flags}
+        for name in sorted(used - file.flags.keys()):
+            yield Problem(place, f"the flag {name} is used and not explained")
+        for name in sorted(file.flags.keys() - used):
+            yield Problem(place, f"the flag {name} is explained and not used")
+        for flag in file.flags.values():
+            for link in flag.links:
+                if not LINK.fullmatch(link):
+                    yield Problem(
+                        place, f"the link {link!r} of {flag.name} is neither 'project #1', 'KAFKA-1' nor an address"
+                    )
+
+
+def _ids(suite: Suite) -> Iterator[Problem]:
+    seen: Counter[str] = Counter(vector.id for vector in suite.vectors)
+    for file in suite.files:
+        prefix = _name(suite.root, file.path).removesuffix(".json") + "/"
+        for vector in file.vectors:
+            if seen[vector.id] > 1:
+                yield Problem(_place(suite, vector), "the id is given more than once")
+            if not vector.id.startswith(prefix):
+                yield Problem(_place(suite, vector), f"the id does not begin with its file's path, {prefix}")
+            if vector.id.rpartition("/")[2].isdigit():
+                yield Problem(_place(suite, vector), "the id ends in a number; give it a name")
+        if [vector.id for vector in file.vectors] != sorted(vector.id for vector in file.vectors):
+            yield Problem(_name(suite.root, file.path), "the vectors are not sorted by id")
+
+
+def _permanent(suite: Suite) -> Iterator[Problem]:
+    given = registered(suite.root)
+    present = {vector.id for vector in suite.vectors}
+    for name in sorted(given - present):
+        yield Problem(REGISTER_FILE, f"the id {name} was given and is gone; ids are for ever, bring the vector back")
+    for name in sorted(present - given):
+        yield Problem(REGISTER_FILE, f"the id {name} is not registered; run `kfuzz vectors build`")
+
+
+def _summaries(suite: Suite) -> Iterator[Problem]:
+    for file in suite.files:
+        counts = Counter(vector.summary for vector in file.vectors)
+        for vector in file.vectors:
+            if counts[vector.summary] > 1:
+                yield Problem(_place(suite, vector), "another vector of the file has the same summary")
+
+
+# --- requirements and findings --------------------------------------------------------------------------------------
+
+
+def _requirement_entries(suite: Suite) -> Iterator[Problem]:
+    for name, entry in suite.requirements.items():
+        if set(entry) - {"why"} != {"check", "id", "spec", "text"}:
+            yield Problem(REQUIREMENTS_FILE, f"{name} must have check, id, spec and text, and may have why")
+        elif entry["check"] not in CHECKS:
+            yield Problem(
+                REQUIREMENTS_FILE, f"{name}: the check {entry['check']!r} is none of {', '.join(sorted(CHECKS))}"
+            )
+        elif (entry["check"] == "none") != ("why" in entry):
+            yield Problem(REQUIREMENTS_FILE, f"{name}: who checks by none says why, and nobody else")
+        elif not entry["spec"]:
+            yield Problem(REQUIREMENTS_FILE, f"{name} cites no place in the spec")
+
+
+def _cited(suite: Suite) -> Iterator[Problem]:
+    for vector in suite.vectors:
+        for name in vector.requirements:
+            if name not in suite.requirements:
+                yield Problem(_place(suite, vector), f"the requirement {name} is not in {REQUIREMENTS_FILE}")
+        for expectation in vector.expect.values():
+            finding = expectation.get("finding")
+            if finding is not None and finding not in CODES:
+                yield Problem(_place(suite, vector), f"the finding {finding} is not known")
+    for code, meaning in CODES.items():
+        if meaning.requirement is not None and meaning.requirement not in suite.requirements:
+            yield Problem(REQUIREMENTS_FILE, f"{meaning.requirement} is missing; the finding {code} cites it")
+
+
+# --- vectors --------------------------------------------------------------------------------------------------------
+
+
+def _layouts(suite: Suite) -> Iterator[Problem]:
+    for vector in suite.vectors:
+        for place in vector.layout:
+            if place["at"] + place["size"] > len(vector.data):
+                yield Problem(_place(suite, vector), f"the layout's {place['field']} ends beyond the bytes")
+
+
+def _budgets(suite: Suite) -> Iterator[Problem]:
+    for file in suite.files:
+        greedy = {flag.name for flag in file.flags.values() if flag.bug_type == "allocation"}
+        for vector in file.vectors:
+            if vector.budget is None and greedy & set(vector.flags) and vector.expect["consumer"]["verdict"] != "valid":
+                yield Problem(_place(suite, vector), "it tempts to allocate and has no budget")
+
+
+def _kafka_cells(suite: Suite) -> Iterator[Problem]:
+    for vector in suite.vectors:
+        for version in KAFKA_VERSIONS:
+            said = vector.kafka.get(version, {}).get("consumer")
+            verdict = vector.expect["consumer"]["verdict"]
+            if said is None:
+                yield Problem(
+                    _place(suite, vector), f"Kafka {version} was not asked; run `kfuzz vectors build --confirm`"
+                )
+            elif (verdict == "valid" and said != "accepted") or (verdict == "invalid" and said == "accepted"):
+                yield Problem(_place(suite, vector), f"it is {verdict}, and Kafka {version} says {said}")
+
+
+def _crcs(suite: Suite) -> Iterator[Problem]:
+    for vector in suite.vectors:
+        if not _is_about_crc(vector) and not all(crc_is_right(frame) for frame in frames(vector.data)):
+            yield Problem(_place(suite, vector), "a CRC is wrong, and the vector is not about the CRC")
+
+
+def _is_about_crc(vector: Vector) -> bool:
+    """A CRC, a magic (which says what the CRC covers) or a length that lies: there the CRC may be wrong."""
+    hostile = {place["field"].rpartition(".")[2] for place in vector.layout if place.get("hostile")}
+    codes = {expectation.get("finding", "") for expectation in vector.expect.values()}
+    return bool(hostile & {"batch_length", "crc", "magic"}) or any("crc" in code for code in codes)
+
+
+def frames(data: bytes) -> Iterator[bytes]:
+    """The whole batches and messages at the front of ``data``, as far as their lengths can be followed."""
+    at = 0
+    while len(data) - at >= FRAME_BYTES_MIN:
+        length = int.from_bytes(data[at + LENGTH_AT : at + LENGTH_AT + 4], "big", signed=True)
+        if length < FRAME_BYTES_MIN - 12 or at + 12 + length > len(data):
+            return
+        yield data[at : at + 12 + length]
+        at += 12 + length
+
+
+def crc_is_right(frame: bytes) -> bool:
+    """Whether the CRC of one batch or message fits; CRC-32C from magic 2 on, CRC-32 before."""
+    if frame[MAGIC_AT] >= 2:
+        return int.from_bytes(frame[17:21], "big") == crc32c.crc32c(frame[21:])
+    return int.from_bytes(frame[12:16], "big") == zlib.crc32(frame[16:])
+
+
+def _balance(suite: Suite) -> Iterator[Problem]:
+    verdicts = Counter(vector.expect["consumer"]["verdict"] for vector in suite.vectors)
+    total = verdicts.total()
+    for name, count in (("valid", verdicts["valid"]), ("not valid", total - verdicts["valid"])):
+        if total and count < total * SMALLEST_SHARE:
+            yield Problem("the suite", f"only {count} of {total} vectors are {name}; a third at least must be")
+
+
+# --- expected outcomes ----------------------------------------------------------------------------------------------
+
+
+def _expected(suite: Suite) -> Iterator[Problem]:
+    vectors = {vector.id: vector for vector in suite.vectors}
+    for path in sorted((suite.root / EXPECTED_DIRECTORY).glob("*.txt")):
+        for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), 1):
+            words = line.partition("#")[0].split()
+            if not words:
+                continue
+            place = f"{_name(suite.root, path)}:{number}"
+            reason = line.partition("#")[2].strip()
+            if words[0] not in vectors:
+                yield Problem(place, f"no vector has the id {words[0]}")
+            if not reason or reason.startswith("unexplained"):
+                yield Problem(place, "the line does not say why; add a reason or a link")
+
+
+Rule = Callable[[Suite], Iterable[Problem]]
+
+RULES: Sequence[Rule] = (
+    _canonical_form,
+    _flags,
+    _ids,
+    _permanent,
+    _summaries,
+    _requirement_entries,
+    _cited,
+    _layouts,
+    _budgets,
+    _kafka_cells,
+    _crcs,
+    _balance,
+    _expected,
+)

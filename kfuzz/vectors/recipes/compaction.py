@@ -1,0 +1,180 @@
+"""What the log cleaner leaves behind: empty batches, gaps, delete horizons. May import ``builder``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kfuzz.vectors.recipes.builder import CREATED_MS, Raw, Record, batch
+from kfuzz.vectors.recipes.theme import Theme
+
+
+def theme() -> Theme:
+    """records/v2/compaction"""
+    made = Theme("records/v2/compaction", "Compacted batches: empty, with gaps, with a delete horizon.")
+    _empty(made)
+    _gaps(made)
+    _horizon(made)
+    return made
+
+
+def _cleaned(base_offset: int, last_offset_delta: int, **fields: Any) -> Raw:
+    """A batch all of whose records were compacted away."""
+    fields = {"max_timestamp": CREATED_MS} | fields
+    return batch(base_offset=base_offset, last_offset_delta=last_offset_delta, **fields)
+
+
+def _empty(made: Theme) -> None:
+    made.flag(
+        "EmptyBatch",
+        "hang",
+        "A batch without records stands in the log, to keep its producer's last sequence.",
+        "A consumer that goes by the last record asks for the same offset for ever, or fails where there is none.",
+        links=["sarama #2057", "kafka-go #813"],
+    )
+    requirements = ["RB-COUNT-3", "CMP-KEEP-1"]
+    flags = ["EmptyBatch"]
+    made.valid(
+        "empty",
+        "a batch of ten offsets without a record: the next offset is ten further",
+        _cleaned(20, 9),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "empty-with-producer",
+        "an empty batch that keeps producer id, epoch and sequence",
+        _cleaned(20, 4, producer_id=4000, producer_epoch=3, base_sequence=17),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "empty-transactional",
+        "an empty batch of a transaction",
+        _cleaned(20, 4, producer_id=4000, producer_epoch=3, base_sequence=17, transactional=True),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "empty-between-full",
+        "an empty batch between two with records",
+        batch(Record()),
+        _cleaned(1, 4),
+        batch(Record(), base_offset=6),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "several-empty",
+        "three empty batches in a row, then one with a record",
+        *(_cleaned(offset, 2) for offset in (0, 3, 6)),
+        batch(Record(), base_offset=9),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "empty-last",
+        "the fetch ends in an empty batch: only its header tells where to go on",
+        batch(Record()),
+        _cleaned(1, 99),
+        requirements=[*requirements, "RB-OFFSET-5"],
+        flags=flags,
+    )
+    made.valid(
+        "empty-log-append",
+        "an empty batch with LogAppendTime",
+        _cleaned(20, 4, log_append=True),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "empty-no-timestamp",
+        "an empty batch whose base and max timestamps are -1",
+        _cleaned(20, 4, base_timestamp=-1, max_timestamp=-1),
+        requirements=requirements,
+        flags=flags,
+    )
+
+
+def _gaps(made: Theme) -> None:
+    requirements = ["CMP-GAP-1", "RB-OFFSET-6"]
+    cases = (
+        ("first-removed", "the first three records were compacted away", (3, 4), 4),
+        ("last-removed", "the last three records were compacted away", (0, 1), 4),
+        ("middle-removed", "records in the middle were compacted away", (0, 4), 4),
+        ("one-left", "one record of a thousand is left", (500,), 999),
+        ("last-left", "only the last record is left", (999,), 999),
+    )
+    for slug, summary, deltas, last in cases:
+        made.valid(
+            slug,
+            f"{summary}; base offset and last offset delta stay",
+            batch(*(Record(offset_delta=delta) for delta in deltas), base_offset=1000, last_offset_delta=last),
+            requirements=[*requirements, "RB-OFFSET-2"],
+        )
+    made.valid(
+        "gap-between-batches",
+        "whole batches are gone: the second begins 1000 offsets after the first",
+        batch(Record()),
+        batch(Record(), base_offset=1001),
+        requirements=requirements,
+    )
+    made.valid(
+        "gap-with-sequence",
+        "a gapped batch of an idempotent producer: a record's sequence goes by its offset delta",
+        batch(
+            Record(offset_delta=1),
+            Record(offset_delta=3),
+            last_offset_delta=4,
+            producer_id=4000,
+            producer_epoch=3,
+            base_sequence=10,
+        ),
+        requirements=[*requirements, "RB-SEQUENCE-1"],
+    )
+    made.valid(
+        "base-timestamp-of-second",
+        "the first record is gone and the base timestamp is the second's",
+        batch(Record(offset_delta=1), base_timestamp=CREATED_MS + 5000),
+        requirements=["RB-TIMESTAMP-3"],
+    )
+
+
+def _horizon(made: Theme) -> None:
+    made.flag(
+        "DeleteHorizon",
+        "confusion",
+        "Attribute bit 6 is set and the base timestamp holds the delete horizon.",
+        "Record timestamps are still counted from the base timestamp; a reader that does otherwise shifts them all.",
+        links=["KAFKA-8522"],
+    )
+    requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
+    horizon = CREATED_MS + 86_400_000
+    made.valid(
+        "delete-horizon",
+        "a tombstone waits for its delete horizon; its timestamp delta counts back from there",
+        batch(Record(value=None, timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon),
+        requirements=requirements,
+        flags=["DeleteHorizon"],
+    )
+    made.valid(
+        "delete-horizon-transaction",
+        "an aborted transaction's marker waits for its delete horizon",
+        batch(
+            Record(key=b"\x00\x00\x00\x00", value=b"\x00\x00\x00\x00\x00\x00", timestamp_delta=-86_400_000),
+            delete_horizon=True,
+            base_timestamp=horizon,
+            transactional=True,
+            control=True,
+            producer_id=4000,
+            producer_epoch=3,
+        ),
+        requirements=requirements,
+        flags=["DeleteHorizon"],
+    )
+    made.valid(
+        "delete-horizon-empty",
+        "an empty batch with a delete horizon",
+        _cleaned(20, 4, delete_horizon=True, base_timestamp=horizon),
+        requirements=[*requirements, "RB-COUNT-3"],
+        flags=["DeleteHorizon", "EmptyBatch"],
+    )

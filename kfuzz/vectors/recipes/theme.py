@@ -1,0 +1,127 @@
+"""A theme: the recipes of one vector file. ``valid``, ``invalid`` and ``acceptable`` add a vector each.
+
+May import ``builder``. A theme knows nothing of what Apache Kafka said: those cells are filled by ``kfuzz vectors
+build --confirm``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kfuzz.vectors.recipes.builder import Raw, concat
+
+__all__ = ["SMALL", "Recipe", "Theme"]
+
+Json = dict[str, Any]
+
+# For hostile vectors of a few hundred bytes: nobody needs more to refuse them.
+SMALL = {"cpu_ms": 2000, "memory_bytes": 16 * 1024 * 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What makes one vector. ``document`` is the vector's JSON without its bytes and without Kafka's cells."""
+
+    document: Json
+    data: bytes
+    by_content: bool
+    bomb: str | None = None
+
+    @property
+    def id(self) -> str:
+        return str(self.document["id"])
+
+    def to_json(self, data: bytes, kafka: Json) -> Json:
+        """The vector as its file holds it; ``data`` is the recipe's own, or committed bytes of the same contents."""
+        if self.bomb is None:
+            content: Json = {"hex": data.hex()}
+        else:
+            content = {"recipe": self.bomb, "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        return {**self.document, **content, "kafka": kafka}
+
+
+@dataclass(slots=True)
+class Theme:
+    """One file of the suite, ``vectors/<path>.json``; the ids of its vectors begin with the path."""
+
+    path: str
+    about: str
+    kind: str = "records"
+    flags: dict[str, Json] = field(default_factory=dict)
+    recipes: list[Recipe] = field(default_factory=list)
+
+    def flag(
+        self,
+        name: str,
+        bug_type: str,
+        description: str,
+        effect: str,
+        *,
+        links: Sequence[str] = (),
+        cves: Sequence[str] = (),
+    ) -> str:
+        """Explain a flag once for the file; returns its name, for the vectors that bear it."""
+        self.flags[name] = {"bug_type": bug_type, "description": description, "effect": effect}
+        self.flags[name] |= {"links": list(links)} if links else {}
+        self.flags[name] |= {"cves": list(cves)} if cves else {}
+        return name
+
+    def valid(self, slug: str, summary: str, *raws: Raw, **options: Any) -> None:
+        """The documents and Apache Kafka both accept it."""
+        self._add("valid", slug, summary, raws, **options)
+
+    def invalid(self, slug: str, summary: str, *raws: Raw, finding: str, **options: Any) -> None:
+        """The documents and Apache Kafka both refuse it, for the reason that ``finding`` names."""
+        self._add("invalid", slug, summary, raws, finding=finding, **options)
+
+    def acceptable(self, slug: str, summary: str, *raws: Raw, finding: str | None = None, **options: Any) -> None:
+        """They differ, or the documents are silent or say *should*.
+
+        ``finding`` is what a refusal rests on; there is none where nothing departs from the documents.
+        """
+        self._add("acceptable", slug, summary, raws, finding=finding, **options)
+
+    def _add(
+        self,
+        verdict: str,
+        slug: str,
+        summary: str,
+        raws: Sequence[Raw],
+        *,
+        requirements: Sequence[str],
+        flags: Sequence[str] = (),
+        finding: str | None = None,
+        level: str = "required",
+        tail: bytes = b"",
+        read: Sequence[Json] | None = None,
+        alternatives: Sequence[Sequence[Json]] = (),
+        budget: Json | None = None,
+        bomb: str | None = None,
+    ) -> None:
+        raw = raws[0] if len(raws) == 1 else concat(*raws)
+        expectation: Json = {"verdict": verdict}
+        if finding is not None:
+            expectation["finding"] = finding
+        if verdict != "invalid":
+            expectation["batches"] = list(raw.batches if read is None else read)
+            expectation["consumed"] = len(raw.data)
+            expectation |= {"partial_tail": True} if tail else {}
+            expectation |= {"alternatives": [list(batches) for batches in alternatives]} if alternatives else {}
+        document = {
+            "id": f"{self.path}/{slug}",
+            "summary": summary,
+            "level": level,
+            "requirements": list(requirements),
+            "flags": list(flags),
+            "canonical": verdict == "valid" and raw.canonical and not tail,
+            "layout": [place.to_json() for place in raw.layout],
+            "expect": {"consumer": expectation},
+        }
+        document |= {"budget": budget} if budget else {}
+        self.recipes.append(Recipe(document, raw.data + tail, raw.by_content, bomb))
+
+
+ThemeMaker = Callable[[], Theme]

@@ -1,0 +1,146 @@
+"""Timestamps: create and log-append time, deltas, the max timestamp. May import ``builder`` and ``containers``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.builder import CREATED_MS, Record, batch
+from kfuzz.vectors.recipes.containers import stored
+from kfuzz.vectors.recipes.theme import Theme
+
+INT64_MAX = 2**63 - 1
+
+
+def theme() -> Theme:
+    """records/v2/timestamp"""
+    made = Theme("records/v2/timestamp", "Timestamps of records and batches.")
+    _create(made)
+    _log_append(made)
+    _overflow(made)
+    _max(made)
+    return made
+
+
+def _create(made: Theme) -> None:
+    cases = (
+        ("create", "three records, a millisecond apart", CREATED_MS, (0, 1, 2)),
+        (
+            "create-out-of-order",
+            "the second record is older than the first: its delta is negative",
+            CREATED_MS,
+            (0, -1000, 500),
+        ),
+        ("zero", "the timestamp is 0: the epoch itself", 0, (0,)),
+        ("none", "the timestamp is -1: there is none", -1, (0,)),
+        ("before-epoch", "timestamps before the epoch, which Kafka's reader takes as they are", -86_400_000, (0, 1)),
+        ("across-epoch", "the base is before the epoch and a record after", -5, (0, 10)),
+        ("largest", "the timestamp is INT64_MAX", INT64_MAX, (0,)),
+        ("smallest", "the timestamp is INT64_MIN", -(2**63), (0,)),
+        ("delta-largest", "the delta is INT64_MAX: from 0 to the end of time", 0, (INT64_MAX,)),
+        ("delta-smallest", "the delta is INT64_MIN + 1", 0, (1 - 2**63,)),
+    )
+    for slug, summary, base, deltas in cases:
+        records = (Record(offset_delta=index, timestamp_delta=delta) for index, delta in enumerate(deltas))
+        made.valid(
+            slug,
+            summary,
+            batch(*records, base_timestamp=base),
+            requirements=["RB-TIMESTAMP-1", "RB-TIMESTAMP-4"],
+        )
+
+
+def _log_append(made: Theme) -> None:
+    made.flag(
+        "LogAppendTime",
+        "confusion",
+        "The broker set the time: every record's timestamp is the batch's max timestamp.",
+        "A reader that adds deltas to the base timestamp gives the producer's times for the broker's.",
+        links=["kafka_protocol #60"],
+    )
+    records = (Record(), Record(offset_delta=1, timestamp_delta=7), Record(offset_delta=2, timestamp_delta=-9))
+    options = {"requirements": ["RB-TIMESTAMP-5", "RB-ATTRIBUTES-2"], "flags": ["LogAppendTime"]}
+    appended = CREATED_MS + 60_000
+    made.valid(
+        "log-append",
+        "the deltas are still the producer's, and do not count",
+        batch(*records, log_append=True, max_timestamp=appended),
+        **options,
+    )
+    made.valid(
+        "log-append-before-create",
+        "the broker's clock is behind the producer's",
+        batch(*records, log_append=True, max_timestamp=CREATED_MS - 60_000),
+        **options,
+    )
+    made.valid(
+        "log-append-none",
+        "the max timestamp is -1, and so is every record's",
+        batch(*records, log_append=True, max_timestamp=-1),
+        **options,
+    )
+    for codec in ("gzip", "zstd"):
+        made.valid(
+            f"log-append-{codec}",
+            f"LogAppendTime under {codec}",
+            batch(
+                *records,
+                codec=codec,
+                payload=stored(codec, b"".join(record.encode() for record in records)),
+                log_append=True,
+                max_timestamp=appended,
+            ),
+            **options,
+        )
+
+
+def _overflow(made: Theme) -> None:
+    made.flag(
+        "TimestampOverflow",
+        "integer-overflow",
+        "Base timestamp and delta add up to more than 64 bits hold.",
+        "Kafka wraps; where overflow is an error or undefined the process may end.",
+    )
+    cases = (
+        ("overflow", INT64_MAX, 1),
+        ("overflow-twice-largest", INT64_MAX, INT64_MAX),
+        ("underflow", -(2**63), -1),
+    )
+    for slug, base, delta in cases:
+        made.acceptable(
+            slug,
+            f"base timestamp {base} and delta {delta}; in Kafka the sum wraps",
+            batch(
+                Record(timestamp_delta=delta), base_timestamp=base, max_timestamp=INT64_MAX, hostile=["base_timestamp"]
+            ),
+            requirements=["RB-TIMESTAMP-1"],
+            flags=["TimestampOverflow"],
+            finding="timestamp-overflow",
+        )
+
+
+def _max(made: Theme) -> None:
+    made.flag(
+        "MaxTimestampWrong",
+        "lost-data",
+        "The max timestamp is not the largest of the records'.",
+        "Time indexes and retention go by it: a search by time misses records, or deletes them early.",
+    )
+    two = (Record(timestamp_delta=100), Record(offset_delta=1))
+    wrong = (
+        ("max-of-last", "is the last record's, as document 001 has it, but an earlier record is younger", CREATED_MS),
+        ("max-minus-one", "is -1 though the records have timestamps", -1),
+        ("max-smallest", "is INT64_MIN", -(2**63)),
+    )
+    for slug, what, value in wrong:
+        made.acceptable(
+            slug,
+            f"the max timestamp {what}",
+            batch(*two, max_timestamp=value, hostile=["max_timestamp"]),
+            requirements=["RB-TIMESTAMP-2"],
+            flags=["MaxTimestampWrong"],
+            finding="max-timestamp-below-records",
+        )
+    made.valid(
+        "max-above-records",
+        "the max timestamp is above every record's: compaction took the youngest",
+        batch(*two, max_timestamp=CREATED_MS + 1_000_000, last_offset_delta=5),
+        requirements=["RB-TIMESTAMP-2"],
+    )
