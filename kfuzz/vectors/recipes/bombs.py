@@ -207,7 +207,7 @@ def theme() -> Theme:
         "allocation",
         "A small payload decompresses to hundreds of megabytes or more.",
         "A reader that decompresses before it looks runs out of memory, and so does the next one.",
-        links=["KAFKA-14063"],
+        links=["KAFKA-14063", "kafkajs #1795", "sarama #3604"],
     )
     options: dict[str, Any] = {"flags": ["Bomb"], "budget": REFUSAL}
     for name in RAWS:

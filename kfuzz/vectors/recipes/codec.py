@@ -250,7 +250,7 @@ def _snappy(made: Theme) -> None:
         "interoperability",
         "Kafka's snappy is the xerial framing, though raw blocks are read too.",
         "A reader that knows one of the two cannot read what half of the clients write.",
-        links=["kafka-protocol-rs #79", "kafka-backup #152"],
+        links=["kafka-protocol-rs #79", "kafka-backup #152", "kafka-python #2414"],
     )
     valid = (
         (
@@ -296,6 +296,13 @@ def _snappy(made: Theme) -> None:
             flags=["SnappyFraming"],
             **options,
         )
+    made.acceptable(
+        "snappy-xerial-version-little-endian",
+        "the xerial header's versions are little-endian, as a broker once wrote them; Kafka does not look",
+        holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack("<ii", 1, 1))),
+        flags=["SnappyFraming"],
+        **options,
+    )
     made.flag(
         "SnappyLengthHuge",
         "allocation",
@@ -467,11 +474,6 @@ def _lz4(made: Theme) -> None:
             "a block is larger than the frame's maximum",
             frame[:7] + struct.pack("<I", 0x7FFFFFFF) + frame[11:],
         ),
-        (
-            "block-damaged",
-            "a compressed block begins with a copy from nowhere",
-            frame[:7] + struct.pack("<I", 4) + b"\x0f\xff\xff\xff" + bytes(4),
-        ),
     )
     for slug, summary, stream in broken:
         made.invalid(
@@ -480,6 +482,38 @@ def _lz4(made: Theme) -> None:
             holding("lz4", stream),
             requirements=["RB-LZ4-1", "RB-CODEC-2"],
             flags=["StreamBroken"],
+            finding="decompression-failed",
+            budget=SMALL,
+        )
+    made.flag(
+        "Lz4BlockDamaged",
+        "bounds",
+        "A compressed lz4 block reaches outside its input or its output.",
+        "Fast decompressors have read and written beyond their buffers, or given out what was there before.",
+        cves=["CVE-2025-12183", "CVE-2025-66566"],
+    )
+    blocks = (
+        ("copy-before-start", "copies from before the start of the content", b"\x10A\xff\xff\x50" + bytes(5)),
+        (
+            "copy-from-zero",
+            "copies from offset 0, which is the byte that it is about to write",
+            b"\x10A\x00\x00\x50" + bytes(5),
+        ),
+        ("literals-beyond-end", "promises more literals than the block has", b"\xf0\x20" + PLAIN[:20]),
+        ("length-endless", "holds a literal length that never ends", b"\xf0" + b"\xff" * 30),
+        (
+            "output-beyond-maximum",
+            "grows beyond the frame's maximum block size",
+            b"\x1fA\x01\x00" + b"\xff" * 300 + b"\x00\x50" + bytes(5),
+        ),
+    )
+    for slug, what, block in blocks:
+        made.invalid(
+            f"lz4-block-{slug}",
+            f"a compressed block {what}",
+            holding("lz4", frame[:7] + struct.pack("<I", len(block)) + block + bytes(4)),
+            requirements=["RB-LZ4-1", "RB-CODEC-2"],
+            flags=["Lz4BlockDamaged"],
             finding="decompression-failed",
             budget=SMALL,
         )

@@ -29,7 +29,7 @@ def _empty(made: Theme) -> None:
         "hang",
         "A batch without records stands in the log, to keep its producer's last sequence.",
         "A consumer that goes by the last record asks for the same offset for ever, or fails where there is none.",
-        links=["sarama #2057", "kafka-go #813"],
+        links=["sarama #2057", "kafka-go #813", "kafka-go #874"],
     )
     requirements = ["RB-COUNT-3", "CMP-KEEP-1"]
     flags = ["EmptyBatch"]

@@ -73,7 +73,7 @@ def _wrong(made: Theme) -> None:
         "allocation",
         "The record count promises more records than there are.",
         "A reader that makes room for them first asks for gigabytes on the word of 61 bytes.",
-        links=["kafka-protocol-rs #156", "KAFKA-5031", "KAFKA-14063", "sarama #3120"],
+        links=["kafka-protocol-rs #156", "KAFKA-5031", "KAFKA-14063"],
     )
     made.flag(
         "RecordCountTooLow",
@@ -130,6 +130,23 @@ def _wrong(made: Theme) -> None:
         flags=["RecordCountTooLow"],
         finding="record-count-too-low",
     )
+    made.flag(
+        "BytesAfterRecords",
+        "leniency",
+        "Bytes that are no record stand behind the last record, inside the batch.",
+        "A reader that stops at the count never sees them; what a writer hid there goes along with the batch.",
+    )
+    whole = b"".join(record.encode() for record in two)
+    for codec in ("none", "gzip", "zstd"):
+        payload = whole + b"\x00" if codec == "none" else stored(codec, whole + b"\x00")
+        made.invalid(
+            "byte-after-records" + ("" if codec == "none" else f"-{codec}"),
+            "a zero byte stands behind the last record" + ("" if codec == "none" else f", under {codec}"),
+            batch(*two, codec=codec, payload=payload, hostile=["payload"]),
+            requirements=["RB-RECORDS-1", "RB-COUNT-2"],
+            flags=["BytesAfterRecords"],
+            finding="record-count-too-low",
+        )
     made.invalid(
         "one-too-low-zstd",
         "the record count of a zstd batch with two records is 1",

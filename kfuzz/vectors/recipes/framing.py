@@ -71,7 +71,7 @@ def _tails(made: Theme) -> None:
         "strictness",
         "The last batch is cut off, as brokers do at the fetch's size limit.",
         "A reader that takes it for an error never gets on; one that takes it for whole reads beyond the end.",
-        links=["rskafka #73", "kafkajs #600"],
+        links=["kafka-backup #142", "rskafka #73", "kafkajs #600"],
     )
     second = batch(Record(), base_offset=1).data
     places = {
@@ -246,6 +246,7 @@ def _after_good(made: Theme) -> None:
         "lost-data",
         "A bad batch follows a good one.",
         "The good batch's records are to be had; a reader that gives up on the whole fetch never gets past it.",
+        links=["librdkafka #5581"],
     )
     bad = (
         ("crc", batch(Record(), base_offset=1, crc=0), "crc-mismatch", "RB-CRC-1"),

@@ -53,7 +53,7 @@ def _log_append(made: Theme) -> None:
         "confusion",
         "The broker set the time: every record's timestamp is the batch's max timestamp.",
         "A reader that adds deltas to the base timestamp gives the producer's times for the broker's.",
-        links=["kafka_protocol #60"],
+        links=["kafka_protocol #60", "kafkajs #838", "ruby-kafka #706"],
     )
     records = (Record(), Record(offset_delta=1, timestamp_delta=7), Record(offset_delta=2, timestamp_delta=-9))
     options = {"requirements": ["RB-TIMESTAMP-5", "RB-ATTRIBUTES-2"], "flags": ["LogAppendTime"]}

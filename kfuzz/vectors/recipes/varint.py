@@ -27,12 +27,20 @@ def _boundaries(made: Theme) -> None:
             batch(Record(key=None, value=bytes(index % 251 for index in range(size)))),
             requirements=["RB-VARINT-1"],
         )
+    made.flag(
+        "TimestampDeltaWide",
+        "integer-overflow",
+        "The timestamp delta needs more than 32 bits: it is a varlong, no varint.",
+        "A reader that takes it for a varint loses its place, and blames the fields that follow.",
+        links=["kafka-protocol-rs #158"],
+    )
     deltas = (
         ("one-byte-largest", 63),
         ("two-bytes-smallest", 64),
         ("negative-one-byte", -64),
         ("negative-two-bytes", -65),
         ("five-bytes", 2**33),
+        ("beyond-32-bits-negative", -(2**40)),
         ("beyond-32-bits", 2**40),
         ("nine-bytes", 2**61),
     )
@@ -42,6 +50,7 @@ def _boundaries(made: Theme) -> None:
             f"the timestamp delta is {delta}",
             batch(Record(timestamp_delta=delta), base_timestamp=1000),
             requirements=["RB-VARINT-1", "RB-TIMESTAMP-1"],
+            flags=["TimestampDeltaWide"] if abs(delta) > INT32_MAX else [],
         )
     for slug, delta in (("two-bytes", 64), ("three-bytes", 8192), ("largest", INT32_MAX)):
         made.valid(
