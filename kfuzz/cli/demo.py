@@ -47,7 +47,7 @@ def steps(out: Path, seconds: int, size: str) -> list[tuple[str, list[str]]]:
 @click.option("--size", default="256MiB", show_default=True, help="Uncompressed size of the corpus.")
 @click.pass_context
 def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
-    """Show a vector, run the matrix, fuzz, generate a corpus on Spark and verify it. Needs a checkout of the repository.
+    """Show a vector, run the matrix, fuzz, generate a corpus on Spark and verify it. Needs a checkout.
 
     \b
     Examples:

@@ -29,7 +29,8 @@ class Decompressed(NamedTuple):
     """What came out of a compressed payload.
 
     ``ended``: "whole", the stream came to its end after ``consumed`` bytes; "limit", the output would exceed the bound;
-    "broken", for ``reason``. ``data`` holds what was decompressed up to there.
+    "broken", for ``reason``; a stream that is whole may have a reason too: its content is not what its header says.
+    ``data`` holds what was decompressed up to there.
     """
 
     data: bytes
@@ -60,6 +61,8 @@ class _Output:
     def __init__(self, limit_bytes: int) -> None:
         self.pieces: list[bytes] = []
         self.room = limit_bytes
+        # What is wrong with the content though the stream can be read.
+        self.mismatch = ""
 
     def add(self, piece: bytes) -> None:
         self.room -= len(piece)
@@ -95,7 +98,7 @@ def _run(reader: _Reader, data: memoryview, limit_bytes: int, magic: int) -> Dec
         return Decompressed(b"".join(output.pieces), len(data), "limit")
     except _Broken as error:
         return Decompressed(b"".join(output.pieces), len(data), "broken", str(error))
-    return Decompressed(b"".join(output.pieces), consumed, "whole")
+    return Decompressed(b"".join(output.pieces), consumed, "whole", output.mismatch)
 
 
 def compress(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = None) -> bytes:
@@ -298,6 +301,9 @@ def _write_snappy(data: bytes, level: int | None, magic: int) -> bytes:
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_STORED = 0x80000000
+LZ4_BLOCK_CHECKSUM = 0x10
+LZ4_CONTENT_SIZE = 0x08
+LZ4_CONTENT_CHECKSUM = 0x04
 
 
 def _lz4_descriptor(data: memoryview, magic: int) -> tuple[int, int, int]:
@@ -317,7 +323,7 @@ def _lz4_descriptor(data: memoryview, magic: int) -> tuple[int, int, int]:
         raise _Broken("the lz4 blocks depend on each other")
     if block & 0x8F or not 4 <= block >> 4 <= 7:
         raise _Broken(f"lz4 block descriptor {block:#04x}")
-    at = 14 if flags & 0x08 else 6
+    at = 14 if flags & LZ4_CONTENT_SIZE else 6
     if len(data) <= at:
         raise _Broken("the lz4 frame is cut in its header")
     if magic != 0 and data[at] != xxhash.xxh32_intdigest(data[4:at]) >> 8 & 0xFF:
@@ -331,6 +337,8 @@ def _open_lz4(data: memoryview, output: _Output, magic: int) -> int:
 
 def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
     at, flags, largest = _lz4_descriptor(data, magic)
+    content = xxhash.xxh32()
+    total = 0
     while True:
         if len(data) - at < 4:
             raise _Broken("the lz4 frame ends without its end mark")
@@ -339,16 +347,12 @@ def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
         stored = size & LZ4_STORED
         size &= ~LZ4_STORED
         if size == 0:
-            # Kafka steps over a content checksum without looking at it.
-            at += 4 if flags & 0x04 else 0
-            if at > len(data):
-                raise _Broken("the lz4 content checksum is cut")
-            return at
+            break
         if size > largest or size > len(data) - at:
             raise _Broken(f"an lz4 block of {size} bytes where at most {min(largest, len(data) - at)} may stand")
         block = data[at : at + size]
         at += size
-        if flags & 0x10:
+        if flags & LZ4_BLOCK_CHECKSUM:
             if data[at : at + 4] != struct.pack("<I", xxhash.xxh32_intdigest(block)):
                 raise _Broken("an lz4 block checksum is wrong")
             at += 4
@@ -357,6 +361,19 @@ def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
         if not piece:
             # Kafka's buffered stream takes a block of no bytes for the end.
             return at
+        total += len(piece)
+        if flags & LZ4_CONTENT_CHECKSUM:
+            content.update(piece)
+    # Kafka steps over the content's size and checksum without looking at them.
+    if flags & LZ4_CONTENT_SIZE and total != int.from_bytes(data[6:14], "little"):
+        output.mismatch = "the lz4 content size is wrong"
+    if flags & LZ4_CONTENT_CHECKSUM:
+        if len(data) - at < 4:
+            raise _Broken("the lz4 content checksum is cut")
+        if data[at : at + 4] != struct.pack("<I", content.intdigest()):
+            output.mismatch = "the lz4 content checksum is wrong"
+        at += 4
+    return at
 
 
 def _lz4_block(block: memoryview, room: int, largest: int) -> bytes:

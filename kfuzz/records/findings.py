@@ -44,6 +44,7 @@ class Code:
 CODES: dict[str, Code] = {
     # framing
     "batch-length-below-minimum": Code("fatal", "RB-LENGTH-1", "the length is {found}; it must be at least {allowed}"),
+    "batch-length-too-large": Code("fatal", "RB-LENGTH-2", "the length is {found}; it must be at most {allowed}"),
     "magic-unknown": Code("fatal", "RB-MAGIC-1", "the magic is {found}; it must be 0, 1 or 2"),
     "crc-mismatch": Code("fatal", "RB-CRC-1", "the stored CRC is {found:#010x}; the bytes have {allowed:#010x}"),
     # batch header
@@ -77,6 +78,9 @@ CODES: dict[str, Code] = {
     ),
     "bytes-after-compressed-stream": Code(
         "deviation", "RB-CODEC-2", "{found} bytes follow the end of the compressed stream; there must be none"
+    ),
+    "compressed-content-mismatch": Code(
+        "deviation", "RB-LZ4-1", "the lz4 frame's content size or checksum is not that of the {found} bytes in it"
     ),
     # records
     "varint-too-long": Code("fatal", "RB-VARINT-1", "the varint does not end within {allowed} bytes"),

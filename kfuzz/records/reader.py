@@ -240,7 +240,7 @@ class _Walk:
             # Kafka opens the stream of a compressed batch before it looks at the count, and reads no record of any.
             if codec != "none":
                 self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, body_at)
-            if len(body):
+            if len(body) and not _is_empty_stream(codec, body):
                 self.note("payload-without-records", "payload", body_at, len(body))
             return b"", 0, 0, ""
         if codec == "none":
@@ -250,6 +250,8 @@ class _Walk:
     def decompressed(self, codec: Codec, data: memoryview, at: int, magic: int) -> bytes:
         out = decompress(codec, data, self.limits.decompressed_bytes, magic=magic)
         self.refuse_broken(out, data, at)
+        if out.reason:
+            self.note("compressed-content-mismatch", "payload", at, len(out.data), detail=out.reason)
         if out.consumed < len(data):
             self.note("bytes-after-compressed-stream", "payload", at + out.consumed, len(data) - out.consumed)
         return out.data
@@ -371,6 +373,11 @@ class _Walk:
             timestamp = stamp
         value = None if value_length < 0 else payload[value_at : value_at + value_length]
         return Record(_wrap64(base + offset), timestamp if magic else None, key, value)
+
+
+def _is_empty_stream(codec: Codec, data: memoryview) -> bool:
+    """Whether this is what compressing no bytes gives, which the documents allow an empty batch to hold."""
+    return codec != "none" and decompress(codec, data, 0) == (b"", len(data), "whole", "")
 
 
 def _wrap64(number: int) -> int:

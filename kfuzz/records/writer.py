@@ -61,9 +61,8 @@ def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
         batch.base_offset,
         base_timestamp,
     )
-    if batch.records:
-        # Without records there is nothing to compress: Kafka's empty batches have no payload at all.
-        payload = compress(batch.compression, payload, level=level)
+    # Kafka makes empty batches without a codec; with one, its reader wants a stream, if only of no bytes.
+    payload = compress(batch.compression, payload, level=level)
     if len(payload) > INT32_MAX - BATCH_HEADER_SIZE:
         raise EncodeError(f"the payload takes {len(payload)} bytes; a batch's length is an int32")
     attributes = (
@@ -109,9 +108,8 @@ def _messages(batch: RecordBatch, level: int | None) -> bytes:
     attributes = LOG_APPEND_TIME if batch.magic == 1 and batch.timestamp_type == "log-append" else 0
     if batch.compression == "none":
         if len(batch.records) != 1:
-            raise EncodeError(
-                f"an uncompressed message of magic {batch.magic} is a batch of one record; this one has {len(batch.records)}"
-            )
+            what = f"an uncompressed message of magic {batch.magic} is a batch of one record"
+            raise EncodeError(f"{what}; this one has {len(batch.records)}")
         return _message(batch.magic, batch.last_offset, attributes, batch.records[0])
     if not batch.records:
         raise EncodeError(f"a compressed message of magic {batch.magic} needs at least one record")

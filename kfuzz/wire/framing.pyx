@@ -1,10 +1,11 @@
 """Where the next batch ends: org.apache.kafka.common.record.ByteBufferLogInputStream, for every magic alike."""
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from kfuzz.wire.cursor cimport load32
 from kfuzz.wire.report cimport (
     BATCH_LENGTH_BELOW_MINIMUM,
+    BATCH_LENGTH_TOO_LARGE,
     F_BATCH_LENGTH,
     F_MAGIC,
     MAGIC_UNKNOWN,
@@ -56,6 +57,10 @@ def next_frame(const uint8_t[::1] data not None, int64_t at):
         if magic > 2:
             magic = magic - 256 if magic > 127 else magic
             note(&report, MAGIC_UNKNOWN, F_MAGIC, at + MAGIC_AT, -1, -1, magic, 2)
+            return -1, None, to_notes(&report)
+        if length > INT32_MAX - OVERHEAD:
+            # The batch's size is an int to Kafka, and this one does not fit.
+            note(&report, BATCH_LENGTH_TOO_LARGE, F_BATCH_LENGTH, at + LENGTH_AT, -1, -1, length, INT32_MAX - OVERHEAD)
             return -1, None, to_notes(&report)
         if length > remaining - OVERHEAD:
             return 0, magic, []

@@ -11,6 +11,7 @@ from kfuzz.errors import EncodeError
 from kfuzz.wire.cursor cimport load32, load64
 from kfuzz.wire.report cimport (
     BATCH_LENGTH_BELOW_MINIMUM,
+    BATCH_LENGTH_TOO_LARGE,
     BYTES_AFTER_MESSAGE,
     F_BATCH_LENGTH,
     F_KEY_LENGTH,
@@ -37,6 +38,7 @@ cdef enum:
     AT_TIMESTAMP = 18
     KEY_AT_V0 = 18
     KEY_AT_V1 = 26
+    LARGEST_INNER = 2147483639  # the largest array that Java makes, and so the largest message in a wrapper
     SMALLEST = 14              # what Kafka asks of any message before it looks at the magic
 
 # The one layout table of a message's fixed head, per magic: (field, offset, width in bytes), all big-endian.
@@ -155,6 +157,9 @@ def parse_messages(const uint8_t[::1] payload not None, bint objects):
         size = <int32_t> load32(base + at + AT_SIZE)
         if size < SMALLEST:
             note(&report, BATCH_LENGTH_BELOW_MINIMUM, F_BATCH_LENGTH, at + AT_SIZE, record, -1, size, SMALLEST)
+            return False, messages, to_notes(&report)
+        if size > LARGEST_INNER:
+            note(&report, BATCH_LENGTH_TOO_LARGE, F_BATCH_LENGTH, at + AT_SIZE, record, -1, size, LARGEST_INNER)
             return False, messages, to_notes(&report)
         if size > n - at - OVERHEAD:
             break

@@ -9,6 +9,7 @@ cdef extern from "limits.h":
 # code_t → the stable kebab-case code. What a code means, and for whom it is fatal, stands in kfuzz/records/findings.py.
 CODES = {
     BATCH_LENGTH_BELOW_MINIMUM: "batch-length-below-minimum",
+    BATCH_LENGTH_TOO_LARGE: "batch-length-too-large",
     MAGIC_UNKNOWN: "magic-unknown",
     CRC_MISMATCH: "crc-mismatch",
     ATTRIBUTES_UNUSED_BITS: "attributes-unused-bits",
@@ -23,6 +24,7 @@ CODES = {
     DECOMPRESSION_FAILED: "decompression-failed",
     DECOMPRESSED_SIZE_EXCEEDED: "decompressed-size-exceeded",
     BYTES_AFTER_COMPRESSED_STREAM: "bytes-after-compressed-stream",
+    COMPRESSED_CONTENT_MISMATCH: "compressed-content-mismatch",
     VARINT_TOO_LONG: "varint-too-long",
     VARINT_OVERLONG: "varint-overlong",
     VARINT_EXCESS_BITS: "varint-excess-bits",
