@@ -109,7 +109,8 @@ def lz4_frame(
     descriptor = bytes([flags, 0x40]) + (b"" if content_size is None else struct.pack("<Q", content_size))
     check = xxh32(descriptor) >> 8 & 0xFF if header_checksum is None else header_checksum
     out = LZ4_MAGIC + descriptor + bytes([check])
-    for chunk in chunks:
+    # A block of no bytes would be the end mark.
+    for chunk in filter(None, chunks):
         out += struct.pack("<I", len(chunk) | LZ4_STORED) + chunk + _lz4_checksum(block_checksums, chunk)
     if not end_mark:
         return out
