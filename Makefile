@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd')
 
-.PHONY: demo test lint bench campaign build clean
+.PHONY: help demo test lint build clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -35,9 +35,6 @@ lint: build ## ruff, mypy, cython-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint kfuzz
-
-bench: build ## benchmarks against peers; writes benchmarks/results.csv
-	$(BIN)/python -m benchmarks
 
 clean: ## remove what was built
 	rm -rf build out $(VENV)
