@@ -14,7 +14,7 @@ from pathlib import Path
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, write_manifest
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.workload import Workload, load, render
+from kfuzz.corpora.workload import Workload, load, render, show_size
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 
@@ -66,6 +66,8 @@ def prepare(out: Path, workload: Workload, *, overwrite: bool = False) -> None:
             _remove(out, old)
     elif out.is_dir() and any(out.iterdir()):
         raise UsageError(f"{out} is not empty and holds no corpus; name a new or empty directory")
+    else:
+        _check_room(out, workload)
     # From here on the corpus is not whole until `publish` says so again.
     with contextlib.suppress(FileNotFoundError):
         os.unlink(out / SUCCESS)
@@ -109,6 +111,18 @@ def sweep_corpus(out: Path, plan: Plan) -> None:
         for path in (out / directory).glob(".*.tmp"):
             with contextlib.suppress(FileNotFoundError):
                 path.unlink()
+
+
+def _check_room(out: Path, workload: Workload) -> None:
+    """Refuse now what would fill the disk in an hour. How far codecs shrink a corpus is not known beforehand."""
+    compressed = any(name != "none" for topic in workload.topics for name, _ in topic.batches.codecs)
+    existing = next(path for path in (out.absolute(), *out.absolute().parents) if path.is_dir())
+    free = shutil.disk_usage(existing).free
+    if not compressed and workload.size > free:
+        raise UsageError(
+            f"{out}: the corpus takes {show_size(workload.size)}, but {free} B are free there; "
+            "lower size or name a directory on another disk"
+        )
 
 
 def _remove(out: Path, old: Workload | None) -> None:

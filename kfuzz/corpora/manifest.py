@@ -61,7 +61,7 @@ class Row:
 @cache
 def codec_versions() -> str:
     """The versions that compressed bytes depend on, as JSON with sorted keys."""
-    import lz4  # type: ignore[import-untyped, unused-ignore]
+    import lz4
     import zstandard
 
     versions = {

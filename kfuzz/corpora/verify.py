@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,11 +107,11 @@ def _check_success(corpus: Corpus) -> Iterator[Problem]:
 
 def _check_rows(corpus: Corpus) -> Iterator[Problem]:
     place = f"{MANIFEST}/"
-    ids = [row.segment_id for row in corpus.rows]
+    ids = Counter(row.segment_id for row in corpus.rows)
     for segment_id in sorted(set(range(len(corpus.plan))) - set(ids)):
         path = corpus.plan[segment_id].path
         yield Problem(place, None, "row-missing", f"has no row for segment {segment_id} ({path})")
-    for segment_id in sorted({one for one in ids if ids.count(one) > 1} if len(set(ids)) < len(ids) else set()):
+    for segment_id in sorted(segment_id for segment_id, count in ids.items() if count > 1):
         yield Problem(place, None, "row-repeated", f"has several rows for segment {segment_id}")
     for row in corpus.rows:
         if not 0 <= row.segment_id < len(corpus.plan):

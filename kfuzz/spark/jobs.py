@@ -10,15 +10,17 @@ from pathlib import Path
 
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.verify import Corpus
 from kfuzz.corpora.workload import load, parse_size
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.generate import generate
-from kfuzz.spark.session import session
+from kfuzz.spark.session import default_tasks, session
 from kfuzz.spark.verify import verify
 
 __all__ = ["generate_main", "verify_main"]
 
 PROBLEMS_SHOWN = 50
+PROGRESS_INTERVAL_S = 5.0
 
 
 def generate_main(arguments: Sequence[str] | None = None) -> int:
@@ -69,17 +71,18 @@ def _generate(options: argparse.Namespace) -> int:
             raise UsageError(f'--size is {options.size!r}; give a size such as "64MiB"')
     workload = load(options.workload).resized(size)
     # Before the seconds that a session takes: a workload that cannot be planned is refused at once.
-    Plan(workload, str(options.workload))
+    segments = len(Plan(workload, str(options.workload)))
     spark = session(options.master, "kfuzz generate corpus")
     start = time.monotonic()
+    tasks = options.tasks or default_tasks(spark, workload.size, segments)
     rows = generate(
         spark,
         workload,
         options.out,
-        tasks=options.tasks,
+        tasks=tasks,
         overwrite=options.overwrite,
         name=str(options.workload),
-        set_done=_progress("tasks"),
+        set_done=_progress(tasks),
     )
     written = sum(row.bytes for row in rows)
     print(
@@ -90,9 +93,12 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    # Before the seconds that a session takes: what is no corpus is refused at once.
+    rows = Corpus.open(options.out).rows
     spark = session(options.master, "kfuzz verify corpus")
+    tasks = options.tasks or default_tasks(spark, sum(row.bytes for row in rows), len(rows))
     start = time.monotonic()
-    corpus, problems = verify(spark, options.out, tasks=options.tasks, set_done=_progress("tasks"))
+    corpus, problems = verify(spark, options.out, tasks=tasks, set_done=_progress(tasks))
     for problem in problems[:PROBLEMS_SHOWN]:
         print(problem)
     if len(problems) > PROBLEMS_SHOWN:
@@ -110,13 +116,14 @@ def _rate(size: int, seconds: float) -> str:
     return f"{size / 1e6:.0f} MB in {seconds:.1f} s ({size / 1e6 / max(seconds, 1e-9):.0f} MB/s)"
 
 
-def _progress(what: str) -> Callable[[int], None]:
-    """One line on standard error each time that more is done, at most every five seconds."""
-    last = [time.monotonic(), 0.0]
+def _progress(tasks: int) -> Callable[[int], None]:
+    """A line on standard error, at most every five seconds."""
+    last_s = time.monotonic()
 
     def set_done(done: int) -> None:
-        if done > last[1] and time.monotonic() - last[0] >= 5:
-            last[:] = time.monotonic(), float(done)
-            print(f"{done} {what} done", file=sys.stderr)
+        nonlocal last_s
+        if time.monotonic() - last_s >= PROGRESS_INTERVAL_S:
+            last_s = time.monotonic()
+            print(f"tasks: {done} of {tasks}", file=sys.stderr)
 
     return set_done

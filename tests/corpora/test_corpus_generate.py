@@ -83,6 +83,14 @@ def test_a_file_in_the_directorys_place_is_refused(tmp_path: Path) -> None:
         generate(WORKLOAD, tmp_path / "out")
 
 
+def test_a_corpus_that_the_disk_cannot_hold_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"takes 1024 PiB, but \d+ B are free there; lower size or name a directory on another disk"
+    ):
+        generate(WORKLOAD.resized(1 << 60), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_overwrite_does_not_guess_what_a_broken_corpus_held(tmp_path: Path) -> None:
     generate(WORKLOAD, tmp_path / "out")
     (tmp_path / "out/_workload.toml").write_text("size = ")
