@@ -1,1 +1,1 @@
-"""Workload → plan → segment bytes. May import records/ and wire/."""
+"""Workload → plan → segment bytes. May import records/ and wire/; docs/corpora.md is the guide."""

@@ -255,3 +255,14 @@ def test_the_example_workloads_make_sound_segments(name: str) -> None:
     workload = load(Path(__file__).parents[2] / "spark_jobs" / "workloads" / f"{name}.toml").resized(2 * MIB)
     for segment in Plan(workload):
         assert sum(len(batch.records) for batch in read(segment, workload)) == segment.offsets
+
+
+def test_a_producers_sequences_wrap_from_int32_max_to_zero_inside_a_segment() -> None:
+    workload = workload_of(replace(PLAIN, producers=Producers(count=1, share=1.0)))
+    segment = Plan(workload)[0]
+    start = 2**31 - 25
+    segment = replace(segment, streams=(replace(segment.streams[0], first_sequence=start),))
+    sequences = [batch.base_sequence for batch in read(segment, workload)]
+    sizes = [len(batch.records) for batch in read(segment, workload)]
+    assert sequences == [(start + sum(sizes[:at])) % 2**31 for at in range(len(sizes))]
+    assert sequences[0] > sequences[-1]
