@@ -15,8 +15,6 @@ __all__ = ["HASHED_FROM_BYTES", "serve"]
 
 # Longer values are answered by their hash.
 HASHED_FROM_BYTES: Final = 64 * 1024
-# What one batch may grow to here: the budgets of the bombs leave no room for the library's 64 MiB.
-DECOMPRESSED_BYTES_MAX: Final = 4 * 1024 * 1024
 
 
 def serve(requests: IO[bytes], answers: IO[bytes], *, profile: records.Profile = "kafka") -> None:
@@ -68,8 +66,7 @@ def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
 def _decode(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
     if request["role"] not in records.ROLES:
         return {"outcome": "unsupported", "error": f"no role {request['role']}"}
-    limits = records.Limits(decompressed_bytes=DECOMPRESSED_BYTES_MAX)
-    reading = records.read(bytes.fromhex(request["hex"]), profile=profile, role=request["role"], limits=limits)
+    reading = records.read(bytes.fromhex(request["hex"]), profile=profile, role=request["role"])
     batches = _hashed(records.to_json(reading.batches))
     if fatal := reading.fatal:
         return {"outcome": "rejected", "error": str(fatal), "finding": fatal.code, "batches": batches}

@@ -74,15 +74,21 @@ class _Runner:
             self._stream(session, crowd)
         # What has a measured budget cannot share its process with others.
         measured = deque(case for case in asked if case.vector.budget)
-        for queue, work in ((crowd, self._stream), (measured, self._one_by_one)):
-            while queue:
-                with self._session() as session:
-                    try:
-                        session.start(self.limits)
-                    except NoHandshake as error:
-                        self._settle(queue.popleft(), Cell("crash", f"did not start again: {error}"))
-                        continue
-                    work(session, queue)
+        doubtful: deque[Case] = deque()
+        self._work_through(crowd, self._stream)
+        self._work_through(measured, lambda session, queue: self._one_by_one(session, queue, doubtful))
+        self._settle_doubtful(doubtful)
+
+    def _work_through(self, queue: deque[Case], work: Callable[[Session, deque[Case]], None]) -> None:
+        """Give ``queue`` to ``work``, in a new session each time that it breaks one, until it is empty."""
+        while queue:
+            with self._session() as session:
+                try:
+                    session.start(self.limits)
+                except NoHandshake as error:
+                    self._settle(queue.popleft(), Cell("crash", f"did not start again: {error}"))
+                    continue
+                work(session, queue)
 
     def _session(self, java_budget_bytes: int | None = None) -> Session:
         return Session(self.argv, cwd=self.cwd, java_budget_bytes=java_budget_bytes)
@@ -146,16 +152,27 @@ class _Runner:
 
     # --- measured ----------------------------------------------------------------------------------------------------
 
-    def _one_by_one(self, session: Session, queue: deque[Case]) -> None:
+    def _one_by_one(self, session: Session, queue: deque[Case], doubtful: deque[Case]) -> None:
         """Ask the cases of ``queue``, each under its memory budget, until it is empty or one is suspect."""
         while queue:
             case = queue.popleft()
             result = self._ask_under_limit(session, case)
-            if isinstance(result, Trouble) or result.outcome == "fault":
+            if isinstance(result, Trouble):
                 session.kill()
                 self._judge(case, self._under_limit(case))
                 return
-            self._judge(case, result)
+            if result.outcome == "fault":
+                doubtful.append(case)
+            else:
+                self._judge(case, result)
+
+    def _settle_doubtful(self, cases: deque[Case]) -> None:
+        """Cases whose answer under a limit was a fault: ask again without; what is no fault then was want of memory."""
+        asked = list(cases)
+        self._work_through(cases, self._stream)
+        for case in asked:
+            if self.outcome.cells[case.key].outcome in ("pass", "fail"):
+                self._judge(case, self._under_limit(case))
 
     def _ask_under_limit(self, session: Session, case: Case) -> Result:
         """The answer to ``case`` from a session whose memory is bounded, or measured where it cannot be."""

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from kfuzz import records
-from kfuzz.conformance.own import DECOMPRESSED_BYTES_MAX, serve
+from kfuzz.conformance.own import serve
 from kfuzz.conformance.protocol import DECODE, ENCODE, parse_answer, parse_handshake
 from kfuzz.wire.checksum import crc32c
 
@@ -58,9 +58,8 @@ def test_the_strict_profile_refuses_what_the_documents_refuse() -> None:
 
 
 def test_a_bomb_is_rejected_for_its_size() -> None:
-    bomb = records.RecordBatch(
-        0, 0, [records.Record(0, 0, None, bytes(DECOMPRESSED_BYTES_MAX + 1))], compression="zstd"
-    )
+    value = bytes(records.Limits().decompressed_bytes)
+    bomb = records.RecordBatch(0, 0, [records.Record(0, 0, None, value)], compression="zstd")
     [line] = answers(decode(records.encode([bomb])))
     assert parse_answer(line, id="a", operation=DECODE).finding == "decompressed-size-exceeded"
 

@@ -59,9 +59,10 @@ def test_a_testee_that_allocates_without_end_is_one_memory_fault() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can bound the address space of another process")
-def test_an_allocation_beyond_the_budget_is_a_memory_fault_even_if_it_is_never_touched() -> None:
+@pytest.mark.parametrize("how", ["once", "caught"])
+def test_an_allocation_beyond_the_budget_is_a_memory_fault_even_if_it_is_never_touched(how: str) -> None:
     budget = {"memory_bytes": 16 * MIB, "cpu_ms": 2000}
-    cell = outcome_of(wicked("allocates", "once"), budget=budget).cells[TRAP]
+    cell = outcome_of(wicked("allocates", how), budget=budget).cells[TRAP]
     assert (cell.outcome, cell.text) == ("memory", "took more than its 16 MiB of memory")
 
 

@@ -1,5 +1,5 @@
 """Wicked: allocates without end for one request; with ``once`` asks for 1 GiB that it never touches and goes
-on, with ``reports`` says that it has allocated as much."""
+on; with ``caught`` it survives a refusal and says "fault"; with ``reports`` it says that it has allocated as much."""
 
 import mmap
 import sys
@@ -13,9 +13,15 @@ def trap(request):
         return "answered"
     kept = []
     while True:
-        if sys.argv[1:] == ["once"]:
-            # Address space alone: resident memory shows nothing of it.
-            kept.append(mmap.mmap(-1, 1 << 30))
+        if sys.argv[1:] in (["once"], ["caught"]):
+            try:
+                # Address space alone: resident memory shows nothing of it.
+                kept.append(mmap.mmap(-1, 1 << 30))
+            except OSError as error:
+                if sys.argv[1:] == ["once"]:
+                    raise
+                toy.say({"id": request["id"], "outcome": "fault", "error": str(error)})
+                return "answered"
             return None
         kept.append(b"x" * (8 << 20))
 
