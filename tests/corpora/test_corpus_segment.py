@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import struct
 from collections import Counter
 from dataclasses import replace
@@ -266,3 +267,43 @@ def test_a_producers_sequences_wrap_from_int32_max_to_zero_inside_a_segment() ->
     sizes = [len(batch.records) for batch in read(segment, workload)]
     assert sequences == [(start + sum(sizes[:at])) % 2**31 for at in range(len(sizes))]
     assert sequences[0] > sequences[-1]
+
+
+def any_workload(seed: int) -> Workload:
+    """Some workload with every feature drawn, the corners of its ranges included."""
+    draw = random.Random(seed)
+
+    def some_range(low: int, high: int) -> Range:
+        ends = sorted(draw.choice((low, high, draw.randint(low, high))) for _ in range(2))
+        return Range(*ends, skew=draw.choice((1, 2, 16)))
+
+    def share() -> float:
+        return draw.choice((0.0, 0.1, 0.25))
+
+    topic = Topic(
+        "any",
+        keys=Keys(size=some_range(0, 40), cardinality=draw.choice((1, 1000)), null_share=draw.choice((0.0, 0.2, 1.0))),
+        values=Values(
+            size=some_range(0, 700), kind=draw.choice(("random", "text")), null_share=draw.choice((0.0, 0.2))
+        ),
+        headers=Headers(share=draw.choice((0.0, 0.5, 1.0)), count=some_range(0, 100), size=some_range(0, 30)),
+        timestamps=Timestamps(
+            type=draw.choice(("create", "log-append")),
+            start_ms=draw.choice((0, 1 << 40)),
+            records_per_second=draw.choice((1, 999, 10**6)),
+            jitter_ms=draw.choice((0, 1 << 30)),
+        ),
+        batches=Batches(records=some_range(1, 900), codecs=((draw.choice(CODECS), 1),)),
+        producers=Producers(count=draw.choice((1, 7)), share=share()),
+        transactions=Transactions(producers=draw.choice((1, 3)), share=share(), records=draw.choice((1, 7, 300))),
+        legacy=Legacy(magic0=share(), magic1=share(), codecs=((draw.choice(("none", "gzip")), 1),)),
+    )
+    return Workload(topics=(topic,), size=192 * KIB, segment_bytes=64 * KIB, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_workload_makes_segments_that_keep_to_the_documents(seed: int) -> None:
+    workload = any_workload(seed)
+    assert len(Plan(workload)) == 3
+    for segment in Plan(workload):
+        assert sum(len(batch.records) for batch in read(segment, workload)) == segment.offsets

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
 
+from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.workload import Range, Topic, Workload, load, parse, parse_size, render
 from kfuzz.errors import UsageError
@@ -119,3 +121,21 @@ def test_a_single_number_is_a_range_of_one() -> None:
     topic = parse(TOPIC + "[topics.values]\nsize = 7\n", "one").topics[0]
     assert topic.values.size == Range(7, 7)
     assert topic.values.size.mean == 7
+
+
+def test_the_guide_explains_every_key_with_its_table() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "corpora.md").read_text()
+    topic = Topic("t")
+    keys = [field.name for kind in (Workload, Topic) for field in fields(kind)]
+    for table in fields(topic):
+        value = getattr(topic, table.name)
+        if is_dataclass(value):
+            assert f"**`[topics.{table.name}]`**" in guide
+            keys += [field.name for field in fields(value)]
+    tables = {"topics", "keys", "values", "headers", "timestamps", "batches", "producers", "transactions", "legacy"}
+    assert [key for key in keys if key not in tables and f"`{key}`" not in guide] == []
+
+
+def test_the_guide_explains_every_column_of_the_manifest() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "corpora.md").read_text()
+    assert [field.name for field in fields(Row) if f"`{field.name}`" not in guide] == []
