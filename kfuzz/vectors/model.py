@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -89,24 +89,39 @@ def load_suite(pattern: str | Sequence[str] = "*", root: str | Path | None = Non
 
     Raises ``UsageError`` for a file that breaks the schema, an id that occurs twice, and a glob that matches nothing.
     """
-    patterns = [pattern] if isinstance(pattern, str) else list(pattern)
-    vectors = sorted((vector for file in load_files(root) for vector in file.vectors), key=lambda vector: vector.id)
-    for glob in patterns:
-        if not any(fnmatch.fnmatchcase(vector.id, glob) for vector in vectors):
+    globs = [pattern] if isinstance(pattern, str) else list(pattern)
+    documents = _documents(root)
+    ids = {item["id"] for _, document in documents for item in document["vectors"]}
+    chosen = set()
+    for glob in globs:
+        fitting = [name for name in ids if fnmatch.fnmatchcase(name, glob)]
+        if not fitting:
             raise UsageError(f"no vector matches {glob!r}; `kfuzz vectors list` shows their ids")
-    return tuple(v for v in vectors if any(fnmatch.fnmatchcase(v.id, glob) for glob in patterns))
+        chosen.update(fitting)
+    # Only what was asked for is made: a bomb takes a while.
+    vectors = (vector for path, document in documents for vector in vectors_of(path, document, chosen))
+    return tuple(sorted(vectors, key=lambda vector: vector.id))
 
 
 def load_files(root: str | Path | None = None) -> tuple[SuiteFile, ...]:
     """Every file of the suite under ``root``, sorted by path; raises ``UsageError`` as :func:`load_suite` does."""
+    return tuple(_suite_file(path, document) for path, document in _documents(root))
+
+
+def _documents(root: str | Path | None) -> list[tuple[Path, dict[str, Any]]]:
     root = default_root() if root is None else Path(root)
     if not root.is_dir():
         raise UsageError(f"{root} is not a directory of vectors; name one that holds vector files")
-    files = tuple(load_file(path) for path in suite_paths(root))
-    if not files:
+    documents = [(path, parse_document(path, read_bytes(path))) for path in suite_paths(root)]
+    if not documents:
         raise UsageError(f"{root} holds no vector file; name the suite's directory")
-    _refuse_duplicates(files)
-    return files
+    first: dict[str, Path] = {}
+    for path, document in documents:
+        for item in document["vectors"]:
+            if item["id"] in first:
+                raise UsageError(f"{path}: the id {item['id']!r} stands in {first[item['id']]} too; ids are given once")
+            first[item["id"]] = path
+    return documents
 
 
 def suite_paths(root: Path) -> list[Path]:
@@ -118,7 +133,10 @@ def suite_paths(root: Path) -> list[Path]:
 def load_file(path: str | Path) -> SuiteFile:
     """One file of the suite, checked against the schema; ``UsageError`` names file, place and remedy."""
     path = Path(path)
-    document = parse_document(path, read_bytes(path))
+    return _suite_file(path, parse_document(path, read_bytes(path)))
+
+
+def _suite_file(path: Path, document: Mapping[str, Any]) -> SuiteFile:
     flags = {
         name: Flag(
             name,
@@ -133,16 +151,17 @@ def load_file(path: str | Path) -> SuiteFile:
     return SuiteFile(path, document["about"], flags, vectors_of(path, document), document)
 
 
-def vectors_of(path: Path, document: Mapping[str, Any]) -> tuple[Vector, ...]:
-    """The vectors of a checked document, in its order."""
+def vectors_of(path: Path, document: Mapping[str, Any], ids: Set[str] | None = None) -> tuple[Vector, ...]:
+    """The vectors of a checked document, in its order; only those with an id of ``ids``, if given."""
     kind = document["kind"]
-    return tuple(_vector(path, f"vectors[{i}]", kind, item) for i, item in enumerate(document["vectors"]))
+    items = ((i, item) for i, item in enumerate(document["vectors"]) if ids is None or item["id"] in ids)
+    return tuple(_vector(path, f"vectors[{i}]", kind, item) for i, item in items)
 
 
 def parse_document(path: Path, content: bytes) -> dict[str, Any]:
     """The JSON of a vector file, checked against the schema."""
     try:
-        document = json.loads(content, object_pairs_hook=_unique_names)
+        document = json.loads(content.decode(), object_pairs_hook=_unique_names)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
@@ -233,15 +252,3 @@ def _data(path: Path, place: str, item: Mapping[str, Any]) -> bytes:
             f"{path}: {place}.sha256: the recipe {name!r} makes other bytes than these; run `kfuzz vectors build`"
         )
     return data
-
-
-def _refuse_duplicates(files: Iterable[SuiteFile]) -> None:
-    first: dict[str, Path] = {}
-    for file in files:
-        for vector in file.vectors:
-            if vector.id in first:
-                other = first[vector.id]
-                raise UsageError(
-                    f"{file.path}: the id {vector.id!r} stands in {other} too; an id is given once and for ever"
-                )
-            first[vector.id] = file.path

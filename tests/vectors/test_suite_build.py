@@ -1,0 +1,267 @@
+"""Building the suite: what recipes make, what is kept of the committed files, and what Kafka's answers confirm."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import lz4.frame
+import pytest
+import snappy
+import zstandard
+
+from kfuzz import records
+from kfuzz.errors import UsageError
+from kfuzz.vectors import build
+from kfuzz.vectors.confirm import contradiction, first_difference, with_cells
+from kfuzz.vectors.model import default_root, load_suite
+from kfuzz.vectors.recipes import bombs, containers, themes
+from kfuzz.vectors.recipes.builder import Record, batch, overlong, varint
+from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.register import register, registered
+
+CODEC_FILE = "records/v2/codec.json"
+
+
+@pytest.fixture(scope="module")
+def theme() -> Theme:
+    return next(theme for theme in themes() if theme.path == "records/v2/codec")
+
+
+@pytest.fixture
+def committed() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((default_root() / CODEC_FILE).read_bytes())
+    return document
+
+
+def test_the_committed_suite_is_as_the_recipes_make_it() -> None:
+    assert [(file.path.name, file.changes) for file in build.build(default_root()) if file.changes] == []
+
+
+def test_every_vector_of_the_suite_has_a_recipe_and_every_file_a_theme() -> None:
+    made = {recipe.id for theme in themes() for recipe in theme.recipes}
+    assert {vector.id for vector in load_suite()} == made
+
+
+def item(document: dict[str, Any], slug: str) -> dict[str, Any]:
+    return next(vector for vector in document["vectors"] if vector["id"].endswith(f"/{slug}"))
+
+
+def recompressed_zstd(data: bytes) -> bytes:
+    """The batch with its payload compressed at another level."""
+    plain = zstandard.ZstdDecompressor().decompressobj().decompress(data[61:])
+    (read,) = records.decode(data)
+    again = zstandard.ZstdCompressor(level=19, write_checksum=True).compress(plain)
+    count = len(read.records)
+    fields = {"record_count": count, "last_offset_delta": count - 1, "max_timestamp": read.max_timestamp}
+    return batch(codec="zstd", payload=again, **fields).data
+
+
+def test_committed_compressed_bytes_stay_while_their_contents_agree(theme: Theme, committed: dict[str, Any]) -> None:
+    before = item(committed, "zstd")
+    other = recompressed_zstd(bytes.fromhex(before["hex"]))
+    assert other.hex() != before["hex"]
+    before["hex"] = other.hex()
+    before["expect"]["consumer"]["consumed"] = len(other)
+    before["layout"][0]["size"] = len(other) - 61
+    after = item(build.merge(theme, committed), "zstd")
+    assert after == before
+
+
+def test_committed_compressed_bytes_go_where_their_contents_differ(theme: Theme, committed: dict[str, Any]) -> None:
+    right = item(committed, "zstd")["hex"]
+    other = batch(Record(), codec="zstd", payload=containers.packed("zstd", Record().encode())).data
+    item(committed, "zstd")["hex"] = other.hex()
+    after = item(build.merge(theme, committed), "zstd")
+    assert records.read(bytes.fromhex(after["hex"])).batches == records.read(bytes.fromhex(right)).batches
+    assert after["kafka"] == {}
+
+
+def test_bytes_that_no_library_made_are_compared_byte_for_byte(theme: Theme, committed: dict[str, Any]) -> None:
+    right = item(committed, "zstd-stored")["hex"]
+    item(committed, "zstd-stored")["hex"] = batch(Record()).data.hex()
+    after = item(build.merge(theme, committed), "zstd-stored")
+    assert after["hex"] == right
+
+
+def test_kafkas_answer_is_kept_for_the_same_bytes_and_dropped_for_others(
+    theme: Theme, committed: dict[str, Any]
+) -> None:
+    kept = copy.deepcopy(item(committed, "gzip-stored")["kafka"])
+    assert kept
+    assert item(build.merge(theme, committed), "gzip-stored")["kafka"] == kept
+    item(committed, "gzip-stored")["hex"] = "00"
+    assert item(build.merge(theme, committed), "gzip-stored")["kafka"] == {}
+
+
+def test_a_vector_without_a_recipe_is_never_touched(theme: Theme, committed: dict[str, Any]) -> None:
+    crash = {**item(committed, "gzip-cut"), "id": "records/v2/codec/a-kept-crash", "hex": "00ff", "flags": ["Kept"]}
+    committed["vectors"].insert(0, crash)
+    committed["flags"]["Kept"] = {"bug_type": "crash", "description": "d", "effect": "e"}
+    after = build.merge(theme, committed)
+    assert item(after, "a-kept-crash") == crash
+    assert after["flags"]["Kept"] == committed["flags"]["Kept"]
+
+
+def test_build_writes_a_new_suite_whole_and_a_second_build_changes_nothing(tmp_path: Path) -> None:
+    first = build.build(tmp_path)
+    assert {file.changes for file in first} == {("the file is missing",)}
+    build.write(tmp_path, first)
+    second = build.build(tmp_path)
+    assert [file.changes for file in second if file.changes] == []
+    assert registered(tmp_path) == registered(default_root())
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_build_names_the_vector_and_the_property_that_changed(tmp_path: Path) -> None:
+    shutil.copytree(default_root(), tmp_path / "suite")
+    path = tmp_path / "suite" / "records" / "framing.json"
+    document = json.loads(path.read_bytes())
+    item(document, "empty")["summary"] = "another"
+    path.write_bytes(build.canonical_json(document))
+    (changed,) = [file for file in build.build(tmp_path / "suite") if file.changes]
+    assert changed.changes == ("records/framing/empty: summary differs",)
+
+
+def test_a_file_out_of_canonical_form_is_a_change(tmp_path: Path) -> None:
+    shutil.copytree(default_root(), tmp_path / "suite")
+    path = tmp_path / "suite" / "records" / "framing.json"
+    path.write_text(json.dumps(json.loads(path.read_bytes())))
+    (changed,) = [file for file in build.build(tmp_path / "suite") if file.changes]
+    assert changed.changes == ("not in canonical form",)
+
+
+def test_two_recipes_of_one_id_are_refused() -> None:
+    made = Theme("records/v2/twice", "about")
+    for _ in range(2):
+        made.valid("same", "summary", batch(Record()), requirements=["RB-HEADER-1"])
+    with pytest.raises(UsageError, match="two recipes"):
+        build.merge(made, None)
+
+
+def test_the_register_only_grows(tmp_path: Path) -> None:
+    register(tmp_path, ["b/2", "a/1"])
+    register(tmp_path, ["c/3"])
+    assert (tmp_path / "ids.txt").read_text() == "a/1\nb/2\nc/3\n"
+
+
+# --- confirmation ---------------------------------------------------------------------------------------------------
+
+
+def accepted(vector_id: str) -> dict[str, Any]:
+    (vector,) = load_suite(vector_id)
+    consumer = copy.deepcopy(dict(vector.expect["consumer"]))
+    return {"id": vector_id, "outcome": "accepted", "consumed": consumer["consumed"], "batches": consumer["batches"]}
+
+
+VALID, INVALID, ACCEPTABLE = (
+    "records/v2/header/minimal",
+    "records/v2/count/negative-one",
+    "records/v2/count/zero-with-record",
+)
+
+
+@pytest.mark.parametrize(
+    ("vector_id", "answer", "sentence"),
+    [
+        (VALID, {"outcome": "rejected", "error": "no"}, "it is valid, and Kafka says rejected: no"),
+        (VALID, {"outcome": "fault", "error": "OutOfMemoryError"}, "it is valid, and Kafka says fault"),
+        (VALID, {"consumed": 69}, "Kafka consumed 69 bytes"),
+        (VALID, {"batches": []}, "batches has 0 entries; expected 1"),
+        (INVALID, {"outcome": "accepted"}, "it is invalid, and Kafka accepts it"),
+        (ACCEPTABLE, {"batches": [{}]}, "batches[0]."),
+        (INVALID, {"outcome": "rejected"}, None),
+        (INVALID, {"outcome": "fault"}, None),
+        (ACCEPTABLE, {"outcome": "rejected"}, None),
+        (ACCEPTABLE, {}, None),
+        (VALID, {}, None),
+    ],
+)
+def test_kafkas_answer_confirms_or_contradicts(vector_id: str, answer: dict[str, Any], sentence: str | None) -> None:
+    (vector,) = load_suite(vector_id)
+    said = {**(accepted(vector_id) if vector_id != INVALID else {}), **answer}
+    found = contradiction(vector, said)
+    assert (found is None) if sentence is None else (found is not None and sentence in found)
+
+
+def test_one_wrong_timestamp_is_found_and_named() -> None:
+    right = accepted(VALID)["batches"]
+    wrong = copy.deepcopy(right)
+    wrong[0]["records"][0]["timestamp"] = "1"
+    assert first_difference(wrong, right) == "batches[0].records[0].timestamp is '1'; expected '1700000000000'"
+    assert first_difference(right, right) is None
+
+
+def test_a_large_value_may_be_given_by_its_digest() -> None:
+    value = bytes(70_000)
+    digest = {"sha256": hashlib.sha256(value).hexdigest(), "size": 70_000}
+    assert first_difference({"value": value.hex()}, {"value": digest}) is None
+    assert first_difference({"value": value.hex()}, {"value": {**digest, "size": 1}}) is not None
+
+
+def test_cells_hold_what_each_version_said_and_nothing_older() -> None:
+    document = {"vectors": [{"id": "a/b", "kafka": {"1.0.0": {"consumer": "accepted"}}}]}
+    after = with_cells(document, {"4.4.0": {"a/b": {"outcome": "rejected"}}})
+    assert after["vectors"][0]["kafka"] == {"4.4.0": {"consumer": "rejected"}}
+
+
+# --- what recipes are made of ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 61, 300, 5000])
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_streams_written_by_hand_are_read_by_the_usual_libraries(codec: str, size: int) -> None:
+    data = bytes(index * 7 % 256 for index in range(size))
+    stream = containers.stored(codec, data)
+    readers = {
+        "gzip": gzip.decompress,
+        "snappy": lambda stream: snappy.decompress(stream[20:]),
+        "lz4": lz4.frame.decompress,
+        "zstd": lambda stream: zstandard.ZstdDecompressor().decompressobj().decompress(stream),
+    }
+    assert readers[codec](stream) == data
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", b"a" * 16, b"a" * 40, bytes(range(256)) * 3])
+def test_xxhash32_agrees_with_the_one_inside_the_lz4_library(data: bytes) -> None:
+    frame = lz4.frame.compress(data, content_checksum=True)
+    assert int.from_bytes(frame[-4:], "little") == containers.xxh32(data)
+
+
+@pytest.mark.parametrize("zeros", [30, 258, 4 * bombs.MIB, 5 * bombs.MIB + 77])
+@pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
+def test_bombs_hold_the_zeros_that_they_promise(codec: str, zeros: int) -> None:
+    stream = bombs.ZEROS[codec](b"abc", zeros, b"z")
+    readers = {
+        "gzip": gzip.decompress,
+        "lz4": lz4.frame.decompress,
+        "zstd": lambda stream: zstandard.ZstdDecompressor().decompressobj().decompress(stream),
+    }
+    assert readers[codec](stream) == b"abc" + bytes(zeros) + b"z"
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"),
+    [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (64, "8001"), (-64, "7f"), (-65, "8101"), (2**31 - 1, "feffffff0f")],
+)
+def test_varints_are_zigzag_and_as_short_as_can_be(value: int, encoded: str) -> None:
+    assert varint(value).hex() == encoded
+
+
+def test_an_overlong_varint_differs_in_length_alone() -> None:
+    assert overlong(1, 5).hex() == "8280808000"
+    assert overlong(64, 2) == varint(64)
+
+
+def test_a_field_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="no lenght"):
+        Record(raw={"lenght": b""}).encode()
+    with pytest.raises(ValueError, match="no recordcount"):
+        batch(Record(), recordcount=1)
+    with pytest.raises(ValueError, match="hostile, but not set: crc"):
+        batch(Record(), hostile=["crc"])
