@@ -236,7 +236,8 @@ def batch(
     layout = _mark([*header_places, *record_places], hostile)
     read = _read_records(values, records, log_append) if contents is None else list(contents)
     if canonical is None:
-        canonical = payload is None and codec == "none" and not any(place.hostile for place in layout)
+        as_encoded = payload is None and codec == "none" and not any(place.hostile for place in layout)
+        canonical = as_encoded and _timestamps_follow(values, records)
     return Raw(data, layout, (_batch_contents(values, codec, read),), canonical, by_content)
 
 
@@ -271,6 +272,17 @@ def _mark(places: Iterable[Field], hostile: Sequence[str]) -> tuple[Field, ...]:
 def _read_records(values: Mapping[str, int], records: Sequence[Record], log_append: bool) -> list[Json]:
     append_time = values["max_timestamp"] if log_append else None
     return [record.contents(values["base_offset"], values["base_timestamp"], append_time) for record in records]
+
+
+def _timestamps_follow(values: Mapping[str, int], records: Sequence[Record]) -> bool:
+    """Whether an encoder that is told the records' timestamps alone writes this base and this max timestamp."""
+    if not records:
+        return False
+    deltas = [record.timestamp_delta for record in records]
+    if values["attributes"] & LOG_APPEND:
+        return not any(deltas) and values["base_timestamp"] == values["max_timestamp"]
+    latest = max(wrap64(values["base_timestamp"] + delta) for delta in deltas)
+    return values["max_timestamp"] == latest and bool(deltas[0] == 0 or values["attributes"] & DELETE_HORIZON)
 
 
 def _batch_contents(values: Mapping[str, int], codec: str, records: list[Json]) -> Json:

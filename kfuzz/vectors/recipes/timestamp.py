@@ -76,6 +76,18 @@ def _log_append(made: Theme) -> None:
         batch(*records, log_append=True, max_timestamp=-1),
         **options,
     )
+    made.valid(
+        "log-append-as-kafka-writes",
+        "base and max timestamp are the broker's and all deltas are 0, as Kafka's own builder has it",
+        batch(
+            Record(),
+            Record(offset_delta=1),
+            log_append=True,
+            base_timestamp=appended,
+            max_timestamp=appended,
+        ),
+        **options,
+    )
     for codec in ("gzip", "zstd"):
         made.valid(
             f"log-append-{codec}",

@@ -1,0 +1,60 @@
+"""Apache Kafka's own reader, both versions, confirms every vector again: outcome, consumed bytes, contents, and the cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from conftest import require_tool
+
+from kfuzz.cli.vectors import ask_kafka
+from kfuzz.vectors import load_suite
+from kfuzz.vectors.confirm import contradiction
+from kfuzz.vectors.lint import KAFKA_VERSIONS
+
+pytestmark = pytest.mark.java
+
+SUITE = load_suite()
+
+Answers = dict[str, dict[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "install a JDK of version 17 or later and Maven")
+    return ask_kafka(SUITE)
+
+
+def test_both_versions_of_kafka_were_asked_everything(answers: Answers) -> None:
+    assert sorted(answers) == sorted(KAFKA_VERSIONS)
+    assert all(len(said) == len(SUITE) for said in answers.values())
+
+
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+def test_kafka_contradicts_no_vector(answers: Answers, version: str) -> None:
+    found = {vector.id: contradiction(vector, answers[version][vector.id]) for vector in SUITE}
+    assert {name: text for name, text in found.items() if text} == {}
+
+
+@pytest.mark.parametrize("version", KAFKA_VERSIONS)
+def test_the_committed_cells_are_what_kafka_says(answers: Answers, version: str) -> None:
+    said = {vector.id: answers[version][vector.id]["outcome"] for vector in SUITE}
+    committed = {vector.id: vector.kafka[version]["consumer"] for vector in SUITE}
+    assert {name: (said[name], committed[name]) for name in said if said[name] != committed[name]} == {}
+
+
+def test_where_the_two_versions_differ_it_is_memory_alone(answers: Answers) -> None:
+    """3.9.2 dies of the memory that a length asks for; 4.4.0 looks at the length first."""
+    differing = {
+        vector.id
+        for vector in SUITE
+        if answers["3.9.2"][vector.id]["outcome"] != answers["4.4.0"][vector.id]["outcome"]
+    }
+    assert differing == {
+        "records/v0/message/inner-size-largest",
+        "records/v1/message/inner-size-largest",
+        "records/v2/record/length-largest-gzip",
+        "records/v2/record/length-largest-zstd",
+    }
+    assert {answers["3.9.2"][name]["error"].partition(":")[0] for name in differing} == {"OutOfMemoryError"}

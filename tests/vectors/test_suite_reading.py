@@ -1,0 +1,90 @@
+"""kfuzz's own reader against every vector: what it accepts, refuses and reads, in both profiles and on both paths."""
+
+from __future__ import annotations
+
+import pytest
+
+from kfuzz import records
+from kfuzz.vectors import Vector, load_suite
+from kfuzz.vectors.confirm import first_difference
+
+SUITE = load_suite()
+# Room for the well-formed bombs, which the default limit refuses on purpose.
+ROOM = records.Limits(decompressed_bytes=256 * 1024 * 1024)
+BOUNDED = "decompressed-size-exceeded"
+
+
+def named(vectors: tuple[Vector, ...] | list[Vector]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("vector", vectors, ids=[vector.id for vector in vectors])
+
+
+def consumer(vector: Vector) -> dict:  # type: ignore[type-arg]
+    return dict(vector.expect["consumer"])
+
+
+def kafka_accepts(vector: Vector) -> bool:
+    return vector.kafka["4.4.0"]["consumer"] == "accepted"
+
+
+def limits(vector: Vector) -> records.Limits:
+    return ROOM if kafka_accepts(vector) and consumer(vector).get("finding") == BOUNDED else records.Limits()
+
+
+@named(SUITE)
+def test_profile_kafka_accepts_what_kafka_accepts_and_reads_the_same(vector: Vector) -> None:
+    expect = consumer(vector)
+    reading = records.read(vector.data, limits=limits(vector))
+    if not kafka_accepts(vector):
+        assert reading.fatal is not None
+        assert reading.fatal.code == expect["finding"]
+        return
+    assert reading.fatal is None, reading.fatal
+    assert reading.consumed == expect["consumed"]
+    assert reading.partial_tail == expect.get("partial_tail", False)
+    read = records.to_json(reading.batches)
+    readings = [expect["batches"], *expect.get("alternatives", [])]
+    assert any(first_difference(read, other) is None for other in readings), first_difference(read, expect["batches"])
+
+
+@named(SUITE)
+def test_profile_strict_refuses_the_deviations_and_nothing_else(vector: Vector) -> None:
+    expect = consumer(vector)
+    reading = records.read(vector.data, profile="strict", limits=limits(vector))
+    finding = expect.get("finding")
+    if finding is None or (finding == BOUNDED and kafka_accepts(vector)):
+        assert reading.fatal is None, reading.fatal
+    else:
+        assert finding in {found.code for found in reading.findings}
+
+
+@named([vector for vector in SUITE if consumer(vector)["verdict"] == "valid"])
+def test_a_valid_vector_has_no_finding_at_all(vector: Vector) -> None:
+    assert records.read(vector.data).findings == []
+
+
+@named([vector for vector in SUITE if not vector.budget])
+def test_the_verdict_only_path_says_what_the_object_path_says(vector: Vector) -> None:
+    reading, verdict = records.read(vector.data), records.check(vector.data)
+    assert verdict.batches == []
+    assert (verdict.findings, verdict.consumed, verdict.partial_tail) == (
+        reading.findings,
+        reading.consumed,
+        reading.partial_tail,
+    )
+
+
+@named([vector for vector in SUITE if vector.canonical])
+def test_an_encoder_given_the_contents_of_a_canonical_vector_writes_its_bytes(vector: Vector) -> None:
+    assert records.encode(records.from_json(consumer(vector)["batches"])) == vector.data
+
+
+@named([vector for vector in SUITE if consumer(vector).get("finding") == BOUNDED])
+def test_a_bomb_is_refused_at_the_default_limit(vector: Vector) -> None:
+    fatal = records.read(vector.data).fatal
+    assert fatal is not None
+    assert fatal.code == BOUNDED
+
+
+def test_a_third_of_the_suite_is_valid_and_a_third_is_not() -> None:
+    valid = sum(consumer(vector)["verdict"] == "valid" for vector in SUITE)
+    assert len(SUITE) / 3 <= valid <= 2 * len(SUITE) / 3

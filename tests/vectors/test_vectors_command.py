@@ -1,0 +1,93 @@
+"""``kfuzz vectors``: exit codes, and one sentence for wrong use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import mini_suite
+import pytest
+
+from kfuzz.cli.main import main
+
+
+def run(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["vectors", *words])
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def test_list_prints_a_line_a_vector_and_the_sum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run("list", "--vectors", str(mini_suite.write(tmp_path)), capsys=capsys)
+    assert code == 0
+    assert out.splitlines()[0] == "invalid    records/v2/count/negative-one  the record count is -1; the CRC is right"
+    assert out.splitlines()[-1] == "4 vectors: 2 invalid, 2 valid"
+
+
+def test_list_as_json_is_one_document_without_the_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run("list", "*/of-*", "--json", "--vectors", str(mini_suite.write(tmp_path)), capsys=capsys)
+    assert code == 0
+    assert [(entry["id"], entry["verdicts"]) for entry in json.loads(out)] == [
+        ("records/v2/count/of-2", {"consumer": "valid"}),
+        ("records/v2/count/of-3", {"consumer": "valid"}),
+    ]
+    assert "hex" not in out
+
+
+def test_a_glob_that_matches_nothing_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run("list", "records/v9/*", capsys=capsys)
+    assert (code, out) == (2, "")
+    assert err == "kfuzz: no vector matches 'records/v9/*'; `kfuzz vectors list` shows their ids\n"
+
+
+def test_lint_ends_with_1_for_a_problem_and_prints_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = mini_suite.write(tmp_path, lambda document: document["vectors"].reverse())
+    code, out, _ = run("lint", "--vectors", str(root), capsys=capsys)
+    assert code == 1
+    assert out.splitlines() == ["records/v2/count.json: the vectors are not sorted by id", "1 problems"]
+    code, out, _ = run("lint", "--json", "--vectors", str(root), capsys=capsys)
+    assert code == 1
+    assert json.loads(out) == [{"place": "records/v2/count.json", "text": "the vectors are not sorted by id"}]
+
+
+def test_lint_of_the_committed_suite_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("lint", capsys=capsys) == (0, "nothing to mend\n", "")
+
+
+@pytest.mark.parametrize("verb", ["list", "lint"])
+def test_a_suite_that_is_not_there_is_wrong_use(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(verb, "--vectors", str(tmp_path / "missing"), capsys=capsys)
+    assert code == 2
+    assert "is not a directory of vectors" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_build_check_ends_with_1_where_files_are_missing_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run("build", "--check", "--vectors", str(tmp_path), capsys=capsys)
+    assert code == 1
+    assert "records/v2/header.json: the file is missing" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_build_check_of_the_committed_suite_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run("build", "--check", capsys=capsys)
+    assert (code, out.rpartition(": ")[2]) == (0, "as built\n")
+
+
+def test_check_and_confirm_together_are_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run("build", "--check", "--confirm", capsys=capsys)
+    assert code == 2
+    assert "leave one of them away" in err
+
+
+@pytest.mark.parametrize("words", [[], ["list"], ["build"], ["lint"]])
+def test_every_help_text_has_an_example(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(*words, "--help", capsys=capsys)
+    assert code == 0
+    assert "Example" in out
+    assert "kfuzz vectors" in out
