@@ -107,9 +107,9 @@ def test_a_testee_that_never_shakes_hands_is_broken_with_a_sentence(argv: list[s
 
 
 def test_no_process_of_a_testee_outlives_the_run() -> None:
-    """Nor does a child that the testee started, which inherits its pipes."""
+    """Nor does a child that it started, nor an orphan that is only in its process group; both hold its pipes."""
     before = {process.pid for process in psutil.Process().children(recursive=True)}
-    shell = ["sh", "-c", f"sleep 613 & {sys.executable} -S {wicked('dies')[2]}; sleep 613"]
+    shell = ["sh", "-c", f"(sleep 613 &) ; sleep 613 & {sys.executable} -S {wicked('dies')[2]}; sleep 613"]
     outcome = run_cases(shell, toy_cases(id="toy/calm"), limits=SMALL_LIMITS)
     assert {cell.outcome for cell in outcome.cells.values()} == {"pass"}
     sleepers = [
