@@ -1,0 +1,153 @@
+"""``kfuzz fuzz``: parses, prints, exits; the work is in ``kfuzz.fuzz.campaign``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import cast
+
+import click
+
+from kfuzz.cli.console import PLAIN_INTERVAL_S, echo_json, json_option
+from kfuzz.errors import UsageError
+from kfuzz.fuzz import campaign
+from kfuzz.fuzz.build import SANITIZERS, Sanitizer
+from kfuzz.fuzz.campaign import Crash, Result
+from kfuzz.fuzz.targets import TARGETS
+
+__all__ = ["command"]
+
+SHOWN_HEX_DIGITS = 400
+
+
+@click.command()
+@click.argument("targets", nargs=-1, metavar="TARGET...")
+@click.option(
+    "--seconds", type=click.IntRange(1, 7 * 86400), default=60, show_default=True, help="Time for each target."
+)
+@click.option("--runs", type=click.IntRange(1), help="Stop a target after this many inputs, if that comes first.")
+@click.option("--seed", type=click.IntRange(1, 2**32 - 1), default=1, show_default=True, help="Seed of the mutations.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("out/fuzz"),
+    show_default=True,
+    help="Where the corpus grows and crashes are kept.",
+)
+@click.option(
+    "--sanitize",
+    type=click.Choice(SANITIZERS),
+    default="none",
+    show_default=True,
+    help="Build with this sanitizer as well.",
+)
+@click.option(
+    "--reproduce", "file", type=click.Path(path_type=Path), help="Run this one input instead, without a fuzzer."
+)
+@click.option("--list", "as_list", is_flag=True, help="Show the targets.")
+@json_option
+def command(
+    targets: tuple[str, ...],
+    seconds: int,
+    runs: int | None,
+    seed: int,
+    out: Path,
+    sanitize: str,
+    file: Path | None,
+    as_list: bool,
+    as_json: bool,
+) -> int:
+    """Run fuzz targets under atheris, each until its time is up or something is found.
+
+    Exit code 0: nothing found; 1: something found, with the input that shows it; 2: wrong use.
+
+    \b
+    Examples:
+      kfuzz fuzz --list
+      kfuzz fuzz record-batch --seconds 60
+      kfuzz fuzz record-batch compression --sanitize address --json
+      kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/crashes/crash-0123456789ab
+    """
+    if as_list:
+        return _list(as_json)
+    if not targets:
+        raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --list` says what they are")
+    sanitizer = cast(Sanitizer, sanitize)
+    if file is not None:
+        return _reproduce(targets, file, sanitizer, as_json)
+    results = campaign.run(
+        targets, seconds, runs=runs, seed=seed, out=out, sanitizer=sanitizer, say=_say, progress=_Ticker(seconds)
+    )
+    if as_json:
+        echo_json({"targets": [result.to_json() for result in results]})
+    else:
+        for result in results:
+            _show(result)
+    return int(any(result.crashes for result in results))
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+class _Ticker:
+    """A line every few seconds: how long a target has run."""
+
+    def __init__(self, seconds: int) -> None:
+        self.seconds = seconds
+        self.last = time.monotonic()
+
+    def __call__(self, target: str, done_s: int) -> None:
+        if time.monotonic() - self.last >= PLAIN_INTERVAL_S:
+            self.last = time.monotonic()
+            _say(f"{target}: {done_s} of {self.seconds} s")
+
+
+def _list(as_json: bool) -> int:
+    if as_json:
+        echo_json({"targets": [{"name": target.name, "about": target.about} for target in TARGETS.values()]})
+    else:
+        width = max(len(name) for name in TARGETS)
+        for target in TARGETS.values():
+            click.echo(f"{target.name:<{width}}  {target.about}")
+    return 0
+
+
+def _reproduce(targets: tuple[str, ...], file: Path, sanitizer: Sanitizer, as_json: bool) -> int:
+    if len(targets) != 1:
+        raise UsageError(f"--reproduce runs one target, not {len(targets)}; name one")
+    crash = campaign.reproduce(targets[0], file, sanitizer=sanitizer)
+    if as_json:
+        echo_json({"target": targets[0], "crash": None if crash is None else _crash_json(crash)})
+    elif crash is None:
+        click.echo(f"{targets[0]}: {file} breaks nothing")
+    else:
+        click.echo(f"{targets[0]}: {crash.summary}\n{crash.details}")
+    return int(crash is not None)
+
+
+def _crash_json(crash: Crash) -> dict[str, str]:
+    return {name: getattr(crash, name) for name in Crash.__slots__}
+
+
+def _show(result: Result) -> None:
+    click.echo(
+        f"{result.target}: {result.executions:,} inputs in {result.seconds:.0f} s "
+        f"({result.executions_per_cpu_second:,} per CPU-second), coverage {result.coverage:,}, features {result.features:,}, "
+        f"corpus {result.corpus_before:,} → {result.corpus_after:,}"
+    )
+    if result.no_native_coverage:
+        click.echo(f"  no native coverage: {result.no_native_coverage}")
+    else:
+        click.echo(f"  native coverage: {result.modules} modules, {result.counters:,} counters")
+    if result.mutator_calls:
+        click.echo(
+            f"  mutation hook: {result.mutator_calls:,} calls, {result.repaired or 0:,} with CRC and lengths made right"
+        )
+    if not result.crashes:
+        click.echo("  nothing found")
+    for crash in result.crashes:
+        shown = crash.input_hex[:SHOWN_HEX_DIGITS] + ("…" if len(crash.input_hex) > SHOWN_HEX_DIGITS else "")
+        click.echo(f"  {crash.kind}: {crash.summary}")
+        click.echo(f"  input: {shown}")
+        click.echo(f"  run it again: kfuzz fuzz {result.target} --reproduce {crash.file}")

@@ -1,0 +1,315 @@
+"""Fuzz targets for a time, and say what came of it. May import its neighbours and ``kfuzz.files``.
+
+Each target runs in a process of its own, one after the other, from ``OUT/<target>/corpus``, which grows from campaign to
+campaign. What is found goes to ``OUT/<target>/crashes``, each input with a text beside it; ``log.txt`` is libFuzzer's own word
+and ``result.json`` the result. Equal seed, ``runs``, build and starting corpus give equal campaigns, where the machine lets
+addresses be fixed (``setarch -R``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kfuzz.errors import UsageError
+from kfuzz.files import open_whole, read_bytes, write_whole
+from kfuzz.fuzz import targets as table
+from kfuzz.fuzz.build import Build, NoNativeCoverage, Sanitizer, build, fallback
+from kfuzz.fuzz.seeds import dictionary, read_hex, seeds
+from kfuzz.fuzz.targets import Target
+
+__all__ = ["Crash", "Result", "reproduce", "run"]
+
+RSS_LIMIT_MIB = {"none": 1024, "undefined": 1024, "address": 2048}
+INPUT_TIMEOUT_S = 20
+# libFuzzer ends by itself; this much later something is wrong with it.
+GRACE_S = 60
+TRACEBACK_LINES = 12
+
+STATUS = re.compile(r"^#(\d+)\s+[A-Za-z]+\s+cov: (\d+) ft: (\d+) ")
+LOADED = re.compile(r"^INFO: Loaded (\d+) modules\s+\((\d+) inline 8-bit counters\)")
+EXECUTED = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
+MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) repaired")
+ARTIFACT = re.compile(r"Test unit written to (.+)$")
+UNCAUGHT = "=== Uncaught Python exception: ==="
+NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
+
+Say = Callable[[str], None]
+Progress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """An input that broke a promise. ``kind``: "crash", "timeout" or "oom"; ``details`` is the short traceback or report."""
+
+    kind: str
+    summary: str
+    details: str
+    input_hex: str
+    file: str
+
+
+@dataclass(slots=True)
+class Result:
+    """What a campaign on one target came to.
+
+    ``modules`` and ``counters`` are what libFuzzer said it watches of compiled code; ``no_native_coverage`` says why that is
+    nothing, where it is. ``coverage`` counts edges of compiled and of Python code. ``mutator_calls`` and ``repaired`` count
+    the mutation hook's work, and are None where it is not used or the process died before it could say.
+    """
+
+    target: str
+    seed: int
+    sanitizer: Sanitizer
+    no_native_coverage: str | None = None
+    modules: int = 0
+    counters: int = 0
+    executions: int = 0
+    coverage: int = 0
+    features: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    corpus_before: int = 0
+    corpus_after: int = 0
+    mutator_calls: int | None = None
+    repaired: int | None = None
+    crashes: list[Crash] = field(default_factory=list)
+
+    @property
+    def executions_per_cpu_second(self) -> int:
+        return round(self.executions / self.cpu_seconds) if self.cpu_seconds else 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as the JSON object that ``--json`` and ``result.json`` show; times in seconds."""
+        out = asdict(self)
+        out["executions_per_cpu_second"] = self.executions_per_cpu_second
+        for name in ("seconds", "cpu_seconds"):
+            out[name] = round(out[name], 2)
+        return out
+
+
+def run(
+    names: Sequence[str],
+    seconds: int,
+    *,
+    runs: int | None = None,
+    seed: int = 1,
+    out: str | Path = "out/fuzz",
+    sanitizer: Sanitizer = "none",
+    say: Say = lambda line: None,
+    progress: Progress = lambda target, done_s: None,
+) -> list[Result]:
+    """Fuzz each target for ``seconds``, or ``runs`` inputs if that comes first; stops a target at its first crash.
+
+    ``UsageError`` for a target that does not exist and for a fuzzer that does not start.
+    """
+    chosen = [table.find(name) for name in dict.fromkeys(names)]
+    try:
+        made = build(sanitizer, say=say)
+    except NoNativeCoverage as error:
+        made = fallback(str(error))
+        say(f"no native coverage: {error}")
+    return [
+        _Campaign(target, made, Path(out).resolve() / target.name, seed).run(seconds, runs, say, progress)
+        for target in chosen
+    ]
+
+
+def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> Crash | None:
+    """Run one input through a target, once, without a fuzzer: what it breaks, or None.
+
+    ``path`` is a file of raw bytes, or a ``.hex`` file with one input. With a sanitizer the instrumented build runs it.
+    """
+    target = table.find(name)
+    path = Path(path)
+    data = read_bytes(path)
+    if path.suffix == ".hex":
+        inputs = read_hex(path)
+        if len(inputs) != 1:
+            raise UsageError(f"{path} holds {len(inputs)} inputs; give a file with one")
+        data = inputs[0]
+    if sanitizer == "none":
+        return _reproduce_here(target, data, path)
+    try:
+        made = build(sanitizer)
+    except NoNativeCoverage as error:
+        raise UsageError(f"--sanitize needs the instrumented build: {error}") from None
+    with tempfile.TemporaryDirectory(prefix="kfuzz-fuzz-") as directory:
+        file = Path(directory) / "input"
+        file.write_bytes(data)
+        command = [
+            str(made.executable(target)),
+            f"-artifact_prefix={directory}/",
+            f"-timeout={INPUT_TIMEOUT_S}",
+            str(file),
+        ]
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode == 0:
+        return None
+    summary, details = _explain(done.stderr.splitlines(), done.returncode)
+    return Crash("crash", summary, details, data.hex(), str(path))
+
+
+def _reproduce_here(target: Target, data: bytes, path: Path) -> Crash | None:
+    try:
+        target.run(data)
+    except Exception as error:
+        lines = traceback.format_exception(error)
+        # The first frame is this one.
+        details = "".join([lines[0], *lines[2:]])
+        return Crash("crash", f"{type(error).__name__}: {error}", details, data.hex(), str(path))
+    return None
+
+
+class _Campaign:
+    """One target, one process."""
+
+    def __init__(self, target: Target, made: Build, directory: Path, seed: int) -> None:
+        self.target = target
+        self.build = made
+        self.directory = directory
+        self.corpus = directory / "corpus"
+        self.result = Result(target.name, seed, made.sanitizer, no_native_coverage=made.reason or None)
+        self.lines: list[str] = []
+
+    def run(self, seconds: int, runs: int | None, say: Say, progress: Progress) -> Result:
+        result = self.result
+        self.corpus.mkdir(parents=True, exist_ok=True)
+        for data in seeds(self.target, say=say):
+            write_once(self.corpus / hashlib.sha1(data).hexdigest(), data)
+        result.corpus_before = count_files(self.corpus)
+        artifacts = Path(tempfile.mkdtemp(prefix=".artifacts.", dir=self.directory))
+        try:
+            code = self.fuzz(self.command(seconds, runs, artifacts), seconds, progress)
+            self.judge(code)
+        finally:
+            shutil.rmtree(artifacts, ignore_errors=True)
+        result.corpus_after = count_files(self.corpus)
+        write_whole(self.directory / "result.json", json.dumps(result.to_json(), indent=2, sort_keys=True) + "\n")
+        return result
+
+    def command(self, seconds: int, runs: int | None, artifacts: Path) -> list[str]:
+        flags = [
+            f"-seed={self.result.seed}",
+            f"-max_total_time={seconds}",
+            f"-max_len={self.target.length_max}",
+            f"-timeout={INPUT_TIMEOUT_S}",
+            f"-rss_limit_mb={RSS_LIMIT_MIB[self.build.sanitizer]}",
+            f"-artifact_prefix={artifacts}/",
+            "-print_final_stats=1",
+        ]
+        if runs is not None:
+            flags.append(f"-runs={runs}")
+        if words := dictionary(self.target):
+            flags.append(f"-dict={words}")
+        return [str(self.build.executable(self.target)), *flags, str(self.corpus)]
+
+    def fuzz(self, command: list[str], seconds: int, progress: Progress) -> int:
+        """Run libFuzzer to its end; its exit code, negative for a signal."""
+        began = time.monotonic()
+        with open_whole(self.directory / "log.txt") as log:
+            process = subprocess.Popen(
+                command, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            # libFuzzer looks at the clock between inputs only, and a target may hang where no alarm reaches it.
+            watchdog = threading.Timer(seconds + GRACE_S, kill_group, [process.pid])
+            watchdog.start()
+            try:
+                assert process.stdout is not None
+                for raw in process.stdout:
+                    log.write(raw)
+                    self.take(raw.decode(errors="replace").rstrip("\n"))
+                    progress(self.target.name, int(time.monotonic() - began))
+                _, status, usage = os.wait4(process.pid, 0)
+                process.returncode = os.waitstatus_to_exitcode(status)
+            except BaseException:
+                kill_group(process.pid)
+                process.wait()
+                raise
+            finally:
+                watchdog.cancel()
+                process.stdout.close()
+        self.result.seconds = time.monotonic() - began
+        self.result.cpu_seconds = usage.ru_utime + usage.ru_stime
+        return process.returncode
+
+    def take(self, line: str) -> None:
+        """One line of libFuzzer's."""
+        result = self.result
+        if match := STATUS.match(line):
+            result.executions, result.coverage, result.features = (int(group) for group in match.groups())
+            return
+        if match := LOADED.match(line):
+            result.modules, result.counters = int(match[1]), int(match[2])
+        elif match := EXECUTED.match(line):
+            result.executions = int(match[1])
+        elif match := MUTATOR.match(line):
+            result.mutator_calls, result.repaired = int(match[1]), int(match[2])
+        self.lines.append(line)
+
+    def judge(self, code: int) -> None:
+        """Turn the end of the process into crashes, or into a sentence where the fuzzer itself failed."""
+        log = self.directory / "log.txt"
+        if code == 0:
+            if self.build.native and not self.result.counters:
+                raise UsageError(
+                    f"libFuzzer watches no compiled code; delete {self.build.directory} and run this again ({log})"
+                )
+            return
+        written = next((match[1] for line in reversed(self.lines) if (match := ARTIFACT.search(line))), None)
+        summary, details = _explain(self.lines, code)
+        if written is None:
+            raise UsageError(
+                f"the fuzzer of {self.target.name} ended without a result: {summary}; its output is in {log}"
+            )
+        data = Path(written).read_bytes()
+        kind = Path(written).name.partition("-")[0]
+        file = self.directory / "crashes" / f"{kind}-{hashlib.sha1(data).hexdigest()[:12]}"
+        write_whole(file, data)
+        write_whole(file.with_suffix(".txt"), f"{summary}\n\n{details}\n\ninput: {data.hex()}\n")
+        self.result.crashes.append(Crash(kind, summary, details, data.hex(), str(file)))
+
+
+def _explain(lines: Sequence[str], code: int) -> tuple[str, str]:
+    """What a fuzzing process died of: one line, and a few more."""
+    for i, line in enumerate(lines):
+        if line.strip() == UNCAUGHT:
+            block = [line for line in lines[i + 1 : i + 1 + TRACEBACK_LINES] if not line.startswith("==")]
+            return block[0] if block else "an exception without a text", "\n".join(block)
+    for i, line in enumerate(lines):
+        if NATIVE_ERROR.match(line):
+            return re.sub(r"^==\d+==\s*", "", line), "\n".join(lines[i : i + TRACEBACK_LINES])
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            return f"killed by {signal.Signals(-code).name}", "\n".join(lines[-TRACEBACK_LINES:])
+    return (lines[-1] if lines else f"exit code {code} and no output"), "\n".join(lines[-TRACEBACK_LINES:])
+
+
+def write_once(path: Path, data: bytes) -> None:
+    """``data`` under a name made from it: what stands there already is the same."""
+    if not path.exists():
+        write_whole(path, data)
+
+
+def count_files(directory: Path) -> int:
+    return sum(1 for entry in os.scandir(directory) if entry.is_file())
+
+
+def kill_group(pid: int) -> None:
+    """End a process that leads a session, with all it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)

@@ -1,0 +1,127 @@
+"""What a campaign starts from: the vectors, the kept corpus, and a few batches of every shape. May import vectors and records.
+
+``corpus/seeds/<target>.hex`` and ``corpus/regressions/<target>/*.hex`` are text: hex digits, one input a line, ``#`` begins a
+comment. An installed package has no ``corpus/``; it starts from the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kfuzz import records
+from kfuzz.errors import UsageError
+from kfuzz.files import read_bytes
+from kfuzz.fuzz.targets import Target
+from kfuzz.records import CODECS, Record, RecordBatch
+from kfuzz.records.compression import compress
+from kfuzz.vectors import load_suite
+
+__all__ = ["CORPUS", "dictionary", "read_hex", "regressions", "seeds"]
+
+CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
+TIME_MS = 1_700_000_000_000
+
+
+def seeds(target: Target, *, say: Callable[[str], None] = lambda line: None) -> list[bytes]:
+    """The inputs that a campaign on ``target`` starts from, each once, none above the target's longest, in a fixed order.
+
+    A suite of vectors that cannot be loaded costs its seeds, not the campaign: ``say`` is told.
+    """
+    found = {*_SHAPES[target.name](), *_kept(CORPUS / "seeds" / f"{target.name}.hex")}
+    found.update(data for _, data in regressions(target))
+    if target.vectors:
+        try:
+            found.update(vector.data for vector in load_suite() if vector.kind == "records")
+        except UsageError as error:
+            say(f"no seeds from the vectors: {error}")
+    return sorted((data for data in found if 0 < len(data) <= target.length_max), key=lambda data: (len(data), data))
+
+
+def regressions(target: Target) -> list[tuple[Path, bytes]]:
+    """The inputs that once broke ``target``, with the files they are kept in."""
+    files = sorted((CORPUS / "regressions" / target.name).glob("*.hex"))
+    return [(file, data) for file in files for data in read_hex(file)]
+
+
+def dictionary(target: Target) -> Path | None:
+    """The target's dictionary for libFuzzer, where there is one here."""
+    path = CORPUS / "dictionaries" / f"{target.dictionary}.dict"
+    return path if path.is_file() else None
+
+
+def read_hex(path: Path) -> list[bytes]:
+    """The inputs in a ``.hex`` file; ``UsageError`` names the line that is not hex."""
+    inputs = []
+    for number, line in enumerate(read_bytes(path).decode(errors="replace").splitlines(), 1):
+        digits = line.partition("#")[0].strip()
+        if digits:
+            try:
+                inputs.append(bytes.fromhex(digits))
+            except ValueError:
+                raise UsageError(f"{path}: line {number} is not hex; give an even number of hex digits") from None
+    return inputs
+
+
+def _kept(path: Path) -> list[bytes]:
+    return read_hex(path) if path.is_file() else []
+
+
+def _records(base: int) -> list[Record]:
+    headers = ((b"h", b"x"), (b"", None), (b"\xc3\xa9", b""))
+    return [
+        Record(base, TIME_MS, b"k", b"v"),
+        Record(base + 1, TIME_MS + 1, None, b"w" * 20),
+        Record(base + 3, TIME_MS + 200, b"key", None, headers),
+    ]
+
+
+def _batches() -> Iterator[RecordBatch]:
+    """One batch of each shape that the formats know."""
+    for codec in CODECS:
+        yield RecordBatch(5, 8, _records(5), compression=codec)
+    one = [Record(7, TIME_MS, b"k", b"v")]
+    yield RecordBatch(7, 7, one, timestamp_type="log-append", max_timestamp=TIME_MS + 9)
+    yield RecordBatch(7, 9, [], producer_id=9, producer_epoch=1, base_sequence=4)
+    yield RecordBatch(7, 7, one, transactional=True, producer_id=9, producer_epoch=1, base_sequence=0)
+    marker = [Record(7, TIME_MS, b"\0\0\0\1", b"\0\0\0\0\0\2")]
+    yield RecordBatch(7, 7, marker, transactional=True, control=True, producer_id=9, producer_epoch=1)
+    yield RecordBatch(7, 7, one, delete_horizon=TIME_MS)
+    for magic in (0, 1):
+        stamps = [None if magic == 0 else TIME_MS, None if magic == 0 else TIME_MS + 5]
+        pair = [Record(7 + i, stamp, b"k", b"v" * i) for i, stamp in enumerate(stamps)]
+        kind = "none" if magic == 0 else "create"
+        yield RecordBatch(7, 7, pair[:1], magic=magic, timestamp_type=kind)
+        for codec in CODECS[1:4]:
+            yield RecordBatch(7, 8, pair, magic=magic, timestamp_type=kind, compression=codec)
+
+
+def _record_batches() -> list[bytes]:
+    single = [records.encode_batch(batch) for batch in _batches()]
+    # A fetch of several batches, mixed, with a cut tail.
+    return [*single, single[0] + single[-1] + single[1][:40], single[0][:16]]
+
+
+def _compressed() -> list[bytes]:
+    """The selector of ``fuzz_compression`` and a container; twice over, for concatenated streams."""
+    plain = bytes(range(40)) * 4
+    out = []
+    for magic in (0, 1):
+        for i, codec in enumerate(CODECS[1:]):
+            stream = compress(codec, plain, magic=magic)
+            selector = bytes([i | magic << 2])
+            out += [selector + stream, selector + stream + stream]
+    return out
+
+
+def _canary() -> list[bytes]:
+    """One ordinary batch: what the fuzzer needs beyond it, it must find."""
+    pair = [Record(0, 1000, b"k", b"v", ((b"h", b"x"), (b"g", None))), Record(1, 1001, None, b"w" * 20)]
+    return [records.encode_batch(RecordBatch(0, 1, pair))]
+
+
+_SHAPES: dict[str, Callable[[], list[bytes]]] = {
+    "record-batch": _record_batches,
+    "compression": _compressed,
+    "canary": _canary,
+}

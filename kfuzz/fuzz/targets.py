@@ -1,0 +1,227 @@
+"""The table of fuzz targets, and the oracles behind them. May import ``kfuzz.records`` and ``kfuzz.wire``, never atheris.
+
+A target is a function of one input; it returns when all is well and raises when it has found something. Any exception counts.
+"""
+
+from __future__ import annotations
+
+import difflib
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kfuzz import records
+from kfuzz.errors import EncodeError, UsageError
+from kfuzz.fuzz.canary import spring
+from kfuzz.records import CODECS, Limits, Reading, RecordBatch
+from kfuzz.records.compression import compress, decompress
+from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.framing import next_frame
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
+
+__all__ = ["TARGETS", "OracleFailure", "PlantedBug", "Target", "exact_buffer", "find"]
+
+# Small, so that bombs are cheap and the bound itself is met often.
+LIMITS = Limits(decompressed_bytes=64 * 1024)
+# What was read under LIMITS and written again may have longer varints: log-append batches lose their records' own deltas.
+LIMITS_AGAIN = Limits(decompressed_bytes=1024 * 1024)
+
+# Findings about bytes whose contents no encoder of the same format can say again; each with the reason.
+UNWRITABLE = {
+    # The record has no timestamp, and the wrapper's magic asks for one; or the reverse.
+    "inner-magic-mismatch",
+}
+
+
+class OracleFailure(Exception):
+    """A target's promise does not hold; the text says which."""
+
+
+class PlantedBug(Exception):
+    """The canary was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What one target fuzzes.
+
+    ``run`` takes one input. ``repairs``: mutated inputs get right lengths and CRCs, for they are record batches.
+    ``vectors``: the suite's vectors are seeds. ``dictionary``: its name under ``corpus/dictionaries``. ``length_max``: the longest input, in bytes.
+    """
+
+    name: str
+    about: str
+    run: Callable[[bytes], None]
+    repairs: bool
+    vectors: bool
+    dictionary: str
+    length_max: int = 4096
+
+
+def exact_buffer(data: bytes) -> array[int]:
+    """``data`` in a block of exactly its size: a ``bytes`` ends in a NUL, behind which an over-read by one byte hides.
+
+    An array made from bytes is over-allocated; a slice of it is not.
+    """
+    return array("B", data)[:]
+
+
+# ------------------------------------------------------------------------------------------------- record-batch
+
+
+def fuzz_record_batch(data: bytes) -> None:
+    """Everything that reading and writing promise about any bytes at all."""
+    buffer = exact_buffer(data)
+    reading = records.read(buffer, limits=LIMITS)
+    compare_paths(reading, records.check(buffer, limits=LIMITS))
+    compare_profiles(reading, records.check(buffer, profile="strict", limits=LIMITS))
+    if reading.batches:
+        check_round_trip(data, reading)
+
+
+def compare_paths(reading: Reading, verdict: Reading) -> None:
+    """The verdict-only path says what the object path says, and makes no objects."""
+    for name in ("findings", "batch_count", "record_count", "consumed", "partial_tail"):
+        if getattr(reading, name) != getattr(verdict, name):
+            raise OracleFailure(f"{name}: read says {getattr(reading, name)!r}, check {getattr(verdict, name)!r}")
+    if verdict.batches:
+        raise OracleFailure(f"check made {len(verdict.batches)} batches; it must make none")
+    if len(reading.batches) != reading.batch_count:
+        raise OracleFailure(f"read made {len(reading.batches)} batches and counted {reading.batch_count}")
+    if sum(len(batch.records) for batch in reading.batches) != reading.record_count:
+        raise OracleFailure(f"read counted {reading.record_count} records; its batches hold another number")
+
+
+def compare_profiles(kafka: Reading, strict: Reading) -> None:
+    """Both profiles find the same things at the same places; strict refuses each of them."""
+    if [(f.code, f.at, f.path) for f in kafka.findings] != [(f.code, f.at, f.path) for f in strict.findings]:
+        raise OracleFailure(f"profile kafka finds {kafka.findings!r}, strict {strict.findings!r}")
+    if any(finding.severity != "fatal" for finding in strict.findings):
+        raise OracleFailure(f"profile strict lets a finding pass: {strict.findings!r}")
+
+
+def check_round_trip(data: bytes, reading: Reading) -> None:
+    """What was read can be written, reads the same again, and is the same bytes where those were canonical."""
+    codes = {finding.code for finding in reading.findings}
+    if codes & UNWRITABLE:
+        return
+    try:
+        encoded = records.encode(reading.batches)
+    except EncodeError as error:
+        raise OracleFailure(f"what was read cannot be written: {error}") from error
+    again = records.read(exact_buffer(encoded), limits=LIMITS_AGAIN)
+    if again.batches != reading.batches:
+        raise OracleFailure(
+            difference(reading.batches, again.batches) + f"; findings of the second reading: {again.findings!r}"
+        )
+    if new := {finding.code for finding in again.findings} - codes:
+        raise OracleFailure(f"writing what was read adds findings: {', '.join(sorted(new))}")
+    if is_canonical(reading) and encoded != data[: reading.consumed]:
+        raise OracleFailure(f"canonical bytes change: {data[: reading.consumed].hex()} becomes {encoded.hex()}")
+
+
+def is_canonical(reading: Reading) -> bool:
+    """Whether an encoder given these contents must produce the very bytes that were read.
+
+    That is so where nothing was found, nothing is compressed (compressed bytes differ between versions of the libraries) and
+    every record's own timestamp is among the contents (under LogAppendTime it is not).
+    """
+    return not reading.findings and all(
+        batch.compression == "none" and batch.timestamp_type != "log-append" for batch in reading.batches
+    )
+
+
+def difference(before: list[RecordBatch], after: list[RecordBatch]) -> str:
+    """The first place where two lists of batches differ, as a sentence."""
+    if len(before) != len(after):
+        return f"{len(before)} batches become {len(after)}"
+    i, old, new = next((i, a, b) for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
+    for name in RecordBatch.__slots__:
+        if name != "records" and getattr(old, name) != getattr(new, name):
+            return f"batch[{i}].{name}: {getattr(old, name)!r} becomes {getattr(new, name)!r}"
+    if len(old.records) != len(new.records):
+        return f"batch[{i}]: {len(old.records)} records become {len(new.records)}"
+    k = next(k for k, (a, b) in enumerate(zip(old.records, new.records, strict=True)) if a != b)
+    return f"batch[{i}].records[{k}]: {old.records[k]!r} becomes {new.records[k]!r}"
+
+
+# ------------------------------------------------------------------------------------------------- compression
+
+
+def fuzz_compression(data: bytes) -> None:
+    """The first byte picks the codec and the magic, the rest is the compressed payload."""
+    if not data:
+        return
+    codec, magic = CODECS[1 + data[0] % 4], data[0] >> 2 & 1
+    payload = memoryview(exact_buffer(data))[1:]
+    limit = LIMITS.decompressed_bytes
+    out = decompress(codec, payload, limit, magic=magic)
+    if len(out.data) > limit:
+        raise OracleFailure(f"{codec}: {len(out.data)} bytes came out; the limit is {limit}")
+    if not 0 <= out.consumed <= len(payload):
+        raise OracleFailure(f"{codec}: consumed {out.consumed} of {len(payload)} bytes")
+    if out.ended != "whole":
+        return
+    again = decompress(codec, compress(codec, out.data, magic=magic), limit, magic=magic)
+    if out.data and (again.ended, again.data) != ("whole", out.data):
+        raise OracleFailure(f"{codec}: what came out, compressed again, {again.ended}: {again.reason}")
+    if out.data:
+        tight = decompress(codec, payload, len(out.data) - 1, magic=magic)
+        if tight.ended != "limit" or len(tight.data) >= len(out.data):
+            raise OracleFailure(f"{codec}: under a limit one byte too small it ended {tight.ended}")
+
+
+# ------------------------------------------------------------------------------------------------- canary
+
+
+def fuzz_canary(data: bytes) -> None:
+    """A planted bug: behind a whole frame, a right CRC-32C, and five gates in the record's lengths."""
+    buffer = exact_buffer(data)
+    size, magic, _ = next_frame(buffer, 0)
+    if magic != 2 or size < BATCH_HEADER_SIZE:
+        return
+    if crc32c(memoryview(buffer)[21:size]) != int.from_bytes(data[17:21], "big"):
+        return
+    if spring(buffer, BATCH_HEADER_SIZE):
+        raise PlantedBug("the canary is found; the fuzzer works")
+
+
+TARGETS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        Target(
+            "record-batch",
+            "Read, check, write and read again: any bytes, every magic; the promises of kfuzz.records.",
+            fuzz_record_batch,
+            repairs=True,
+            vectors=True,
+            dictionary="record-batch",
+        ),
+        Target(
+            "compression",
+            "The codec containers alone: bounded, never raising, the same bytes after compressing again.",
+            fuzz_compression,
+            repairs=False,
+            vectors=False,
+            dictionary="compression",
+        ),
+        Target(
+            "canary",
+            "A planted bug that must be found; it tests the fuzzer.",
+            fuzz_canary,
+            repairs=True,
+            # The canary's depth must not change with the suite.
+            vectors=False,
+            dictionary="record-batch",
+        ),
+    )
+}
+
+
+def find(name: str) -> Target:
+    """The target called ``name``; ``UsageError`` names the nearest one."""
+    if name in TARGETS:
+        return TARGETS[name]
+    near = difflib.get_close_matches(name, TARGETS, n=1, cutoff=0.3)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(TARGETS)}"
+    raise UsageError(f"no fuzz target {name!r}; {hint} `kfuzz fuzz --list` shows them")
