@@ -14,7 +14,7 @@ from kfuzz.corpora.verify import Corpus
 from kfuzz.corpora.workload import load, parse_size
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.generate import generate
-from kfuzz.spark.session import default_tasks, session
+from kfuzz.spark.session import default_tasks, session_of_ours
 from kfuzz.spark.verify import verify
 
 __all__ = ["generate_main", "verify_main"]
@@ -72,22 +72,23 @@ def _generate(options: argparse.Namespace) -> int:
     workload = load(options.workload).resized(size)
     # Before the seconds that a session takes: a workload that cannot be planned is refused at once.
     segments = len(Plan(workload, str(options.workload)))
-    spark = session(options.master, "kfuzz generate corpus")
-    start = time.monotonic()
-    tasks = options.tasks or default_tasks(spark, workload.size, segments)
-    rows = generate(
-        spark,
-        workload,
-        options.out,
-        tasks=tasks,
-        overwrite=options.overwrite,
-        name=str(options.workload),
-        set_done=_progress(tasks),
-    )
+    with session_of_ours(options.master, "kfuzz generate corpus") as spark:
+        start = time.monotonic()
+        tasks = options.tasks or default_tasks(spark, workload.size, segments)
+        rows = generate(
+            spark,
+            workload,
+            options.out,
+            tasks=tasks,
+            overwrite=options.overwrite,
+            name=str(options.workload),
+            set_done=_progress(tasks),
+        )
+        seconds = time.monotonic() - start
     written = sum(row.bytes for row in rows)
     print(
         f"{options.out}: {len(rows)} segments, {sum(row.records for row in rows)} records, "
-        f"{_rate(written, time.monotonic() - start)}; fingerprint {corpus_fingerprint(rows)}"
+        f"{_rate(written, seconds)}; fingerprint {corpus_fingerprint(rows)}"
     )
     return 0
 
@@ -95,10 +96,11 @@ def _generate(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     # Before the seconds that a session takes: what is no corpus is refused at once.
     rows = Corpus.open(options.out).rows
-    spark = session(options.master, "kfuzz verify corpus")
-    tasks = options.tasks or default_tasks(spark, sum(row.bytes for row in rows), len(rows))
-    start = time.monotonic()
-    corpus, problems = verify(spark, options.out, tasks=tasks, set_done=_progress(tasks))
+    with session_of_ours(options.master, "kfuzz verify corpus") as spark:
+        tasks = options.tasks or default_tasks(spark, sum(row.bytes for row in rows), len(rows))
+        start = time.monotonic()
+        corpus, problems = verify(spark, options.out, tasks=tasks, set_done=_progress(tasks))
+        seconds = time.monotonic() - start
     for problem in problems[:PROBLEMS_SHOWN]:
         print(problem)
     if len(problems) > PROBLEMS_SHOWN:
@@ -107,7 +109,7 @@ def _verify(options: argparse.Namespace) -> int:
     verdict = f"{len(problems)} problems" if problems else "no problem"
     print(
         f"{options.out}: {verdict} in {len(corpus.rows)} segments, {sum(row.batches for row in corpus.rows)} batches, "
-        f"{sum(row.records for row in corpus.rows)} records, {_rate(read, time.monotonic() - start)}"
+        f"{sum(row.records for row in corpus.rows)} records, {_rate(read, seconds)}"
     )
     return 1 if problems else 0
 

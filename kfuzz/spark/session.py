@@ -19,9 +19,11 @@ from pyspark.sql import SparkSession
 from kfuzz.errors import KfuzzError
 from kfuzz.spark.java import ensure_java
 
-__all__ = ["default_tasks", "failures_as_sentences", "session", "task_progress"]
+__all__ = ["default_tasks", "failures_as_sentences", "session", "session_of_ours", "task_progress"]
 
 TASK_BYTES = 1 << 30
+# A task costs some 30 ms: a few for each core even out the load and let progress be seen.
+TASKS_PER_CORE = 4
 POLL_S = 0.5
 LOGGING = """\
 rootLogger.level = error
@@ -62,10 +64,22 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
     return builder.getOrCreate()
 
 
+@contextlib.contextmanager
+def session_of_ours(master: str | None = None, app_name: str = "kfuzz") -> Iterator[SparkSession]:
+    """:func:`session`, stopped at the end unless it ran before."""
+    running = SparkSession.getActiveSession()
+    spark = session(master, app_name)
+    try:
+        yield spark
+    finally:
+        if running is None:
+            spark.stop()
+
+
 def default_tasks(spark: SparkSession, size: int, segments: int) -> int:
-    """About 1 GiB a task, but no core without one and no task without a segment."""
+    """About 1 GiB a task, but a few for every core and none without a segment."""
     cores = int(spark.conf.get("spark.default.parallelism", None) or _cores(spark))
-    return max(1, min(segments, max(cores, -(-size // TASK_BYTES))))
+    return max(1, min(segments, max(TASKS_PER_CORE * cores, -(-size // TASK_BYTES))))
 
 
 def _cores(spark: SparkSession) -> int:
