@@ -199,5 +199,5 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
     else:
         for problem in problems:
             click.echo(str(problem))
-        click.echo(f"{len(problems)} problems" if problems else "nothing to mend")
+        click.echo(f"{len(problems)} to mend" if problems else "nothing to mend")
     click.get_current_context().exit(1 if problems else 0)

@@ -1,4 +1,4 @@
-"""Apache Kafka's own reader, both versions, confirms every vector again: outcome, consumed bytes, contents, and the cells."""
+"""Apache Kafka's own reader, both versions, confirms every vector again: outcome, consumed bytes, contents, cells."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_lint_ends_with_1_for_a_problem_and_prints_its_place(
     root = mini_suite.write(tmp_path, lambda document: document["vectors"].reverse())
     code, out, _ = run("lint", "--vectors", str(root), capsys=capsys)
     assert code == 1
-    assert out.splitlines() == ["records/v2/count.json: the vectors are not sorted by id", "1 problems"]
+    assert out.splitlines() == ["records/v2/count.json: the vectors are not sorted by id", "1 to mend"]
     code, out, _ = run("lint", "--json", "--vectors", str(root), capsys=capsys)
     assert code == 1
     assert json.loads(out) == [{"place": "records/v2/count.json", "text": "the vectors are not sorted by id"}]
