@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kfuzz.corpora.manifest import Row, corpus_fingerprint, write_manifest
+from kfuzz.corpora.manifest import Row, corpus_fingerprint, require_pyarrow, write_manifest
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.workload import Workload, load, render, show_size
@@ -52,6 +52,7 @@ def prepare(out: Path, workload: Workload, *, overwrite: bool = False) -> None:
     Raises ``UsageError`` where it holds anything else than this corpus; ``overwrite`` removes another corpus first.
     Of a directory that holds no corpus nothing is ever removed.
     """
+    require_pyarrow()
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a directory; name a new or empty one")
     present = out / WORKLOAD

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import importlib.util
 import json
 import zlib
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,15 @@ from kfuzz.files import open_whole
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Row", "codec_versions", "corpus_fingerprint", "read_manifest", "schema", "write_manifest"]
+__all__ = [
+    "Row",
+    "codec_versions",
+    "corpus_fingerprint",
+    "read_manifest",
+    "require_pyarrow",
+    "schema",
+    "write_manifest",
+]
 
 ROWS_PER_FILE = 100_000
 FORMAT = b"kfuzz-manifest/1"
@@ -56,6 +65,12 @@ class Row:
     acceptable: int
     invalid: int
     codec_versions: str
+
+
+def require_pyarrow() -> None:
+    """``UsageError``, with the remedy, where pyarrow is not installed: it comes with an extra only."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise UsageError("a corpus' manifest needs pyarrow, which is not installed; pip install 'kfuzz[corpus]'")
 
 
 @cache
@@ -107,6 +122,7 @@ def write_manifest(directory: Path, rows: Sequence[Row]) -> None:
 
 def read_manifest(directory: Path) -> list[Row]:
     """The rows of a manifest, in the plan's order. ``UsageError`` where it cannot be read at all."""
+    require_pyarrow()
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,6 +89,15 @@ def test_a_corpus_that_the_disk_cannot_hold_is_refused_before_anything_is_writte
         UsageError, match=r"takes 1024 PiB, but \d+ B are free there; lower size or name a directory on another disk"
     ):
         generate(WORKLOAD.resized(1 << 60), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_pyarrow_the_extra_is_named_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'kfuzz\[corpus\]'"):
+        generate(WORKLOAD, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
