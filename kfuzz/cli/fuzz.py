@@ -133,8 +133,8 @@ def _crash_json(crash: Crash) -> dict[str, str]:
 def _show(result: Result) -> None:
     click.echo(
         f"{result.target}: {result.executions:,} inputs in {result.seconds:.0f} s "
-        f"({result.executions_per_cpu_second:,} per CPU-second), coverage {result.coverage:,}, features {result.features:,}, "
-        f"corpus {result.corpus_before:,} → {result.corpus_after:,}"
+        f"({result.executions_per_cpu_second:,} per CPU-second), coverage {result.coverage:,}, "
+        f"features {result.features:,}, corpus {result.corpus_before:,} → {result.corpus_after:,}"
     )
     if result.no_native_coverage:
         click.echo(f"  no native coverage: {result.no_native_coverage}")

@@ -1,9 +1,10 @@
 """The instrumented build: clang compiles the Cython modules again, for libFuzzer, in a directory of its own.
 
-May import its neighbour ``targets``. The modules that everyone else imports are never touched: the build is a copy of the package in
-``build/fuzz/<kind>-<hash>/`` of the checkout, with the Python files as links and the compiled modules its own, and in it the
-executable ``bin/<target>`` for each target, which sets the environment and starts :mod:`kfuzz.fuzz.harness`. libFuzzer starts
-that file again for ``-merge=1`` and ``-minimize_crash=1``, so it works by hand as well.
+May import its neighbour ``targets``. The modules that everyone else imports are never touched: the build is a copy of
+the package in ``build/fuzz/<sanitizer>-<hash>/`` of the checkout, with links for the Python files and compiled modules
+of its own. In it stands an executable ``bin/<target>`` for each target, which sets the environment and starts
+:mod:`kfuzz.fuzz.harness`. libFuzzer starts that file again for ``-merge=1`` and ``-minimize_crash=1``, so it works by
+hand as well.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def build(
 
 
 def fallback(reason: str, *, root: Path = ROOT / "build" / "fuzz") -> Build:
-    """A build of nothing: atheris with the modules as they are, for machines without clang. It only sees Python code."""
+    """A build of nothing, for machines without clang: atheris with the modules as they are sees Python code only."""
     _require_atheris()
     directory = root / "no-native-coverage"
     try:

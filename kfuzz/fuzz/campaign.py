@@ -1,9 +1,9 @@
 """Fuzz targets for a time, and say what came of it. May import its neighbours and ``kfuzz.files``.
 
-Each target runs in a process of its own, one after the other, from ``OUT/<target>/corpus``, which grows from campaign to
-campaign. What is found goes to ``OUT/<target>/crashes``, each input with a text beside it; ``log.txt`` is libFuzzer's own word
-and ``result.json`` the result. Equal seed, ``runs``, build and starting corpus give equal campaigns, where the machine lets
-addresses be fixed (``setarch -R``).
+Each target runs in a process of its own, one after the other, from ``OUT/<target>/corpus``, which grows from campaign
+to campaign. What is found goes to ``OUT/<target>/crashes``, each input with a text beside it; ``log.txt`` is
+libFuzzer's own word and ``result.json`` the result. Equal seed, ``runs``, build and starting corpus give equal
+campaigns, where the machine lets addresses be fixed (``setarch -R``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from kfuzz.errors import UsageError
 from kfuzz.files import open_whole, read_bytes, write_whole
@@ -54,7 +54,7 @@ Progress = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """An input that broke a promise. ``kind``: "crash", "timeout" or "oom"; ``details`` is the short traceback or report."""
+    """An input that broke a promise; ``kind`` is "crash", "timeout" or "oom", ``details`` the short traceback."""
 
     kind: str
     summary: str
@@ -67,9 +67,10 @@ class Crash:
 class Result:
     """What a campaign on one target came to.
 
-    ``modules`` and ``counters`` are what libFuzzer said it watches of compiled code; ``no_native_coverage`` says why that is
-    nothing, where it is. ``coverage`` counts edges of compiled and of Python code. ``mutator_calls`` and ``repaired`` count
-    the mutation hook's work, and are None where it is not used or the process died before it could say.
+    ``modules`` and ``counters`` are what libFuzzer said it watches of compiled code; ``no_native_coverage`` says why
+    that is nothing, where it is. ``coverage`` counts edges of compiled and of Python code. ``mutator_calls`` and
+    ``repaired`` count the mutation hook's work, and are None where it is not used or the process died before it could
+    say.
     """
 
     target: str
@@ -225,12 +226,12 @@ class _Campaign:
             process = subprocess.Popen(
                 command, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
             )
+            output = cast(IO[bytes], process.stdout)
             # libFuzzer looks at the clock between inputs only, and a target may hang where no alarm reaches it.
             watchdog = threading.Timer(seconds + GRACE_S, kill_group, [process.pid])
             watchdog.start()
             try:
-                assert process.stdout is not None
-                for raw in process.stdout:
+                for raw in output:
                     log.write(raw)
                     self.take(raw.decode(errors="replace").rstrip("\n"))
                     progress(self.target.name, int(time.monotonic() - began))
@@ -242,7 +243,7 @@ class _Campaign:
                 raise
             finally:
                 watchdog.cancel()
-                process.stdout.close()
+                output.close()
         self.result.seconds = time.monotonic() - began
         self.result.cpu_seconds = usage.ru_utime + usage.ru_stime
         return process.returncode

@@ -13,7 +13,7 @@ cdef enum:
 
 
 cdef int climb(cursor_t *c) noexcept nogil:
-    """How many gates the first record passes; 5 is all of them. Each gate is a branch of its own, for coverage to see."""
+    """How many gates the first record passes, of 5. Each gate is a branch of its own, for coverage to see."""
     cdef const uint8_t *key
     cdef int32_t length
     cdef int32_t offset_delta

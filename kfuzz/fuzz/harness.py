@@ -18,7 +18,7 @@ INSTRUMENTED = ["kfuzz.records.compression", "kfuzz.records.reader", "kfuzz.reco
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fuzz the target that the executable ``arguments[0]`` is named after, with the rest for libFuzzer, until it is done."""
+    """Fuzz the target that ``arguments[0]``, the executable, is named after; the rest is for libFuzzer."""
     # What this process starts (a symbolizer, say) is not to be fuzzed; the executable sets it again for a merge.
     os.environ.pop("LD_PRELOAD", None)
     with atheris.instrument_imports(include=INSTRUMENTED):

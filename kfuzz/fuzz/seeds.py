@@ -1,7 +1,7 @@
-"""What a campaign starts from: the vectors, the kept corpus, and a few batches of every shape. May import vectors and records.
+"""What a campaign starts from: the vectors, the kept corpus, and a batch of every shape. May import vectors/, records/.
 
-``corpus/seeds/<target>.hex`` and ``corpus/regressions/<target>/*.hex`` are text: hex digits, one input a line, ``#`` begins a
-comment. An installed package has no ``corpus/``; it starts from the rest.
+``corpus/seeds/<target>.hex`` and ``corpus/regressions/<target>/*.hex`` are text: hex digits, one input a line, ``#``
+begins a comment. An installed package has no ``corpus/``; it starts from the rest.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz.targets import Target
-from kfuzz.records import CODECS, Record, RecordBatch
+from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
 from kfuzz.records.compression import compress
 from kfuzz.vectors import load_suite
 
@@ -24,7 +24,7 @@ TIME_MS = 1_700_000_000_000
 
 
 def seeds(target: Target, *, say: Callable[[str], None] = lambda line: None) -> list[bytes]:
-    """The inputs that a campaign on ``target`` starts from, each once, none above the target's longest, in a fixed order.
+    """What a campaign on ``target`` starts from: each input once, none above the target's longest, in a fixed order.
 
     A suite of vectors that cannot be loaded costs its seeds, not the campaign: ``say`` is told.
     """
@@ -90,7 +90,7 @@ def _batches() -> Iterator[RecordBatch]:
     for magic in (0, 1):
         stamps = [None if magic == 0 else TIME_MS, None if magic == 0 else TIME_MS + 5]
         pair = [Record(7 + i, stamp, b"k", b"v" * i) for i, stamp in enumerate(stamps)]
-        kind = "none" if magic == 0 else "create"
+        kind: TimestampType = "none" if magic == 0 else "create"
         yield RecordBatch(7, 7, pair[:1], magic=magic, timestamp_type=kind)
         for codec in CODECS[1:4]:
             yield RecordBatch(7, 8, pair, magic=magic, timestamp_type=kind, compression=codec)

@@ -1,6 +1,7 @@
-"""The table of fuzz targets, and the oracles behind them. May import ``kfuzz.records`` and ``kfuzz.wire``, never atheris.
+"""The table of fuzz targets, and the oracles behind them. May import ``kfuzz.records`` and ``kfuzz.wire``, not atheris.
 
-A target is a function of one input; it returns when all is well and raises when it has found something. Any exception counts.
+A target is a function of one input; it returns when all is well and raises when it has found something. Any exception
+counts.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["TARGETS", "OracleFailure", "PlantedBug", "Target", "exact_buffer", "
 
 # Small, so that bombs are cheap and the bound itself is met often.
 LIMITS = Limits(decompressed_bytes=64 * 1024)
-# What was read under LIMITS and written again may have longer varints: log-append batches lose their records' own deltas.
+# What was read under LIMITS and written again may be longer: under LogAppendTime the records' own deltas are lost.
 LIMITS_AGAIN = Limits(decompressed_bytes=1024 * 1024)
 
 # Findings about bytes whose contents no encoder of the same format can say again; each with the reason.
@@ -46,7 +47,8 @@ class Target:
     """What one target fuzzes.
 
     ``run`` takes one input. ``repairs``: mutated inputs get right lengths and CRCs, for they are record batches.
-    ``vectors``: the suite's vectors are seeds. ``dictionary``: its name under ``corpus/dictionaries``. ``length_max``: the longest input, in bytes.
+    ``vectors``: the suite's vectors are seeds. ``dictionary``: its name under ``corpus/dictionaries``.
+    ``length_max``: the longest input, in bytes.
     """
 
     name: str
@@ -123,8 +125,8 @@ def check_round_trip(data: bytes, reading: Reading) -> None:
 def is_canonical(reading: Reading) -> bool:
     """Whether an encoder given these contents must produce the very bytes that were read.
 
-    That is so where nothing was found, nothing is compressed (compressed bytes differ between versions of the libraries) and
-    every record's own timestamp is among the contents (under LogAppendTime it is not).
+    That is so where nothing was found, nothing is compressed (compressed bytes differ between the libraries' versions)
+    and every record's own timestamp is among the contents (under LogAppendTime it is not).
     """
     return not reading.findings and all(
         batch.compression == "none" and batch.timestamp_type != "log-append" for batch in reading.batches
