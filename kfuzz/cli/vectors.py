@@ -53,7 +53,10 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
     for vector in vectors:
         click.echo(f"{_verdict(vector):<11}{vector.id}  {vector.summary}")
     counts = Counter(map(_verdict, vectors))
-    click.echo(f"{len(vectors)} vectors: " + ", ".join(f"{counts[name]} {name}" for name in sorted(counts)))
+    click.echo(
+        f"{len(vectors)} vector{'s' if len(vectors) != 1 else ''}: "
+        + ", ".join(f"{counts[name]} {name}" for name in sorted(counts))
+    )
 
 
 def _verdict(vector: Vector) -> str:

@@ -192,6 +192,14 @@ def _layouts(suite: Suite) -> Iterator[Problem]:
                 yield Problem(_place(suite, vector), f"the layout's {place['field']} ends beyond the bytes")
 
 
+def _hostile(suite: Suite) -> Iterator[Problem]:
+    for vector in suite.vectors:
+        if vector.expect["consumer"]["verdict"] == "invalid" and not any(
+            place.get("hostile") for place in vector.layout
+        ):
+            yield Problem(_place(suite, vector), "it is invalid, and its layout marks no hostile field")
+
+
 def _budgets(suite: Suite) -> Iterator[Problem]:
     for file in suite.files:
         greedy = {flag.name for flag in file.flags.values() if flag.bug_type == "allocation"}
@@ -281,6 +289,7 @@ RULES: Sequence[Rule] = (
     _requirement_entries,
     _cited,
     _layouts,
+    _hostile,
     _budgets,
     _kafka_cells,
     _crcs,

@@ -74,6 +74,7 @@ DEFECTS: dict[str, tuple[Callable[[Document], Any], str]] = {
         lambda d: vector(d, "of-2")["layout"].append({"at": 80, "size": 400, "field": "value"}),
         "the layout's value ends beyond the bytes",
     ),
+    "nothing-hostile": (lambda d: vector(d, "negative-one").update(layout=[]), "its layout marks no hostile field"),
     "budget-missing": (lambda d: vector(d, "one-too-high").pop("budget"), "it tempts to allocate and has no budget"),
     "kafka-not-asked": (lambda d: vector(d, "of-2").update(kafka={}), "Kafka 4.4.0 was not asked"),
     "kafka-refuses-valid": (

@@ -9,7 +9,7 @@ reads.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -340,7 +340,8 @@ def message(
     """One message of magic 0 or 1; a wrapper has a compressed ``value``, and ``contents`` that say what is inside.
 
     ``raw`` puts other bytes in the place of a field's: base_offset, batch_length, crc, magic, attributes, timestamp,
-    key_length, key, value_length, value, tail. ``attributes`` adds bits to the codec's.
+    key_length, key, value_length, value, tail. ``attributes`` adds bits to the codec's. The layout marks what ``raw``
+    and ``hostile`` name.
     """
     raw = raw or {}
     flags = CODECS[codec] | attributes
@@ -357,7 +358,7 @@ def message(
     value_length = (-1 if value is None else len(value)).to_bytes(4, "big", signed=True)
     parts = [*head, ("key", key or b""), ("value_length", value_length), ("value", value or b""), ("tail", b"")]
     parts = _repair([(name, raw.get(name, data)) for name, data in parts], raw)
-    layout = _mark(_places(parts, raw), hostile)
+    layout = _places(parts, {*raw, *hostile})
     if contents is None:
         contents = [record_contents(offset, None if magic == 0 else timestamp, key, value)]
     if canonical is None:
@@ -374,13 +375,16 @@ def _repair(parts: list[tuple[str, bytes]], raw: Mapping[str, bytes]) -> list[tu
     return [(name, data if name in raw else right.get(name, data)) for name, data in parts]
 
 
-def _places(parts: Iterable[tuple[str, bytes]], named: Mapping[str, bytes]) -> list[Field]:
+def _places(parts: Sequence[tuple[str, bytes]], hostile: Set[str]) -> tuple[Field, ...]:
+    unknown = hostile - {name for name, _ in parts}
+    if unknown:
+        raise ValueError(f"a message has no {', '.join(sorted(unknown))}")
     places, at = [], 0
     for name, data in parts:
-        if name in named:
+        if name in hostile:
             places.append(Field(name, at, len(data), True))
         at += len(data)
-    return places
+    return tuple(places)
 
 
 def _message_contents(magic: int, offset: int, codec: str, attributes: int, records: list[Json]) -> Json:

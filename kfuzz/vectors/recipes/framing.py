@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kfuzz.vectors.recipes.builder import Raw, Record, batch, message
+from kfuzz.vectors.recipes.builder import Field, Raw, Record, batch, message
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 INT32_MAX = 2**31 - 1
@@ -145,7 +145,7 @@ def _lengths(made: Theme) -> None:
         "zeros-after-batch",
         "a batch, then 64 zero bytes, as a file has that was made longer before it was written",
         batch(Record()),
-        Raw(bytes(64), (), ()),
+        Raw(bytes(64), (Field("batch_length", 8, 4, True),), ()),
         requirements=["RB-LENGTH-1"],
         flags=["BatchLengthTooLow"],
         finding="batch-length-below-minimum",

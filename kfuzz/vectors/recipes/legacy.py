@@ -241,7 +241,7 @@ def _wrappers(made: Theme, magic: int) -> None:
         wrapper(magic, inner[:1], offset=first, first=move),
         requirements=["MS-WRAPPER-1"],
     )
-    made.valid(
+    made.acceptable(
         "two-wrappers",
         "two wrappers one after another: a producer should send only one, a broker serves many",
         wrapper(magic, inner, offset=first + 2, first=move),
@@ -294,7 +294,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         (
             "wrapper-value-null",
             "the wrapper's value is null",
-            message(magic, value=None, codec="gzip"),
+            message(magic, value=None, codec="gzip", hostile=["value_length"]),
             "wrapper-value-null",
         ),
         ("wrapper-empty", "the wrapper holds no message", _wrapper_of(magic, b""), "wrapper-empty"),
@@ -336,7 +336,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     made.invalid(
         "wrapper-nested",
         "a wrapper inside a wrapper",
-        wrapper(magic, [wrapper(magic, inner, offset=first + 2)], offset=first + 2),
+        wrapper(magic, [wrapper(magic, inner, offset=first + 2)], offset=first + 2, hostile=["value"]),
         requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
         flags=["WrapperNested"],
         finding="wrapper-nested",
@@ -344,7 +344,12 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     made.invalid(
         "inner-crc-wrong",
         "an inner message's CRC is wrong, the wrapper's is right",
-        wrapper(magic, [inner[0], message(magic, offset=first + 1, raw={"crc": bytes(4)})], offset=first + 1),
+        wrapper(
+            magic,
+            [inner[0], message(magic, offset=first + 1, raw={"crc": bytes(4)})],
+            offset=first + 1,
+            hostile=["value"],
+        ),
         requirements=["MS-CRC-1"],
         flags=["CrcWrong"],
         finding="crc-mismatch",
@@ -378,6 +383,7 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
                 magic,
                 [inner[0], message(magic, offset=first + 1, raw={"batch_length": int32(size)})],
                 offset=first + 1,
+                hostile=["value"],
             ),
             requirements=["MS-FRAME-1"],
             flags=["InnerSizeWrong"],
@@ -421,7 +427,7 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
     made.invalid(
         "inner-magic-2",
         f"a record batch of magic 2 inside a wrapper of magic {magic}",
-        wrapper(magic, [batch(Record())], offset=first),
+        wrapper(magic, [batch(Record())], offset=first, hostile=["value"]),
         requirements=["MS-WRAPPER-4"],
         flags=["InnerMagicOther"],
         finding="wrapper-nested",
@@ -431,4 +437,5 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
 def _wrapper_of(magic: int, inner: bytes, stream: bytes | None = None) -> Raw:
     """A wrapper around bytes that hold no whole message; nothing is to be read from it."""
     value = stored("gzip", inner) if stream is None else stream
-    return message(magic, key=None, value=value, codec="gzip", contents=[record_contents(0, None, None, None)])
+    read = [record_contents(0, None, None, None)]
+    return message(magic, key=None, value=value, codec="gzip", contents=read, hostile=["value"])

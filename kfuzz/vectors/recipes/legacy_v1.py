@@ -100,14 +100,14 @@ def _relative(made: Theme) -> None:
     made.invalid(
         "wrapper-offset-too-low",
         "the wrapper's offset is 1, below the last inner offset 2",
-        wrapper(1, three(1), offset=1),
+        wrapper(1, three(1), offset=1, hostile=["base_offset"]),
         requirements=["MS-WRAPPER-3"],
         flags=["RelativeOffsets"],
         finding="wrapper-offset-too-low",
     )
-    made.valid(
+    made.acceptable(
         "absolute-inner-offsets",
-        "the inner offsets are those of the log: the wrapper's less the last one's is 0",
+        "the inner offsets are those of the log, though they should be relative: Kafka reads them as they are",
         wrapper(1, three(1, 50), offset=52),
         requirements=["MS-WRAPPER-3"],
         flags=["RelativeOffsets"],
@@ -142,7 +142,7 @@ def _sizes(made: Theme) -> None:
     made.invalid(
         "lz4-old-checksum",
         "the lz4 frame's header checksum is wrong, which only magic 0 pardons",
-        wrapper(1, three(1), "lz4", offset=2, stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
+        wrapper(1, three(1), "lz4", offset=2, hostile=["value"], stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
         requirements=["RB-LZ4-1"],
         flags=["Lz4OldChecksum"],
         finding="decompression-failed",
