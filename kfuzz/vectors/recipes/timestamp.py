@@ -39,7 +39,9 @@ def _create(made: Theme) -> None:
     )
     for slug, summary, base, deltas in cases:
         records = (Record(offset_delta=index, timestamp_delta=delta) for index, delta in enumerate(deltas))
-        made.valid(
+        # The documents are silent on times before the epoch; Kafka reads them and will not write them.
+        add = made.acceptable if min(base + delta for delta in deltas) < -1 else made.valid
+        add(
             slug,
             summary,
             batch(*records, base_timestamp=base),

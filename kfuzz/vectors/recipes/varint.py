@@ -48,7 +48,7 @@ def _boundaries(made: Theme) -> None:
         made.valid(
             f"timestamp-delta-{slug}",
             f"the timestamp delta is {delta}",
-            batch(Record(timestamp_delta=delta), base_timestamp=1000),
+            batch(Record(timestamp_delta=delta), base_timestamp=max(1000, -2 * delta)),
             requirements=["RB-VARINT-1", "RB-TIMESTAMP-1"],
             flags=["TimestampDeltaWide"] if abs(delta) > INT32_MAX else [],
         )
