@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import mini_suite
 import pytest
 
 from kfuzz.cli.main import main
+from kfuzz.vectors import Vector, load_suite
 
 
 def run(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -91,3 +94,37 @@ def test_every_help_text_has_an_example(words: list[str], capsys: pytest.Capture
     assert code == 0
     assert "Example" in out
     assert "kfuzz vectors" in out
+
+
+def answers_of(vectors: Sequence[Vector], **changed: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """What a Kafka would answer that agrees with every vector, but for those in ``changed`` (by the id's last word)."""
+    said = {}
+    for vector in vectors:
+        expect = vector.expect["consumer"]
+        agreeing = {"outcome": "rejected", "error": "no"}
+        if expect["verdict"] != "invalid":
+            agreeing = {"outcome": "accepted", "consumed": expect["consumed"], "batches": expect["batches"]}
+        said[vector.id] = {**agreeing, **changed.get(vector.id.rpartition("/")[2], {})}
+    return {"9.9.9": said}
+
+
+def test_build_confirm_writes_nothing_where_kafka_contradicts_a_recipe(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "kfuzz.cli.vectors.ask_kafka", lambda vectors: answers_of(vectors, minimal={"outcome": "rejected"})
+    )
+    code, out, _ = run("build", "--confirm", "--vectors", str(tmp_path), capsys=capsys)
+    assert code == 1
+    assert "records/v2/header/minimal: Kafka 9.9.9 contradicts it: it is valid, and Kafka says rejected" in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_build_confirm_fills_the_cells_with_what_kafka_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kfuzz.cli.vectors.ask_kafka", answers_of)
+    code, _, _ = run("build", "--confirm", "--vectors", str(tmp_path), capsys=capsys)
+    assert code == 0
+    (vector,) = load_suite("records/v2/count/negative-one", tmp_path)
+    assert vector.kafka == {"9.9.9": {"consumer": "rejected"}}

@@ -40,7 +40,7 @@ def theme() -> Theme:
         "BytesAfterStream",
         "leniency",
         "Bytes follow the end of the compressed stream.",
-        "Kafka ignores them behind gzip and lz4, and refuses them behind snappy and zstd.",
+        "Kafka ignores them behind gzip and lz4, refuses them behind zstd, and behind snappy from four bytes on.",
     )
     _every_codec(made)
     _gzip(made)

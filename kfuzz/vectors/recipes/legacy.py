@@ -259,12 +259,12 @@ def _wrappers(made: Theme, magic: int) -> None:
     made.valid(
         "wrapper-with-key",
         "the wrapper itself has a key, which nobody asks for",
-        replace_key(wrapper(magic, inner, offset=first + 2, first=move), magic),
+        _with_key(wrapper(magic, inner, offset=first + 2, first=move), magic),
         requirements=["MS-WRAPPER-1"],
     )
 
 
-def replace_key(raw: Raw, magic: int) -> Raw:
+def _with_key(raw: Raw, magic: int) -> Raw:
     """The wrapper ``raw`` again, with the key ``k``."""
     contents = raw.batches[0]
     value_at = 26 if magic == 0 else 34
