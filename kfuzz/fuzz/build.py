@@ -178,12 +178,12 @@ def _compile(staging: Path, sources: list[Path], compiler: str, sanitizer: Sanit
     for folder in ("", *INSTRUMENTED):
         (staging / PACKAGE.name / folder / "__init__.py").touch()
     environment = {**os.environ, "CC": compiler, "CFLAGS": FLAGS[sanitizer], "LDSHARED": f"{compiler} -shared"}
-    _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], staging, environment)
     mutator = staging / "mutator.so"
     source = staging / PACKAGE.name / "fuzz" / "mutator.c"
     _call(
         [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(mutator), str(source)], staging
     )
+    _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"], staging, environment)
     shutil.rmtree(staging / "build", ignore_errors=True)
 
 

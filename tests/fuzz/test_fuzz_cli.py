@@ -1,0 +1,85 @@
+"""``kfuzz fuzz``: exit codes and sentences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kfuzz import records
+from kfuzz.cli.main import main
+from kfuzz.records import Record, RecordBatch
+
+GOOD = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")]))
+CANARY_INPUT = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0" * 8, b"v" * 16)]))
+
+
+def kfuzz(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main(["fuzz", *arguments])
+    assert isinstance(stop.value.code, int)
+    return stop.value.code
+
+
+def test_list_shows_every_target(capsys: pytest.CaptureFixture[str]) -> None:
+    assert kfuzz("--list") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "record-batch",
+        "compression",
+        "canary",
+    ]
+
+
+def test_list_as_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert kfuzz("--list", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["targets"][0]["name"] == "record-batch"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "name a target: record-batch"),
+        (["record-bach"], "did you mean record-batch?"),
+        (["record-batch", "--seconds", "0"], "0 is not in the range"),
+        (["record-batch", "--sanitize", "thread"], "'thread' is not one of"),
+        (["record-batch", "--reproduce", "no-such-file"], "no-such-file does not exist"),
+        (["record-batch", "canary", "--reproduce", "x"], "--reproduce runs one target, not 2"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
+) -> None:
+    assert kfuzz(*arguments) == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert captured.out == ""
+    assert "Traceback" not in captured.err
+
+
+def test_reproducing_an_input_that_breaks_nothing_exits_with_0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "good").write_bytes(GOOD)
+    assert kfuzz("record-batch", "--reproduce", str(tmp_path / "good")) == 0
+    assert "breaks nothing" in capsys.readouterr().out
+
+
+def test_reproducing_a_crash_exits_with_1_and_shows_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad.hex").write_text(f"# opens every gate\n{CANARY_INPUT.hex()}\n")
+    assert kfuzz("canary", "--reproduce", str(tmp_path / "bad.hex")) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("canary: PlantedBug: the canary is found")
+    assert "in fuzz_canary" in out
+
+
+def test_reproducing_as_json_is_one_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "bad").write_bytes(CANARY_INPUT)
+    assert kfuzz("canary", "--reproduce", str(tmp_path / "bad"), "--json") == 1
+    assert json.loads(capsys.readouterr().out)["crash"]["input_hex"] == CANARY_INPUT.hex()
+
+
+def test_a_file_with_two_inputs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "two.hex").write_text("00\n01\n")
+    assert kfuzz("canary", "--reproduce", str(tmp_path / "two.hex")) == 2
+    assert "holds 2 inputs" in capsys.readouterr().err

@@ -1,0 +1,60 @@
+"""Seeds: many, in a fixed order, and never the end of a campaign."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from kfuzz import records
+from kfuzz.errors import UsageError
+from kfuzz.fuzz import seeds as seeds_module
+from kfuzz.fuzz.seeds import dictionary, read_hex, seeds
+from kfuzz.fuzz.targets import TARGETS
+from kfuzz.vectors import load_suite
+
+
+def broken_suite() -> NoReturn:
+    raise UsageError("vectors/records/x.json: not JSON at line 1")
+
+
+def test_vectors_are_seeds_of_record_batch() -> None:
+    found = seeds(TARGETS["record-batch"])
+    wanted = [v.data for v in load_suite() if v.kind == "records" and 0 < len(v.data) <= 4096]
+    assert set(wanted) <= set(found)
+    assert found == sorted(set(found), key=lambda data: (len(data), data))
+
+
+def test_a_suite_that_does_not_load_costs_its_seeds_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds_module, "load_suite", broken_suite)
+    said: list[str] = []
+    assert seeds(TARGETS["record-batch"], say=said.append)
+    assert said == ["no seeds from the vectors: vectors/records/x.json: not JSON at line 1"]
+
+
+def test_without_vectors_every_magic_and_codec_is_still_among_the_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds_module, "load_suite", broken_suite)
+    batches = [batch for data in seeds(TARGETS["record-batch"]) for batch in records.read(data).batches]
+    shapes = {(batch.magic, batch.compression) for batch in batches}
+    assert shapes >= {(2, codec) for codec in records.CODECS}
+    assert shapes >= {(magic, codec) for magic in (0, 1) for codec in ("none", "gzip", "snappy", "lz4")}
+
+
+def test_the_canary_starts_from_one_ordinary_batch_that_opens_no_gate() -> None:
+    [data] = seeds(TARGETS["canary"])
+    TARGETS["canary"].run(data)
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_every_target_has_its_dictionary(name: str) -> None:
+    assert dictionary(TARGETS[name]) is not None
+
+
+def test_a_line_that_is_not_hex_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "x.hex"
+    file.write_text("# a comment\n00 01 # two bytes\n\nxyz\n")
+    with pytest.raises(UsageError, match="line 4 is not hex"):
+        read_hex(file)
+    file.write_text("# a comment\n00 01 # two bytes\n\nff\n")
+    assert read_hex(file) == [b"\0\1", b"\xff"]

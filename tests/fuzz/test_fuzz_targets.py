@@ -1,0 +1,199 @@
+"""The oracles: each promise holds on the kept inputs, and each clause is seen to fail when its promise is broken."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kfuzz import records
+from kfuzz.errors import EncodeError, UsageError
+from kfuzz.fuzz import targets
+from kfuzz.fuzz.seeds import regressions, seeds
+from kfuzz.fuzz.targets import TARGETS, OracleFailure, PlantedBug
+from kfuzz.records import Reading, Record, RecordBatch
+from kfuzz.records.compression import Decompressed
+from kfuzz.wire.checksum import crc32c
+
+PLAIN = records.encode_batch(
+    RecordBatch(3, 4, [Record(3, 1000, b"k", b"v", ((b"h", b"x"),)), Record(4, 1001, None, b"")])
+)
+# A deviation: attribute bit 15 is unused.
+DEVIANT = PLAIN[:17] + crc32c(b"\x80\0" + PLAIN[23:]).to_bytes(4, "big") + b"\x80\0" + PLAIN[23:]
+RUN = TARGETS["record-batch"].run
+
+
+def breaks(monkeypatch: pytest.MonkeyPatch, name: str, broken: Callable[..., Any], data: bytes = PLAIN) -> str:
+    """What the oracle says once ``records.<name>`` is replaced; it must be content before that."""
+    RUN(data)
+    monkeypatch.setattr(records, name, broken)
+    with pytest.raises(OracleFailure) as failure:
+        RUN(data)
+    return str(failure.value)
+
+
+def changed_check(change: Callable[[Reading], None]) -> Callable[..., Reading]:
+    real = records.check
+
+    def check(data: Any, **options: Any) -> Reading:
+        reading = real(data, **options)
+        change(reading)
+        return reading
+
+    return check
+
+
+@pytest.mark.parametrize("name", ["record-batch", "compression"])
+def test_every_seed_passes_its_target(name: str) -> None:
+    found = seeds(TARGETS[name])
+    assert len(found) > 10
+    for data in found:
+        TARGETS[name].run(data)
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_every_kept_regression_passes_its_target(name: str) -> None:
+    for file, data in regressions(TARGETS[name]):
+        try:
+            TARGETS[name].run(data)
+        except Exception as error:
+            pytest.fail(f"{file.name}: {error}")
+
+
+def test_regressions_of_record_batch_are_found() -> None:
+    assert regressions(TARGETS["record-batch"])
+
+
+def test_an_exception_from_the_reader_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(data: Any, **options: Any) -> Reading:
+        raise IndexError("out of range")
+
+    monkeypatch.setattr(records, "read", read)
+    with pytest.raises(IndexError):
+        RUN(PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("findings", []), ("batch_count", 7), ("record_count", 7), ("consumed", 7), ("partial_tail", True)],
+)
+def test_a_verdict_that_differs_from_the_objects_is_a_crash(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: object
+) -> None:
+    check = changed_check(lambda reading: setattr(reading, name, value))
+    assert breaks(monkeypatch, "check", check, DEVIANT).startswith(f"{name}: ")
+
+
+def test_objects_from_the_verdict_only_path_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    check = changed_check(lambda reading: reading.batches.append(RecordBatch(0, 0)))
+    assert "it must make none" in breaks(monkeypatch, "check", check)
+
+
+def test_a_strict_profile_that_lets_a_deviation_pass_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = records.check
+    broken = breaks(monkeypatch, "check", lambda data, limits, profile="kafka": real(data, limits=limits), DEVIANT)
+    assert "strict lets a finding pass" in broken
+
+
+def test_a_strict_profile_that_finds_less_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = records.check
+
+    def check(data: Any, limits: records.Limits, profile: records.Profile = "kafka") -> Reading:
+        reading = real(data, limits=limits, profile=profile)
+        return replace(reading, findings=[]) if profile == "strict" else reading
+
+    assert breaks(monkeypatch, "check", check, DEVIANT).startswith("profile kafka finds")
+
+
+def test_an_encoder_that_loses_headers_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = records.encode
+
+    def encode(batches: list[RecordBatch]) -> bytes:
+        return real([replace(b, records=[replace(r, headers=()) for r in b.records]) for b in batches])
+
+    assert breaks(monkeypatch, "encode", encode).startswith("batch[0].records[0]: ")
+
+
+@pytest.mark.parametrize("name", ["base_sequence", "partition_leader_epoch", "max_timestamp"])
+def test_an_encoder_that_changes_a_batch_field_is_a_crash(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    real = records.encode
+
+    def encode(batches: list[RecordBatch]) -> bytes:
+        return real([replace(batch, **{name: 123456}) for batch in batches])
+
+    assert breaks(monkeypatch, "encode", encode).startswith(f"batch[0].{name}: ")
+
+
+def test_an_encoder_that_drops_a_batch_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = records.encode
+    broken = breaks(monkeypatch, "encode", lambda batches: real(batches[1:]), PLAIN + PLAIN)
+    assert broken.startswith("2 batches become 1")
+
+
+def test_an_encoder_that_refuses_what_was_read_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    def encode(batches: list[RecordBatch]) -> bytes:
+        raise EncodeError("no room")
+
+    assert breaks(monkeypatch, "encode", encode) == "what was read cannot be written: no room"
+
+
+def test_an_encoder_that_adds_a_finding_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert breaks(monkeypatch, "encode", lambda batches: DEVIANT).endswith("adds findings: attributes-unused-bits")
+
+
+def test_an_encoder_that_changes_canonical_bytes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = records.encode
+    assert breaks(monkeypatch, "encode", lambda batches: real(batches) + b"\0").startswith("canonical bytes change")
+
+
+@pytest.mark.parametrize(
+    ("out", "sentence"),
+    [
+        (Decompressed(bytes(70_000), 1, "limit"), "the limit is 65536"),
+        (Decompressed(b"x", 9_999, "whole"), "consumed 9999"),
+        (Decompressed(b"x", 1, "whole"), "under a limit one byte too small it ended whole"),
+    ],
+)
+def test_a_decompressor_that_breaks_its_bounds_is_a_crash(
+    monkeypatch: pytest.MonkeyPatch, out: Decompressed, sentence: str
+) -> None:
+    monkeypatch.setattr(targets, "decompress", lambda *arguments, **options: out)
+    with pytest.raises(OracleFailure, match=sentence):
+        TARGETS["compression"].run(b"\0payload")
+
+
+def test_a_compressor_that_changes_the_bytes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = targets.compress
+    data = b"\0" + real("gzip", b"plain")
+    TARGETS["compression"].run(data)
+    monkeypatch.setattr(targets, "compress", lambda codec, plain, magic: real(codec, plain + b"!", magic=magic))
+    with pytest.raises(OracleFailure, match="compressed again"):
+        TARGETS["compression"].run(data)
+
+
+def test_the_buffer_that_the_decoder_gets_has_no_byte_to_spare() -> None:
+    empty = sys.getsizeof(targets.exact_buffer(b""))
+    for size in (1, 16, 17, 61, 4096):
+        assert sys.getsizeof(targets.exact_buffer(bytes(size))) == empty + size
+
+
+def canary_input() -> bytes:
+    """All gates open: eight bytes of key, twice as many of value, no headers, and the key's first bits 0."""
+    return records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0" * 8, b"v" * 16)]))
+
+
+def test_the_canary_sings_for_the_input_that_opens_every_gate_and_for_no_neighbour() -> None:
+    data = canary_input()
+    with pytest.raises(PlantedBug):
+        TARGETS["canary"].run(data)
+    # From here on the CRC stands, or covers what follows.
+    for at in range(17, len(data)):
+        TARGETS["canary"].run(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+
+
+def test_an_unknown_target_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UsageError, match="did you mean record-batch"):
+        targets.find("record-bach")
