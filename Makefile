@@ -38,4 +38,4 @@ lint: build ## ruff, mypy, cython-lint
 
 clean: ## remove what was built
 	rm -rf build out $(VENV)
-	find kfuzz -name '*.so' -delete -o -name '*.c' -delete
+	find kfuzz -name '*.so' -delete

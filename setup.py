@@ -6,10 +6,12 @@ Environment variables that a build reads:
 """
 
 import os
+import shutil
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_py import build_py
 
 TRACE = os.environ.get("KFUZZ_TRACE") == "1"
 
@@ -40,9 +42,21 @@ def extensions() -> list[Extension]:
     return found
 
 
+class BuildWithSuite(build_py):
+    """Puts the golden vectors into the wheel, where kfuzz.vectors.model.default_root finds them."""
+
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            shutil.copytree("vectors", Path(self.build_lib) / "kfuzz" / "vectors" / "suite", dirs_exist_ok=True)
+
+
 setup(
+    cmdclass={"build_py": BuildWithSuite},
     ext_modules=cythonize(
         extensions(),
+        # Beside the sources stands only what we wrote.
+        build_dir="build/cython",
         language_level=3,
         annotate=bool(os.environ.get("KFUZZ_ANNOTATE")),
         compiler_directives={
