@@ -13,9 +13,6 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.verify import Corpus
 from kfuzz.corpora.workload import load, parse_size
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.spark.generate import generate
-from kfuzz.spark.session import default_tasks, session_of_ours
-from kfuzz.spark.verify import verify
 
 __all__ = ["generate_main", "verify_main"]
 
@@ -57,6 +54,9 @@ def _run(
     except KfuzzError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        print(f"{parser.prog}: {error.name} is not installed; `pip install 'kfuzz[spark]'` brings it", file=sys.stderr)
+        return 2
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"{parser.prog}: {where}{error.strerror or error}", file=sys.stderr)
@@ -64,6 +64,9 @@ def _run(
 
 
 def _generate(options: argparse.Namespace) -> int:
+    from kfuzz.spark.generate import generate
+    from kfuzz.spark.session import default_tasks, session_of_ours
+
     size = None
     if options.size is not None:
         size = parse_size(options.size)
@@ -94,6 +97,9 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from kfuzz.spark.session import default_tasks, session_of_ours
+    from kfuzz.spark.verify import verify
+
     # Before the seconds that a session takes: what is no corpus is refused at once.
     rows = Corpus.open(options.out).rows
     with session_of_ours(options.master, "kfuzz verify corpus") as spark:
