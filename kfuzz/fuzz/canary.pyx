@@ -13,7 +13,7 @@ cdef enum:
 
 
 cdef int climb(cursor_t *c) noexcept nogil:
-    """How many gates the first record passes, of 5. Each gate is a branch of its own, for coverage to see."""
+    """How many gates the first record passes, of 7. Each gate is a branch of its own, for coverage to see."""
     cdef const uint8_t *key
     cdef int32_t length
     cdef int32_t offset_delta
@@ -43,7 +43,11 @@ cdef int climb(cursor_t *c) noexcept nogil:
         return 3
     if key[0] >> 6 != key_length & 3:
         return 4
-    return 5
+    if key[1] >> 6 != (key_length >> 2) & 3:
+        return 5
+    if key[2] >> 6 != (value_length >> 2) & 3:
+        return 6
+    return 7
 
 
 def spring(const uint8_t[::1] data not None, int64_t at):
@@ -62,7 +66,7 @@ def spring(const uint8_t[::1] data not None, int64_t at):
     c.end = c.base + n
     c.report = &report
     c.record = c.header = -1
-    if climb(&c) < 5:
+    if climb(&c) < 7:
         return 0
     # The planted bug: the byte behind the end.
     return 1 + c.end[0]

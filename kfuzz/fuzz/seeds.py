@@ -16,6 +16,8 @@ from kfuzz.fuzz.targets import Target
 from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
 from kfuzz.records.compression import compress
 from kfuzz.vectors import load_suite
+from kfuzz.wire.checksum import crc32
+from kfuzz.wire.message_set import encode_message
 
 __all__ = ["CORPUS", "dictionary", "read_hex", "regressions", "seeds"]
 
@@ -102,6 +104,20 @@ def _record_batches() -> list[bytes]:
     return [*single, single[0] + single[-1] + single[1][:40], single[0][:16]]
 
 
+def _unpacked() -> list[bytes]:
+    """Compressed batches with the payload not yet compressed, as ``fuzz_compressed_batch`` wants them."""
+    out = []
+    for codec in range(1, len(CODECS)):
+        for base, count in ((5, 3), (5, 0)):
+            plain = records.encode_batch(RecordBatch(base, base + 3, _records(base)[:count]))
+            out.append(plain[:22] + bytes([plain[22] | codec]) + plain[23:])
+    for magic in (0, 1):
+        inner = b"".join(encode_message(magic, i, 0, TIME_MS + i, b"k", b"v" * i, crc32) for i in range(3))
+        for codec in range(1, CODECS.index("zstd")):
+            out += [encode_message(magic, offset, codec, TIME_MS, None, inner, crc32) for offset in (0, 2, 9)]
+    return out
+
+
 def _compressed() -> list[bytes]:
     """The selector of ``fuzz_compression`` and a container; twice over, for concatenated streams."""
     plain = bytes(range(40)) * 4
@@ -122,6 +138,7 @@ def _canary() -> list[bytes]:
 
 _SHAPES: dict[str, Callable[[], list[bytes]]] = {
     "record-batch": _record_batches,
+    "compressed-batch": _unpacked,
     "compression": _compressed,
     "canary": _canary,
 }

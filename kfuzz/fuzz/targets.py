@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.fuzz.canary import spring
+from kfuzz.fuzz.packing import pack
 from kfuzz.records import CODECS, Limits, Reading, RecordBatch
 from kfuzz.records.compression import compress, decompress
 from kfuzz.wire.checksum import crc32c
@@ -147,6 +148,13 @@ def difference(before: list[RecordBatch], after: list[RecordBatch]) -> str:
     return f"batch[{i}].records[{k}]: {old.records[k]!r} becomes {new.records[k]!r}"
 
 
+def fuzz_compressed_batch(data: bytes) -> None:
+    """The promises of ``record-batch``, for what stands inside compressed payloads and wrapper messages."""
+    packed = pack(data)
+    if packed is not None:
+        fuzz_record_batch(packed)
+
+
 # ------------------------------------------------------------------------------------------------- compression
 
 
@@ -177,7 +185,7 @@ def fuzz_compression(data: bytes) -> None:
 
 
 def fuzz_canary(data: bytes) -> None:
-    """A planted bug: behind a whole frame, a right CRC-32C, and five gates in the record's lengths."""
+    """A planted bug: behind a whole frame, a right CRC-32C, and seven gates in the record's lengths."""
     buffer = exact_buffer(data)
     size, magic, _ = next_frame(buffer, 0)
     if magic != 2 or size < BATCH_HEADER_SIZE:
@@ -197,6 +205,14 @@ TARGETS: dict[str, Target] = {
             fuzz_record_batch,
             repairs=True,
             vectors=True,
+            dictionary="record-batch",
+        ),
+        Target(
+            "compressed-batch",
+            "As record-batch, inside compressed payloads and wrapper messages, compressed after the mutation.",
+            fuzz_compressed_batch,
+            repairs=True,
+            vectors=False,
             dictionary="record-batch",
         ),
         Target(

@@ -9,10 +9,11 @@ import pytest
 
 from kfuzz import records
 from kfuzz.cli.main import main
+from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
 
 GOOD = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")]))
-CANARY_INPUT = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0" * 8, b"v" * 16)]))
+CANARY_INPUT = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0\x80000000", b"v" * 16)]))
 
 
 def kfuzz(*arguments: str) -> int:
@@ -24,11 +25,7 @@ def kfuzz(*arguments: str) -> int:
 
 def test_list_shows_every_target(capsys: pytest.CaptureFixture[str]) -> None:
     assert kfuzz("--list") == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
-        "record-batch",
-        "compression",
-        "canary",
-    ]
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(TARGETS)
 
 
 def test_list_as_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:

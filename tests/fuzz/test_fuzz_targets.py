@@ -12,6 +12,7 @@ import pytest
 from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.fuzz import targets
+from kfuzz.fuzz.packing import pack
 from kfuzz.fuzz.seeds import regressions, seeds
 from kfuzz.fuzz.targets import TARGETS, OracleFailure, PlantedBug
 from kfuzz.records import Reading, Record, RecordBatch
@@ -46,7 +47,7 @@ def changed_check(change: Callable[[Reading], None]) -> Callable[..., Reading]:
     return check
 
 
-@pytest.mark.parametrize("name", ["record-batch", "compression"])
+@pytest.mark.parametrize("name", ["record-batch", "compressed-batch", "compression"])
 def test_every_seed_passes_its_target(name: str) -> None:
     found = seeds(TARGETS[name])
     assert len(found) > 10
@@ -149,6 +150,20 @@ def test_an_encoder_that_changes_canonical_bytes_is_a_crash(monkeypatch: pytest.
     assert breaks(monkeypatch, "encode", lambda batches: real(batches) + b"\0").startswith("canonical bytes change")
 
 
+@pytest.mark.parametrize("data", seeds(TARGETS["compressed-batch"]), ids=lambda data: data[:24].hex())
+def test_packing_makes_batches_that_are_read(data: bytes) -> None:
+    packed = pack(data)
+    assert packed is not None
+    assert packed != data
+    [batch] = records.decode(packed)
+    assert batch.compression != "none"
+
+
+def test_packing_leaves_alone_what_has_no_codec() -> None:
+    assert pack(PLAIN) is None
+    assert pack(PLAIN[:-1]) is None
+
+
 @pytest.mark.parametrize(
     ("out", "sentence"),
     [
@@ -181,8 +196,8 @@ def test_the_buffer_that_the_decoder_gets_has_no_byte_to_spare() -> None:
 
 
 def canary_input() -> bytes:
-    """All gates open: eight bytes of key, twice as many of value, no headers, and the key's first bits 0."""
-    return records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0" * 8, b"v" * 16)]))
+    """All gates open: eight bytes of key, twice as many of value, no headers, and the bits that go with these."""
+    return records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0\x80000000", b"v" * 16)]))
 
 
 def test_the_canary_sings_for_the_input_that_opens_every_gate_and_for_no_neighbour() -> None:
