@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-__all__ = ["CODECS", "Codec", "Header", "Record", "RecordBatch", "TimestampType"]
+__all__ = ["CODECS", "Codec", "Header", "Record", "RecordBatch", "TimestampType", "wrap64"]
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 TimestampType = Literal["none", "create", "log-append"]
@@ -64,4 +64,9 @@ class RecordBatch:
     @property
     def next_offset(self) -> int:
         """The offset after the batch's last one, whether or not a record has that one."""
-        return self.last_offset + 1
+        return wrap64(self.last_offset + 1)
+
+
+def wrap64(number: int) -> int:
+    """``number`` as Java's long arithmetic leaves it."""
+    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.records.compression import Decompressed, decompress, open_stream
 from kfuzz.records.findings import PROFILES, ROLES, Finding, Profile, Role, from_note
-from kfuzz.records.model import CODECS, Codec, Record, RecordBatch
+from kfuzz.records.model import CODECS, Codec, Record, RecordBatch, wrap64
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.message_set import parse_message, parse_messages
@@ -215,7 +215,7 @@ class _Walk:
         self.reading.record_count += count
         return RecordBatch(
             base_offset=base_offset,
-            last_offset=_wrap64(base_offset + last_offset_delta),
+            last_offset=wrap64(base_offset + last_offset_delta),
             records=records,
             compression=codec,
             timestamp_type="log-append" if attributes & LOG_APPEND_TIME else "create",
@@ -354,7 +354,7 @@ class _Walk:
         if offset < last_inner:
             self.note("wrapper-offset-too-low", "base_offset", start, offset, last_inner)
             raise _Refused
-        return _wrap64(offset - last_inner)
+        return wrap64(offset - last_inner)
 
     def inner(
         self, i: int, message: MessageTuple, payload: bytes, wrapper_magic: int, base: int, stamp: int | None
@@ -372,14 +372,9 @@ class _Walk:
         if stamp is not None and magic == 1:
             timestamp = stamp
         value = None if value_length < 0 else payload[value_at : value_at + value_length]
-        return Record(_wrap64(base + offset), timestamp if magic else None, key, value)
+        return Record(wrap64(base + offset), timestamp if magic else None, key, value)
 
 
 def _is_empty_stream(codec: Codec, data: memoryview) -> bool:
     """Whether this is what compressing no bytes gives, which the documents allow an empty batch to hold."""
     return codec != "none" and decompress(codec, data, 0) == (b"", len(data), "whole", "")
-
-
-def _wrap64(number: int) -> int:
-    """``number`` as Java's long arithmetic leaves it."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

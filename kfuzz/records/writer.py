@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kfuzz.errors import EncodeError
 from kfuzz.records.compression import compress
-from kfuzz.records.model import CODECS, Record, RecordBatch
+from kfuzz.records.model import CODECS, Record, RecordBatch, wrap64
 from kfuzz.records.reader import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.message_set import encode_message
@@ -78,7 +78,7 @@ def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
         batch.partition_leader_epoch,
         0,
         attributes,
-        batch.last_offset - batch.base_offset,
+        wrap64(batch.last_offset - batch.base_offset),
         base_timestamp,
         max_timestamp,
         batch.producer_id,
@@ -115,7 +115,7 @@ def _messages(batch: RecordBatch, level: int | None) -> bytes:
         raise EncodeError(f"a compressed message of magic {batch.magic} needs at least one record")
     # Inner offsets are absolute in magic 0 and count from the first record in magic 1; the wrapper has the last one.
     base = batch.records[0].offset if batch.magic == 1 else 0
-    inner = b"".join(_message(batch.magic, record.offset - base, 0, record) for record in batch.records)
+    inner = b"".join(_message(batch.magic, wrap64(record.offset - base), 0, record) for record in batch.records)
     timestamp = batch.max_timestamp
     if timestamp is None:
         timestamp = max((r.timestamp for r in batch.records if r.timestamp is not None), default=NO_TIMESTAMP)

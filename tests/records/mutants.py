@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from kfuzz import records
 from kfuzz.records.compression import compress, decompress
-from kfuzz.records.model import CODECS, Record, RecordBatch
+from kfuzz.records.model import CODECS, Record, RecordBatch, wrap64
 
 HEADER_SIZE = 61
 TELLING_BYTES = bytes([0, 1, 2, 3, 4, 0x7F, 0x80, 0x81, 0xFE, 0xFF])
@@ -44,15 +44,15 @@ class Mutants:
     def batch(self) -> RecordBatch:
         pick = self.random.choice
         magic = pick([2, 2, 2, 2, 1, 0])
-        base = pick([0, 5, 1 << 40])
+        base = pick([0, 0, 5, 5, 1 << 40, 1 << 40, -1, (1 << 63) - 2])
         v2 = magic == 2
         compression = pick(CODECS if v2 else CODECS[:4])
         # Uncompressed messages of magic 0 and 1 are batches of one record.
         count = pick([0, 1, 1, 2, 3, 5, 20]) if v2 else 1 if compression == "none" else pick([1, 2, 3])
         return RecordBatch(
             base_offset=base,
-            last_offset=base + max(count - 1, 0),
-            records=[self.record(base + i, magic) for i in range(count)],
+            last_offset=wrap64(base + max(count - 1, 0)),
+            records=[self.record(wrap64(base + i), magic) for i in range(count)],
             magic=magic,
             compression=compression,
             timestamp_type="none" if magic == 0 else pick(["create", "create", "log-append"]),

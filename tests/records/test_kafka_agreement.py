@@ -79,12 +79,16 @@ def test_profile_kafka_accepts_and_reads_what_kafka_does_on_seeded_mutants(kafka
 
 
 def well_formed(count: int, seed: int) -> list[records.RecordBatch]:
-    """Batches that Kafka's builder can express: no empty ones, no delete horizon, no arbitrary control records."""
+    """Batches that Kafka's builder can express: no empty ones, no delete horizon, no arbitrary control records,
+    no offsets that wrap.
+    """
     source = Mutants(seed)
     batches = []
     while len(batches) < count:
         batch = source.batch()
         if not batch.records or batch.control or batch.delete_horizon is not None:
+            continue
+        if not 0 <= batch.base_offset <= batch.last_offset:
             continue
         batch.base_offset = batch.records[0].offset
         batch.partition_leader_epoch = 3 if batch.magic == 2 else -1

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.records import Record, RecordBatch
+from kfuzz.records.model import wrap64
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 SPANS = st.none() | st.binary(max_size=40)
@@ -18,13 +19,13 @@ SPANS = st.none() | st.binary(max_size=40)
 
 @st.composite
 def batches(draw: st.DrawFn) -> RecordBatch:
-    base = draw(st.integers(0, 2**62))
+    base = draw(INT64)
     deltas = sorted(draw(st.sets(st.integers(0, 2**31 - 1), max_size=6)))
     log_append = draw(st.booleans())
     stamp = draw(INT64)
     contents = [
         Record(
-            base + delta,
+            wrap64(base + delta),
             stamp if log_append else draw(INT64),
             draw(SPANS),
             draw(SPANS),
@@ -34,7 +35,7 @@ def batches(draw: st.DrawFn) -> RecordBatch:
     ]
     return RecordBatch(
         base,
-        base + (deltas[-1] if deltas else 0),
+        wrap64(base + (deltas[-1] if deltas else 0)),
         contents,
         compression=draw(st.sampled_from(records.CODECS)),
         timestamp_type="log-append" if log_append else "create",
