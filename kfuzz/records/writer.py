@@ -106,15 +106,19 @@ def _messages(batch: RecordBatch, level: int | None) -> bytes:
     if lost:
         raise EncodeError(f"magic {batch.magic} cannot carry {', '.join(lost)}")
     attributes = LOG_APPEND_TIME if batch.magic == 1 and batch.timestamp_type == "log-append" else 0
+    if not batch.records or (batch.compression == "none" and len(batch.records) > 1):
+        wanted = "exactly one record" if batch.compression == "none" else "at least one record"
+        raise EncodeError(f"a message of magic {batch.magic} has {wanted}; this one has {len(batch.records)}")
+    first, last = batch.records[0].offset, batch.records[-1].offset
+    if last != batch.last_offset and (batch.compression == "none" or (batch.magic == 1 and batch.last_offset != 0)):
+        raise EncodeError(
+            f"the last record's offset is {last}, the batch's {batch.last_offset}; a message has room for one"
+        )
     if batch.compression == "none":
-        if len(batch.records) != 1:
-            what = f"an uncompressed message of magic {batch.magic} is a batch of one record"
-            raise EncodeError(f"{what}; this one has {len(batch.records)}")
         return _message(batch.magic, batch.last_offset, attributes, batch.records[0])
-    if not batch.records:
-        raise EncodeError(f"a compressed message of magic {batch.magic} needs at least one record")
-    # Inner offsets are absolute in magic 0 and count from the first record in magic 1; the wrapper has the last one.
-    base = batch.records[0].offset if batch.magic == 1 else 0
+    # Inner offsets are absolute in magic 0. In magic 1 they count from the first record, and the wrapper has the last
+    # one, from which a reader counts back; where it could not, for a wrapper at 0 or offsets below 0, they are absolute.
+    base = first if batch.magic == 1 and 0 < first <= batch.last_offset else 0
     inner = b"".join(_message(batch.magic, wrap64(record.offset - base), 0, record) for record in batch.records)
     timestamp = batch.max_timestamp
     if timestamp is None:

@@ -82,8 +82,10 @@ RECORD = Record(0, 1, b"k", b"v")
         (RecordBatch(0, 0, [Record(0, 1, None, None, ((b"h", None),))], magic=1), "magic 1 cannot carry headers"),
         (RecordBatch(0, 0, [RECORD], magic=0, compression="zstd"), "magic 0 cannot carry zstd"),
         (RecordBatch(0, 0, [RECORD], magic=1, transactional=True), "magic 1 cannot carry a transaction"),
-        (RecordBatch(0, 1, [RECORD, RECORD], magic=1), "is a batch of one record; this one has 2"),
-        (RecordBatch(0, 0, [], magic=1, compression="gzip"), "needs at least one record"),
+        (RecordBatch(0, 1, [RECORD, RECORD], magic=1), "a message of magic 1 has exactly one record; this one has 2"),
+        (RecordBatch(0, 5, [RECORD], magic=0), "the last record's offset is 0, the batch's 5"),
+        (RecordBatch(0, 5, [RECORD], magic=1, compression="gzip"), "the last record's offset is 0, the batch's 5"),
+        (RecordBatch(0, 0, [], magic=1, compression="gzip"), "has at least one record; this one has 0"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(batch: RecordBatch, sentence: str) -> None:
@@ -104,6 +106,18 @@ def test_what_does_not_fit_is_refused_in_one_sentence(batch: RecordBatch, senten
 def test_a_wrong_json_form_is_refused_with_its_place(form: dict[str, object], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         records.from_json([form])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "last"),
+    [([3, 4, 7], 7), ([0, 1], 1), ([1 << 53, 5], 0), ([-3, 2], 2), ([2**63 - 1], 2**63 - 1), ([9, 4, 6], 6)],
+)
+def test_offsets_of_a_wrapper_of_magic_1_come_back(offsets: list[int], last: int) -> None:
+    contents = [Record(offset, 1, None, b"v") for offset in offsets]
+    batch = RecordBatch(offsets[0], last, contents, magic=1, compression="snappy")
+    (read,) = records.decode(records.encode_batch(batch))
+    assert [record.offset for record in read.records] == offsets
+    assert read.last_offset == last
 
 
 def test_a_compacted_empty_batch_has_no_payload_and_keeps_its_offsets() -> None:
