@@ -117,7 +117,7 @@ def _messages(batch: RecordBatch, level: int | None) -> bytes:
     if batch.compression == "none":
         return _message(batch.magic, batch.last_offset, attributes, batch.records[0])
     # Inner offsets are absolute in magic 0. In magic 1 they count from the first record, and the wrapper has the last
-    # one, from which a reader counts back; where it could not, for a wrapper at 0 or offsets below 0, they are absolute.
+    # one, from which a reader counts back; where it could not (a wrapper at 0, offsets below 0) they are absolute too.
     base = first if batch.magic == 1 and 0 < first <= batch.last_offset else 0
     inner = b"".join(_message(batch.magic, wrap64(record.offset - base), 0, record) for record in batch.records)
     timestamp = batch.max_timestamp
