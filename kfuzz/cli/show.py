@@ -93,7 +93,8 @@ def command(source: str, profile: str, batches: int, as_json: bool) -> None:
         click.echo(f"{finding.severity}: {finding}")
     tail = ", then a partial tail" if reading.partial_tail else ""
     state = "refused" if reading.fatal else "read"
-    click.echo(f"{state}: {reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes{tail}")
+    counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
+    click.echo(f"{state}: {counts}{tail}")
 
 
 def load(source: str) -> tuple[str, bytes | mmap.mmap]:
