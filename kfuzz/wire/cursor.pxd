@@ -52,31 +52,16 @@ cdef inline int64_t left(const cursor_t *c) noexcept nogil:
 cdef inline int64_t position(const cursor_t *c) noexcept nogil:
     return c.p - c.base
 
-cdef bint slow_varint(cursor_t *c, int field, int32_t *out) noexcept nogil
-cdef bint slow_varlong(cursor_t *c, int field, int64_t *out) noexcept nogil
+# The most bytes that a varint and a varlong take.
+cdef enum:
+    VARINT = 5
+    VARLONG = 10
 
-# Zigzag varints as ByteUtils.readVarint and readVarlong read them. False means refused, with a finding noted.
+cdef bint slow_zigzag(cursor_t *c, int field, int most, int64_t *out) noexcept nogil
+
+# A zigzag number of at most `most` bytes. False means refused, with a finding noted.
 # One and two bytes are the common cases; branches beat bit tricks here, for the predictor learns them.
-cdef inline bint get_varint(cursor_t *c, int field, int32_t *out) noexcept nogil:
-    cdef uint32_t b
-    cdef uint32_t raw
-    if c.p < c.end:
-        raw = c.p[0]
-        if raw < 0x80:
-            c.p += 1
-            out[0] = <int32_t> ((raw >> 1) ^ (~(raw & 1) + 1))
-            return True
-        if c.end - c.p >= 2:
-            b = c.p[1]
-            # A second byte of 0 is an overlong form: the slow path notes it.
-            if 0 < b < 0x80:
-                raw = (raw & 0x7f) | (b << 7)
-                c.p += 2
-                out[0] = <int32_t> ((raw >> 1) ^ (~(raw & 1) + 1))
-                return True
-    return slow_varint(c, field, out)
-
-cdef inline bint get_varlong(cursor_t *c, int field, int64_t *out) noexcept nogil:
+cdef inline bint get_zigzag(cursor_t *c, int field, int most, int64_t *out) noexcept nogil:
     cdef uint64_t b
     cdef uint64_t raw
     if c.p < c.end:
@@ -87,9 +72,21 @@ cdef inline bint get_varlong(cursor_t *c, int field, int64_t *out) noexcept nogi
             return True
         if c.end - c.p >= 2:
             b = c.p[1]
+            # A second byte of 0 is an overlong form: the slow path notes it.
             if 0 < b < 0x80:
                 raw = (raw & 0x7f) | (b << 7)
                 c.p += 2
                 out[0] = <int64_t> ((raw >> 1) ^ (~(raw & 1) + 1))
                 return True
-    return slow_varlong(c, field, out)
+    return slow_zigzag(c, field, most, out)
+
+# As ByteUtils.readVarint and readVarlong read them.
+cdef inline bint get_varint(cursor_t *c, int field, int32_t *out) noexcept nogil:
+    cdef int64_t value
+    if not get_zigzag(c, field, VARINT, &value):
+        return False
+    out[0] = <int32_t> value
+    return True
+
+cdef inline bint get_varlong(cursor_t *c, int field, int64_t *out) noexcept nogil:
+    return get_zigzag(c, field, VARLONG, out)
