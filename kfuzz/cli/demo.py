@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,6 +59,8 @@ def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
         raise UsageError(
             "the demo needs a checkout of the repository; an installed package lacks testees/ and spark_jobs/"
         )
+    if parse_size(size) is None:
+        raise UsageError(f'--size is {size!r}; give a size such as "64MiB"')
     began = time.monotonic()
     failed = []
     todo = steps(out, seconds, size)
