@@ -1,10 +1,11 @@
-"""The values that readers return and writers take. Imports nothing of kfuzz."""
+"""The values that readers return and writers take. May import ``kfuzz.wire``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
+
+from kfuzz.wire.record import Record
 
 __all__ = ["CODECS", "Codec", "Header", "Record", "RecordBatch", "TimestampType", "wrap64"]
 
@@ -14,22 +15,6 @@ Header = tuple[bytes, bytes | None]
 
 # A codec's place here is its number in the attributes; org.apache.kafka.common.record.CompressionType.
 CODECS: tuple[Codec, ...] = get_args(Codec)
-
-
-@dataclass(slots=True)
-class Record:
-    """One record. ``timestamp`` is in milliseconds, None for magic 0; header keys are bytes, for Kafka does not ask
-    for UTF-8.
-
-    Mirrors ``org.apache.kafka.common.record.Record``.
-    """
-
-    offset: int
-    timestamp: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header] = ()
-    attributes: int = 0
 
 
 @dataclass(slots=True)

@@ -203,8 +203,7 @@ class _Walk:
         ok: bool
         records: list[Record] = []
         if self.objects or control:
-            ok, tuples, notes = parse_records(payload, start, header, "records")
-            records = [Record(*t) for t in tuples]
+            ok, records, notes = parse_records(payload, start, header, "records")
         else:
             ok, _, notes = parse_records(payload, start, header, "verdict")
         self.take([(n[0], n[1], n[2] + shift, *n[3:]) for n in notes], inside=inside)

@@ -10,7 +10,7 @@ from kfuzz.records.model import CODECS, Record, RecordBatch, wrap64
 from kfuzz.records.reader import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.message_set import encode_message
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, encode_header, encode_records
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, encode_header, encode_records, timestamp_range
 
 __all__ = ["encode", "encode_batch"]
 
@@ -44,23 +44,12 @@ def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
         raise EncodeError(
             f"timestamp type {batch.timestamp_type!r} does not exist in magic 2; it must be create or log-append"
         )
-    timestamps = [NO_TIMESTAMP if record.timestamp is None else record.timestamp for record in batch.records]
-    base_timestamp = batch.base_timestamp
+    first, largest = timestamp_range(batch.records)
+    base_timestamp = first if batch.base_timestamp is None else batch.base_timestamp
     if batch.delete_horizon is not None:
         base_timestamp = batch.delete_horizon
-    elif base_timestamp is None:
-        base_timestamp = timestamps[0] if timestamps else NO_TIMESTAMP
-    max_timestamp = batch.max_timestamp
-    if max_timestamp is None:
-        max_timestamp = max(timestamps, default=NO_TIMESTAMP)
-    payload = encode_records(
-        [
-            (record.offset, timestamp, record.key, record.value, tuple(record.headers), record.attributes)
-            for record, timestamp in zip(batch.records, timestamps, strict=True)
-        ],
-        batch.base_offset,
-        base_timestamp,
-    )
+    max_timestamp = largest if batch.max_timestamp is None else batch.max_timestamp
+    payload = encode_records(batch.records, batch.base_offset, base_timestamp)
     # Kafka makes empty batches without a codec; with one, its reader wants a stream, if only of no bytes.
     payload = compress(batch.compression, payload, level=level)
     if len(payload) > INT32_MAX - BATCH_HEADER_SIZE:
@@ -122,7 +111,7 @@ def _messages(batch: RecordBatch, level: int | None) -> bytes:
     inner = b"".join(_message(batch.magic, wrap64(record.offset - base), 0, record) for record in batch.records)
     timestamp = batch.max_timestamp
     if timestamp is None:
-        timestamp = max((r.timestamp for r in batch.records if r.timestamp is not None), default=NO_TIMESTAMP)
+        timestamp = timestamp_range(batch.records)[1]
     wrapper = Record(
         batch.last_offset, timestamp, None, compress(batch.compression, inner, magic=batch.magic, level=level)
     )

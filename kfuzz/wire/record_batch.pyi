@@ -2,10 +2,9 @@ from typing import Literal, overload
 
 from typing_extensions import Buffer
 
+from kfuzz.wire.record import Record
 from kfuzz.wire.report import Note
 
-# (offset, timestamp, key, value, headers, attributes)
-RecordTuple = tuple[int, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...], int]
 Span = tuple[int, int]
 # (at, length, attributes, timestamp_delta, offset_delta, key, value, headers); a span's length is -1 for null
 PlaceTuple = tuple[int, int, int, int, int, Span, Span, tuple[tuple[Span, Span], ...]]
@@ -21,7 +20,7 @@ def parse_header(data: Buffer, at: int) -> HeaderTuple:
 @overload
 def parse_records(
     payload: Buffer, at: int, header: HeaderTuple, want: Literal["records"]
-) -> tuple[bool, list[RecordTuple], list[Note]]: ...
+) -> tuple[bool, list[Record], list[Note]]: ...
 @overload
 def parse_records(
     payload: Buffer, at: int, header: HeaderTuple, want: Literal["places"]
@@ -35,7 +34,10 @@ def parse_records(
     One loop whatever is wanted. Mirrors ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``.
     """
 
-def encode_records(records: list[RecordTuple], base_offset: int, base_timestamp: int) -> bytes:
+def timestamp_range(records: list[Record]) -> tuple[int, int]:
+    """The first and the largest timestamp in milliseconds, -1 where there is none."""
+
+def encode_records(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:
     """The uncompressed payload; ``EncodeError`` where a value does not fit. Mirrors ``DefaultRecord.writeTo``."""
 
 def encode_header(

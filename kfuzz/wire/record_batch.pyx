@@ -11,6 +11,7 @@ from libc.string cimport memchr
 from kfuzz.errors import EncodeError
 
 from kfuzz.wire.cursor cimport cursor_t, get_varint, get_varlong, left, load16, load32, load64, position
+from kfuzz.wire.record cimport Record
 from kfuzz.wire.report cimport (
     F_ATTRIBUTES,
     F_HEADER_COUNT,
@@ -346,36 +347,37 @@ cdef object span(const uint8_t *base, int32_t at, int32_t length):
     return PyBytes_FromStringAndSize(<const char *> base + at, length)
 
 
-cdef list to_tuples(const uint8_t *base, const header_t *h, const rows_t *rows):
-    """The rows as ``(offset, timestamp, key, value, headers, attributes)``; sums wrap as Java's do."""
-    cdef list out = [None] * rows.count
-    cdef const row_t *row
-    cdef const header_row_t *header
-    cdef tuple headers
-    cdef int64_t i
+cdef tuple to_headers(const uint8_t *base, const header_row_t *rows, int32_t count):
+    cdef list pairs = []
     cdef int32_t k
-    cdef int64_t timestamp
+    for k in range(count):
+        key = span(base, rows[k].key_at, rows[k].key_length)
+        pairs.append((key, span(base, rows[k].value_at, rows[k].value_length)))
+    return tuple(pairs)
+
+
+cdef list to_records(const uint8_t *base, const header_t *h, const rows_t *rows):
+    """The rows as ``Record`` objects; sums wrap as Java's do."""
+    cdef list out = []
+    cdef const row_t *row
+    cdef Record record
+    cdef int64_t i
+    cdef bint log_append = h.attributes & LOG_APPEND_TIME
     for i in range(rows.count):
         row = &rows.rows[i]
-        headers = ()
+        record = Record.__new__(Record)
+        record.c_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> <int64_t> row.offset_delta)
+        record.c_timestamp = h.max_timestamp
+        if not log_append:
+            record.c_timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
+        record.has_timestamp = True
+        record.c_attributes = row.attributes
+        record.key = span(base, row.key_at, row.key_length)
+        record.value = span(base, row.value_at, row.value_length)
+        record.headers = ()
         if row.header_count:
-            pairs = []
-            for k in range(row.header_count):
-                header = &rows.headers[row.first_header + k]
-                key = span(base, header.key_at, header.key_length)
-                pairs.append((key, span(base, header.value_at, header.value_length)))
-            headers = tuple(pairs)
-        timestamp = h.max_timestamp
-        if not h.attributes & LOG_APPEND_TIME:
-            timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
-        out[i] = (
-            <int64_t> (<uint64_t> h.base_offset + <uint64_t> <int64_t> row.offset_delta),
-            timestamp,
-            span(base, row.key_at, row.key_length),
-            span(base, row.value_at, row.value_length),
-            headers,
-            row.attributes,
-        )
+            record.headers = to_headers(base, &rows.headers[row.first_header], row.header_count)
+        out.append(record)
     return out
 
 
@@ -435,7 +437,7 @@ def parse_records(const uint8_t[::1] payload not None, int64_t at, tuple header 
             raise MemoryError
         made = None
         if want == "records":
-            made = to_tuples(data, &h, &rows)
+            made = to_records(data, &h, &rows)
         elif want == "places":
             made = to_places(&rows)
         return ok, made, to_notes(&report)
@@ -462,9 +464,7 @@ cdef uint8_t *put_span(uint8_t *p, object value):
 
 cdef object checked_bytes(object value, str what, Py_ssize_t index, bint nullable):
     """Bytes as they are; other buffers copied once; anything else is refused before a byte is written."""
-    if value is None and nullable:
-        return None
-    if type(value) is bytes:
+    if type(value) is bytes or (value is None and nullable):
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
@@ -472,63 +472,146 @@ cdef object checked_bytes(object value, str what, Py_ssize_t index, bint nullabl
     raise EncodeError(f"records[{index}].{what} is {type(value).__name__}; it must be {allowed}")
 
 
-def encode_records(list records not None, int64_t base_offset, int64_t base_timestamp):
-    """The uncompressed payload of ``records``: a list of ``(offset, timestamp, key, value, headers, attributes)``.
+cdef bint is_plain(Record record):
+    """Whether all of the record is of the very types that the writer takes, so that writing it runs no Python code."""
+    if not (record.key is None or type(record.key) is bytes):
+        return False
+    if not (record.value is None or type(record.value) is bytes):
+        return False
+    if type(record.headers) is not tuple:
+        return False
+    for pair in <tuple> record.headers:
+        if type(pair) is not tuple or len(<tuple> pair) != 2 or type((<tuple> pair)[0]) is not bytes:
+            return False
+        if not ((<tuple> pair)[1] is None or type((<tuple> pair)[1]) is bytes):
+            return False
+    return True
 
-    Sizes are summed first, so that the result is allocated once. ``EncodeError`` where a value does not fit its field.
+
+cdef Record plain(object record, Py_ssize_t index):
+    """The record itself if it is plain, else a plain copy; ``EncodeError`` where that cannot be made."""
+    if type(record) is not Record:
+        raise EncodeError(f"records[{index}] is {type(record).__name__}; it must be a Record")
+    if is_plain(record):
+        return record
+    cdef Record source = record
+    cdef Record copy = Record.__new__(Record)
+    copy.c_offset = source.c_offset
+    copy.c_timestamp = source.c_timestamp
+    copy.has_timestamp = source.has_timestamp
+    copy.c_attributes = source.c_attributes
+    copy.key = checked_bytes(source.key, "key", index, True)
+    copy.value = checked_bytes(source.value, "value", index, True)
+    try:
+        pairs = [(key, value) for key, value in source.headers]
+    except (TypeError, ValueError) as error:
+        raise EncodeError(f"records[{index}].headers are not pairs of key and value: {error}") from None
+    copy.headers = tuple([
+        (checked_bytes(key, "headers key", index, False), checked_bytes(value, "headers value", index, True))
+        for key, value in pairs
+    ])
+    return copy
+
+
+cdef list plain_records(list records):
+    """Plain records in place of all; none of them can change before they are written."""
+    cdef list ready = []
+    cdef bint copied = False
+    cdef Py_ssize_t i
+    for i in range(len(records)):
+        record = plain(records[i], i)
+        copied = copied or record is not records[i]
+        ready.append(record)
+    if copied:
+        # Making copies ran code that is not ours, and that may have held on to a record that was plain before.
+        for i in range(len(ready)):
+            if not is_plain(<Record> ready[i]):
+                raise EncodeError(f"records[{i}] changed while it was written")
+    return ready
+
+
+def timestamp_range(list records not None):
+    """The first and the largest timestamp, (-1, -1) without records; a missing one counts as -1."""
+    cdef int64_t first = -1
+    cdef int64_t largest = -1
+    cdef int64_t timestamp
+    cdef Py_ssize_t i
+    for i in range(len(records)):
+        record = records[i]
+        if type(record) is not Record:
+            raise EncodeError(f"records[{i}] is {type(record).__name__}; it must be a Record")
+        timestamp = (<Record> record).c_timestamp
+        if i == 0:
+            first = largest = timestamp
+        elif timestamp > largest:
+            largest = timestamp
+    return first, largest
+
+
+cdef struct sizes_t:
+    int64_t body
+    int64_t timestamp_delta
+    int32_t offset_delta
+
+
+cdef int64_t measure(Record record, Py_ssize_t index, int64_t base_offset, int64_t base_timestamp,
+                     sizes_t *sizes) except -1:
+    """Fill ``sizes`` and return the bytes that the record takes with its length."""
+    # Differences wrap as Java's do, so that whatever could be read can be written again.
+    cdef int64_t delta = <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset)
+    cdef int64_t body
+    if delta < INT32_MIN or delta > INT32_MAX:
+        raise EncodeError(f"records[{index}].offset is {record.c_offset}, {delta} from the base offset {base_offset}; "
+                          "the delta is an int32")
+    sizes.offset_delta = <int32_t> delta
+    sizes.timestamp_delta = <int64_t> (<uint64_t> record.c_timestamp - <uint64_t> base_timestamp)
+    body = 1 + size_of_varlong(sizes.timestamp_delta) + size_of_varlong(delta)
+    body += span_size(record.key) + span_size(record.value) + size_of_varlong(len(<tuple> record.headers))
+    for pair in <tuple> record.headers:
+        body += span_size((<tuple> pair)[0]) + span_size((<tuple> pair)[1])
+    if body > INT32_MAX:
+        raise EncodeError(f"records[{index}] takes {body} bytes; a record's length is an int32")
+    sizes.body = body
+    return body + size_of_varlong(body)
+
+
+cdef uint8_t *put_record(uint8_t *p, Record record, const sizes_t *sizes):
+    p = put_varlong(p, sizes.body)
+    p = put_int8(p, record.c_attributes)
+    p = put_varlong(p, sizes.timestamp_delta)
+    p = put_varlong(p, sizes.offset_delta)
+    p = put_span(p, record.key)
+    p = put_span(p, record.value)
+    p = put_varlong(p, len(<tuple> record.headers))
+    for pair in <tuple> record.headers:
+        p = put_span(p, (<tuple> pair)[0])
+        p = put_span(p, (<tuple> pair)[1])
+    return p
+
+
+def encode_records(list records not None, int64_t base_offset, int64_t base_timestamp):
+    """The uncompressed payload of ``records``; a record without a timestamp is written as -1.
+
+    Sizes are summed first, so that the result is allocated once; between the two passes no Python code runs that could
+    change a record. ``EncodeError`` where a value does not fit its field.
     """
     cdef Py_ssize_t n = len(records)
     cdef Py_ssize_t i
     cdef int64_t total = 0
-    cdef int64_t body
-    cdef int64_t delta
-    cdef int64_t *sizes = <int64_t *> malloc((n or 1) * sizeof(int64_t))
     cdef uint8_t *p
-    cdef list ready = [None] * n
+    cdef list ready = plain_records(records)
+    cdef sizes_t *sizes = <sizes_t *> malloc(<size_t> (n or 1) * sizeof(sizes_t))
     if sizes == NULL:
         raise MemoryError
     try:
         for i in range(n):
-            offset, timestamp, key, value, headers, attributes = records[i]
-            if not -(1 << 63) <= offset < 1 << 63 or not -(1 << 63) <= timestamp < 1 << 63:
-                raise EncodeError(f"records[{i}]: offset {offset} and timestamp {timestamp} must be 64-bit integers")
-            if not -128 <= attributes <= 255:
-                raise EncodeError(f"records[{i}].attributes is {attributes}; it must fit one byte")
-            # Differences wrap as Java's do, so that whatever could be read can be written again.
-            delta = <int64_t> (<uint64_t> <int64_t> offset - <uint64_t> base_offset)
-            if delta < INT32_MIN or delta > INT32_MAX:
-                raise EncodeError(f"records[{i}].offset is {offset}, {delta} from the base offset {base_offset}; "
-                                  "the delta is an int32")
-            key = checked_bytes(key, "key", i, True)
-            value = checked_bytes(value, "value", i, True)
-            pairs = [(checked_bytes(k, "headers key", i, False), checked_bytes(v, "headers value", i, True))
-                     for k, v in headers]
-            timestamp_delta = <int64_t> (<uint64_t> <int64_t> timestamp - <uint64_t> base_timestamp)
-            body = 1 + size_of_varlong(timestamp_delta) + size_of_varlong(delta) + span_size(key) + span_size(value)
-            body += size_of_varlong(len(pairs))
-            for k, v in pairs:
-                body += span_size(k) + span_size(v)
-            if body > INT32_MAX:
-                raise EncodeError(f"records[{i}] takes {body} bytes; a record's length is an int32")
-            sizes[i] = body
-            total += size_of_varlong(body) + body
-            ready[i] = (attributes, timestamp_delta, delta, key, value, pairs)
+            total += measure(<Record> ready[i], i, base_offset, base_timestamp, &sizes[i])
         if total > INT32_MAX:
             raise EncodeError(f"the records take {total} bytes; a batch's length is an int32")
         out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> total)
         p = <uint8_t *> PyBytes_AS_STRING(out)
         for i in range(n):
-            attributes, timestamp_delta, offset_delta, key, value, pairs = ready[i]
-            p = put_varlong(p, sizes[i])
-            p = put_int8(p, attributes)
-            p = put_varlong(p, timestamp_delta)
-            p = put_varlong(p, offset_delta)
-            p = put_span(p, key)
-            p = put_span(p, value)
-            p = put_varlong(p, len(pairs))
-            for k, v in pairs:
-                p = put_span(p, k)
-                p = put_span(p, v)
+            p = put_record(p, <Record> ready[i], &sizes[i])
         return out
     finally:
         free(sizes)

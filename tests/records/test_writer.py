@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -75,10 +77,10 @@ RECORD = Record(0, 1, b"k", b"v")
         (RecordBatch(2**63, 2**63, []), "a field does not fit its width"),
         (RecordBatch(0, 2**31, []), "a field does not fit its width"),
         (RecordBatch(0, 0, [Record(2**31, 1, None, None)]), r"records\[0\].offset is 2147483648"),
-        (RecordBatch(0, 0, [Record(2**63, 1, None, None)]), r"records\[0\]: offset 9223372036854775808"),
         (RecordBatch(0, 0, [Record(0, 1, "k", None)]), r"records\[0\].key is str; it must be bytes or None"),  # type: ignore[arg-type]
         (RecordBatch(0, 0, [Record(0, 1, None, None, ((None, b""),))]), r"records\[0\].headers key is NoneType"),  # type: ignore[arg-type]
-        (RecordBatch(0, 0, [Record(0, 1, None, None, attributes=256)]), r"records\[0\].attributes is 256"),
+        (RecordBatch(0, 0, [Record(0, 1, None, None, (b"h",))]), r"records\[0\].headers are not pairs"),
+        (RecordBatch(0, 0, [(0, 1, None, None)]), r"records\[0\] is tuple; it must be a Record"),  # type: ignore[list-item]
         (RecordBatch(0, 0, [Record(0, 1, None, None, ((b"h", None),))], magic=1), "magic 1 cannot carry headers"),
         (RecordBatch(0, 0, [RECORD], magic=0, compression="zstd"), "magic 0 cannot carry zstd"),
         (RecordBatch(0, 0, [RECORD], magic=1, transactional=True), "magic 1 cannot carry a transaction"),
@@ -90,6 +92,48 @@ RECORD = Record(0, 1, b"k", b"v")
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(batch: RecordBatch, sentence: str) -> None:
     with pytest.raises(EncodeError, match=sentence):
+        records.encode_batch(batch)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"offset": 2**63}, "offset is 9223372036854775808; it must fit 64 bits"),
+        ({"timestamp": -(2**63) - 1}, "timestamp is -9223372036854775809; it must fit 64 bits"),
+        ({"attributes": 256}, "attributes are 256; they must fit a byte"),
+    ],
+)
+def test_a_record_refuses_what_its_fields_cannot_hold(fields: dict[str, int], sentence: str) -> None:
+    with pytest.raises(EncodeError, match=sentence):
+        Record(**{"offset": 0, "timestamp": 0, "key": None, "value": None} | fields)
+
+
+def test_a_record_is_a_value() -> None:
+    record = Record(3, None, b"k", None, ((b"h", b"x"),), 1)
+    assert record == pickle.loads(pickle.dumps(record))
+    assert record != Record(3, -1, b"k", None, ((b"h", b"x"),), 1)
+    assert (
+        repr(record) == "Record(offset=3, timestamp=None, key=b'k', value=None, headers=((b'h', b'x'),), attributes=1)"
+    )
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(record)
+
+
+def test_any_buffer_and_any_sequence_of_headers_is_written_as_bytes_are() -> None:
+    odd = Record(0, 1, bytearray(b"k"), memoryview(b"v"), [[bytearray(b"h"), None]])  # type: ignore[arg-type, list-item]
+    same = Record(0, 1, b"k", b"v", ((b"h", None),))
+    assert records.encode_batch(RecordBatch(0, 0, [odd])) == records.encode_batch(RecordBatch(0, 0, [same]))
+
+
+def test_a_record_that_changes_while_another_is_copied_is_refused() -> None:
+    first = Record(0, 1, b"k", None, ((b"h", None),))
+
+    def headers() -> Iterator[tuple[bytes, None]]:
+        first.headers = [(b"much longer than before", None)]
+        yield b"h", None
+
+    batch = RecordBatch(0, 1, [first, Record(1, 1, None, None, headers())])  # type: ignore[arg-type]
+    with pytest.raises(EncodeError, match=r"records\[0\] changed while it was written"):
         records.encode_batch(batch)
 
 
