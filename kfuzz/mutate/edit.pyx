@@ -1,0 +1,202 @@
+"""Work on bytes that have lost, or never had, the right form: scramble, find records, write lengths and CRCs.
+
+Nothing here trusts what it reads; whatever cannot be followed ends a walk early.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memmove
+
+from kfuzz.mutate.dice cimport Dice, dice_t, roll, roll_below
+from kfuzz.wire.cursor cimport load32
+from kfuzz.wire.sink cimport put_int32, zigzag
+
+from kfuzz.wire.checksum import crc32, crc32c
+
+cdef enum:
+    OVERHEAD = 12              # base offset and batch length
+    LENGTH_AT = 8
+    MESSAGE_CRC_AT = 12        # CRC-32 of all that follows it
+    MAGIC_AT = 16
+    BATCH_CRC_AT = 17          # CRC-32C of all that follows it
+    SMALLEST_MESSAGE = 14
+    GROWTH = 40                # the most bytes that one change adds
+    ROUNDS_MAX = 3
+    VARLONG = 10
+    TELLING = 12
+
+cdef uint8_t[TELLING] telling_bytes = [0, 1, 2, 3, 4, 0x0f, 0x7f, 0x80, 0x81, 0xf0, 0xfe, 0xff]
+
+
+# ------------------------------------------------------------------------------------------------- scramble
+
+cdef int64_t change(uint8_t *data, int64_t n, dice_t *dice) noexcept nogil:
+    """Change ``data`` in one place; returns its new size, at most ``GROWTH`` more."""
+    cdef int64_t at, size, source, i
+    cdef uint64_t kind
+    if n == 0:
+        data[0] = 0
+        n = 1
+    at = <int64_t> roll_below(dice, <uint64_t> n)
+    kind = roll_below(dice, 8)
+    if kind == 0:
+        data[at] = telling_bytes[roll_below(dice, TELLING)]
+    elif kind == 1:
+        data[at] ^= <uint8_t> (1 << roll_below(dice, 8))
+    elif kind == 2:
+        size = min(<int64_t> (1 << (2 * roll_below(dice, 3))) >> 1 | 1, n - at)
+        memmove(data + at, data + at + size, <size_t> (n - at - size))
+        n -= size
+    elif kind == 3:
+        size = 1 + <int64_t> roll_below(dice, 9)
+        memmove(data + at + size, data + at, <size_t> (n - at))
+        for i in range(size):
+            data[at + i] = telling_bytes[roll_below(dice, TELLING)]
+        n += size
+    elif kind == 4:
+        data[at] = <uint8_t> (roll(dice) >> 56)
+    elif kind == 5:
+        size = 1 + <int64_t> roll_below(dice, 30)
+        for i in range(size):
+            data[n + i] = <uint8_t> (roll(dice) >> 56)
+        n += size
+    elif kind == 6:
+        # A number of four bytes is pushed by a little.
+        if n - at >= 4:
+            put_int32(data + at, <int32_t> (load32(data + at) + <uint32_t> roll_below(dice, 9) - 4))
+    else:
+        source = <int64_t> roll_below(dice, <uint64_t> n)
+        size = min(1 + <int64_t> roll_below(dice, 16), n - max(at, source))
+        memmove(data + at, data + source, <size_t> size)
+    return n
+
+
+def scramble(bytes data not None, Dice dice not None):
+    """``data`` with one to three changes, blind to what the bytes mean."""
+    cdef int64_t n = PyBytes_GET_SIZE(data)
+    cdef uint64_t rounds
+    cdef uint8_t *work = <uint8_t *> malloc(<size_t> (n + ROUNDS_MAX * GROWTH + 1))
+    if work == NULL:
+        raise MemoryError
+    try:
+        memcpy(work, PyBytes_AS_STRING(data), <size_t> n)
+        with nogil:
+            rounds = roll_below(&dice.state, 4)
+            n = change(work, n, &dice.state)
+            while rounds >= 2:
+                n = change(work, n, &dice.state)
+                rounds -= 1
+        return PyBytes_FromStringAndSize(<char *> work, <Py_ssize_t> n)
+    finally:
+        free(work)
+
+
+# ------------------------------------------------------------------------------------------------- varints
+
+cdef int get_varlong(const uint8_t *p, const uint8_t *end, int64_t *out) noexcept nogil:
+    """The size of the zigzag number at ``p``, or 0 where none of at most ten bytes stands."""
+    cdef uint64_t raw = 0
+    cdef int size = 0
+    while size < VARLONG and p + size < end:
+        raw |= (<uint64_t> (p[size] & 0x7f)) << (7 * size)
+        size += 1
+        if p[size - 1] < 0x80:
+            out[0] = <int64_t> ((raw >> 1) ^ (~(raw & 1) + 1))
+            return size
+    return 0
+
+
+def varlong(int64_t value, int smallest=1):
+    """The zigzag varint of ``value``, stretched to ``smallest`` bytes where it is shorter: overlong."""
+    cdef uint64_t raw = zigzag(value)
+    cdef uint8_t[16] out
+    cdef int size = 0
+    while raw >= 0x80 or size + 1 < min(smallest, 16):
+        out[size] = <uint8_t> (raw & 0x7f) | 0x80
+        raw >>= 7
+        size += 1
+    out[size] = <uint8_t> raw
+    return PyBytes_FromStringAndSize(<char *> out, size + 1)
+
+
+def record_spans(bytes payload not None):
+    """Where the records in a decompressed payload stand, as far as their lengths can be followed: [start, end) pairs."""
+    cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(payload)
+    cdef int64_t n = PyBytes_GET_SIZE(payload)
+    cdef int64_t at = 0
+    cdef int64_t length = 0
+    cdef int size
+    spans = []
+    while at < n:
+        size = get_varlong(base + at, base + n, &length)
+        if size == 0 or length < 0 or length > n - at - size:
+            break
+        spans.append((at, at + size + length))
+        at += size + length
+    return spans
+
+
+def record_numbers(bytes record not None):
+    """The varints of one record, its length first: ``(at, size, value)`` each, as far as they can be followed."""
+    cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(record)
+    cdef int64_t n = PyBytes_GET_SIZE(record)
+    cdef int64_t at = 0
+    cdef int64_t value = 0
+    cdef int64_t index = 0
+    cdef int size
+    numbers = []
+    # Length, timestamp delta, offset delta, key length, value length, header count, then two lengths a header.
+    while at < n:
+        size = get_varlong(base + at, base + n, &value)
+        if size == 0:
+            break
+        numbers.append((at, size, value))
+        at += size
+        if index == 0:
+            at += 1            # attributes
+        elif (index == 3 or index == 4 or index > 5) and value > 0:
+            if value > n - at:
+                break
+            at += value
+        index += 1
+    return numbers
+
+
+# ------------------------------------------------------------------------------------------------- repair
+
+def seal(bytes frame not None, bint length, bint crc):
+    """``frame``, one batch or message from base offset to end, with the batch length and the CRC that belong to it.
+
+    ``length`` and ``crc`` say which of the two to mend. Too short to hold them, it comes back as it is.
+    """
+    cdef int64_t n = PyBytes_GET_SIZE(frame)
+    cdef uint8_t *p
+    if n < BATCH_CRC_AT + 4:
+        return frame
+    out = PyBytes_FromStringAndSize(PyBytes_AS_STRING(frame), <Py_ssize_t> n)
+    p = <uint8_t *> PyBytes_AS_STRING(out)
+    if length:
+        put_int32(p + LENGTH_AT, <int32_t> (n - OVERHEAD))
+    if crc:
+        if p[MAGIC_AT] == 2:
+            put_int32(p + BATCH_CRC_AT, <int32_t> <uint32_t> crc32c(memoryview(out)[BATCH_CRC_AT + 4:]))
+        else:
+            put_int32(p + MESSAGE_CRC_AT, <int32_t> <uint32_t> crc32(memoryview(out)[MAGIC_AT:]))
+    return out
+
+
+def frame_spans(bytes data not None):
+    """Where the whole batches and messages in ``data`` stand, as far as their lengths can be followed."""
+    cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(data)
+    cdef int64_t n = PyBytes_GET_SIZE(data)
+    cdef int64_t at = 0
+    cdef int32_t length
+    spans = []
+    while n - at >= OVERHEAD:
+        length = <int32_t> load32(base + at + LENGTH_AT)
+        if length < SMALLEST_MESSAGE or length > n - at - OVERHEAD:
+            break
+        spans.append((at, at + OVERHEAD + length))
+        at += OVERHEAD + length
+    return spans
