@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd')
 
-.PHONY: help demo test lint build clean
+.PHONY: help demo test bench lint build clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -33,6 +33,9 @@ demo: build ## the whole way once: a vector, the matrix, 20 s of fuzzing, 256 Mi
 
 test: build ## the tests, with reduced counts
 	$(BIN)/python -m pytest
+
+bench: build ## speed beside other implementations: ratios, benchmarks/results.csv and a chart
+	$(BIN)/python -m benchmarks
 
 lint: build ## ruff, mypy, cython-lint
 	$(BIN)/ruff check .

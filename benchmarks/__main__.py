@@ -1,0 +1,92 @@
+"""``python -m benchmarks``: measure, print, write ``results.csv`` and its chart."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from benchmarks.measure import Ratio
+from benchmarks.mixed import BATCH_RECORDS, SMALL_BATCH_RECORDS, MixedSet
+from benchmarks.paths import PATHS, run_path
+from benchmarks.peers import PEERS, Peer, PeerMissing
+from benchmarks.report import to_table, write
+from kfuzz.errors import KfuzzError, UsageError
+
+BATCHES: Final = 100
+ROUNDS: Final = 9
+QUICK_BATCHES: Final = 4
+QUICK_ROUNDS: Final = 3
+# Small batches hold a thirtieth of the records.
+SMALL_FACTOR: Final = 20
+# A table in a file is not cut to the width of a terminal that is not there.
+PIPE_COLUMNS: Final = 120
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="kfuzz beside other implementations, in CPU time. A ratio above 1: kfuzz is faster.",
+        epilog="example: python -m benchmarks --path verdict eager-records --peer aiokafka",
+    )
+    parser.add_argument("--path", nargs="+", choices=PATHS, default=PATHS, metavar="NAME", help=", ".join(PATHS))
+    parser.add_argument("--peer", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME", help=", ".join(PEERS))
+    parser.add_argument("--quick", action="store_true", help="a few batches and rounds: does it work, not how fast")
+    parser.add_argument("--small", action="store_true", help="batches of 1 to 30 records: what a call costs")
+    parser.add_argument(
+        "--out", type=Path, default=Path(__file__).parent, metavar="DIR", help="for results.csv and results.svg"
+    )
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 when all was measured, 2 for a wrong request or a peer that does not do the same work."""
+    options = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False)
+    try:
+        rows = _run(options, console)
+        console.print(to_table(rows))
+        for path in write(rows, options.out):
+            console.print(f"wrote {path}", soft_wrap=True)
+    except KfuzzError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
+    batches, rounds = (QUICK_BATCHES, QUICK_ROUNDS) if options.quick else (BATCHES, ROUNDS)
+    if options.small:
+        mixed = MixedSet(batches * SMALL_FACTOR, batch_records=SMALL_BATCH_RECORDS)
+    else:
+        mixed = MixedSet(batches, batch_records=BATCH_RECORDS)
+    console.print(f"Python {platform.python_version()}, {mixed.census.records} records, {rounds} rounds")
+    rows: list[Ratio] = []
+    with ExitStack() as stack:
+        peers = []
+        for name in dict.fromkeys(options.peer):
+            try:
+                peer: Peer = PEERS[name]()
+            except PeerMissing as error:
+                console.print(f"{name} is not compared: {error}", soft_wrap=True)
+                continue
+            stack.callback(peer.close)
+            peers.append(peer)
+            console.print(f"against {peer.name} {peer.version}")
+        if not peers:
+            raise UsageError("no peer is installed; install the extra testees")
+        for path in dict.fromkeys(options.path):
+            if sys.stderr.isatty():
+                print(f"{path} …", file=sys.stderr)
+            rows += run_path(path, mixed, peers, rounds)
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

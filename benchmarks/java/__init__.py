@@ -1,0 +1,145 @@
+"""Kafka's own reader and builder in a warm JVM: CPU time of the thread that does the work.
+
+What the JVM's own threads take (compiler, collector) is not counted, which favours Java. Imports ``mixed``,
+``measure`` and ``kfuzz_work``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.kfuzz_work import census_of
+from benchmarks.measure import Lap
+from benchmarks.mixed import Census, MixedSet
+from kfuzz.errors import UsageError
+from kfuzz.records import Codec
+
+__all__ = ["KafkaClients"]
+
+HERE: Final = Path(__file__).resolve().parent
+LIBRARIES: Final = HERE.parents[1] / "testees" / "kafka-clients" / "target" / "4.4.0" / "lib"
+# A second of each operation is some twenty million records: what is hot is compiled by then.
+WARM_UP_CPU_MS: Final = 1500
+COMPILE_TIMEOUT_S: Final = 120
+
+
+class KafkaClients:
+    """kafka-clients 4.4.0. ``UsageError`` where Java or the library is missing."""
+
+    name = "kafka-clients"
+    version = "4.4.0"
+    levels: Mapping[Codec, int] = {}
+
+    def __init__(self) -> None:
+        for tool in ("java", "javac"):
+            if not shutil.which(tool):
+                raise UsageError(f"{tool} is missing; install a JDK")
+        if not list(LIBRARIES.glob("kafka-clients-*.jar")):
+            raise UsageError("its library is not built; run kfuzz conform --testee kafka-clients once")
+        self._folder = tempfile.TemporaryDirectory(prefix="kfuzz-bench-")
+        self._files: dict[tuple[MixedSet, Codec], Path] = {}
+        try:
+            self._compile()
+            self._process = subprocess.Popen(
+                ["java", "-Xmx1g", "-XX:+UseSerialGC", "-cp", f"{self.folder}:{LIBRARIES}/*", "RecordsBench"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+    @property
+    def folder(self) -> Path:
+        return Path(self._folder.name)
+
+    def verdict(self, mixed: MixedSet) -> _JavaWork:
+        return _JavaWork(self, "verdict", "none", self.file(mixed, "none"))
+
+    def eager(self, mixed: MixedSet, codec: Codec = "none") -> _JavaWork:
+        return _JavaWork(self, "eager", codec, self.file(mixed, codec))
+
+    def encode(self, mixed: MixedSet, codec: Codec = "none") -> _JavaWork:
+        return _JavaWork(self, "encode", codec, self.file(mixed, "none"))
+
+    def close(self) -> None:
+        """End the JVM, which stops when it is asked nothing more."""
+        self._process.communicate()
+        self._folder.cleanup()
+
+    def file(self, mixed: MixedSet, codec: Codec) -> Path:
+        """The fetches of ``mixed`` as a file that the Java side reads."""
+        path = self._files.setdefault((mixed, codec), self.folder / f"set-{len(self._files)}")
+        if not path.exists():
+            with path.open("wb") as file:
+                for fetch in mixed.fetches(codec):
+                    file.write(struct.pack(">i", len(fetch)) + fetch)
+        return path
+
+    def ask(self, *words: object) -> list[str]:
+        """One request, one answer; ``UsageError`` if the JVM is gone, which has then said why."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write("\t".join(map(str, words)) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise UsageError("the JVM of kafka-clients has ended; its last words stand above") from None
+        answer = self._process.stdout.readline().split()
+        if not answer:
+            raise UsageError("the JVM of kafka-clients has ended; its last words stand above")
+        return answer
+
+    def _compile(self) -> None:
+        done = subprocess.run(
+            ["javac", "-nowarn", "-d", str(self.folder), "-cp", f"{LIBRARIES}/*", str(HERE / "RecordsBench.java")],
+            capture_output=True,
+            text=True,
+            timeout=COMPILE_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            raise UsageError(f"benchmarks/java/RecordsBench.java does not compile: {done.stderr.strip()}")
+
+
+@dataclass
+class _JavaWork:
+    peer: KafkaClients
+    operation: str
+    codec: Codec
+    file: Path
+
+    def census(self) -> Census:
+        if self.operation != "encode":
+            return Census(*map(int, self.ask("census")))
+        out = self.peer.folder / "written"
+        self.ask("write", out)
+        return census_of(_frames(out.read_bytes()))
+
+    def warm_up(self) -> None:
+        self.ask("warm", WARM_UP_CPU_MS)
+
+    def lap(self) -> Lap:
+        cpu_ns, records = self.ask("lap")
+        return Lap(int(cpu_ns), int(records))
+
+    def ask(self, verb: str, *rest: object) -> list[str]:
+        return self.peer.ask(verb, self.operation, self.codec, self.file, *rest)
+
+
+def _frames(data: bytes) -> Sequence[bytes]:
+    found = []
+    at = 0
+    while at < len(data):
+        (size,) = struct.unpack_from(">i", data, at)
+        found.append(data[at + 4 : at + 4 + size])
+        at += 4 + size
+    return found

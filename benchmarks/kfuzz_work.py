@@ -1,0 +1,143 @@
+"""kfuzz's own work, and that of the bare codecs under it. Imports ``mixed``, ``measure``, kfuzz and the codecs."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import lz4.frame
+import snappy
+import zstandard
+
+from benchmarks.measure import InProcess
+from benchmarks.mixed import Census, MixedSet, count
+from kfuzz import records
+from kfuzz.errors import RecordsError
+from kfuzz.records import Codec
+
+__all__ = ["bare_compress", "bare_decompress", "census_of", "eager", "encode", "verdict"]
+
+BATCH_HEADER_BYTES: Final = 61
+# The block that Kafka's producer hands to snappy at a time.
+SNAPPY_BLOCK_BYTES: Final = 32 * 1024
+
+
+def census_of(buffers: Sequence[bytes | bytearray]) -> Census:
+    """What stands in ``buffers``, every byte checked; ``RecordsError`` where it cannot be read."""
+    return count(
+        (record.key, record.value, record.headers)
+        for buffer in buffers
+        for batch in records.decode(buffer)
+        for record in batch.records
+    )
+
+
+def verdict(fetches: Sequence[bytes]) -> InProcess:
+    """Every rule checked, no objects made."""
+
+    def run() -> int:
+        found = 0
+        for fetch in fetches:
+            reading = records.check(fetch)
+            if reading.fatal is not None:
+                raise RecordsError(reading.fatal)
+            found += reading.record_count
+        return found
+
+    return InProcess(run, lambda: census_of(fetches))
+
+
+def eager(fetches: Sequence[bytes]) -> InProcess:
+    """Objects for every record; keys, values and headers touched."""
+
+    def run() -> int:
+        found = 0
+        for fetch in fetches:
+            for batch in records.decode(fetch):
+                for record in batch.records:
+                    record.key  # noqa: B018
+                    record.value  # noqa: B018
+                    record.headers  # noqa: B018
+                    found += 1
+        return found
+
+    return InProcess(run, lambda: census_of(fetches))
+
+
+def encode(mixed: MixedSet, codec: Codec = "none", level: int | None = None) -> InProcess:
+    """From ``Record`` objects to bytes, batch by batch; ``level`` is the codec's."""
+    batches = mixed.record_batches
+    for batch in batches:
+        batch.compression = codec
+
+    def run() -> int:
+        written = 0
+        for batch in batches:
+            records.encode_batch(batch, level=level)
+            written += len(batch.records)
+        return written
+
+    return InProcess(run, lambda: census_of([records.encode_batch(batch, level=level) for batch in batches]))
+
+
+def bare_decompress(mixed: MixedSet, codec: Codec) -> InProcess:
+    """The codec library's one call per batch and nothing else; for snappy one per block, cut out beforehand."""
+    payloads = [batch[BATCH_HEADER_BYTES:] for batch in mixed.encoded(codec)]
+    if codec == "snappy":
+        payloads = [block for payload in payloads for block in _snappy_blocks(payload)]
+    return _bare(payloads, _decompressor(codec), mixed)
+
+
+def bare_compress(mixed: MixedSet, codec: Codec) -> InProcess:
+    """As :func:`bare_decompress`, the other way, at Kafka's default level."""
+    payloads = [batch[BATCH_HEADER_BYTES:] for batch in mixed.encoded()]
+    if codec == "snappy":
+        payloads = [
+            payload[at : at + SNAPPY_BLOCK_BYTES]
+            for payload in payloads
+            for at in range(0, len(payload), SNAPPY_BLOCK_BYTES)
+        ]
+    return _bare(payloads, _compressor(codec), mixed)
+
+
+def _bare(payloads: list[bytes], call: Callable[[bytes], bytes], mixed: MixedSet) -> InProcess:
+    def run() -> int:
+        for payload in payloads:
+            call(payload)
+        return mixed.census.records
+
+    # The payloads are those of batches that kfuzz is timed on; no record is met here.
+    return InProcess(run, lambda: mixed.census)
+
+
+def _decompressor(codec: Codec) -> Callable[[bytes], bytes]:
+    if codec == "gzip":
+        return lambda data: zlib.decompress(data, zlib.MAX_WBITS | 16)
+    if codec == "snappy":
+        return lambda data: bytes(snappy.uncompress(data))
+    if codec == "lz4":
+        return lambda data: bytes(lz4.frame.decompress(data))
+    return zstandard.ZstdDecompressor().decompress
+
+
+def _compressor(codec: Codec) -> Callable[[bytes], bytes]:
+    if codec == "gzip":
+        return lambda data: zlib.compress(data, wbits=zlib.MAX_WBITS | 16)
+    if codec == "snappy":
+        return lambda data: bytes(snappy.compress(data))
+    if codec == "lz4":
+        return lambda data: bytes(
+            lz4.frame.compress(data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False)
+        )
+    return zstandard.ZstdCompressor(level=3).compress
+
+
+def _snappy_blocks(payload: bytes) -> list[bytes]:
+    blocks = []
+    at = 16
+    while at < len(payload):
+        size = int.from_bytes(payload[at : at + 4], "big")
+        blocks.append(payload[at + 4 : at + 4 + size])
+        at += 4 + size
+    return blocks

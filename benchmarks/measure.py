@@ -1,0 +1,137 @@
+"""Interleaved rounds in CPU time. Imports ``mixed`` alone.
+
+A machine's speed drifts, so contestants take turns (A B C A B C …) and each ratio is taken within a round.
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from benchmarks.mixed import Census
+from kfuzz.errors import KfuzzError
+
+__all__ = ["Contest", "InProcess", "Lap", "NotTheSameWork", "Ratio", "Work", "confirm", "measure"]
+
+
+class NotTheSameWork(KfuzzError):
+    """A contestant read or wrote something else than the set holds; comparing its time would mean nothing."""
+
+
+class Lap(NamedTuple):
+    """One pass over the whole set: CPU time, and the records that the timed code itself counted."""
+
+    cpu_ns: int
+    records: int
+
+
+class Work(Protocol):
+    """What a contestant does with the set, over and over."""
+
+    def census(self) -> Census:
+        """What the work reads or writes, by the very calls that are timed; untimed."""
+
+    def warm_up(self) -> None:
+        """Get to the speed that lasts."""
+
+    def lap(self) -> Lap:
+        """One pass, timed."""
+
+
+@dataclass
+class InProcess:
+    """Work in this process: ``run`` makes one pass and returns the number of records, ``take_census`` counts all."""
+
+    run: Callable[[], int]
+    take_census: Callable[[], Census]
+
+    def census(self) -> Census:
+        return self.take_census()
+
+    def warm_up(self) -> None:
+        self.run()
+
+    def lap(self) -> Lap:
+        # The collector stays on, as it does for users; what earlier laps left behind is not this one's to sweep.
+        gc.collect()
+        start = time.process_time_ns()
+        done = self.run()
+        return Lap(time.process_time_ns() - start, done)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """``subject`` against the sum of ``against``, all of them names of contestants; the result is said of ``peer``."""
+
+    subject: str
+    peer: str
+    against: tuple[str, ...]
+
+
+class Ratio(NamedTuple):
+    """A row of the results. A ratio above 1 means that kfuzz is faster; times are medians per record."""
+
+    path: str
+    peer: str
+    median: float
+    least: float
+    most: float
+    kfuzz_ns: float
+    peer_ns: float
+
+
+def confirm(path: str, works: Mapping[str, Work], expected: Census) -> None:
+    """``NotTheSameWork`` unless every contestant reads or writes exactly the set."""
+    for name, work in works.items():
+        found = work.census()
+        differing = [
+            f"{field} {getattr(found, field)} instead of {getattr(expected, field)}"
+            for field in Census._fields
+            if getattr(found, field) != getattr(expected, field)
+        ]
+        if differing:
+            raise NotTheSameWork(f"{path}: {name} does not do the same work: {', '.join(differing)}")
+
+
+def measure(
+    path: str, works: Mapping[str, Work], contests: Sequence[Contest], expected: Census, rounds: int
+) -> list[Ratio]:
+    """Confirm, warm up, then run ``rounds`` rounds in which every contestant has one turn; a ``Ratio`` a contest."""
+    confirm(path, works, expected)
+    # The set's own objects are nobody's garbage.
+    gc.collect()
+    gc.freeze()
+    try:
+        for work in works.values():
+            work.warm_up()
+        laps: dict[str, list[int]] = {name: [] for name in works}
+        for _ in range(rounds):
+            for name, work in works.items():
+                lap = work.lap()
+                if lap.records != expected.records:
+                    raise NotTheSameWork(
+                        f"{path}: {name} met {lap.records} records while it was timed, not {expected.records}"
+                    )
+                laps[name].append(max(lap.cpu_ns, 1))
+    finally:
+        gc.unfreeze()
+    return [_ratio(path, contest, laps, expected.records) for contest in contests]
+
+
+def _ratio(path: str, contest: Contest, laps: Mapping[str, list[int]], count: int) -> Ratio:
+    ours = laps[contest.subject]
+    theirs = [sum(lap) for lap in zip(*(laps[name] for name in contest.against), strict=True)]
+    ratios = [their / our for their, our in zip(theirs, ours, strict=True)]
+    return Ratio(
+        path,
+        contest.peer,
+        statistics.median(ratios),
+        min(ratios),
+        max(ratios),
+        statistics.median(ours) / count,
+        statistics.median(theirs) / count,
+    )

@@ -1,0 +1,163 @@
+"""The set that everything is measured on: nulls, random sizes, a fifth of the records with headers, batches of 1 to
+1,000 records. Uniform records flatter every reader by a factor of three, for a processor learns their branches.
+
+Imports ``kfuzz.records`` alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from kfuzz import records
+from kfuzz.records import Codec
+
+__all__ = ["BATCH_RECORDS", "SMALL_BATCH_RECORDS", "Census", "Content", "MixedSet", "count"]
+
+BATCH_RECORDS: Final = (1, 1000)
+SMALL_BATCH_RECORDS: Final = (1, 30)
+# What a consumer gets of a partition at most, unless it asks for more (max.partition.fetch.bytes).
+FETCH_BYTES: Final = 1024 * 1024
+FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
+
+NULL_KEYS: Final = 0.25
+NULL_VALUES: Final = 0.1
+KEY_BYTES_MAX: Final = 40
+# Half of the lengths take a varint of one byte and half of two or so; the mean is that of the usual 100-byte value.
+VALUE_BYTES_MAX: Final = 200
+WITH_HEADERS: Final = 0.2
+HEADERS_MAX: Final = 3
+HEADER_VALUE_BYTES_MAX: Final = 32
+NULL_HEADER_VALUES: Final = 0.1
+# Records come a little out of order, as from several threads of one producer.
+GAP_MS_MAX: Final = 40
+JITTER_MS_MAX: Final = 300
+# Values are words, so that a codec finds what it finds in logs and JSON: about 2 to 1.
+WORDS: Final = 2000
+
+
+class Content(NamedTuple):
+    """What a producer has in hand; ``timestamp`` in milliseconds."""
+
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+class Census(NamedTuple):
+    """What was read or written, counted so that two libraries which agree on it did the same work."""
+
+    records: int
+    null_keys: int
+    key_bytes: int
+    null_values: int
+    value_bytes: int
+    headers: int
+    header_bytes: int
+
+
+def count(
+    contents: Iterable[tuple[bytes | None, bytes | None, Iterable[tuple[str | bytes, bytes | None]]]],
+) -> Census:
+    """Count ``(key, value, headers)``. Header keys of the set are ASCII, so a character is a byte."""
+    total = [0] * 7
+    for key, value, headers in contents:
+        total[0] += 1
+        total[1] += key is None
+        total[2] += len(key or b"")
+        total[3] += value is None
+        total[4] += len(value or b"")
+        for name, header in headers:
+            total[5] += 1
+            total[6] += len(name) + len(header or b"")
+    return Census(*total)
+
+
+@dataclass(frozen=True)
+class MixedSet:
+    """``batches`` batches from ``seed``; each has a number of records drawn uniformly from ``batch_records``."""
+
+    batches: int
+    seed: int = 4
+    batch_records: tuple[int, int] = BATCH_RECORDS
+
+    @cached_property
+    def contents(self) -> list[list[Content]]:
+        """The records, by batch."""
+        rng = random.Random(self.seed)
+        words = [
+            "".join(rng.choices("abcdefghijklmnopqrstuvwxyz0123456789", k=rng.randint(2, 12))) for _ in range(WORDS)
+        ]
+        made = []
+        clock = FIRST_TIMESTAMP_MS
+        for _ in range(self.batches):
+            batch = []
+            for _ in range(rng.randint(*self.batch_records)):
+                clock += rng.randrange(GAP_MS_MAX)
+                batch.append(_content(rng, words, clock + rng.randrange(JITTER_MS_MAX)))
+            made.append(batch)
+        return made
+
+    @cached_property
+    def census(self) -> Census:
+        return count((c.key, c.value, c.headers) for batch in self.contents for c in batch)
+
+    @property
+    def record_batches(self) -> list[records.RecordBatch]:
+        """The same as kfuzz's own objects, with offsets that go on from batch to batch."""
+        made = []
+        offset = 0
+        for batch in self.contents:
+            rows = [
+                records.Record(
+                    offset + i, c.timestamp, c.key, c.value, tuple((name.encode(), value) for name, value in c.headers)
+                )
+                for i, c in enumerate(batch)
+            ]
+            made.append(records.RecordBatch(offset, offset + len(rows) - 1, rows, partition_leader_epoch=0))
+            offset += len(rows)
+        return made
+
+    def encoded(self, codec: Codec = "none") -> list[bytes]:
+        """Each batch's bytes."""
+        made = []
+        for batch in self.record_batches:
+            batch.compression = codec
+            made.append(records.encode_batch(batch))
+        return made
+
+    def fetches(self, codec: Codec = "none") -> list[bytes]:
+        """The batches as fetches carry them: as many in one buffer as fit into 1 MiB, and at least one."""
+        return list(_joined(self.encoded(codec)))
+
+
+def _joined(batches: list[bytes]) -> Iterator[bytes]:
+    held: list[bytes] = []
+    held_bytes = 0
+    for batch in batches:
+        if held and held_bytes + len(batch) > FETCH_BYTES:
+            yield b"".join(held)
+            held, held_bytes = [], 0
+        held.append(batch)
+        held_bytes += len(batch)
+    yield b"".join(held)
+
+
+def _content(rng: random.Random, words: list[str], timestamp: int) -> Content:
+    key = None if rng.random() < NULL_KEYS else rng.randbytes(rng.randint(0, KEY_BYTES_MAX))
+    value = None if rng.random() < NULL_VALUES else _text(rng, words, rng.randint(0, VALUE_BYTES_MAX))
+    headers: list[tuple[str, bytes | None]] = []
+    if rng.random() < WITH_HEADERS:
+        for _ in range(rng.randint(1, HEADERS_MAX)):
+            empty = rng.random() < NULL_HEADER_VALUES
+            header = None if empty else rng.randbytes(rng.randint(0, HEADER_VALUE_BYTES_MAX))
+            headers.append((rng.choice(words), header))
+    return Content(timestamp, key, value, headers)
+
+
+def _text(rng: random.Random, words: list[str], size: int) -> bytes:
+    return " ".join(rng.choices(words, k=size // 3 + 1)).encode()[:size]

@@ -1,0 +1,80 @@
+"""The paths by the names that the results have, and who meets whom on each. Imports its neighbours only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from benchmarks import kfuzz_work
+from benchmarks.measure import Contest, Ratio, Work, measure
+from benchmarks.mixed import MixedSet
+from benchmarks.peers import Peer
+from kfuzz.records import CODECS, Codec
+
+__all__ = ["PATHS", "run_path"]
+
+PATHS: Final = (
+    "verdict",
+    "eager-records",
+    "encode-records",
+    *(f"{way}-{codec}" for codec in CODECS[1:] for way in ("read", "write")),
+)
+
+
+def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], rounds: int) -> list[Ratio]:
+    """The ratios of one path on ``mixed``."""
+    way, _, rest = path.partition("-")
+    if way in ("read", "write"):
+        codec: Codec = next(codec for codec in CODECS if codec == rest)
+        works, contests = (_read if way == "read" else _write)(codec, mixed, peers)
+    else:
+        works, contests = _uncompressed(path, mixed, peers)
+    return measure(path, works, contests, mixed.census, rounds)
+
+
+def _uncompressed(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
+    works: dict[str, Work] = {}
+    if path == "verdict":
+        works["kfuzz"] = kfuzz_work.verdict(mixed.fetches())
+        works |= {peer.name: peer.verdict(mixed) for peer in peers}
+    elif path == "eager-records":
+        works["kfuzz"] = kfuzz_work.eager(mixed.fetches())
+        works |= {peer.name: peer.eager(mixed) for peer in peers}
+    else:
+        works["kfuzz"] = kfuzz_work.encode(mixed)
+        works |= {peer.name: peer.encode(mixed) for peer in peers}
+    return works, [Contest("kfuzz", peer.name, (peer.name,)) for peer in peers]
+
+
+def _read(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
+    """Objects from compressed fetches; the floor is the bare codec and the same objects from uncompressed ones."""
+    works: dict[str, Work] = {
+        "kfuzz": kfuzz_work.eager(mixed.fetches(codec)),
+        "kfuzz uncompressed": kfuzz_work.eager(mixed.fetches()),
+        "bare-codec": kfuzz_work.bare_decompress(mixed, codec),
+    }
+    works |= {peer.name: peer.eager(mixed, codec) for peer in peers}
+    return works, [_floor(), *(Contest("kfuzz", peer.name, (peer.name,)) for peer in peers)]
+
+
+def _write(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
+    """Compressed batches from objects, each peer against kfuzz at the peer's own compression level."""
+    works: dict[str, Work] = {
+        "kfuzz": kfuzz_work.encode(mixed, codec),
+        "kfuzz uncompressed": kfuzz_work.encode(mixed),
+        "bare-codec": kfuzz_work.bare_compress(mixed, codec),
+    }
+    contests = [_floor()]
+    for peer in peers:
+        works[peer.name] = peer.encode(mixed, codec)
+        subject = "kfuzz"
+        if codec in peer.levels:
+            subject = f"kfuzz at level {peer.levels[codec]}"
+            works.setdefault(subject, kfuzz_work.encode(mixed, codec, peer.levels[codec]))
+        contests.append(Contest(subject, peer.name, (peer.name,)))
+    return works, contests
+
+
+def _floor() -> Contest:
+    """What the work cannot do without: 0.95 here is the 5 % that a container may cost."""
+    return Contest("kfuzz", "bare-codec", ("bare-codec", "kfuzz uncompressed"))

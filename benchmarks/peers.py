@@ -1,0 +1,179 @@
+"""The other Python libraries, each used as its own consumer and producer use it, and the choice of those there are.
+
+Imports ``mixed``, ``measure``, ``java`` and ``kfuzz_work``; a peer's library only when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, Final, Protocol
+
+from benchmarks.java import KafkaClients
+from benchmarks.kfuzz_work import census_of
+from benchmarks.measure import InProcess, NotTheSameWork, Work
+from benchmarks.mixed import Census, Content, MixedSet, count
+from kfuzz.errors import UsageError
+from kfuzz.records import CODECS, Codec
+
+__all__ = ["PEERS", "AioKafka", "KafkaPython", "Peer", "PeerMissing"]
+
+# A batch as large as it comes; a builder refuses records beyond this size.
+BUILDER_BYTES: Final = 1 << 30
+
+
+class PeerMissing(UsageError):
+    """This peer cannot run here; the text says what to install."""
+
+
+class Peer(Protocol):
+    """A library under comparison."""
+
+    name: str
+    version: str
+    # The levels this library always compresses with, where they are not Kafka's defaults: kfuzz is given the same.
+    levels: Mapping[Codec, int]
+
+    def verdict(self, mixed: MixedSet) -> Work:
+        """Read all records with CRCs checked, look at none."""
+
+    def eager(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        """As ``verdict``, and touch each record's key, value and headers."""
+
+    def encode(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        """Build the set's batches from values in hand."""
+
+    def close(self) -> None:
+        """Let go of what was started for it."""
+
+
+def _library(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise PeerMissing(f"{error}; install the extra testees") from None
+
+
+class _PythonPeer:
+    """What the two libraries have in common, which is nearly all: one comes from the other."""
+
+    name: str
+    levels: Mapping[Codec, int]
+    builder: Any
+
+    def batches(self, fetch: bytes) -> Iterator[Iterable[Any]]:
+        """The batches of a fetch as the library's consumer meets them, each with its CRC checked."""
+        raise NotImplementedError
+
+    def verdict(self, mixed: MixedSet) -> Work:
+        fetches = mixed.fetches()
+
+        def run() -> int:
+            found = 0
+            for fetch in fetches:
+                for batch in self.batches(fetch):
+                    for _ in batch:
+                        found += 1
+            return found
+
+        return InProcess(run, lambda: self._census(fetches))
+
+    def eager(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        fetches = mixed.fetches(codec)
+
+        def run() -> int:
+            found = 0
+            for fetch in fetches:
+                for batch in self.batches(fetch):
+                    for record in batch:
+                        record.key  # noqa: B018
+                        record.value  # noqa: B018
+                        record.headers  # noqa: B018
+                        found += 1
+            return found
+
+        return InProcess(run, lambda: self._census(fetches))
+
+    def encode(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        number = CODECS.index(codec)
+        contents = mixed.contents
+
+        def build(batch: Sequence[Content]) -> bytearray:
+            builder = self.builder(2, number, 0, -1, -1, -1, BUILDER_BYTES)
+            append = builder.append
+            for position, (timestamp, key, value, headers) in enumerate(batch):
+                append(position, timestamp, key, value, headers)
+            built: bytearray = builder.build()
+            return built
+
+        def run() -> int:
+            written = 0
+            for batch in contents:
+                build(batch)
+                written += len(batch)
+            return written
+
+        return InProcess(run, lambda: census_of([build(batch) for batch in contents]))
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+    def _census(self, fetches: Sequence[bytes]) -> Census:
+        return count((r.key, r.value, r.headers) for fetch in fetches for batch in self.batches(fetch) for r in batch)
+
+
+class AioKafka(_PythonPeer):
+    """aiokafka's compiled reader and builder, never the Python ones that it falls back to."""
+
+    name = "aiokafka"
+    levels: Mapping[Codec, int] = {"gzip": 9, "lz4": 9}
+
+    def __init__(self) -> None:
+        self.memory_records = _library("aiokafka.record.memory_records").MemoryRecords
+        self.builder = _library("aiokafka.record.default_records").DefaultRecordBatchBuilder
+        self.version = version("aiokafka")
+        for kind in (self.memory_records, self.builder):
+            if "._crecords." not in kind.__module__:
+                raise PeerMissing(f"its {kind.__name__} is not the compiled one; install a wheel that has it")
+
+    def batches(self, fetch: bytes) -> Iterator[Iterable[Any]]:
+        memory = self.memory_records(fetch)
+        while memory.has_next():
+            batch = memory.next_batch()
+            if not batch.validate_crc():
+                raise NotTheSameWork("aiokafka finds a CRC wrong")
+            yield batch
+
+
+class KafkaPython(_PythonPeer):
+    """kafka-python's reader and builder, plain Python."""
+
+    name = "kafka-python"
+    levels: Mapping[Codec, int] = {"gzip": 9}
+
+    def __init__(self) -> None:
+        self.memory_records = _library("kafka.record.memory_records").MemoryRecords
+        self.builder = _library("kafka.record.default_records").DefaultRecordBatchBuilder
+        self.version = version("kafka-python")
+
+    def batches(self, fetch: bytes) -> Iterator[Iterable[Any]]:
+        memory = self.memory_records(fetch)
+        while (batch := memory.next_batch()) is not None:
+            if not batch.validate_crc():
+                raise NotTheSameWork("kafka-python finds a CRC wrong")
+            yield batch
+
+
+def _kafka_clients() -> Peer:
+    try:
+        return KafkaClients()
+    except UsageError as error:
+        raise PeerMissing(str(error)) from None
+
+
+PEERS: Final[Mapping[str, Callable[[], Peer]]] = {
+    "aiokafka": AioKafka,
+    "kafka-python": KafkaPython,
+    "kafka-clients": _kafka_clients,
+}

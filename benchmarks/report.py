@@ -1,0 +1,83 @@
+"""The table, the CSV file and the chart of a run. Imports ``measure`` and kfuzz's manners with files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from rich.table import Table
+
+from benchmarks.measure import Ratio
+from kfuzz.files import write_whole
+
+__all__ = ["COLUMNS", "to_table", "write"]
+
+COLUMNS: Final = ("path", "subject", "peer", "ratio_median", "ratio_min", "ratio_max")
+SUBJECT: Final = "kfuzz"
+ROW_PX: Final = 20
+DECADE_PX: Final = 200
+
+
+def to_table(rows: Sequence[Ratio]) -> Table:
+    """For a terminal; a ratio above 1 means that kfuzz is faster."""
+    table = Table(title="CPU time of the peer over that of kfuzz")
+    for name in ("path", "peer"):
+        table.add_column(name, no_wrap=True)
+    for name in ("ratio", "least", "most", "kfuzz ns/record", "peer ns/record"):
+        table.add_column(name, justify="right")
+    for at, row in enumerate(rows):
+        again = at > 0 and rows[at - 1].path == row.path
+        ratios = (f"{ratio:.2f}" for ratio in (row.median, row.least, row.most))
+        table.add_row("" if again else row.path, row.peer, *ratios, f"{row.kfuzz_ns:.1f}", f"{row.peer_ns:.1f}")
+    return table
+
+
+def write(rows: Sequence[Ratio], folder: Path) -> tuple[Path, Path]:
+    """Write ``results.csv`` and ``results.svg`` into ``folder``, whole or not at all; returns their paths."""
+    table, chart = folder / "results.csv", folder / "results.svg"
+    write_whole(table, _to_csv(rows))
+    write_whole(chart, _to_svg(rows))
+    return table, chart
+
+
+def _to_csv(rows: Sequence[Ratio]) -> str:
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(COLUMNS)
+    for row in rows:
+        lines.writerow((row.path, SUBJECT, row.peer, *(f"{x:.4f}" for x in (row.median, row.least, row.most))))
+    return text.getvalue()
+
+
+def _to_svg(rows: Sequence[Ratio]) -> str:
+    """Bars from 1 to the median on a logarithmic scale, a whisker from least to most."""
+    low = math.floor(math.log10(min(0.5, *(row.least for row in rows))))
+    high = math.ceil(math.log10(max(10.0, *(row.most for row in rows))))
+
+    def x(ratio: float) -> float:
+        return round((math.log10(ratio) - low) * DECADE_PX, 1)
+
+    bars = [
+        {
+            "y": at * ROW_PX,
+            "label": f"{row.path} / {row.peer}",
+            "ratio": f"{row.median:.2f}",
+            "from": min(x(1), x(row.median)),
+            "width": round(abs(x(row.median) - x(1)), 1),
+            "slower": row.median < 1,
+            "least": x(row.least),
+            "most": x(row.most),
+        }
+        for at, row in enumerate(rows)
+    ]
+    ticks = [{"x": x(10.0**power), "label": f"{10.0**power:g}"} for power in range(low, high + 1)]
+    environment = Environment(
+        loader=PackageLoader("benchmarks", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    template = environment.get_template("chart.svg.j2")
+    return template.render(bars=bars, ticks=ticks, plot_width=x(10.0**high), plot_height=len(rows) * ROW_PX)

@@ -1,0 +1,192 @@
+"""``python -m benchmarks``: a whole run on few records is well formed, and unequal work is never compared.
+
+Nothing here asserts a speed.
+"""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from conftest import missing, require_tool
+
+from benchmarks import kfuzz_work, peers
+from benchmarks.__main__ import main
+from benchmarks.java import LIBRARIES
+from benchmarks.measure import Contest, InProcess, Lap, NotTheSameWork, measure
+from benchmarks.mixed import Census, Content, MixedSet
+from benchmarks.paths import PATHS
+from kfuzz.errors import UsageError
+from kfuzz.records import CODECS, Record
+
+COLUMNS = ["path", "subject", "peer", "ratio_median", "ratio_min", "ratio_max"]
+SET = MixedSet(2)
+CONTEST = [Contest("kfuzz", "peer", ("peer",))]
+
+
+def rows_of(folder: Path) -> list[dict[str, str]]:
+    with (folder / "results.csv").open(newline="") as file:
+        lines = csv.DictReader(file)
+        rows = list(lines)
+    assert lines.fieldnames == COLUMNS
+    return rows
+
+
+def test_a_quick_run_writes_every_path_against_every_python_peer(tmp_path: Path) -> None:
+    assert main(["--quick", "--peer", "aiokafka", "kafka-python", "--out", str(tmp_path)]) == 0
+    rows = rows_of(tmp_path)
+    expected = []
+    for path in PATHS:
+        floor = ["bare-codec"] if path.startswith(("read-", "write-")) else []
+        expected += [(path, "kfuzz", peer) for peer in [*floor, "aiokafka", "kafka-python"]]
+    assert [(row["path"], row["subject"], row["peer"]) for row in rows] == expected
+    for row in rows:
+        assert 0 < float(row["ratio_min"]) <= float(row["ratio_median"]) <= float(row["ratio_max"])
+    chart = ElementTree.parse(tmp_path / "results.svg").getroot()
+    labels = {element.text for element in chart.iter("{http://www.w3.org/2000/svg}text")}
+    assert {f"{path} / {peer}" for path, _, peer in expected} <= labels
+
+
+def test_every_codec_has_a_path_for_each_way() -> None:
+    assert {f"{way}-{codec}" for codec in CODECS if codec != "none" for way in ("read", "write")} <= set(PATHS)
+
+
+@pytest.mark.java
+def test_kafka_clients_does_the_same_work_on_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_tool("java", "install a JDK")
+    require_tool("javac", "install a JDK")
+    if not LIBRARIES.exists():
+        missing("kafka-clients 4.4.0", "run kfuzz conform --testee kafka-clients once")
+    monkeypatch.setattr("benchmarks.java.WARM_UP_CPU_MS", 1)
+    assert main(["--quick", "--peer", "kafka-clients", "--out", str(tmp_path)]) == 0
+    assert [row["path"] for row in rows_of(tmp_path) if row["peer"] == "kafka-clients"] == list(PATHS)
+
+
+def test_the_set_is_the_mixed_one() -> None:
+    contents = MixedSet(60).contents
+    sizes = [len(batch) for batch in contents]
+    assert min(sizes) < 100
+    assert max(sizes) > 900
+    assert max(sizes) <= 1000
+    rows = [row for batch in contents for row in batch]
+    with_headers = sum(bool(row.headers) for row in rows) / len(rows)
+    assert 0.18 < with_headers < 0.22
+    assert any(row.key is None for row in rows)
+    assert any(row.value is None for row in rows)
+    assert len({len(row.value) for row in rows if row.value is not None}) > 100
+
+
+def test_the_same_seed_makes_the_same_set() -> None:
+    assert MixedSet(3).fetches() == MixedSet(3).fetches()
+    assert MixedSet(3).fetches() != MixedSet(3, seed=5).fetches()
+
+
+def drop_the_last(mixed: MixedSet) -> list[list[Content]]:
+    return [*mixed.contents[:-1], mixed.contents[-1][:-1]]
+
+
+def lengthen_a_value(mixed: MixedSet) -> list[list[Content]]:
+    first = mixed.contents[0][0]
+    return [[first._replace(value=(first.value or b"") + b"x"), *mixed.contents[0][1:]], *mixed.contents[1:]]
+
+
+def lose_the_headers(mixed: MixedSet) -> list[list[Content]]:
+    return [[row._replace(headers=[]) for row in batch] for batch in mixed.contents]
+
+
+@pytest.mark.parametrize("change", [drop_the_last, lengthen_a_value, lose_the_headers])
+def test_a_peer_that_reads_something_else_is_refused(change: Callable[[MixedSet], list[list[Content]]]) -> None:
+    other = MixedSet(2)
+    other.__dict__["contents"] = change(SET)
+    works = {"kfuzz": kfuzz_work.verdict(SET.fetches()), "peer": peers.AioKafka().verdict(other)}
+    with pytest.raises(NotTheSameWork, match="peer does not do the same work"):
+        measure("verdict", works, CONTEST, SET.census, rounds=1)
+
+
+def test_a_peer_that_skips_records_while_it_is_timed_is_refused() -> None:
+    honest = kfuzz_work.verdict(SET.fetches())
+    lazy = InProcess(lambda: SET.census.records - 1, honest.census)
+    with pytest.raises(NotTheSameWork, match=f"met {SET.census.records - 1} records"):
+        measure("verdict", {"kfuzz": honest, "peer": lazy}, CONTEST, SET.census, rounds=1)
+
+
+def test_a_peer_that_writes_something_else_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = MixedSet(2)
+    other.__dict__["contents"] = drop_the_last(SET)
+    honest = peers.AioKafka.encode
+    monkeypatch.setattr(peers.AioKafka, "encode", lambda self, mixed, codec="none": honest(self, other, codec))
+    arguments = ["--quick", "--path", "encode-records", "--peer", "aiokafka", "--out", str(tmp_path)]
+    assert main(arguments) == 2
+    assert "aiokafka does not do the same work" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+class _Scripted:
+    """Laps of given lengths, and the order in which they were asked for."""
+
+    def __init__(self, name: str, laps_ns: list[int], order: list[str]) -> None:
+        self.name, self.laps_ns, self.order = name, iter(laps_ns), order
+
+    def census(self) -> Census:
+        return SET.census
+
+    def warm_up(self) -> None:
+        self.order.append(f"{self.name} warms up")
+
+    def lap(self) -> Lap:
+        self.order.append(self.name)
+        return Lap(next(self.laps_ns), SET.census.records)
+
+
+def test_contestants_take_turns_and_ratios_are_taken_within_a_round() -> None:
+    order: list[str] = []
+    works = {
+        "kfuzz": _Scripted("kfuzz", [100, 200, 400], order),
+        "a": _Scripted("a", [300, 600, 800], order),
+        "b": _Scripted("b", [100, 200, 400], order),
+    }
+    contests = [Contest("kfuzz", "a", ("a",)), Contest("kfuzz", "both", ("a", "b"))]
+    alone, both = measure("verdict", works, contests, SET.census, rounds=3)
+    assert order == ["kfuzz warms up", "a warms up", "b warms up", *["kfuzz", "a", "b"] * 3]
+    assert (alone.median, alone.least, alone.most) == (3.0, 2.0, 3.0)
+    assert (both.median, both.least, both.most) == (4.0, 3.0, 4.0)
+
+
+def test_a_peer_that_is_not_there_is_named_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_java() -> peers.Peer:
+        raise peers.PeerMissing("java is missing; install a JDK")
+
+    monkeypatch.setitem(peers.PEERS, "kafka-clients", no_java)  # type: ignore[arg-type]
+    assert main(["--quick", "--path", "verdict", "--peer", "aiokafka", "kafka-clients", "--out", str(tmp_path)]) == 0
+    assert "kafka-clients is not compared: java is missing" in capsys.readouterr().out
+    assert [row["peer"] for row in rows_of(tmp_path)] == ["aiokafka"]
+
+
+def test_an_interpreted_aiokafka_is_no_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = peers._library("aiokafka.record.default_records")
+    monkeypatch.setattr(module, "DefaultRecordBatchBuilder", module._DefaultRecordBatchBuilderPy)
+    with pytest.raises(UsageError, match="not the compiled one"):
+        peers.AioKafka()
+
+
+def test_kafka_clients_without_a_compiler_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(peers.PeerMissing, match="java is missing; install a JDK"):
+        peers.PEERS["kafka-clients"]()
+
+
+def test_kfuzz_at_a_peers_level_writes_the_same_records() -> None:
+    for codec, level in peers.AioKafka.levels.items():
+        assert kfuzz_work.encode(SET, codec, level).census() == SET.census
+
+
+def test_the_sets_records_are_kfuzz_records() -> None:
+    assert isinstance(SET.record_batches[0].records[0], Record)
