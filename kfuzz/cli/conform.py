@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+from itertools import islice
 from pathlib import Path
 
 import click
 
 from kfuzz.cli.console import echo_json, progress
-from kfuzz.conformance import report
+from kfuzz.conformance import differential, report
 from kfuzz.conformance.compare import ENCODE_ROLE, cases_of
 from kfuzz.conformance.protocol import ROLES
 from kfuzz.conformance.run import Places, Run, run
@@ -17,11 +19,15 @@ from kfuzz.conformance.run import update_expected as rewrite_expected
 from kfuzz.conformance.testees import Testee, all_testees, from_command, select
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
+from kfuzz.mutate import Mutator
 from kfuzz.vectors.model import default_root, load_suite
 
 __all__ = ["command"]
 
 SENTENCES_SHOWN = 20
+REFERENCE = "kafka-clients@4.4.0"
+# A seed of more bytes leaves most changes without effect.
+SEED_BYTES_MAX = 4096
 
 
 @click.command()
@@ -40,6 +46,10 @@ SENTENCES_SHOWN = 20
 @click.option("--update-expected", is_flag=True, help="Rewrite vectors/expected/ to what a whole run finds.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Testees that run at one time.")
 @click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
+@click.option("--differential", "differs", is_flag=True, help="Compare with kfuzz's own reader on mutated inputs.")
+@click.option("--count", type=click.IntRange(min=1), help="Inputs of --differential.  [default: 20000]")
+@click.option("--seed", type=click.IntRange(min=0), help="What --differential's inputs follow from.  [default: 1]")
+@click.option("--out", metavar="DIR", help="Where --differential keeps what differs.  [default: out]")
 @click.argument("globs", nargs=-1, metavar="[GLOB]...")
 @click.pass_context
 def command(
@@ -53,6 +63,10 @@ def command(
     update_expected: bool,
     jobs: int,
     root: str | None,
+    differs: bool,
+    count: int | None,
+    seed: int | None,
+    out: str | None,
     globs: tuple[str, ...],
 ) -> None:
     """Judge implementations against the vectors.
@@ -60,13 +74,25 @@ def command(
     Without --testee and --command, every testee whose toolchain is here takes part, kfuzz itself included. GLOBs choose
     vectors by id. Exit code 0: every outcome is as expected; 1: some are not; 2: wrong use.
 
+    With --differential, kfuzz's reader and one testee (kafka-clients@4.4.0, if none is named) get the same mutated
+    inputs, begun at generated batches and at the vectors, and must agree on outcome, consumed bytes and contents.
+
     \b
     Examples:
       kfuzz conform
       kfuzz conform --testee aiokafka --html out/aiokafka.html
       kfuzz conform --command "node my-testee.js" "records/v2/count/*"
       kfuzz conform --testee kafka-clients@4.4.0 --update-expected
+      kfuzz conform --differential --count 100000 --seed 7
     """
+    if differs:
+        _refuse_with_differential(roles, junit_file, html_file, update_expected)
+        testee = _one_testee(names, commands)
+        mutator = Mutator(1 if seed is None else seed, seeds=_seeds(globs, root))
+        ctx.exit(_differ(testee, mutator, count or 20_000, json_file, Path(out or "out")))
+    for option, given in (("--count", count), ("--seed", seed), ("--out", out)):
+        if given is not None:
+            raise UsageError(f"{option} belongs to --differential; add that, or leave {option} away")
     whole = not globs and not roles
     if update_expected and not whole:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave GLOB and --role away")
@@ -94,6 +120,53 @@ def _testees(names: tuple[str, ...], commands: tuple[str, ...]) -> tuple[Testee,
     if not names and not commands:
         return known
     return select(known, names) + tuple(from_command(text) for text in commands)
+
+
+def _refuse_with_differential(
+    roles: tuple[str, ...], junit_file: str | None, html_file: str | None, update_expected: bool
+) -> None:
+    for option, given in (("--junit", junit_file), ("--html", html_file), ("--update-expected", update_expected)):
+        if given:
+            raise UsageError(f"{option} is about the vectors; leave it away with --differential")
+    if set(roles) - {"consumer"}:
+        raise UsageError("--differential knows the role consumer alone; leave the others away")
+
+
+def _one_testee(names: tuple[str, ...], commands: tuple[str, ...]) -> Testee:
+    chosen = _testees(names or (() if commands else (REFERENCE,)), commands)
+    if len(chosen) != 1:
+        labels = ", ".join(testee.label for testee in chosen)
+        raise UsageError(f"--differential asks one testee, and these are {labels}; name one with its version")
+    return chosen[0]
+
+
+def _seeds(globs: tuple[str, ...], root: str | None) -> list[bytes]:
+    """The bytes of the vectors to begin at; those with a budget are bombs."""
+    vectors = load_suite(globs or "*", Path(root) if root else default_root())
+    return [
+        vector.data
+        for vector in vectors
+        if vector.kind == "records" and not vector.budget and len(vector.data) <= SEED_BYTES_MAX
+    ]
+
+
+def _differ(testee: Testee, mutator: Mutator, count: int, json_file: str | None, out: Path) -> int:
+    before = os.times()
+    with progress("differential", count) as set_done:
+        found = differential.differ(testee, islice(mutator, count), on_progress=set_done)
+    # The testee was waited for, so its time is among the children's.
+    cpu_s = sum(os.times()[:4]) - sum(before[:4])
+    files = differential.keep(found, out / "differential", seed=mutator.seed)
+    document = differential.to_json(found, seed=mutator.seed)
+    if json_file and json_file != "-":
+        write_whole(json_file, json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+    click.echo(f"{cpu_s:.1f} s of CPU time, {found.inputs / max(cpu_s, 0.01):.0f} inputs a second of it", err=True)
+    if json_file == "-":
+        echo_json(document)
+    else:
+        for sentence in differential.sentences(found, files, seed=mutator.seed, shown=SENTENCES_SHOWN):
+            click.echo(sentence)
+    return 1 if found.failed else 0
 
 
 def _write_reports(done: Run, json_file: str | None, junit_file: str | None, html_file: str | None) -> None:

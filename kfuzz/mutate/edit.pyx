@@ -121,7 +121,7 @@ def varlong(int64_t value, int smallest=1):
 
 
 def record_spans(bytes payload not None):
-    """Where the records in a decompressed payload stand, as far as their lengths can be followed: [start, end) pairs."""
+    """Where the records in a decompressed payload stand, as far as lengths can be followed: [start, end) pairs."""
     cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(payload)
     cdef int64_t n = PyBytes_GET_SIZE(payload)
     cdef int64_t at = 0

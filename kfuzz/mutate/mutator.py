@@ -289,7 +289,7 @@ class _Mutation:
         return b"".join(self._with_crc(part) for part in parts) + tail
 
     def _with_crc(self, message: bytes) -> bytes:
-        return seal(message, False, True) if message[16] != 2 and self.mend() else message
+        return seal(message, False, True) if message[16:17] != b"\x02" and self.mend() else message
 
     def _value_length_at(self, frame: bytes, magic: int) -> int | None:
         key_at = FIELD_AT[magic]["key_length"]
