@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd')
 
-.PHONY: help demo test bench lint build clean
+.PHONY: help demo test campaign bench lint build clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -36,6 +36,9 @@ test: build ## the tests, with reduced counts
 
 bench: build ## speed beside other implementations: ratios, benchmarks/results.csv and a chart
 	$(BIN)/python -m benchmarks
+
+campaign: build ## 1,000,000 mutated inputs, on which kfuzz and kafka-clients must agree
+	$(BIN)/kfuzz conform --differential --count 1000000 --seed 1
 
 lint: build ## ruff, mypy, cython-lint
 	$(BIN)/ruff check .

@@ -7,9 +7,11 @@ May import ``kfuzz.records`` and the rest of this folder.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import struct
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -25,13 +27,21 @@ from kfuzz.records import Reading
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.framing import next_frame
 
-__all__ = ["RULES", "Differential", "Disagreement", "Rule", "differ", "keep", "sentences", "to_json"]
+__all__ = ["RULES", "Differential", "Disagreement", "Rule", "differ", "keep", "outcome_of", "sentences", "to_json"]
 
 KAFKA: Final = "kafka-clients"
 ROLE: Final = "consumer"
 LZ4_CODEC: Final = 3
 # What bad bytes make Kafka throw besides its own KafkaException; a new name is a disagreement, to be looked at.
-UNDECLARED: Final = frozenset({"IllegalArgumentException", "IndexOutOfBoundsException", "SnappyError"})
+UNDECLARED: Final = frozenset(
+    {
+        "BufferUnderflowException",
+        "IllegalArgumentException",
+        "IndexOutOfBoundsException",
+        "NegativeArraySizeException",
+        "SnappyError",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,11 @@ def _allocates(data: bytes, reading: Reading, answer: Answer) -> bool:
 
 
 def _undeclared(data: bytes, reading: Reading, answer: Answer) -> bool:
-    return reading.fatal is not None and answer.outcome == "fault" and answer.error.partition(":")[0] in UNDECLARED
+    return (
+        reading.fatal is not None
+        and answer.outcome == "fault"
+        and answer.error.partition(":")[0].partition(" ")[0] in UNDECLARED
+    )
 
 
 def _recurses(data: bytes, reading: Reading, answer: Answer) -> bool:
@@ -296,12 +310,30 @@ def to_json(found: Differential, *, seed: int) -> dict[str, Any]:
     }
 
 
+def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer in short: outcome and error, or outcome, consumed bytes and the hash of the contents."""
+    if answer["outcome"] != "accepted":
+        return {name: answer[name] for name in ("outcome", "error") if name in answer}
+    contents = json.dumps(answer.get("batches", answer.get("records")), sort_keys=True)
+    return {
+        "outcome": "accepted",
+        "consumed": answer.get("consumed"),
+        "contents_sha256": hashlib.sha256(contents.encode()).hexdigest(),
+    }
+
+
 def keep(found: Differential, directory: Path, *, seed: int) -> list[Path]:
-    """Write the inputs that differ, then those left unanswered, whole to ``directory``; returns the files in order."""
+    """Write the inputs that differ, then those left unanswered, whole to ``directory``; returns the files in order.
+
+    Beside each that was answered stands what the testee made of it, in the form of corpus/regressions/differential/.
+    """
     files = []
     for item in (*found.disagreements, *found.unanswered):
         files.append(directory / f"seed-{seed}-input-{item.index}.bin")
         write_whole(files[-1], item.data)
+        if item.answer:
+            document = {"testee": found.testee, **outcome_of(item.answer)}
+            write_whole(files[-1].with_suffix(".json"), json.dumps(document, indent=2, sort_keys=True) + "\n")
     return files
 
 

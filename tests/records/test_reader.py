@@ -7,10 +7,10 @@ import sys
 from itertools import islice
 
 import pytest
-from mutants import Mutants
 
 from kfuzz import records
 from kfuzz.errors import RecordsError, UsageError
+from kfuzz.mutate import Mutator
 from kfuzz.records import Record, RecordBatch
 
 BATCH = RecordBatch(
@@ -45,7 +45,7 @@ def test_no_single_bit_flip_raises_and_every_one_under_the_crc_is_found() -> Non
 
 
 def test_the_verdict_path_says_what_the_object_path_says() -> None:
-    for data in islice(Mutants(seed=11), 3_000):
+    for data in islice(Mutator(seed=11), 3_000):
         read, checked = records.read(data), records.check(data)
         assert checked.batches == []
         assert checked.findings == read.findings
@@ -57,7 +57,7 @@ def test_the_verdict_path_says_what_the_object_path_says() -> None:
 
 def test_strict_refuses_whatever_has_a_finding_and_kafka_only_what_is_fatal() -> None:
     deviations = 0
-    for data in islice(Mutants(seed=12), 3_000):
+    for data in islice(Mutator(seed=12), 3_000):
         kafka, strict = records.check(data), records.check(data, profile="strict")
         assert [f.code for f in kafka.findings] == [f.code for f in strict.findings]
         assert (strict.fatal is None) == (not kafka.findings)
