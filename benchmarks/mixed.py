@@ -6,8 +6,9 @@ Imports ``kfuzz.records`` alone.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -131,20 +132,25 @@ class MixedSet:
         return made
 
     def fetches(self, codec: Codec = "none") -> list[bytes]:
-        """The batches as fetches carry them: as many in one buffer as fit into 1 MiB, and at least one."""
-        return list(_joined(self.encoded(codec)))
+        """The batches as fetches carry them: as many in one buffer as fit into 1 MiB, and at least one.
 
+        The same batches share a buffer whatever the codec, so that a codec's cost is not mixed up with that of holding
+        more records at a time.
+        """
+        batches = iter(self.encoded(codec))
+        return [b"".join(itertools.islice(batches, size)) for size in self._batches_a_fetch]
 
-def _joined(batches: list[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
-    held_bytes = 0
-    for batch in batches:
-        if held and held_bytes + len(batch) > FETCH_BYTES:
-            yield b"".join(held)
-            held, held_bytes = [], 0
-        held.append(batch)
-        held_bytes += len(batch)
-    yield b"".join(held)
+    @cached_property
+    def _batches_a_fetch(self) -> list[int]:
+        sizes = [0]
+        held_bytes = 0
+        for batch in self.encoded():
+            if sizes[-1] and held_bytes + len(batch) > FETCH_BYTES:
+                sizes.append(0)
+                held_bytes = 0
+            sizes[-1] += 1
+            held_bytes += len(batch)
+        return sizes
 
 
 def _content(rng: random.Random, words: list[str], timestamp: int) -> Content:

@@ -20,6 +20,7 @@ from benchmarks.java import LIBRARIES
 from benchmarks.measure import Contest, InProcess, Lap, NotTheSameWork, measure
 from benchmarks.mixed import Census, Content, MixedSet
 from benchmarks.paths import PATHS
+from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.records import CODECS, Record
 
@@ -83,6 +84,15 @@ def test_the_set_is_the_mixed_one() -> None:
 def test_the_same_seed_makes_the_same_set() -> None:
     assert MixedSet(3).fetches() == MixedSet(3).fetches()
     assert MixedSet(3).fetches() != MixedSet(3, seed=5).fetches()
+
+
+def test_the_same_batches_share_a_buffer_whatever_the_codec() -> None:
+    mixed = MixedSet(30)
+    plain = [records.check(fetch).batch_count for fetch in mixed.fetches()]
+    assert len(plain) > 1
+    assert sum(plain) == 30
+    for codec in CODECS[1:]:
+        assert [records.check(fetch).batch_count for fetch in mixed.fetches(codec)] == plain
 
 
 def drop_the_last(mixed: MixedSet) -> list[list[Content]]:
