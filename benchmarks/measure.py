@@ -1,6 +1,7 @@
 """Interleaved rounds in CPU time. Imports ``mixed`` alone.
 
-A machine's speed drifts, so contestants take turns (A B C A B C …) and each ratio is taken within a round.
+A machine's speed drifts, so contestants take turns (A B C B C A …) and each ratio is taken within a round. Each round
+begins with another contestant, for a place in the order can be an advantage.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
@@ -56,7 +58,9 @@ class InProcess:
         self.run()
 
     def lap(self) -> Lap:
-        # The collector stays on, as it does for users; what earlier laps left behind is not this one's to sweep.
+        # Whoever had the turn before has left the caches and the allocator full of its own things; a pass that is not
+        # timed makes them this work's again. The collector stays on, as it does for users.
+        self.run()
         gc.collect()
         start = time.process_time_ns()
         done = self.run()
@@ -109,14 +113,16 @@ def measure(
         for work in works.values():
             work.warm_up()
         laps: dict[str, list[int]] = {name: [] for name in works}
+        order = deque(works)
         for _ in range(rounds):
-            for name, work in works.items():
-                lap = work.lap()
+            for name in order:
+                lap = works[name].lap()
                 if lap.records != expected.records:
                     raise NotTheSameWork(
                         f"{path}: {name} met {lap.records} records while it was timed, not {expected.records}"
                     )
                 laps[name].append(max(lap.cpu_ns, 1))
+            order.rotate(-1)
     finally:
         gc.unfreeze()
     return [_ratio(path, contest, laps, expected.records) for contest in contests]
