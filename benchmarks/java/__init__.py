@@ -18,6 +18,7 @@ from typing import Final
 from benchmarks.kfuzz_work import census_of
 from benchmarks.measure import Lap
 from benchmarks.mixed import Census, MixedSet
+from kfuzz.conformance.testees import BuildFailed, all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.records import Codec
 
@@ -41,8 +42,11 @@ class KafkaClients:
         for tool in ("java", "javac"):
             if not shutil.which(tool):
                 raise UsageError(f"{tool} is missing; install a JDK")
-        if not list(LIBRARIES.glob("kafka-clients-*.jar")):
-            raise UsageError("its library is not built; run kfuzz conform --testee kafka-clients once")
+        try:
+            # The testee's build brings the library; it does nothing where that is there already.
+            select(all_testees(), [f"{self.name}@{self.version}"])[0].make_ready()
+        except BuildFailed as error:
+            raise UsageError(f"its library cannot be had: {error}") from None
         self._folder = tempfile.TemporaryDirectory(prefix="kfuzz-bench-")
         self._files: dict[tuple[MixedSet, Codec], Path] = {}
         try:

@@ -12,11 +12,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from conftest import missing, require_tool
+from conftest import require_tool
 
 from benchmarks import kfuzz_work, peers
 from benchmarks.__main__ import main
-from benchmarks.java import LIBRARIES
 from benchmarks.measure import Contest, InProcess, Lap, NotTheSameWork, measure
 from benchmarks.mixed import Census, Content, MixedSet
 from benchmarks.paths import PATHS
@@ -58,10 +57,8 @@ def test_every_codec_has_a_path_for_each_way() -> None:
 
 @pytest.mark.java
 def test_kafka_clients_does_the_same_work_on_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    require_tool("java", "install a JDK")
-    require_tool("javac", "install a JDK")
-    if not LIBRARIES.exists():
-        missing("kafka-clients 4.4.0", "run kfuzz conform --testee kafka-clients once")
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "install a JDK and Maven")
     monkeypatch.setattr("benchmarks.java.WARM_UP_CPU_MS", 1)
     assert main(["--quick", "--peer", "kafka-clients", "--out", str(tmp_path)]) == 0
     assert [row["path"] for row in rows_of(tmp_path) if row["peer"] == "kafka-clients"] == list(PATHS)
