@@ -74,16 +74,9 @@ cdef enum field_t:
     F_HEADER_VALUE_LENGTH
     F_BATCH_LENGTH
     F_MAGIC
-    F_CRC
-    F_BASE_OFFSET
-    F_LAST_OFFSET_DELTA
     F_MAX_TIMESTAMP
     F_RECORD_COUNT
-    F_PAYLOAD
-    F_KEY
     F_VALUE
-    F_TIMESTAMP
-    F_OFFSET
     FIELD_COUNT
 
 cdef struct note_t:

@@ -74,16 +74,9 @@ FIELDS = {
     F_HEADER_VALUE_LENGTH: "value_length",
     F_BATCH_LENGTH: "batch_length",
     F_MAGIC: "magic",
-    F_CRC: "crc",
-    F_BASE_OFFSET: "base_offset",
-    F_LAST_OFFSET_DELTA: "last_offset_delta",
     F_MAX_TIMESTAMP: "max_timestamp",
     F_RECORD_COUNT: "record_count",
-    F_PAYLOAD: "payload",
-    F_KEY: "key",
     F_VALUE: "value",
-    F_TIMESTAMP: "timestamp",
-    F_OFFSET: "offset",
 }
 
 cdef void clear(report_t *report) noexcept nogil:
