@@ -12,7 +12,7 @@ import click
 
 from kfuzz.cli.console import echo_json, json_option, progress
 from kfuzz.errors import UsageError
-from kfuzz.vectors.model import Vector, default_root, load_suite
+from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite
 
 if TYPE_CHECKING:
     from kfuzz.vectors.build import Built
@@ -46,7 +46,7 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
       kfuzz vectors list
       kfuzz vectors list "*/codec/zstd-*" --json
     """
-    vectors = load_suite(globs or "*", root)
+    vectors = load_suite(globs or "*", root, kinds=KINDS)
     if as_json:
         echo_json([_described(vector) for vector in vectors])
         return
@@ -60,7 +60,7 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
 
 
 def _verdict(vector: Vector) -> str:
-    return str(vector.expect["consumer"]["verdict"])
+    return str(vector.expect["consumer"]["verdict"]) if vector.kind == "records" else vector.kind
 
 
 def _described(vector: Vector) -> dict[str, Any]:
@@ -120,26 +120,30 @@ def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
     from kfuzz.vectors import build
     from kfuzz.vectors.confirm import contradiction
 
-    vectors = [vector for file in files for vector in file.vectors]
-    answers = ask_kafka(vectors)
-    found = [
-        f"{vector.id}: Kafka {version} contradicts it: {text}"
-        for version, said in answers.items()
-        for vector in vectors
-        if (text := contradiction(vector, said[vector.id]))
-    ]
+    vectors = [vector for file in files for vector in file.vectors if vector.kind == "records"]
+    found = []
+    for role in ("consumer", "broker"):
+        answers = ask_kafka(vectors, role)
+        found += [
+            f"{vector.id}: Kafka {version} as {role} contradicts it: {text}"
+            for version, said in answers.items()
+            for vector in vectors
+            if role in vector.expect and (text := contradiction(vector, said[vector.id], role))
+        ]
+        files = build.confirmed(files, answers, role)
     for line in found:
         click.echo(line)
     if found:
         click.echo(f"{len(found)} contradictions; nothing was written")
         click.get_current_context().exit(1)
-    return build.confirmed(files, answers)
+    return files
 
 
-def ask_kafka(vectors: Sequence[Vector]) -> dict[str, dict[str, dict[str, Any]]]:
-    """What each version of the testee ``kafka-clients`` answers to each vector: ``answers[version][id]``.
+def ask_kafka(vectors: Sequence[Vector], role: str = "consumer") -> dict[str, dict[str, dict[str, Any]]]:
+    """What each version of the testee ``kafka-clients`` answers to each vector in ``role``: ``answers[version][id]``.
 
-    Raises ``UsageError`` where it cannot be built or run here, or ends before its time.
+    A version that does not offer the role is left out. Raises
+    ``UsageError`` where it cannot be built or run here, or ends before its time.
     """
     from kfuzz.conformance.testees import BuildFailed, all_testees, select
 
@@ -150,13 +154,15 @@ def ask_kafka(vectors: Sequence[Vector]) -> dict[str, dict[str, dict[str, Any]]]
         except BuildFailed as error:
             raise UsageError(f"{testee.label}: {error}; mend its build") from None
         with progress(f"asking {testee.label}", len(vectors)) as set_done:
-            answers[testee.version] = _ask(testee.argv, testee.folder, testee.label, vectors, set_done)
+            said = _ask(testee.argv, testee.folder, testee.label, vectors, role, set_done)
+        if said is not None:
+            answers[testee.version] = said
     return answers
 
 
 def _ask(
-    argv: Sequence[str], folder: Path | None, label: str, vectors: Sequence[Vector], set_done: Any
-) -> dict[str, dict[str, Any]]:
+    argv: Sequence[str], folder: Path | None, label: str, vectors: Sequence[Vector], role: str, set_done: Any
+) -> dict[str, dict[str, Any]] | None:
     from kfuzz.conformance.process import Limits, NoHandshake, Session, Trouble
     from kfuzz.conformance.protocol import DECODE, to_line
 
@@ -164,11 +170,12 @@ def _ask(
     answers = {}
     with Session(argv, cwd=folder) as session:
         try:
-            session.start(limits)
+            if role not in session.start(limits).roles:
+                return None
         except NoHandshake as error:
             raise UsageError(f"{label}: {error}; see testees/README.md") from None
         for done, vector in enumerate(vectors, 1):
-            request = {"id": vector.id, "operation": DECODE, "role": "consumer", "hex": vector.data.hex()}
+            request = {"id": vector.id, "operation": DECODE, "role": role, "hex": vector.data.hex()}
             session.send(to_line(request))
             line = session.next_line(limits.budget(vector.budget))
             if isinstance(line, Trouble):

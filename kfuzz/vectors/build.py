@@ -63,9 +63,11 @@ def write(root: Path, files: Sequence[Built]) -> None:
     register(root, (vector["id"] for file in files for vector in file.document["vectors"]))
 
 
-def confirmed(files: Sequence[Built], answers: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> tuple[Built, ...]:
-    """The files with what each version of Kafka said: ``answers[version][id]`` is a testee's answer."""
-    return tuple(replace(file, document=with_cells(file.document, answers)) for file in files)
+def confirmed(
+    files: Sequence[Built], answers: Mapping[str, Mapping[str, Mapping[str, Any]]], role: str = "consumer"
+) -> tuple[Built, ...]:
+    """The files with what each version of Kafka said in ``role``: ``answers[version][id]`` is a testee's answer."""
+    return tuple(replace(file, document=with_cells(file.document, answers, role)) for file in files)
 
 
 def _built(root: Path, theme: Theme) -> Built:
@@ -112,16 +114,28 @@ def _vector(recipe: Recipe, committed: Mapping[str, Any] | None) -> Json:
     made = recipe.to_json(data, {})
     # Kafka spoke of these very bytes; of others it has yet to speak.
     same = all(made.get(name) == committed.get(name) for name in ("hex", "sha256"))
+    same = same and _steps_bytes(made) == _steps_bytes(committed)
     return {**made, "kafka": committed["kafka"] if same else {}}
+
+
+def _steps_bytes(item: Mapping[str, Any]) -> list[str]:
+    return [step["hex"] for step in item.get("steps", ())]
 
 
 def _with_places_of(recipe: Recipe, committed: Mapping[str, Any]) -> Recipe:
     """The recipe with the committed sizes: another compressor's stream is longer or shorter."""
     document = {**recipe.document, "layout": committed["layout"]}
-    consumer = dict(document["expect"]["consumer"])
-    consumer["consumed"] = committed["expect"]["consumer"].get("consumed", consumer.get("consumed"))
-    document["expect"] = {**document["expect"], "consumer": consumer}
+    document["expect"] = {
+        role: {**expectation, **_consumed(committed["expect"].get(role, committed["expect"]["consumer"]))}
+        if "consumed" in expectation
+        else expectation
+        for role, expectation in document["expect"].items()
+    }
     return Recipe(document, recipe.data, recipe.by_content, recipe.bomb)
+
+
+def _consumed(expectation: Mapping[str, Any]) -> Json:
+    return {"consumed": expectation["consumed"]} if "consumed" in expectation else {}
 
 
 def same_contents(first: bytes, second: bytes) -> bool:

@@ -70,9 +70,16 @@ def _short(value: Any) -> str:
 def with_cells(
     document: Mapping[str, Any], answers: Mapping[str, Mapping[str, Mapping[str, Any]]], role: str = "consumer"
 ) -> Json:
-    """The document of a vector file with what each version of Kafka said (``answers[version][id]``), and no more."""
+    """The document of a vector file with what each version of Kafka said in ``role`` (``answers[version][id]``).
 
-    def cells(name: str) -> Json:
-        return {version: {role: said[name]["outcome"]} for version, said in answers.items() if name in said}
+    What it said in other roles stays: the bytes are the same.
+    """
 
-    return {**document, "vectors": [{**item, "kafka": cells(item["id"])} for item in document["vectors"]]}
+    def cells(item: Mapping[str, Any]) -> Json:
+        name, kafka = item["id"], dict(item["kafka"])
+        for version, said in answers.items():
+            if name in said:
+                kafka[version] = {**kafka.get(version, {}), role: said[name]["outcome"]}
+        return kafka
+
+    return {**document, "vectors": [{**item, "kafka": cells(item)} for item in document["vectors"]]}

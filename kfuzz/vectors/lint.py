@@ -20,13 +20,15 @@ from kfuzz.vectors.build import canonical_json
 from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
 from kfuzz.vectors.register import REGISTER_FILE, registered
 
-__all__ = ["KAFKA_VERSIONS", "Problem", "lint"]
+__all__ = ["KAFKA_VERSIONS", "Problem", "expectations", "is_plainly_valid", "lint"]
 
 # Every vector has been shown to these; the last one decides.
 KAFKA_VERSIONS = ("3.9.2", "4.4.0")
 FILE_BYTES_MAX = 8_000_000
-# Neither the valid vectors nor the others may be fewer than this share of the suite.
-SMALLEST_SHARE = 1 / 3
+# Kafka's LogValidator, in process, says what a broker does.
+BROKER_VERSION = "4.4.0"
+# No fewer than these shares of the suite, in percent.
+SMALLEST_SHARES = {"valid": 25, "not valid": 60}
 CHECKS = frozenset({"format", "stream", "behaviour", "none"})
 LINK = re.compile(r"[A-Za-z][\w.-]*(?: [\w.-]+)? #\d+|[A-Z]+-\d+|https://\S+")
 # The smallest message, and where a frame has its length, its magic and its CRC.
@@ -55,6 +57,11 @@ class Suite:
     @property
     def vectors(self) -> Iterator[Vector]:
         return (vector for file in self.files for vector in file.vectors)
+
+    @property
+    def records(self) -> Iterator[Vector]:
+        """The vectors that a single reading decides; a stream's expectations stand in its steps."""
+        return (vector for vector in self.vectors if vector.kind == "records")
 
 
 def lint(root: Path) -> list[Problem]:
@@ -173,7 +180,7 @@ def _cited(suite: Suite) -> Iterator[Problem]:
         for name in vector.requirements:
             if name not in suite.requirements:
                 yield Problem(_place(suite, vector), f"the requirement {name} is not in {REQUIREMENTS_FILE}")
-        for expectation in vector.expect.values():
+        for _, expectation in expectations(vector):
             finding = expectation.get("finding")
             if finding is not None and finding not in CODES:
                 yield Problem(_place(suite, vector), f"the finding {finding} is not known")
@@ -185,6 +192,18 @@ def _cited(suite: Suite) -> Iterator[Problem]:
 # --- vectors --------------------------------------------------------------------------------------------------------
 
 
+def expectations(vector: Vector) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each role with what is expected of it: once for plain records, in every step of a stream."""
+    yield from vector.expect.items()
+    for step in vector.steps:
+        yield from step["expect"].items()
+
+
+def is_plainly_valid(vector: Vector) -> bool:
+    """Whether every role accepts all of it, and no document disagrees."""
+    return all(expectation["verdict"] == "valid" for _, expectation in expectations(vector))
+
+
 def _layouts(suite: Suite) -> Iterator[Problem]:
     for vector in suite.vectors:
         for place in vector.layout:
@@ -193,10 +212,9 @@ def _layouts(suite: Suite) -> Iterator[Problem]:
 
 
 def _hostile(suite: Suite) -> Iterator[Problem]:
-    for vector in suite.vectors:
-        if vector.expect["consumer"]["verdict"] == "invalid" and not any(
-            place.get("hostile") for place in vector.layout
-        ):
+    for vector in suite.records:
+        verdicts = {expectation["verdict"] for expectation in vector.expect.values()}
+        if verdicts == {"invalid"} and not any(place.get("hostile") for place in vector.layout):
             yield Problem(_place(suite, vector), "it is invalid, and its layout marks no hostile field")
 
 
@@ -204,21 +222,23 @@ def _budgets(suite: Suite) -> Iterator[Problem]:
     for file in suite.files:
         greedy = {flag.name for flag in file.flags.values() if flag.bug_type == "allocation"}
         for vector in file.vectors:
-            if vector.budget is None and greedy & set(vector.flags) and vector.expect["consumer"]["verdict"] != "valid":
+            verdicts = {expectation["verdict"] for _, expectation in expectations(vector)}
+            if vector.budget is None and greedy & set(vector.flags) and verdicts != {"valid"}:
                 yield Problem(_place(suite, vector), "it tempts to allocate and has no budget")
 
 
 def _kafka_cells(suite: Suite) -> Iterator[Problem]:
-    for vector in suite.vectors:
-        for version in KAFKA_VERSIONS:
-            said = vector.kafka.get(version, {}).get("consumer")
-            verdict = vector.expect["consumer"]["verdict"]
+    for vector in suite.records:
+        asked = [(version, "consumer") for version in KAFKA_VERSIONS]
+        asked += [(BROKER_VERSION, "broker")] if "broker" in vector.expect else []
+        for version, role in asked:
+            said = vector.kafka.get(version, {}).get(role)
+            verdict = vector.expect[role]["verdict"]
+            who = f"Kafka {version}" + ("" if role == "consumer" else f" as {role}")
             if said is None:
-                yield Problem(
-                    _place(suite, vector), f"Kafka {version} was not asked; run `kfuzz vectors build --confirm`"
-                )
+                yield Problem(_place(suite, vector), f"{who} was not asked; run `kfuzz vectors build --confirm`")
             elif (verdict == "valid" and said != "accepted") or (verdict == "invalid" and said == "accepted"):
-                yield Problem(_place(suite, vector), f"it is {verdict}, and Kafka {version} says {said}")
+                yield Problem(_place(suite, vector), f"it is {verdict}, and {who} says {said}")
 
 
 def _crcs(suite: Suite) -> Iterator[Problem]:
@@ -230,7 +250,7 @@ def _crcs(suite: Suite) -> Iterator[Problem]:
 def _is_about_crc(vector: Vector) -> bool:
     """A CRC, a magic (which says what the CRC covers) or a length that lies: there the CRC may be wrong."""
     hostile = {place["field"].rpartition(".")[2] for place in vector.layout if place.get("hostile")}
-    codes = {expectation.get("finding", "") for expectation in vector.expect.values()}
+    codes = {expectation.get("finding", "") for _, expectation in expectations(vector)}
     return bool(hostile & {"batch_length", "crc", "magic"}) or any("crc" in code for code in codes)
 
 
@@ -253,11 +273,13 @@ def crc_is_right(frame: bytes) -> bool:
 
 
 def _balance(suite: Suite) -> Iterator[Problem]:
-    verdicts = Counter(vector.expect["consumer"]["verdict"] for vector in suite.vectors)
-    total = verdicts.total()
-    for name, count in (("valid", verdicts["valid"]), ("not valid", total - verdicts["valid"])):
-        if total and count < total * SMALLEST_SHARE:
-            yield Problem("the suite", f"only {count} of {total} vectors are {name}; a third at least must be")
+    counts = Counter("valid" if is_plainly_valid(vector) else "not valid" for vector in suite.vectors)
+    total = counts.total()
+    for name, percent in SMALLEST_SHARES.items():
+        if counts[name] * 100 < total * percent:
+            yield Problem(
+                "the suite", f"only {counts[name]} of {total} vectors are {name}; {percent} % at least must be"
+            )
 
 
 # --- expected outcomes ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import fnmatch
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from typing import Any
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 
-__all__ = ["FORMAT", "Flag", "SuiteFile", "Vector", "default_root", "load_file", "load_files", "load_suite"]
+__all__ = ["FORMAT", "KINDS", "Flag", "SuiteFile", "Vector", "default_root", "load_file", "load_files", "load_suite"]
 
 FORMAT = "kfuzz-vectors/1"
+# What a file may be about; the kinds that are not here yet are reserved in the schema.
+KINDS = ("records", "stream")
 SCHEMA_FILE = "schema.json"
 REQUIREMENTS_FILE = "requirements.json"
 EXPECTED_DIRECTORY = "expected"
@@ -42,11 +44,15 @@ class Flag:
 class Vector:
     """One vector: the bytes, and what each role must make of them.
 
-    ``expect[role]`` has ``verdict`` ("valid", "invalid", "acceptable"), ``finding`` (the code of the finding that a
-    refusal rests on), ``batches`` (the contents that whoever accepts must read, in the testee protocol's JSON form),
+    Of kind ``records`` every vector says what a consumer makes of it, and what a broker and a log do where that
+    matters. ``expect[role]`` has ``verdict`` ("valid", "invalid", "acceptable"), ``finding`` (the code of the finding
+    that a refusal rests on), ``batches`` (the contents that whoever accepts must read, in the protocol's JSON form),
     ``alternatives`` (other permitted readings), ``partial_tail`` and ``consumed`` (end of the last complete batch).
-    ``kafka[version][role]`` is what Apache Kafka itself said: "accepted", "rejected" or "fault".
+    ``kafka[version][role]`` is what Apache Kafka itself said: "accepted", "rejected" or "fault"; beside the roles stand
+    ``error`` (of a produce request) and ``recovery`` (of a segment at start).
     ``budget`` bounds what judging the vector may cost: ``memory_bytes`` and ``cpu_ms``.
+    Of kind ``stream``, ``steps`` come one after another, each with ``hex`` and its own ``expect``; ``data`` is all
+    their bytes, ``expect`` is empty, and ``options`` may have ``isolation`` and ``aborted``.
     """
 
     id: str
@@ -62,6 +68,8 @@ class Vector:
     kafka: Mapping[str, Mapping[str, str]]
     budget: Mapping[str, int] | None
     file: Path
+    steps: tuple[Mapping[str, Any], ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +92,15 @@ def default_root() -> Path:
     raise UsageError(f"no vectors beside {here}; install kfuzz whole or name the suite's directory")
 
 
-def load_suite(pattern: str | Sequence[str] = "*", root: str | Path | None = None) -> tuple[Vector, ...]:
-    """The vectors whose id matches any of the globs in ``pattern`` (``*`` matches ``/`` too), sorted by id.
+def load_suite(
+    pattern: str | Sequence[str] = "*", root: str | Path | None = None, *, kinds: Sequence[str] = ("records",)
+) -> tuple[Vector, ...]:
+    """The vectors of ``kinds`` whose id matches a glob in ``pattern`` (``*`` matches ``/`` too), sorted by id.
 
     Raises ``UsageError`` for a file that breaks the schema, an id that occurs twice, and a glob that matches nothing.
     """
     globs = [pattern] if isinstance(pattern, str) else list(pattern)
-    documents = _documents(root)
+    documents = [(path, document) for path, document in _documents(root) if document["kind"] in kinds]
     ids = {item["id"] for _, document in documents for item in document["vectors"]}
     chosen = set()
     for glob in globs:
@@ -231,16 +241,20 @@ def _vector(path: Path, place: str, kind: str, item: Mapping[str, Any]) -> Vecto
         data=_data(path, place, item),
         canonical=item["canonical"],
         layout=tuple(item["layout"]),
-        expect=item["expect"],
+        expect=item.get("expect", {}),
         kafka=item["kafka"],
         budget=item.get("budget"),
         file=path,
+        steps=tuple(item.get("steps", ())),
+        options={name: item[name] for name in ("isolation", "aborted") if name in item},
     )
 
 
 def _data(path: Path, place: str, item: Mapping[str, Any]) -> bytes:
     if "hex" in item:
         return bytes.fromhex(item["hex"])
+    if "steps" in item:
+        return b"".join(bytes.fromhex(step["hex"]) for step in item["steps"])
     from kfuzz.vectors.recipes.bombs import BOMBS
 
     name, size, sha256 = item["recipe"], item["size"], item["sha256"]

@@ -1,4 +1,4 @@
-"""A suite of four vectors in a directory of the test's own, to be spoiled at will."""
+"""A suite of five vectors in a directory of the test's own, to be spoiled at will."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from kfuzz.vectors.build import canonical_json
 from kfuzz.vectors.model import default_root
 
-KEPT = ("of-2", "of-3", "one-too-high", "negative-one")
+KEPT = ("of-2", "of-3", "one-too-high", "negative-one", "zero-with-record")
 FILE = "records/v2/count.json"
 
 Document = dict[str, Any]
 
 
 def document() -> Document:
-    """The committed file on record counts, cut down to four vectors: two valid, two not."""
+    """The committed file on record counts, cut down to five vectors: two valid, three not."""
     whole = json.loads((default_root() / FILE).read_bytes())
     vectors = [vector for vector in whole["vectors"] if vector["id"].rpartition("/")[2] in KEPT]
     used = {flag for vector in vectors for flag in vector["flags"]}

@@ -19,10 +19,11 @@ from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.vectors import build
 from kfuzz.vectors.confirm import contradiction, first_difference, with_cells
-from kfuzz.vectors.model import default_root, load_suite
+from kfuzz.vectors.lint import expectations
+from kfuzz.vectors.model import KINDS, default_root, load_file, load_suite
 from kfuzz.vectors.recipes import bombs, containers, themes
-from kfuzz.vectors.recipes.builder import Record, batch, overlong, varint
-from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.builder import Record, batch, concat, overlong, varint
+from kfuzz.vectors.recipes.theme import Step, Theme, accepts, refuses
 from kfuzz.vectors.register import register, registered
 
 CODEC_FILE = "records/v2/codec.json"
@@ -45,7 +46,7 @@ def test_the_committed_suite_is_as_the_recipes_make_it() -> None:
 
 def test_every_vector_of_the_suite_has_a_recipe_and_every_file_a_theme() -> None:
     made = {recipe.id for theme in themes() for recipe in theme.recipes}
-    assert {vector.id for vector in load_suite()} == made
+    assert {vector.id for vector in load_suite(kinds=KINDS)} == made
 
 
 def item(document: dict[str, Any], slug: str) -> dict[str, Any]:
@@ -204,10 +205,44 @@ def test_a_large_value_may_be_given_by_its_digest() -> None:
     assert first_difference({"value": value.hex()}, {"value": {**digest, "size": 1}}) is not None
 
 
-def test_cells_hold_what_each_version_said_and_nothing_older() -> None:
-    document = {"vectors": [{"id": "a/b", "kafka": {"1.0.0": {"consumer": "accepted"}}}]}
-    after = with_cells(document, {"4.4.0": {"a/b": {"outcome": "rejected"}}})
-    assert after["vectors"][0]["kafka"] == {"4.4.0": {"consumer": "rejected"}}
+def test_cells_hold_what_each_version_said_last_and_keep_the_other_roles() -> None:
+    before = {"4.4.0": {"consumer": "accepted", "broker": "accepted"}, "4.3.1": {"recovery": "kept"}}
+    document = {"vectors": [{"id": "a/b", "kafka": before}]}
+    after = with_cells(document, {"4.4.0": {"a/b": {"outcome": "rejected"}}}, "broker")
+    assert after["vectors"][0]["kafka"] == {
+        "4.4.0": {"consumer": "accepted", "broker": "rejected"},
+        "4.3.1": {"recovery": "kept"},
+    }
+
+
+def test_a_vector_of_several_roles_says_what_each_makes_of_it() -> None:
+    made = Theme("records/v2/roles", "about")
+    two = concat(batch(Record()), batch(Record(), base_offset=1))
+    made.valid("two-batches", "s", two, requirements=["RB-HEADER-1"], broker=refuses("batch-count"), log=accepts())
+    expect = made.recipes[0].document["expect"]
+    assert expect["broker"] == {"verdict": "invalid", "finding": "batch-count"}
+    assert expect["log"] == expect["consumer"]
+
+
+def test_a_stream_has_its_bytes_and_expectations_in_its_steps(tmp_path: Path) -> None:
+    made = Theme("stream/sequence", "about", kind="stream")
+    steps = [
+        Step(batch(Record()), {"broker": accepts()}),
+        Step(batch(Record(), base_offset=1), {"broker": refuses("record-count-negative"), "consumer": accepts()}),
+    ]
+    made.stream("gap", "s", *steps, requirements=["SEQ-ORDER-1"], aborted=[(4000, 7)], isolation="read_committed")
+    path = tmp_path / "sequence.json"
+    path.write_bytes(build.canonical_json(build.merge(made, None)))
+    (vector,) = load_file(path).vectors
+    assert [step["hex"] for step in vector.steps] == [step.raw.data.hex() for step in steps]
+    assert vector.data == steps[0].raw.data + steps[1].raw.data
+    assert vector.expect == {}
+    assert vector.options == {"isolation": "read_committed", "aborted": [{"producer_id": "4000", "first_offset": "7"}]}
+    assert [(role, found["verdict"]) for role, found in expectations(vector)] == [
+        ("broker", "valid"),
+        ("broker", "invalid"),
+        ("consumer", "valid"),
+    ]
 
 
 # --- what recipes are made of ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def test_list_prints_a_line_a_vector_and_the_sum(tmp_path: Path, capsys: pytest.
     code, out, _ = run("list", "--vectors", str(mini_suite.write(tmp_path)), capsys=capsys)
     assert code == 0
     assert out.splitlines()[0] == "invalid    records/v2/count/negative-one  the record count is -1; the CRC is right"
-    assert out.splitlines()[-1] == "4 vectors: 2 invalid, 2 valid"
+    assert out.splitlines()[-1] == "5 vectors: 1 acceptable, 2 invalid, 2 valid"
 
 
 def test_list_as_json_is_one_document_without_the_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -96,11 +96,13 @@ def test_every_help_text_has_an_example(words: list[str], capsys: pytest.Capture
     assert "kfuzz vectors" in out
 
 
-def answers_of(vectors: Sequence[Vector], **changed: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+def answers_of(
+    vectors: Sequence[Vector], role: str = "consumer", **changed: dict[str, Any]
+) -> dict[str, dict[str, dict[str, Any]]]:
     """What a Kafka would answer that agrees with every vector, but for those in ``changed`` (by the id's last word)."""
     said = {}
     for vector in vectors:
-        expect = vector.expect["consumer"]
+        expect = vector.expect.get(role, vector.expect["consumer"])
         agreeing = {"outcome": "rejected", "error": "no"}
         if expect["verdict"] != "invalid":
             agreeing = {"outcome": "accepted", "consumed": expect["consumed"], "batches": expect["batches"]}
@@ -112,11 +114,13 @@ def test_build_confirm_writes_nothing_where_kafka_contradicts_a_recipe(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "kfuzz.cli.vectors.ask_kafka", lambda vectors: answers_of(vectors, minimal={"outcome": "rejected"})
+        "kfuzz.cli.vectors.ask_kafka", lambda vectors, role: answers_of(vectors, role, minimal={"outcome": "rejected"})
     )
     code, out, _ = run("build", "--confirm", "--vectors", str(tmp_path), capsys=capsys)
     assert code == 1
-    assert "records/v2/header/minimal: Kafka 9.9.9 contradicts it: it is valid, and Kafka says rejected" in out
+    assert (
+        "records/v2/header/minimal: Kafka 9.9.9 as consumer contradicts it: it is valid, and Kafka says rejected" in out
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -127,4 +131,4 @@ def test_build_confirm_fills_the_cells_with_what_kafka_says(
     code, _, _ = run("build", "--confirm", "--vectors", str(tmp_path), capsys=capsys)
     assert code == 0
     (vector,) = load_suite("records/v2/count/negative-one", tmp_path)
-    assert vector.kafka == {"9.9.9": {"consumer": "rejected"}}
+    assert vector.kafka == {"9.9.9": {"broker": "rejected", "consumer": "rejected"}}

@@ -1,4 +1,5 @@
-"""A theme: the recipes of one vector file. ``valid``, ``invalid`` and ``acceptable`` add a vector each.
+"""A theme: the recipes of one vector file. ``valid``, ``invalid`` and ``acceptable`` add a vector each, by what the
+consumer makes of it; ``broker=`` and ``log=`` say what those make of it where that matters; ``stream`` adds a sequence.
 
 May import ``builder``. A theme knows nothing of what Apache Kafka said: those cells are filled by ``kfuzz vectors
 build --confirm``.
@@ -7,18 +8,60 @@ build --confirm``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kfuzz.vectors.recipes.builder import Raw, concat
 
-__all__ = ["SMALL", "Recipe", "Theme"]
+__all__ = ["SMALL", "Judged", "Recipe", "Step", "Theme", "accepts", "refuses"]
 
 Json = dict[str, Any]
 
 # For hostile vectors of a few hundred bytes: nobody needs more to refuse them.
 SMALL = {"cpu_ms": 2000, "memory_bytes": 16 * 1024 * 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one role makes of the bytes; ``batches`` are the contents, by default those that the recipe encodes."""
+
+    verdict: str
+    finding: str | None = None
+    batches: Sequence[Json] | None = None
+
+    def to_json(self, raw: Raw) -> Json:
+        """The expectation as a vector holds it."""
+        expectation: Json = {"verdict": self.verdict}
+        if self.finding is not None:
+            expectation["finding"] = self.finding
+        if self.verdict != "invalid":
+            expectation["batches"] = list(raw.batches if self.batches is None else self.batches)
+            expectation["consumed"] = len(raw.data)
+        return expectation
+
+
+def accepts(*, finding: str | None = None, batches: Sequence[Json] | None = None) -> Judged:
+    """The role accepts; with a ``finding``, what others may refuse it for, so that it is ``acceptable``."""
+    return Judged("valid" if finding is None else "acceptable", finding, batches)
+
+
+def refuses(finding: str) -> Judged:
+    """The role refuses, for the reason that ``finding`` names."""
+    return Judged("invalid", finding)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a stream: bytes, and what each role makes of them after the steps before."""
+
+    raw: Raw
+    expect: Mapping[str, Judged]
+
+    def to_json(self) -> Json:
+        """The step as a vector holds it."""
+        expect = {role: judged.to_json(self.raw) for role, judged in self.expect.items()}
+        return {"hex": self.raw.data.hex(), "expect": expect}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +79,10 @@ class Recipe:
 
     def to_json(self, data: bytes, kafka: Json) -> Json:
         """The vector as its file holds it; ``data`` is the recipe's own, or committed bytes of the same contents."""
-        if self.bomb is None:
-            content: Json = {"hex": data.hex()}
+        if "steps" in self.document:
+            content: Json = {}
+        elif self.bomb is None:
+            content = {"hex": data.hex()}
         else:
             content = {"recipe": self.bomb, "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
         return {**self.document, **content, "kafka": kafka}
@@ -100,6 +145,8 @@ class Theme:
         alternatives: Sequence[Sequence[Json]] = (),
         budget: Json | None = None,
         bomb: str | None = None,
+        broker: Judged | None = None,
+        log: Judged | None = None,
     ) -> None:
         raw = raws[0] if len(raws) == 1 else concat(*raws)
         expectation: Json = {"verdict": verdict}
@@ -110,6 +157,7 @@ class Theme:
             expectation["consumed"] = len(raw.data)
             expectation |= {"partial_tail": True} if tail else {}
             expectation |= {"alternatives": [list(batches) for batches in alternatives]} if alternatives else {}
+        others = {"broker": broker, "log": log}
         document = {
             "id": f"{self.path}/{slug}",
             "summary": summary,
@@ -118,10 +166,41 @@ class Theme:
             "flags": list(flags),
             "canonical": verdict == "valid" and raw.canonical and not tail,
             "layout": [place.to_json() for place in raw.layout],
-            "expect": {"consumer": expectation},
+            "expect": {"consumer": expectation}
+            | {role: judged.to_json(raw) for role, judged in others.items() if judged is not None},
         }
         document |= {"budget": budget} if budget else {}
         self.recipes.append(Recipe(document, raw.data + tail, raw.by_content, bomb))
+
+    def stream(
+        self,
+        slug: str,
+        summary: str,
+        *steps: Step,
+        requirements: Sequence[str],
+        flags: Sequence[str] = (),
+        level: str = "required",
+        isolation: str | None = None,
+        aborted: Sequence[tuple[int, int]] | None = None,
+        budget: Json | None = None,
+    ) -> None:
+        """A vector of kind ``stream``; ``aborted`` are (producer id, first offset) as a fetch response tells them."""
+        whole = concat(*(step.raw for step in steps))
+        document = {
+            "id": f"{self.path}/{slug}",
+            "summary": summary,
+            "level": level,
+            "requirements": list(requirements),
+            "flags": list(flags),
+            "canonical": False,
+            "layout": [place.to_json() for place in whole.layout],
+            "steps": [step.to_json() for step in steps],
+        }
+        document |= {"isolation": isolation} if isolation else {}
+        document |= {"budget": budget} if budget else {}
+        if aborted is not None:
+            document["aborted"] = [{"producer_id": str(producer), "first_offset": str(at)} for producer, at in aborted]
+        self.recipes.append(Recipe(document, whole.data, False))
 
 
 ThemeMaker = Callable[[], Theme]
