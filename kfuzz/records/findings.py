@@ -134,6 +134,27 @@ CODES: dict[str, Code] = {
         "RB-CONTROL-2",
         "the control record's key is not a version (0 or more) and a known type, 2 bytes each",
     ),
+    # streams: rules that need memory
+    "sequence-gap": Code("fatal", "SEQ-ORDER-1", "the base sequence is {found}; the next one must be {allowed}"),
+    "sequence-overlap": Code(
+        "fatal", "SEQ-ORDER-1", "the base sequence is {found}, and sequences up to {allowed} were used; it is no repeat"
+    ),
+    "sequence-duplicate": Code(
+        "deviation", "SEQ-DUPLICATE-1", "a batch with base sequence {found} was appended before; this one is dropped"
+    ),
+    "sequence-of-new-epoch": Code(
+        "fatal", "SEQ-EPOCH-1", "the base sequence is {found}; under a new producer epoch it must be {allowed}"
+    ),
+    "producer-epoch-stale": Code("fatal", "SEQ-EPOCH-1", "the producer epoch is {found}; {allowed} was seen already"),
+    "coordinator-epoch-stale": Code(
+        "fatal", "TXN-MARKER-1", "the marker's coordinator epoch is {found}; {allowed} was seen already"
+    ),
+    "end-marker-invalid": Code("fatal", "TXN-MARKER-1", "the control record does not end a transaction"),
+    "transaction-not-ended": Code(
+        "fatal",
+        "TXN-BATCH-1",
+        "the batch is not transactional, and its producer's transaction from offset {allowed} on is still open",
+    ),
     # magic 0 and 1
     "message-truncated": Code("fatal", "MS-MESSAGE-1", "the message has {found} bytes left where {allowed} are needed"),
     "bytes-after-message": Code(
