@@ -43,12 +43,13 @@ def extensions() -> list[Extension]:
 
 
 class BuildWithSuite(build_py):
-    """Puts the golden vectors into the wheel, where kfuzz.vectors.model.default_root finds them."""
+    """Puts the golden vectors and the readers that go with a copy into the wheel, where kfuzz.vectors finds them."""
 
     def run(self) -> None:
         super().run()
         if not self.editable_mode:
-            shutil.copytree("vectors", Path(self.build_lib) / "kfuzz" / "vectors" / "suite", dirs_exist_ok=True)
+            for source, name in (("vectors", "suite"), ("examples", "examples")):
+                shutil.copytree(source, Path(self.build_lib) / "kfuzz" / "vectors" / name, dirs_exist_ok=True)
 
 
 setup(

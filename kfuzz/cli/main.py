@@ -15,7 +15,7 @@ from kfuzz.errors import KfuzzError
 VERBS = {
     "show": ("kfuzz.cli.show", "Annotated dump of a file or a vector."),
     "check": ("kfuzz.cli.check", "Findings in files of record batches; exit 1 if any is fatal."),
-    "vectors": ("kfuzz.cli.vectors", "List, build and lint the golden vectors."),
+    "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),
     "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),
     "testee": ("kfuzz.cli.testee", "kfuzz's own decoder behind the testee protocol."),
     "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),

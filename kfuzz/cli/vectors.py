@@ -1,4 +1,4 @@
-"""``kfuzz vectors``: list, build and lint the golden vectors. The work is in ``kfuzz.vectors``."""
+"""``kfuzz vectors``: list, build, lint and copy the golden vectors. The work is in ``kfuzz.vectors``."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ root_option = click.option("--vectors", "root", metavar="DIR", help="Use the sui
 
 @click.group()
 def command() -> None:
-    """List, build and lint the golden vectors.
+    """List, build, lint and copy the golden vectors.
 
     \b
     Examples:
       kfuzz vectors list "records/v2/count/*"
+      kfuzz vectors copy testdata/kfuzz
       kfuzz vectors build --check
       kfuzz vectors lint
     """
@@ -211,3 +212,45 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
             click.echo(str(problem))
         click.echo(f"{len(problems)} to mend" if problems else "nothing to mend")
     click.get_current_context().exit(1 if problems else 0)
+
+
+@command.command("copy")
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("globs", nargs=-1, metavar="[GLOB]...")
+@click.option("--bombs", is_flag=True, help="Write the bytes of the vectors that are recipes too.")
+@click.option("--force", is_flag=True, help="Replace an earlier copy in DIR; other files there stay.")
+@json_option
+@root_option
+def copy_vectors(
+    directory: Path, globs: tuple[str, ...], bombs: bool, force: bool, as_json: bool, root: str | None
+) -> None:
+    """Copy the suite into DIR, for another project to vendor: vectors, schema, requirements, and readers to begin with.
+
+    The README.md in DIR says how to run the vectors in any language, without kfuzz. With GLOBs, only vectors whose ids
+    match are copied.
+
+    \b
+    Examples:
+      kfuzz vectors copy testdata/kfuzz
+      kfuzz vectors copy testdata/kfuzz "records/v2/*" --force
+      kfuzz vectors copy testdata/kfuzz --bombs --json
+    """
+    from kfuzz.vectors.copy import copy
+
+    done = copy(directory, globs or ("*",), root=root, bombs=bombs, force=force)
+    if as_json:
+        echo_json(
+            {
+                "bomb_bytes": done.bomb_bytes,
+                "bombs": done.bombs,
+                "directory": str(done.directory),
+                "files": list(done.files),
+                "kinds": dict(done.kinds),
+                "vectors": done.vectors,
+                "verdicts": dict(done.verdicts),
+            }
+        )
+        return
+    click.echo(f"{done.vectors} vectors copied to {directory}; README.md there says how to run them")
+    if done.bombs and not bombs:
+        click.echo(f"{done.bombs} of them are bombs, without their bytes; --bombs writes those too")

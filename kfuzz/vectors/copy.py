@@ -1,0 +1,236 @@
+"""Copies of the suite for other projects to vendor: the files, and a page that says how to run them without kfuzz.
+
+May import its neighbours ``model`` and ``build``. What a copy holds is listed in its ``manifest.json``, which is
+written last: a folder without one is no whole copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import hashlib
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from kfuzz import __version__
+from kfuzz.errors import UsageError
+from kfuzz.files import read_bytes, write_whole
+from kfuzz.vectors.build import canonical_json
+from kfuzz.vectors.model import REQUIREMENTS_FILE, SCHEMA_FILE, _documents, default_root, vectors_of
+
+__all__ = ["MANIFEST_FILE", "Copied", "copy"]
+
+FORMAT = "kfuzz-copy/1"
+MANIFEST_FILE = "manifest.json"
+README_FILE = "README.md"
+BOMBS_DIRECTORY = "bombs"
+EXAMPLES_DIRECTORY = "examples"
+TEMPLATE = Path(__file__).with_name("copied.md.j2")
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """What :func:`copy` wrote: ``files`` below ``directory``, the manifest not among them.
+
+    ``verdicts`` counts the vectors by their verdict for the consumer (for the broker or the log where those alone
+    judge); ``bombs`` counts the vectors that are recipes, ``bomb_bytes`` what was written of them.
+    """
+
+    directory: Path
+    files: tuple[str, ...]
+    vectors: int
+    kinds: Mapping[str, int]
+    verdicts: Mapping[str, int]
+    bombs: int
+    bomb_bytes: int
+
+
+def copy(
+    directory: str | Path,
+    globs: Sequence[str] = ("*",),
+    *,
+    root: str | Path | None = None,
+    bombs: bool = False,
+    force: bool = False,
+) -> Copied:
+    """Copy the vectors whose ids match any of ``globs`` from the suite at ``root`` (kfuzz's own) into ``directory``.
+
+    ``bombs``: write the bytes of those that are recipes, too. A folder that holds anything is refused, unless
+    ``force``: then the files of an earlier copy are replaced, and what else stands there stays.
+
+    ``UsageError`` for such a folder, and for a glob that matches nothing. Every file is made before the first gets its
+    name, so that a full disk leaves nothing behind.
+    """
+    target = Path(directory)
+    _require_room(target, force)
+    source = default_root() if root is None else Path(root)
+    chosen = _chosen(source, globs)
+    made = dict(_files(source, chosen, bombs))
+    report = _report(target, chosen, made)
+    made[README_FILE] = _readme(report, bombs).encode()
+    earlier = _earlier(target)
+    _clear_of_files(target, made)
+    with _staging(target) as staging:
+        for name, content in made.items():
+            write_whole(staging / name, content)
+        write_whole(staging / MANIFEST_FILE, _manifest(chosen, made))
+        _publish(staging, target, [*sorted(made), MANIFEST_FILE])
+    for name in earlier - {*made, MANIFEST_FILE}:
+        (target / name).unlink(missing_ok=True)
+    return report
+
+
+Documents = list[tuple[str, dict[str, Any]]]
+
+
+def _chosen(source: Path, globs: Sequence[str]) -> Documents:
+    """The files of the suite by their names in it, each with its chosen vectors and their flags alone."""
+    found = _documents(source)
+    ids = _matching({vector["id"] for _, document in found for vector in document["vectors"]}, globs)
+    chosen: Documents = []
+    for path, document in found:
+        vectors = [vector for vector in document["vectors"] if vector["id"] in ids]
+        used = {flag for vector in vectors for flag in vector["flags"]}
+        flags = {name: flag for name, flag in document["flags"].items() if name in used}
+        if vectors:
+            chosen.append((path.relative_to(source).as_posix(), {**document, "flags": flags, "vectors": vectors}))
+    return chosen
+
+
+def _matching(ids: Collection[str], globs: Sequence[str]) -> set[str]:
+    chosen: set[str] = set()
+    for glob in globs:
+        fitting = [name for name in ids if fnmatch.fnmatchcase(name, glob)]
+        if not fitting:
+            raise UsageError(f"no vector matches {glob!r}; `kfuzz vectors list` shows their ids")
+        chosen.update(fitting)
+    return chosen
+
+
+def _files(source: Path, chosen: Documents, bombs: bool) -> Iterator[tuple[str, bytes]]:
+    # A suite of somebody's own has kfuzz's schema, and may do without requirements of its own.
+    yield SCHEMA_FILE, read_bytes(default_root() / SCHEMA_FILE)
+    own = source / REQUIREMENTS_FILE
+    yield REQUIREMENTS_FILE, read_bytes(own if own.is_file() else default_root() / REQUIREMENTS_FILE)
+    examples = _examples()
+    for path in sorted(examples.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            yield f"{EXAMPLES_DIRECTORY}/{path.relative_to(examples).as_posix()}", read_bytes(path)
+    for name, document in chosen:
+        yield name, canonical_json(document)
+        if bombs:
+            yield from _bombs(name, document)
+
+
+def _bombs(name: str, document: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    recipes = {vector["id"]: vector["recipe"] for vector in document["vectors"] if "recipe" in vector}
+    for vector in vectors_of(Path(name), document, set(recipes)):
+        yield f"{BOMBS_DIRECTORY}/{recipes[vector.id]}.bin", vector.data
+
+
+def _examples() -> Path:
+    """The readers in other languages: ``examples/`` of the repository, or the copy inside an installed wheel."""
+    here = Path(__file__).resolve().parent
+    return next(
+        (path for path in (here.parent.parent / EXAMPLES_DIRECTORY, here / EXAMPLES_DIRECTORY) if path.is_dir()),
+        here / EXAMPLES_DIRECTORY,
+    )
+
+
+def _report(target: Path, chosen: Documents, made: Mapping[str, bytes]) -> Copied:
+    vectors = [(document["kind"], vector) for _, document in chosen for vector in document["vectors"]]
+    return Copied(
+        directory=target,
+        files=tuple(sorted([*made, README_FILE])),
+        vectors=len(vectors),
+        kinds=Counter(kind for kind, _ in vectors),
+        verdicts=Counter(_first_expectation(vector)["verdict"] for _, vector in vectors),
+        bombs=sum("recipe" in vector for _, vector in vectors),
+        bomb_bytes=sum(len(data) for name, data in made.items() if name.startswith(f"{BOMBS_DIRECTORY}/")),
+    )
+
+
+def _first_expectation(vector: Mapping[str, Any]) -> Mapping[str, Any]:
+    expect = vector["expect"]
+    expectation: Mapping[str, Any] = next(expect[role] for role in ("consumer", "broker", "log") if role in expect)
+    return expectation
+
+
+def _readme(report: Copied, bombs: bool) -> str:
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(read_bytes(TEMPLATE).decode())
+    return template.render(report=report, bombs=bombs, version=__version__) + "\n"
+
+
+def _manifest(chosen: Documents, made: Mapping[str, bytes]) -> bytes:
+    return canonical_json(
+        {
+            "files": {name: hashlib.sha256(content).hexdigest() for name, content in made.items()},
+            "format": FORMAT,
+            "kfuzz": __version__,
+            "vectors": sorted(name for name, _ in chosen),
+        }
+    )
+
+
+# --- where it goes --------------------------------------------------------------------------------------------------
+
+
+def _require_room(target: Path, force: bool) -> None:
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{target} is a file; name a folder")
+    if not force and target.is_dir() and any(target.iterdir()):
+        raise UsageError(
+            f"{target} is not empty; name another folder, or use --force to replace an earlier copy (other files stay)"
+        )
+
+
+def _clear_of_files(target: Path, made: Mapping[str, bytes]) -> None:
+    """``UsageError`` where a file stands in the way of a folder, or the reverse: seen before anything is moved."""
+    for name in [*made, MANIFEST_FILE]:
+        path = target / name
+        # A folder under the file's name, or a file under the name of one of its folders.
+        inner = [path, *(target / parent for parent in Path(name).parents if parent.name)]
+        if path.is_dir() or any(folder.exists() and not folder.is_dir() for folder in inner[1:]):
+            raise UsageError(f"{path} cannot be written, for something else has its place; name another folder")
+
+
+def _earlier(target: Path) -> set[str]:
+    """The files of the copy that stands in ``target``; none where no manifest says so."""
+    try:
+        manifest = json.loads((target / MANIFEST_FILE).read_bytes())
+        if manifest["format"] != FORMAT:
+            return set()
+        names = [str(name) for name in manifest["files"]]
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+        return set()
+    # A manifest is a file that anyone may have changed: nothing outside the folder is ours.
+    return {name for name in names if not Path(name).is_absolute() and ".." not in Path(name).parts}
+
+
+@contextlib.contextmanager
+def _staging(target: Path) -> Iterator[Path]:
+    """A folder on the target's file system, in which the copy is made; nothing of it is left in the end."""
+    parent = target if target.is_dir() else target.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=".kfuzz-copy.", dir=parent))
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _publish(staging: Path, target: Path, names: Sequence[str]) -> None:
+    """Give the finished files their names, the last of ``names`` last."""
+    for name in names:
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (staging / name).replace(path)
