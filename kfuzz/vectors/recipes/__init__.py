@@ -21,6 +21,7 @@ THEMES = (
     "compaction",
     "timestamp",
     "framing",
+    "truncation",
     "legacy_v0",
     "legacy_v1",
 )

@@ -20,6 +20,8 @@ def theme() -> Theme:
     _fields(made)
     _attributes(made)
     _last_offset(made)
+    _extremes(made)
+    _producers(made)
     _crc(made)
     return made
 
@@ -100,7 +102,8 @@ def _attributes(made: Theme) -> None:
         "An attribute bit that no document defines is set.",
         "A reader that refuses it cannot read what a later version writes; Kafka ignores it.",
     )
-    for slug, bits in (("7", 0x80), ("8", 0x100), ("15", -0x8000), ("all", -0x80)):
+    single = tuple((str(bit), 1 << bit) for bit in range(7, 15))
+    for slug, bits in (*single, ("15", -0x8000), ("all", -0x80)):
         made.acceptable(
             f"unused-bit-{slug}" if slug != "all" else "unused-bits-all",
             f"attribute bit {slug} is set, which has no meaning"
@@ -163,6 +166,116 @@ def _last_offset(made: Theme) -> None:
     )
 
 
+def _extremes(made: Theme) -> None:
+    """The ends of the ranges of offsets, and what lies beyond."""
+    made.flag(
+        "OffsetExtreme",
+        "integer-overflow",
+        "Base offset and last offset delta lie at the end of their ranges.",
+        "The next offset wraps to INT64_MIN; where overflow is an error or undefined the process may end.",
+    )
+    made.acceptable(
+        "base-offset-smallest",
+        "the base offset is INT64_MIN",
+        batch(Record(), base_offset=-(2**63), hostile=["base_offset"]),
+        requirements=["RB-OFFSET-1"],
+        flags=["NegativeOffset"],
+        finding="base-offset-negative",
+    )
+    made.acceptable(
+        "base-offset-minus-two",
+        "the base offset is -2, which clients send to ask for the earliest",
+        batch(Record(), base_offset=-2, hostile=["base_offset"]),
+        requirements=["RB-OFFSET-1"],
+        flags=["NegativeOffset"],
+        finding="base-offset-negative",
+    )
+    made.acceptable(
+        "base-offset-int64-max",
+        "the base offset is INT64_MAX, after which there is no next one; in Kafka it wraps",
+        batch(Record(), base_offset=INT64_MAX, hostile=["base_offset"]),
+        requirements=["RB-OFFSET-5"],
+        flags=["OffsetExtreme"],
+    )
+    made.valid(
+        "last-offset-at-int64-max-minus-one",
+        "ten offsets, the last of which is INT64_MAX - 1",
+        batch(Record(offset_delta=9), base_offset=INT64_MAX - 10, last_offset_delta=9),
+        requirements=["RB-OFFSET-4", "RB-OFFSET-5", "RB-OFFSET-6"],
+    )
+    made.acceptable(
+        "last-offset-beyond-64-bits",
+        "base offset and last offset delta add up to more than INT64_MAX, though the record's offset does not",
+        batch(Record(), base_offset=INT64_MAX - 5, last_offset_delta=10, hostile=["base_offset", "last_offset_delta"]),
+        requirements=["RB-OFFSET-5"],
+        flags=["OffsetExtreme"],
+    )
+    made.valid(
+        "last-offset-delta-largest",
+        "the last offset delta is INT32_MAX: compaction left one record of two billion",
+        batch(Record(), last_offset_delta=INT32_MAX),
+        requirements=["RB-OFFSET-2", "RB-OFFSET-5"],
+    )
+    for slug, delta in (("minus-two", -2), ("int32-min-plus-one", -(2**31) + 1)):
+        made.acceptable(
+            f"last-offset-delta-{slug}",
+            f"the last offset delta is {delta}",
+            batch(Record(), base_offset=2**32, last_offset_delta=delta, hostile=["last_offset_delta"]),
+            requirements=["RB-OFFSET-2"],
+            flags=["LastOffsetDeltaWrong"],
+            finding="last-offset-delta-negative",
+        )
+    made.acceptable(
+        "last-offset-delta-negative-empty",
+        "the last offset delta of a batch without records is -1: it ends before it begins",
+        batch(last_offset_delta=-1, base_offset=7, hostile=["last_offset_delta"]),
+        requirements=["RB-OFFSET-2", "RB-COUNT-3"],
+        flags=["LastOffsetDeltaWrong"],
+        finding="last-offset-delta-negative",
+    )
+
+
+def _producers(made: Theme) -> None:
+    """Producer id, epoch and sequence that contradict each other: a reader of a fetch has no use for them."""
+    made.flag(
+        "ProducerFieldsContradict",
+        "strictness",
+        "Producer id, producer epoch and base sequence do not belong together, or lie below -1.",
+        "A broker refuses some of them; a consumer that does reads nothing where Kafka's reads all.",
+    )
+    cases: tuple[tuple[str, str, dict[str, int]], ...] = (
+        ("producer-id-without-epoch", "a producer id, and the epoch is -1", {"producer_id": 4000, "base_sequence": 0}),
+        (
+            "producer-id-without-sequence",
+            "a producer id and epoch, and the base sequence is -1",
+            {"producer_id": 4000, "producer_epoch": 0},
+        ),
+        ("epoch-without-producer-id", "a producer epoch, and the producer id is -1", {"producer_epoch": 5}),
+        ("sequence-without-producer-id", "a base sequence, and the producer id is -1", {"base_sequence": 5}),
+        ("producer-id-minus-two", "the producer id is -2", {"producer_id": -2}),
+        ("producer-id-smallest", "the producer id is INT64_MIN", {"producer_id": -(2**63)}),
+        ("producer-epoch-minus-two", "the producer epoch is -2", {"producer_epoch": -2}),
+        ("producer-epoch-smallest", "the producer epoch is -32768", {"producer_epoch": -(2**15)}),
+        ("base-sequence-minus-two", "the base sequence is -2", {"base_sequence": -2}),
+        ("base-sequence-smallest", "the base sequence is INT32_MIN", {"base_sequence": -(2**31)}),
+    )
+    for slug, summary, fields in cases:
+        made.acceptable(
+            slug,
+            f"{summary}; Kafka's reader does not look",
+            batch(Record(), hostile=list(fields), **fields),
+            requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"],
+            flags=["ProducerFieldsContradict"],
+        )
+    made.acceptable(
+        "transactional-without-producer",
+        "the batch is transactional, and producer id and epoch are -1",
+        batch(Record(), transactional=True, hostile=[]),
+        requirements=["RB-ATTRIBUTES-3", "RB-PRODUCER-1"],
+        flags=["ProducerFieldsContradict"],
+    )
+
+
 def _crc(made: Theme) -> None:
     made.flag(
         "CrcWrong",
@@ -179,6 +292,12 @@ def _crc(made: Theme) -> None:
         ("from-leader-epoch", "covers the leader epoch and the magic too", _crc_from_epoch(good.data)),
         ("of-records-only", "covers the records and not the header", crc32c.crc32c(good.data[61:])),
         ("byte-swapped", "is right, but little-endian", _swapped(good.data)),
+        ("all-ones", "is 0xffffffff, as a checksum is before the first byte", 0xFFFFFFFF),
+        ("inverted", "has every bit the other way: the last step was left out", _crc_of(good.data) ^ 0xFFFFFFFF),
+        ("with-crc-field", "covers its own four bytes, as zeros", crc32c.crc32c(bytes(4) + good.data[ATTRIBUTES_AT:])),
+        ("of-whole-batch", "covers the batch from its base offset", crc32c.crc32c(good.data)),
+        ("of-length-behind", "covers one byte less, the last", crc32c.crc32c(good.data[ATTRIBUTES_AT:-1])),
+        ("highest-bit", "differs in its highest bit alone", _crc_of(good.data) ^ 0x80000000),
     )
     for slug, what, crc in other_crcs:
         made.invalid(
@@ -203,6 +322,23 @@ def _crc(made: Theme) -> None:
             finding="crc-mismatch",
             level="recommended",
         )
+    for slug, what, at in (
+        ("last-offset-delta", "a bit of the last offset delta flipped", 26),
+        ("base-timestamp", "a bit of the base timestamp flipped", 27),
+        ("producer-id", "a bit of the producer id flipped", 50),
+        ("record-count", "a bit of the record count flipped: it is 17", 60),
+        ("record-length", "a bit of the record's length flipped", 61),
+        ("last-byte", "a bit of the batch's last byte flipped", -1),
+    ):
+        made.invalid(
+            f"crc-stale-{slug}",
+            f"{what} after the CRC was computed",
+            _flipped(good, at),
+            requirements=["RB-CRC-1", "RB-CRC-3"],
+            flags=["CrcWrong"],
+            finding="crc-mismatch",
+            level="recommended",
+        )
     made.valid(
         "crc-outside-fields-changed",
         "the broker set base offset and leader epoch after the CRC was computed, which does not cover them",
@@ -213,6 +349,10 @@ def _crc(made: Theme) -> None:
 
 def _crc_from_epoch(data: bytes) -> int:
     return crc32c.crc32c(data[12:CRC_AT] + data[ATTRIBUTES_AT:])
+
+
+def _crc_of(data: bytes) -> int:
+    return int.from_bytes(data[CRC_AT:ATTRIBUTES_AT], "big")
 
 
 def _swapped(data: bytes) -> int:

@@ -76,11 +76,58 @@ def _contents(made: Theme) -> None:
         requirements=["RB-HEADERS-1"],
     )
     made.valid(
+        "thousand",
+        "a thousand headers without a value",
+        batch(Record(headers=[(b"h", None)] * 1000)),
+        requirements=["RB-HEADERS-1"],
+        flags=["HeadersRepeated"],
+    )
+    made.valid(
+        "order",
+        "headers out of alphabetical order, and equal keys apart: their order is the producer's",
+        batch(Record(headers=[(b"z", b"1"), (b"a", b"2"), (b"Z", b"3"), (b"a", b"4"), (b"z", b"5")])),
+        requirements=["RB-HEADERS-5"],
+        flags=["HeadersRepeated"],
+    )
+    made.valid(
+        "second-record-only",
+        "the first record has no header, the second has one: headers belong to a record",
+        batch(Record(), Record(offset_delta=1, headers=[(b"h", b"v")])),
+        requirements=["RB-HEADERS-1"],
+    )
+    made.valid(
         "key-beyond-ascii",
         "header keys of two, three and four bytes a character",
         batch(Record(headers=[("ключ".encode(), b"1"), ("鍵".encode(), b"2"), ("🔑".encode(), b"3")])),
         requirements=["RB-HEADERS-3"],
     )
+    made.flag(
+        "HeaderKeyUnusual",
+        "interoperability",
+        "A header's key is valid UTF-8 of a kind that some libraries change.",
+        "A reader that normalises, trims or drops what it takes for decoration finds no such header any more.",
+    )
+    unusual = (
+        ("byte-order-mark", "\ufeffh", "a byte order mark"),
+        ("noncharacter", "\uffff", "a code point that is no character"),
+        ("last-code-point", "\U0010ffff", "the last code point there is"),
+        ("replacement-character", "\ufffd", "U+FFFD itself, which here stands for no error"),
+        ("combining", "e\u0301", "an e and a combining accent, which are not one character"),
+        ("right-to-left", "\u202eab", "a mark that turns the direction of the text"),
+        ("line-break", "a\r\nb", "a line break"),
+        ("space", "  ", "two spaces"),
+        ("smallest-of-each-size", "\x01\x80\u0800\U00010000", "the first characters of one, two, three, four bytes"),
+        ("largest-of-each-size", "\x7f\u07ff\uffef\U0010fffd", "characters at the ends of one to four bytes"),
+        ("beside-surrogates", "\ud7ff\ue000", "the code points before and behind the surrogates"),
+    )
+    for slug, key, what in unusual:
+        made.valid(
+            f"key-{slug}",
+            f"a header's key is {what}",
+            batch(Record(headers=[(key.encode(), b"v")])),
+            requirements=["RB-HEADERS-3"],
+            flags=["HeaderKeyUnusual"],
+        )
     made.flag(
         "HeaderKeyNullCharacter",
         "interoperability",
@@ -96,6 +143,17 @@ def _contents(made: Theme) -> None:
         finding="header-key-null-character",
         level="recommended",
     )
+
+    for slug, key in (("only-null-character", b"\x00"), ("null-character-last", b"ab\x00")):
+        made.acceptable(
+            f"key-{slug}",
+            f"a header's key is {key.hex()}: {'nothing but' if len(key) == 1 else 'it ends in'} a null character",
+            batch(Record(headers=[(key, b"v")], raw={"headers[0].key": key})),
+            requirements=["RB-HEADERS-4"],
+            flags=["HeaderKeyNullCharacter"],
+            finding="header-key-null-character",
+            level="recommended",
+        )
 
 
 def _count(made: Theme) -> None:
@@ -134,6 +192,40 @@ def _count(made: Theme) -> None:
         requirements=["RB-HEADERS-1", "RB-RECORD-1"],
         flags=["HeaderCountWrong"],
         finding="record-length-mismatch",
+        budget=SMALL,
+    )
+    headers = [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
+    for slug, count, finding in (
+        ("fourth-missing", 4, "record-truncated"),
+        ("none-of-three", 0, "record-length-mismatch"),
+        ("negative-before-three", -3, "header-count-negative"),
+    ):
+        made.invalid(
+            f"count-{slug}",
+            f"the header count is {count} and three headers follow",
+            batch(Record(headers=headers, raw={"header_count": varint(count)})),
+            requirements=["RB-HEADERS-1"],
+            flags=["HeaderCountWrong"],
+            finding=finding,
+            budget=SMALL,
+        )
+    for codec in ("gzip", "snappy", "zstd"):
+        made.invalid(
+            f"count-largest-{codec}",
+            f"the header count is {INT32_MAX} and no header follows, under {codec}",
+            _compressed(codec, Record(raw={"header_count": varint(INT32_MAX)})),
+            requirements=["RB-HEADERS-1"],
+            flags=["HeaderCountWrong"],
+            finding="header-count-exceeds-record",
+            budget=SMALL,
+        )
+    made.invalid(
+        "count-of-what-follows-in-next-record",
+        "the header count promises as many headers as the batch has bytes left: the next record is none of them",
+        batch(Record(raw={"header_count": varint(20)}), Record(offset_delta=1, value=bytes(60))),
+        requirements=["RB-HEADERS-1"],
+        flags=["HeaderCountWrong"],
+        finding="header-count-exceeds-record",
         budget=SMALL,
     )
     made.invalid(
@@ -199,6 +291,20 @@ def _key(made: Theme) -> None:
         ("cut-character", b"h\xe9\x8d", "h\ufffd"),
         ("surrogate", b"\xed\xa0\x80", "\ufffd"),
         ("overlong-slash", b"\xc0\xaf", "\ufffd\ufffd"),
+        ("overlong-null", b"\xc0\x80", "\ufffd\ufffd"),
+        ("overlong-three-bytes", b"\xe0\x80\xaf", "\ufffd\ufffd\ufffd"),
+        ("overlong-four-bytes", b"\xf0\x80\x80\xaf", "\ufffd\ufffd\ufffd\ufffd"),
+        ("surrogate-pair", b"\xed\xa0\xbd\xed\xb4\x91", "\ufffd\ufffd"),
+        ("low-surrogate", b"a\xed\xbf\xbfb", "a\ufffdb"),
+        ("beyond-last-character", b"\xf4\x90\x80\x80", "\ufffd\ufffd\ufffd\ufffd"),
+        ("five-byte-form", b"\xf8\x88\x80\x80\x80", "\ufffd" * 5),
+        ("continuation-alone", b"a\x80b", "a\ufffdb"),
+        ("two-bytes-cut", b"\xc3", "\ufffd"),
+        ("three-bytes-cut-by-ascii", b"\xe2\x82a", "\ufffda"),
+        ("four-bytes-cut-at-three", b"\xf0\x9f\x94", "\ufffd"),
+        ("four-bytes-cut-at-two", b"\xf0\x9f", "\ufffd"),
+        ("never-a-byte", b"\xfe\xff", "\ufffd\ufffd"),
+        ("latin-1", "grün".encode("latin-1"), "gr\ufffdn"),
     )
     for slug, key, read in cases:
         raw = batch(Record(headers=[(key, b"v")], raw={"headers[0].key": key}))
@@ -231,6 +337,14 @@ def _value(made: Theme) -> None:
         "value-length-minus-two",
         "a header value's length is -2; Kafka reads null",
         batch(Record(headers=[(b"h", None)], raw={"headers[0].value_length": varint(-2)})),
+        requirements=["RB-HEADERS-6"],
+        flags=["HeaderValueBelowMinusOne"],
+        finding="length-below-minus-one",
+    )
+    made.acceptable(
+        "value-length-smallest",
+        "a header value's length is INT32_MIN; Kafka reads null",
+        batch(Record(headers=[(b"h", None)], raw={"headers[0].value_length": varint(-(2**31))})),
         requirements=["RB-HEADERS-6"],
         flags=["HeaderValueBelowMinusOne"],
         finding="length-below-minus-one",

@@ -14,8 +14,12 @@ def theme() -> Theme:
         "records/v2/varint", "The variable-length integers of a record: where they change size, overlong and endless."
     )
     _boundaries(made)
+    _widths(made)
     _overlong(made)
+    _overlong_by_width(made)
+    _excess_bits(made)
     _too_long(made)
+    _cut(made)
     return made
 
 
@@ -58,6 +62,69 @@ def _boundaries(made: Theme) -> None:
             f"the second record's offset delta is {delta}",
             batch(Record(), Record(offset_delta=delta)),
             requirements=["RB-VARINT-1", "RB-OFFSET-4"],
+        )
+
+
+def _widths(made: Theme) -> None:
+    """The last value of each width and the first of the next, where the boundaries above leave them out."""
+    for bits in (13, 20, 27, 34, 41, 48, 55, 62):
+        for sign, slug in ((1, "first"), (-1, "negative-first")):
+            # Zigzag: 2^(7n-1) is the first positive number of n + 1 bytes, -2^(7n-1) - 1 the first negative one.
+            delta = (1 << bits) if sign > 0 else -(1 << bits) - 1
+            size = bits // 7 + 2
+            made.valid(
+                f"timestamp-delta-{slug}-of-{size}-bytes",
+                f"the timestamp delta is {delta}, the first {'' if sign > 0 else 'negative '}one of {size} bytes",
+                batch(Record(timestamp_delta=delta), base_timestamp=max(1000, 7 - delta)),
+                requirements=["RB-VARINT-1", "RB-TIMESTAMP-1"],
+                flags=["TimestampDeltaWide"] if bits >= 34 else [],
+            )
+    for slug, delta in (
+        ("last-of-one-byte", 63),
+        ("last-of-two-bytes", 8191),
+        ("last-of-three-bytes", 2**20 - 1),
+        ("four-bytes", 2**20),
+        ("last-of-four-bytes", 2**27 - 1),
+        ("five-bytes", 2**27),
+    ):
+        made.valid(
+            f"offset-delta-{slug}",
+            f"the second record's offset delta is {delta}, compaction took those between",
+            batch(Record(), Record(offset_delta=delta)),
+            requirements=["RB-VARINT-1", "RB-OFFSET-4"],
+        )
+    for size in (63, 64, 8191, 8192):
+        made.valid(
+            f"key-length-{size}",
+            f"a key of {size} bytes: its length is the {'last' if size % 2 else 'first'} of its varint size",
+            batch(Record(key=bytes(index % 251 for index in range(size)), value=None)),
+            requirements=["RB-VARINT-1"],
+        )
+    for size in (63, 64):
+        made.valid(
+            f"header-key-length-{size}",
+            f"a header key of {size} bytes",
+            batch(Record(headers=[(b"h" * size, b"")])),
+            requirements=["RB-VARINT-1", "RB-HEADERS-2"],
+        )
+        made.valid(
+            f"header-value-length-{size}",
+            f"a header value of {size} bytes",
+            batch(Record(headers=[(b"h", b"v" * size)])),
+            requirements=["RB-VARINT-1", "RB-HEADERS-6"],
+        )
+        made.valid(
+            f"header-count-{size}",
+            f"{size} headers: the count takes {1 + size // 64} byte{'s' * (size // 64)}",
+            batch(Record(headers=[(b"h", None)] * size)),
+            requirements=["RB-VARINT-1", "RB-HEADERS-1"],
+        )
+        # Six bytes of a record are neither key nor value.
+        made.valid(
+            f"record-length-{size}",
+            f"a record of {size} bytes behind its length",
+            batch(Record(key=None, value=bytes(size - 6))),
+            requirements=["RB-VARINT-1", "RB-RECORD-1"],
         )
 
 
@@ -107,6 +174,110 @@ def _overlong(made: Theme) -> None:
         flags=["VarintExcessBits"],
         finding="varint-excess-bits",
     )
+
+
+# Every varint of a record with one header, its value there, and how to read about it.
+FIELDS = (
+    ("record-length", "length", 13, 5),
+    ("timestamp-delta", "timestamp_delta", 0, 10),
+    ("offset-delta", "offset_delta", 0, 5),
+    ("key-length", "key_length", 1, 5),
+    ("value-length", "value_length", 1, 5),
+    ("header-count", "header_count", 1, 5),
+    ("header-key-length", "headers[0].key_length", 1, 5),
+    ("header-value-length", "headers[0].value_length", 2, 5),
+)
+
+
+def with_header(raw: dict[str, bytes]) -> Record:
+    """The record that ``FIELDS`` speaks of, with other bytes for a field."""
+    return Record(headers=[(b"h", b"vv")], raw=raw)
+
+
+def _overlong_by_width(made: Theme) -> None:
+    for slug, name, value, widest in FIELDS:
+        sizes = {2, widest} if slug.startswith("header-") and slug != "header-count" else {2}
+        if slug == "timestamp-delta":
+            sizes = {2, 6, 9}
+        for size in sorted(sizes):
+            made.acceptable(
+                f"{slug}-padded-to-{size}",
+                f"the {slug.replace('-', ' ')} is {value} in {size} bytes",
+                batch(with_header({name: overlong(value, size)})),
+                requirements=["RB-VARINT-2"],
+                flags=["VarintOverlong"],
+                finding="varint-overlong",
+            )
+    nulls = (
+        ("null-key", Record(key=None, raw={"key_length": overlong(-1, 5)})),
+        ("null-value", Record(value=None, raw={"value_length": overlong(-1, 2)})),
+        ("null-header-value", Record(headers=[(b"h", None)], raw={"headers[0].value_length": overlong(-1, 3)})),
+    )
+    for slug, record in nulls:
+        made.acceptable(
+            f"{slug}-overlong",
+            f"the length -1 of a {slug.replace('-', ' ')} is padded: a reader that looks for the byte 01 misses it",
+            batch(record),
+            requirements=["RB-VARINT-2", "RB-RECORD-3"],
+            flags=["VarintOverlong"],
+            finding="varint-overlong",
+        )
+
+
+def _excess_bits(made: Theme) -> None:
+    for slug, name, value, widest in FIELDS:
+        if slug in ("key-length", "timestamp-delta"):
+            continue
+        made.acceptable(
+            f"{slug}-excess-bits",
+            f"the fifth byte of the {slug.replace('-', ' ')} carries bits above the 32nd; without them it is {value}",
+            batch(with_header({name: overlong(value, widest)[:-1] + b"\x50"})),
+            requirements=["RB-VARINT-2"],
+            flags=["VarintExcessBits"],
+            finding="varint-excess-bits",
+        )
+
+
+def _cut(made: Theme) -> None:
+    """Varints whose last byte says that there is one more, where the record ends."""
+    parts = Record(headers=[(b"h", b"vv")]).parts()[1:]
+    cut = {"offset_delta", "key_length", "value_length", "headers[0].key_length", "headers[0].value_length"}
+    for index, (name, _) in enumerate(parts):
+        if name not in cut:
+            continue
+        slug = name.replace("headers[0].", "header-").replace("_", "-")
+        body = b"".join(data for _, data in parts[:index]) + b"\x80"
+        # A header needs two bytes, and one is left for it.
+        promised = name == "headers[0].key_length"
+        made.invalid(
+            f"{slug}-cut",
+            f"the record ends within its {slug.replace('-', ' ')}",
+            batch(payload=varint(len(body)) + body, record_count=1, hostile=["payload"]),
+            requirements=["RB-VARINT-1", "RB-RECORD-1"],
+            flags=["VarintCut"],
+            finding="header-count-exceeds-record" if promised else "record-truncated",
+            budget=SMALL,
+        )
+    for slug, name, _, _ in FIELDS[2:]:
+        made.invalid(
+            f"{slug}-endless",
+            f"every byte of the {slug.replace('-', ' ')} says that another follows, to the record's end",
+            batch(with_header({name: b"\xff" * 40})),
+            requirements=["RB-VARINT-1"],
+            flags=["VarintTooLong"],
+            finding="varint-too-long",
+            budget=SMALL,
+        )
+    for slug, name, value, widest in FIELDS[-2:]:
+        made.invalid(
+            f"{slug}-six-bytes",
+            f"the {slug.replace('-', ' ')} is a varint of six bytes",
+            batch(with_header({name: overlong(value, widest + 1)})),
+            requirements=["RB-VARINT-1"],
+            flags=["VarintTooLong"],
+            finding="varint-too-long",
+            budget=SMALL,
+        )
 
 
 def _too_long(made: Theme) -> None:
