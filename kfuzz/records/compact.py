@@ -1,0 +1,179 @@
+"""What Kafka's log cleaner does to bytes: batches and records retained by predicate, the rest rewritten. May import
+``kfuzz.wire`` and its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal, get_args
+
+from kfuzz.errors import EncodeError, UsageError
+from kfuzz.records.model import Record, RecordBatch, wrap64
+from kfuzz.records.reader import DEFAULT_LIMITS, Limits, Reading
+from kfuzz.records.rebuild import NO_TIMESTAMP, Rebuilt, empty_batch, frames, rebuild
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["DELETE_RETENTION_MS", "BatchRetention", "Compacted", "LegacyRewrite", "compact"]
+
+BatchRetention = Literal["delete", "retain-empty", "delete-empty"]
+LegacyRewrite = Literal["upgrade", "keep"]
+
+# delete.retention.ms: how long tombstones and markers stay after the first pass has stamped them.
+DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What one pass leaves, and what it counted; ``org.apache.kafka.common.record.MemoryRecords.FilterResult``.
+
+    ``bytes_read`` is how far into the input the pass came: short of its batches only where ``buffer_bytes`` ended it.
+    ``max_offset``, ``max_timestamp`` (milliseconds) and ``offset_of_max_timestamp`` (the last offset of the batch that
+    has it) are -1 where nothing was retained.
+    """
+
+    data: bytes
+    bytes_read: int
+    records_read: int
+    records_retained: int
+    max_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+
+
+def compact(
+    data: Buffer,
+    retain: Callable[[RecordBatch, Record], bool],
+    *,
+    now_ms: int,
+    delete_retention_ms: int = DELETE_RETENTION_MS,
+    batch_retention: Callable[[RecordBatch], BatchRetention] = lambda batch: "delete-empty",
+    marks_empty_transaction: Callable[[RecordBatch], bool] = lambda batch: False,
+    legacy: LegacyRewrite = "upgrade",
+    buffer_bytes: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Compacted:
+    """One pass of the log cleaner over ``data``: the records for which ``retain(batch, record)`` holds.
+
+    ``batch_retention`` is asked first: "delete" drops the batch unseen, "retain-empty" leaves its header where no
+    record remains (so that the producer's last sequence survives), "delete-empty" does not. A batch that loses nothing
+    is copied byte for byte, unless it holds a tombstone, or ``marks_empty_transaction`` holds for it, and it has no
+    delete horizon: then ``now_ms + delete_retention_ms`` becomes that, in place of its base timestamp. Rewritten
+    batches keep their first and last offset, and so their last sequence.
+
+    ``legacy``: Kafka 4 rewrites every batch of magic 0 and 1 it meets as magic 2 ("upgrade"); Kafka 3 kept the magic
+    ("keep"). ``buffer_bytes``: stop after the batch with which the output outgrows this, as the cleaner's buffer does;
+    go on at ``bytes_read``. One batch is in memory at a time. A partial tail is dropped.
+
+    ``RecordsError`` where a consumer refuses the bytes; ``EncodeError`` where Kafka could read a batch but not write it
+    again. Mirrors ``org.apache.kafka.common.record.MemoryRecords.filterTo``.
+
+    >>> from kfuzz import records
+    >>> batch = records.RecordBatch(3, 4, [records.Record(3, 1, b"a", b"old"), records.Record(4, 1, b"a", b"new")])
+    >>> out = compact(records.encode([batch]), lambda batch, record: record.value == b"new", now_ms=0)
+    >>> [(kept.base_offset, kept.last_offset, len(kept.records)) for kept in records.decode(out.data)]
+    [(3, 4, 1)]
+    """
+    if legacy not in get_args(LegacyRewrite):
+        raise UsageError(f"legacy is {legacy!r}; take one of {', '.join(get_args(LegacyRewrite))}")
+    if buffer_bytes is not None and buffer_bytes < 0:
+        raise UsageError(f"buffer_bytes is {buffer_bytes}; it must be 0 or more, or None for no bound")
+    tally = _Tally()
+    horizon = wrap64(now_ms + delete_retention_ms)
+    for reading, raw in frames(data, limits=limits):
+        batch = reading.batches[0]
+        tally.bytes_read += len(raw)
+        retention = batch_retention(batch)
+        if retention not in get_args(BatchRetention):
+            raise UsageError(f"a batch's retention is {retention!r}; take one of {', '.join(get_args(BatchRetention))}")
+        if retention == "delete":
+            continue
+        tally.records_read += len(batch.records)
+        retained = [record for record in batch.records if retain(batch, record)]
+        if retained:
+            stamps = marks_empty_transaction(batch) or any(record.value is None for record in retained)
+            _retain(tally, reading, raw, retained, horizon if stamps else None, legacy)
+        elif retention == "retain-empty":
+            kept = NO_TIMESTAMP if batch.max_timestamp is None else batch.max_timestamp
+            tally.add(Rebuilt(empty_batch(batch), kept, batch.last_offset), batch.last_offset, 0)
+        if buffer_bytes is not None and tally.size > buffer_bytes:
+            break
+    return tally.result()
+
+
+@dataclass(slots=True)
+class _Tally:
+    pieces: list[bytes] = field(default_factory=list)
+    size: int = 0
+    bytes_read: int = 0
+    records_read: int = 0
+    records_retained: int = 0
+    max_offset: int = -1
+    max_timestamp: int = NO_TIMESTAMP
+    offset_of_max_timestamp: int = -1
+
+    def add(self, made: Rebuilt, max_offset: int, records: int) -> None:
+        if made.max_timestamp != NO_TIMESTAMP and made.offset_of_max_timestamp < 0:
+            raise EncodeError(f"max timestamp {made.max_timestamp} goes under offset {made.offset_of_max_timestamp}")
+        if max_offset < 0:
+            raise EncodeError(f"the largest retained offset is {max_offset}; the cleaner wants 0 or more")
+        if made.max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.offset_of_max_timestamp = made.max_timestamp, made.offset_of_max_timestamp
+        self.max_offset = max(self.max_offset, max_offset)
+        self.records_retained += records
+        self.pieces.append(made.data)
+        self.size += len(made.data)
+
+    def result(self) -> Compacted:
+        return Compacted(
+            b"".join(self.pieces),
+            self.bytes_read,
+            self.records_read,
+            self.records_retained,
+            self.max_offset,
+            self.max_timestamp,
+            self.offset_of_max_timestamp,
+        )
+
+
+def _retain(
+    tally: _Tally,
+    reading: Reading,
+    raw: memoryview,
+    retained: list[Record],
+    new_horizon: int | None,
+    legacy: LegacyRewrite,
+) -> None:
+    """Copy the batch if nothing about it changes, else write it again from what is retained."""
+    batch = reading.batches[0]
+    magic = batch.magic if legacy == "keep" else 2
+    if magic < 2 or batch.delete_horizon is not None:
+        new_horizon = None
+    # KAFKA-4298: messages of another magic than their wrapper's are mended by writing them again.
+    mixed = any(finding.code == "inner-magic-mismatch" for finding in reading.findings)
+    if len(retained) == len(batch.records) and batch.magic == magic and new_horizon is None and not mixed:
+        kept = NO_TIMESTAMP if batch.max_timestamp is None else batch.max_timestamp
+        tally.add(Rebuilt(bytes(raw), kept, batch.last_offset), batch.last_offset, len(retained))
+        return
+    made = rebuild(
+        retained,
+        magic=magic,
+        base_offset=batch.base_offset if batch.magic == 2 else retained[0].offset,
+        compression=batch.compression,
+        timestamp_type="create" if batch.timestamp_type == "none" and magic == 2 else batch.timestamp_type,
+        log_append_time=batch.max_timestamp
+        if batch.timestamp_type == "log-append" and batch.max_timestamp is not None
+        else NO_TIMESTAMP,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        transactional=batch.transactional,
+        control=batch.control,
+        partition_leader_epoch=batch.partition_leader_epoch,
+        delete_horizon=batch.delete_horizon if new_horizon is None else new_horizon,
+        # The last offset is kept so that the last sequence, which counts from it, is too.
+        last_offset=batch.last_offset if batch.magic == 2 else None,
+    )
+    tally.add(made, max(record.offset for record in retained), len(retained))

@@ -1,0 +1,318 @@
+"""Records into one new batch, byte for byte as Kafka's builder writes it: what conversion and compaction stand on.
+
+The writer takes every field as it is given; this takes what Kafka's builder takes, refuses what it refuses, and works
+out the rest. May import ``kfuzz.wire`` and its neighbours.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kfuzz.errors import EncodeError, RecordsError
+from kfuzz.records.compression import compress
+from kfuzz.records.model import CODECS, Codec, Header, Record, RecordBatch, TimestampType, wrap64
+from kfuzz.records.reader import (
+    CONTROL,
+    DEFAULT_LIMITS,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Limits,
+    Reading,
+    read,
+)
+from kfuzz.wire.checksum import crc32, crc32c
+from kfuzz.wire.framing import next_frame
+from kfuzz.wire.message_set import encode_message
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, encode_header, encode_records
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Rebuilt", "empty_batch", "frames", "rebuild", "through_java"]
+
+INT32_MAX: Final = (1 << 31) - 1
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """The bytes of a new batch (of magic 0 or 1 without a codec: of one message a record), and what a broker notes of
+    it for its time index: ``max_timestamp`` in milliseconds and the offset that it goes under, -1 where there is none.
+
+    Mirrors ``org.apache.kafka.common.record.MemoryRecordsBuilder.RecordsInfo``.
+    """
+
+    data: bytes
+    max_timestamp: int
+    offset_of_max_timestamp: int
+
+
+def rebuild(
+    records: Sequence[Record],
+    *,
+    magic: int,
+    base_offset: int,
+    compression: Codec = "none",
+    timestamp_type: TimestampType = "create",
+    log_append_time: int = NO_TIMESTAMP,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    partition_leader_epoch: int = -1,
+    delete_horizon: int | None = None,
+    last_offset: int | None = None,
+) -> Rebuilt:
+    """One batch of ``records`` (at least one) under their own offsets and timestamps.
+
+    ``log_append_time`` (milliseconds) is the max timestamp where ``timestamp_type`` is "log-append"; records of magic 0
+    and 1 take it too. ``delete_horizon`` (milliseconds; below 0 is none) stands in for the base timestamp.
+    ``last_offset`` overrides that of the last record, for magic 2. ``EncodeError`` where Kafka's builder refuses.
+
+    Mirrors ``org.apache.kafka.common.record.MemoryRecordsBuilder``.
+
+    >>> rebuild([Record(7, 1000, b"k", b"v")], magic=2, base_offset=5).data[:8].hex()
+    '0000000000000005'
+    """
+    _require_format(magic, compression, timestamp_type, transactional, control, delete_horizon)
+    _require_producer(magic, producer_id, producer_epoch, base_sequence, transactional, control)
+    _require_records(records, magic, base_offset)
+    stamps = [NO_TIMESTAMP if record.timestamp is None else record.timestamp for record in records]
+    log_append = timestamp_type == "log-append"
+    if log_append and magic < 2:
+        stamps = [log_append_time] * len(records)
+    largest = max(stamps)
+    max_timestamp = NO_TIMESTAMP if magic == 0 else max(largest, NO_TIMESTAMP)
+    header_timestamp = log_append_time if log_append else max_timestamp
+    final_offset = records[-1].offset if last_offset is None else last_offset
+    if magic < 2:
+        data = _messages(records, stamps, magic, compression, log_append, base_offset, header_timestamp)
+    else:
+        horizon = delete_horizon if delete_horizon is not None and delete_horizon >= 0 else None
+        attributes = (
+            CODECS.index(compression)
+            | (LOG_APPEND_TIME if log_append else 0)
+            | (TRANSACTIONAL if transactional else 0)
+            | (CONTROL if control else 0)
+            | (DELETE_HORIZON if horizon is not None else 0)
+        )
+        base_timestamp = stamps[0] if horizon is None else horizon
+        payload = encode_records([_plain(record) for record in records], base_offset, base_timestamp)
+        data = _sealed(
+            compress(compression, payload),
+            base_offset,
+            partition_leader_epoch,
+            attributes,
+            _int32(final_offset - base_offset),
+            base_timestamp,
+            header_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
+    one_message_each = magic < 2 and compression == "none"
+    if not log_append and max_timestamp == NO_TIMESTAMP:
+        return Rebuilt(data, NO_TIMESTAMP, -1)
+    if not one_message_each:
+        return Rebuilt(data, header_timestamp, final_offset)
+    return Rebuilt(data, header_timestamp, base_offset if log_append else records[stamps.index(largest)].offset)
+
+
+def empty_batch(batch: RecordBatch) -> bytes:
+    """The header that remains of ``batch`` when compaction has taken all of its records: offsets, producer, sequence
+    and max timestamp stay, codec and delete horizon go. Mirrors ``DefaultRecordBatch.writeEmptyHeader``.
+    """
+    if batch.magic < 2:
+        raise EncodeError(f"magic {batch.magic} has no empty batches; only magic 2 has")
+    attributes = (
+        (LOG_APPEND_TIME if batch.timestamp_type == "log-append" else 0)
+        | (TRANSACTIONAL if batch.transactional else 0)
+        | (CONTROL if batch.control else 0)
+    )
+    return _sealed(
+        b"",
+        batch.base_offset,
+        batch.partition_leader_epoch,
+        attributes,
+        _int32(batch.last_offset - batch.base_offset),
+        NO_TIMESTAMP,
+        NO_TIMESTAMP if batch.max_timestamp is None else batch.max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        0,
+    )
+
+
+def frames(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[Reading, memoryview]]:
+    """Each batch of ``data`` as it is read alone, and its bytes; a partial tail is left out.
+
+    One batch is in memory at a time. ``RecordsError`` where the consumer of profile ``kafka`` refuses the bytes.
+    """
+    view = memoryview(data).cast("B")
+    at = index = 0
+    while True:
+        size, _, _ = next_frame(view, at)
+        raw = view[at : at + size] if size > 0 else view[at:]
+        reading = read(raw, limits=limits)
+        if (fatal := reading.fatal) is not None:
+            place = fatal.at if ".payload" in fatal.path else at + fatal.at
+            path = fatal.path.replace("batch[0]", f"batch[{index}]", 1)
+            raise RecordsError(replace(fatal, at=place, path=path))
+        if size <= 0:
+            return
+        yield reading, raw
+        at += size
+        index += 1
+
+
+# ------------------------------------------------------------------------------------------------- what is refused
+
+
+def _require_format(
+    magic: int,
+    compression: Codec,
+    timestamp_type: TimestampType,
+    transactional: bool,
+    control: bool,
+    delete_horizon: int | None,
+) -> None:
+    if magic not in (0, 1, 2):
+        raise EncodeError(f"magic {magic} does not exist; it must be 0, 1 or 2")
+    if magic > 0 and timestamp_type == "none":
+        raise EncodeError(f"magic {magic} needs a timestamp type; it must be create or log-append")
+    if magic == 2:
+        return
+    for name, present in (
+        ("a transaction", transactional),
+        ("control records", control),
+        ("zstd", compression == "zstd"),
+        ("a delete horizon", delete_horizon is not None),
+    ):
+        if present:
+            raise EncodeError(f"magic {magic} cannot carry {name}; only magic 2 can")
+
+
+def _require_producer(
+    magic: int, producer_id: int, producer_epoch: int, base_sequence: int, transactional: bool, control: bool
+) -> None:
+    if producer_id == NO_PRODUCER_ID:
+        if transactional:
+            raise EncodeError("a transactional batch needs a producer id")
+        return
+    if producer_epoch == NO_PRODUCER_EPOCH:
+        raise EncodeError(f"producer id {producer_id} has no producer epoch; it must be 0 or more")
+    if base_sequence < 0 and not control:
+        raise EncodeError(f"producer id {producer_id} has base sequence {base_sequence}; it must be 0 or more")
+    if magic < 2:
+        raise EncodeError(f"magic {magic} cannot carry a producer id; only magic 2 can")
+
+
+def _require_records(records: Sequence[Record], magic: int, base_offset: int) -> None:
+    if not records:
+        raise EncodeError("a batch is built of at least one record; there is none")
+    last: int | None = None
+    for i, record in enumerate(records):
+        if last is not None and record.offset <= last:
+            raise EncodeError(f"records[{i}].offset is {record.offset} after {last}; offsets must increase")
+        if record.timestamp is not None and record.timestamp < NO_TIMESTAMP:
+            raise EncodeError(f"records[{i}].timestamp is {record.timestamp}; below -1 there is none")
+        if magic < 2 and record.headers:
+            raise EncodeError(f"records[{i}] has headers; magic {magic} cannot carry them")
+        if wrap64(record.offset - base_offset) > INT32_MAX:
+            raise EncodeError(
+                f"records[{i}].offset is {record.offset}, too far from the base offset {base_offset}; "
+                f"the delta is an int32"
+            )
+        last = record.offset
+
+
+# ------------------------------------------------------------------------------------------------- bytes
+
+
+def _messages(
+    records: Sequence[Record],
+    stamps: Sequence[int],
+    magic: int,
+    compression: Codec,
+    log_append: bool,
+    base_offset: int,
+    wrapper_timestamp: int,
+) -> bytes:
+    """The messages, in a wrapper where there is a codec. Inner offsets count from the base offset in magic 1 alone."""
+    attributes = LOG_APPEND_TIME if log_append and magic > 0 else 0
+    base = base_offset if magic > 0 and compression != "none" else 0
+    data = b"".join(
+        encode_message(magic, wrap64(record.offset - base), attributes, stamp, record.key, record.value, crc32)
+        for record, stamp in zip(records, stamps, strict=True)
+    )
+    if compression == "none":
+        return data
+    value = compress(compression, data, magic=magic)
+    return encode_message(
+        magic, records[-1].offset, attributes | CODECS.index(compression), wrapper_timestamp, None, value, crc32
+    )
+
+
+def _sealed(payload: bytes, base_offset: int, leader_epoch: int, attributes: int, *rest: int) -> bytes:
+    """Header and payload with length and CRC filled in; ``rest`` are the header's fields from the last offset delta."""
+    length = BATCH_HEADER_SIZE - 12 + len(payload)
+    if length > INT32_MAX:
+        raise EncodeError(f"the payload takes {len(payload)} bytes; a batch's length is an int32")
+    fields: list[Any] = [base_offset, length, leader_epoch, 0, attributes, *rest]
+    header = encode_header(*fields)
+    crc = crc32c(payload, crc32c(header[21:]))
+    return b"".join((header[:17], crc.to_bytes(4, "big"), header[21:], payload))
+
+
+def _int32(number: int) -> int:
+    """``number`` as Java's narrowing leaves it."""
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+def _plain(record: Record) -> Record:
+    """The record as Kafka writes it again: without attributes, its header keys through Java's text."""
+    if record.attributes == 0 and all(_is_utf8(key) for key, _ in record.headers):
+        return record
+    headers: tuple[Header, ...] = tuple((through_java(key), value) for key, value in record.headers)
+    return Record(record.offset, record.timestamp, record.key, record.value, headers)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def through_java(data: bytes) -> bytes:
+    """``data`` after Java has read it as UTF-8 text and written it again: bad bytes have become U+FFFD.
+
+    Java takes the bytes of an encoded surrogate together, where Python replaces each.
+
+    >>> through_java(b"k\\xff").hex()
+    '6befbfbd'
+    """
+    return data.decode(errors=_AS_JAVA).encode()
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    data, start, end = error.object, error.start, error.end
+    if data[start] == 0xED and data[start + 1 : start + 2] >= b"\xa0":
+        while end < min(start + 3, len(data)) and data[end] & 0xC0 == 0x80:
+            end += 1
+    return "\ufffd", end
+
+
+_AS_JAVA: Final = "kfuzz-as-java"
+codecs.register_error(_AS_JAVA, _replace_as_java)
