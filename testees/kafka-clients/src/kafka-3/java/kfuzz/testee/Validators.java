@@ -2,23 +2,47 @@ package kfuzz.testee;
 
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
-import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.CompressionType;
 import org.apache.kafka.common.record.internal.MemoryRecords;
-import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.common.utils.internals.BufferSupplier;
+import org.apache.kafka.common.utils.internals.PrimitiveRef;
 import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.LogValidator;
 
-/** Kafka 3's LogValidator: it wants an inter-broker protocol version. */
+/** Kafka 3's LogValidator, which wants an inter-broker protocol version and answers with fields. */
 final class Validators {
     private Validators() {}
 
-    /** For what a client appends to a topic of the given magic, at any time before and after the broker's clock. */
-    static LogValidator create(MemoryRecords records, TopicPartition partition, Time time, CompressionType source,
-                               Compression target, boolean compacted, byte magic, TimestampType timestampType,
-                               long beforeMaxMs, long afterMaxMs, int leaderEpoch) {
-        return new LogValidator(records, partition, time, source, target, compacted, magic, timestampType, beforeMaxMs,
-            afterMaxMs, leaderEpoch, AppendOrigin.CLIENT, MetadataVersion.latestProduction());
+    /** The records as LogValidator leaves them, with offsets and timestamps assigned. */
+    record Validated(MemoryRecords records, long lastOffset, long maxTimestamp, boolean sizeMayHaveChanged) {}
+
+    private static final LogValidator.MetricsRecorder NO_METRICS = new LogValidator.MetricsRecorder() {
+        @Override
+        public void recordInvalidMagic() {}
+
+        @Override
+        public void recordInvalidOffset() {}
+
+        @Override
+        public void recordInvalidSequence() {}
+
+        @Override
+        public void recordInvalidChecksums() {}
+
+        @Override
+        public void recordNoKeyCompactedTopic() {}
+    };
+
+    /** Validates what a client appends. */
+    static Validated validate(MemoryRecords records, TopicPartition partition, CompressionType source,
+                              Compression target, Topic topic, BufferSupplier buffers) {
+        LogValidator validator = new LogValidator(records, partition, new FixedTime(topic.nowMs()), source, target,
+            topic.compacted(), topic.magic(), topic.timestampType(), topic.timestampBeforeMaxMs(),
+            topic.timestampAfterMaxMs(), topic.leaderEpoch(), AppendOrigin.CLIENT, MetadataVersion.latestProduction());
+        PrimitiveRef.LongRef offset = PrimitiveRef.ofLong(topic.firstOffset());
+        LogValidator.ValidationResult result = validator.validateMessagesAndAssignOffsets(offset, NO_METRICS, buffers);
+        return new Validated(result.validatedRecords, offset.value - 1, result.maxTimestampMs,
+            result.messageSizeMaybeChanged);
     }
 }

@@ -12,17 +12,22 @@ import org.apache.kafka.common.record.internal.RecordBatch;
  * What a consumer sees of one record batch, and its JSON form in the testee protocol. A message of magic 0 or 1, be it
  * plain or the wrapper of compressed ones, is a batch here as it is in Kafka.
  *
+ * @param baseOffset null where the batch is of magic 0 or 1 and its records cannot be read
  * @param deleteHorizonMs milliseconds since the epoch, or null where the batch has none
+ * @param records null where no reader can read them
  */
-record BatchContents(long baseOffset, long lastOffset, long nextOffset, byte magic, String compression,
+record BatchContents(Long baseOffset, long lastOffset, long nextOffset, byte magic, String compression,
                      TimestampType timestampType, boolean transactional, boolean control, long producerId,
                      short producerEpoch, int baseSequence, int partitionLeaderEpoch, Long deleteHorizonMs,
                      List<RecordContents> records) {
 
     static BatchContents of(RecordBatch batch, List<RecordContents> records) {
         // A legacy batch learns its base offset by reading its records once more; they are here already.
-        boolean legacy = batch.magic() < RecordBatch.MAGIC_VALUE_V2;
-        long baseOffset = legacy ? records.get(0).offset() : batch.baseOffset();
+        Long baseOffset = null;
+        if (batch.magic() >= RecordBatch.MAGIC_VALUE_V2)
+            baseOffset = batch.baseOffset();
+        else if (records != null)
+            baseOffset = records.get(0).offset();
         Long deleteHorizonMs = batch.deleteHorizonMs().isPresent() ? batch.deleteHorizonMs().getAsLong() : null;
         return new BatchContents(baseOffset, batch.lastOffset(), batch.nextOffset(), batch.magic(),
             batch.compressionType().name, batch.timestampType(), batch.isTransactional(), batch.isControlBatch(),
@@ -53,7 +58,8 @@ record BatchContents(long baseOffset, long lastOffset, long nextOffset, byte mag
 
     void writeTo(JsonGenerator json) throws IOException {
         json.writeStartObject();
-        json.writeStringField("base_offset", Long.toString(baseOffset));
+        if (baseOffset != null)
+            json.writeStringField("base_offset", Long.toString(baseOffset));
         json.writeStringField("last_offset", Long.toString(lastOffset));
         json.writeStringField("next_offset", Long.toString(nextOffset));
         json.writeNumberField("magic", magic);
@@ -66,10 +72,12 @@ record BatchContents(long baseOffset, long lastOffset, long nextOffset, byte mag
         json.writeNumberField("base_sequence", baseSequence);
         json.writeNumberField("partition_leader_epoch", partitionLeaderEpoch);
         Json.writeOptionalInt64(json, "delete_horizon", deleteHorizonMs);
-        json.writeArrayFieldStart("records");
-        for (RecordContents record : records)
-            record.writeTo(json);
-        json.writeEndArray();
+        if (records != null) {
+            json.writeArrayFieldStart("records");
+            for (RecordContents record : records)
+                record.writeTo(json);
+            json.writeEndArray();
+        }
         json.writeEndObject();
     }
 

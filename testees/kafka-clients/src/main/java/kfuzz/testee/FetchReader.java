@@ -40,6 +40,19 @@ final class FetchReader {
         }
     }
 
+    /** The whole batches in what a broker stored, each without its records where not even Kafka reads them. */
+    List<BatchContents> readStored(byte[] bytes) {
+        List<BatchContents> batches = new ArrayList<>();
+        for (RecordBatch batch : MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)).batches()) {
+            try {
+                batches.add(read(batch));
+            } catch (Throwable poison) {
+                batches.add(BatchContents.of(batch, null));
+            }
+        }
+        return batches;
+    }
+
     private BatchContents read(RecordBatch batch) {
         // The consumer leaves the CRC of a legacy wrapper alone and checks those of the messages inside it.
         if (batch.magic() >= RecordBatch.MAGIC_VALUE_V2)

@@ -2,6 +2,7 @@ package kfuzz.testee;
 
 import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import java.io.IOException;
 import java.util.HexFormat;
 
@@ -83,6 +84,16 @@ final class Json {
         } catch (IllegalArgumentException e) {
             throw new BadRequestException(name + " must be hex: " + e.getMessage());
         }
+    }
+
+    /** The field's object, or an empty one where the field is absent. */
+    static JsonNode object(JsonNode object, String field) {
+        JsonNode node = object.get(field);
+        if (node == null)
+            return JsonNodeFactory.instance.objectNode();
+        if (!node.isObject())
+            throw new BadRequestException(field + " must be an object, not " + node);
+        return node;
     }
 
     static JsonNode array(JsonNode object, String field) {

@@ -18,8 +18,11 @@ import java.io.OutputStream;
 import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.function.Supplier;
+import java.util.function.Function;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.utils.internals.AppInfoParser;
 
@@ -41,6 +44,9 @@ public final class Testee {
         .build());
     private final ThreadMXBean threads = (ThreadMXBean) ManagementFactory.getThreadMXBean();
     private final FetchReader reader = new FetchReader();
+    private ProduceReader producer;
+    private SegmentReader segment;
+    private final RecordTools tools = new RecordTools();
     private ByteArrayOutputStream answer = new ByteArrayOutputStream();
 
     private Testee() {}
@@ -75,7 +81,7 @@ public final class Testee {
             json.writeStringField("version", AppInfoParser.getVersion());
             json.writeStringField("language", "java");
             writeStrings(json, "operations", "decode-records", "encode-records");
-            writeStrings(json, "roles", "consumer");
+            writeStrings(json, "roles", "consumer", "broker", "log");
             json.writeFieldName("magic");
             json.writeArray(new int[] {0, 1, 2}, 0, 3);
             writeStrings(json, "codecs", "none", "gzip", "snappy", "lz4", "zstd");
@@ -108,35 +114,79 @@ public final class Testee {
         switch (operation) {
             case "decode-records" -> decodeRecords(id, request);
             case "encode-records" -> encodeRecords(id, request);
+            case "convert-records" -> useTool(id, request, tools::convert);
+            case "filter-records" -> useTool(id, request, tools::filter);
+            case "control-records" -> useTool(id, request, VersionedTools::control);
             default -> throw new UnsupportedRequestException("operation " + operation);
         }
     }
 
+    /** What a role made of the bytes; {@code stored} is null unless it is a broker that accepted them. */
+    private record Verdict(List<BatchContents> batches, int consumed, byte[] stored, Throwable failure) {}
+
     private void decodeRecords(JsonNode id, JsonNode request) throws IOException {
-        String role = Json.text(request, "role", "consumer");
-        if (!role.equals("consumer"))
-            throw new UnsupportedRequestException("role " + role);
         byte[] bytes = Json.hex(request.get("hex"), "hex");
         if (bytes == null)
             throw new BadRequestException("hex is missing");
+        String role = Json.text(request, "role", "consumer");
+        Supplier<Verdict> judge = judge(role, bytes, request);
         long allocatedBefore = threads.getCurrentThreadAllocatedBytes();
-        FetchReader.Reading reading = reader.read(bytes);
+        Verdict verdict = judge.get();
         long allocatedBytes = threads.getCurrentThreadAllocatedBytes() - allocatedBefore;
         write(json -> {
             json.writeObjectField("id", id);
-            json.writeStringField("outcome", outcome(reading.failure()));
-            if (reading.failure() != null)
-                json.writeStringField("error", describe(reading.failure()));
+            json.writeStringField("outcome", outcome(verdict.failure()));
+            if (verdict.failure() != null)
+                json.writeStringField("error", describe(verdict.failure()));
             else
-                json.writeNumberField("consumed", reading.consumed());
+                json.writeNumberField("consumed", verdict.consumed());
             json.writeNumberField("allocated_bytes", allocatedBytes);
-            if (reading.failure() == null || !reading.batches().isEmpty()) {
+            if (verdict.failure() == null || !verdict.batches().isEmpty()) {
                 json.writeArrayFieldStart("batches");
-                for (BatchContents batch : reading.batches())
+                for (BatchContents batch : verdict.batches())
                     batch.writeTo(json);
                 json.writeEndArray();
             }
+            if (verdict.stored() != null)
+                json.writeStringField("hex", HexFormat.of().formatHex(verdict.stored()));
         });
+    }
+
+    /** Brokers and segments are made when first asked for: they load classes and folders that most runs do not need. */
+    private Supplier<Verdict> judge(String role, byte[] bytes, JsonNode request) {
+        switch (role) {
+            case "consumer" -> {
+                return () -> consume(bytes);
+            }
+            case "broker" -> {
+                Topic topic = Topic.of(Json.object(request, "append"));
+                producer = producer == null ? new ProduceReader() : producer;
+                return () -> append(bytes, topic);
+            }
+            case "log" -> {
+                segment = segment == null ? new SegmentReader() : segment;
+                return () -> recover(bytes);
+            }
+            default -> throw new UnsupportedRequestException("role " + role);
+        }
+    }
+
+    private Verdict consume(byte[] bytes) {
+        FetchReader.Reading reading = reader.read(bytes);
+        return new Verdict(reading.batches(), reading.consumed(), null, reading.failure());
+    }
+
+    private Verdict append(byte[] bytes, Topic topic) {
+        ProduceReader.Append append = producer.append(bytes, topic);
+        List<BatchContents> batches = append.stored() == null ? List.of() : reader.readStored(append.stored());
+        return new Verdict(batches, append.consumed(), append.stored(), append.failure());
+    }
+
+    private Verdict recover(byte[] bytes) {
+        SegmentReader.Recovery recovery = segment.recover(bytes);
+        List<BatchContents> batches = recovery.failure() == null
+            ? reader.readStored(Arrays.copyOf(bytes, recovery.kept())) : List.of();
+        return new Verdict(batches, recovery.kept(), null, recovery.failure());
     }
 
     private void encodeRecords(JsonNode id, JsonNode request) throws IOException {
@@ -154,6 +204,25 @@ public final class Testee {
             json.writeObjectField("id", id);
             json.writeStringField("outcome", "accepted");
             json.writeStringField("hex", HexFormat.of().formatHex(bytes));
+        });
+    }
+
+    /** The tools of kfuzz's own tests, which the handshake does not offer. */
+    private void useTool(JsonNode id, JsonNode request, Function<JsonNode, RecordTools.Fields> tool)
+        throws IOException {
+        RecordTools.Fields fields;
+        try {
+            fields = tool.apply(request);
+        } catch (UnsupportedRequestException e) {
+            throw e;
+        } catch (RuntimeException e) {
+            writeFailure(id, RecordTools.isRefusal(e) ? "rejected" : "fault", describe(e));
+            return;
+        }
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", "accepted");
+            fields.writeTo(json);
         });
     }
 

@@ -1,0 +1,17 @@
+package kfuzz.testee;
+
+import java.io.IOException;
+import java.util.Optional;
+import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
+import org.apache.kafka.storage.internals.log.LogSegment;
+import org.apache.kafka.storage.internals.log.ProducerStateManager;
+
+/** Kafka 3's LogSegment, for which a cache of leader epochs is optional. */
+final class Segments {
+    private Segments() {}
+
+    static void recover(LogSegment segment, ProducerStateManager producers, LeaderEpochFileCache epochs)
+            throws IOException {
+        segment.recover(producers, Optional.of(epochs));
+    }
+}

@@ -1,0 +1,29 @@
+package kfuzz.testee;
+
+import java.util.function.Supplier;
+import org.apache.kafka.common.utils.Time;
+
+/** A clock that stands still: what Kafka's classes stamp with it is the same on every run. */
+record FixedTime(long nowMs) implements Time {
+    private static final long NANOSECONDS_PER_MILLISECOND = 1_000_000;
+
+    @Override
+    public long milliseconds() {
+        return nowMs;
+    }
+
+    @Override
+    public long nanoseconds() {
+        return nowMs * NANOSECONDS_PER_MILLISECOND;
+    }
+
+    @Override
+    public void sleep(long ms) {
+        throw new UnsupportedOperationException("this clock stands still");
+    }
+
+    /** Kafka 3 wants every clock to have it; in Kafka 4 it overrides nothing, or a default. */
+    public void waitObject(Object object, Supplier<Boolean> condition, long deadlineMs) {
+        throw new UnsupportedOperationException("this clock stands still");
+    }
+}

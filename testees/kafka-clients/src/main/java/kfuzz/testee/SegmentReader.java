@@ -1,0 +1,149 @@
+package kfuzz.testee;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Optional;
+import java.util.stream.Stream;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.record.internal.FileRecords;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.record.internal.RecordBatch;
+import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.storage.internals.checkpoint.LeaderEpochCheckpointFile;
+import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
+import org.apache.kafka.storage.internals.log.AppendOrigin;
+import org.apache.kafka.storage.internals.log.LazyIndex;
+import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.LogSegment;
+import org.apache.kafka.storage.internals.log.ProducerAppendInfo;
+import org.apache.kafka.storage.internals.log.ProducerStateManager;
+import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
+import org.apache.kafka.storage.internals.log.TransactionIndex;
+
+/**
+ * Whether bytes may stand in a log segment: a broker that starts after a crash keeps them all (LogSegment.recover) and
+ * rebuilds its producers' state from them (UnifiedLog.rebuildProducerState). The segment begins at its first batch's
+ * offset. A partial tail is cut off and is no fault.
+ */
+final class SegmentReader {
+    private static final TopicPartition PARTITION = new TopicPartition("kfuzz", 0);
+    /** Files in memory, where the machine has them; nothing here outlives a request. */
+    private static final Path MEMORY = Path.of("/dev/shm");
+    private static final int INDEX_BYTES = 1 << 16;
+    /** The broker's defaults: index.interval.bytes, transaction.max.timeout.ms, producer.id.expiration.ms. */
+    private static final int INDEX_INTERVAL_BYTES = 4096;
+    private static final int MAX_TRANSACTION_TIMEOUT_MS = 900_000;
+    private static final int PRODUCER_EXPIRATION_MS = 86_400_000;
+    private static final FixedTime CLOCK = new FixedTime(1_700_000_000_000L);
+
+    private final Path folder;
+
+    SegmentReader() {
+        try {
+            Path parent = Files.isDirectory(MEMORY) && Files.isWritable(MEMORY)
+                ? MEMORY : Path.of(System.getProperty("java.io.tmpdir"));
+            folder = Files.createTempDirectory(parent, "kfuzz-segment-");
+        } catch (IOException e) {
+            throw new IllegalStateException("no folder for a segment: " + e.getMessage(), e);
+        }
+        Runtime.getRuntime().addShutdownHook(new Thread(this::deleteFolder));
+        recover(new byte[0]);  // Loads Kafka's classes, so that no request's allocations are those of the first.
+    }
+
+    /** How many bytes a broker keeps, and what speaks against the rest of them, if anything does. */
+    record Recovery(int kept, Throwable failure) {}
+
+    Recovery recover(byte[] bytes) {
+        int kept = 0;
+        try {
+            clear();
+            try (LogSegment segment = open(baseOffset(bytes))) {
+                FileRecords file = segment.log();
+                file.append(MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)));
+                Segments.recover(segment, producers(), epochs());
+                kept = file.sizeInBytes();
+                // Recovery stops at an invalid control record and keeps it; the broker dies of it a moment later.
+                rebuildProducers(file);
+            }
+            if (kept < bytes.length)
+                requirePartial(bytes, kept);
+            return new Recovery(kept, null);
+        } catch (Throwable failure) {
+            return new Recovery(kept, failure);
+        }
+    }
+
+    private static long baseOffset(byte[] bytes) {
+        return bytes.length < Long.BYTES ? 0 : Math.max(0, ByteBuffer.wrap(bytes).getLong());
+    }
+
+    private LogSegment open(long baseOffset) throws IOException {
+        return new LogSegment(FileRecords.open(file("segment.log")),
+            LazyIndex.forOffset(file("segment.index"), baseOffset, INDEX_BYTES),
+            LazyIndex.forTime(file("segment.timeindex"), baseOffset, INDEX_BYTES),
+            new TransactionIndex(baseOffset, file("segment.txnindex")), baseOffset, INDEX_INTERVAL_BYTES, 0, CLOCK);
+    }
+
+    private ProducerStateManager producers() throws IOException {
+        return new ProducerStateManager(PARTITION, folder.toFile(), MAX_TRANSACTION_TIMEOUT_MS,
+            new ProducerStateManagerConfig(PRODUCER_EXPIRATION_MS, false), CLOCK);
+    }
+
+    private LeaderEpochFileCache epochs() throws IOException {
+        return new LeaderEpochFileCache(PARTITION,
+            new LeaderEpochCheckpointFile(LeaderEpochCheckpointFile.newFile(folder.toFile()),
+                new LogDirFailureChannel(1)), new NoScheduler());
+    }
+
+    private void rebuildProducers(FileRecords file) throws IOException {
+        ProducerStateManager producers = producers();
+        for (RecordBatch batch : file.batches()) {
+            if (batch.hasProducerId()) {
+                ProducerAppendInfo append = producers.prepareUpdate(batch.producerId(), AppendOrigin.REPLICATION);
+                append.append(batch, Optional.empty()).ifPresent(producers::completeTxn);
+                producers.update(append);
+            }
+        }
+    }
+
+    /** Recovery says how much it cut off and not why; the first batch behind what it kept does. */
+    private void requirePartial(byte[] bytes, int kept) throws IOException {
+        clear();
+        try (FileRecords file = FileRecords.open(file("segment.log"))) {
+            file.append(MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)));
+            Iterator<? extends RecordBatch> rest = file.batchesFrom(kept).iterator();
+            if (rest.hasNext()) {
+                rest.next().ensureValid();
+                throw new IllegalStateException("recovery cut off a valid batch at byte " + kept);
+            }
+        }
+    }
+
+    private File file(String name) {
+        return folder.resolve(name).toFile();
+    }
+
+    private void clear() throws IOException {
+        for (Path path : contents())
+            Files.delete(path);
+    }
+
+    private List<Path> contents() throws IOException {
+        try (Stream<Path> paths = Files.list(folder)) {
+            return paths.toList();
+        }
+    }
+
+    private void deleteFolder() {
+        try {
+            Utils.delete(folder.toFile());
+        } catch (IOException e) {
+            System.err.println("left behind " + folder + ": " + e.getMessage());
+        }
+    }
+}
