@@ -139,10 +139,10 @@ def _bombs(name: str, document: Mapping[str, Any]) -> Iterator[tuple[str, bytes]
 def _examples() -> Path:
     """The readers in other languages: ``examples/`` of the repository, or the copy inside an installed wheel."""
     here = Path(__file__).resolve().parent
-    return next(
-        (path for path in (here.parent.parent / EXAMPLES_DIRECTORY, here / EXAMPLES_DIRECTORY) if path.is_dir()),
-        here / EXAMPLES_DIRECTORY,
-    )
+    for path in (here.parent.parent / EXAMPLES_DIRECTORY, here / EXAMPLES_DIRECTORY):
+        if path.is_dir():
+            return path
+    raise UsageError(f"no readers in other languages beside {here}; install kfuzz whole")
 
 
 def _report(target: Path, chosen: Documents, made: Mapping[str, bytes]) -> Copied:

@@ -1,0 +1,141 @@
+"""The wheel is whole: installed outside any checkout, kfuzz shows, checks, lists, copies and judges."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import kfuzz
+from kfuzz import records
+from kfuzz.records import Record, RecordBatch
+from kfuzz.vectors import load_suite
+from kfuzz.vectors.model import KINDS
+
+ROOT = Path(kfuzz.__file__).resolve().parent.parent
+# What a wheel is made from.
+SOURCES = ("kfuzz", "vectors", "examples", "pyproject.toml", "setup.py", "README.md", "MANIFEST.in")
+
+
+def build_wheel(place: Path) -> Path:
+    """The wheel, built in a copy of the sources. What is compiled already and up to date is taken along."""
+    ignored = shutil.ignore_patterns("__pycache__", "*.so")
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, place / name, ignore=ignored)
+        else:
+            shutil.copy2(ROOT / name, place / name)
+    # Times are kept, so setuptools compiles again exactly what is older than its source.
+    if (ROOT / "build" / "cython").is_dir():
+        shutil.copytree(ROOT / "build" / "cython", place / "build" / "cython")
+    library = place / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    for module in (ROOT / "kfuzz").rglob("*.so"):
+        target = library / module.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(module, target)
+    options = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(place / "dist")]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, "."], cwd=place, check=True, timeout=600)
+    [wheel] = (place / "dist").iterdir()
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ``bin`` of a virtual environment that has the wheel, and the dependencies of this one by a path file."""
+    place = tmp_path_factory.mktemp("fresh") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    python = place / "bin" / "python"
+    options = ["--quiet", "--no-deps", "--no-index", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", *options, str(wheel)]
+    subprocess.run(pip, check=True)
+    # A path file inside a folder that a path file names is not followed: this checkout's own link stays without effect.
+    [packages] = (place / "lib").glob("python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return place / "bin"
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    return folder
+
+
+def run(installed: Path, folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        [str(installed / "kfuzz"), *map(str, words)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_wheel_holds_no_source_tree_and_every_vector_file(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.partition("/")[0] for name in names} == {"kfuzz", f"kfuzz-{kfuzz.__version__}.dist-info"}
+    inside = {name.removeprefix("kfuzz/vectors/suite/") for name in names if name.startswith("kfuzz/vectors/suite/")}
+    assert inside == {path.relative_to(ROOT / "vectors").as_posix() for path in (ROOT / "vectors").rglob("*.*")}
+    compiled = {name.partition(".")[0] for name in names if name.endswith(".so")}
+    assert compiled == {str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "kfuzz").rglob("*.pyx")}
+
+
+def test_the_installed_kfuzz_is_the_wheels_and_not_the_checkouts(installed: Path, empty: Path) -> None:
+    code = "import kfuzz, kfuzz.wire.record_batch as r; print(kfuzz.__file__); print(r.__file__)"
+    done = subprocess.run(
+        [installed / "python", "-I", "-c", code], cwd=empty, capture_output=True, text=True, check=True
+    )
+    assert len(done.stdout.splitlines()) == 2
+    for line in done.stdout.splitlines():
+        assert Path(line).is_relative_to(installed.parent)
+
+
+def test_show_and_list_know_the_suite(installed: Path, empty: Path) -> None:
+    shown = run(installed, empty, "show", "records/v2/count/negative-one")
+    assert shown.returncode == 0, shown.stderr
+    assert "record-count-negative" in shown.stdout
+    listed = run(installed, empty, "vectors", "list", "--json")
+    assert listed.returncode == 0, listed.stderr
+    assert [entry["id"] for entry in json.loads(listed.stdout)] == [vector.id for vector in load_suite(kinds=KINDS)]
+
+
+def test_check_tells_good_bytes_from_bad_ones(installed: Path, empty: Path) -> None:
+    data = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")], compression="zstd"))
+    (empty / "good.log").write_bytes(data)
+    (empty / "bad.log").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert run(installed, empty, "check", "good.log").returncode == 0
+    bad = run(installed, empty, "check", "good.log", "bad.log")
+    assert bad.returncode == 1
+    assert "crc-mismatch" in bad.stdout
+
+
+def test_a_copy_is_whole_and_its_reader_passes(installed: Path, empty: Path) -> None:
+    done = run(installed, empty, "vectors", "copy", "suite")
+    assert done.returncode == 0, done.stderr
+    reader = subprocess.run(
+        [sys.executable, "suite/examples/python/read_suite.py"], cwd=empty, capture_output=True, text=True, check=False
+    )
+    assert reader.returncode == 0, reader.stdout
+    assert " 0 failed" in reader.stdout
+
+
+def test_kfuzz_conforms_to_the_suite_it_ships(installed: Path, empty: Path) -> None:
+    done = run(installed, empty, "conform", "--testee", "kfuzz", "--json", "report.json")
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert (empty / "report.json").stat().st_size > len(load_suite())
+    assert run(installed, empty, "conform", "--testee", "nobody").returncode == 2
