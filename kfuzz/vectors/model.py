@@ -21,6 +21,7 @@ from kfuzz.files import read_bytes
 __all__ = ["FORMAT", "KINDS", "Flag", "SuiteFile", "Vector", "default_root", "load_file", "load_files", "load_suite"]
 
 FORMAT = "kfuzz-vectors/1"
+STREAM_OPTIONS = ("isolation", "aborted", "fetch_offset", "transaction_version")
 # What a file may be about; the kinds that are not here yet are reserved in the schema.
 KINDS = ("records", "stream")
 SCHEMA_FILE = "schema.json"
@@ -52,7 +53,7 @@ class Vector:
     ``error`` (of a produce request) and ``recovery`` (of a segment at start).
     ``budget`` bounds what judging the vector may cost: ``memory_bytes`` and ``cpu_ms``.
     Of kind ``stream``, ``steps`` come one after another, each with ``hex`` and its own ``expect``; ``data`` is all
-    their bytes, ``expect`` is empty, and ``options`` may have ``isolation`` and ``aborted``.
+    their bytes, ``expect`` is empty, and ``options`` may have the names of ``STREAM_OPTIONS``.
     """
 
     id: str
@@ -246,7 +247,7 @@ def _vector(path: Path, place: str, kind: str, item: Mapping[str, Any]) -> Vecto
         budget=item.get("budget"),
         file=path,
         steps=tuple(item.get("steps", ())),
-        options={name: item[name] for name in ("isolation", "aborted") if name in item},
+        options={name: item[name] for name in STREAM_OPTIONS if name in item},
     )
 
 

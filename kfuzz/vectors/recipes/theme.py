@@ -53,15 +53,14 @@ def refuses(finding: str) -> Judged:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a stream: bytes, and what each role makes of them after the steps before."""
+    """One step of a stream: bytes, and what each role makes of them after the steps before, as the schema says it."""
 
     raw: Raw
-    expect: Mapping[str, Judged]
+    expect: Mapping[str, Json]
 
     def to_json(self) -> Json:
         """The step as a vector holds it."""
-        expect = {role: judged.to_json(self.raw) for role, judged in self.expect.items()}
-        return {"hex": self.raw.data.hex(), "expect": expect}
+        return {"hex": self.raw.data.hex(), "expect": dict(self.expect)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +181,8 @@ class Theme:
         level: str = "required",
         isolation: str | None = None,
         aborted: Sequence[tuple[int, int]] | None = None,
+        fetch_offset: int | None = None,
+        transaction_version: int | None = None,
         budget: Json | None = None,
     ) -> None:
         """A vector of kind ``stream``; ``aborted`` are (producer id, first offset) as a fetch response tells them."""
@@ -197,6 +198,8 @@ class Theme:
             "steps": [step.to_json() for step in steps],
         }
         document |= {"isolation": isolation} if isolation else {}
+        document |= {"fetch_offset": str(fetch_offset)} if fetch_offset is not None else {}
+        document |= {"transaction_version": transaction_version} if transaction_version is not None else {}
         document |= {"budget": budget} if budget else {}
         if aborted is not None:
             document["aborted"] = [{"producer_id": str(producer), "first_offset": str(at)} for producer, at in aborted]
