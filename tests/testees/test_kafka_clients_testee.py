@@ -58,7 +58,7 @@ def test_each_version_runs_the_library_it_was_built_for() -> None:
                 "version": version,
                 "language": "java",
                 "operations": ["decode-records", "encode-records"],
-                "roles": ["consumer"],
+                "roles": ["consumer", "broker", "log"],
                 "magic": [0, 1, 2],
                 "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
                 "checks_crc": True,
@@ -348,7 +348,7 @@ def test_a_bad_request_is_answered_and_the_next_one_too(testee: RunningTestee, l
 
 
 @pytest.mark.parametrize(
-    "request_fields", [{"operation": "decode-message"}, {"operation": "decode-records", "role": "broker", "hex": ""}]
+    "request_fields", [{"operation": "decode-message"}, {"operation": "decode-records", "role": "proxy", "hex": ""}]
 )
 def test_what_a_testee_does_not_offer_is_unsupported(testee: RunningTestee, request_fields: dict[str, Any]) -> None:
     assert testee.ask(**request_fields)["outcome"] == "unsupported"

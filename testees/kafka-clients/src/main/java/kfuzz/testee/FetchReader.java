@@ -8,6 +8,7 @@ import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.MutableRecordBatch;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
+import org.apache.kafka.common.record.internal.Records;
 import org.apache.kafka.common.utils.internals.BufferSupplier;
 import org.apache.kafka.common.utils.internals.CloseableIterator;
 
@@ -40,10 +41,10 @@ final class FetchReader {
         }
     }
 
-    /** The whole batches in what a broker stored, each without its records where not even Kafka reads them. */
-    List<BatchContents> readStored(byte[] bytes) {
+    /** What a broker stored, each batch without its records where not even Kafka reads them. */
+    List<BatchContents> readStored(Records stored) {
         List<BatchContents> batches = new ArrayList<>();
-        for (RecordBatch batch : MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)).batches()) {
+        for (RecordBatch batch : stored.batches()) {
             try {
                 batches.add(read(batch));
             } catch (Throwable poison) {

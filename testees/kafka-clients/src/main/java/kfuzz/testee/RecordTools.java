@@ -21,6 +21,7 @@ import org.apache.kafka.common.record.internal.MemoryRecords.RecordFilter.BatchR
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.internals.BufferSupplier;
+import org.apache.kafka.storage.internals.log.RecordValidationException;
 
 /**
  * What Kafka does to records besides reading and writing them, for the tests of kfuzz's own: conversion between the
@@ -38,10 +39,10 @@ final class RecordTools {
         void writeTo(JsonGenerator json) throws IOException;
     }
 
-    /** What Kafka's builder and cleaner refuse they refuse by the latter two. */
+    /** LogValidator refuses by an exception of its own; Kafka's builder and cleaner do by the latter two. */
     static boolean isRefusal(Throwable failure) {
-        return failure instanceof KafkaException || failure instanceof IllegalArgumentException
-            || failure instanceof IllegalStateException;
+        return failure instanceof KafkaException || failure instanceof RecordValidationException
+            || failure instanceof IllegalArgumentException || failure instanceof IllegalStateException;
     }
 
     /**

@@ -41,9 +41,11 @@ final class SegmentReader {
     private static final int PRODUCER_EXPIRATION_MS = 86_400_000;
     private static final FixedTime CLOCK = new FixedTime(1_700_000_000_000L);
 
+    private final FetchReader reader;
     private final Path folder;
 
-    SegmentReader() {
+    SegmentReader(FetchReader reader) {
+        this.reader = reader;
         try {
             Path parent = Files.isDirectory(MEMORY) && Files.isWritable(MEMORY)
                 ? MEMORY : Path.of(System.getProperty("java.io.tmpdir"));
@@ -55,10 +57,11 @@ final class SegmentReader {
         recover(new byte[0]);  // Loads Kafka's classes, so that no request's allocations are those of the first.
     }
 
-    /** How many bytes a broker keeps, and what speaks against the rest of them, if anything does. */
-    record Recovery(int kept, Throwable failure) {}
+    /** The batches that a broker keeps, how many bytes they are, and what speaks against the rest, if anything does. */
+    record Recovery(List<BatchContents> batches, int kept, Throwable failure) {}
 
     Recovery recover(byte[] bytes) {
+        List<BatchContents> batches = List.of();
         int kept = 0;
         try {
             clear();
@@ -69,12 +72,13 @@ final class SegmentReader {
                 kept = file.sizeInBytes();
                 // Recovery stops at an invalid control record and keeps it; the broker dies of it a moment later.
                 rebuildProducers(file);
+                batches = reader.readStored(file);
             }
             if (kept < bytes.length)
                 requirePartial(bytes, kept);
-            return new Recovery(kept, null);
+            return new Recovery(batches, kept, null);
         } catch (Throwable failure) {
-            return new Recovery(kept, failure);
+            return new Recovery(batches, kept, failure);
         }
     }
 

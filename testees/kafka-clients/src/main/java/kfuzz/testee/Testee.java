@@ -16,14 +16,15 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.lang.management.ManagementFactory;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
-import java.util.Arrays;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.function.Supplier;
 import java.util.function.Function;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.utils.internals.AppInfoParser;
 
 /**
@@ -164,7 +165,7 @@ public final class Testee {
                 return () -> append(bytes, topic);
             }
             case "log" -> {
-                segment = segment == null ? new SegmentReader() : segment;
+                segment = segment == null ? new SegmentReader(reader) : segment;
                 return () -> recover(bytes);
             }
             default -> throw new UnsupportedRequestException("role " + role);
@@ -178,15 +179,14 @@ public final class Testee {
 
     private Verdict append(byte[] bytes, Topic topic) {
         ProduceReader.Append append = producer.append(bytes, topic);
-        List<BatchContents> batches = append.stored() == null ? List.of() : reader.readStored(append.stored());
+        List<BatchContents> batches = append.stored() == null
+            ? List.of() : reader.readStored(MemoryRecords.readableRecords(ByteBuffer.wrap(append.stored())));
         return new Verdict(batches, append.consumed(), append.stored(), append.failure());
     }
 
     private Verdict recover(byte[] bytes) {
         SegmentReader.Recovery recovery = segment.recover(bytes);
-        List<BatchContents> batches = recovery.failure() == null
-            ? reader.readStored(Arrays.copyOf(bytes, recovery.kept())) : List.of();
-        return new Verdict(batches, recovery.kept(), null, recovery.failure());
+        return new Verdict(recovery.batches(), recovery.kept(), null, recovery.failure());
     }
 
     private void encodeRecords(JsonNode id, JsonNode request) throws IOException {
