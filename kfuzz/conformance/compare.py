@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfuzz import records
-from kfuzz.conformance.protocol import CODECS, DECODE, ENCODE, ROLES, Answer, Handshake
+from kfuzz.conformance.protocol import (
+    APPEND_STREAM,
+    CODECS,
+    DECODE,
+    DECODE_STREAM,
+    ENCODE,
+    ROLES,
+    Answer,
+    Handshake,
+)
 from kfuzz.vectors.model import Vector
 
 __all__ = ["ENCODE_ROLE", "OUTCOMES", "Case", "Cell", "cases_of", "declared_unsupported", "judge", "request"]
@@ -54,11 +63,15 @@ class Case:
     @property
     def operation(self) -> str:
         """The protocol's name of what is asked."""
+        if self.vector.kind == "stream":
+            return APPEND_STREAM if self.role == "broker" else DECODE_STREAM
         return ENCODE if self.role == ENCODE_ROLE else DECODE
 
     @property
     def expectation(self) -> Json:
-        """The vector's expectation for this role; for the encoder, the contents to encode."""
+        """The vector's expectation for this role; for the encoder, the contents to encode; of a stream, the steps'."""
+        if self.vector.kind == "stream":
+            return stream_expectation(self.vector, self.role)
         role = _encode_source(self.vector) if self.role == ENCODE_ROLE else self.role
         return self.vector.expect[role or self.role]
 
@@ -78,15 +91,26 @@ class Cell:
 
 
 def cases_of(vectors: Sequence[Vector], roles: Sequence[str] = (*ROLES, ENCODE_ROLE)) -> tuple[Case, ...]:
-    """All questions that the vectors of kind ``records`` give rise to, by id, then role. Encoding follows decoding."""
+    """All questions that the vectors give rise to, by id, then role. Encoding follows decoding."""
     cases = []
     for vector in vectors:
-        if vector.kind != "records":
-            continue
-        cases += [Case(vector, role) for role in ROLES if role in roles and role in vector.expect]
+        expect = vector.steps[0]["expect"] if vector.kind == "stream" else vector.expect
+        cases += [Case(vector, role) for role in ROLES if role in roles and role in expect]
         if ENCODE_ROLE in roles and _encode_source(vector):
             cases.append(Case(vector, ENCODE_ROLE))
     return tuple(cases)
+
+
+def stream_expectation(vector: Vector, role: str) -> Json:
+    """The expectations of a stream's steps for ``role`` as one.
+
+    Each step of a stream has an expectation for the same roles. The verdict is the gravest: a stream that is invalid
+    has a step that must be refused.
+    """
+    steps = [step["expect"][role] for step in vector.steps]
+    verdicts = {step["verdict"] for step in steps}
+    verdict = next(verdict for verdict in ("invalid", "acceptable", "valid") if verdict in verdicts)
+    return {"verdict": verdict, "steps": steps}
 
 
 def _encode_source(vector: Vector) -> str | None:
@@ -111,7 +135,10 @@ def request(case: Case) -> dict[str, Any]:
     """The runner's question as the protocol wants it."""
     if case.operation == ENCODE:
         return {"id": case.vector.id, "operation": ENCODE, "batches": case.expectation["batches"]}
-    return {"id": case.vector.id, "operation": DECODE, "role": case.role, "hex": case.vector.data.hex()}
+    asked: dict[str, Any] = {"id": case.vector.id, "operation": case.operation, "role": case.role}
+    if case.vector.kind == "stream":
+        return {**asked, **case.vector.options, "steps": [step["hex"] for step in case.vector.steps]}
+    return asked | {"hex": case.vector.data.hex()}
 
 
 # --- unsupported: from the handshake alone --------------------------------------------------------------------------
@@ -121,7 +148,7 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
     """Why the testee need not answer, in a sentence; None if it must."""
     if case.operation not in handshake.operations:
         return f"does not offer {case.operation}"
-    if case.operation == DECODE and case.role not in handshake.roles:
+    if case.operation != ENCODE and case.role not in handshake.roles:
         return f"does not offer the role {case.role}"
     magics, codecs = features(case)
     if missing := sorted(magics - handshake.magic):
@@ -144,7 +171,7 @@ def features(case: Case) -> tuple[frozenset[int], frozenset[str]]:
     for batch in case.expectation.get("batches", ()):
         magics.add(batch["magic"])
         codecs.add(batch["compression"])
-    if case.operation == DECODE:
+    if case.operation != ENCODE:
         for magic, codec in _frames(case.vector.data):
             magics.add(magic)
             codecs.add(codec)
@@ -175,7 +202,14 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
         return Cell("unsupported", answer.error or "answered unsupported", answer=answer.raw)
     if answer.outcome == "fault":
         return Cell("fault", answer.error or "answered fault", answer=answer.raw)
-    wrong = _wrong_encoding(case, answer) if case.operation == ENCODE else _wrong_decoding(case, handshake, answer)
+    if case.operation == ENCODE:
+        wrong = _wrong_encoding(case, answer)
+    elif case.operation == DECODE:
+        wrong = _wrong_decoding(case, handshake, answer)
+    elif case.operation == DECODE_STREAM:
+        wrong = _wrong_handing_out(case.expectation, answer)
+    else:
+        wrong = _wrong_appends(case.expectation, answer)
     return Cell("fail", wrong, answer=answer.raw) if wrong else Cell("pass")
 
 
@@ -326,6 +360,50 @@ def _wrong_encoding(case: Case, answer: Answer) -> str | None:
         where = f"differ at byte {at}" if at is not None else f"are {len(answer.data)}, not {len(case.vector.data)}"
         return f"the contents are right but the vector is canonical and the bytes {where}"
     return None
+
+
+# --- streams --------------------------------------------------------------------------------------------------------
+
+
+def _wrong_handing_out(expectation: Json, answer: Answer) -> str | None:
+    """What was handed out of all steps, against what the steps up to the refused one hand out."""
+    steps, verdict = expectation["steps"], expectation["verdict"]
+    refused = next((index for index, step in enumerate(steps) if step["verdict"] != "valid"), len(steps))
+    if answer.outcome == "rejected":
+        if verdict == "valid":
+            return "refused what must be accepted" + _because(answer.error)
+        if wrong := _wrong_finding(steps[refused], answer.finding):
+            return wrong
+        wanted = [record for step in steps[:refused] for record in step["records"]]
+        return None if answer.records is None else _records_differ(wanted, answer.records, "")
+    if verdict == "invalid":
+        return f"accepted what must be refused ({steps[refused]['finding']})"
+    wanted = [record for step in steps for record in step["records"]]
+    if wrong := _records_differ(wanted, answer.records or (), ""):
+        return wrong
+    if answer.next_offset is not None and answer.next_offset != steps[-1]["next_offset"]:
+        return f"the next fetch begins at {answer.next_offset}; expected {steps[-1]['next_offset']}"
+    return None
+
+
+def _wrong_finding(expectation: Json, finding: str | None) -> str | None:
+    wanted = expectation.get("finding")
+    return f"refused for {finding}; the fault is {wanted}" if wanted and finding and finding != wanted else None
+
+
+def _wrong_appends(expectation: Json, answer: Answer) -> str | None:
+    """What became of each step, up to the first one of which another verdict is as good: there the logs part."""
+    if answer.outcome == "rejected":
+        return "refused the stream; each step must be answered" + _because(answer.error)
+    steps, got = expectation["steps"], answer.steps or []
+    for index, (want, have) in enumerate(zip(steps, got, strict=False)):
+        refusals = [step["outcome"] == "rejected" for step in (want, have)]
+        if want["verdict"] == "acceptable" and refusals[0] != refusals[1]:
+            return None
+        for name, value in have.items():
+            if name in want and value != want[name]:
+                return f"step[{index}].{name} is {_shown(value)}; expected {_shown(want[name])}"
+    return None if len(steps) == len(got) else f"answered {_count(got, 'step', 's')}; expected {len(steps)}"
 
 
 def _count(items: Sequence[Any], one: str, plural: str) -> str:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import IO, Any, Final
 
 from kfuzz import __version__, records
-from kfuzz.conformance.protocol import DECODE, ENCODE, PROTOCOL, to_line
-from kfuzz.errors import EncodeError, UsageError
+from kfuzz.conformance.protocol import APPEND_STREAM, DECODE, DECODE_STREAM, ENCODE, PROTOCOL, to_line
+from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
 
 __all__ = ["HASHED_FROM_BYTES", "serve"]
 
@@ -35,7 +36,7 @@ def _handshake(profile: str) -> dict[str, Any]:
         "name": "kfuzz" if profile == "kafka" else f"kfuzz-{profile}",
         "version": __version__,
         "language": "cython",
-        "operations": [DECODE, ENCODE],
+        "operations": [DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM],
         "roles": list(records.ROLES),
         "magic": [0, 1, 2],
         "codecs": list(records.CODECS),
@@ -55,6 +56,10 @@ def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
             answer = _decode(request, profile)
         elif operation == ENCODE:
             answer = _encode(request)
+        elif operation == DECODE_STREAM:
+            answer = _decode_stream(request, profile)
+        elif operation == APPEND_STREAM:
+            answer = _append_stream(request, profile)
         else:
             answer = {"outcome": "unsupported", "error": f"no operation {operation}"}
     except Exception as error:
@@ -78,6 +83,52 @@ def _encode(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"outcome": "accepted", "hex": records.encode(records.from_json(request["batches"])).hex()}
     except (EncodeError, UsageError) as error:
         return {"outcome": "rejected", "error": str(error)}
+
+
+def _decode_stream(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
+    role, isolation = request["role"], request["isolation"]
+    if role not in ("consumer", "log"):
+        return {"outcome": "unsupported", "error": f"no role {role} reads a stream"}
+    reading = records.read(bytes.fromhex("".join(request["steps"])), profile=profile)
+    aborted = [(int(item["producer_id"]), int(item["first_offset"])) for item in request.get("aborted", ())]
+    batches, told = reading.batches, {}
+    handed_out: list[records.Record] = []
+    try:
+        if role == "log":
+            transactions = transactions_of(batches)
+            aborted, stable = list(transactions.aborted), transactions.last_stable_offset
+            told = {"last_stable_offset": str(stable)}
+            if isolation == "read_committed":
+                batches = [batch for batch in batches if batch.base_offset < stable]
+        fetch = Fetch(isolation=isolation, aborted=aborted, fetch_offset=int(request.get("fetch_offset", "0")))
+        for batch in batches:
+            handed_out += fetch.take(batch)
+        if reading.fatal:
+            raise RecordsError(reading.fatal)
+    except RecordsError as error:
+        answer = {"outcome": "rejected", "error": str(error), "finding": error.finding.code}
+    else:
+        answer = {"outcome": "accepted", "next_offset": str(fetch.next_offset)} | told
+    return answer | {"records": _hashed(records.to_json([records.RecordBatch(0, 0, handed_out)]))[0]["records"]}
+
+
+def _append_stream(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
+    if request["role"] != "broker":
+        return {"outcome": "unsupported", "error": f"no role {request['role']} appends"}
+    state = ProducerState(transaction_version=request.get("transaction_version", 0), profile=profile)
+    steps = []
+    for index, step in enumerate(request["steps"]):
+        (batch,) = records.decode(bytes.fromhex(step), profile=profile)
+        append = state.append(batch, path=f"step[{index}]")
+        steps.append(_step(append) | {"last_stable_offset": str(state.last_stable_offset)})
+    return {"outcome": "accepted", "steps": steps}
+
+
+def _step(append: Append) -> dict[str, Any]:
+    step: dict[str, Any] = {"outcome": append.outcome}
+    step |= {"base_offset": str(append.base_offset)} if append.base_offset is not None else {}
+    step |= {"error": append.error} if append.error else {}
+    return step | ({"finding": append.finding.code} if append.finding else {})
 
 
 def _hashed(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,8 +18,10 @@ from kfuzz.errors import KfuzzError
 
 __all__ = [
     "AHEAD",
+    "APPEND_STREAM",
     "CODECS",
     "DECODE",
+    "DECODE_STREAM",
     "ENCODE",
     "LINE_BYTES_MAX",
     "PROTOCOL",
@@ -35,7 +37,10 @@ __all__ = [
 PROTOCOL: Final = "kfuzz-testee/1"
 DECODE: Final = "decode-records"
 ENCODE: Final = "encode-records"
-OPERATIONS: Final = (DECODE, ENCODE, "decode-message", "encode-message")
+# Rules that need memory: what a consumer hands out of several batches, and what a broker appends of them.
+DECODE_STREAM: Final = "decode-stream"
+APPEND_STREAM: Final = "append-stream"
+OPERATIONS: Final = (DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM, "decode-message", "encode-message")
 ROLES: Final = ("consumer", "broker", "log")
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
@@ -82,6 +87,10 @@ class Answer:
     records: list[dict[str, Any]] | None = None
     data: bytes | None = None
     allocated_bytes: int | None = None
+    # Of a stream: what became of each step, and the offsets after the last.
+    steps: list[dict[str, Any]] | None = None
+    next_offset: str | None = None
+    last_stable_offset: str | None = None
     # The answer as the testee wrote it, for the report.
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
@@ -224,6 +233,24 @@ def _batches(value: Any) -> str | None:
     return None
 
 
+_STEP: dict[str, _Check] = {
+    "outcome": _one_of("appended", "duplicate", "rejected"),
+    "base_offset": _integer_text,
+    "last_stable_offset": _integer_text,
+    "error": _text,
+    "finding": _label,
+}
+
+
+def _steps(value: Any) -> str | None:
+    if not isinstance(value, list):
+        return "a list of steps"
+    for index, step in enumerate(value):
+        if wanted := _object(step, _STEP, ("outcome",)):
+            return f"a list of steps, but [{index}]{wanted}"
+    return None
+
+
 _ANSWER: dict[str, _Check] = {
     "id": _text,
     "outcome": _one_of(*OUTCOMES),
@@ -234,6 +261,9 @@ _ANSWER: dict[str, _Check] = {
     "records": _records,
     "hex": _hex,
     "allocated_bytes": _integer(0, 2**63 - 1),
+    "steps": _steps,
+    "next_offset": _integer_text,
+    "last_stable_offset": _integer_text,
 }
 
 _HANDSHAKE: dict[str, _Check] = {
@@ -288,8 +318,8 @@ def parse_handshake(line: bytes) -> Handshake:
     if wrong := _object(raw, _HANDSHAKE, ("protocol", "name", "version", "language", "operations")):
         raise ProtocolError(f"the handshake{wrong}")
     operations = frozenset(raw["operations"])
-    needed = ["roles"] if DECODE in operations else []
-    if operations & {DECODE, ENCODE}:
+    needed = ["roles"] if operations & {DECODE, DECODE_STREAM, APPEND_STREAM} else []
+    if operations & {DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM}:
         needed += ["magic", "codecs"]
     for name in needed:
         if name not in raw:
@@ -319,6 +349,10 @@ def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
             raise ProtocolError("the answer lacks hex: who accepts to encode must give the bytes")
         if operation == DECODE and ("batches" in raw) == ("records" in raw):
             raise ProtocolError("the answer must have either batches or records: who accepts must say what was read")
+        if operation == DECODE_STREAM and "records" not in raw:
+            raise ProtocolError("the answer lacks records: who accepts must say what was handed out")
+        if operation == APPEND_STREAM and "steps" not in raw:
+            raise ProtocolError("the answer lacks steps: who accepts must say what became of each")
     return Answer(
         id=raw["id"],
         outcome=raw["outcome"],
@@ -329,5 +363,8 @@ def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
         records=raw.get("records"),
         data=bytes.fromhex(raw["hex"]) if "hex" in raw else None,
         allocated_bytes=raw.get("allocated_bytes"),
+        steps=raw.get("steps"),
+        next_offset=raw.get("next_offset"),
+        last_stable_offset=raw.get("last_stable_offset"),
         raw=raw,
     )

@@ -39,10 +39,11 @@ __all__ = [
     "Isolation",
     "ProducerState",
     "StreamReading",
-    "aborted_transactions",
+    "Transactions",
     "check_stream",
     "next_sequence",
     "read_committed",
+    "transactions_of",
 ]
 
 Isolation = Literal["read_uncommitted", "read_committed"]
@@ -411,26 +412,29 @@ def check_stream(
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def aborted_transactions(batches: Iterable[RecordBatch]) -> Iterator[AbortedTransaction]:
-    """The aborted transactions of a log, in the order of their markers, as a broker's transaction index lists them.
+class Transactions(NamedTuple):
+    """What the markers of a log decide: the ``aborted`` transactions in the order of their markers, as a broker's
+    transaction index lists them, and the ``last_stable_offset`` before which all is decided.
+    """
 
-    ``RecordsError`` where a batch cannot stand in a log.
+    aborted: tuple[AbortedTransaction, ...]
+    last_stable_offset: int
+
+
+def transactions_of(batches: Iterable[RecordBatch]) -> Transactions:
+    """What the markers among ``batches`` decide; ``RecordsError`` for a batch that cannot stand in a log.
+
+    What is remembered is the producers, and of each aborted transaction whose it was and where it began.
     """
     state = ProducerState(role="log")
-    yield from (_aborted(completed) for completed in _completed(state, batches) if completed.aborted)
-
-
-def _aborted(completed: CompletedTransaction) -> AbortedTransaction:
-    return AbortedTransaction(completed.producer_id, completed.first_offset)
-
-
-def _completed(state: ProducerState, batches: Iterable[RecordBatch]) -> Iterator[CompletedTransaction]:
+    aborted = []
     for index, batch in enumerate(batches):
         append = state.append(batch, path=f"batch[{index}]")
         if append.outcome == "rejected" and append.finding:
             raise RecordsError(append.finding)
-        if append.completed:
-            yield append.completed
+        if append.completed and append.completed.aborted:
+            aborted.append(AbortedTransaction(append.completed.producer_id, append.completed.first_offset))
+    return Transactions(tuple(aborted), state.last_stable_offset)
 
 
 class Fetch:
@@ -507,15 +511,12 @@ def read_committed(
     """The batches of which a consumer in ``read_committed`` sees records: no control batches, and no aborted ones.
 
     With ``aborted``, as :class:`Fetch` takes them, the batches are what a broker has sent. Without, they are a log:
-    they are read twice, first for the markers, and end at the last stable offset. What is remembered is the open
-    producers, and of each aborted transaction its producer and first offset; never a batch. ``RecordsError`` for a
+    they are read twice, first by :func:`transactions_of`, and end at the last stable offset. ``RecordsError`` for a
     control batch that cannot be read, and for what cannot stand in a log.
     """
     last_stable_offset = None
     if aborted is None:
-        state = ProducerState(role="log")
-        aborted = [_aborted(completed) for completed in _completed(state, batches) if completed.aborted]
-        last_stable_offset = state.last_stable_offset
+        aborted, last_stable_offset = transactions_of(batches)
     fetch = Fetch(isolation="read_committed", aborted=aborted, fetch_offset=fetch_offset)
     for batch in batches:
         if last_stable_offset is not None and batch.base_offset >= last_stable_offset:
