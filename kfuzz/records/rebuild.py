@@ -104,7 +104,7 @@ def rebuild(
             | (DELETE_HORIZON if horizon is not None else 0)
         )
         base_timestamp = stamps[0] if horizon is None else horizon
-        payload = encode_records([_plain(record) for record in records], base_offset, base_timestamp)
+        payload = encode_records([_plain(record, base_offset) for record in records], base_offset, base_timestamp)
         data = _sealed(
             compress(compression, payload),
             base_offset,
@@ -278,12 +278,15 @@ def _int32(number: int) -> int:
     return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _plain(record: Record) -> Record:
-    """The record as Kafka writes it again: without attributes, its header keys through Java's text."""
-    if record.attributes == 0 and all(_is_utf8(key) for key, _ in record.headers):
+def _plain(record: Record, base_offset: int) -> Record:
+    """The record as Kafka writes it again: without attributes, its header keys through Java's text, its offset's delta
+    narrowed to an int32.
+    """
+    offset = wrap64(base_offset + _int32(record.offset - base_offset))
+    if offset == record.offset and record.attributes == 0 and all(_is_utf8(key) for key, _ in record.headers):
         return record
     headers: tuple[Header, ...] = tuple((through_java(key), value) for key, value in record.headers)
-    return Record(record.offset, record.timestamp, record.key, record.value, headers)
+    return Record(offset, record.timestamp, record.key, record.value, headers)
 
 
 def _is_utf8(data: bytes) -> bool:
