@@ -9,7 +9,9 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kfuzz.errors import RecordsError
 from kfuzz.records.compression import decompress
+from kfuzz.records.control import ControlRecordType, decode_control
 from kfuzz.records.model import CODECS
 from kfuzz.records.reader import (
     CODEC_MASK,
@@ -95,15 +97,22 @@ def _batch(view: memoryview, at: int, size: int, path: str, limits: Limits) -> I
 def _records(payload: bytes | memoryview, at: int, header: HeaderTuple, path: str) -> Iterator[Part]:
     _, places, _ = parse_records(payload, at, header, "places")
     end = at
+    control = bool(header[5] & CONTROL)
     for i, place in enumerate(places):
-        end = yield from _record(payload, place, f"{path}.records[{i}]")
+        texts = _control_texts(payload, place[5], place[6]) if control else {}
+        end = yield from _record(payload, place, f"{path}.records[{i}]", texts)
     if end < len(payload):
         rest = bytes(payload[end:])
         yield Part(path, "rest", end, rest, f"{len(rest)} bytes that are no record")
 
 
-def _record(payload: bytes | memoryview, place: PlaceTuple, path: str) -> Generator[Part, None, int]:
-    """The parts of one record; returns where it ends. What lies between two spans is the varints between them."""
+def _record(
+    payload: bytes | memoryview, place: PlaceTuple, path: str, texts: dict[str, str]
+) -> Generator[Part, None, int]:
+    """The parts of one record; returns where it ends. What lies between two spans is the varints between them.
+
+    ``texts`` says what stands for the bytes of key and value where they mean something.
+    """
     at, length, attributes, timestamp_delta, offset_delta, key, value, headers = place
     yield Part(path, "", at, b"", f"{length} bytes and their length", heading=True)
     body = _varint_end(payload, at)
@@ -121,7 +130,7 @@ def _record(payload: bytes | memoryview, place: PlaceTuple, path: str) -> Genera
         yield part(f"{name}_length", end, span[0], str(span[1]))
         end = span[0] + max(span[1], 0)
         if span[1] > 0:
-            yield part(name, span[0], end, _preview(payload, span))
+            yield part(name, span[0], end, texts.get(name) or _preview(payload, span))
     start, end = end, _varint_end(payload, end)
     yield part("header_count", start, end, str(len(headers)))
     for k, (name_span, value_span) in enumerate(headers):
@@ -131,6 +140,20 @@ def _record(payload: bytes | memoryview, place: PlaceTuple, path: str) -> Genera
             if span[1] > 0:
                 yield part(name, span[0], end, _preview(payload, span), f".headers[{k}]")
     return end
+
+
+def _control_texts(payload: bytes | memoryview, key: Span, value: Span) -> dict[str, str]:
+    """What a control record's key and value say; or, of the one that is refused, why."""
+    parts = [None if length < 0 else bytes(payload[at : at + length]) for at, length in (key, value)]
+    try:
+        record = decode_control(*parts)
+    except RecordsError as error:
+        return {error.finding.path.partition(".")[0]: error.finding.message}
+    names = {int(known): known.name for known in ControlRecordType}
+    texts = {"key": names.get(record.key.type, f"unknown type {record.key.type}")}
+    if record.value is not None and not isinstance(record.value, bytes):
+        texts["value"] = str(record.value)
+    return texts
 
 
 def _varint_end(payload: bytes | memoryview, at: int) -> int:
