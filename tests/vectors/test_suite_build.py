@@ -268,6 +268,13 @@ def test_xxhash32_agrees_with_the_one_inside_the_lz4_library(data: bytes) -> Non
     assert int.from_bytes(frame[-4:], "little") == containers.xxh32(data)
 
 
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 7, 8, 31, 32, 33, 100, 1000])
+def test_xxhash64_agrees_with_the_one_inside_the_zstd_library(size: int) -> None:
+    data = bytes(index * 11 % 256 for index in range(size))
+    frame = zstandard.ZstdCompressor(write_checksum=True).compress(data)
+    assert int.from_bytes(frame[-4:], "little") == containers.xxh64(data) & 0xFFFFFFFF
+
+
 @pytest.mark.parametrize("zeros", [30, 258, 4 * bombs.MIB, 5 * bombs.MIB + 77])
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
 def test_bombs_hold_the_zeros_that_they_promise(codec: str, zeros: int) -> None:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from kfuzz.vectors.recipes.builder import CREATED_MS, Raw, Record, batch, varint
-from kfuzz.vectors.recipes.containers import LZ4_MAGIC, ZSTD_MAGIC, raw_snappy, xerial, xxh32
+from kfuzz.vectors.recipes.containers import LZ4_MAGIC, ZSTD_MAGIC, Bits, raw_snappy, xerial, xxh32
 from kfuzz.vectors.recipes.theme import Theme
 
 MIB = 1024 * 1024
@@ -65,7 +65,7 @@ def _lz4_copies(size: int) -> bytes:
 
 def gzip_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
     """A gzip member: stored ``prefix``, fixed Huffman codes for the zeros (13 bits for 258), stored ``suffix``."""
-    bits = _Bits()
+    bits = _CopyBits()
     bits.stored(prefix, last=False)
     bits.write(0b010, 3)
     bits.code(0b00110000, 8)
@@ -84,29 +84,8 @@ def gzip_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
     return b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + bits.done() + struct.pack("<II", crc, size)
 
 
-class _Bits:
-    """Deflate's bit order: numbers from their lowest bit, codes from their highest."""
-
-    def __init__(self) -> None:
-        self.out = bytearray()
-        self.held = 0
-        self.count = 0
-
-    def write(self, value: int, bits: int) -> None:
-        self.held |= value << self.count
-        self.count += bits
-        while self.count >= 8:
-            self.out.append(self.held & 0xFF)
-            self.held >>= 8
-            self.count -= 8
-
-    def code(self, value: int, bits: int) -> None:
-        self.write(int(f"{value:0{bits}b}"[::-1], 2), bits)
-
-    def stored(self, data: bytes, *, last: bool) -> None:
-        self.write(int(last), 3)
-        self.write(0, -self.count % 8)
-        self.out += struct.pack("<HH", len(data), len(data) ^ 0xFFFF) + data
+class _CopyBits(Bits):
+    """A bit writer that repeats a copy a million times without writing each."""
 
     def repeat_copy_258(self, times: int) -> None:
         """Length code 285 (258 bytes) at distance 1, ``times`` times: every eight fill whole bytes again."""
@@ -125,16 +104,12 @@ class _Bits:
 
     def _period(self, first: bytes) -> bytes:
         """The 13 bytes that eight more codes add, given the state after the first eight."""
-        again = _Bits()
+        again = _CopyBits()
         again.held, again.count = self.held, self.count
         again.repeat_copy_258(8)
         if (again.held, again.count) != (self.held, self.count):
             raise AssertionError("eight copies of 13 bits leave the bit position as it was")
         return bytes(again.out)
-
-    def done(self) -> bytes:
-        self.write(0, -self.count % 8)
-        return bytes(self.out)
 
 
 ZEROS: dict[str, Callable[..., bytes]] = {"gzip": gzip_zeros, "lz4": lz4_zeros, "zstd": zstd_zeros}

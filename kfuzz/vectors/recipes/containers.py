@@ -11,7 +11,18 @@ import zlib
 
 from kfuzz.vectors.recipes.builder import unsigned_varint
 
-__all__ = ["gzip_member", "lz4_frame", "packed", "raw_snappy", "stored", "xerial", "xxh32", "zstd_frame"]
+__all__ = [
+    "Bits",
+    "gzip_member",
+    "lz4_frame",
+    "packed",
+    "raw_snappy",
+    "stored",
+    "xerial",
+    "xxh32",
+    "xxh64",
+    "zstd_frame",
+]
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_VERSIONS = struct.pack(">ii", 1, 1)
@@ -77,6 +88,39 @@ def _stored_deflate(data: bytes) -> bytes:
     blocks = [struct.pack("<BHH", 0, len(chunk), len(chunk) ^ 0xFFFF) + chunk for chunk in chunks]
     blocks[-1] = b"\x01" + blocks[-1][1:]
     return b"".join(blocks)
+
+
+class Bits:
+    """Deflate's bit order: numbers from their lowest bit, codes from their highest."""
+
+    def __init__(self) -> None:
+        self.out = bytearray()
+        self.held = 0
+        self.count = 0
+
+    def write(self, value: int, bits: int) -> None:
+        """A number of so many bits."""
+        self.held |= value << self.count
+        self.count += bits
+        while self.count >= 8:
+            self.out.append(self.held & 0xFF)
+            self.held >>= 8
+            self.count -= 8
+
+    def code(self, value: int, bits: int) -> None:
+        """A Huffman code of so many bits."""
+        self.write(int(f"{value:0{bits}b}"[::-1], 2), bits)
+
+    def stored(self, data: bytes, *, last: bool) -> None:
+        """A stored block."""
+        self.write(int(last), 3)
+        self.write(0, -self.count % 8)
+        self.out += struct.pack("<HH", len(data), len(data) ^ 0xFFFF) + data
+
+    def done(self) -> bytes:
+        """The bytes, the last one filled up with zeros."""
+        self.write(0, -self.count % 8)
+        return bytes(self.out)
 
 
 def raw_snappy(data: bytes, *, claimed: int | None = None) -> bytes:
@@ -150,6 +194,48 @@ def xxh32(data: bytes) -> int:
     total = (total ^ total >> 15) * prime[1] & mask
     total = (total ^ total >> 13) * prime[2] & mask
     return total ^ total >> 16
+
+
+def xxh64(data: bytes) -> int:
+    """xxHash64 with seed 0, after its specification."""
+    mask = 0xFFFFFFFFFFFFFFFF
+    prime = (
+        11400714785074694791,
+        14029467366897019727,
+        1609587929392839161,
+        9650029242287828579,
+        2870177450012600261,
+    )
+
+    def rotate(value: int, by: int) -> int:
+        return (value << by | value >> (64 - by)) & mask
+
+    def mixed(lane: int, word: int) -> int:
+        return rotate((lane + word * prime[1]) & mask, 31) * prime[0] & mask
+
+    at, total = 0, prime[4]
+    if len(data) >= 32:
+        lanes = [(prime[0] + prime[1]) & mask, prime[1], 0, -prime[0] & mask]
+        while at + 32 <= len(data):
+            words = struct.unpack_from("<4Q", data, at)
+            lanes = [mixed(lane, word) for lane, word in zip(lanes, words, strict=True)]
+            at += 32
+        total = sum(rotate(lane, by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True)) & mask
+        for lane in lanes:
+            total = ((total ^ mixed(0, lane)) * prime[0] + prime[3]) & mask
+    total = (total + len(data)) & mask
+    for word in struct.unpack_from(f"<{(len(data) - at) // 8}Q", data, at):
+        total = (rotate(total ^ mixed(0, word), 27) * prime[0] + prime[3]) & mask
+    at = len(data) - len(data) % 8
+    if len(data) - at >= 4:
+        (word,) = struct.unpack_from("<I", data, at)
+        total = (rotate(total ^ word * prime[0] & mask, 23) * prime[1] + prime[2]) & mask
+        at += 4
+    for byte in data[at:]:
+        total = rotate(total ^ byte * prime[4] & mask, 11) * prime[0] & mask
+    total = (total ^ total >> 33) * prime[1] & mask
+    total = (total ^ total >> 29) * prime[2] & mask
+    return total ^ total >> 32
 
 
 def zstd_frame(

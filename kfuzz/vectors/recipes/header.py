@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
+from typing import Any
 
 import crc32c
 
@@ -243,7 +244,7 @@ def _producers(made: Theme) -> None:
         "Producer id, producer epoch and base sequence do not belong together, or lie below -1.",
         "A broker refuses some of them; a consumer that does reads nothing where Kafka's reads all.",
     )
-    cases: tuple[tuple[str, str, dict[str, int]], ...] = (
+    cases: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("producer-id-without-epoch", "a producer id, and the epoch is -1", {"producer_id": 4000, "base_sequence": 0}),
         (
             "producer-id-without-sequence",

@@ -144,11 +144,11 @@ def _contents(made: Theme) -> None:
         level="recommended",
     )
 
-    for slug, key in (("only-null-character", b"\x00"), ("null-character-last", b"ab\x00")):
+    for slug, octets in (("only-null-character", b"\x00"), ("null-character-last", b"ab\x00")):
         made.acceptable(
             f"key-{slug}",
-            f"a header's key is {key.hex()}: {'nothing but' if len(key) == 1 else 'it ends in'} a null character",
-            batch(Record(headers=[(key, b"v")], raw={"headers[0].key": key})),
+            f"a header's key is {octets.hex()}: {'nothing but' if len(octets) == 1 else 'it ends in'} a null character",
+            batch(Record(headers=[(octets, b"v")], raw={"headers[0].key": octets})),
             requirements=["RB-HEADERS-4"],
             flags=["HeaderKeyNullCharacter"],
             finding="header-key-null-character",
