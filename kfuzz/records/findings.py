@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["CODES", "PROFILES", "ROLES", "Code", "Finding", "Profile", "Role", "Severity", "from_note"]
 
 Profile = Literal["kafka", "strict"]
-Role = Literal["consumer"]
+Role = Literal["consumer", "broker", "log"]
 Severity = Literal["fatal", "deviation"]
 
 PROFILES: tuple[str, ...] = get_args(Profile)
@@ -27,7 +27,8 @@ ROLES: tuple[str, ...] = get_args(Role)
 class Code:
     """What one finding code means.
 
-    ``kafka`` is its severity for Apache Kafka's own reader; the documents (profile ``strict``) refuse every code.
+    ``kafka`` is its severity for Apache Kafka itself: its consumer, and each role that has none of its own here. The
+    documents (profile ``strict``) refuse every code.
     ``requirement`` is an id in ``vectors/requirements.json``; None where only Kafka, not a document, says so.
     ``sentence`` is formatted with ``found``, ``allowed`` and ``count``.
     """
@@ -35,10 +36,15 @@ class Code:
     kafka: Severity
     requirement: str | None
     sentence: str
+    broker: Severity | None = None
+    log: Severity | None = None
 
     def severity(self, profile: Profile, role: Role) -> Severity:
         """How bad this is for ``role`` in ``profile``."""
-        return "fatal" if profile == "strict" else self.kafka
+        if profile == "strict":
+            return "fatal"
+        own = {"consumer": None, "broker": self.broker, "log": self.log}[role]
+        return own or self.kafka
 
 
 CODES: dict[str, Code] = {
@@ -161,7 +167,10 @@ CODES: dict[str, Code] = {
         "deviation", "MS-MESSAGE-1", "{found} bytes follow the message's value inside its size"
     ),
     "wrapper-crc-mismatch": Code(
-        "deviation", "MS-CRC-1", "the wrapper's stored CRC is {found:#010x}; its bytes have {allowed:#010x}"
+        "deviation",
+        "MS-CRC-1",
+        "the wrapper's stored CRC is {found:#010x}; its bytes have {allowed:#010x}",
+        log="fatal",
     ),
     "codec-not-allowed": Code("fatal", "MS-CODEC-1", "compression codec {found} does not exist before magic 2"),
     "wrapper-value-null": Code("fatal", "MS-WRAPPER-1", "the wrapper message has no value to decompress"),
@@ -177,6 +186,70 @@ CODES: dict[str, Code] = {
     ),
     "inner-partial-tail": Code(
         "deviation", "MS-WRAPPER-1", "the last {found} bytes inside the wrapper are not a whole message"
+    ),
+    # what a broker asks of a Produce request (roles.py)
+    "batch-count-not-one": Code(
+        "fatal", "PRO-REQUEST-1", "the Produce request holds {found} batches for the partition; it must be exactly one"
+    ),
+    "magic-not-produced": Code(
+        "fatal", "PRO-MAGIC-1", "the magic is {found}; a Produce request of today carries magic {allowed} alone"
+    ),
+    "request-too-large": Code("fatal", "LIM-DEFAULT-1", "the request has {found} bytes; the limit is {allowed}"),
+    "batch-too-large": Code("fatal", "LIM-DEFAULT-1", "the batch has {found} bytes; the limit is {allowed}"),
+    "record-too-large": Code("fatal", "LIM-DEFAULT-1", "the record has {found} bytes; the limit is {allowed}"),
+    "base-offset-not-zero": Code(
+        "fatal", "RB-OFFSET-7", "the base offset is {found}; a producer counts from 0 and the broker assigns offsets"
+    ),
+    "record-count-zero": Code("fatal", "PRO-COUNT-1", "the record count is {found}; a producer sends at least one"),
+    "last-offset-delta-not-count": Code(
+        "fatal", "RB-OFFSET-2", "the last offset delta is {found}; with this record count it must be {allowed}"
+    ),
+    "control-batch-produced": Code("fatal", "PRO-CONTROL-1", "clients may not write control batches"),
+    "base-sequence-negative": Code(
+        "fatal", "RB-SEQUENCE-1", "the base sequence is {found}; with producer id {allowed} it must be 0 or more"
+    ),
+    "log-append-time-produced": Code(
+        "fatal", "RB-TIMESTAMP-6", "the timestamp type is LogAppendTime, which only a broker may set"
+    ),
+    "timestamp-type-not-create": Code(
+        "deviation", "RB-TIMESTAMP-6", "the timestamp type is LogAppendTime; a producer should set CreateTime"
+    ),
+    "timestamp-out-of-range": Code(
+        "fatal", "RB-TIMESTAMP-4", "the timestamp is {found}; the topic allows no further than {allowed}"
+    ),
+    "key-missing": Code("fatal", "CMP-KEY-1", "the record has no key, by which a compacted topic keeps it"),
+    "compressed-offset-delta-not-index": Code(
+        "fatal", "RB-OFFSET-7", "the record's offset is {found}; in a compressed batch it must be its index {allowed}"
+    ),
+    "offset-delta-not-index": Code(
+        "deviation", "RB-OFFSET-7", "the record's offset is {found}; a producer counts from 0 by one, so {allowed}"
+    ),
+    "max-timestamp-not-maximum": Code(
+        "deviation", "RB-TIMESTAMP-2", "the max timestamp is {found}; the records' maximum is {allowed}"
+    ),
+    "producer-fields-without-id": Code(
+        "deviation", "RB-PRODUCER-1", "without a producer id this field is {found}; it must be {allowed}"
+    ),
+    "transactional-without-id": Code("deviation", "TXN-BATCH-1", "a transactional batch has producer id {found}"),
+    "delete-horizon-produced": Code(
+        "deviation", "CMP-HORIZON-1", "the delete horizon is set, which only compaction may do"
+    ),
+    # what stands in the log though no consumer can read it
+    "records-unreadable": Code(
+        "deviation", "RB-RECORDS-1", "the batch is stored, yet no consumer can read its records"
+    ),
+    # what a broker asks of a segment (roles.py)
+    "offset-outside-segment": Code(
+        "fatal", "SEG-OFFSET-1", "the last offset is {found}; a segment that begins at {allowed} reaches no further"
+    ),
+    "offset-not-increasing": Code(
+        "deviation", "SEG-OFFSET-2", "the last offset is {found}; that of the batch before is {allowed}"
+    ),
+    "indexed-offset-not-increasing": Code(
+        "fatal", "SEG-OFFSET-2", "the index is to get offset {found}, but it has come to {allowed} already"
+    ),
+    "leader-epoch-offset-negative": Code(
+        "fatal", "RB-OFFSET-1", "leader epoch {allowed} is to begin at offset {found}; it must be 0 or more"
     ),
 }
 

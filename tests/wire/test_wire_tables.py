@@ -28,8 +28,8 @@ def test_a_layout_has_no_hole_and_no_overlap(layout: tuple[tuple[str, int, int],
     assert at == size
 
 
-def test_every_code_that_a_loop_can_note_has_a_meaning_and_no_meaning_lacks_a_code() -> None:
-    assert set(WIRE_CODES.values()) == set(CODES)
+def test_every_code_that_a_loop_can_note_has_a_meaning() -> None:
+    assert set(WIRE_CODES.values()) <= set(CODES)
 
 
 def test_every_sentence_can_be_formatted() -> None:
