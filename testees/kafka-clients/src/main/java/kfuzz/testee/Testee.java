@@ -81,7 +81,8 @@ public final class Testee {
             json.writeStringField("name", "kafka-clients");
             json.writeStringField("version", AppInfoParser.getVersion());
             json.writeStringField("language", "java");
-            writeStrings(json, "operations", "decode-records", "encode-records");
+            writeStrings(json, "operations", "decode-records", "encode-records", "decode-stream",
+                "append-stream");
             writeStrings(json, "roles", "consumer", "broker", "log");
             json.writeFieldName("magic");
             json.writeArray(new int[] {0, 1, 2}, 0, 3);
@@ -115,6 +116,8 @@ public final class Testee {
         switch (operation) {
             case "decode-records" -> decodeRecords(id, request);
             case "encode-records" -> encodeRecords(id, request);
+            case "decode-stream" -> decodeStream(id, request);
+            case "append-stream" -> appendStream(id, request);
             case "convert-records" -> useTool(id, request, tools::convert);
             case "filter-records" -> useTool(id, request, tools::filter);
             case "control-records" -> useTool(id, request, VersionedTools::control);
@@ -204,6 +207,29 @@ public final class Testee {
             json.writeObjectField("id", id);
             json.writeStringField("outcome", "accepted");
             json.writeStringField("hex", HexFormat.of().formatHex(bytes));
+        });
+    }
+
+    private void decodeStream(JsonNode id, JsonNode request) throws IOException {
+        StreamReader.Reading reading = StreamReader.read(request);
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", outcome(reading.failure()));
+            if (reading.failure() != null)
+                json.writeStringField("error", describe(reading.failure()));
+            reading.writeTo(json);
+        });
+    }
+
+    private void appendStream(JsonNode id, JsonNode request) throws IOException {
+        List<StreamReader.Step> steps = StreamReader.append(request);
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", "accepted");
+            json.writeArrayFieldStart("steps");
+            for (StreamReader.Step step : steps)
+                step.writeTo(json);
+            json.writeEndArray();
         });
     }
 
