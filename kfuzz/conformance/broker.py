@@ -1,0 +1,400 @@
+"""A real Apache Kafka broker as judge: started from its published artefacts, asked, and gone (docs/real-broker.md).
+
+``Broker`` is one broker in a directory of its own; ``produce`` sends it vectors as they are, ``recover`` puts them into
+stopped partitions as segments and looks at what a start makes of them, ``play`` sends streams of batches. May import
+``testees`` and ``vectors.model``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from kfuzz.conformance.testees import BuildFailed, Testee, default_root
+from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.vectors.model import Vector
+
+__all__ = ["Broker", "BrokerFailed", "Produced", "Recovered", "artefacts", "play", "produce", "recover"]
+
+HEAP_BYTES: Final = 512 * 1024 * 1024
+# Ready after two seconds on an idle machine; a recovery of a thousand partitions takes no longer.
+START_TIMEOUT_S: Final = 120
+STOP_TIMEOUT_S: Final = 60
+ANSWER_TIMEOUT_MS: Final = 60_000
+POLL_S: Final = 0.02
+LOG_TAIL_BYTES: Final = 2000
+STARTED: Final = b"Kafka Server started"
+# LogManager's words for a partition whose log it could not load.
+NOT_LOADED: Final = re.compile(rb"Error while loading logs in (\S+) in \d+ms")
+JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+LOG_LEVELS: Final = {"defaultLogLevel": "warn", "log.kafka.log.LogManager": "info", "log.kafka.server": "info"}
+CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+PARTITION_METADATA: Final = "partition.metadata"
+# Kafka's word for an exception that it did not foresee.
+UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
+NO_ERROR: Final = "NONE"
+
+# What differs from Kafka's defaults, and why: docs/real-broker.md.
+PROPERTIES: Final = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={data}
+auto.create.topics.enable=false
+num.network.threads=1
+num.io.threads=2
+num.recovery.threads.per.data.dir=4
+log.index.size.max.bytes=65536
+log.retention.ms=-1
+log.cleaner.enable=false
+log.message.timestamp.after.max.ms=9223372036854775807
+transaction.partition.verification.enable=false
+"""
+
+
+class BrokerFailed(KfuzzError):
+    """The broker did not start, ended before its time or gave no answer; the text has its last words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """A broker's answer to one Produce request: ``outcome`` is accepted, rejected, or fault for the unforeseen.
+
+    ``error`` is the protocol's name of the error (``NONE``), or empty where there was no answer; ``text`` is the
+    broker's sentence or how the answer failed to come. ``stored`` is what a Fetch from ``base_offset`` returns.
+    """
+
+    outcome: str
+    error: str
+    text: str = ""
+    base_offset: int = -1
+    stored: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a start made of a segment: ``kept``, ``truncated`` (to ``size`` bytes), or the broker ``aborts``."""
+
+    outcome: str
+    size: int
+    text: str = ""
+
+
+# --- the artefacts --------------------------------------------------------------------------------------------------
+
+
+@cache
+def artefacts() -> Testee:
+    """Where the broker's jars and the sender are built, with Maven; its ``version`` is the broker's.
+
+    ``UsageError`` in an installation without ``testees/``.
+    """
+    folder = default_root() / "kafka-broker"
+    pom = folder / "pom.xml"
+    if not pom.is_file():
+        raise UsageError(f"{pom} is missing; the real broker is run from a checkout of kfuzz")
+    version = ElementTree.parse(pom).findtext("{*}properties/{*}kafka.version")
+    assert version
+    return Testee(
+        name="kafka-broker",
+        version=version,
+        argv=(),
+        folder=folder,
+        requires=("java", "javac", "mvn"),
+        build=("mvn", "-q", "-B", "prepare-package"),
+        product=folder / "target/classes/kfuzz/broker/Sender.class",
+    )
+
+
+def _make_ready() -> Testee:
+    made = artefacts()
+    if reason := made.missing():
+        raise UsageError(f"{reason}; install that to ask a real broker")
+    try:
+        made.make_ready()
+    except BuildFailed as error:
+        raise UsageError(f"{made.label}: {error}; mend its build") from None
+    return made
+
+
+def _java(folder: Path, main: str, arguments: Iterable[str], *, log_levels: Mapping[str, str]) -> list[str]:
+    levels = [f"-Dorg.slf4j.simpleLogger.{name}={level}" for name, level in log_levels.items()]
+    classpath = f"{folder / 'target/classes'}:{folder / 'target/lib'}/*"
+    return ["java", f"-Xmx{HEAP_BYTES}", *JAVA_OPTIONS, *levels, "-cp", classpath, main, *arguments]
+
+
+# --- one broker -----------------------------------------------------------------------------------------------------
+
+
+class Broker:
+    """One broker with its own controller on loopback, in a directory of its own that goes with it. Use it in a ``with``
+    block: it is formatted and started on entry, and whatever happens inside, its processes have ended after it.
+
+    Only one thread may use a broker. ``UsageError`` where Java or Maven is missing; ``BrokerFailed`` where it will not
+    start.
+    """
+
+    def __init__(self) -> None:
+        self._folder: Path
+        self._home: Path
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sender: subprocess.Popen[bytes] | None = None
+        self._topics = 0
+
+    def __enter__(self) -> Broker:
+        folder = _make_ready().folder
+        assert folder
+        self._folder = folder
+        self._home = Path(tempfile.mkdtemp(prefix="kfuzz-broker-"))
+        try:
+            self._format()
+            self.start()
+        except BaseException:
+            self._clear_away()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clear_away()
+
+    @property
+    def data(self) -> Path:
+        """The log directory, with one directory for each partition."""
+        return self._home / "data"
+
+    @property
+    def log(self) -> bytes:
+        """What the broker has logged since its last start."""
+        return (self._home / "broker.log").read_bytes()
+
+    def start(self) -> None:
+        """Start it and wait until it serves; ``BrokerFailed`` if it ends instead."""
+        arguments = [str(self._properties)]
+        argv = _java(self._folder, "kfuzz.broker.Server", arguments, log_levels=LOG_LEVELS)
+        with (self._home / "broker.log").open("wb") as log:
+            self._process = _spawn(argv, stdout=log, stderr=subprocess.STDOUT, cwd=self._home)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while STARTED not in self.log:
+            if self._process.poll() is not None:
+                raise BrokerFailed(f"the broker ended at start: {self.last_words()}")
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"the broker did not start within {START_TIMEOUT_S} s: {self.last_words()}")
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """Stop it cleanly, as SIGTERM would; harmless when it has ended already."""
+        for process in (self._sender, self._process):
+            if process:
+                _end(process)
+        self._sender = self._process = None
+
+    def is_alive(self) -> bool:
+        """Whether the broker runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def last_words(self) -> str:
+        """The end of its log, for a report."""
+        lines = self.log[-LOG_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
+        return " | ".join(line.strip() for line in lines[-3:])
+
+    def create_topic(self, partitions: int, config: Mapping[str, str] | None = None) -> str:
+        """A new topic; its name."""
+        self._topics += 1
+        topic = f"topic{self._topics}"
+        request = {"operation": "create-topic", "topic": topic, "partitions": partitions, "config": dict(config or {})}
+        answer = self.ask(request)
+        if "failure" in answer:
+            raise BrokerFailed(f"no topic with {partitions} partitions: {answer['failure']}")
+        return topic
+
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The sender's answer to a request (see ``Sender.java``); ``BrokerFailed`` if the sender ended."""
+        sender = self._ready_sender()
+        assert sender.stdin
+        assert sender.stdout
+        with contextlib.suppress(BrokenPipeError):
+            sender.stdin.write(json.dumps(request).encode() + b"\n")
+            sender.stdin.flush()
+        line = sender.stdout.readline()
+        if not line:
+            raise BrokerFailed("the sender ended without an answer")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def _ready_sender(self) -> subprocess.Popen[bytes]:
+        if self._sender is None:
+            arguments = [str(self._port), str(ANSWER_TIMEOUT_MS)]
+            argv = _java(self._folder, "kfuzz.broker.Sender", arguments, log_levels={"defaultLogLevel": "off"})
+            self._sender = _spawn(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=self._home)
+        return self._sender
+
+    def _format(self) -> None:
+        with _free_ports(2) as (self._port, controller_port):
+            properties = PROPERTIES.format(port=self._port, controller_port=controller_port, data=self.data)
+        self._properties = self._home / "server.properties"
+        self._properties.write_text(properties)
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties)]
+        argv = _java(self._folder, "kafka.tools.StorageTool", arguments, log_levels={"defaultLogLevel": "off"})
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, cwd=self._home, timeout=START_TIMEOUT_S
+        )
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
+            raise BrokerFailed(f"the log directory could not be formatted: {said[-LOG_TAIL_BYTES:]}")
+
+    def _clear_away(self) -> None:
+        try:
+            for process in (self._sender, self._process):
+                if process:
+                    _end(process, timeout_s=0)
+        finally:
+            shutil.rmtree(self._home)
+
+
+@contextlib.contextmanager
+def _free_ports(count: int) -> Iterator[list[int]]:
+    """Ports on loopback that nobody listens on, each another."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        yield [one.getsockname()[1] for one in sockets]
+
+
+def _spawn(argv: Sequence[str], *, stdout: Any, stderr: Any, cwd: Path) -> subprocess.Popen[bytes]:
+    """A process in a group of its own. Both programs end with their stdin, so that they never outlive us."""
+    return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True)
+
+
+def _end(process: subprocess.Popen[bytes], timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """Close its stdin, and kill it and its group if it has not ended after ``timeout_s``."""
+    assert process.stdin
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    try:
+        process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.stdout:
+        process.stdout.close()
+
+
+# --- what it says ---------------------------------------------------------------------------------------------------
+
+
+def produce(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Produced]:
+    """What the broker answers to a Produce request with each vector's bytes, each in a partition of its own; by id."""
+    answers = play(broker, {vector.id: [vector.data] for vector in vectors})
+    return {name: answer for name, (answer,) in answers.items()}
+
+
+def play(broker: Broker, streams: Mapping[str, Sequence[bytes]]) -> dict[str, list[Produced]]:
+    """What the broker answers to each stream's Produce requests in turn. A stream has a partition of its own, which
+    knows of no producer at first; by the stream's name. ``BrokerFailed`` if the broker dies of one.
+    """
+    if not streams:
+        return {}
+    topic = broker.create_topic(len(streams))
+    answers = {}
+    for partition, (name, steps) in enumerate(streams.items()):
+        answers[name] = [_produce(broker, {"topic": topic, "partition": partition}, data) for data in steps]
+        if not broker.is_alive():
+            raise BrokerFailed(f"the broker died of {name}: {broker.last_words()}")
+    return answers
+
+
+def _produce(broker: Broker, place: Mapping[str, Any], data: bytes) -> Produced:
+    said = broker.ask({"operation": "produce", **place, "hex": data.hex()})
+    if "failure" in said:
+        return Produced("fault", "", said["failure"])
+    error, text = said["error"], said.get("message", "")
+    if error != NO_ERROR:
+        return Produced("fault" if error == UNFORESEEN else "rejected", error, text)
+    fetched = broker.ask({"operation": "fetch", **place, "offset": said["base_offset"]})
+    if fetched.get("error") != NO_ERROR:
+        raise BrokerFailed(f"what was produced to {place} cannot be fetched: {fetched}")
+    return Produced("accepted", error, text, int(said["base_offset"]), bytes.fromhex(fetched["hex"]))
+
+
+def recover(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Recovered]:
+    """What a start of the broker makes of each vector's bytes as the segment of a partition of its own; by id.
+
+    Those that the broker dies of are set aside, and it is started again for the others.
+    """
+    if not vectors:
+        return {}
+    topic = broker.create_topic(len(vectors))
+    partitions = {f"{topic}-{index}": vector for index, vector in enumerate(vectors)}
+    aborting: dict[str, Recovered] = {}
+    while True:
+        broker.stop()
+        # What an earlier start did to them is undone: each start sees the vectors as they are.
+        (broker.data / CLEAN_SHUTDOWN).unlink(missing_ok=True)
+        for name, vector in partitions.items():
+            _lay(broker.data / name, b"" if vector.id in aborting else vector.data)
+        try:
+            broker.start()
+            break
+        except BrokerFailed as error:
+            culprits = {partitions[name].id: text for name, text in _not_loaded(broker.log) if name in partitions}
+            if not culprits.keys() - aborting.keys():
+                raise BrokerFailed(f"no partition is to blame: {error}") from None
+            aborting |= {name: Recovered("aborts", 0, text) for name, text in culprits.items()}
+    others = ((name, vector) for name, vector in partitions.items() if vector.id not in aborting)
+    return aborting | {vector.id: _recovered(broker.data / name, vector.data) for name, vector in others}
+
+
+def _lay(folder: Path, data: bytes) -> None:
+    """Leave nothing in a partition's directory but its metadata and one segment, named by its first base offset."""
+    for file in folder.iterdir():
+        if file.name != PARTITION_METADATA:
+            file.unlink()
+    (folder / _segment_name(data)).write_bytes(data)
+
+
+def _segment_name(data: bytes) -> str:
+    # Who copies a segment copies its name too; a file name has no sign.
+    base_offset = int.from_bytes(data[:8], "big", signed=True) if len(data) >= 8 else 0
+    return f"{max(base_offset, 0):020d}.log"
+
+
+def _recovered(folder: Path, data: bytes) -> Recovered:
+    segment = folder / _segment_name(data)
+    # A log whose end it takes for lower than its start is deleted whole.
+    found = segment.read_bytes() if segment.exists() else b""
+    if found == data:
+        return Recovered("kept", len(found))
+    if not data.startswith(found):
+        raise BrokerFailed(f"{folder.name}: the broker wrote other bytes at start than it found")
+    return Recovered("truncated", len(found))
+
+
+def _not_loaded(log: bytes) -> Iterator[tuple[str, str]]:
+    """The partitions that the broker could not load, and the line of its log that says so."""
+    for match in NOT_LOADED.finditer(log):
+        yield Path(match[1].decode()).name, match[0].decode()

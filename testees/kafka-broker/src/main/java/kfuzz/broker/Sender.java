@@ -1,0 +1,189 @@
+package kfuzz.broker;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.StreamReadConstraints;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.BufferedReader;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AdminClientConfig;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.common.message.FetchRequestData;
+import org.apache.kafka.common.message.FetchResponseData;
+import org.apache.kafka.common.message.ProduceRequestData;
+import org.apache.kafka.common.message.ProduceResponseData;
+import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+import org.apache.kafka.common.requests.AbstractRequest;
+import org.apache.kafka.common.requests.AbstractResponse;
+import org.apache.kafka.common.requests.FetchRequest;
+import org.apache.kafka.common.requests.FetchResponse;
+import org.apache.kafka.common.requests.ProduceRequest;
+import org.apache.kafka.common.requests.ProduceResponse;
+
+/**
+ * Speaks to a broker for kfuzz: one JSON request a line on stdin, one answer a line on stdout, in order. Records go into
+ * Produce requests and come out of Fetch responses as the bytes they are.
+ *
+ * <pre>
+ * {"operation": "create-topic", "topic": "t", "partitions": 3, "config": {"max.message.bytes": "1000"}}  → {}
+ * {"operation": "produce", "topic": "t", "partition": 0, "hex": "…"}
+ *     → {"error": "NONE", "base_offset": "0", "message": "…"}
+ * {"operation": "fetch", "topic": "t", "partition": 0, "offset": "0"} → {"error": "NONE", "hex": "…"}
+ * </pre>
+ *
+ * <p>What is no answer of the broker (it hung up, it was silent for too long) is {@code {"failure": "…"}}.
+ */
+public final class Sender {
+    // From version 12 on, a batch joins its transaction with the coordinator, who is none of our business.
+    private static final short PRODUCE_VERSION = 11;
+    private static final short FETCH_VERSION = 12;
+    private static final short ALL_REPLICAS = -1;
+    // A transactional batch is refused unread without one; for others it is not looked at.
+    private static final String TRANSACTIONAL_ID = "kfuzz";
+    private static final int FETCH_BYTES_MAX = 64 << 20;
+    private static final int RETRIES_MAX = 200;
+    private static final int RETRY_MS = 50;
+
+    /** A partition that was just created says so until its leader is in office. */
+    private static final List<Errors> NOT_READY =
+        List.of(Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.NOT_LEADER_OR_FOLLOWER);
+
+    /** Asks the broker once; the error is looked at, the rest goes into the answer. */
+    private interface Question {
+        Errors ask(ObjectNode answer) throws IOException;
+    }
+
+    private final ObjectMapper mapper = new ObjectMapper(JsonFactory.builder()
+        .streamReadConstraints(StreamReadConstraints.builder().maxStringLength(Integer.MAX_VALUE).build())
+        .build());
+    private final InetSocketAddress address;
+    private final int timeoutMs;
+    private BrokerConnection connection;
+
+    private Sender(InetSocketAddress address, int timeoutMs) {
+        this.address = address;
+        this.timeoutMs = timeoutMs;
+    }
+
+    /** Arguments: the port of a broker on this machine, and how long to wait for an answer, in milliseconds. */
+    public static void main(String[] arguments) throws IOException {
+        PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
+        System.setOut(System.err);  // Stdout belongs to the answers, whatever a library prints.
+        InetSocketAddress address = new InetSocketAddress("127.0.0.1", Integer.parseInt(arguments[0]));
+        Sender sender = new Sender(address, Integer.parseInt(arguments[1]));
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            out.print(sender.answer(line) + "\n");
+            out.flush();
+        }
+    }
+
+    private String answer(String line) throws IOException {
+        ObjectNode answer = mapper.createObjectNode();
+        try {
+            JsonNode request = mapper.readTree(line);
+            String operation = request.path("operation").asText();
+            switch (operation) {
+                case "create-topic" -> createTopic(request);
+                case "produce" -> whenReady(answer, said -> produce(request, said));
+                case "fetch" -> whenReady(answer, said -> fetch(request, said));
+                default -> throw new IllegalArgumentException("no operation " + operation);
+            }
+        } catch (Exception e) {
+            hangUp();
+            answer.removeAll().put("failure", e.toString());
+        }
+        return mapper.writeValueAsString(answer);
+    }
+
+    private void createTopic(JsonNode request) throws Exception {
+        NewTopic topic = new NewTopic(
+            request.path("topic").asText(), Optional.of(request.path("partitions").asInt()), Optional.empty());
+        topic.configs(mapper.convertValue(request.path("config"), mapper.getTypeFactory()
+            .constructMapType(Map.class, String.class, String.class)));
+        Map<String, Object> settings = Map.of(
+            AdminClientConfig.BOOTSTRAP_SERVERS_CONFIG, address.getHostString() + ":" + address.getPort(),
+            AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, timeoutMs,
+            AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG, timeoutMs);
+        try (Admin admin = Admin.create(settings)) {
+            admin.createTopics(List.of(topic)).all().get();
+        }
+    }
+
+    private void whenReady(ObjectNode answer, Question question) throws IOException, InterruptedException {
+        Errors error = question.ask(answer);
+        for (int retries = 0; NOT_READY.contains(error) && retries < RETRIES_MAX; retries++) {
+            Thread.sleep(RETRY_MS);
+            error = question.ask(answer);
+        }
+        answer.put("error", error.name());
+    }
+
+    private Errors produce(JsonNode request, ObjectNode answer) throws IOException {
+        ProduceRequestData data = new ProduceRequestData()
+            .setAcks(ALL_REPLICAS).setTimeoutMs(timeoutMs).setTransactionalId(TRANSACTIONAL_ID);
+        data.topicData().add(new ProduceRequestData.TopicProduceData()
+            .setName(request.path("topic").asText())
+            .setPartitionData(List.of(new ProduceRequestData.PartitionProduceData()
+                .setIndex(request.path("partition").asInt())
+                .setRecords(MemoryRecords.readableRecords(bytes(request))))));
+        ProduceResponse response = (ProduceResponse) ask(new ProduceRequest(data, PRODUCE_VERSION));
+        ProduceResponseData.PartitionProduceResponse said =
+            response.data().responses().iterator().next().partitionResponses().get(0);
+        answer.put("base_offset", Long.toString(said.baseOffset()));
+        if (said.errorMessage() != null)
+            answer.put("message", said.errorMessage());
+        return Errors.forCode(said.errorCode());
+    }
+
+    private Errors fetch(JsonNode request, ObjectNode answer) throws IOException {
+        FetchRequestData data = new FetchRequestData().setMaxBytes(FETCH_BYTES_MAX).setMinBytes(0).setMaxWaitMs(0)
+            .setTopics(List.of(new FetchRequestData.FetchTopic()
+                .setTopic(request.path("topic").asText())
+                .setPartitions(List.of(new FetchRequestData.FetchPartition()
+                    .setPartition(request.path("partition").asInt())
+                    .setFetchOffset(Long.parseLong(request.path("offset").asText()))
+                    .setPartitionMaxBytes(FETCH_BYTES_MAX)))));
+        FetchResponse response = (FetchResponse) ask(new FetchRequest(data, FETCH_VERSION));
+        Errors error = Errors.forCode(response.data().errorCode());
+        if (error != Errors.NONE)
+            return error;
+        FetchResponseData.PartitionData said = response.data().responses().get(0).partitions().get(0);
+        ByteBuffer stored = ((MemoryRecords) FetchResponse.recordsOrFail(said)).buffer();
+        byte[] bytes = new byte[stored.remaining()];
+        stored.get(bytes);
+        answer.put("hex", HexFormat.of().formatHex(bytes));
+        return Errors.forCode(said.errorCode());
+    }
+
+    private AbstractResponse ask(AbstractRequest request) throws IOException {
+        if (connection == null)
+            connection = new BrokerConnection(address, timeoutMs);
+        return connection.ask(request);
+    }
+
+    /** After a failure an answer may still be on its way: the next request must not take it for its own. */
+    private void hangUp() throws IOException {
+        if (connection != null)
+            connection.close();
+        connection = null;
+    }
+
+    private static ByteBuffer bytes(JsonNode request) {
+        return ByteBuffer.wrap(HexFormat.of().parseHex(request.path("hex").asText()));
+    }
+}
