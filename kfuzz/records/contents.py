@@ -6,11 +6,12 @@ UTF-8.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from kfuzz.errors import UsageError
-from kfuzz.records.model import Record, RecordBatch
+from kfuzz.records.model import CODECS, Header, Record, RecordBatch, TimestampType
 
 __all__ = ["from_json", "to_json"]
 
@@ -31,6 +32,10 @@ BATCH_FIELDS: dict[str, bool] = {
     "delete_horizon": True,
 }
 
+# Fields that are one of some words, and those that are true or false; the rest are numbers.
+WORDS: dict[str, tuple[str, ...]] = {"compression": CODECS, "timestamp_type": get_args(TimestampType)}
+TRUTHS = ("transactional", "control")
+
 
 def to_json(batches: Iterable[RecordBatch]) -> list[dict[str, Any]]:
     """The JSON form of ``batches``."""
@@ -39,7 +44,7 @@ def to_json(batches: Iterable[RecordBatch]) -> list[dict[str, Any]]:
 
 def from_json(batches: Iterable[Mapping[str, Any]]) -> list[RecordBatch]:
     """The batches of a JSON form; ``UsageError`` names the place that is wrong. Fields left out take their defaults."""
-    return [_batch_from_json(batch, f"batches[{i}]") for i, batch in enumerate(batches)]
+    return [_batch_from_json(batch, f"batches[{i}]") for i, batch in enumerate(_list(batches, "batches"))]
 
 
 def _number(value: int | None) -> str | None:
@@ -75,43 +80,80 @@ def _batch_to_json(batch: RecordBatch) -> dict[str, Any]:
     return out
 
 
-def _batch_from_json(value: Mapping[str, Any], where: str) -> RecordBatch:
+def _batch_from_json(value: Any, where: str) -> RecordBatch:
+    value = _object(value, where)
     known = {*BATCH_FIELDS, "next_offset", "records"}
     for name in value:
         if name not in known:
             raise UsageError(f"{where}.{name} is not a field of a batch; the fields are {', '.join(sorted(known))}")
-    fields: dict[str, Any] = {}
-    for name, wide in BATCH_FIELDS.items():
-        if name in value:
-            fields[name] = _integer(value[name], f"{where}.{name}") if wide and value[name] is not None else value[name]
-    records = [_record_from_json(record, f"{where}.records[{i}]") for i, record in enumerate(value.get("records", ()))]
+    fields = {name: _field(name, value[name], f"{where}.{name}") for name in BATCH_FIELDS if name in value}
+    given = _list(value.get("records", []), f"{where}.records")
+    records = [_record_from_json(record, f"{where}.records[{i}]") for i, record in enumerate(given)]
     fields.setdefault("base_offset", records[0].offset if records else 0)
     fields.setdefault("last_offset", records[-1].offset if records else fields["base_offset"])
     return RecordBatch(records=records, **fields)
 
 
-def _record_from_json(value: Mapping[str, Any], where: str) -> Record:
-    try:
-        timestamp = value.get("timestamp")
-        return Record(
-            _integer(value["offset"], f"{where}.offset"),
-            None if timestamp is None else _integer(timestamp, f"{where}.timestamp"),
-            _bytes(value.get("key"), f"{where}.key"),
-            _bytes(value.get("value"), f"{where}.value"),
-            tuple(
-                (_header_key(key, f"{where}.headers[{i}]"), _bytes(part, f"{where}.headers[{i}]"))
-                for i, (key, part) in enumerate(value.get("headers", ()))
-            ),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{where} is not a record: {error}") from None
+def _field(name: str, value: Any, where: str) -> Any:
+    if name in WORDS:
+        if value not in WORDS[name]:
+            raise UsageError(f"{where} is {_shortly(value)}; it must be one of {', '.join(WORDS[name])}")
+        return value
+    if name in TRUTHS:
+        if not isinstance(value, bool):
+            raise UsageError(f"{where} is {_shortly(value)}; it must be true or false")
+        return value
+    return None if value is None and name == "delete_horizon" else _integer(value, where)
+
+
+def _record_from_json(value: Any, where: str) -> Record:
+    value = _object(value, where)
+    if "offset" not in value:
+        raise UsageError(f"{where} is not a record: 'offset' is missing")
+    timestamp = value.get("timestamp")
+    return Record(
+        _integer(value["offset"], f"{where}.offset"),
+        None if timestamp is None else _integer(timestamp, f"{where}.timestamp"),
+        _bytes(value.get("key"), f"{where}.key"),
+        _bytes(value.get("value"), f"{where}.value"),
+        tuple(
+            _header(header, f"{where}.headers[{i}]")
+            for i, header in enumerate(_list(value.get("headers", []), f"{where}.headers"))
+        ),
+    )
+
+
+def _header(value: Any, where: str) -> Header:
+    pair = _list(value, where)
+    if len(pair) != 2:
+        raise UsageError(f"{where} has {len(pair)} parts; a header is a key and a value")
+    return _header_key(pair[0], where), _bytes(pair[1], where)
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{where} is {_shortly(value)}; it must be an object")
+    return value
+
+
+def _list(value: Any, where: str) -> list[Any]:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise UsageError(f"{where} is {_shortly(value)}; it must be a list")
+    return list(value)
+
+
+def _shortly(value: Any) -> str:
+    return reprlib.repr(value)
 
 
 def _integer(value: Any, where: str) -> int:
+    """A number, or its decimal text; its range is the encoder's to judge."""
     try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise UsageError(f"{where} is {value!r}; it must be a decimal integer") from None
+        if isinstance(value, str) or type(value) is int:
+            return int(value)
+    except ValueError:
+        pass
+    raise UsageError(f"{where} is {_shortly(value)}; it must be a decimal integer")
 
 
 def _bytes(value: Any, where: str) -> bytes | None:
@@ -120,12 +162,15 @@ def _bytes(value: Any, where: str) -> bytes | None:
     try:
         return bytes.fromhex(value)
     except (TypeError, ValueError):
-        raise UsageError(f"{where} is {value!r}; it must be hex or null") from None
+        raise UsageError(f"{where} is {_shortly(value)}; it must be hex or null") from None
 
 
 def _header_key(value: Any, where: str) -> bytes:
     if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, Mapping) and isinstance(key := _bytes(value.get("hex"), where), bytes):
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            pass
+    elif isinstance(value, Mapping) and isinstance(key := _bytes(value.get("hex"), where), bytes):
         return key
-    raise UsageError(f'{where} has key {value!r}; it must be text or {{"hex": …}}')
+    raise UsageError(f'{where} has key {_shortly(value)}; it must be text or {{"hex": …}}')
