@@ -41,6 +41,7 @@ KEY_VERSION: Final = 0
 # Kafka's bounds on what a message claims; org.apache.kafka.common.protocol.MessageUtil.
 ARRAY_LENGTH_MAX: Final = 1_000_000
 TAGGED_FIELDS_MAX: Final = 10_000
+TAG_LIMIT: Final = (1 << 31) - 1
 STRING_BYTES_MAX: Final = 0x7FFF
 UUID_BYTES: Final = 16
 NO_UUID: Final = bytes(UUID_BYTES)
@@ -407,8 +408,8 @@ def _put_tagged_fields(out: bytearray, fields: TaggedFields, name: str) -> None:
     _put_unsigned_varint(out, len(fields))
     last = -1
     for tag, data in fields:
-        if not last < tag <= 0x7FFFFFFF:
-            raise EncodeError(f"{name} has tag {tag} after {last}; tags must increase, as int32")
+        if not last < tag < TAG_LIMIT:
+            raise EncodeError(f"{name} has tag {tag} after {last}; tags must increase, from 0 to {TAG_LIMIT - 1}")
         _put_unsigned_varint(out, tag)
         _put_unsigned_varint(out, len(data))
         out += data

@@ -40,7 +40,8 @@ final class VersionedTools {
 
     /**
      * Of a key and a value: the type that the key names, the value in the JSON of Kafka's own converters, and both
-     * written again. A value is read in layout {@code layout}, which for Kafka's own readers is always 0.
+     * written again; the value is null where Kafka can read but not write it. A value is read in layout {@code layout},
+     * which for Kafka's own readers is always 0.
      */
     static RecordTools.Fields control(JsonNode request) {
         ByteBuffer key = ByteBuffer.wrap(Json.hex(request.get("key"), "key"));
@@ -56,15 +57,23 @@ final class VersionedTools {
         }
         Message message = message(type, new ByteBufferAccessor(value), layout);
         JsonNode contents = contents(message, layout);
-        ByteBuffer written = marker ? MessageUtil.toVersionPrefixedByteBuffer((short) 0, message)
-            : MessageUtil.toByteBufferAccessor(message, layout).buffer();
+        String written = written(message, layout, marker);
         return json -> {
             json.writeStringField("type", type.name());
             json.writeObjectField("message", contents);
             json.writeNumberField("left", value.remaining());
             json.writeStringField("key", hex(type.recordKey()));
-            json.writeStringField("value", hex(written));
+            json.writeStringField("value", written);
         };
+    }
+
+    private static String written(Message message, short layout, boolean marker) {
+        try {
+            return hex(marker ? MessageUtil.toVersionPrefixedByteBuffer((short) 0, message)
+                : MessageUtil.toByteBufferAccessor(message, layout).buffer());
+        } catch (RuntimeException e) {  // What the generated classes throw at tagged fields that they read.
+            return null;
+        }
     }
 
     private static Message message(ControlRecordType type, ByteBufferAccessor value, short layout) {
