@@ -15,6 +15,7 @@ from kfuzz.mutate import source
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.edit import frame_spans, record_numbers, record_spans, scramble, seal, varlong
 from kfuzz.records.compression import compress, decompress
+from kfuzz.records.findings import Role
 from kfuzz.records.model import CODECS, Codec
 from kfuzz.records.writer import encode_batch
 from kfuzz.wire.message_set import MESSAGE_LAYOUT
@@ -69,6 +70,10 @@ WEIGHTS: Final = {
     "raw-scramble": 1,
 }
 KINDS: Final = tuple(WEIGHTS)
+# After these, records stand elsewhere than their offset deltas say.
+MOVES: Final = ("record-duplicate", "record-drop", "record-reorder", "record-splice")
+# Among a record's numbers: its length, the timestamp delta, the offset delta …
+OFFSET_DELTA: Final = 2
 _DRAWN: Final = tuple(kind for kind, weight in WEIGHTS.items() for _ in range(weight))
 
 
@@ -78,10 +83,17 @@ class Mutator:
     ``repair``: the probability with which each of lengths, counts, CRCs and compression is mended after a change.
     ``seeds``: inputs to begin at besides the generated ones. ``codecs``: those that generated batches use. Compressed
     bytes depend on the versions of the codecs' libraries; with ``codecs=("none",)`` and no seeds, inputs never change.
+    ``role``: for a broker inputs begin as Produce requests, one batch from offset 0 on, and are repaired to be one.
     """
 
     def __init__(
-        self, seed: int, *, repair: float = 0.95, seeds: Sequence[bytes] = (), codecs: Sequence[Codec] = CODECS
+        self,
+        seed: int,
+        *,
+        repair: float = 0.95,
+        seeds: Sequence[bytes] = (),
+        codecs: Sequence[Codec] = CODECS,
+        role: Role = "consumer",
     ) -> None:
         if not 0 <= repair <= 1:
             raise UsageError(f"repair is {repair}; it is a probability, from 0 to 1")
@@ -91,6 +103,7 @@ class Mutator:
         self.repair = repair
         self.seeds = tuple(seeds)
         self.codecs = tuple(codecs)
+        self.produced = role == "broker"
         self.index = 0
         # How often each of ``KINDS`` was done so far.
         self.kinds: Counter[str] = Counter()
@@ -116,6 +129,8 @@ class Mutator:
         return self._mutate(data, Dice(self.seed, self.index - 1))
 
     def _begin(self, dice: Dice) -> bytes:
+        if self.produced:
+            return self._begin_produced(dice)
         if self.seeds and dice.chance(FROM_SEED):
             return dice.pick(self.seeds)
         data = encode_batch(source.batch(dice, self.codecs))
@@ -123,8 +138,14 @@ class Mutator:
             data += encode_batch(source.batch(dice, self.codecs))
         return data
 
+    def _begin_produced(self, dice: Dice) -> bytes:
+        if self.seeds and dice.chance(FROM_SEED / 2):
+            # The base offset is outside the CRC, and of a seed nearly never the 0 that a broker wants.
+            return bytes(8) + dice.pick(self.seeds)[8:] if dice.chance(self.repair) else dice.pick(self.seeds)
+        return encode_batch(source.produced(dice, self.codecs))
+
     def _mutate(self, data: bytes, dice: Dice) -> bytes:
-        mutation = _Mutation(dice, self.repair, self.codecs)
+        mutation = _Mutation(dice, self.repair, self.codecs, self.produced)
         for _ in range(dice.pick((1, 1, 1, 2, 3))):
             kind = dice.pick(_DRAWN)
             changed = mutation.apply(kind, data)
@@ -134,13 +155,24 @@ class Mutator:
         return data
 
 
+def _with_offset(record: bytes, delta: int) -> bytes:
+    """The record under another offset delta, its third number; as it was where it has none."""
+    numbers = record_numbers(record)
+    if len(numbers) <= OFFSET_DELTA:
+        return record
+    (_, length_size, length), (at, size, _) = numbers[0], numbers[OFFSET_DELTA]
+    new = varlong(delta)
+    return varlong(length + len(new) - size) + record[length_size:at] + new + record[at + size :]
+
+
 class _Mutation:
     """The changes to one input. Each returns None where the input has no such part."""
 
-    def __init__(self, dice: Dice, repair: float, codecs: Sequence[Codec]) -> None:
+    def __init__(self, dice: Dice, repair: float, codecs: Sequence[Codec], produced: bool) -> None:
         self.dice = dice
         self.repair = repair
         self.codecs = codecs
+        self.produced = produced
 
     def apply(self, kind: str, data: bytes) -> bytes | None:
         part, _, what = kind.partition("-")
@@ -245,7 +277,17 @@ class _Mutation:
             return None
         if self.mend():
             header = header[:57] + struct.pack(">i", len(parts))
+        if self.produced and kind in MOVES:
+            header, parts = self._renumbered(header, parts)
         return self.sealed(header + self._compressed(codec, b"".join(parts) + tail, 2))
+
+    def _renumbered(self, header: bytes, parts: list[bytes]) -> tuple[bytes, list[bytes]]:
+        """Offsets from 0 by one, and the last of them in the header: what a broker asks of a producer."""
+        if self.mend():
+            header = header[:23] + struct.pack(">i", len(parts) - 1) + header[27:]
+        if self.mend():
+            parts = [_with_offset(part, i) for i, part in enumerate(parts)]
+        return header, parts
 
     def _message(self, kind: str, frame: bytes, magic: int) -> bytes | None:
         """A message without a codec is its own record: its lengths, or the bytes behind its header."""

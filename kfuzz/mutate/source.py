@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.model import CODECS, Codec, Record, RecordBatch, wrap64
 
-__all__ = ["batch"]
+__all__ = ["batch", "produced"]
 
 MAGICS = (2, 2, 2, 2, 1, 0)
 BASE_OFFSETS = (0, 0, 5, 5, 1 << 40, 1 << 40, -1, (1 << 63) - 2)
@@ -43,6 +43,36 @@ def batch(dice: Dice, codecs: Sequence[Codec] = CODECS) -> RecordBatch:
         base_sequence=dice.pick((-1, 0, (1 << 31) - 2)) if v2 else -1,
         partition_leader_epoch=dice.pick((-1, 0, 9)) if v2 else -1,
         delete_horizon=dice.pick((None, None, 5)) if v2 else None,
+    )
+
+
+def produced(dice: Dice, codecs: Sequence[Codec] = CODECS) -> RecordBatch:
+    """A batch as a producer sends it, of magic 2 nearly always; one in five breaks one of a broker's rules."""
+    if dice.chance(0.02):
+        return batch(dice, codecs)
+    odd = dice.below(30)
+    count = dice.pick(COUNTS[1:]) if odd else 0
+    control = odd == 1
+    idempotent = dice.chance(0.4)
+    log_append = odd in (2, 3)
+    records = [_record(dice, i, 2, control) for i in range(count)]
+    if odd in (3, 4) and records:
+        # No timestamp at all, which is allowed of a producer but not under LogAppendTime.
+        dice.pick(records).timestamp = -1
+    return RecordBatch(
+        base_offset=0,
+        last_offset=max(count - 1, 0) + (odd == 5),
+        records=records,
+        compression=dice.pick(codecs),
+        timestamp_type="log-append" if log_append else "create",
+        transactional=idempotent and dice.chance(0.3),
+        control=control,
+        producer_id=7 if idempotent else -1,
+        producer_epoch=dice.pick((0, 3)) if idempotent else -1,
+        base_sequence=dice.pick((0, 5, (1 << 31) - 2) if odd != 6 else (-1,)) if idempotent else -1,
+        partition_leader_epoch=dice.pick((-1, 0, 9)),
+        delete_horizon=5 if odd == 7 else None,
+        max_timestamp=dice.pick((-1, 0, TIMESTAMP)) if odd in (2, 8) else None,
     )
 
 
