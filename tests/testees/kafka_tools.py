@@ -1,0 +1,48 @@
+"""Inputs for the kafka-clients testee's tools, and the comparison of what they answer; for tests only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from testee_driver import RunningTestee
+
+from kfuzz import records
+from kfuzz.mutate import Mutator
+from kfuzz.vectors import load_suite
+
+# A bomb is no test of what becomes of records.
+RECORD_BYTES_MAX = 1 << 20
+
+
+def readable(count: int, seed: int) -> Iterator[tuple[bytes, records.Reading]]:
+    """Every vector of the suite and ``count`` mutated inputs, those of them that a consumer reads."""
+    mutator = Mutator(seed)
+    for data in [vector.data for vector in load_suite()] + [mutator.input() for _ in range(count)]:
+        reading = records.read(data)
+        if reading.fatal is None and reading.batches and _record_bytes(reading) <= RECORD_BYTES_MAX:
+            yield data, reading
+
+
+def _record_bytes(reading: records.Reading) -> int:
+    return sum(
+        len(record.key or b"") + len(record.value or b"") for batch in reading.batches for record in batch.records
+    )
+
+
+def ask(kafka: RunningTestee, operation: str, data: bytes, **request: Any) -> dict[str, Any] | None:
+    """The answer; None where Kafka ran out of memory, which is the one difference allowed (docs/differences.md)."""
+    answer = kafka.ask(operation=operation, hex=data.hex(), **request)
+    return None if "OutOfMemoryError" in answer.get("error", "") else answer
+
+
+def same(mine: bytes, theirs: bytes) -> bool:
+    """Whether two codings of records are equal: in every byte, or, where a codec made other bytes, in all they hold."""
+    if mine == theirs:
+        return True
+    one, other = records.read(mine), records.read(theirs)
+    if one.fatal is not None and other.fatal is not None:
+        # Kafka writes wrappers that it cannot read, where inner offsets begin below 0.
+        return one.fatal.code == other.fatal.code and one.batches == other.batches
+    compressed = any(batch.compression != "none" for batch in one.batches)
+    return compressed and one.fatal == other.fatal and one.batches == other.batches
