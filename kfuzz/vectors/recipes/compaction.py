@@ -1,10 +1,11 @@
-"""What the log cleaner leaves behind: empty batches, gaps, delete horizons. May import ``builder``."""
+"""What the log cleaner leaves behind: empty batches, gaps, delete horizons. May import ``builder``, ``containers``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from kfuzz.vectors.recipes.builder import CREATED_MS, Raw, Record, batch
+from kfuzz.vectors.recipes.containers import stored
 from kfuzz.vectors.recipes.theme import Theme
 
 
@@ -14,6 +15,8 @@ def theme() -> Theme:
     _empty(made)
     _gaps(made)
     _horizon(made)
+    _compressed(made)
+    _odd(made)
     return made
 
 
@@ -177,4 +180,107 @@ def _horizon(made: Theme) -> None:
         _cleaned(20, 4, delete_horizon=True, base_timestamp=horizon),
         requirements=[*requirements, "RB-COUNT-3"],
         flags=["DeleteHorizon", "EmptyBatch"],
+    )
+
+
+def _compressed(made: Theme) -> None:
+    kept = Record(offset_delta=3)
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        made.valid(
+            f"one-left-{codec}",
+            f"one record of ten is left, under {codec}",
+            batch(kept, codec=codec, payload=stored(codec, kept.encode()), last_offset_delta=9),
+            requirements=["CMP-GAP-1", "RB-OFFSET-6", "RB-CODEC-3"],
+        )
+
+
+def _odd(made: Theme) -> None:
+    """What no log cleaner leaves behind, and what no document forbids or Kafka's reader looks at."""
+    made.flag(
+        "CompactionOdd",
+        "strictness",
+        "A batch that looks compacted, but as no log cleaner leaves it.",
+        "A reader that derives one field from another gives wrong timestamps or offsets, or refuses what Kafka reads.",
+        links=["KAFKA-8522", "kafka-backup #139"],
+    )
+    horizon = CREATED_MS + 86_400_000
+    requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
+    for slug, base, what in (
+        ("delete-horizon-none", -1, "-1, which elsewhere means none"),
+        ("delete-horizon-zero", 0, "0, the epoch"),
+        ("delete-horizon-largest", 2**63 - 1, "INT64_MAX"),
+    ):
+        made.acceptable(
+            slug,
+            f"the delete horizon is {what}",
+            batch(
+                delete_horizon=True, base_timestamp=base, base_offset=5, last_offset_delta=2, hostile=["base_timestamp"]
+            ),
+            requirements=requirements,
+            flags=["CompactionOdd"],
+        )
+    made.acceptable(
+        "delete-horizon-without-tombstone",
+        "a delete horizon in a batch that holds nothing to be deleted",
+        batch(
+            Record(timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon, hostile=["base_timestamp"]
+        ),
+        requirements=requirements,
+        flags=["CompactionOdd"],
+    )
+    made.acceptable(
+        "delete-horizon-log-append",
+        "a delete horizon with LogAppendTime: the records' time is the max timestamp, the horizon the base",
+        batch(
+            Record(value=None),
+            delete_horizon=True,
+            log_append=True,
+            base_timestamp=horizon,
+            max_timestamp=CREATED_MS,
+            hostile=["base_timestamp"],
+        ),
+        requirements=[*requirements, "RB-TIMESTAMP-5"],
+        flags=["CompactionOdd"],
+    )
+    made.acceptable(
+        "deltas-beyond-last",
+        "the last record is there, but the last offset delta was made smaller, which compaction must not",
+        batch(Record(), Record(offset_delta=9), last_offset_delta=4, hostile=["last_offset_delta"]),
+        requirements=["CMP-KEEP-1", "RB-OFFSET-2"],
+        flags=["CompactionOdd"],
+        finding="offset-delta-beyond-last",
+    )
+    made.acceptable(
+        "base-offset-of-first-left",
+        "the base offset was moved to the record that is left, whose delta was not: both are added up",
+        batch(
+            Record(offset_delta=3), base_offset=103, last_offset_delta=2, hostile=["base_offset", "last_offset_delta"]
+        ),
+        requirements=["CMP-KEEP-1", "RB-OFFSET-4"],
+        flags=["CompactionOdd"],
+        finding="offset-delta-beyond-last",
+    )
+    made.acceptable(
+        "batches-overlap",
+        "the second batch begins before the first one ends",
+        batch(Record(), Record(offset_delta=4), last_offset_delta=9),
+        batch(Record(), base_offset=5, hostile=["base_offset"]),
+        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
+        flags=["CompactionOdd"],
+    )
+    made.acceptable(
+        "batches-backwards",
+        "the second batch's offsets are below the first one's",
+        batch(Record(), base_offset=100),
+        batch(Record(), base_offset=50, hostile=["base_offset"]),
+        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
+        flags=["CompactionOdd"],
+    )
+    made.acceptable(
+        "same-batch-twice",
+        "the same batch, twice",
+        batch(Record(), base_offset=100),
+        batch(Record(), base_offset=100, hostile=["base_offset"]),
+        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
+        flags=["CompactionOdd"],
     )

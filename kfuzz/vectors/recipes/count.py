@@ -15,6 +15,7 @@ def theme() -> Theme:
     _right(made)
     _negative(made)
     _wrong(made)
+    _by_codec(made)
     _zero(made)
     return made
 
@@ -160,6 +161,39 @@ def _wrong(made: Theme) -> None:
         flags=["RecordCountTooLow"],
         finding="record-count-too-low",
     )
+
+
+def _by_codec(made: Theme) -> None:
+    """The same lies behind each codec, where the payload must be opened before anybody can tell."""
+    two = (Record(), Record(offset_delta=1))
+    whole = b"".join(record.encode() for record in two)
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        payload = stored(codec, whole)
+        cases = (
+            ("negative-two", -2, "RecordCountNegative", "record-count-negative"),
+            ("one-too-high", 3, "RecordCountTooHigh", "record-count-too-high"),
+            ("one-too-low", 1, "RecordCountTooLow", "record-count-too-low"),
+        )
+        for slug, count, flag, finding in cases:
+            if f"{slug}-{codec}" == "one-too-low-zstd":
+                continue
+            made.invalid(
+                f"{slug}-{codec}",
+                f"the record count of a {codec} batch is {count}, and there are two records",
+                batch(*two, codec=codec, payload=payload, record_count=count),
+                requirements=["RB-COUNT-1" if count < 0 else "RB-COUNT-2", "RB-CODEC-3"],
+                flags=[flag],
+                finding=finding,
+                budget=SMALL,
+            )
+        made.acceptable(
+            f"zero-with-record-{codec}",
+            f"the record count of a {codec} batch is 0, but its stream holds two records; Kafka reads none",
+            batch(*two, codec=codec, payload=payload, record_count=0, contents=[]),
+            requirements=["RB-COUNT-2", "RB-COUNT-3"],
+            flags=["CountZeroWithPayload"],
+            finding="payload-without-records",
+        )
 
 
 def _zero(made: Theme) -> None:

@@ -1,8 +1,10 @@
-"""Batches one after another: partial tails, lengths that lie, magics that mix. May import ``builder``."""
+"""Batches one after another: partial tails, lengths that lie, magics that mix. May import ``builder``, ``legacy``."""
 
 from __future__ import annotations
 
-from kfuzz.vectors.recipes.builder import Field, Raw, Record, batch, message
+from kfuzz.vectors.recipes.builder import CREATED_MS, Field, Raw, Record, batch, message
+from kfuzz.vectors.recipes.containers import stored
+from kfuzz.vectors.recipes.legacy import three, wrapper
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 INT32_MAX = 2**31 - 1
@@ -12,6 +14,7 @@ def theme() -> Theme:
     """records/framing"""
     made = Theme("records/framing", "How batches follow one another in a fetch, whatever their magic.")
     _several(made)
+    _mixed_wrappers(made)
     _tails(made)
     _lengths(made)
     _magics(made)
@@ -62,6 +65,48 @@ def _several(made: Theme) -> None:
             ),
             requirements=[*requirements, "RB-MAGIC-1"],
             flags=["MixedMagic"],
+        )
+
+
+def _mixed_wrappers(made: Theme) -> None:
+    """Magics that mix where some of the entries are compressed, or hold no record."""
+    requirements = ["RB-SEVERAL-1", "RB-MAGIC-1"]
+    zero = wrapper(0, three(0, 10), offset=12)
+    one = wrapper(1, three(1), "snappy", offset=22, first=20)
+    two = batch(Record(), codec="zstd", payload=stored("zstd", Record().encode()), base_offset=30)
+    empty = batch(base_offset=31, last_offset_delta=8, max_timestamp=CREATED_MS)
+    mixes = (
+        ("wrappers-0-then-1", (zero, one), "a gzip wrapper of magic 0, then a snappy wrapper of magic 1"),
+        ("wrapper-1-then-batch", (one, two), "a wrapper of magic 1, then a compressed batch of magic 2"),
+        ("batch-then-wrapper", (two, one), "a compressed batch of magic 2, then a wrapper of magic 1"),
+        ("every-magic-compressed", (zero, one, two), "each magic once, each under another codec"),
+        ("empty-batch-then-message", (empty, message(1, offset=40)), "a batch without records, then a message"),
+        (
+            "batch-message-batch",
+            (two, message(0, offset=31), batch(Record(), base_offset=32)),
+            "magic 2, 0 and 2 again",
+        ),
+    )
+    for slug, raws, summary in mixes:
+        made.valid(f"magic-{slug}", summary, *raws, requirements=requirements, flags=["MixedMagic"])
+    bad = (
+        ("message-then-bad-batch", (message(1), batch(Record(), base_offset=1, crc=0)), "crc-mismatch", "a batch"),
+        (
+            "batch-then-bad-message",
+            (batch(Record()), message(1, offset=1, raw={"crc": bytes(4)})),
+            "crc-mismatch",
+            "a message",
+        ),
+    )
+    for slug, raws, finding, what in bad:
+        made.invalid(
+            slug,
+            f"magics that mix, and {what} with a wrong CRC comes last",
+            *raws,
+            requirements=["RB-CRC-1", "RB-MAGIC-1"],
+            flags=["MixedMagic"],
+            finding=finding,
+            level="recommended",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -61,6 +62,9 @@ def common(made: Theme, magic: int) -> None:
     _attributes(made, magic)
     _wrappers(made, magic)
     _bad_wrappers(made, magic)
+    _cuts(made, magic)
+    _by_codec(made, magic)
+    _inner_sets(made, magic)
 
 
 def _plain(made: Theme, magic: int) -> None:
@@ -181,7 +185,7 @@ def _attributes(made: Theme, magic: int) -> None:
         "An attribute bit that should be 0 is set.",
         "A reader that refuses it cannot read what Kafka ignores.",
     )
-    for bit in (0x10, 0x80) if magic else (0x08, 0x10, 0x80):
+    for bit in (0x10, 0x20, 0x40, 0x80, 0xF0) if magic else (0x08, 0x10, 0x20, 0x40, 0x80, 0xF8):
         made.acceptable(
             f"attributes-{bit:02x}",
             f"the attributes are 0x{bit:02x}",
@@ -205,7 +209,7 @@ def _attributes(made: Theme, magic: int) -> None:
         flags=["CodecNotAllowed"],
         finding="codec-not-allowed",
     )
-    for codec in (5, 7):
+    for codec in (5, 6, 7):
         made.invalid(
             f"codec-{codec}",
             f"the attributes name codec {codec}, which is not defined",
@@ -297,23 +301,23 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
             message(magic, value=None, codec="gzip", hostile=["value_length"]),
             "wrapper-value-null",
         ),
-        ("wrapper-empty", "the wrapper holds no message", _wrapper_of(magic, b""), "wrapper-empty"),
+        ("wrapper-empty", "the wrapper holds no message", wrapper_of(magic, b""), "wrapper-empty"),
         (
             "wrapper-garbage",
             "the wrapper's value is no gzip stream",
-            _wrapper_of(magic, b"", b"garbage!!!"),
+            wrapper_of(magic, b"", b"garbage!!!"),
             "decompression-failed",
         ),
         (
             "wrapper-cut",
             "the wrapper's gzip stream is cut",
-            _wrapper_of(magic, b"", stored("gzip", plain)[:-20]),
+            wrapper_of(magic, b"", stored("gzip", plain)[:-20]),
             "decompression-failed",
         ),
         (
             "wrapper-partial-only",
             "the wrapper holds half a message and nothing else",
-            _wrapper_of(magic, plain[:15]),
+            wrapper_of(magic, plain[:15]),
             "wrapper-empty",
         ),
     )
@@ -365,6 +369,309 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         level="recommended",
     )
     _bad_inner(made, magic, first)
+
+
+def cut(magic: int, size: int, **options: Any) -> Raw:
+    """A message that ends after ``size`` bytes behind its size field, with the CRC of what is there."""
+    whole = message(magic, **options)
+    rest = whole.data[16 : 12 + size]
+    data = whole.data[:8] + int32(size) + zlib.crc32(rest).to_bytes(4, "big") + rest
+    return replace(whole, data=data, layout=message(magic, raw={"batch_length": int32(size)}).layout)
+
+
+def _cuts(made: Theme, magic: int) -> None:
+    """Messages that end within a field; their size and CRC are those of what is there."""
+    made.flag(
+        "MessageCut",
+        "bounds",
+        "The message ends within a field, and its size says so truly.",
+        "A reader without a check at each field reads the next message's bytes as this one's.",
+    )
+    # CRC, magic, attributes, for magic 1 the timestamp; then the key's length.
+    key_at = 6 if magic == 0 else 14
+    key, value = b"a key of twenty byte", b"value"
+    cases = (
+        ("in-key", key_at + 4 + 12, "within the key", "length-exceeds-record"),
+        ("behind-key", key_at + 4 + len(key), "behind the key", "message-truncated"),
+        ("in-value-length", key_at + 4 + len(key) + 3, "within the value's length", "message-truncated"),
+        ("behind-value-length", key_at + 4 + len(key) + 4, "behind the value's length", "length-exceeds-record"),
+        ("in-value", key_at + 4 + len(key) + 4 + 4, "within the value", "length-exceeds-record"),
+    )
+    for slug, size, where, finding in cases:
+        made.invalid(
+            f"cut-{slug}",
+            f"the message ends {where}, as its size says; another follows",
+            cut(magic, size, key=key, value=value),
+            message(magic, offset=1),
+            requirements=["MS-MESSAGE-1", "MS-BYTES-1"],
+            flags=["MessageCut"],
+            finding=finding,
+            budget=SMALL,
+        )
+    ends = (
+        (4, "behind the CRC"),
+        (5, "behind the magic"),
+        (6, "behind the attributes"),
+        (10, "behind four bytes more"),
+    )
+    for size, where in ends:
+        made.invalid(
+            f"cut-at-{size}",
+            f"the message has {size} bytes and ends {where}",
+            cut(magic, size),
+            message(magic, offset=1),
+            requirements=["MS-FRAME-1"],
+            flags=["MessageSizeWrong"],
+            finding="batch-length-below-minimum",
+            budget=SMALL,
+        )
+    made.flag(
+        "SizeTooHigh",
+        "allocation",
+        "The message's size reaches beyond the bytes that are there.",
+        "To Kafka it is a partial tail; a reader that makes room for it first asks for two gigabytes.",
+        cves=["CVE-2022-34917"],
+    )
+    for slug, size in (("one-too-high", len(message(magic).data) - 12 + 1), ("largest-for-kafka", INT32_MAX - 12)):
+        made.valid(
+            f"size-{slug}",
+            f"the message's size is {size}; Kafka waits for the rest",
+            Raw(b"", (), ()),
+            tail=message(magic, raw={"batch_length": int32(size)}).data,
+            requirements=["MS-FRAME-1", "RB-SEVERAL-1"],
+            flags=["SizeTooHigh"],
+            budget=SMALL,
+        )
+    made.acceptable(
+        "size-largest",
+        "the message's size is INT32_MAX: with the 12 bytes before it, more than 32 bits hold; Kafka trips over it",
+        Raw(b"", (), ()),
+        tail=message(magic, raw={"batch_length": int32(INT32_MAX)}).data,
+        requirements=["MS-FRAME-1", "RB-LENGTH-2"],
+        flags=["SizeTooHigh"],
+        finding="batch-length-too-large",
+        budget=SMALL,
+    )
+
+
+def _by_codec(made: Theme, magic: int) -> None:
+    """Broken wrappers of the codecs beside gzip."""
+    first = 10 if magic == 0 else 0
+    inner = three(magic, first)
+    plain = b"".join(raw.data for raw in inner)
+    for codec in ("snappy", "lz4"):
+        cases = (
+            ("garbage", "is no stream of it", b"garbage!!! garbage!!! garbage!!!", "decompression-failed"),
+            ("cut", "is cut", stored(codec, plain)[:-20], "decompression-failed"),
+            ("holds-nothing", "holds no byte", stored(codec, b""), "wrapper-empty"),
+            ("holds-half-a-message", "holds half a message", stored(codec, plain[:15]), "wrapper-empty"),
+        )
+        for slug, what, stream, finding in cases:
+            made.invalid(
+                f"{codec}-wrapper-{slug}",
+                f"the {codec} wrapper's value {what}",
+                wrapper_of(magic, b"", stream, codec),
+                requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
+                flags=["WrapperBroken"],
+                finding=finding,
+                budget=SMALL,
+            )
+        made.acceptable(
+            f"{codec}-wrapper-partial-tail",
+            f"the last message in a {codec} wrapper is cut; Kafka reads those before it",
+            wrapper(magic, inner[:2], codec, offset=first + 1, stream=stored(codec, plain[:-5])),
+            requirements=["MS-WRAPPER-1"],
+            flags=["WrapperBroken"],
+            finding="inner-partial-tail",
+        )
+        made.invalid(
+            f"{codec}-wrapper-nested",
+            f"a {codec} wrapper inside a gzip wrapper",
+            wrapper(magic, [wrapper(magic, inner, codec, offset=first + 2)], offset=first + 2, hostile=["value"]),
+            requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
+            flags=["WrapperNested"],
+            finding="wrapper-nested",
+            budget=SMALL,
+        )
+    for codec in ("gzip", "snappy", "lz4"):
+        made.invalid(
+            f"{codec}-wrapper-value-empty",
+            f"the value of a {codec} wrapper has no byte",
+            wrapper_of(magic, b"", b"", codec),
+            requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
+            flags=["WrapperBroken"],
+            finding="decompression-failed",
+            budget=SMALL,
+        )
+    made.flag(
+        "CodecMislabelled",
+        "confusion",
+        "The attributes name one codec and the wrapper's value is of another, or of none.",
+        "A reader that guesses by the first bytes reads what others refuse.",
+    )
+    for named, real in (("gzip", "snappy"), ("snappy", "lz4"), ("lz4", "gzip")):
+        made.invalid(
+            f"{named}-wrapper-is-{real}",
+            f"the attributes name {named}, but the wrapper's value is a {real} stream",
+            wrapper_of(magic, b"", stored(real, plain), named),
+            requirements=["MS-CODEC-1", "RB-CODEC-2"],
+            flags=["CodecMislabelled"],
+            finding="decompression-failed",
+        )
+    made.invalid(
+        "gzip-wrapper-is-plain",
+        "the attributes name gzip, but the wrapper's value is a message set as it is",
+        wrapper_of(magic, b"", plain),
+        requirements=["MS-CODEC-1", "RB-CODEC-2"],
+        flags=["CodecMislabelled"],
+        finding="decompression-failed",
+    )
+    made.acceptable(
+        "gzip-wrapper-bytes-after-stream",
+        "eight bytes follow the gzip stream inside the wrapper's value; Kafka ignores them",
+        wrapper(magic, inner, offset=first + 2, stream=stored("gzip", plain) + bytes(8), hostile=["value"]),
+        requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
+        flags=["WrapperBroken"],
+        finding="bytes-after-compressed-stream",
+    )
+
+
+def _inner_sets(made: Theme, magic: int) -> None:
+    """What stands inside a wrapper: deeper nesting, other orders, other magics behind the first."""
+    first = 10 if magic == 0 else 0
+    inner = three(magic, first)
+    once = wrapper(magic, inner, offset=first + 2)
+    twice = wrapper(magic, [once], offset=first + 2)
+    made.invalid(
+        "wrapper-nested-three-deep",
+        "a wrapper inside a wrapper inside a wrapper",
+        wrapper(magic, [twice], offset=first + 2, hostile=["value"]),
+        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
+        flags=["WrapperNested"],
+        finding="wrapper-nested",
+        budget=SMALL,
+    )
+    made.invalid(
+        "wrapper-nested-behind-plain",
+        "a plain message, then a wrapper, inside a wrapper",
+        wrapper(
+            magic,
+            [message(magic, offset=first), wrapper(magic, three(magic, first + 1), offset=first + 3)],
+            offset=first + 3,
+            hostile=["value"],
+        ),
+        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
+        flags=["WrapperNested"],
+        finding="wrapper-nested",
+        budget=SMALL,
+    )
+    made.invalid(
+        "wrapper-nested-without-value",
+        "a message inside the wrapper names a codec, and its value is null",
+        wrapper(magic, [message(magic, offset=first, value=None, codec="gzip")], offset=first, hostile=["value"]),
+        requirements=["MS-WRAPPER-2"],
+        flags=["WrapperNested"],
+        finding="wrapper-nested",
+        budget=SMALL,
+    )
+    made.invalid(
+        "inner-crc-of-first-wrong",
+        "the first inner message's CRC is wrong, the second's is right",
+        wrapper(
+            magic,
+            [message(magic, offset=first, raw={"crc": bytes(4)}), message(magic, offset=first + 1)],
+            offset=first + 1,
+            hostile=["value"],
+        ),
+        requirements=["MS-CRC-1"],
+        flags=["CrcWrong"],
+        finding="crc-mismatch",
+        level="recommended",
+    )
+    made.invalid(
+        "inner-key-length-largest",
+        "an inner message's key is INT32_MAX long",
+        wrapper(
+            magic,
+            [message(magic, offset=first, raw={"key_length": int32(INT32_MAX)})],
+            offset=first,
+            hostile=["value"],
+        ),
+        requirements=["MS-BYTES-1"],
+        flags=["MessageLengthWrong"],
+        finding="length-exceeds-record",
+        budget=SMALL,
+    )
+    made.acceptable(
+        "inner-value-length-minus-two",
+        "an inner message's value has the length -2; Kafka reads null",
+        wrapper(
+            magic,
+            [message(magic, offset=first, value=None, raw={"value_length": int32(-2)})],
+            offset=first,
+            hostile=["value"],
+        ),
+        requirements=["MS-BYTES-1"],
+        flags=["MessageLengthWrong"],
+        finding="length-below-minus-one",
+    )
+    made.acceptable(
+        "inner-bytes-after-value",
+        "three bytes follow an inner message's value inside its size",
+        wrapper(magic, [message(magic, offset=first, raw={"tail": b"\x01\x02\x03"})], offset=first, hostile=["value"]),
+        requirements=["MS-MESSAGE-1"],
+        flags=["MessageLengthWrong"],
+        finding="bytes-after-message",
+    )
+    nine = wrapper(
+        magic,
+        [message(magic, offset=first), message(magic, offset=first + 1, raw={"magic": b"\x09"})],
+        offset=first + 1,
+        hostile=["value"],
+    )
+    options: dict[str, Any] = {"requirements": ["MS-WRAPPER-4", "MS-MAGIC-1"], "flags": ["InnerMagicOther"]}
+    summary = "the second message inside the wrapper has magic 9, which Kafka reads as it reads magic 1"
+    if magic == 0:
+        made.invalid("inner-magic-9", f"{summary}: it is too short", nine, finding="message-truncated", **options)
+    else:
+        made.acceptable("inner-magic-9", summary, nine, finding="inner-magic-mismatch", **options)
+    made.flag(
+        "InnerOffsetsDisorder",
+        "confusion",
+        "The offsets inside a wrapper repeat, go back or are negative.",
+        "A consumer that skips all below its position loses records; one that goes by the last reads some again.",
+    )
+    orders = (
+        ("repeated", (first, first), "repeat"),
+        ("decreasing", (first + 1, first), "go back"),
+        ("negative", (-5, first), "begin below 0"),
+    )
+    for slug, offsets, what in orders:
+        last = offsets[-1]
+        # Magic 1 counts from the wrapper's offset less the last inner one; with a wrapper at that offset from 0.
+        made.acceptable(
+            f"inner-offsets-{slug}",
+            f"the offsets inside the wrapper {what}",
+            wrapper(
+                magic,
+                [message(magic, offset=offset, value=b"%d" % index) for index, offset in enumerate(offsets)],
+                offset=last + (50 if magic else 0),
+                first=50 if magic else 0,
+                hostile=["value"],
+            ),
+            requirements=["MS-WRAPPER-3" if magic else "MS-WRAPPER-1"],
+            flags=["InnerOffsetsDisorder"],
+        )
+    made.valid(
+        "wrapper-of-hundred",
+        "a hundred messages in a wrapper",
+        wrapper(
+            magic,
+            [message(magic, offset=first + index, value=b"%d" % index) for index in range(100)],
+            offset=first + 99,
+        ),
+        requirements=["MS-WRAPPER-1"],
+    )
 
 
 def _bad_inner(made: Theme, magic: int, first: int) -> None:
@@ -434,8 +741,9 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
     )
 
 
-def _wrapper_of(magic: int, inner: bytes, stream: bytes | None = None) -> Raw:
+def wrapper_of(magic: int, inner: bytes, stream: bytes | None = None, codec: str = "gzip") -> Raw:
     """A wrapper around bytes that hold no whole message; nothing is to be read from it."""
-    value = stored("gzip", inner) if stream is None else stream
+    value = stored(codec, inner) if stream is None else stream
     read = [record_contents(0, None, None, None)]
-    return message(magic, key=None, value=value, codec="gzip", contents=read, hostile=["value"])
+    hostile = ["value"] if value else ["value_length"]
+    return message(magic, key=None, value=value, codec=codec, contents=read, hostile=hostile)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kfuzz.vectors.recipes.containers import lz4_frame, stored
+from kfuzz.vectors.recipes.builder import message
+from kfuzz.vectors.recipes.containers import LZ4_MAGIC, lz4_frame, stored, xxh32
 from kfuzz.vectors.recipes.legacy import common, three, wrapper
 from kfuzz.vectors.recipes.theme import Theme
 
@@ -22,6 +23,19 @@ def _offsets(made: Theme) -> None:
         "the wrapper's offset is 0 and the inner ones are not: magic 0 goes by the inner ones",
         wrapper(0, three(0, 10), offset=0),
         requirements=["MS-WRAPPER-1", "MS-OFFSET-1"],
+    )
+    made.acceptable(
+        "wrapper-offset-off",
+        "the wrapper's offset is below the last inner one: magic 0 goes by the inner ones",
+        wrapper(0, three(0, 10), offset=11, hostile=["base_offset"]),
+        requirements=["MS-WRAPPER-1", "MS-OFFSET-1"],
+    )
+    made.acceptable(
+        "offset-negative",
+        "the message's offset is -1, which a producer may send and no log holds",
+        message(0, offset=-1, hostile=["base_offset"]),
+        requirements=["MS-OFFSET-1", "RB-OFFSET-1"],
+        finding="base-offset-negative",
     )
     made.valid(
         "wrapper-inner-gap",
@@ -48,4 +62,20 @@ def _lz4(made: Theme) -> None:
         wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
         requirements=["RB-LZ4-1"],
         flags=["Lz4OldChecksum"],
+    )
+    old = xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF
+    made.acceptable(
+        "lz4-checksum-with-magic",
+        "the header checksum is the very one that old Kafka computed, over the magic number too",
+        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=old)),
+        requirements=["RB-LZ4-1"],
+        flags=["Lz4OldChecksum"],
+    )
+    made.invalid(
+        "lz4-block-checksum-wrong",
+        "a block's checksum is wrong: only the header's is pardoned",
+        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, block_checksums=1), hostile=["value"]),
+        requirements=["RB-LZ4-1", "RB-CODEC-2"],
+        flags=["Lz4OldChecksum"],
+        finding="decompression-failed",
     )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
-from dataclasses import replace
-
-from kfuzz.vectors.recipes.builder import CREATED_MS, LOG_APPEND, Raw, message
+from kfuzz.vectors.recipes.builder import CREATED_MS, LOG_APPEND, message
 from kfuzz.vectors.recipes.containers import lz4_frame, stored
-from kfuzz.vectors.recipes.legacy import common, int32, three, wrapper
+from kfuzz.vectors.recipes.legacy import common, cut, three, wrapper
 from kfuzz.vectors.recipes.theme import Theme
 
 INT64_MAX = 2**63 - 1
@@ -62,6 +59,42 @@ def _timestamps(made: Theme) -> None:
         requirements=["MS-TIMESTAMP-1", "MS-WRAPPER-1"],
     )
 
+    made.acceptable(
+        "wrapper-create-inner-log-append",
+        "a wrapper with CreateTime around messages that say LogAppendTime; Kafka goes by each inner timestamp",
+        wrapper(
+            1,
+            [message(1, offset=index, timestamp=CREATED_MS + index, attributes=LOG_APPEND) for index in range(2)],
+            offset=1,
+            hostile=["value"],
+        ),
+        requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"],
+        flags=["LogAppendTime"],
+    )
+    none = [{**record, "timestamp": "-1"} for raw in three(1) for record in raw.batches[0]["records"]]
+    made.acceptable(
+        "wrapper-log-append-none",
+        "a wrapper with LogAppendTime whose timestamp is -1",
+        wrapper(1, three(1), offset=2, timestamp=-1, attributes=LOG_APPEND, contents=none, hostile=["timestamp"]),
+        requirements=["MS-WRAPPER-6"],
+        flags=["LogAppendTime"],
+    )
+    made.acceptable(
+        "wrapper-create-other-timestamp",
+        "a wrapper with CreateTime whose timestamp is no inner message's; Kafka does not look",
+        wrapper(1, three(1), offset=2, timestamp=5, hostile=["timestamp"]),
+        requirements=["MS-TIMESTAMP-1", "MS-WRAPPER-6"],
+        flags=["LogAppendTime"],
+    )
+    for codec in ("snappy", "lz4"):
+        made.valid(
+            f"wrapper-log-append-{codec}",
+            f"a {codec} wrapper with LogAppendTime",
+            wrapper(1, three(1), codec, offset=2, timestamp=appended, attributes=LOG_APPEND, contents=read),
+            requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"],
+            flags=["LogAppendTime"],
+        )
+
 
 def _relative(made: Theme) -> None:
     made.flag(
@@ -107,6 +140,28 @@ def _relative(made: Theme) -> None:
         flags=["RelativeOffsets"],
         finding="wrapper-offset-too-low",
     )
+    made.invalid(
+        "wrapper-offset-negative",
+        "the wrapper's offset is -1, below its inner offset 0",
+        wrapper(1, three(1)[:1], offset=-1, hostile=["base_offset"]),
+        requirements=["MS-WRAPPER-3", "MS-OFFSET-1"],
+        flags=["RelativeOffsets"],
+        finding="wrapper-offset-too-low",
+    )
+    made.acceptable(
+        "wrapper-offset-largest",
+        "the wrapper's offset is INT64_MAX, after which there is no next one",
+        wrapper(1, three(1), offset=INT64_MAX, first=INT64_MAX - 2, hostile=["base_offset"]),
+        requirements=["MS-WRAPPER-3", "RB-OFFSET-5"],
+        flags=["RelativeOffsets"],
+    )
+    made.valid(
+        "relative-large",
+        "relative offsets 0 and 2^31, which do not fit 32 bits",
+        wrapper(1, [message(1), message(1, offset=2**31)], offset=2**31 + 7, first=7),
+        requirements=["MS-WRAPPER-3", "RB-OFFSET-6"],
+        flags=["RelativeOffsets"],
+    )
     made.acceptable(
         "absolute-inner-offsets",
         "the inner offsets are those of the log, though they should be relative: Kafka reads them as they are",
@@ -127,7 +182,7 @@ def _sizes(made: Theme) -> None:
         made.invalid(
             f"size-{size}",
             f"the message has {size} bytes; magic 1 needs 22",
-            _cut(size),
+            cut(1, size),
             requirements=["MS-V1-1", "MS-FRAME-1"],
             flags=["MessageTruncated"],
             finding="message-truncated",
@@ -149,11 +204,3 @@ def _sizes(made: Theme) -> None:
         flags=["Lz4OldChecksum"],
         finding="decompression-failed",
     )
-
-
-def _cut(size: int) -> Raw:
-    """A message of magic 1 that ends after ``size`` bytes, with the CRC of what is there."""
-    whole = message(1)
-    rest = whole.data[16 : 12 + size]
-    data = whole.data[:8] + int32(size) + zlib.crc32(rest).to_bytes(4, "big") + rest
-    return replace(whole, data=data, layout=message(1, raw={"batch_length": int32(size)}).layout)

@@ -16,6 +16,7 @@ def theme() -> Theme:
     _length(made)
     _attributes(made)
     _nullable(made)
+    _lengths_by_codec(made)
     _offset_delta(made)
     return made
 
@@ -208,6 +209,43 @@ def _nullable(made: Theme) -> None:
             )
 
 
+def _lengths_by_codec(made: Theme) -> None:
+    """Lengths beyond the record, where the record's bytes come out of a stream and nobody knows how many follow."""
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        for name in ("key", "value"):
+            record = Record(raw={f"{name}_length": varint(INT32_MAX)})
+            made.invalid(
+                f"{name}-length-largest-{codec}",
+                f"the {name}'s length is INT32_MAX, under {codec}",
+                _compressed(codec, record, Record(offset_delta=1, value=bytes(40))),
+                requirements=["RB-RECORD-3"],
+                flags=["LengthBeyondRecord"],
+                finding="length-exceeds-record",
+                budget=SMALL,
+            )
+        null = Record(value=None, raw={"value_length": varint(-2)})
+        made.acceptable(
+            f"value-length-minus-two-{codec}",
+            f"the value's length is -2, under {codec}; Kafka reads null",
+            _compressed(codec, null),
+            requirements=["RB-RECORD-3"],
+            flags=["LengthBelowMinusOne"],
+            finding="length-below-minus-one",
+            budget=SMALL,
+        )
+    for codec in ("snappy", "lz4"):
+        for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
+            made.invalid(
+                f"length-{slug}-{codec}",
+                f"the record's length is {length}, under {codec}",
+                _compressed(codec, Record(raw={"length": varint(length)})),
+                requirements=["RB-RECORD-1"],
+                flags=["RecordLengthHuge" if length > 0 else "RecordLengthNegative"],
+                finding="record-length-exceeds-payload" if length > 0 else "record-length-negative",
+                budget=SMALL,
+            )
+
+
 def _offset_delta(made: Theme) -> None:
     made.flag(
         "OffsetDeltaDisorder",
@@ -219,11 +257,13 @@ def _offset_delta(made: Theme) -> None:
         ("offset-delta-repeated", (0, 0), "offset-delta-not-increasing"),
         ("offset-delta-decreasing", (1, 0), "offset-delta-not-increasing"),
         ("offset-delta-negative", (-1, 0), "offset-delta-negative"),
+        ("offset-delta-all-zero", (0, 0, 0, 0), "offset-delta-not-increasing"),
+        ("offset-delta-back-to-zero", (0, 1, 0), "offset-delta-not-increasing"),
     )
     for slug, deltas, finding in cases:
         made.acceptable(
             slug,
-            f"the offset deltas are {deltas[0]} and {deltas[1]}",
+            f"the offset deltas are {', '.join(map(str, deltas[:-1]))} and {deltas[-1]}",
             batch(*(Record(offset_delta=delta) for delta in deltas), base_offset=10),
             requirements=["RB-OFFSET-3", "RB-OFFSET-4"],
             flags=["OffsetDeltaDisorder"],

@@ -16,6 +16,7 @@ def theme() -> Theme:
     _log_append(made)
     _overflow(made)
     _max(made)
+    _odd(made)
     return made
 
 
@@ -158,3 +159,93 @@ def _max(made: Theme) -> None:
         batch(*two, max_timestamp=CREATED_MS + 1_000_000, last_offset_delta=5),
         requirements=["RB-TIMESTAMP-2"],
     )
+
+
+def _odd(made: Theme) -> None:
+    """Times that mean none, beside times that mean something."""
+    made.flag(
+        "TimestampNone",
+        "confusion",
+        "-1 means that there is no timestamp; here it comes out of a sum, or stands beside others.",
+        "A reader that tests the base for -1 gives no timestamps; one that tests the sum drops a real one.",
+    )
+    first, second = Record(), Record(offset_delta=1, timestamp_delta=5)
+    made.acceptable(
+        "base-none-delta-positive",
+        "the base timestamp is -1 and a delta is 5: the second record's timestamp is 4",
+        batch(first, second, base_timestamp=-1, hostile=["base_timestamp"]),
+        requirements=["RB-TIMESTAMP-1", "RB-TIMESTAMP-3"],
+        flags=["TimestampNone"],
+    )
+    made.acceptable(
+        "sum-is-none",
+        "a base timestamp of 10 and a delta of -11 add up to -1, which means none",
+        batch(first, Record(offset_delta=1, timestamp_delta=-11), base_timestamp=10, hostile=["base_timestamp"]),
+        requirements=["RB-TIMESTAMP-1"],
+        flags=["TimestampNone"],
+    )
+    made.acceptable(
+        "log-append-base-none",
+        "LogAppendTime, and the base timestamp is -1",
+        batch(first, log_append=True, base_timestamp=-1, max_timestamp=CREATED_MS, hostile=["base_timestamp"]),
+        requirements=["RB-TIMESTAMP-5"],
+        flags=["LogAppendTime", "TimestampNone"],
+    )
+    made.acceptable(
+        "log-append-smallest",
+        "LogAppendTime, and the max timestamp is INT64_MIN",
+        batch(first, log_append=True, max_timestamp=-(2**63), hostile=["max_timestamp"]),
+        requirements=["RB-TIMESTAMP-5"],
+        flags=["LogAppendTime"],
+    )
+    made.acceptable(
+        "log-append-delta-overflow",
+        "LogAppendTime, and base and delta would overflow: nobody is to add them",
+        batch(
+            Record(timestamp_delta=INT64_MAX),
+            log_append=True,
+            base_timestamp=INT64_MAX,
+            max_timestamp=CREATED_MS,
+            hostile=["base_timestamp"],
+        ),
+        requirements=["RB-TIMESTAMP-5", "RB-TIMESTAMP-1"],
+        flags=["LogAppendTime", "TimestampOverflow"],
+    )
+    made.acceptable(
+        "max-below-first-of-three",
+        "the max timestamp is below the first record's and above the others'",
+        batch(
+            Record(timestamp_delta=100),
+            Record(offset_delta=1, timestamp_delta=10),
+            Record(offset_delta=2),
+            max_timestamp=CREATED_MS + 50,
+            hostile=["max_timestamp"],
+        ),
+        requirements=["RB-TIMESTAMP-2"],
+        flags=["MaxTimestampWrong"],
+        finding="max-timestamp-below-records",
+    )
+    made.acceptable(
+        "max-below-base",
+        "the max timestamp is a millisecond below the only record's",
+        batch(first, max_timestamp=CREATED_MS - 1, hostile=["max_timestamp"]),
+        requirements=["RB-TIMESTAMP-2"],
+        flags=["MaxTimestampWrong"],
+        finding="max-timestamp-below-records",
+    )
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        records = (Record(timestamp_delta=100), Record(offset_delta=1))
+        made.acceptable(
+            f"max-of-last-{codec}",
+            f"the max timestamp is the last record's and not the largest, under {codec}",
+            batch(
+                *records,
+                codec=codec,
+                payload=stored(codec, b"".join(record.encode() for record in records)),
+                max_timestamp=CREATED_MS,
+                hostile=["max_timestamp"],
+            ),
+            requirements=["RB-TIMESTAMP-2"],
+            flags=["MaxTimestampWrong"],
+            finding="max-timestamp-below-records",
+        )
