@@ -12,7 +12,7 @@ from kfuzz.conformance.protocol import APPEND_STREAM, DECODE, DECODE_STREAM, ENC
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
 
-__all__ = ["HASHED_FROM_BYTES", "serve"]
+__all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]
 
 # Longer values are answered by their hash.
 HASHED_FROM_BYTES: Final = 64 * 1024
@@ -56,10 +56,8 @@ def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
             answer = _decode(request, profile)
         elif operation == ENCODE:
             answer = _encode(request)
-        elif operation == DECODE_STREAM:
-            answer = _decode_stream(request, profile)
-        elif operation == APPEND_STREAM:
-            answer = _append_stream(request, profile)
+        elif operation in (DECODE_STREAM, APPEND_STREAM):
+            answer = answer_stream(request, profile)
         else:
             answer = {"outcome": "unsupported", "error": f"no operation {operation}"}
     except Exception as error:
@@ -83,6 +81,11 @@ def _encode(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"outcome": "accepted", "hex": records.encode(records.from_json(request["batches"])).hex()}
     except (EncodeError, UsageError) as error:
         return {"outcome": "rejected", "error": str(error)}
+
+
+def answer_stream(request: Mapping[str, Any], profile: records.Profile = "kafka") -> dict[str, Any]:
+    """The answer, without its id, to a request about a stream."""
+    return (_decode_stream if request["operation"] == DECODE_STREAM else _append_stream)(request, profile)
 
 
 def _decode_stream(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:

@@ -347,13 +347,15 @@ def _end_marker(batch: RecordBatch) -> _EndMarker | _Problem | None:
     if not batch.records:
         return None
     key, value = batch.records[0].key, batch.records[0].value
-    if key is None or value is None:
-        return _not_a_marker("its key is null" if key is None else "its value is null", UNFORESEEN)
+    if key is None:
+        return _not_a_marker("its key is null", UNFORESEEN)
     if len(key) < 4 or key[0] & 0x80:
         return _not_a_marker(f"its key is {key[:8].hex()}", INVALID)
     kind = int.from_bytes(key[2:4], "big", signed=True)
     if kind not in (ABORT, COMMIT):
         return _not_a_marker(f"its type is {kind}", UNFORESEEN)
+    if value is None:
+        return _not_a_marker("its value is null", UNFORESEEN)
     if len(value) >= 2 and value[0] & 0x80:
         return _not_a_marker(f"its value's version is {int.from_bytes(value[:2], 'big', signed=True)}", INVALID)
     if len(value) < 6:

@@ -18,9 +18,21 @@ from typing import Any
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 
-__all__ = ["FORMAT", "KINDS", "Flag", "SuiteFile", "Vector", "default_root", "load_file", "load_files", "load_suite"]
+__all__ = [
+    "FORMAT",
+    "KINDS",
+    "STREAM_OPTIONS",
+    "Flag",
+    "SuiteFile",
+    "Vector",
+    "default_root",
+    "load_file",
+    "load_files",
+    "load_suite",
+]
 
 FORMAT = "kfuzz-vectors/1"
+# What a stream may say beside its steps; the names are those of the testee protocol.
 STREAM_OPTIONS = ("isolation", "aborted", "fetch_offset", "transaction_version")
 # What a file may be about; the kinds that are not here yet are reserved in the schema.
 KINDS = ("records", "stream")
