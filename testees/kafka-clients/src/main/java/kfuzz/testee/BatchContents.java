@@ -13,6 +13,7 @@ import org.apache.kafka.common.record.internal.RecordBatch;
  * plain or the wrapper of compressed ones, is a batch here as it is in Kafka.
  *
  * @param baseOffset null where the batch is of magic 0 or 1 and its records cannot be read
+ * @param compression null where the batch names a codec that does not exist
  * @param deleteHorizonMs milliseconds since the epoch, or null where the batch has none
  * @param records null where no reader can read them
  */
@@ -30,9 +31,18 @@ record BatchContents(Long baseOffset, long lastOffset, long nextOffset, byte mag
             baseOffset = records.get(0).offset();
         Long deleteHorizonMs = batch.deleteHorizonMs().isPresent() ? batch.deleteHorizonMs().getAsLong() : null;
         return new BatchContents(baseOffset, batch.lastOffset(), batch.nextOffset(), batch.magic(),
-            batch.compressionType().name, batch.timestampType(), batch.isTransactional(), batch.isControlBatch(),
+            compression(batch), batch.timestampType(), batch.isTransactional(), batch.isControlBatch(),
             batch.producerId(), batch.producerEpoch(), batch.baseSequence(), batch.partitionLeaderEpoch(),
             deleteHorizonMs, records);
+    }
+
+    /** A segment may hold batches of codecs that do not exist: recovery does not look. */
+    private static String compression(RecordBatch batch) {
+        try {
+            return batch.compressionType().name;
+        } catch (IllegalArgumentException e) {
+            return null;
+        }
     }
 
     /** Fields that the request leaves out have the values that Kafka gives them. */
@@ -63,7 +73,8 @@ record BatchContents(Long baseOffset, long lastOffset, long nextOffset, byte mag
         json.writeStringField("last_offset", Long.toString(lastOffset));
         json.writeStringField("next_offset", Long.toString(nextOffset));
         json.writeNumberField("magic", magic);
-        json.writeStringField("compression", compression);
+        if (compression != null)
+            json.writeStringField("compression", compression);
         json.writeStringField("timestamp_type", name(timestampType));
         json.writeBooleanField("transactional", transactional);
         json.writeBooleanField("control", control);

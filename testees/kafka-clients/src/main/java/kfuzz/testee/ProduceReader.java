@@ -14,6 +14,7 @@ import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.record.internal.SimpleRecord;
 import org.apache.kafka.common.requests.ProduceRequest;
 import org.apache.kafka.common.utils.internals.BufferSupplier;
+import org.apache.kafka.storage.internals.log.RecordValidationException;
 
 /**
  * What the records of a Produce request meet in a broker, up to the disk: ProduceRequest.validateRecords, then what
@@ -42,6 +43,8 @@ final class ProduceReader {
     Append append(byte[] bytes, Topic topic) {
         try {
             return appendOrThrow(bytes, topic);
+        } catch (RecordValidationException failure) {  // A broker answers with what is inside it.
+            return new Append(null, 0, -1, -1, failure.invalidException());
         } catch (Throwable failure) {
             return new Append(null, 0, -1, -1, failure);
         }
