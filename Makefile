@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd')
 
-.PHONY: help demo test campaign bench lint build clean
+.PHONY: help demo test campaign bench sanitize lint build clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -39,6 +39,10 @@ bench: build ## speed beside other implementations: ratios, benchmarks/results.c
 
 campaign: build ## 1,000,000 mutated inputs, on which kfuzz and kafka-clients must agree
 	$(BIN)/kfuzz conform --differential --count 1000000 --seed 1
+
+sanitize: build ## every known input through decoders and encoders under AddressSanitizer and UndefinedBehaviorSanitizer
+	$(BIN)/kfuzz fuzz --replay --sanitize address
+	$(BIN)/kfuzz fuzz --replay --sanitize undefined
 
 lint: build ## ruff, mypy, cython-lint
 	$(BIN)/ruff check .

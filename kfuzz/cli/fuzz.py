@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -44,6 +45,9 @@ SHOWN_HEX_DIGITS = 400
 @click.option(
     "--reproduce", "file", type=click.Path(path_type=Path), help="Run this one input instead, without a fuzzer."
 )
+@click.option(
+    "--replay", is_flag=True, help="Run every vector, seed and regression once instead; all targets but the canary."
+)
 @click.option("--list", "as_list", is_flag=True, help="Show the targets.")
 @json_option
 def command(
@@ -54,6 +58,7 @@ def command(
     out: Path,
     sanitize: str,
     file: Path | None,
+    replay: bool,
     as_list: bool,
     as_json: bool,
 ) -> int:
@@ -66,13 +71,18 @@ def command(
       kfuzz fuzz --list
       kfuzz fuzz record-batch --seconds 60
       kfuzz fuzz record-batch compression --sanitize address --json
+      kfuzz fuzz --replay --sanitize undefined
       kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/crashes/crash-0123456789ab
     """
     if as_list:
         return _list(as_json)
+    sanitizer = cast(Sanitizer, sanitize)
+    if replay:
+        if file is not None:
+            raise UsageError("--replay runs all known inputs and --reproduce one; leave one of them away")
+        return _replay(targets or tuple(name for name in TARGETS if name != "canary"), sanitizer, out, as_json)
     if not targets:
         raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --list` says what they are")
-    sanitizer = cast(Sanitizer, sanitize)
     if file is not None:
         return _reproduce(targets, file, sanitizer, as_json)
     results = campaign.run(
@@ -124,6 +134,19 @@ def _reproduce(targets: tuple[str, ...], file: Path, sanitizer: Sanitizer, as_js
     else:
         click.echo(f"{targets[0]}: {crash.summary}\n{crash.details}")
     return int(crash is not None)
+
+
+def _replay(targets: tuple[str, ...], sanitizer: Sanitizer, out: Path, as_json: bool) -> int:
+    done = campaign.replay(targets, sanitizer=sanitizer, out=out, say=_say)
+    if as_json:
+        echo_json({"targets": [asdict(one) for one in done]})
+    for one in () if as_json else done:
+        if one.crash is None:
+            click.echo(f"{one.target}: {one.executions:,} known inputs, nothing found (sanitizer: {one.sanitizer})")
+        else:
+            click.echo(f"{one.target}: {one.input} breaks it: {one.crash.summary}\n{one.crash.details}")
+            click.echo(f"  run it again: kfuzz fuzz {one.target} --sanitize {sanitizer} --reproduce {one.crash.file}")
+    return int(any(one.crash for one in done))
 
 
 def _crash_json(crash: Crash) -> dict[str, str]:

@@ -43,7 +43,8 @@ GET_CLANG = "install clang (Debian and Ubuntu: apt-get install clang-16) and run
 FLAGS: dict[Sanitizer, str] = {
     "none": "-fsanitize=fuzzer-no-link -g",
     "address": "-fsanitize=address,fuzzer-no-link -fno-omit-frame-pointer -g",
-    "undefined": "-fsanitize=undefined,fuzzer-no-link -fno-sanitize-recover=undefined -g",
+    # Python compiles with -fwrapv, under which no signed overflow is undefined and so none is seen.
+    "undefined": "-fsanitize=undefined,fuzzer-no-link -fno-sanitize-recover=undefined -fno-wrapv -g",
 }
 RUNTIMES: dict[Sanitizer, str] = {
     "none": "ubsan_with_fuzzer.so",

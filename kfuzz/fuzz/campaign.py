@@ -29,10 +29,10 @@ from kfuzz.errors import UsageError
 from kfuzz.files import open_whole, read_bytes, write_whole
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.build import Build, NoNativeCoverage, Sanitizer, build, fallback
-from kfuzz.fuzz.seeds import dictionary, read_hex, seeds
+from kfuzz.fuzz.seeds import dictionary, inputs, read_hex, seeds
 from kfuzz.fuzz.targets import Target
 
-__all__ = ["Crash", "Result", "reproduce", "run"]
+__all__ = ["Crash", "Replay", "Result", "replay", "reproduce", "run"]
 
 RSS_LIMIT_MIB = {"none": 1024, "undefined": 1024, "address": 2048}
 INPUT_TIMEOUT_S = 20
@@ -43,6 +43,7 @@ TRACEBACK_LINES = 12
 STATUS = re.compile(r"^#(\d+)\s+[A-Za-z]+\s+cov: (\d+) ft: (\d+) ")
 LOADED = re.compile(r"^INFO: Loaded (\d+) modules\s+\((\d+) inline 8-bit counters\)")
 EXECUTED = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
+RUNNING = re.compile(r"^Running: .*/(\d+)$")
 MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) repaired")
 ARTIFACT = re.compile(r"Test unit written to (.+)$")
 UNCAUGHT = "=== Uncaught Python exception: ==="
@@ -165,6 +166,69 @@ def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> 
     return Crash("crash", summary, details, data.hex(), str(path))
 
 
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of running ``executions`` known inputs of a target once each; ``input`` names the one that broke it."""
+
+    target: str
+    sanitizer: Sanitizer
+    executions: int
+    input: str | None = None
+    crash: Crash | None = None
+
+
+def replay(
+    names: Sequence[str],
+    *,
+    sanitizer: Sanitizer = "none",
+    out: str | Path = "out/fuzz",
+    say: Say = lambda line: None,
+) -> list[Replay]:
+    """Run every known input of each target (:func:`kfuzz.fuzz.seeds.inputs`) once through the instrumented build.
+
+    Nothing is mutated. A target stops at the first input that breaks it. ``UsageError`` where there is no such build.
+    """
+    chosen = [table.find(name) for name in dict.fromkeys(names)]
+    try:
+        made = build(sanitizer, say=say)
+    except NoNativeCoverage as error:
+        raise UsageError(f"a replay needs the instrumented build: {error}") from None
+    return [_replay(target, made, Path(out).resolve() / target.name) for target in chosen]
+
+
+def _replay(target: Target, made: Build, directory: Path) -> Replay:
+    known = inputs(target)
+    with tempfile.TemporaryDirectory(prefix="kfuzz-replay-") as folder:
+        # The number finds the input's name again in what libFuzzer prints.
+        files = [Path(folder) / str(i) for i in range(len(known))]
+        for file, (_, data) in zip(files, known, strict=True):
+            file.write_bytes(data)
+        flags = [
+            f"-artifact_prefix={folder}/",
+            f"-timeout={INPUT_TIMEOUT_S}",
+            f"-rss_limit_mb={RSS_LIMIT_MIB[made.sanitizer]}",
+        ]
+        command = [str(made.executable(target)), *flags, *map(str, files)]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
+    lines = done.stderr.splitlines()
+    started = [int(match[1]) for line in lines if (match := RUNNING.match(line))]
+    if done.returncode == 0 and len(started) == len(known):
+        return Replay(target.name, made.sanitizer, len(known))
+    summary, details = _explain(lines, done.returncode)
+    if not started:
+        raise UsageError(f"the replay of {target.name} ended before its first input: {summary}")
+    name, data = known[started[-1]]
+    return Replay(target.name, made.sanitizer, len(started), name, _keep(directory, "crash", summary, details, data))
+
+
+def _keep(directory: Path, kind: str, summary: str, details: str, data: bytes) -> Crash:
+    """The crash, its input written to ``directory/crashes`` with a text beside it."""
+    file = directory / "crashes" / f"{kind}-{hashlib.sha1(data).hexdigest()[:12]}"
+    write_whole(file, data)
+    write_whole(file.with_suffix(".txt"), f"{summary}\n\n{details}\n\ninput: {data.hex()}\n")
+    return Crash(kind, summary, details, data.hex(), str(file))
+
+
 def _reproduce_here(target: Target, data: bytes, path: Path) -> Crash | None:
     try:
         target.run(data)
@@ -279,10 +343,7 @@ class _Campaign:
             )
         data = Path(written).read_bytes()
         kind = Path(written).name.partition("-")[0]
-        file = self.directory / "crashes" / f"{kind}-{hashlib.sha1(data).hexdigest()[:12]}"
-        write_whole(file, data)
-        write_whole(file.with_suffix(".txt"), f"{summary}\n\n{details}\n\ninput: {data.hex()}\n")
-        self.result.crashes.append(Crash(kind, summary, details, data.hex(), str(file)))
+        self.result.crashes.append(_keep(self.directory, kind, summary, details, data))
 
 
 def _explain(lines: Sequence[str], code: int) -> tuple[str, str]:

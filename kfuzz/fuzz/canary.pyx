@@ -51,13 +51,16 @@ cdef int climb(cursor_t *c) noexcept nogil:
 
 
 def spring(const uint8_t[::1] data not None, int64_t at):
-    """Read the record at ``at`` and, behind the last gate, one byte beyond ``data``: that byte plus 1, or 0.
+    """Read the record at ``at`` and, behind the last gate, one byte beyond ``data``; then add beyond what an int32 holds.
 
-    AddressSanitizer reports the read; without it the target makes the bug visible.
+    AddressSanitizer reports the read, UndefinedBehaviorSanitizer the sum; without them the target makes the bug
+    visible. The result is 0 where a gate stays shut.
     """
     cdef int64_t n = data.shape[0]
     cdef report_t report
     cdef cursor_t c
+    cdef int32_t sum
+    cdef int32_t summand = 256
     if at < 0 or at >= n:
         return 0
     clear(&report)
@@ -68,5 +71,7 @@ def spring(const uint8_t[::1] data not None, int64_t at):
     c.record = c.header = -1
     if climb(&c) < 7:
         return 0
-    # The planted bug: the byte behind the end.
-    return 1 + c.end[0]
+    # The planted bugs: the byte behind the end, and a sum that does not fit.
+    sum = INT32_MAX - c.end[0]
+    sum = sum + summand
+    return sum

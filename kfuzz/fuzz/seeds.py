@@ -16,10 +16,11 @@ from kfuzz.fuzz.targets import Target
 from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
 from kfuzz.records.compression import compress
 from kfuzz.vectors import load_suite
+from kfuzz.vectors.model import KINDS
 from kfuzz.wire.checksum import crc32
 from kfuzz.wire.message_set import encode_message
 
-__all__ = ["CORPUS", "dictionary", "read_hex", "regressions", "seeds"]
+__all__ = ["CORPUS", "dictionary", "inputs", "read_hex", "regressions", "seeds"]
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
 TIME_MS = 1_700_000_000_000
@@ -30,14 +31,35 @@ def seeds(target: Target, *, say: Callable[[str], None] = lambda line: None) -> 
 
     A suite of vectors that cannot be loaded costs its seeds, not the campaign: ``say`` is told.
     """
-    found = {*_SHAPES[target.name](), *_kept(CORPUS / "seeds" / f"{target.name}.hex")}
-    found.update(data for _, data in regressions(target))
+    found = set(_own(target))
     if target.vectors:
         try:
-            found.update(vector.data for vector in load_suite() if vector.kind == "records")
+            found.update(data for _, data in _suite())
         except UsageError as error:
             say(f"no seeds from the vectors: {error}")
     return sorted((data for data in found if 0 < len(data) <= target.length_max), key=lambda data: (len(data), data))
+
+
+def inputs(target: Target) -> list[tuple[str, bytes]]:
+    """Everything that is known to be worth running through ``target``, of any length, with names for people.
+
+    That is every vector (each step of a stream, and the bombs), the kept corpus and a batch of every shape.
+    """
+    named = [*(_suite() if target.vectors else ()), *((file.stem, data) for file, data in regressions(target))]
+    known = {data for _, data in named}
+    own = sorted(set(_own(target)) - known, key=lambda data: (len(data), data))
+    return [*named, *((f"seed {i}", data) for i, data in enumerate(own))]
+
+
+def _own(target: Target) -> Iterator[bytes]:
+    """What is not the suite's."""
+    yield from _SHAPES[target.name]()
+    yield from _kept(CORPUS / "seeds" / f"{target.name}.hex")
+    yield from (data for _, data in regressions(target))
+
+
+def _suite() -> list[tuple[str, bytes]]:
+    return [(vector.id, vector.data) for vector in load_suite(kinds=KINDS)]
 
 
 def regressions(target: Target) -> list[tuple[Path, bytes]]:

@@ -16,9 +16,12 @@ from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import build as build_module
 from kfuzz.fuzz import campaign
-from kfuzz.fuzz.build import COMPILERS, Build, NoNativeCoverage, build
+from kfuzz.fuzz.build import COMPILERS, Build, NoNativeCoverage, Sanitizer, build
+from kfuzz.fuzz.seeds import inputs
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
+from kfuzz.vectors import load_suite
+from kfuzz.vectors.model import KINDS
 
 # Every seed that was tried finds the canary within 2.7 million inputs; this one within 300,000.
 CANARY_SEED = 4
@@ -49,6 +52,11 @@ def native_build(clang_here: None) -> Build:
 @pytest.fixture(scope="module")
 def address_build(clang_here: None) -> Build:
     return build("address")
+
+
+@pytest.fixture(scope="module")
+def undefined_build(clang_here: None) -> Build:
+    return build("undefined")
 
 
 @pytest.fixture
@@ -117,6 +125,45 @@ def test_an_over_read_by_one_byte_is_seen_by_the_address_sanitizer(address_build
 
 
 @pytest.mark.clang
+def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(
+    undefined_build: Build, tmp_path: Path
+) -> None:
+    file = tmp_path / "input"
+    file.write_bytes(CANARY_INPUT)
+    crash = campaign.reproduce("canary", file, sanitizer="undefined")
+    assert crash is not None
+    assert "signed integer overflow" in crash.summary
+    assert "spring" in crash.details
+
+
+@pytest.mark.clang
+@pytest.mark.parametrize("sanitizer", ["address", "undefined"])
+def test_every_known_input_is_clean_under_the_sanitizers(
+    sanitizer: Sanitizer, address_build: Build, undefined_build: Build, tmp_path: Path
+) -> None:
+    names = [name for name in TARGETS if name != "canary"]
+    done = campaign.replay(names, sanitizer=sanitizer, out=tmp_path)
+    assert [(one.input, one.crash) for one in done] == [(None, None)] * len(names)
+    executions = {one.target: one.executions for one in done}
+    assert executions == {name: len(inputs(TARGETS[name])) for name in names}
+    suite = {vector.data for vector in load_suite(kinds=KINDS)}
+    assert suite <= {data for _, data in inputs(TARGETS["record-batch"])}
+
+
+@pytest.mark.clang
+def test_a_replay_names_the_input_that_breaks_a_target(
+    address_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    known = [("harmless", CANARY_INPUT[:-1]), ("harmful", CANARY_INPUT), ("not reached", CANARY_INPUT[:-2])]
+    monkeypatch.setattr(campaign, "inputs", lambda target: known)
+    [done] = campaign.replay(["canary"], sanitizer="address", out=tmp_path)
+    assert (done.input, done.executions) == ("harmful", 2)
+    assert done.crash is not None
+    assert "heap-buffer-overflow" in done.crash.summary
+    assert Path(done.crash.file).read_bytes() == CANARY_INPUT
+
+
+@pytest.mark.clang
 def test_a_build_is_made_once_and_never_touches_the_modules_that_others_import(native_build: Build) -> None:
     modules = sorted((Path(build_module.PACKAGE) / "wire").glob("*.so"))
     before = [(path.stat().st_ino, path.stat().st_mtime_ns) for path in modules]
@@ -146,6 +193,11 @@ def test_without_clang_it_says_how_to_get_it_and_fuzzes_without_native_coverage(
     assert 0 < result.coverage < RECORD_BATCH_COVERAGE_LEAST
     assert result.executions == 2_000
     assert result.crashes == []
+
+
+def test_a_replay_without_clang_is_refused(no_clang: None, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="a replay needs the instrumented build: clang is not installed"):
+        campaign.replay(["record-batch"], out=tmp_path)
 
 
 def test_a_sanitizer_without_clang_is_refused_when_reproducing(no_clang: None, tmp_path: Path) -> None:
