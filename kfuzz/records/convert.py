@@ -50,7 +50,7 @@ LOSSES: Final[dict[LossKind, str]] = {
     "timestamp-type": "that the timestamps are of type log-append is dropped",
     "max-timestamp": "the max timestamp becomes that of the records",
     "offset-range": "the batch's first and last offset become those of its records",
-    "offsets": "{count} records get new offsets",
+    "offsets": "{count} records lose their offsets",
     "batch-bounds": "{count} batches become another number of batches",
     "record-attributes": "the attributes of {count} records are dropped",
     "partial-tail": "{count} bytes at the end are no whole batch and are dropped",
@@ -302,8 +302,11 @@ def _lost(batch: RecordBatch, records: list[Record], i: int, magic: int, codec: 
             yield Loss("offset-range", i)
         if codec == "none" and len(records) > 1:
             yield Loss("batch-bounds", i)
+        if magic == 1 and codec != "none" and records and records[0].offset < 0:
+            # Below 0 a reader cannot count back from the wrapper's offset to the first message's.
+            yield Loss("offsets", i, len(records))
     if magic > 0 and batch.timestamp_type == "create" and batch.max_timestamp is not None and records:
-        largest = max(NO_TIMESTAMP, *(record.timestamp or 0 for record in records))
+        largest = max(NO_TIMESTAMP if record.timestamp is None else record.timestamp for record in records)
         if len(records) == len(batch.records) and batch.max_timestamp != largest:
             yield Loss("max-timestamp", i)
 

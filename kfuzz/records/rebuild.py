@@ -88,42 +88,33 @@ def rebuild(
     log_append = timestamp_type == "log-append"
     if log_append and magic < 2:
         stamps = [log_append_time] * len(records)
-    largest = max(stamps)
-    max_timestamp = NO_TIMESTAMP if magic == 0 else max(largest, NO_TIMESTAMP)
-    header_timestamp = log_append_time if log_append else max_timestamp
+    largest = NO_TIMESTAMP if magic == 0 else max(stamps)
+    max_timestamp = log_append_time if log_append else largest
     final_offset = records[-1].offset if last_offset is None else last_offset
     if magic < 2:
-        data = _messages(records, stamps, magic, compression, log_append, base_offset, header_timestamp)
+        data = _messages(records, stamps, magic, compression, log_append, base_offset, max_timestamp)
+        # Without a codec there is a message a record, and each has its own place.
+        if compression == "none" and largest != NO_TIMESTAMP:
+            final_offset = base_offset if log_append else records[stamps.index(largest)].offset
     else:
         horizon = delete_horizon if delete_horizon is not None and delete_horizon >= 0 else None
-        attributes = (
-            CODECS.index(compression)
-            | (LOG_APPEND_TIME if log_append else 0)
-            | (TRANSACTIONAL if transactional else 0)
-            | (CONTROL if control else 0)
-            | (DELETE_HORIZON if horizon is not None else 0)
-        )
         base_timestamp = stamps[0] if horizon is None else horizon
         payload = encode_records([_plain(record, base_offset) for record in records], base_offset, base_timestamp)
         data = _sealed(
             compress(compression, payload),
             base_offset,
             partition_leader_epoch,
-            attributes,
+            _attributes(timestamp_type, transactional, control, compression, horizon),
             _int32(final_offset - base_offset),
             base_timestamp,
-            header_timestamp,
+            max_timestamp,
             producer_id,
             producer_epoch,
             base_sequence,
             len(records),
         )
-    one_message_each = magic < 2 and compression == "none"
-    if not log_append and max_timestamp == NO_TIMESTAMP:
-        return Rebuilt(data, NO_TIMESTAMP, -1)
-    if not one_message_each:
-        return Rebuilt(data, header_timestamp, final_offset)
-    return Rebuilt(data, header_timestamp, base_offset if log_append else records[stamps.index(largest)].offset)
+    nothing = not log_append and largest == NO_TIMESTAMP
+    return Rebuilt(data, max_timestamp, -1 if nothing else final_offset)
 
 
 def empty_batch(batch: RecordBatch) -> bytes:
@@ -132,16 +123,11 @@ def empty_batch(batch: RecordBatch) -> bytes:
     """
     if batch.magic < 2:
         raise EncodeError(f"magic {batch.magic} has no empty batches; only magic 2 has")
-    attributes = (
-        (LOG_APPEND_TIME if batch.timestamp_type == "log-append" else 0)
-        | (TRANSACTIONAL if batch.transactional else 0)
-        | (CONTROL if batch.control else 0)
-    )
     return _sealed(
         b"",
         batch.base_offset,
         batch.partition_leader_epoch,
-        attributes,
+        _attributes(batch.timestamp_type, batch.transactional, batch.control),
         _int32(batch.last_offset - batch.base_offset),
         NO_TIMESTAMP,
         NO_TIMESTAMP if batch.max_timestamp is None else batch.max_timestamp,
@@ -259,6 +245,22 @@ def _messages(
     value = compress(compression, data, magic=magic)
     return encode_message(
         magic, records[-1].offset, attributes | CODECS.index(compression), wrapper_timestamp, None, value, crc32
+    )
+
+
+def _attributes(
+    timestamp_type: TimestampType,
+    transactional: bool,
+    control: bool,
+    compression: Codec = "none",
+    delete_horizon: int | None = None,
+) -> int:
+    return (
+        CODECS.index(compression)
+        | (LOG_APPEND_TIME if timestamp_type == "log-append" else 0)
+        | (TRANSACTIONAL if transactional else 0)
+        | (CONTROL if control else 0)
+        | (DELETE_HORIZON if delete_horizon is not None else 0)
     )
 
 

@@ -1,0 +1,363 @@
+"""Conversion between the formats: contents, what is reported as lost, and Apache Kafka's own as the judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kafka_tools import ask, readable, same
+from testee_driver import RunningTestee, running
+
+from kfuzz import records
+from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.mutate.dice import Dice
+from kfuzz.records.convert import LOSSES, Converted, Loss, convert, convert_appended
+from kfuzz.records.model import Codec, Record, RecordBatch
+
+NOW_MS = 1_700_000_000_000
+LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4")
+LEAST_INT64 = -(1 << 63)
+
+
+def batch_of(*offsets: int, magic: int = 2, headers: Any = (), **fields: Any) -> RecordBatch:
+    """A batch whose record at offset n has timestamp NOW_MS + n and value ``vn``."""
+    stamp = NOW_MS if magic else None
+    kept = [
+        Record(offset, None if stamp is None else stamp + offset, b"k", b"v%d" % offset, headers) for offset in offsets
+    ]
+    fields.setdefault("timestamp_type", "create" if magic else "none")
+    return RecordBatch(offsets[0], offsets[-1], kept, magic=magic, **fields)
+
+
+def contents(batches: list[RecordBatch]) -> list[tuple[int, int | None, bytes | None, bytes | None]]:
+    return [(r.offset, r.timestamp, r.key, r.value) for batch in batches for r in batch.records]
+
+
+def kinds(converted: Converted) -> list[str]:
+    return [loss.kind for loss in converted.losses]
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_down_keeps_offsets_keys_values_and_what_timestamps_there_can_be(magic: int, codec: Codec) -> None:
+    batch = batch_of(5, 6, 9, compression=codec)
+    down = convert([batch], magic)
+    assert {made.magic for made in down.batches} == {magic}
+    assert {made.compression for made in down.batches} == {codec}
+    # Without a codec each message stands alone; with one they share a wrapper.
+    assert len(down.batches) == (3 if codec == "none" else 1)
+    assert contents(down.batches) == [
+        (offset, None if magic == 0 else stamp, key, value) for offset, stamp, key, value in contents([batch])
+    ]
+
+
+@pytest.mark.parametrize("codec", LEGACY_CODECS)
+@pytest.mark.parametrize("magic", [0, 1])
+def test_up_keeps_everything_under_its_own_offsets(magic: int, codec: Codec) -> None:
+    old = batch_of(5, 6, 9, magic=magic, compression=codec) if codec != "none" else batch_of(5, magic=magic)
+    up = convert(records.encode([old]), 2)
+    (made,) = up.batches
+    assert (made.magic, made.compression, made.timestamp_type) == (2, codec, "create")
+    assert (made.base_offset, made.last_offset) == (old.base_offset, old.last_offset)
+    assert contents([made]) == [
+        (offset, -1 if stamp is None else stamp, key, value) for offset, stamp, key, value in contents([old])
+    ]
+    assert up.losses == ()
+
+
+def test_log_append_time_goes_with_the_batch() -> None:
+    batch = batch_of(5, 6, compression="gzip", timestamp_type="log-append", max_timestamp=NOW_MS + 77)
+    down = convert([batch], 1)
+    (made,) = down.batches
+    assert (made.timestamp_type, {record.timestamp for record in made.records}) == ("log-append", {NOW_MS + 77})
+    (again,) = convert(down.data, 2).batches
+    assert (again.timestamp_type, again.max_timestamp) == ("log-append", NOW_MS + 77)
+
+
+def test_batches_of_the_format_and_below_it_are_copied_byte_for_byte() -> None:
+    mixed = records.encode([batch_of(1, magic=0), batch_of(2, 3, magic=1, compression="gzip"), batch_of(4, 5)])
+    legacy = len(records.encode([batch_of(1, magic=0), batch_of(2, 3, magic=1, compression="gzip")]))
+    assert convert(mixed, 1).data[:legacy] == mixed[:legacy]
+    assert convert(mixed, 2).data[legacy - len(mixed) :] == mixed[legacy:]
+    assert [batch.magic for batch in convert(mixed, 1).batches] == [0, 1, 1, 1]
+    assert [batch.magic for batch in convert(mixed, 2).batches] == [2, 2, 2]
+
+
+def test_control_and_empty_batches_are_left_out_and_reported() -> None:
+    marker = replace(batch_of(1), control=True, transactional=True, producer_id=7, producer_epoch=0)
+    empty = RecordBatch(2, 4, [], producer_id=7, producer_epoch=0, base_sequence=0)
+    down = convert([marker, empty, batch_of(5)], 1)
+    assert contents(down.batches) == contents([batch_of(5)])
+    assert down.losses == (Loss("control-batch", 0, 1), Loss("empty-batch", 1))
+
+
+@pytest.mark.parametrize(
+    ("batch", "magic", "expected"),
+    [
+        (batch_of(1, headers=((b"h", b"x"), (b"h", None))), 1, [Loss("headers", 0, 2)]),
+        (batch_of(1, producer_id=7, producer_epoch=0, base_sequence=3), 1, [Loss("producer-state", 0)]),
+        (
+            batch_of(1, producer_id=7, producer_epoch=0, base_sequence=3, transactional=True),
+            1,
+            [Loss("producer-state", 0), Loss("transactional", 0)],
+        ),
+        (batch_of(1, partition_leader_epoch=4), 1, [Loss("partition-leader-epoch", 0)]),
+        (batch_of(1, delete_horizon=NOW_MS), 1, [Loss("delete-horizon", 0)]),
+        (batch_of(1, 2, compression="gzip"), 0, [Loss("timestamps", 0, 2)]),
+        (
+            batch_of(1, timestamp_type="log-append", max_timestamp=NOW_MS),
+            0,
+            [Loss("timestamps", 0, 1), Loss("timestamp-type", 0)],
+        ),
+        (batch_of(1, max_timestamp=NOW_MS + 9), 1, [Loss("max-timestamp", 0)]),
+        (replace(batch_of(1), last_offset=5), 1, [Loss("offset-range", 0)]),
+        (batch_of(1, 2), 1, [Loss("batch-bounds", 0)]),
+        (replace(batch_of(1), records=[Record(1, NOW_MS, None, b"", (), 3)]), 1, [Loss("record-attributes", 0, 1)]),
+        (batch_of(-1, 0, compression="gzip"), 1, [Loss("offsets", 0, 2)]),
+        (batch_of(1, magic=1), 0, [Loss("timestamps", 0, 1)]),
+        (batch_of(1, 3, compression="gzip"), 1, []),
+    ],
+)
+def test_what_is_lost_is_reported(batch: RecordBatch, magic: int, expected: list[Loss]) -> None:
+    assert list(convert([batch], magic).losses) == expected
+
+
+def test_every_loss_says_what_it_is_and_where() -> None:
+    for kind in LOSSES:
+        text = str(Loss(kind, 4, 3))
+        assert text.startswith("batch[4]: ")
+        assert text.endswith(f" [{kind}]")
+        assert "{" not in text
+
+
+def without_some_features(batch: RecordBatch, dice: Dice) -> RecordBatch:
+    """The batch, mostly without each thing that magic 1 has no place for; those left must be reported as lost."""
+    fields: dict[str, Any] = {"records": [replace_headers(record, dice) for record in batch.records]}
+    for name, nothing in (
+        ("producer_id", -1), ("producer_epoch", -1), ("base_sequence", -1), ("partition_leader_epoch", -1),
+        ("transactional", False), ("control", False), ("delete_horizon", None), ("max_timestamp", None),
+    ):  # fmt: skip
+        if dice.chance(0.95):
+            fields[name] = nothing
+    if batch.records and dice.chance(0.95):
+        fields |= {"base_offset": batch.records[0].offset, "last_offset": batch.records[-1].offset}
+    if batch.timestamp_type == "log-append" and batch.records:
+        fields["max_timestamp"] = batch.records[0].timestamp
+    return replace(batch, **fields)
+
+
+def replace_headers(record: Record, dice: Dice) -> Record:
+    headers = () if dice.chance(0.99) else record.headers
+    attributes = 0 if dice.chance(0.99) else record.attributes
+    return Record(record.offset, record.timestamp, record.key, record.value, headers, attributes)
+
+
+def test_nothing_reported_means_nothing_lost() -> None:
+    """Down to magic 1 and up again without a loss gives the batch that there was."""
+    dice = Dice(15)
+    seen: Counter[str] = Counter()
+    for _, reading in readable(2500, seed=14):
+        for batch in reading.batches:
+            if batch.magic < 2:
+                continue
+            slim = without_some_features(batch, dice)
+            try:
+                data = records.encode([slim])
+                down = convert(data, 1)
+                up = convert(down.data, 2)
+            except (EncodeError, RecordsError):
+                continue
+            (whole,) = records.decode(data)
+            if down.losses or up.losses:
+                seen["lossy"] += 1
+                assert records.to_json(up.batches) != records.to_json([whole]) or "max-timestamp" in kinds(down), slim
+                continue
+            seen["clean"] += 1
+            assert records.to_json(up.batches) == records.to_json([whole]), data.hex()
+            assert up.batches[0].max_timestamp == whole.max_timestamp
+    assert min(seen["clean"], seen["lossy"]) > 30, seen
+
+
+def test_records_before_the_first_offset_asked_for_go_where_messages_stand_alone() -> None:
+    down = convert([batch_of(5, 6, 7), batch_of(8, 9, compression="gzip")], 1, first_offset=9)
+    assert [record.offset for batch in down.batches for record in batch.records] == [8, 9]
+    assert Loss("records-before-first-offset", 0, 3) in down.losses
+
+
+def test_zstd_goes_down_only_with_another_codec() -> None:
+    batch = batch_of(5, 6, compression="zstd")
+    with pytest.raises(EncodeError, match="zstd, which magic 1 does not know"):
+        convert([batch], 1)
+    (made,) = convert([batch], 1, compression="lz4").batches
+    assert made.compression == "lz4"
+    assert contents([made]) == contents([batch])
+
+
+@pytest.mark.parametrize(
+    ("batch", "says"),
+    [
+        (batch_of(6, 5), "offsets must increase"),
+        (replace(batch_of(5), records=[Record(5, -2, None, b"")]), "below -1 there is none"),
+    ],
+)
+def test_what_kafkas_builder_refuses_is_refused(batch: RecordBatch, says: str) -> None:
+    with pytest.raises(EncodeError, match=says):
+        convert([batch], 1)
+
+
+def test_a_partial_tail_is_reported_and_refused_bytes_are_refused() -> None:
+    data = records.encode([batch_of(5)])
+    cut = convert(data + data[:-1], 1)
+    assert cut.losses == (Loss("partial-tail", 1, len(data) - 1),)
+    with pytest.raises(RecordsError, match=r"batch\[1\]"):
+        convert(data + data[:-1] + b"?", 1)
+
+
+@pytest.mark.parametrize(("magic", "options"), [(3, {}), (1, {"compression": "zip"}), (0, {"compression": "zstd"})])
+def test_a_wrong_request_is_refused(magic: int, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        convert(b"", magic, **options)
+
+
+def test_any_buffer_will_do() -> None:
+    data = records.encode([batch_of(5)])
+    expected = convert(data, 1).data
+    assert convert(bytearray(data), 1).data == expected
+    assert convert(memoryview(data), 1).data == expected
+    assert convert(iter([batch_of(5)]), 1).data == expected
+
+
+# ------------------------------------------------------------------------------------------------- on append
+
+
+def test_messages_that_are_appended_become_one_batch() -> None:
+    old = records.encode([batch_of(0, magic=1), batch_of(7, magic=1), batch_of(3, magic=1)])
+    up = convert_appended(old, 2, base_offset=50, compression="lz4", partition_leader_epoch=4)
+    (made,) = up.batches
+    assert (made.base_offset, made.last_offset, made.partition_leader_epoch, made.compression) == (50, 52, 4, "lz4")
+    assert [(record.offset, record.value) for record in made.records] == [(50, b"v0"), (51, b"v7"), (52, b"v3")]
+    assert [record.timestamp for record in made.records] == [NOW_MS, NOW_MS + 7, NOW_MS + 3]
+    assert up.losses == (Loss("offsets", 0, 3), Loss("batch-bounds", 0, 3))
+
+
+def test_what_is_appended_to_a_log_append_topic_is_stamped() -> None:
+    up = convert_appended(
+        [batch_of(0, magic=0)], 2, base_offset=0, timestamp_type="log-append", log_append_time=NOW_MS + 5
+    )
+    (made,) = up.batches
+    assert (made.timestamp_type, made.max_timestamp, made.records[0].timestamp) == ("log-append", *[NOW_MS + 5] * 2)
+
+
+@pytest.mark.parametrize(
+    ("batches", "magic", "says"),
+    [
+        ([batch_of(0, magic=0), batch_of(1, magic=1)], 2, "must be the same"),
+        ([batch_of(0), batch_of(1)], 1, "there may be only one"),
+        ([batch_of(0, magic=1), batch_of(1, 2, magic=1, compression="gzip")], 2, "there may be only one"),
+        ([replace(batch_of(0), control=True)], 1, "control batch"),
+        ([replace(batch_of(0), last_offset=4)], 1, "one for each"),
+        ([batch_of(0, producer_id=7, producer_epoch=0, base_sequence=0)], 1, "producer id"),
+        ([batch_of(0, headers=((b"h", b""),))], 1, "headers"),
+        ([], 2, "no batch"),
+    ],
+)
+def test_what_a_broker_does_not_convert_is_refused(batches: list[RecordBatch], magic: int, says: str) -> None:
+    with pytest.raises(EncodeError, match=says):
+        convert_appended(batches, magic, base_offset=0)
+
+
+# ------------------------------------------------------------------------------------------------- Apache Kafka
+
+
+@pytest.fixture(scope="module")
+def kafka_3() -> Any:
+    with running("kafka-clients", "3.9.2") as testee:
+        yield testee
+
+
+def or_refused(make: Callable[[], Converted]) -> Converted | str:
+    try:
+        return make()
+    except EncodeError as error:
+        return str(error)
+
+
+def agree(kafka: RunningTestee, data: bytes, request: dict[str, Any], mine: Callable[[], Converted]) -> str | None:
+    """How kfuzz and Kafka agree about one conversion, which is asserted; None where Kafka ran out of memory."""
+    answer = ask(kafka, request.pop("operation"), data, **request)
+    if answer is None:
+        return None
+    made = or_refused(mine)
+    assert answer["outcome"] == ("rejected" if isinstance(made, str) else "accepted"), (
+        data.hex(),
+        request,
+        made,
+        answer,
+    )
+    if isinstance(made, str):
+        return "refused"
+    theirs = bytes.fromhex(answer["hex"])
+    assert same(made.data, theirs), (data.hex(), request, made.data.hex(), answer["hex"])
+    return "identical" if made.data == theirs else "equal"
+
+
+@pytest.mark.java
+def test_kafka_3_converts_down_to_the_same(kafka_3: RunningTestee) -> None:
+    dice = Dice(21)
+    seen: Counter[str | None] = Counter()
+    for data, reading in readable(4000, seed=22):
+        offsets = [record.offset for batch in reading.batches for record in batch.records]
+        magic, first = dice.pick((0, 1)), dice.pick((LEAST_INT64, 0, *offsets))
+        request = {"operation": "convert-records", "magic": magic, "first_offset": str(first)}
+        seen[agree(kafka_3, data, request, lambda d=data, m=magic, f=first: convert(d, m, first_offset=f))] += 1
+    assert min(seen[how] for how in ("refused", "identical", "equal")) > 50, seen
+
+
+@pytest.mark.java
+def test_kafka_4_converts_up_to_the_same() -> None:
+    """Its log cleaner does, where it takes nothing away and no tombstone gets a delete horizon."""
+    seen: Counter[str | None] = Counter()
+    with running("kafka-clients", "4.4.0") as kafka:
+        for data, reading in readable(6000, seed=23):
+            values = [record.value for batch in reading.batches for record in batch.records]
+            offsets = [record.offset for batch in reading.batches for record in batch.records]
+            # The cleaner, which is no converter, drops empty batches, and wants offsets from 0.
+            empty = any(not batch.records or batch.last_offset < 0 for batch in reading.batches)
+            if None in values or empty or min(offsets) < 0 or all(batch.magic == 2 for batch in reading.batches):
+                continue
+            request = {"operation": "filter-records"}
+            seen[agree(kafka, data, request, lambda d=data: convert(d, 2))] += 1
+    assert min(seen[how] for how in ("refused", "identical", "equal")) > 10, seen
+
+
+@pytest.mark.java
+def test_kafka_3_converts_what_is_appended_to_the_same(kafka_3: RunningTestee) -> None:
+    dice = Dice(31)
+    seen: Counter[str | None] = Counter()
+    for data, reading in readable(5000, seed=32):
+        magic = dice.pick((0, 1, 2, 2, 2))
+        # Without conversion the validator works in place; and it checks a wrapper's CRC, which a consumer does not.
+        in_place = all(batch.magic == magic for batch in reading.batches)
+        if in_place or any(finding.code == "wrapper-crc-mismatch" for finding in reading.findings):
+            continue
+        options: dict[str, Any] = {
+            "base_offset": dice.pick((0, 5, 1 << 40)),
+            "compression": dice.pick(LEGACY_CODECS if magic < 2 else records.CODECS),
+            "timestamp_type": dice.pick(("create", "log-append")),
+            "log_append_time": NOW_MS + 5,
+            "partition_leader_epoch": dice.pick((0, 7)),
+        }
+        topic = {
+            "magic": magic,
+            "first_offset": str(options["base_offset"]),
+            "compression": options["compression"],
+            "timestamp_type": options["timestamp_type"],
+            "now": str(options["log_append_time"]),
+            "leader_epoch": options["partition_leader_epoch"],
+        }
+        request = {"operation": "convert-records", "append": topic}
+        seen[agree(kafka_3, data, request, lambda d=data, m=magic, o=options: convert_appended(d, m, **o))] += 1
+    assert min(seen[how] for how in ("refused", "identical", "equal")) > 50, seen
