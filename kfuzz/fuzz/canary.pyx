@@ -3,37 +3,49 @@
 Nothing but the target ``canary`` may call this.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
-from kfuzz.wire.cursor cimport cursor_t, get_varint, get_varlong, left
+from kfuzz.wire.cursor cimport VARINT, VARLONG, cursor_t, get_zigzag
 from kfuzz.wire.report cimport F_NONE, clear, report_t
 
 cdef enum:
     KEY_LENGTH_LEAST = 5
 
 
-cdef int climb(cursor_t *c) noexcept nogil:
+cdef const uint8_t *get_length(cursor_t *c, const uint8_t *p, int64_t *length) noexcept nogil:
+    """A length that fits what is left; NULL otherwise."""
+    p = get_zigzag(c, p, c.end, F_NONE, VARINT, length)
+    if p == NULL or length[0] < 0 or length[0] > c.end - p:
+        return NULL
+    return p
+
+
+cdef int climb(cursor_t *c, const uint8_t *p) noexcept nogil:
     """How many gates the first record passes, of 7. Each gate is a branch of its own, for coverage to see."""
     cdef const uint8_t *key
-    cdef int32_t length
-    cdef int32_t offset_delta
-    cdef int32_t key_length
-    cdef int32_t value_length
-    cdef int32_t header_count
-    cdef int64_t timestamp_delta
-    if not get_varint(c, F_NONE, &length) or length < 1 or length > left(c):
+    cdef int64_t length
+    cdef int64_t key_length
+    cdef int64_t value_length
+    cdef int64_t header_count
+    cdef int64_t delta
+    p = get_length(c, p, &length)
+    if p == NULL or length < 1:
         return 0
-    c.p += 1
-    if not get_varlong(c, F_NONE, &timestamp_delta) or not get_varint(c, F_NONE, &offset_delta):
+    p = get_zigzag(c, p + 1, c.end, F_NONE, VARLONG, &delta)
+    if p == NULL:
         return 0
-    if not get_varint(c, F_NONE, &key_length) or key_length < 0 or key_length > left(c):
+    p = get_zigzag(c, p, c.end, F_NONE, VARINT, &delta)
+    if p == NULL:
         return 0
-    key = c.p
-    c.p += key_length
-    if not get_varint(c, F_NONE, &value_length) or value_length < 0 or value_length > left(c):
+    p = get_length(c, p, &key_length)
+    if p == NULL:
         return 0
-    c.p += value_length
-    if not get_varint(c, F_NONE, &header_count):
+    key = p
+    p = get_length(c, p + key_length, &value_length)
+    if p == NULL:
+        return 0
+    p = get_zigzag(c, p + value_length, c.end, F_NONE, VARINT, &header_count)
+    if p == NULL:
         return 0
     if key_length < KEY_LENGTH_LEAST:
         return 1
@@ -64,12 +76,8 @@ def spring(const uint8_t[::1] data not None, int64_t at):
     if at < 0 or at >= n:
         return 0
     clear(&report)
-    c.base = c.p = &data[0]
-    c.p += at
-    c.end = c.base + n
-    c.report = &report
-    c.record = c.header = -1
-    if climb(&c) < 7:
+    c = cursor_t(base=&data[0], end=&data[0] + n, report=&report, record=-1, header=-1)
+    if climb(&c, c.base + at) < 7:
         return 0
     # The planted bugs: the byte behind the end, and a sum that does not fit.
     sum = INT32_MAX - c.end[0]

@@ -9,7 +9,7 @@ b'v'
 from kfuzz.records.contents import from_json, to_json
 from kfuzz.records.findings import CODES, PROFILES, ROLES, Finding, Profile, Role
 from kfuzz.records.model import CODECS, Codec, Header, Record, RecordBatch, TimestampType
-from kfuzz.records.reader import Limits, Reading, check, decode, read
+from kfuzz.records.reader import Limits, Reading, batches, check, decode, read
 from kfuzz.records.writer import encode, encode_batch
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "RecordBatch",
     "Role",
     "TimestampType",
+    "batches",
     "check",
     "decode",
     "encode",

@@ -24,7 +24,7 @@ from kfuzz.records.reader import (
 )
 from kfuzz.wire.framing import LOG_OVERHEAD, next_frame
 from kfuzz.wire.message_set import MESSAGE_LAYOUT, parse_message, parse_messages
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header, parse_records
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header, parse_places
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -95,7 +95,7 @@ def _batch(view: memoryview, at: int, size: int, path: str, limits: Limits) -> I
 
 
 def _records(payload: bytes | memoryview, at: int, header: HeaderTuple, path: str) -> Iterator[Part]:
-    _, places, _ = parse_records(payload, at, header, "places")
+    _, places, _ = parse_places(payload, at, header)
     end = at
     control = bool(header[5] & CONTROL)
     for i, place in enumerate(places):

@@ -4,6 +4,7 @@ neighbours.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,10 @@ from kfuzz.errors import RecordsError, UsageError
 from kfuzz.records.compression import Decompressed, decompress, open_stream
 from kfuzz.records.findings import PROFILES, ROLES, Finding, Profile, Role, from_note
 from kfuzz.records.model import CODECS, Codec, Record, RecordBatch, wrap64
-from kfuzz.wire.checksum import crc32, crc32c
-from kfuzz.wire.framing import next_frame
+from kfuzz.wire.checksum import crc32
 from kfuzz.wire.message_set import parse_message, parse_messages
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, LIMIT_BYTES, parse_header, parse_records
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, LIMIT_BYTES
+from kfuzz.wire.scan import END, MESSAGE, PAYLOAD, REFUSED, Scan
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from kfuzz.wire.message_set import MessageTuple
     from kfuzz.wire.report import Note
 
-__all__ = ["Limits", "Reading", "check", "decode", "read"]
+__all__ = ["Limits", "Reading", "batches", "check", "decode", "read"]
 
 # Attribute bits of a record batch; the low byte is all that Kafka looks at.
 CODEC_MASK = 0x07
@@ -30,16 +31,12 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
-UNUSED_BITS = 0xFF80
 # A message of magic 0 knows the codec alone.
 UNUSED_MESSAGE_BITS = {0: 0xF8, 1: 0xF0}
 
 # org.apache.kafka.common.record.ControlRecordType: abort, commit, leader change, snapshot header and footer, KRaft
 # version, voters.
 CONTROL_TYPES = range(7)
-
-CRC_COVERS_FROM = 21
-MESSAGE_CRC_COVERS_FROM = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +80,11 @@ class Reading:
     def fatal(self) -> Finding | None:
         return next((finding for finding in self.findings if finding.severity == "fatal"), None)
 
+    def raise_fatal(self) -> None:
+        """``RecordsError`` if there is a fatal finding."""
+        if self.findings and (fatal := self.fatal) is not None:
+            raise RecordsError(fatal)
+
 
 def read(
     data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
@@ -102,14 +104,25 @@ def check(
     return _Walk(data, profile, role, limits, objects=False).run()
 
 
+def batches(
+    data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+) -> Iterator[RecordBatch]:
+    """The batches in ``data`` one at a time, so that no more than one batch's records are in memory.
+
+    ``RecordsError`` with the first fatal finding, when the batch that has it is come to.
+    """
+    walk = _Walk(data, profile, role, limits, objects=True)
+    for batch in walk.batches():
+        walk.reading.raise_fatal()
+        yield batch
+    walk.reading.raise_fatal()
+
+
 def decode(
     data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
 ) -> list[RecordBatch]:
     """The batches in ``data``; ``RecordsError`` with the first fatal finding where the bytes are refused."""
-    reading = read(data, profile=profile, role=role, limits=limits)
-    if reading.fatal is not None:
-        raise RecordsError(reading.fatal)
-    return reading.batches
+    return list(batches(data, profile=profile, role=role, limits=limits))
 
 
 class _Refused(Exception):
@@ -125,38 +138,52 @@ class _Walk:
         if role not in ROLES:
             raise UsageError(f"role {role!r} does not exist; take one of {', '.join(ROLES)}")
         self.view = memoryview(data).cast("B")
+        self.scan = Scan(data if type(data) is bytes else self.view, with_rows=objects)
         self.profile: Profile = profile
         self.role: Role = role
         self.limits = limits
         self.objects = objects
         self.reading = Reading()
-        self.path = "batch[0]"
 
     def run(self) -> Reading:
-        reading = self.reading
-        at = 0
-        while True:
-            self.path = f"batch[{reading.batch_count}]"
-            size, magic, notes = next_frame(self.view, at)
-            if size <= 0:
-                self.take(notes)
-                reading.partial_tail = size == 0 and at < len(self.view)
-                return reading
-            try:
-                batch = self.record_batch(at, size) if magic == 2 else self.message(at, size)
-            except _Refused:
-                return reading
+        reading, scan = self.reading, self.scan
+        for batch in self.batches():
             if self.objects:
                 reading.batches.append(batch)
-            reading.batch_count += 1
-            at += size
-            reading.consumed = at
+        reading.batch_count, reading.record_count, reading.consumed = scan.batch_count, scan.record_count, scan.at
+        return reading
+
+    def batches(self) -> Iterator[RecordBatch]:
+        """The batches up to the first that cannot be read. Without objects only those that something is to be said
+        about.
+        """
+        scan = self.scan
+        try:
+            while (stop := scan.next()) != END:
+                notes = scan.notes()
+                if notes:
+                    self.take(notes)
+                if stop == REFUSED:
+                    return
+                if stop == MESSAGE:
+                    yield self.message(scan.at, scan.size)
+                    continue
+                if stop == PAYLOAD:
+                    self.compressed(scan)
+                if scan.control:
+                    self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
+                if self.objects:
+                    yield self.record_batch(scan)
+        except _Refused:
+            return
+        self.reading.partial_tail = scan.at < len(self.view)
 
     # -- findings
 
     def take(self, notes: list[Note], *, inside: str = "", detail: str = "") -> None:
+        path = f"batch[{self.scan.batch_count}]{inside}"
         for note in notes:
-            self.reading.findings.append(from_note(note, self.path + inside, self.profile, self.role, detail))
+            self.reading.findings.append(from_note(note, path, self.profile, self.role, detail))
 
     def note(
         self,
@@ -174,52 +201,19 @@ class _Walk:
 
     # -- magic 2
 
-    def record_batch(self, at: int, size: int) -> RecordBatch:
-        view = self.view[at : at + size]
-        header = parse_header(view, 0)
+    def record_batch(self, scan: Scan) -> RecordBatch:
         (
-            base_offset, _, leader_epoch, _, crc, attributes, last_offset_delta,
-            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, count,
-        ) = header  # fmt: skip
-        actual = crc32c(view[CRC_COVERS_FROM:])
-        if actual != crc:
-            self.note("crc-mismatch", "crc", at + 17, crc, actual)
-            raise _Refused
-        if attributes & UNUSED_BITS:
-            self.note("attributes-unused-bits", "attributes", at + 21, attributes & 0xFFFF, UNUSED_BITS)
-        if attributes & CODEC_MASK >= len(CODECS):
-            self.note("codec-unknown", "attributes", at + 21, attributes & CODEC_MASK)
-            raise _Refused
-        if base_offset < 0:
-            self.note("base-offset-negative", "base_offset", at, base_offset)
-        if last_offset_delta < 0:
-            self.note("last-offset-delta-negative", "last_offset_delta", at + 23, last_offset_delta)
-        if count < 0:
-            self.note("record-count-negative", "record_count", at + 57, count)
-            raise _Refused
-        codec = CODECS[attributes & CODEC_MASK]
-        control = bool(attributes & CONTROL)
-        payload, start, shift, inside = self.payload(at, size, codec, count)
-        ok: bool
-        records: list[Record] = []
-        if self.objects or control:
-            ok, records, notes = parse_records(payload, start, header, "records")
-        else:
-            ok, _, notes = parse_records(payload, start, header, "verdict")
-        self.take([(n[0], n[1], n[2] + shift, *n[3:]) for n in notes], inside=inside)
-        if not ok:
-            raise _Refused
-        if control:
-            self.control(at, records, inside)
-        self.reading.record_count += count
+            base_offset, _, leader_epoch, _, _, attributes, last_offset_delta,
+            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, _,
+        ) = scan.header()  # fmt: skip
         return RecordBatch(
             base_offset=base_offset,
             last_offset=wrap64(base_offset + last_offset_delta),
-            records=records,
-            compression=codec,
+            records=scan.records(),
+            compression=CODECS[attributes & CODEC_MASK],
             timestamp_type="log-append" if attributes & LOG_APPEND_TIME else "create",
             transactional=bool(attributes & TRANSACTIONAL),
-            control=control,
+            control=bool(attributes & CONTROL),
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             base_sequence=base_sequence,
@@ -229,22 +223,21 @@ class _Walk:
             max_timestamp=max_timestamp,
         )
 
-    def payload(self, at: int, size: int, codec: Codec, count: int) -> tuple[Buffer, int, int, str]:
-        """The bytes the records stand in, where in them they begin, what to add to places in them, and the path to
-        them.
-        """
-        view = self.view[at : at + size]
-        body, body_at = view[BATCH_HEADER_SIZE:], at + BATCH_HEADER_SIZE
-        if count == 0:
+    def compressed(self, scan: Scan) -> None:
+        """Decompress the payload that the scan stopped at, and let it go on inside."""
+        codec = CODECS[scan.codec]
+        body_at = scan.at + BATCH_HEADER_SIZE
+        body = self.view[body_at : scan.at + scan.size]
+        if scan.found == 0:
             # Kafka opens the stream of a compressed batch before it looks at the count, and reads no record of any.
-            if codec != "none":
-                self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, body_at)
+            self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, body_at)
             if len(body) and not _is_empty_stream(codec, body):
                 self.note("payload-without-records", "payload", body_at, len(body))
-            return b"", 0, 0, ""
-        if codec == "none":
-            return view, BATCH_HEADER_SIZE, at, ""
-        return self.decompressed(codec, body, body_at, 2), 0, 0, ".payload"
+            return
+        ok = scan.parse(self.decompressed(codec, body, body_at, 2))
+        self.take(scan.notes(inside=True), inside=".payload")
+        if not ok:
+            raise _Refused
 
     def decompressed(self, codec: Codec, data: memoryview, at: int, magic: int) -> bytes:
         out = decompress(codec, data, self.limits.decompressed_bytes, magic=magic)
@@ -298,7 +291,7 @@ class _Walk:
             records = [Record(offset, timestamp if magic else None, key, value)]
         else:
             records = self.wrapped(message, codec, log_append)
-        self.reading.record_count += len(records)
+        self.scan.found = len(records)
         return RecordBatch(
             base_offset=records[0].offset,
             last_offset=offset,
@@ -376,4 +369,4 @@ class _Walk:
 
 def _is_empty_stream(codec: Codec, data: memoryview) -> bool:
     """Whether this is what compressing no bytes gives, which the documents allow an empty batch to hold."""
-    return codec != "none" and decompress(codec, data, 0) == (b"", len(data), "whole", "")
+    return decompress(codec, data, 0) == (b"", len(data), "whole", "")

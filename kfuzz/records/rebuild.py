@@ -99,7 +99,8 @@ def rebuild(
     else:
         horizon = delete_horizon if delete_horizon is not None and delete_horizon >= 0 else None
         base_timestamp = stamps[0] if horizon is None else horizon
-        payload = encode_records([_plain(record, base_offset) for record in records], base_offset, base_timestamp)
+        plain = [_plain(record, base_offset) for record in records]
+        payload, _, _ = encode_records(plain, base_offset, base_timestamp)
         data = _sealed(
             compress(compression, payload),
             base_offset,
@@ -269,8 +270,8 @@ def _sealed(payload: bytes, base_offset: int, leader_epoch: int, attributes: int
     length = BATCH_HEADER_SIZE - 12 + len(payload)
     if length > INT32_MAX:
         raise EncodeError(f"the payload takes {len(payload)} bytes; a batch's length is an int32")
-    fields: list[Any] = [base_offset, length, leader_epoch, 0, attributes, *rest]
-    header = encode_header(*fields)
+    fields: Any = (base_offset, length, leader_epoch, 2, 0, attributes, *rest)
+    header = encode_header(fields)
     crc = crc32c(payload, crc32c(header[21:]))
     return b"".join((header[:17], crc.to_bytes(4, "big"), header[21:], payload))
 

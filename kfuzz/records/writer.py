@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from kfuzz.errors import EncodeError
 from kfuzz.records.compression import compress
 from kfuzz.records.model import CODECS, Record, RecordBatch, wrap64
 from kfuzz.records.reader import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.checksum import crc32, crc32c
+from kfuzz.wire.framing import LOG_OVERHEAD
 from kfuzz.wire.message_set import encode_message
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, encode_header, encode_records, timestamp_range
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, encode_header, encode_records
+from kfuzz.wire.record_batch import encode_batch as encode_batch_bytes
+
+if TYPE_CHECKING:
+    from kfuzz.wire.record_batch import HeaderFields
 
 __all__ = ["encode", "encode_batch"]
 
@@ -44,16 +50,6 @@ def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
         raise EncodeError(
             f"timestamp type {batch.timestamp_type!r} does not exist in magic 2; it must be create or log-append"
         )
-    first, largest = timestamp_range(batch.records)
-    base_timestamp = first if batch.base_timestamp is None else batch.base_timestamp
-    if batch.delete_horizon is not None:
-        base_timestamp = batch.delete_horizon
-    max_timestamp = largest if batch.max_timestamp is None else batch.max_timestamp
-    payload = encode_records(batch.records, batch.base_offset, base_timestamp)
-    # Kafka makes empty batches without a codec; with one, its reader wants a stream, if only of no bytes.
-    payload = compress(batch.compression, payload, level=level)
-    if len(payload) > INT32_MAX - BATCH_HEADER_SIZE:
-        raise EncodeError(f"the payload takes {len(payload)} bytes; a batch's length is an int32")
     attributes = (
         CODECS.index(batch.compression)
         | (LOG_APPEND_TIME if batch.timestamp_type == "log-append" else 0)
@@ -61,23 +57,27 @@ def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
         | (CONTROL if batch.control else 0)
         | (DELETE_HORIZON if batch.delete_horizon is not None else 0)
     )
-    header = encode_header(
-        batch.base_offset,
-        BATCH_HEADER_SIZE - 12 + len(payload),
-        batch.partition_leader_epoch,
-        0,
-        attributes,
-        wrap64(batch.last_offset - batch.base_offset),
-        base_timestamp,
-        max_timestamp,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        len(batch.records),
-    )
+    base_timestamp = batch.base_timestamp if batch.delete_horizon is None else batch.delete_horizon
+
+    def header(size: int, base_timestamp: int | None, max_timestamp: int | None) -> HeaderFields:
+        return (
+            batch.base_offset, size - LOG_OVERHEAD, batch.partition_leader_epoch, 2, 0, attributes,
+            wrap64(batch.last_offset - batch.base_offset), base_timestamp, max_timestamp,
+            batch.producer_id, batch.producer_epoch, batch.base_sequence, len(batch.records),
+        )  # fmt: skip
+
+    if batch.compression == "none":
+        return encode_batch_bytes(batch.records, header(0, base_timestamp, batch.max_timestamp))
+    payload, base, largest = encode_records(batch.records, batch.base_offset, base_timestamp)
+    # Kafka makes empty batches without a codec; with one, its reader wants a stream, if only of no bytes.
+    payload = compress(batch.compression, payload, level=level)
+    if len(payload) > INT32_MAX - BATCH_HEADER_SIZE:
+        raise EncodeError(f"the payload takes {len(payload)} bytes; a batch's length is an int32")
+    max_timestamp = largest if batch.max_timestamp is None else batch.max_timestamp
+    head = encode_header(header(BATCH_HEADER_SIZE + len(payload), base, max_timestamp))
     # The CRC covers what follows it: the rest of the header, and the payload.
-    crc = crc32c(payload, crc32c(header[21:]))
-    return b"".join((header[:17], crc.to_bytes(4, "big"), header[21:], payload))
+    crc = crc32c(payload, crc32c(head[21:]))
+    return b"".join((head[:17], crc.to_bytes(4, "big"), head[21:], payload))
 
 
 def _messages(batch: RecordBatch, level: int | None) -> bytes:
@@ -111,7 +111,7 @@ def _messages(batch: RecordBatch, level: int | None) -> bytes:
     inner = b"".join(_message(batch.magic, wrap64(record.offset - base), 0, record) for record in batch.records)
     timestamp = batch.max_timestamp
     if timestamp is None:
-        timestamp = timestamp_range(batch.records)[1]
+        timestamp = max(NO_TIMESTAMP if r.timestamp is None else r.timestamp for r in batch.records)
     wrapper = Record(
         batch.last_offset, timestamp, None, compress(batch.compression, inner, magic=batch.magic, level=level)
     )

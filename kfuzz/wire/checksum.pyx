@@ -1,11 +1,41 @@
 """The two checksums of the record formats, behind one name each: ``crc32c`` for magic 2, ``crc32`` for magic 0 and 1.
 
-One call a batch, between the ``nogil`` loops. The libraries use the machine's own instructions, so the names are
-theirs as they are.
+The libraries use the machine's own instructions, so the names are theirs as they are. Loops without the interpreter
+call ``crc32c_of``, and the library through it where the kernel in ``crc32c.h`` cannot run.
 """
 
 from zlib import crc32
 
+from cpython.buffer cimport PyBUF_READ
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
 from crc32c import crc32c
 
-__all__ = ["crc32", "crc32c"]
+__all__ = ["crc32", "crc32c", "kernel"]
+
+cdef extern from "crc32c.h":
+    int KFUZZ_CRC_THERE
+    void kfuzz_crc_init() nogil
+    uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n) nogil
+
+cdef bint there = KFUZZ_CRC_THERE
+if there:
+    kfuzz_crc_init()
+
+
+cdef uint32_t by_library(const uint8_t *data, int64_t n) with gil:
+    return crc32c(PyMemoryView_FromMemory(<char *> data, n, PyBUF_READ))
+
+
+cdef uint32_t crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:
+    if there:
+        return kfuzz_crc32c(0, data, <size_t> n)
+    return by_library(data, n)
+
+
+def kernel(const uint8_t[::1] data not None, uint32_t value=0):
+    """The kernel by itself, for tests; None where this machine has no instruction for it."""
+    if not there:
+        return None
+    return kfuzz_crc32c(value, &data[0] if data.shape[0] else <const uint8_t *> b"", <size_t> data.shape[0])

@@ -1,6 +1,7 @@
-# A checked cursor over raw bytes. Every read compares what it needs with what is left (`n < 0 or n > left`), never
-# `pos + n > end`, which overflows. The fast paths are inline; the rare ones (long, overlong and broken varints) are in
-# cursor.pyx.
+# Checked reads from raw bytes. The position is a local of the loop, which the compiler then keeps in a register; a read
+# takes it and gives back the next one, or NULL where it refuses. Every read compares what it needs with what is left
+# (`n < 0 or n > left`), never `pos + n > end`, which overflows. The fast paths are inline; the rare ones (long,
+# overlong and broken varints) are in cursor.pyx.
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -21,11 +22,12 @@ cdef extern from *:
     uint16_t kfuzz_be16(uint16_t) nogil
     uint32_t kfuzz_be32(uint32_t) nogil
     uint64_t kfuzz_be64(uint64_t) nogil
+    # Cython's own hint, defined in front of every module: keep the rare out of the way of the common.
+    bint unlikely(bint) nogil
 
 cdef struct cursor_t:
     const uint8_t *base    # where offsets count from
-    const uint8_t *p       # the next byte
-    const uint8_t *end     # one past the last byte that may be read now
+    const uint8_t *end     # one past the last byte of the payload
     report_t *report
     int64_t record         # where we are, for findings
     int64_t header
@@ -46,47 +48,49 @@ cdef inline uint64_t load64(const uint8_t *p) noexcept nogil:
     memcpy(&raw, p, 8)
     return kfuzz_be64(raw)
 
-cdef inline int64_t left(const cursor_t *c) noexcept nogil:
-    return c.end - c.p
-
-cdef inline int64_t position(const cursor_t *c) noexcept nogil:
-    return c.p - c.base
-
 # The most bytes that a varint and a varlong take.
 cdef enum:
     VARINT = 5
     VARLONG = 10
 
-cdef bint slow_zigzag(cursor_t *c, int field, int most, int64_t *out) noexcept nogil
+cdef inline int64_t unzigzag(uint64_t raw) noexcept nogil:
+    return <int64_t> ((raw >> 1) ^ (~(raw & 1) + 1))
 
-# A zigzag number of at most `most` bytes. False means refused, with a finding noted.
-# One and two bytes are the common cases; branches beat bit tricks here, for the predictor learns them.
-cdef inline bint get_zigzag(cursor_t *c, int field, int most, int64_t *out) noexcept nogil:
-    cdef uint64_t b
-    cdef uint64_t raw
-    if c.p < c.end:
-        raw = c.p[0]
-        if raw < 0x80:
-            c.p += 1
-            out[0] = <int64_t> ((raw >> 1) ^ (~(raw & 1) + 1))
-            return True
-        if c.end - c.p >= 2:
-            b = c.p[1]
-            # A second byte of 0 is an overlong form: the slow path notes it.
-            if 0 < b < 0x80:
-                raw = (raw & 0x7f) | (b << 7)
-                c.p += 2
-                out[0] = <int64_t> ((raw >> 1) ^ (~(raw & 1) + 1))
-                return True
-    return slow_zigzag(c, field, most, out)
+# A zigzag number of at most `most` bytes before `wall`: any form of it, findings noted.
+cdef const uint8_t *slow_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int most,
+                                int64_t *out) noexcept nogil
 
-# As ByteUtils.readVarint and readVarlong read them.
-cdef inline bint get_varint(cursor_t *c, int field, int32_t *out) noexcept nogil:
-    cdef int64_t value
-    if not get_zigzag(c, field, VARINT, &value):
-        return False
-    out[0] = <int32_t> value
-    return True
+# The same where the size is much the same from record to record: one and two bytes are the common cases, and branches
+# beat bit tricks, for the predictor learns them.
+cdef inline const uint8_t *get_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int most,
+                                      int64_t *out) noexcept nogil:
+    cdef int64_t slow
+    if p < wall:
+        if p[0] < 0x80:
+            out[0] = unzigzag(p[0])
+            return p + 1
+        # A second byte of 0 is an overlong form: the slow path notes it.
+        if wall - p >= 2 and 0 < p[1] < 0x80:
+            out[0] = unzigzag((p[0] & 0x7f) | <uint64_t> p[1] << 7)
+            return p + 2
+    # A variable of its own: the caller's would have to live in memory if its address went out.
+    p = slow_zigzag(c, p, wall, field, most, &slow)
+    out[0] = slow
+    return p
 
-cdef inline bint get_varlong(cursor_t *c, int field, int64_t *out) noexcept nogil:
-    return get_zigzag(c, field, VARLONG, out)
+# The same where one byte and two are as likely, as in a value's length: no branch on which it is.
+cdef inline const uint8_t *get_mixed_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int most,
+                                            int64_t *out) noexcept nogil:
+    cdef int64_t slow
+    cdef uint64_t two
+    if not unlikely(wall - p < 3):
+        two = p[0] >> 7
+        if not unlikely(two & (<uint8_t> (p[1] - 1) >= 0x7f)):
+            out[0] = unzigzag((p[0] & 0x7f) | (<uint64_t> p[1] & (~two + 1)) << 7)
+            return p + 1 + two
+        if p[1] >= 0x80 and 0 < p[2] < 0x80:
+            out[0] = unzigzag((p[0] & 0x7f) | <uint64_t> (p[1] & 0x7f) << 7 | <uint64_t> p[2] << 14)
+            return p + 3
+    p = slow_zigzag(c, p, wall, field, most, &slow)
+    out[0] = slow
+    return p

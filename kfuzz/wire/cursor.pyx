@@ -9,22 +9,24 @@ from kfuzz.wire.report cimport (
 )
 
 
-cdef bint slow_zigzag(cursor_t *c, int field, int most, int64_t *out) noexcept nogil:
-    cdef const uint8_t *start = c.p
+cdef const uint8_t *slow_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int most,
+                                int64_t *out) noexcept nogil:
+    cdef const uint8_t *start = p
     cdef uint64_t raw = 0
     cdef uint64_t b
     # How much of the last byte fits: 4 bits of a varint's fifth, 1 of a varlong's tenth.
     cdef uint64_t fits = 0x0f if most == VARINT else 0x01
     cdef int size = 0
+    out[0] = 0
     while True:
         if size == most:
             note(c.report, VARINT_TOO_LONG, field, start - c.base, c.record, c.header, most, most)
-            return False
-        if c.p >= c.end:
-            note(c.report, RECORD_TRUNCATED, field, position(c), c.record, c.header, 0, 1)
-            return False
-        b = c.p[0]
-        c.p += 1
+            return NULL
+        if p >= wall:
+            note(c.report, RECORD_TRUNCATED, field, p - c.base, c.record, c.header, 0, 1)
+            return NULL
+        b = p[0]
+        p += 1
         raw |= (b & 0x7f) << (7 * size)
         size += 1
         if b < 0x80:
@@ -36,5 +38,5 @@ cdef bint slow_zigzag(cursor_t *c, int field, int most, int64_t *out) noexcept n
     if most == VARINT:
         # Kafka shifts the fifth byte as it is: bits above the 32nd fall off.
         raw &= 0xffffffffULL
-    out[0] = <int64_t> ((raw >> 1) ^ (~(raw & 1) + 1))
-    return True
+    out[0] = unzigzag(raw)
+    return p

@@ -132,8 +132,8 @@ def parse_message(const uint8_t[::1] data not None, int64_t at, int64_t size):
         raise IndexError(f"no message of {size} bytes at {at} in {n} bytes")
     clear(&report)
     if not get_message(&data[0], at, at + size, -1, &m, &report):
-        return None, to_notes(&report)
-    return to_tuple(&data[0], at, at + size, &m, True), to_notes(&report)
+        return None, to_notes(&report, 0)
+    return to_tuple(&data[0], at, at + size, &m, True), to_notes(&report, 0)
 
 
 def parse_messages(const uint8_t[::1] payload not None, bint objects):
@@ -157,20 +157,20 @@ def parse_messages(const uint8_t[::1] payload not None, bint objects):
         size = <int32_t> load32(base + at + AT_SIZE)
         if size < SMALLEST:
             note(&report, BATCH_LENGTH_BELOW_MINIMUM, F_BATCH_LENGTH, at + AT_SIZE, record, -1, size, SMALLEST)
-            return False, messages, to_notes(&report)
+            return False, messages, to_notes(&report, 0)
         if size > LARGEST_INNER:
             note(&report, BATCH_LENGTH_TOO_LARGE, F_BATCH_LENGTH, at + AT_SIZE, record, -1, size, LARGEST_INNER)
-            return False, messages, to_notes(&report)
+            return False, messages, to_notes(&report, 0)
         if size > n - at - OVERHEAD:
             break
         if not get_message(base, at, at + OVERHEAD + size, record, &m, &report):
-            return False, messages, to_notes(&report)
+            return False, messages, to_notes(&report, 0)
         messages.append(to_tuple(base, at, at + OVERHEAD + size, &m, objects))
         at += OVERHEAD + size
         record += 1
     if at != n:
         note(&report, INNER_PARTIAL_TAIL, F_VALUE, at, record, -1, n - at, 0)
-    return True, messages, to_notes(&report)
+    return True, messages, to_notes(&report, 0)
 
 
 # ------------------------------------------------------------------------------------------------- writing

@@ -1,10 +1,24 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef class Record:
     cdef int64_t c_offset
     cdef int64_t c_timestamp
-    cdef bint has_timestamp
+    # What has not been asked for yet stands in `source`, a bytes object; places count from `base` in it. `unread` is
+    # the length plus 1, or the number of headers; 0 says that c_key, c_value, c_headers hold the thing itself.
+    cdef object source
+    cdef const uint8_t *base
+    cdef int32_t key_at
+    cdef int32_t key_unread
+    cdef int32_t value_at
+    cdef int32_t value_unread
+    cdef int32_t headers_at
+    cdef int32_t headers_unread
     cdef int c_attributes
-    cdef public object key
-    cdef public object value
-    cdef public object headers
+    cdef bint has_timestamp
+    cdef object c_key
+    cdef object c_value
+    cdef object c_headers
+
+    cdef object get_key(self)
+    cdef object get_value(self)
+    cdef object get_headers(self)

@@ -1,9 +1,27 @@
 """One record as a Python object, cheap enough to make by the million."""
 
+from sys import intern
+
 cimport cython
-from libc.stdint cimport int64_t
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kfuzz.errors import EncodeError
+
+from kfuzz.wire.cursor cimport VARINT, cursor_t, get_zigzag
+from kfuzz.wire.report cimport F_HEADER_KEY_LENGTH, F_HEADER_VALUE_LENGTH, clear, report_t
+
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(PyObject *op)
+    object PyObject_GenericGetAttr(object op, object name)
+
+cdef str KEY = intern("key")
+cdef str VALUE = intern("value")
+cdef str HEADERS = intern("headers")
 
 
 cdef int64_t fits(object value, str name) except? -1:
@@ -13,15 +31,53 @@ cdef int64_t fits(object value, str name) except? -1:
         raise EncodeError(f"a record's {name} is {value}; it must fit 64 bits") from None
 
 
+cdef object new_bytes(const uint8_t *p, int64_t n):
+    return PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
+
+
+cdef inline void put_item(tuple items, Py_ssize_t i, object item):
+    Py_INCREF(item)
+    PyTuple_SET_ITEM(items, i, item)
+
+
+cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
+    """Headers that a parse has been through, as pairs."""
+    cdef tuple pairs = PyTuple_New(count)
+    cdef tuple pair
+    cdef cursor_t c
+    cdef report_t report
+    cdef int64_t n
+    cdef int32_t i
+    clear(&report)
+    c = cursor_t(base=p, end=end, report=&report, record=-1, header=-1)
+    for i in range(count):
+        pair = PyTuple_New(2)
+        p = get_zigzag(&c, p, end, F_HEADER_KEY_LENGTH, VARINT, &n)
+        put_item(pair, 0, new_bytes(p, <int32_t> n))
+        p += <int32_t> n
+        p = get_zigzag(&c, p, end, F_HEADER_VALUE_LENGTH, VARINT, &n)
+        if <int32_t> n >= 0:
+            put_item(pair, 1, new_bytes(p, <int32_t> n))
+            p += <int32_t> n
+        else:
+            put_item(pair, 1, None)
+        # The collector would find out by itself that bytes refer to nothing, but only after going through them.
+        PyObject_GC_UnTrack(<PyObject *> pair)
+        put_item(pairs, i, pair)
+    PyObject_GC_UnTrack(<PyObject *> pairs)
+    return pairs
+
+
 # A record refers to bytes and tuples of bytes, which cannot refer back: no work for the garbage collector.
 @cython.no_gc
 @cython.final
-@cython.freelist(64)
+@cython.freelist(1024)
 cdef class Record:
     """One record.
 
     ``timestamp`` is in milliseconds, None for magic 0; header keys are bytes, for Kafka does not ask for UTF-8.
-    ``EncodeError`` where the offset, the timestamp or the attributes do not fit their fields. Mirrors
+    ``EncodeError`` where the offset, the timestamp or the attributes do not fit their fields. A record that was read
+    makes its key, value and headers when they are first asked for, and holds the bytes it was read from. Mirrors
     ``org.apache.kafka.common.record.Record``.
     """
 
@@ -34,6 +90,63 @@ cdef class Record:
         self.value = value
         self.headers = headers
         self.attributes = attributes
+
+    cdef object get_key(self):
+        if self.key_unread:
+            self.c_key = new_bytes(self.base + self.key_at, self.key_unread - 1)
+            self.key_unread = 0
+        return self.c_key
+
+    cdef object get_value(self):
+        if self.value_unread:
+            self.c_value = new_bytes(self.base + self.value_at, self.value_unread - 1)
+            self.value_unread = 0
+        return self.c_value
+
+    cdef object get_headers(self):
+        cdef const uint8_t *end
+        if self.headers_unread:
+            end = <const uint8_t *> PyBytes_AS_STRING(self.source) + PyBytes_GET_SIZE(self.source)
+            self.c_headers = read_headers(self.base + self.headers_at, end, self.headers_unread)
+            self.headers_unread = 0
+        return () if self.c_headers is None else self.c_headers
+
+    def __getattribute__(self, name):
+        # A property is found through the type's dictionary each time; these three are asked for by the million.
+        if name is KEY:
+            return self.get_key()
+        if name is VALUE:
+            return self.get_value()
+        if name is HEADERS:
+            return self.get_headers()
+        return PyObject_GenericGetAttr(self, name)
+
+    @property
+    def key(self):
+        return self.get_key()
+
+    @key.setter
+    def key(self, value):
+        self.key_unread = 0
+        self.c_key = value
+
+    @property
+    def value(self):
+        return self.get_value()
+
+    @value.setter
+    def value(self, value):
+        self.value_unread = 0
+        self.c_value = value
+
+    @property
+    def headers(self):
+        return self.get_headers()
+
+    @headers.setter
+    def headers(self, value):
+        self.headers_unread = 0
+        self.c_headers = value
 
     @property
     def offset(self):

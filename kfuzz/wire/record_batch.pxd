@@ -1,6 +1,7 @@
 # Magic 2: the header's struct, the rows that a parse may fill, and inline writers for compiled callers.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
+from kfuzz.wire.cursor cimport cursor_t
 from kfuzz.wire.sink cimport put_int8, put_int16, put_int32, put_int64
 
 # Where each header field stands. HEADER_LAYOUT in record_batch.pyx is made from these and is the table everyone else
@@ -52,8 +53,9 @@ cdef struct row_t:
     int32_t key_length         # -1: null
     int32_t value_at
     int32_t value_length
-    int32_t first_header       # index into the header rows
+    int32_t headers_at         # behind the count
     int32_t header_count
+    int32_t first_header       # index into the header rows
     int32_t attributes
 
 cdef struct header_row_t:
@@ -69,6 +71,7 @@ cdef struct rows_t:
     header_row_t *headers
     int64_t header_count
     int64_t header_capacity
+    bint with_headers          # whether to fill the header rows
 
 cdef inline uint8_t *put_header(uint8_t *p, const header_t *h) noexcept nogil:
     """Write the 61 bytes of a header as they are given; length and CRC are the caller's to know."""
@@ -85,3 +88,10 @@ cdef inline uint8_t *put_header(uint8_t *p, const header_t *h) noexcept nogil:
     p = put_int16(p, h.producer_epoch)
     p = put_int32(p, h.base_sequence)
     return put_int32(p, h.record_count)
+
+cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
+cdef tuple header_tuple(const header_t *h)
+cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil
+cdef void free_rows(rows_t *rows) noexcept nogil
+cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows)
+cdef list to_places(const rows_t *rows)

@@ -1,5 +1,3 @@
-from typing import Literal, overload
-
 from typing_extensions import Buffer
 
 from kfuzz.wire.record import Record
@@ -10,6 +8,9 @@ Span = tuple[int, int]
 PlaceTuple = tuple[int, int, int, int, int, Span, Span, tuple[tuple[Span, Span], ...]]
 HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
+# The same, with None for timestamps that the records have.
+HeaderFields = tuple[int, int, int, int, int, int, int, int | None, int | None, int, int, int, int]
+
 HEADER_LAYOUT: tuple[tuple[str, int, int], ...]
 BATCH_HEADER_SIZE: int
 LIMIT_BYTES: int
@@ -17,41 +18,27 @@ LIMIT_BYTES: int
 def parse_header(data: Buffer, at: int) -> HeaderTuple:
     """The header's fields in the order of ``HEADER_LAYOUT``; ``IndexError`` unless 61 bytes stand at ``at``."""
 
-@overload
-def parse_records(
-    payload: Buffer, at: int, header: HeaderTuple, want: Literal["records"]
-) -> tuple[bool, list[Record], list[Note]]: ...
-@overload
-def parse_records(
-    payload: Buffer, at: int, header: HeaderTuple, want: Literal["places"]
-) -> tuple[bool, list[PlaceTuple], list[Note]]: ...
-@overload
-def parse_records(
-    payload: Buffer, at: int, header: HeaderTuple, want: Literal["verdict"]
-) -> tuple[bool, None, list[Note]]:
-    """Parse the records of ``header`` from byte ``at`` of an uncompressed payload to its end: ``(ok, made, notes)``.
+def parse_places(
+    payload: Buffer, at: int, header: HeaderTuple, skim: bool = False
+) -> tuple[bool, list[PlaceTuple], list[Note]]:
+    """Where the records of ``header`` stand from byte ``at`` of an uncompressed payload on: ``(ok, places, notes)``.
 
-    One loop whatever is wanted. Mirrors ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``.
+    Mirrors ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``; with ``skim``, ``readPartiallyFrom``.
     """
 
-def timestamp_range(records: list[Record]) -> tuple[int, int]:
-    """The first and the largest timestamp in milliseconds, -1 where there is none."""
+def encode_records(records: list[Record], base_offset: int, base_timestamp: int | None) -> tuple[bytes, int, int]:
+    """``(payload, base timestamp, largest timestamp)``, in ms; a base timestamp of None is the first record's.
 
-def encode_records(records: list[Record], base_offset: int, base_timestamp: int) -> bytes:
-    """The uncompressed payload; ``EncodeError`` where a value does not fit. Mirrors ``DefaultRecord.writeTo``."""
+    A record without a timestamp counts and is written as -1. ``EncodeError`` where a value does not fit its field.
+    Mirrors ``DefaultRecord.writeTo``.
+    """
 
-def encode_header(
-    base_offset: int,
-    batch_length: int,
-    partition_leader_epoch: int,
-    crc: int,
-    attributes: int,
-    last_offset_delta: int,
-    base_timestamp: int,
-    max_timestamp: int,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-    record_count: int,
-) -> bytes:
-    """The 61 bytes of a header with these very values; ``OverflowError`` where one does not fit its field."""
+def encode_header(fields: HeaderFields) -> bytes:
+    """The 61 bytes of a header with these very values, none of them None; ``OverflowError`` where one does not fit."""
+
+def encode_batch(records: list[Record], fields: HeaderFields) -> bytes:
+    """A whole uncompressed batch of these header fields; its length, CRC and record count are made here.
+
+    A base or max timestamp of None is taken from the records. ``EncodeError`` and ``OverflowError`` where a value does
+    not fit its field, before anything is returned.
+    """

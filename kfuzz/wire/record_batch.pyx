@@ -4,13 +4,27 @@ Mirrors ``org.apache.kafka.common.record.DefaultRecordBatch`` and ``DefaultRecor
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from cpython.list cimport PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memchr
 
 from kfuzz.errors import EncodeError
 
-from kfuzz.wire.cursor cimport cursor_t, get_varint, get_varlong, left, load16, load32, load64, position
+from kfuzz.wire.checksum cimport crc32c_of
+from kfuzz.wire.cursor cimport (
+    VARINT,
+    VARLONG,
+    cursor_t,
+    get_mixed_zigzag,
+    get_zigzag,
+    load16,
+    load32,
+    load64,
+    unlikely,
+)
 from kfuzz.wire.record cimport Record
 from kfuzz.wire.report cimport (
     F_ATTRIBUTES,
@@ -50,7 +64,29 @@ from kfuzz.wire.report cimport (
     report_t,
     to_notes,
 )
-from kfuzz.wire.sink cimport put_bytes, put_int8, put_varlong, size_of_varlong
+from kfuzz.wire.sink cimport (
+    put_int8,
+    put_int32,
+    put_mixed_varlong,
+    put_span,
+    put_varlong,
+    size_of_span,
+    size_of_varlong,
+    span_t,
+)
+
+cdef extern from "Python.h":
+    PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)
+    int _PyBytes_Resize(PyObject **string, Py_ssize_t size) except -1
+
+cdef extern from *:
+    """
+    #define kfuzz_prefetch(p) __builtin_prefetch(p)
+    """
+    void kfuzz_prefetch(const void *p) nogil
+
+cdef extern from "plain.h":
+    bint kfuzz_is_plain(const uint8_t *p, int32_t n) nogil
 
 # The one layout table of the header: (field, offset, width in bytes), all big-endian.
 HEADER_LAYOUT = (
@@ -75,28 +111,6 @@ LIMIT_BYTES = INT32_MAX
 
 
 # ------------------------------------------------------------------------------------------------- reading
-
-def parse_header(const uint8_t[::1] data not None, int64_t at):
-    """The header's fields in the order of ``HEADER_LAYOUT``; ``next_frame`` has found the frame at ``at`` whole."""
-    if at < 0 or data.shape[0] < HEADER_SIZE or at > data.shape[0] - HEADER_SIZE:
-        raise IndexError(f"no header of {HEADER_SIZE} bytes at {at} in {data.shape[0]} bytes")
-    cdef const uint8_t *p = &data[at]
-    return (
-        <int64_t> load64(p + AT_BASE_OFFSET),
-        <int32_t> load32(p + AT_BATCH_LENGTH),
-        <int32_t> load32(p + AT_PARTITION_LEADER_EPOCH),
-        <int8_t> p[AT_MAGIC],
-        load32(p + AT_CRC),
-        <int16_t> load16(p + AT_ATTRIBUTES),
-        <int32_t> load32(p + AT_LAST_OFFSET_DELTA),
-        <int64_t> load64(p + AT_BASE_TIMESTAMP),
-        <int64_t> load64(p + AT_MAX_TIMESTAMP),
-        <int64_t> load64(p + AT_PRODUCER_ID),
-        <int16_t> load16(p + AT_PRODUCER_EPOCH),
-        <int32_t> load32(p + AT_BASE_SEQUENCE),
-        <int32_t> load32(p + AT_RECORD_COUNT),
-    )
-
 
 cdef bint valid_utf8(const uint8_t *p, int64_t n) noexcept nogil:
     """Whether these bytes are UTF-8 as Unicode defines it: no overlong forms, no surrogates, nothing above U+10FFFF."""
@@ -140,150 +154,177 @@ cdef bint valid_utf8(const uint8_t *p, int64_t n) noexcept nogil:
     return True
 
 
-cdef bint grow_rows(rows_t *sink) noexcept nogil:
-    cdef int64_t capacity = sink.capacity * 2 if sink.capacity else 16
-    cdef void *rows = realloc(sink.rows, <size_t> capacity * sizeof(row_t))
-    if rows == NULL:
-        return False
-    sink.rows = <row_t *> rows
-    sink.capacity = capacity
-    return True
+cdef void *grown(void *rows, int64_t *capacity, size_t size) noexcept nogil:
+    """Room for twice as many; NULL where there is none."""
+    cdef int64_t more = capacity[0] * 2 if capacity[0] else 64
+    cdef void *moved = realloc(rows, <size_t> more * size)
+    if moved != NULL:
+        capacity[0] = more
+    return moved
 
 
-cdef bint grow_headers(rows_t *sink) noexcept nogil:
-    cdef int64_t capacity = sink.header_capacity * 2 if sink.header_capacity else 16
-    cdef void *rows = realloc(sink.headers, <size_t> capacity * sizeof(header_row_t))
-    if rows == NULL:
-        return False
-    sink.headers = <header_row_t *> rows
-    sink.header_capacity = capacity
-    return True
-
-
-cdef inline bint get_span(cursor_t *c, int field, int32_t *length, int64_t *at) noexcept nogil:
-    """A length and that many bytes. Any negative length is null to Kafka; only -1 is so by the documents."""
-    cdef int64_t start = position(c)
-    cdef int32_t n
-    if not get_varint(c, field, &n):
-        return False
-    if n < 0:
-        if n != -1:
-            note(c.report, LENGTH_BELOW_MINUS_ONE, field, start, c.record, c.header, n, -1)
-        length[0] = -1
-        at[0] = position(c)
-        return True
-    if n > left(c):
-        note(c.report, LENGTH_EXCEEDS_RECORD, field, start, c.record, c.header, n, left(c))
-        return False
+cdef inline const uint8_t *get_span(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int64_t found,
+                                    const uint8_t *start, int32_t *at, int32_t *length) noexcept nogil:
+    """The bytes behind a length. Any negative length is null to Kafka; only -1 is so by the documents."""
+    cdef int32_t n = <int32_t> found
+    # No branch on null: in most streams it comes as it likes.
+    cdef int64_t size = n & ~(n >> 31)
+    if unlikely(n < -1):
+        note(c.report, LENGTH_BELOW_MINUS_ONE, field, start - c.base, c.record, c.header, n, -1)
+        n = -1
+    if unlikely(size > wall - p):
+        note(c.report, LENGTH_EXCEEDS_RECORD, field, start - c.base, c.record, c.header, n, wall - p)
+        return NULL
     length[0] = n
-    at[0] = position(c)
-    c.p += n
-    return True
+    at[0] = <int32_t> (p - c.base)
+    return p + size
 
 
-cdef bint get_headers(cursor_t *c, int32_t count, rows_t *sink) noexcept nogil:
-    cdef int64_t start
-    cdef int64_t key_at
-    cdef int64_t value_at
-    cdef int32_t key_length
-    cdef int32_t value_length
+cdef const uint8_t *get_headers(cursor_t *c, const uint8_t *p, const uint8_t *wall, int32_t count,
+                                rows_t *sink) noexcept nogil:
+    cdef const uint8_t *start
+    cdef int64_t n
     cdef int32_t i
-    cdef header_row_t *row
+    cdef header_row_t scratch
+    cdef header_row_t *row = &scratch
+    cdef void *moved
     for i in range(count):
         c.header = i
-        start = position(c)
-        if not get_varint(c, F_HEADER_KEY_LENGTH, &key_length):
-            return False
-        if key_length < 0:
-            note(c.report, HEADER_KEY_NULL, F_HEADER_KEY_LENGTH, start, c.record, i, key_length, 0)
-            return False
-        if key_length > left(c):
-            note(c.report, LENGTH_EXCEEDS_RECORD, F_HEADER_KEY_LENGTH, start, c.record, i, key_length, left(c))
-            return False
-        key_at = position(c)
-        if not valid_utf8(c.p, key_length):
-            note(c.report, HEADER_KEY_NOT_UTF8, F_HEADER_KEY, key_at, c.record, i, key_length, 0)
-        if memchr(c.p, 0, <size_t> key_length) != NULL:
-            note(c.report, HEADER_KEY_NULL_CHARACTER, F_HEADER_KEY, key_at, c.record, i, key_length, 0)
-        c.p += key_length
-        if not get_span(c, F_HEADER_VALUE_LENGTH, &value_length, &value_at):
-            return False
         if sink != NULL:
-            if sink.header_count == sink.header_capacity and not grow_headers(sink):
-                return False
+            if sink.header_count == sink.header_capacity:
+                moved = grown(sink.headers, &sink.header_capacity, sizeof(header_row_t))
+                if moved == NULL:
+                    return NULL
+                sink.headers = <header_row_t *> moved
             row = &sink.headers[sink.header_count]
-            row.key_at = <int32_t> key_at
-            row.key_length = key_length
-            row.value_at = <int32_t> value_at
-            row.value_length = value_length
             sink.header_count += 1
+        start = p
+        p = get_zigzag(c, p, wall, F_HEADER_KEY_LENGTH, VARINT, &n)
+        if unlikely(p == NULL):
+            return NULL
+        n = <int32_t> n
+        if unlikely(n < 0):
+            note(c.report, HEADER_KEY_NULL, F_HEADER_KEY_LENGTH, start - c.base, c.record, i, n, 0)
+            return NULL
+        if unlikely(n > wall - p):
+            note(c.report, LENGTH_EXCEEDS_RECORD, F_HEADER_KEY_LENGTH, start - c.base, c.record, i, n, wall - p)
+            return NULL
+        if unlikely(n > 16 or c.end - p < 16 or not kfuzz_is_plain(p, <int32_t> n)):
+            if not valid_utf8(p, n):
+                note(c.report, HEADER_KEY_NOT_UTF8, F_HEADER_KEY, p - c.base, c.record, i, n, 0)
+            if memchr(p, 0, <size_t> n) != NULL:
+                note(c.report, HEADER_KEY_NULL_CHARACTER, F_HEADER_KEY, p - c.base, c.record, i, n, 0)
+        row.key_at = <int32_t> (p - c.base)
+        row.key_length = <int32_t> n
+        p += n
+        start = p
+        p = get_zigzag(c, p, wall, F_HEADER_VALUE_LENGTH, VARINT, &n)
+        if unlikely(p == NULL):
+            return NULL
+        p = get_span(c, p, wall, F_HEADER_VALUE_LENGTH, n, start, &row.value_at, &row.value_length)
+        if unlikely(p == NULL):
+            return NULL
     c.header = -1
-    return True
+    return p
 
 
-cdef bint get_record(cursor_t *c, const uint8_t *payload_end, row_t *row, rows_t *sink) noexcept nogil:
-    """One record into ``row``, its headers into ``sink`` if there is one. False means refused, with a finding noted."""
-    cdef int64_t start = position(c)
-    cdef int64_t at
+cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row, rows_t *sink,
+                                      bint skim) noexcept nogil:
+    """One record into ``row``, its headers into ``sink`` if there is one. NULL means refused, with a finding noted."""
+    cdef const uint8_t *first = p
+    cdef const uint8_t *start
+    cdef const uint8_t *wall
+    cdef int64_t n
     cdef int32_t length
-    c.end = payload_end
-    if not get_varint(c, F_LENGTH, &length):
-        return False
-    if length < 0:
-        note(c.report, RECORD_LENGTH_NEGATIVE, F_LENGTH, start, c.record, -1, length, 0)
-        return False
-    if length > left(c):
-        note(c.report, RECORD_LENGTH_EXCEEDS_PAYLOAD, F_LENGTH, start, c.record, -1, length, left(c))
-        return False
-    row.at = <int32_t> start
+    p = get_mixed_zigzag(c, p, c.end, F_LENGTH, VARINT, &n)
+    if unlikely(p == NULL):
+        return NULL
+    length = <int32_t> n
+    row.at = <int32_t> (first - c.base)
     row.length = length
-    # From here the record's own length is the wall.
-    c.end = c.p + length
-    if length == 0:
-        note(c.report, RECORD_TRUNCATED, F_ATTRIBUTES, position(c), c.record, -1, 0, 1)
-        return False
-    row.attributes = c.p[0]
-    if c.p[0] != 0:
-        note(c.report, RECORD_ATTRIBUTES_NONZERO, F_ATTRIBUTES, position(c), c.record, -1, c.p[0], 0)
-    c.p += 1
-    if not get_varlong(c, F_TIMESTAMP_DELTA, &row.timestamp_delta):
-        return False
-    if not get_varint(c, F_OFFSET_DELTA, &row.offset_delta):
-        return False
-    if not get_span(c, F_KEY_LENGTH, &row.key_length, &at):
-        return False
-    row.key_at = <int32_t> at
-    if not get_span(c, F_VALUE_LENGTH, &row.value_length, &at):
-        return False
-    row.value_at = <int32_t> at
-    at = position(c)
-    if not get_varint(c, F_HEADER_COUNT, &row.header_count):
-        return False
+    # The record's own length is the wall, but for a skimming reader, to whom it is one more field.
+    wall = c.end
+    if unlikely(length < 0):
+        note(c.report, RECORD_LENGTH_NEGATIVE, F_LENGTH, first - c.base, c.record, -1, length, 0)
+        if not skim:
+            return NULL
+    elif unlikely(length > c.end - p):
+        note(c.report, RECORD_LENGTH_EXCEEDS_PAYLOAD, F_LENGTH, first - c.base, c.record, -1, length, c.end - p)
+        if not skim:
+            return NULL
+    elif not skim:
+        wall = p + length
+    start = p
+    if unlikely(p >= wall):
+        note(c.report, RECORD_TRUNCATED, F_ATTRIBUTES, p - c.base, c.record, -1, 0, 1)
+        return NULL
+    row.attributes = p[0]
+    if unlikely(p[0] != 0):
+        note(c.report, RECORD_ATTRIBUTES_NONZERO, F_ATTRIBUTES, p - c.base, c.record, -1, p[0], 0)
+    p += 1
+    p = get_mixed_zigzag(c, p, wall, F_TIMESTAMP_DELTA, VARLONG, &row.timestamp_delta)
+    if unlikely(p == NULL):
+        return NULL
+    p = get_zigzag(c, p, wall, F_OFFSET_DELTA, VARINT, &n)
+    if unlikely(p == NULL):
+        return NULL
+    row.offset_delta = <int32_t> n
+    row.key_at = <int32_t> (p - c.base)
+    p = get_zigzag(c, p, wall, F_KEY_LENGTH, VARINT, &n)
+    if unlikely(p == NULL):
+        return NULL
+    p = get_span(c, p, wall, F_KEY_LENGTH, n, c.base + row.key_at, &row.key_at, &row.key_length)
+    if unlikely(p == NULL):
+        return NULL
+    row.value_at = <int32_t> (p - c.base)
+    p = get_mixed_zigzag(c, p, wall, F_VALUE_LENGTH, VARINT, &n)
+    if unlikely(p == NULL):
+        return NULL
+    p = get_span(c, p, wall, F_VALUE_LENGTH, n, c.base + row.value_at, &row.value_at, &row.value_length)
+    if unlikely(p == NULL):
+        return NULL
+    row.headers_at = <int32_t> (p - c.base)
+    p = get_zigzag(c, p, wall, F_HEADER_COUNT, VARINT, &n)
+    if unlikely(p == NULL):
+        return NULL
+    row.header_count = <int32_t> n
     if row.header_count != 0:
-        if row.header_count < 0:
-            note(c.report, HEADER_COUNT_NEGATIVE, F_HEADER_COUNT, at, c.record, -1, row.header_count, 0)
-            return False
+        if unlikely(row.header_count < 0):
+            note(c.report, HEADER_COUNT_NEGATIVE, F_HEADER_COUNT, row.headers_at, c.record, -1, row.header_count, 0)
+            return NULL
         # A header is two bytes at least, so a count above that can be refused before any work is done for it.
-        if row.header_count > left(c) // 2:
-            note(c.report, HEADER_COUNT_EXCEEDS_RECORD, F_HEADER_COUNT, at, c.record, -1,
-                 row.header_count, left(c) // 2)
-            return False
-        if sink != NULL:
+        if unlikely(row.header_count > (wall - p) / 2):
+            note(c.report, HEADER_COUNT_EXCEEDS_RECORD, F_HEADER_COUNT, row.headers_at, c.record, -1,
+                 row.header_count, (wall - p) / 2)
+            return NULL
+        row.headers_at = <int32_t> (p - c.base)
+        if sink != NULL and sink.with_headers:
             row.first_header = <int32_t> sink.header_count
-        if not get_headers(c, row.header_count, sink):
-            return False
-    if c.p != c.end:
-        note(c.report, RECORD_LENGTH_MISMATCH, F_LENGTH, start, c.record, -1, length, length - left(c))
-        return False
-    return True
+            p = get_headers(c, p, wall, row.header_count, sink)
+        else:
+            p = get_headers(c, p, wall, row.header_count, NULL)
+        if unlikely(p == NULL):
+            return NULL
+    if skim:
+        if length >= 0 and p - start != length:
+            note(c.report, RECORD_LENGTH_MISMATCH, F_LENGTH, first - c.base, c.record, -1, length, p - start)
+        return p
+    if unlikely(p != wall):
+        note(c.report, RECORD_LENGTH_MISMATCH, F_LENGTH, first - c.base, c.record, -1, length, p - start)
+        return NULL
+    return p
 
 
-cdef bint get_records(cursor_t *c, const header_t *h, rows_t *sink) noexcept nogil:
-    """The parse loop of magic 2. False means refused, with a finding noted, or out of memory, without one."""
-    cdef const uint8_t *payload_end = c.end
+cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil:
+    """The parse loop of magic 2, from ``p`` to ``c.end``.
+
+    False means refused, with a finding noted, or out of memory, without one. ``skim`` reads as a broker does that will
+    keep a compressed payload as it is: ``DefaultRecord.readPartiallyFrom``.
+    """
+    cdef const uint8_t *start
     cdef row_t scratch
     cdef row_t *row = &scratch
-    cdef int64_t start
+    cdef void *moved
     cdef int64_t timestamp
     cdef int64_t before = -1
     # How far a delta may go before the offset overflows; a negative one cannot, from a base offset of 0 or more.
@@ -295,45 +336,49 @@ cdef bint get_records(cursor_t *c, const header_t *h, rows_t *sink) noexcept nog
     cdef int32_t i
     c.header = -1
     for i in range(h.record_count):
-        start = position(c)
+        start = p
         c.record = i
-        if c.p == payload_end:
-            note(c.report, RECORD_COUNT_TOO_HIGH, F_RECORD_COUNT, start, -1, -1, h.record_count, i)
+        if unlikely(p == c.end):
+            note(c.report, RECORD_COUNT_TOO_HIGH, F_RECORD_COUNT, p - c.base, -1, -1, h.record_count, i)
             return False
         if sink != NULL:
-            if sink.count == sink.capacity and not grow_rows(sink):
-                return False
+            if sink.count == sink.capacity:
+                moved = grown(sink.rows, &sink.capacity, sizeof(row_t))
+                if moved == NULL:
+                    return False
+                sink.rows = <row_t *> moved
             row = &sink.rows[sink.count]
         row.first_header = 0
-        if not get_record(c, payload_end, row, sink):
+        p = get_record(c, p, row, sink, skim)
+        if unlikely(p == NULL):
             return False
         if sink != NULL:
             sink.count += 1
-        if row.offset_delta <= before:
+        if unlikely(row.offset_delta <= before):
             if row.offset_delta < 0:
-                note(c.report, OFFSET_DELTA_NEGATIVE, F_OFFSET_DELTA, start, i, -1, row.offset_delta, 0)
+                note(c.report, OFFSET_DELTA_NEGATIVE, F_OFFSET_DELTA, start - c.base, i, -1, row.offset_delta, 0)
             if i > 0:
-                note(c.report, OFFSET_DELTA_NOT_INCREASING, F_OFFSET_DELTA, start, i, -1, row.offset_delta, before + 1)
-        elif row.offset_delta > h.last_offset_delta:
-            note(c.report, OFFSET_DELTA_BEYOND_LAST, F_OFFSET_DELTA, start, i, -1,
+                note(c.report, OFFSET_DELTA_NOT_INCREASING, F_OFFSET_DELTA, start - c.base, i, -1,
+                     row.offset_delta, before + 1)
+        elif unlikely(row.offset_delta > h.last_offset_delta):
+            note(c.report, OFFSET_DELTA_BEYOND_LAST, F_OFFSET_DELTA, start - c.base, i, -1,
                  row.offset_delta, h.last_offset_delta)
-        if row.offset_delta > room:
-            note(c.report, OFFSET_OVERFLOW, F_OFFSET_DELTA, start, i, -1, row.offset_delta, h.base_offset)
+        if unlikely(row.offset_delta > room):
+            note(c.report, OFFSET_OVERFLOW, F_OFFSET_DELTA, start - c.base, i, -1, row.offset_delta, h.base_offset)
         before = row.offset_delta
         if create_time:
             # Java's sum wraps, and so does Kafka's timestamp.
             timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
-            if (timestamp < h.base_timestamp) != (row.timestamp_delta < 0):
-                note(c.report, TIMESTAMP_OVERFLOW, F_TIMESTAMP_DELTA, start, i, -1,
+            if unlikely((timestamp < h.base_timestamp) != (row.timestamp_delta < 0)):
+                note(c.report, TIMESTAMP_OVERFLOW, F_TIMESTAMP_DELTA, start - c.base, i, -1,
                      row.timestamp_delta, h.base_timestamp)
-            if timestamp > largest:
+            if unlikely(timestamp > largest):
                 largest = timestamp
-                largest_at = start
+                largest_at = start - c.base
                 largest_record = i
     c.record = -1
-    c.end = payload_end
-    if h.record_count > 0 and c.p != payload_end:
-        note(c.report, RECORD_COUNT_TOO_LOW, F_RECORD_COUNT, position(c), -1, -1, h.record_count, left(c))
+    if h.record_count > 0 and p != c.end:
+        note(c.report, RECORD_COUNT_TOO_LOW, F_RECORD_COUNT, p - c.base, -1, -1, h.record_count, c.end - p)
         return False
     if largest_record >= 0:
         note(c.report, MAX_TIMESTAMP_BELOW_RECORDS, F_MAX_TIMESTAMP, largest_at, largest_record, -1,
@@ -341,24 +386,14 @@ cdef bint get_records(cursor_t *c, const header_t *h, rows_t *sink) noexcept nog
     return True
 
 
-cdef object span(const uint8_t *base, int32_t at, int32_t length):
-    if length < 0:
-        return None
-    return PyBytes_FromStringAndSize(<const char *> base + at, length)
+cdef void free_rows(rows_t *rows) noexcept nogil:
+    free(rows.rows)
+    free(rows.headers)
 
 
-cdef tuple to_headers(const uint8_t *base, const header_row_t *rows, int32_t count):
-    cdef list pairs = []
-    cdef int32_t k
-    for k in range(count):
-        key = span(base, rows[k].key_at, rows[k].key_length)
-        pairs.append((key, span(base, rows[k].value_at, rows[k].value_length)))
-    return tuple(pairs)
-
-
-cdef list to_records(const uint8_t *base, const header_t *h, const rows_t *rows):
-    """The rows as ``Record`` objects; sums wrap as Java's do."""
-    cdef list out = []
+cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows):
+    """The rows as ``Record`` objects, whose bytes stay in ``source`` at ``base``; sums wrap as Java's do."""
+    cdef list out = PyList_New(rows.count)
     cdef const row_t *row
     cdef Record record
     cdef int64_t i
@@ -372,12 +407,16 @@ cdef list to_records(const uint8_t *base, const header_t *h, const rows_t *rows)
             record.c_timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
         record.has_timestamp = True
         record.c_attributes = row.attributes
-        record.key = span(base, row.key_at, row.key_length)
-        record.value = span(base, row.value_at, row.value_length)
-        record.headers = ()
-        if row.header_count:
-            record.headers = to_headers(base, &rows.headers[row.first_header], row.header_count)
-        out.append(record)
+        record.source = source
+        record.base = base
+        record.key_at = row.key_at
+        record.key_unread = row.key_length + 1
+        record.value_at = row.value_at
+        record.value_unread = row.value_length + 1
+        record.headers_at = row.headers_at
+        record.headers_unread = row.header_count
+        Py_INCREF(record)
+        PyList_SET_ITEM(out, i, record)
     return out
 
 
@@ -399,11 +438,41 @@ cdef list to_places(const rows_t *rows):
     return out
 
 
-def parse_records(const uint8_t[::1] payload not None, int64_t at, tuple header not None, str want not None):
-    """Parse the records of ``header`` from byte ``at`` of an uncompressed payload to its end: ``(ok, records, notes)``.
+cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil:
+    """The header that stands at ``p``, 61 bytes."""
+    h.base_offset = <int64_t> load64(p + AT_BASE_OFFSET)
+    h.batch_length = <int32_t> load32(p + AT_BATCH_LENGTH)
+    h.partition_leader_epoch = <int32_t> load32(p + AT_PARTITION_LEADER_EPOCH)
+    h.crc = load32(p + AT_CRC)
+    h.attributes = <int16_t> load16(p + AT_ATTRIBUTES)
+    h.last_offset_delta = <int32_t> load32(p + AT_LAST_OFFSET_DELTA)
+    h.base_timestamp = <int64_t> load64(p + AT_BASE_TIMESTAMP)
+    h.max_timestamp = <int64_t> load64(p + AT_MAX_TIMESTAMP)
+    h.producer_id = <int64_t> load64(p + AT_PRODUCER_ID)
+    h.producer_epoch = <int16_t> load16(p + AT_PRODUCER_EPOCH)
+    h.base_sequence = <int32_t> load32(p + AT_BASE_SEQUENCE)
+    h.record_count = <int32_t> load32(p + AT_RECORD_COUNT)
 
-    ``want`` says what to make of them, by the same loop: "verdict" nothing, "records" their contents, "places" where
-    they stand. Offsets in notes and places count from the start of ``payload``.
+
+cdef tuple header_tuple(const header_t *h):
+    """In the order of ``HEADER_LAYOUT``."""
+    return (h.base_offset, h.batch_length, h.partition_leader_epoch, 2, h.crc, h.attributes, h.last_offset_delta,
+            h.base_timestamp, h.max_timestamp, h.producer_id, h.producer_epoch, h.base_sequence, h.record_count)
+
+
+def parse_header(const uint8_t[::1] data not None, int64_t at):
+    """The header's fields in the order of ``HEADER_LAYOUT``; ``next_frame`` has found the frame at ``at`` whole."""
+    if at < 0 or data.shape[0] < HEADER_SIZE or at > data.shape[0] - HEADER_SIZE:
+        raise IndexError(f"no header of {HEADER_SIZE} bytes at {at} in {data.shape[0]} bytes")
+    cdef header_t h
+    take_header(&data[at], &h)
+    return header_tuple(&h)
+
+
+def parse_places(const uint8_t[::1] payload not None, int64_t at, tuple header not None, bint skim=False):
+    """Where the records of ``header`` stand from byte ``at`` of an uncompressed payload on: ``(ok, places, notes)``.
+
+    Offsets in notes and places count from the start of ``payload``.
     """
     cdef int64_t n = payload.shape[0]
     cdef const uint8_t *data = &payload[0] if n else <const uint8_t *> b""
@@ -411,55 +480,57 @@ def parse_records(const uint8_t[::1] payload not None, int64_t at, tuple header 
     cdef cursor_t c
     cdef header_t h
     cdef rows_t rows
-    cdef rows_t *sink = NULL if want == "verdict" else &rows
     cdef bint ok
-    if want not in ("verdict", "records", "places"):
-        raise ValueError(f"want is {want!r}; it must be verdict, records or places")
     if n >= INT32_MAX:
         raise ValueError(f"a payload of {n} bytes; the limit is {INT32_MAX - 1}")
     if at < 0 or at > n:
         raise IndexError(f"no records can begin at {at} in {n} bytes")
-    rows.rows = NULL
-    rows.headers = NULL
-    rows.count = rows.capacity = rows.header_count = rows.header_capacity = 0
     (h.base_offset, _, _, _, _, h.attributes, h.last_offset_delta, h.base_timestamp, h.max_timestamp, _, _, _,
      h.record_count) = header
     clear(&report)
-    c.base = data
-    c.p = data + at
-    c.end = data + n
-    c.report = &report
-    c.record = c.header = -1
+    c = cursor_t(base=data, end=data + n, report=&report, record=-1, header=-1)
+    rows = rows_t(rows=NULL, headers=NULL, count=0, capacity=0, header_count=0, header_capacity=0, with_headers=True)
     try:
         with nogil:
-            ok = get_records(&c, &h, sink)
+            ok = get_records(&c, data + at, &h, &rows, skim)
         if not ok and report.seen == 0:
             raise MemoryError
-        made = None
-        if want == "records":
-            made = to_records(data, &h, &rows)
-        elif want == "places":
-            made = to_places(&rows)
-        return ok, made, to_notes(&report)
+        return ok, to_places(&rows), to_notes(&report, 0)
     finally:
-        free(rows.rows)
-        free(rows.headers)
+        free_rows(&rows)
 
 
 # ------------------------------------------------------------------------------------------------- writing
 
-cdef int64_t span_size(object value) except -1:
-    """Bytes that a nullable span takes with its length."""
-    if value is None:
-        return 1
-    return size_of_varlong(PyBytes_GET_SIZE(value)) + PyBytes_GET_SIZE(value)
+# A record's fixed fields take no more than this: five varints, a varlong and the attributes, and the byte that
+# put_mixed_varlong may write beyond its own.
+cdef enum:
+    FIXED_BYTES = 5 + 1 + 10 + 5 + 5 + 5 + 5 + 1
 
 
-cdef uint8_t *put_span(uint8_t *p, object value):
-    if value is None:
-        return put_varlong(p, -1)
-    p = put_varlong(p, PyBytes_GET_SIZE(value))
-    return put_bytes(p, <const uint8_t *> PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+cdef struct buffer_t:
+    PyObject *bytes            # the only reference, as _PyBytes_Resize asks
+    uint8_t *start
+    uint8_t *p
+    uint8_t *end
+
+
+cdef int resize(buffer_t *out, int64_t capacity) except -1:
+    cdef int64_t used = out.p - out.start
+    _PyBytes_Resize(&out.bytes, <Py_ssize_t> capacity)
+    out.start = <uint8_t *> PyBytes_AS_STRING(<object> out.bytes)
+    out.p = out.start + used
+    out.end = out.start + capacity
+    return 0
+
+
+cdef inline int reserve(buffer_t *out, int64_t size) except -1:
+    """Room for ``size`` bytes at ``out.p``."""
+    if size <= out.end - out.p:
+        return 0
+    if out.p - out.start + size > <int64_t> INT32_MAX + FIXED_BYTES:
+        raise EncodeError(f"the records take more than {INT32_MAX} bytes; a batch's length is an int32")
+    return resize(out, 2 * (out.p - out.start) + size)
 
 
 cdef object checked_bytes(object value, str what, Py_ssize_t index, bint nullable):
@@ -472,168 +543,228 @@ cdef object checked_bytes(object value, str what, Py_ssize_t index, bint nullabl
     raise EncodeError(f"records[{index}].{what} is {type(value).__name__}; it must be {allowed}")
 
 
-cdef bint is_plain(Record record):
-    """Whether all of the record is of the very types that the writer takes, so that writing it runs no Python code."""
-    if not (record.key is None or type(record.key) is bytes):
+cdef inline bint take_span(object value, span_t *span):
+    """False where ``value`` is neither bytes itself nor None."""
+    span.n = -1
+    if value is None:
+        return True
+    if type(value) is not bytes:
         return False
-    if not (record.value is None or type(record.value) is bytes):
+    span.p = <const uint8_t *> PyBytes_AS_STRING(value)
+    span.n = PyBytes_GET_SIZE(value)
+    return True
+
+
+cdef struct fields_t:
+    span_t key
+    span_t value
+    int64_t headers_size
+
+
+cdef bint take_fields(Record record, fields_t *fields):
+    """The record's bytes, without running Python code. False where they are not of the very types that this takes."""
+    cdef span_t key
+    cdef span_t value
+    if record.key_unread:
+        fields.key = span_t(record.base + record.key_at, record.key_unread - 1)
+    elif not take_span(record.c_key, &fields.key):
         return False
-    if type(record.headers) is not tuple:
+    if record.value_unread:
+        fields.value = span_t(record.base + record.value_at, record.value_unread - 1)
+    elif not take_span(record.c_value, &fields.value):
         return False
-    for pair in <tuple> record.headers:
-        if type(pair) is not tuple or len(<tuple> pair) != 2 or type((<tuple> pair)[0]) is not bytes:
+    fields.headers_size = 1
+    if record.headers_unread == 0 and record.c_headers is None:
+        return True
+    headers = record.get_headers()
+    if type(headers) is not tuple:
+        return False
+    fields.headers_size = size_of_varlong(len(<tuple> headers))
+    for pair in <tuple> headers:
+        if type(pair) is not tuple or len(<tuple> pair) != 2:
             return False
-        if not ((<tuple> pair)[1] is None or type((<tuple> pair)[1]) is bytes):
+        if not take_span((<tuple> pair)[0], &key) or key.n < 0 or not take_span((<tuple> pair)[1], &value):
             return False
+        fields.headers_size += size_of_span(&key) + size_of_span(&value)
     return True
 
 
 cdef Record plain(object record, Py_ssize_t index):
-    """The record itself if it is plain, else a plain copy; ``EncodeError`` where that cannot be made."""
-    if type(record) is not Record:
-        raise EncodeError(f"records[{index}] is {type(record).__name__}; it must be a Record")
-    if is_plain(record):
-        return record
+    """A copy whose fields are of the very types that the writer takes; ``EncodeError`` where that cannot be made."""
     cdef Record source = record
     cdef Record copy = Record.__new__(Record)
     copy.c_offset = source.c_offset
     copy.c_timestamp = source.c_timestamp
     copy.has_timestamp = source.has_timestamp
     copy.c_attributes = source.c_attributes
-    copy.key = checked_bytes(source.key, "key", index, True)
-    copy.value = checked_bytes(source.value, "value", index, True)
+    copy.c_key = checked_bytes(source.get_key(), "key", index, True)
+    copy.c_value = checked_bytes(source.get_value(), "value", index, True)
     try:
-        pairs = [(key, value) for key, value in source.headers]
+        pairs = [(key, value) for key, value in source.get_headers()]
     except (TypeError, ValueError) as error:
         raise EncodeError(f"records[{index}].headers are not pairs of key and value: {error}") from None
-    copy.headers = tuple([
+    copy.c_headers = tuple([
         (checked_bytes(key, "headers key", index, False), checked_bytes(value, "headers value", index, True))
         for key, value in pairs
     ])
     return copy
 
 
-cdef list plain_records(list records):
-    """Plain records in place of all; none of them can change before they are written."""
-    cdef list ready = []
-    cdef bint copied = False
-    cdef Py_ssize_t i
-    for i in range(len(records)):
-        record = plain(records[i], i)
-        copied = copied or record is not records[i]
-        ready.append(record)
-    if copied:
-        # Making copies ran code that is not ours, and that may have held on to a record that was plain before.
-        for i in range(len(ready)):
-            if not is_plain(<Record> ready[i]):
-                raise EncodeError(f"records[{i}] changed while it was written")
-    return ready
-
-
-def timestamp_range(list records not None):
-    """The first and the largest timestamp, (-1, -1) without records; a missing one counts as -1."""
-    cdef int64_t first = -1
-    cdef int64_t largest = -1
-    cdef int64_t timestamp
-    cdef Py_ssize_t i
-    for i in range(len(records)):
-        record = records[i]
-        if type(record) is not Record:
-            raise EncodeError(f"records[{i}] is {type(record).__name__}; it must be a Record")
-        timestamp = (<Record> record).c_timestamp
-        if i == 0:
-            first = largest = timestamp
-        elif timestamp > largest:
-            largest = timestamp
-    return first, largest
-
-
-cdef struct sizes_t:
-    int64_t body
-    int64_t timestamp_delta
-    int32_t offset_delta
-
-
-cdef int64_t measure(Record record, Py_ssize_t index, int64_t base_offset, int64_t base_timestamp,
-                     sizes_t *sizes) except -1:
-    """Fill ``sizes`` and return the bytes that the record takes with its length."""
-    # Differences wrap as Java's do, so that whatever could be read can be written again.
-    cdef int64_t delta = <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset)
-    cdef int64_t body
-    if delta < INT32_MIN or delta > INT32_MAX:
-        raise EncodeError(f"records[{index}].offset is {record.c_offset}, {delta} from the base offset {base_offset}; "
-                          "the delta is an int32")
-    sizes.offset_delta = <int32_t> delta
-    sizes.timestamp_delta = <int64_t> (<uint64_t> record.c_timestamp - <uint64_t> base_timestamp)
-    body = 1 + size_of_varlong(sizes.timestamp_delta) + size_of_varlong(delta)
-    body += span_size(record.key) + span_size(record.value) + size_of_varlong(len(<tuple> record.headers))
-    for pair in <tuple> record.headers:
-        body += span_size((<tuple> pair)[0]) + span_size((<tuple> pair)[1])
-    if body > INT32_MAX:
-        raise EncodeError(f"records[{index}] takes {body} bytes; a record's length is an int32")
-    sizes.body = body
-    return body + size_of_varlong(body)
-
-
-cdef uint8_t *put_record(uint8_t *p, Record record, const sizes_t *sizes):
-    p = put_varlong(p, sizes.body)
-    p = put_int8(p, record.c_attributes)
-    p = put_varlong(p, sizes.timestamp_delta)
-    p = put_varlong(p, sizes.offset_delta)
-    p = put_span(p, record.key)
-    p = put_span(p, record.value)
-    p = put_varlong(p, len(<tuple> record.headers))
-    for pair in <tuple> record.headers:
-        p = put_span(p, (<tuple> pair)[0])
-        p = put_span(p, (<tuple> pair)[1])
+cdef uint8_t *put_headers(uint8_t *p, object headers):
+    cdef span_t span
+    if headers is None:
+        return put_varlong(p, 0)
+    p = put_varlong(p, len(<tuple> headers))
+    for pair in <tuple> headers:
+        take_span((<tuple> pair)[0], &span)
+        p = put_span(p, &span)
+        take_span((<tuple> pair)[1], &span)
+        p = put_span(p, &span)
     return p
 
 
-def encode_records(list records not None, int64_t base_offset, int64_t base_timestamp):
-    """The uncompressed payload of ``records``; a record without a timestamp is written as -1.
-
-    Sizes are summed first, so that the result is allocated once; between the two passes no Python code runs that could
-    change a record. ``EncodeError`` where a value does not fit its field.
-    """
-    cdef Py_ssize_t n = len(records)
-    cdef Py_ssize_t i
-    cdef int64_t total = 0
+cdef int put_record(buffer_t *out, object given, Py_ssize_t index, int64_t base_offset,
+                    int64_t base_timestamp) except -1:
+    """Append one record. Nothing of it can change between measuring and writing: neither runs Python code."""
+    cdef Record record
+    cdef fields_t fields
+    # Differences wrap as Java's do, so that whatever could be read can be written again.
+    cdef int64_t offset_delta
+    cdef int64_t timestamp_delta
+    cdef int64_t body
     cdef uint8_t *p
-    cdef list ready = plain_records(records)
-    cdef sizes_t *sizes = <sizes_t *> malloc(<size_t> (n or 1) * sizeof(sizes_t))
-    if sizes == NULL:
-        raise MemoryError
+    if type(given) is not Record:
+        raise EncodeError(f"records[{index}] is {type(given).__name__}; it must be a Record")
+    record = given
+    if not take_fields(record, &fields):
+        record = plain(record, index)
+        take_fields(record, &fields)
+    offset_delta = <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset)
+    if offset_delta < INT32_MIN or offset_delta > INT32_MAX:
+        raise EncodeError(f"records[{index}].offset is {record.c_offset}, {offset_delta} from the base offset "
+                          f"{base_offset}; the delta is an int32")
+    timestamp_delta = <int64_t> (<uint64_t> record.c_timestamp - <uint64_t> base_timestamp)
+    body = 1 + size_of_varlong(timestamp_delta) + size_of_varlong(offset_delta)
+    body += size_of_span(&fields.key) + size_of_span(&fields.value) + fields.headers_size
+    if body > INT32_MAX:
+        raise EncodeError(f"records[{index}] takes {body} bytes; a record's length is an int32")
+    reserve(out, body + FIXED_BYTES)
+    p = put_mixed_varlong(out.p, body)
+    p = put_int8(p, record.c_attributes)
+    p = put_mixed_varlong(p, timestamp_delta)
+    p = put_varlong(p, offset_delta)
+    p = put_span(p, &fields.key)
+    p = put_span(p, &fields.value)
+    out.p = put_headers(p, record.c_headers)
+    return 0
+
+
+cdef inline void send_for(list records, Py_ssize_t i):
+    """Records and their bytes lie anywhere in memory: ask for those whose turn comes soon."""
+    if i + 8 < PyList_GET_SIZE(records):
+        kfuzz_prefetch(PyList_GET_ITEM(records, i + 8))
+        ahead = <object> PyList_GET_ITEM(records, i + 4)
+        if type(ahead) is Record:
+            kfuzz_prefetch(<PyObject *> (<Record> ahead).c_key)
+            kfuzz_prefetch(<PyObject *> (<Record> ahead).c_value)
+
+
+cdef object put_records(list records, int64_t base_offset, object base_timestamp, int64_t front, int64_t *base,
+                        int64_t *largest):
+    """The records' bytes behind ``front`` bytes that are not written; ``base`` and ``largest`` are the timestamps."""
+    cdef buffer_t out
+    cdef int64_t capacity = front + 64 + 64 * len(records)
+    cdef int64_t timestamp
+    cdef Py_ssize_t i = 0
+    base[0] = largest[0] = -1
+    if base_timestamp is not None:
+        base[0] = base_timestamp
+    made = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> capacity)
+    Py_INCREF(made)
+    out.bytes = <PyObject *> made
+    out.start = <uint8_t *> PyBytes_AS_STRING(made)
+    out.p = out.start + front
+    out.end = out.start + capacity
+    made = None
     try:
-        for i in range(n):
-            total += measure(<Record> ready[i], i, base_offset, base_timestamp, &sizes[i])
-        if total > INT32_MAX:
-            raise EncodeError(f"the records take {total} bytes; a batch's length is an int32")
-        out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> total)
-        p = <uint8_t *> PyBytes_AS_STRING(out)
-        for i in range(n):
-            p = put_record(p, <Record> ready[i], &sizes[i])
-        return out
+        # A copy of an odd value may run code that changes the list, so its length is asked for each time.
+        while i < len(records):
+            send_for(records, i)
+            record = records[i]
+            if type(record) is Record:
+                timestamp = (<Record> record).c_timestamp
+                if i == 0:
+                    largest[0] = timestamp
+                    if base_timestamp is None:
+                        base[0] = timestamp
+                elif timestamp > largest[0]:
+                    largest[0] = timestamp
+            put_record(&out, record, i, base_offset, base[0])
+            i += 1
+        if i != len(records):
+            raise EncodeError(f"records has {len(records)} entries, {i} were written: it changed meanwhile")
+        if out.p - out.start - front > INT32_MAX:
+            raise EncodeError(f"the records take more than {INT32_MAX} bytes; a batch's length is an int32")
+        resize(&out, out.p - out.start)
+        return <object> out.bytes
     finally:
-        free(sizes)
+        Py_XDECREF(out.bytes)
 
 
-def encode_header(int64_t base_offset, int32_t batch_length, int32_t partition_leader_epoch, uint32_t crc,
-                  int16_t attributes, int32_t last_offset_delta, int64_t base_timestamp, int64_t max_timestamp,
-                  int64_t producer_id, int16_t producer_epoch, int32_t base_sequence, int32_t record_count):
-    """The 61 bytes of a header with these very values. ``OverflowError`` where a value does not fit its field."""
+def encode_records(list records not None, int64_t base_offset, base_timestamp):
+    """``(payload, base timestamp, largest timestamp)``; a base timestamp of None is the first record's.
+
+    A record without a timestamp counts and is written as -1. ``EncodeError`` where a value does not fit its field.
+    """
+    cdef int64_t base
+    cdef int64_t largest
+    payload = put_records(records, base_offset, base_timestamp, 0, &base, &largest)
+    return payload, base, largest
+
+
+cdef header_t to_header(tuple fields) except *:
     cdef header_t h
+    (h.base_offset, h.batch_length, h.partition_leader_epoch, _, h.crc, h.attributes, h.last_offset_delta,
+     h.base_timestamp, h.max_timestamp, h.producer_id, h.producer_epoch, h.base_sequence, h.record_count) = fields
+    return h
+
+
+def encode_header(tuple fields not None):
+    """The 61 bytes of a header with these very values, in the order of ``HEADER_LAYOUT``; the magic is 2.
+
+    ``OverflowError`` where a value does not fit its field.
+    """
+    cdef header_t h = to_header(fields)
     cdef uint8_t out[HEADER_SIZE]
-    h.base_offset = base_offset
-    h.batch_length = batch_length
-    h.partition_leader_epoch = partition_leader_epoch
-    h.crc = crc
-    h.attributes = attributes
-    h.last_offset_delta = last_offset_delta
-    h.base_timestamp = base_timestamp
-    h.max_timestamp = max_timestamp
-    h.producer_id = producer_id
-    h.producer_epoch = producer_epoch
-    h.base_sequence = base_sequence
-    h.record_count = record_count
     put_header(out, &h)
     return PyBytes_FromStringAndSize(<const char *> out, HEADER_SIZE)
+
+
+cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil:
+    """Write the header in front of the payload that stands behind it, with the right length and CRC."""
+    h.batch_length = <int32_t> (size - AT_PARTITION_LEADER_EPOCH)
+    put_header(batch, h)
+    h.crc = crc32c_of(batch + AT_ATTRIBUTES, size - AT_ATTRIBUTES)
+    put_int32(batch + AT_CRC, <int32_t> h.crc)
+
+
+def encode_batch(list records not None, tuple fields not None):
+    """A whole uncompressed batch of these header fields; its length, CRC and record count are made here.
+
+    A base or max timestamp of None is taken from the records. ``EncodeError`` and ``OverflowError`` where a value does
+    not fit its field, before anything is returned.
+    """
+    cdef header_t h
+    cdef int64_t base
+    cdef int64_t largest
+    cdef list row = list(fields)
+    made = put_records(records, row[0], row[7], HEADER_SIZE, &base, &largest)
+    row[7] = base
+    if row[8] is None:
+        row[8] = largest
+    row[12] = len(records)
+    if PyBytes_GET_SIZE(made) - AT_PARTITION_LEADER_EPOCH > INT32_MAX:
+        raise EncodeError(f"the batch takes {len(made)} bytes; its length is an int32")
+    h = to_header(tuple(row))
+    seal(<uint8_t *> PyBytes_AS_STRING(made), PyBytes_GET_SIZE(made), &h)
+    return made

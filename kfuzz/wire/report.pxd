@@ -77,6 +77,10 @@ cdef enum field_t:
     F_MAX_TIMESTAMP
     F_RECORD_COUNT
     F_VALUE
+    F_CRC
+    F_BASE_OFFSET
+    F_LAST_OFFSET_DELTA
+    F_PAYLOAD
     FIELD_COUNT
 
 cdef struct note_t:
@@ -95,4 +99,4 @@ cdef struct report_t:
 cdef void clear(report_t *report) noexcept nogil
 cdef void note(report_t *report, int code, int field, int64_t at, int64_t record, int64_t header,
                int64_t found, int64_t allowed) noexcept nogil
-cdef list to_notes(const report_t *report)
+cdef list to_notes(const report_t *report, int64_t shift)

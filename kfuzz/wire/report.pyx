@@ -77,6 +77,10 @@ FIELDS = {
     F_MAX_TIMESTAMP: "max_timestamp",
     F_RECORD_COUNT: "record_count",
     F_VALUE: "value",
+    F_CRC: "crc",
+    F_BASE_OFFSET: "base_offset",
+    F_LAST_OFFSET_DELTA: "last_offset_delta",
+    F_PAYLOAD: "payload",
 }
 
 cdef void clear(report_t *report) noexcept nogil:
@@ -101,14 +105,16 @@ cdef void note(report_t *report, int code, int field, int64_t at, int64_t record
     first.count = 1
 
 
-cdef list to_notes(const report_t *report):
-    """The report as tuples ``(code, field, at, record, header, found, allowed, count)``, in the order of the bytes."""
+cdef list to_notes(const report_t *report, int64_t shift):
+    """The report as tuples ``(code, field, at, record, header, found, allowed, count)``, in the order of the bytes;
+    ``shift`` is added to each ``at``.
+    """
     cdef int code
     cdef list notes = []
     for code in range(1, <int> CODE_COUNT):
         if report.seen >> code & 1:
             first = report.first[code]
-            notes.append((CODES[code], FIELDS[first.field], first.at, first.record, first.header,
+            notes.append((CODES[code], FIELDS[first.field], first.at + shift, first.record, first.header,
                           first.found, first.allowed, first.count))
     notes.sort(key=_place)
     return notes

@@ -125,16 +125,27 @@ def test_any_buffer_and_any_sequence_of_headers_is_written_as_bytes_are() -> Non
     assert records.encode_batch(RecordBatch(0, 0, [odd])) == records.encode_batch(RecordBatch(0, 0, [same]))
 
 
-def test_a_record_that_changes_while_another_is_copied_is_refused() -> None:
+def test_a_record_that_changes_while_another_is_copied_is_written_as_it_was() -> None:
     first = Record(0, 1, b"k", None, ((b"h", None),))
 
     def headers() -> Iterator[tuple[bytes, None]]:
         first.headers = [(b"much longer than before", None)]
         yield b"h", None
 
-    batch = RecordBatch(0, 1, [first, Record(1, 1, None, None, headers())])  # type: ignore[arg-type]
-    with pytest.raises(EncodeError, match=r"records\[0\] changed while it was written"):
-        records.encode_batch(batch)
+    data = records.encode_batch(RecordBatch(0, 1, [first, Record(1, 1, None, None, headers())]))  # type: ignore[arg-type]
+    assert [record.headers for record in records.decode(data)[0].records] == [((b"h", None),), ((b"h", None),)]
+
+
+def test_a_list_that_shrinks_while_it_is_written_is_refused() -> None:
+    rows = [Record(0, 1, b"k", None), Record(1, 1, None, None)]
+
+    def headers() -> Iterator[tuple[bytes, None]]:
+        rows.pop()
+        yield b"h", None
+
+    rows[1].headers = headers()  # type: ignore[assignment]
+    with pytest.raises(EncodeError, match="records has 1 entries, 2 were written"):
+        records.encode_batch(RecordBatch(0, 1, rows))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,231 @@
+"""The walk over a buffer's batches: frames of every magic, and all of magic 2 that needs no codec.
+
+It runs without the interpreter until someone has to look: at an end, at a finding, at a payload to decompress, at a
+message of magic 0 or 1, or at each batch, if so asked. Mirrors ``org.apache.kafka.common.record.MemoryRecords``.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
+
+from kfuzz.wire.checksum cimport crc32c_of
+from kfuzz.wire.cursor cimport cursor_t
+from kfuzz.wire.framing cimport get_frame
+from kfuzz.wire.record_batch cimport (
+    AT_ATTRIBUTES,
+    AT_BASE_OFFSET,
+    AT_CRC,
+    AT_LAST_OFFSET_DELTA,
+    AT_RECORD_COUNT,
+    CODEC_MASK,
+    CONTROL,
+    HEADER_SIZE,
+    free_rows,
+    get_records,
+    header_t,
+    header_tuple,
+    rows_t,
+    take_header,
+    to_places,
+    to_records,
+)
+from kfuzz.wire.report cimport (
+    ATTRIBUTES_UNUSED_BITS,
+    BASE_OFFSET_NEGATIVE,
+    CODEC_UNKNOWN,
+    CRC_MISMATCH,
+    F_ATTRIBUTES,
+    F_BASE_OFFSET,
+    F_CRC,
+    F_LAST_OFFSET_DELTA,
+    F_PAYLOAD,
+    F_RECORD_COUNT,
+    LAST_OFFSET_DELTA_NEGATIVE,
+    PAYLOAD_WITHOUT_RECORDS,
+    RECORD_COUNT_NEGATIVE,
+    clear,
+    note,
+    report_t,
+    to_notes,
+)
+
+cdef enum:
+    UNUSED_BITS = 0xff80
+    LAST_CODEC = 4
+
+cdef enum:
+    AT_END
+    AT_REFUSAL
+    AT_BATCH
+    AT_PAYLOAD
+    AT_MESSAGE
+
+# What ``Scan.next`` stopped at.
+END, REFUSED, BATCH, PAYLOAD, MESSAGE = AT_END, AT_REFUSAL, AT_BATCH, AT_PAYLOAD, AT_MESSAGE
+
+
+cdef class Scan:
+    """The batches of ``data``, one after the other; the interface is described in scan.pyi."""
+
+    cdef const uint8_t[::1] view
+    cdef object data
+    cdef const uint8_t *base
+    cdef int64_t n
+    cdef header_t h
+    cdef report_t report
+    cdef rows_t rows
+    cdef bint with_rows
+    cdef bint each
+    cdef bint unfinished
+    # Where the rows of the batch stand: their bytes, and who keeps them.
+    cdef const uint8_t *rows_base
+    cdef object rows_source
+    cdef readonly int64_t at
+    cdef readonly int64_t size
+    cdef readonly int64_t batch_count
+    cdef readonly int64_t record_count
+    cdef public int64_t found
+
+    def __cinit__(self):
+        self.rows.rows = NULL
+        self.rows.headers = NULL
+        self.rows.count = self.rows.capacity = self.rows.header_count = self.rows.header_capacity = 0
+
+    def __init__(self, data not None, *, bint with_rows, bint with_headers=False, bint each=False):
+        self.view = data
+        self.data = data
+        self.n = self.view.shape[0]
+        self.base = &self.view[0] if self.n else <const uint8_t *> b""
+        self.with_rows = with_rows
+        self.rows.with_headers = with_headers
+        self.each = each or with_rows
+        clear(&self.report)
+
+    def __dealloc__(self):
+        free_rows(&self.rows)
+
+    def next(self):
+        cdef int state
+        with nogil:
+            state = self.advance()
+        if state == AT_REFUSAL and self.report.seen == 0:
+            raise MemoryError
+        return state
+
+    cdef int advance(self) noexcept nogil:
+        cdef int magic
+        cdef int state
+        while True:
+            if self.unfinished:
+                self.at += self.size
+                self.batch_count += 1
+                self.record_count += self.found
+                self.unfinished = False
+            self.report.seen = 0
+            self.rows.count = self.rows.header_count = 0
+            self.size = get_frame(self.base + self.at, 0, self.n - self.at, &magic, &self.report)
+            if self.size == 0:
+                return AT_END
+            if self.size < 0:
+                return AT_REFUSAL
+            self.unfinished = True
+            if magic != 2:
+                return AT_MESSAGE
+            state = self.record_batch()
+            if state != AT_BATCH or self.each or self.report.seen or self.h.attributes & CONTROL:
+                return state
+
+    cdef int record_batch(self) noexcept nogil:
+        cdef const uint8_t *p = self.base + self.at
+        cdef header_t *h = &self.h
+        cdef report_t *report = &self.report
+        cdef cursor_t c
+        cdef rows_t *sink = NULL
+        cdef uint32_t actual
+        take_header(p, h)
+        self.found = h.record_count
+        actual = crc32c_of(p + AT_ATTRIBUTES, self.size - AT_ATTRIBUTES)
+        if actual != h.crc:
+            note(report, CRC_MISMATCH, F_CRC, AT_CRC, -1, -1, h.crc, actual)
+            return AT_REFUSAL
+        if h.attributes & UNUSED_BITS:
+            note(report, ATTRIBUTES_UNUSED_BITS, F_ATTRIBUTES, AT_ATTRIBUTES, -1, -1, h.attributes & 0xffff,
+                 UNUSED_BITS)
+        if h.attributes & CODEC_MASK > LAST_CODEC:
+            note(report, CODEC_UNKNOWN, F_ATTRIBUTES, AT_ATTRIBUTES, -1, -1, h.attributes & CODEC_MASK, LAST_CODEC)
+            return AT_REFUSAL
+        if h.base_offset < 0:
+            note(report, BASE_OFFSET_NEGATIVE, F_BASE_OFFSET, AT_BASE_OFFSET, -1, -1, h.base_offset, 0)
+        if h.last_offset_delta < 0:
+            note(report, LAST_OFFSET_DELTA_NEGATIVE, F_LAST_OFFSET_DELTA, AT_LAST_OFFSET_DELTA, -1, -1,
+                 h.last_offset_delta, 0)
+        if h.record_count < 0:
+            note(report, RECORD_COUNT_NEGATIVE, F_RECORD_COUNT, AT_RECORD_COUNT, -1, -1, h.record_count, 0)
+            return AT_REFUSAL
+        if h.attributes & CODEC_MASK:
+            return AT_PAYLOAD
+        if h.record_count == 0:
+            if self.size > HEADER_SIZE:
+                note(report, PAYLOAD_WITHOUT_RECORDS, F_PAYLOAD, HEADER_SIZE, -1, -1, self.size - HEADER_SIZE, 0)
+            return AT_BATCH
+        if self.with_rows or h.attributes & CONTROL:
+            sink = &self.rows
+        c = cursor_t(base=p, end=p + self.size, report=report, record=-1, header=-1)
+        self.rows_base = p
+        if not get_records(&c, p + HEADER_SIZE, h, sink, False):
+            return AT_REFUSAL
+        return AT_BATCH
+
+    def parse(self, bytes payload not None, bint skim=False):
+        """Parse the decompressed payload of the batch; False where it is refused. Places then count from its start."""
+        cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(payload)
+        cdef cursor_t c
+        cdef rows_t *sink = &self.rows if self.with_rows or self.h.attributes & CONTROL else NULL
+        cdef bint ok
+        if PyBytes_GET_SIZE(payload) >= INT32_MAX:
+            raise ValueError(f"a payload of {len(payload)} bytes; the limit is {INT32_MAX - 1}")
+        clear(&self.report)
+        c = cursor_t(base=base, end=base + PyBytes_GET_SIZE(payload), report=&self.report, record=-1, header=-1)
+        self.rows_base = base
+        self.rows_source = payload
+        with nogil:
+            ok = get_records(&c, base, &self.h, sink, skim)
+        if not ok and self.report.seen == 0:
+            raise MemoryError
+        return ok
+
+    def notes(self, bint inside=False):
+        """What was noted since the last stop; places count from ``data``'s start, or from the payload's."""
+        if self.report.seen == 0:
+            return []
+        return to_notes(&self.report, 0 if inside else self.at)
+
+    @property
+    def codec(self):
+        return self.h.attributes & CODEC_MASK
+
+    @property
+    def control(self):
+        return bool(self.h.attributes & CONTROL)
+
+    def header(self):
+        return header_tuple(&self.h)
+
+    def records(self):
+        if self.rows.count == 0:
+            return []
+        if not self.h.attributes & CODEC_MASK:
+            self.keep_rows()
+        return to_records(self.rows_base, self.rows_source, &self.h, &self.rows)
+
+    cdef int keep_rows(self) except -1:
+        """Let the rows refer to bytes that nobody can change: ``data`` itself, or a copy of the batch."""
+        if type(self.data) is bytes:
+            self.rows_source = self.data
+            return 0
+        self.rows_source = PyBytes_FromStringAndSize(<const char *> self.base + self.at, self.size)
+        self.rows_base = <const uint8_t *> PyBytes_AS_STRING(self.rows_source)
+        return 0
+
+    def places(self):
+        """The rows as ``PlaceTuple``; places count from the batch's start, or from the payload's."""
+        return to_places(&self.rows)

@@ -1,0 +1,116 @@
+"""The loops without the interpreter: the CRC kernel against the library, the walk, records made when asked for."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from crc32c import crc32c
+
+from kfuzz import records
+from kfuzz.errors import RecordsError
+from kfuzz.wire.checksum import kernel
+from kfuzz.wire.scan import BATCH, END, MESSAGE, PAYLOAD, REFUSED, Scan
+
+Record, RecordBatch = records.Record, records.RecordBatch
+
+
+@pytest.mark.parametrize("size", [*range(70), 383, 384, 385, 391, 767, 768, 6143, 6144, 6145, 20_000])
+def test_the_crc_kernel_agrees_with_the_library_at_every_alignment(size: int) -> None:
+    data = random.Random(size).randbytes(size + 8)
+    if kernel(b"") is None:
+        pytest.skip("this processor has no instruction for CRC-32C; the library does the work")
+    for at in range(8):
+        view = memoryview(data)[at : at + size]
+        assert kernel(view) == crc32c(view)
+        assert kernel(view, 0xDEADBEEF) == crc32c(view, 0xDEADBEEF)
+
+
+def batch(offset: int, **fields: object) -> bytes:
+    rows = [Record(offset + i, 1_000 + i, b"k%d" % i, None if i % 3 == 0 else b"v" * i) for i in range(5)]
+    return records.encode_batch(RecordBatch(offset, offset + 4, rows, **fields))  # type: ignore[arg-type]
+
+
+def test_the_walk_stops_only_where_someone_has_to_look() -> None:
+    message = records.encode_batch(RecordBatch(25, 25, [Record(25, 1, b"k", b"v")], magic=1))
+    odd = bytearray(batch(20))
+    data = batch(0) + batch(5) + batch(10, compression="gzip") + batch(15) + bytes(odd) + message + b"tail"
+    scan = Scan(data, with_rows=False)
+    assert scan.next() == PAYLOAD
+    assert (scan.batch_count, scan.record_count, scan.at) == (2, 10, len(batch(0) + batch(5)))
+    assert scan.notes() == []
+    assert scan.next() == MESSAGE
+    assert scan.batch_count == 5
+    scan.found = 1
+    assert scan.next() == END
+    assert (scan.batch_count, scan.record_count, scan.at) == (6, 26, len(data) - 4)
+
+
+def test_the_walk_stops_at_a_batch_that_has_a_finding_and_at_one_that_is_refused() -> None:
+    noted = records.encode_batch(RecordBatch(-7, -7, [Record(-7, 1, b"k", b"v")]))
+    broken = bytearray(batch(0))
+    broken[-1] ^= 1
+    scan = Scan(batch(0) + noted + bytes(broken) + batch(5), with_rows=False)
+    assert scan.next() == BATCH
+    assert [(note[0], note[2]) for note in scan.notes()] == [("base-offset-negative", len(batch(0)))]
+    assert scan.next() == REFUSED
+    assert [(note[0], note[2]) for note in scan.notes()] == [("crc-mismatch", len(batch(0) + noted) + 17)]
+    assert scan.batch_count == 2
+
+
+def test_a_skimming_reader_does_not_mind_a_records_length() -> None:
+    payload = bytearray(batch(0)[61:])
+    payload[0] += 2
+    scan = Scan(batch(0, compression="gzip"), with_rows=True)
+    assert scan.next() == PAYLOAD
+    assert not scan.parse(bytes(payload))
+    assert scan.parse(bytes(payload), skim=True)
+    assert [note[0] for note in scan.notes(inside=True)] == ["record-length-mismatch"]
+    assert len(scan.places()) == 5
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_a_record_keeps_what_it_was_read_from(kind: type) -> None:
+    rows = [Record(0, 1, b"key", b"value", ((b"h", b"1"), (b"h", None), (b"", b"")))]
+    data = kind(records.encode_batch(RecordBatch(0, 0, rows)))
+    (read,) = records.decode(data)[0].records
+    if kind is bytearray:
+        data[:] = bytes(len(data))
+    del data
+    assert read == rows[0]
+    assert read.headers is read.headers
+    assert read.key is read.key
+
+
+def test_what_is_set_replaces_what_was_not_read_yet() -> None:
+    data = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"key", b"value", ((b"h", b"1"),))]))
+    (read,) = records.decode(data)[0].records
+    read.key, read.value, read.headers = None, b"other", ()
+    assert (read.key, read.value, read.headers) == (None, b"other", ())
+
+
+def test_records_that_were_never_looked_at_are_written_as_they_were_read() -> None:
+    rng = random.Random(5)
+    values = [None, b"", b"x" * 70]
+    rows = [
+        Record(
+            i,
+            rng.randrange(-(10**6), 10**6),
+            rng.randbytes(rng.randrange(200)),
+            rng.randbytes(rng.randrange(20_000)),
+            tuple((b"h%d" % k, rng.choice(values)) for k in range(rng.randrange(4))),
+        )
+        for i in range(300)
+    ]
+    data = records.encode_batch(RecordBatch(0, 299, rows))
+    assert records.encode(records.decode(data)) == data
+    assert records.decode(data)[0].records == rows
+
+
+def test_a_batch_is_read_without_those_behind_it() -> None:
+    broken = bytearray(batch(5))
+    broken[-1] ^= 1
+    walk = records.batches(batch(0) + bytes(broken))
+    assert next(walk).base_offset == 0
+    with pytest.raises(RecordsError, match="crc-mismatch"):
+        next(walk)
