@@ -82,23 +82,25 @@ def _described(vector: Vector) -> dict[str, Any]:
 @command.command("build")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if a committed file is not as the recipes make it.")
 @click.option("--confirm", is_flag=True, help="Ask Apache Kafka about every vector; exit 1 if it contradicts one.")
+@click.option("--broker", is_flag=True, help="Show every vector to a real broker too; exit 1 if it contradicts one.")
 @root_option
-def build_vectors(check: bool, confirm: bool, root: str | None) -> None:
+def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) -> None:
     """Make the vector files from their recipes.
 
     Committed compressed bytes stay while their contents agree, and vectors without a recipe stay as they are. With
-    --confirm, Kafka's answers fill the vectors' cells; where Kafka contradicts a recipe, nothing is written.
+    --confirm, the answers of kafka-clients fill the vectors' cells, and with --broker those of a broker that is started
+    for it (a minute or two; docs/real-broker.md); where Kafka contradicts a recipe, nothing is written.
 
     \b
     Examples:
       kfuzz vectors build
       kfuzz vectors build --check
-      kfuzz vectors build --confirm
+      kfuzz vectors build --confirm --broker
     """
     from kfuzz.vectors import build
 
-    if check and confirm:
-        raise UsageError("--check writes nothing and --confirm writes what Kafka says; leave one of them away")
+    if check and (confirm or broker):
+        raise UsageError("--check writes nothing, --confirm and --broker write what Kafka says; leave one of them away")
     place = Path(root) if root else default_root()
     files = build.build(place)
     changes = [f"{file.path.relative_to(place)}: {change}" for file in files for change in file.changes]
@@ -112,6 +114,8 @@ def build_vectors(check: bool, confirm: bool, root: str | None) -> None:
         click.get_current_context().exit(1 if changes else 0)
     if confirm:
         files = _confirmed(files)
+    if broker:
+        files = _shown_to_broker(files)
     build.write(place, files)
     click.echo(f"{total} vectors in {len(files)} files")
 
@@ -132,12 +136,30 @@ def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
             if role in vector.expect and (text := contradiction(vector, said[vector.id], role))
         ]
         files = build.confirmed(files, answers, role)
-    for line in found:
-        click.echo(line)
-    if found:
-        click.echo(f"{len(found)} contradictions; nothing was written")
-        click.get_current_context().exit(1)
+    _end_if(found)
     return files
+
+
+def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
+    """The files with a real broker's cells; prints its contradictions and exits with 1 if there are any."""
+    from kfuzz.conformance.broker import artefacts, judge
+    from kfuzz.vectors import build
+    from kfuzz.vectors.confirm import is_for_broker
+
+    version = artefacts().version
+    vectors = [vector for file in files for vector in file.vectors if is_for_broker(vector)]
+    said = judge(vectors)
+    _end_if([f"{name}: the broker {version} contradicts it: {text}" for name, text in said.contradictions.items()])
+    return build.confirmed_by_broker(files, version, said.cells)
+
+
+def _end_if(contradictions: Sequence[str]) -> None:
+    """Print Kafka's contradictions and exit with 1, if there are any."""
+    if contradictions:
+        for line in contradictions:
+            click.echo(line)
+        click.echo(f"{len(contradictions)} contradictions; nothing was written")
+        click.get_current_context().exit(1)
 
 
 def ask_kafka(vectors: Sequence[Vector], role: str = "consumer") -> dict[str, dict[str, dict[str, Any]]]:

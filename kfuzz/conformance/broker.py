@@ -2,7 +2,7 @@
 
 ``Broker`` is one broker in a directory of its own; ``produce`` sends it vectors as they are, ``recover`` puts them into
 stopped partitions as segments and looks at what a start makes of them, ``play`` sends streams of batches. May import
-``testees`` and ``vectors.model``.
+``testees``, ``kfuzz.records`` and ``kfuzz.vectors``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from kfuzz import records
 from kfuzz.conformance.testees import BuildFailed, Testee, default_root
-from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.errors import KfuzzError, RecordsError, UsageError
+from kfuzz.vectors.confirm import contradiction, step_contradiction
 from kfuzz.vectors.model import Vector
 
-__all__ = ["Broker", "BrokerFailed", "Produced", "Recovered", "artefacts", "play", "produce", "recover"]
+__all__ = [
+    "Broker",
+    "BrokerFailed",
+    "Judgement",
+    "Produced",
+    "Recovered",
+    "artefacts",
+    "judge",
+    "play",
+    "produce",
+    "recover",
+]
 
 HEAP_BYTES: Final = 512 * 1024 * 1024
 # Ready after two seconds on an idle machine; a recovery of a thousand partitions takes no longer.
@@ -42,7 +55,11 @@ STARTED: Final = b"Kafka Server started"
 # LogManager's words for a partition whose log it could not load.
 NOT_LOADED: Final = re.compile(rb"Error while loading logs in (\S+) in \d+ms")
 JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-LOG_LEVELS: Final = {"defaultLogLevel": "warn", "log.kafka.log.LogManager": "info", "log.kafka.server": "info"}
+LOG_LEVELS: Final = {
+    "defaultLogLevel": "warn",
+    "log.kafka.log.LogManager": "info",
+    "log.kafka.server.KafkaRaftServer": "info",
+}
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 PARTITION_METADATA: Final = "partition.metadata"
@@ -82,7 +99,8 @@ class Produced:
     """A broker's answer to one Produce request: ``outcome`` is accepted, rejected, or fault for the unforeseen.
 
     ``error`` is the protocol's name of the error (``NONE``), or empty where there was no answer; ``text`` is the
-    broker's sentence or how the answer failed to come. ``stored`` is what a Fetch from ``base_offset`` returns.
+    broker's sentence or how the answer failed to come. ``stored`` is what a Fetch from ``base_offset`` returns, and
+    ``last_stable_offset`` the partition's after the request.
     """
 
     outcome: str
@@ -90,6 +108,29 @@ class Produced:
     text: str = ""
     base_offset: int = -1
     stored: bytes = b""
+    last_stable_offset: int = 0
+
+    def to_cell(self) -> dict[str, str]:
+        """What stands of it in a vector's cell: ``broker``, and the ``error`` of a refusal."""
+        return {"broker": self.outcome} | ({"error": self.error} if self.error not in ("", NO_ERROR) else {})
+
+    def to_step(self) -> dict[str, str]:
+        """What is compared with a step of a stream; offsets are decimal strings, as in the vectors."""
+        return {
+            "outcome": self.outcome,
+            "error": self.error,
+            "base_offset": str(self.base_offset),
+            "last_stable_offset": str(self.last_stable_offset),
+        }
+
+    def to_answer(self) -> dict[str, Any]:
+        """As a testee in role broker would answer: with what is stored, as kfuzz's reader reads it."""
+        if self.outcome != "accepted":
+            return {"outcome": self.outcome, "error": self.error or self.text}
+        answer: dict[str, Any] = {"outcome": self.outcome}
+        with contextlib.suppress(RecordsError):  # A broker may store what no consumer can read.
+            answer["batches"] = records.to_json(records.decode(self.stored))
+        return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +345,47 @@ def _end(process: subprocess.Popen[bytes], timeout_s: float = STOP_TIMEOUT_S) ->
         process.stdout.close()
 
 
+# --- the judgement --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a real broker made of vectors, by id: their ``cells``, and how it contradicts their expectations, if so."""
+
+    cells: Mapping[str, Mapping[str, str]]
+    contradictions: Mapping[str, str]
+
+
+def judge(vectors: Sequence[Vector]) -> Judgement:
+    """Show the vectors to a real broker: records as a produce request and as a segment, streams step by step.
+
+    Two brokers are started, for what the first has appended may be more than it can start with.
+    """
+    plain = [vector for vector in vectors if vector.kind == "records"]
+    streams = [vector for vector in vectors if vector.steps]
+    with Broker() as broker:
+        produced = produce(broker, plain)
+        played = play(broker, {vector.id: [bytes.fromhex(step["hex"]) for step in vector.steps] for vector in streams})
+    with Broker() as broker:
+        recovered = recover(broker, plain)
+    cells = {name: answer.to_cell() | {"recovery": recovered[name].outcome} for name, answer in produced.items()}
+    cells |= {name: _worst(answers).to_cell() for name, answers in played.items()}
+    found = {
+        vector.id: contradiction(vector, produced[vector.id].to_answer(), "broker")
+        for vector in plain
+        if "broker" in vector.expect
+    }
+    found |= {
+        vector.id: step_contradiction(vector, [answer.to_step() for answer in played[vector.id]]) for vector in streams
+    }
+    return Judgement(cells, {name: text for name, text in found.items() if text})
+
+
+def _worst(answers: Sequence[Produced]) -> Produced:
+    """The last of the worst answers: a fault, else a refusal, else any."""
+    return max(reversed(answers), key=lambda answer: ("accepted", "rejected", "fault").index(answer.outcome))
+
+
 # --- what it says ---------------------------------------------------------------------------------------------------
 
 
@@ -332,13 +414,15 @@ def _produce(broker: Broker, place: Mapping[str, Any], data: bytes) -> Produced:
     said = broker.ask({"operation": "produce", **place, "hex": data.hex()})
     if "failure" in said:
         return Produced("fault", "", said["failure"])
-    error, text = said["error"], said.get("message", "")
-    if error != NO_ERROR:
-        return Produced("fault" if error == UNFORESEEN else "rejected", error, text)
-    fetched = broker.ask({"operation": "fetch", **place, "offset": said["base_offset"]})
+    error, base_offset = said["error"], int(said["base_offset"])
+    fetched = broker.ask({"operation": "fetch", **place, "offset": str(max(base_offset, 0))})
     if fetched.get("error") != NO_ERROR:
         raise BrokerFailed(f"what was produced to {place} cannot be fetched: {fetched}")
-    return Produced("accepted", error, text, int(said["base_offset"]), bytes.fromhex(fetched["hex"]))
+    if error == NO_ERROR:
+        outcome, stored = "accepted", bytes.fromhex(fetched["hex"])
+    else:
+        outcome, stored = "fault" if error == UNFORESEEN else "rejected", b""
+    return Produced(outcome, error, said.get("message", ""), base_offset, stored, int(fetched["last_stable_offset"]))
 
 
 def recover(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Recovered]:

@@ -14,13 +14,13 @@ from typing import Any
 
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
-from kfuzz.vectors.confirm import with_cells
+from kfuzz.vectors.confirm import with_broker, with_cells
 from kfuzz.vectors.model import FORMAT, Vector, parse_document, vectors_of
 from kfuzz.vectors.recipes import themes
 from kfuzz.vectors.recipes.theme import Recipe, Theme
 from kfuzz.vectors.register import register
 
-__all__ = ["Built", "build", "canonical_json", "confirmed", "merge", "write"]
+__all__ = ["Built", "build", "canonical_json", "confirmed", "confirmed_by_broker", "merge", "write"]
 
 Json = dict[str, Any]
 
@@ -68,6 +68,13 @@ def confirmed(
 ) -> tuple[Built, ...]:
     """The files with what each version of Kafka said in ``role``: ``answers[version][id]`` is a testee's answer."""
     return tuple(replace(file, document=with_cells(file.document, answers, role)) for file in files)
+
+
+def confirmed_by_broker(
+    files: Sequence[Built], version: str, cells: Mapping[str, Mapping[str, str]]
+) -> tuple[Built, ...]:
+    """The files with what the real broker of ``version`` said: ``cells[id]`` is all of its cell."""
+    return tuple(replace(file, document=with_broker(file.document, version, cells)) for file in files)
 
 
 def _built(root: Path, theme: Theme) -> Built:

@@ -1,21 +1,31 @@
 """Confirmation: what Apache Kafka itself says of each vector, held against what its recipe claims.
 
-The answers come from outside: the command line runs the testee ``kafka-clients``. This module compares them with the
-expectations and fills the ``kafka`` cells. May import ``model``.
+The answers come from outside: the command line runs the testee ``kafka-clients`` and a real broker. This module
+compares them with the expectations and fills the ``kafka`` cells. May import ``model``.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kfuzz.vectors.model import Vector
 
-__all__ = ["contradiction", "first_difference", "with_cells"]
+__all__ = [
+    "REAL_BROKER_VERSION",
+    "contradiction",
+    "first_difference",
+    "is_for_broker",
+    "step_contradiction",
+    "with_broker",
+    "with_cells",
+]
 
 Json = dict[str, Any]
 
+# The broker that takes every vector as a produce request and as a segment at start (docs/real-broker.md).
+REAL_BROKER_VERSION = "4.3.1"
 # A testee may answer a longer value by its digest.
 LARGEST_HEX_VALUE_BYTES = 64 * 1024
 
@@ -23,8 +33,9 @@ LARGEST_HEX_VALUE_BYTES = 64 * 1024
 def contradiction(vector: Vector, answer: Mapping[str, Any], role: str = "consumer") -> str | None:
     """How Kafka's answer contradicts the expectation, in a sentence; None where it confirms it.
 
-    ``answer`` is a testee's: outcome, consumed, batches. A fault confirms a refusal: Kafka did not read those bytes.
-    Contents must be exactly those of ``batches``; the alternatives are for others.
+    ``answer`` is a testee's, or a real broker's: outcome, and consumed and batches where it tells them. A fault
+    confirms a refusal: Kafka did not read those bytes. Contents must be exactly those of ``batches``; the alternatives
+    are for others.
     """
     expect = vector.expect[role]
     verdict = expect["verdict"]
@@ -33,9 +44,33 @@ def contradiction(vector: Vector, answer: Mapping[str, Any], role: str = "consum
         return f"it is valid, and Kafka says {answer['outcome']}: {error}" if verdict == "valid" else None
     if verdict == "invalid":
         return "it is invalid, and Kafka accepts it"
-    if answer["consumed"] != expect["consumed"]:
+    if (role == "consumer" or "consumed" in answer) and answer["consumed"] != expect["consumed"]:
         return f"Kafka consumed {answer['consumed']} bytes; expected {expect['consumed']}"
-    return first_difference(answer["batches"], expect["batches"])
+    if role == "consumer" or "batches" in answer:
+        return first_difference(answer["batches"], expect["batches"])
+    return None
+
+
+def is_for_broker(vector: Vector) -> bool:
+    """Whether a real broker is asked about it: every vector of records, and streams that a broker appends."""
+    return vector.kind == "records" or any("broker" in step["expect"] for step in vector.steps)
+
+
+def step_contradiction(vector: Vector, answers: Sequence[Mapping[str, Any]]) -> str | None:
+    """How a broker's answers to a stream's produce requests contradict its steps, in a sentence; None if they do not.
+
+    Each answer has ``outcome``, ``error`` (the protocol's name), ``base_offset`` and ``last_stable_offset``.
+    """
+    for index, (step, answer) in enumerate(zip(vector.steps, answers, strict=True)):
+        expect = step["expect"].get("broker")
+        if expect is None:
+            continue
+        names = ["last_stable_offset", "error" if expect["outcome"] == "rejected" else "base_offset"]
+        expected = {"accepted": expect["outcome"] != "rejected"} | {name: expect[name] for name in names}
+        said = {"accepted": answer["outcome"] == "accepted"} | {name: answer[name] for name in names}
+        if difference := first_difference(said, expected, f"steps[{index}]"):
+            return difference
+    return None
 
 
 def first_difference(read: Any, expected: Any, place: str = "batches") -> str | None:
@@ -83,3 +118,13 @@ def with_cells(
         return kafka
 
     return {**document, "vectors": [{**item, "kafka": cells(item)} for item in document["vectors"]]}
+
+
+def with_broker(document: Mapping[str, Any], version: str, cells: Mapping[str, Mapping[str, str]]) -> Json:
+    """The document of a vector file with what the real broker of ``version`` said: ``cells[id]`` is all of its cell."""
+
+    def said(item: Mapping[str, Any]) -> Json:
+        kafka = {name: cell for name, cell in item["kafka"].items() if name != version}
+        return {**kafka, version: dict(cells[item["id"]])} if item["id"] in cells else kafka
+
+    return {**document, "vectors": [{**item, "kafka": said(item)} for item in document["vectors"]]}

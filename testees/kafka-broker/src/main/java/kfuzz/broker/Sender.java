@@ -42,7 +42,8 @@ import org.apache.kafka.common.requests.ProduceResponse;
  * {"operation": "create-topic", "topic": "t", "partitions": 3, "config": {"max.message.bytes": "1000"}}  → {}
  * {"operation": "produce", "topic": "t", "partition": 0, "hex": "…"}
  *     → {"error": "NONE", "base_offset": "0", "message": "…"}
- * {"operation": "fetch", "topic": "t", "partition": 0, "offset": "0"} → {"error": "NONE", "hex": "…"}
+ * {"operation": "fetch", "topic": "t", "partition": 0, "offset": "0"}
+ *     → {"error": "NONE", "hex": "…", "last_stable_offset": "1"}
  * </pre>
  *
  * <p>What is no answer of the broker (it hung up, it was silent for too long) is {@code {"failure": "…"}}.
@@ -166,6 +167,7 @@ public final class Sender {
         ByteBuffer stored = ((MemoryRecords) FetchResponse.recordsOrFail(said)).buffer();
         byte[] bytes = new byte[stored.remaining()];
         stored.get(bytes);
+        answer.put("last_stable_offset", Long.toString(said.lastStableOffset()));
         answer.put("hex", HexFormat.of().formatHex(bytes));
         return Errors.forCode(said.errorCode());
     }
