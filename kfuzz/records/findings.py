@@ -234,6 +234,7 @@ CODES: dict[str, Code] = {
     "delete-horizon-produced": Code(
         "deviation", "CMP-HORIZON-1", "the delete horizon is set, which only compaction may do"
     ),
+    "rebuild-refused": Code("fatal", None, "the topic's codec is another, and the batch cannot be built anew with it"),
     # what stands in the log though no consumer can read it
     "records-unreadable": Code(
         "deviation", "RB-RECORDS-1", "the batch is stored, yet no consumer can read its records"

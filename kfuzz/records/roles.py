@@ -16,7 +16,19 @@ from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
 if TYPE_CHECKING:
     from kfuzz.wire.report import Note
 
-__all__ = ["Row", "Segment", "Topic", "produced_batch", "produced_header", "produced_records", "request", "rows_of"]
+__all__ = [
+    "DEFAULT_TOPIC",
+    "Header",
+    "Row",
+    "Segment",
+    "Topic",
+    "is_tail",
+    "produced_batch",
+    "produced_header",
+    "produced_records",
+    "request",
+    "rows_of",
+]
 
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
@@ -65,6 +77,9 @@ class Topic:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be between 1 and {INT32_MAX}")
 
 
+DEFAULT_TOPIC: Final = Topic()
+
+
 class Header(NamedTuple):
     """The fields of a batch of magic 2, in the order of ``HEADER_LAYOUT``."""
 
@@ -84,16 +99,17 @@ class Header(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What a broker looks at in a record."""
+    """What a broker looks at in a record. ``size``: the bytes behind its length, as the length claims."""
 
     offset: int
     timestamp: int
     has_key: bool
+    size: int
 
 
 def rows_of(records: Iterable[Record]) -> list[Row]:
-    """The rows of records that were read in full."""
-    return [Row(record.offset, record.timestamp or 0, record.key is not None) for record in records]
+    """The rows of records without a codec, whose size a broker does not ask for."""
+    return [Row(record.offset, record.timestamp or 0, record.key is not None, 0) for record in records]
 
 
 def _note(
@@ -186,6 +202,8 @@ def produced_records(header: Header, rows: Sequence[Row], at: int, topic: Topic,
     earliest = topic.now - topic.timestamp_before_max_ms
     latest = topic.now + topic.timestamp_after_max_ms
     for i, row in enumerate(rows):
+        if row.size > topic.max_record_bytes:
+            notes.add("record-too-large", "length", at, row.size, topic.max_record_bytes, record=i)
         if topic.compacted and not row.has_key:
             notes.add("key-missing", "key", at, record=i)
         elif topic.timestamp_type == "create" and row.timestamp != NO_TIMESTAMP:

@@ -82,7 +82,7 @@ def test_a_good_answer_is_taken_over_whole() -> None:
         ({"hex": "0"}, "the answer.hex"),
         ({"hex": "FF"}, "the answer.hex"),
         ({"batches": {}}, "the answer.batches"),
-        ({"batches": [{}]}, "[0] lacks records"),
+        ({"batches": [7]}, "[0] is 7; it must be a JSON object"),
         ({"batches": [BATCH | {"base_ofset": "0"}]}, '[0] has the unknown field "base_ofset"'),
         ({"batches": [BATCH | {"base_offset": 0}]}, "[0].base_offset is 0; it must be an integer as a decimal string"),
         ({"batches": [BATCH | {"base_offset": "-0"}]}, "[0].base_offset"),

@@ -57,7 +57,7 @@ def test_each_version_runs_the_library_it_was_built_for() -> None:
                 "name": "kafka-clients",
                 "version": version,
                 "language": "java",
-                "operations": ["decode-records", "encode-records"],
+                "operations": ["decode-records", "encode-records", "decode-stream", "append-stream"],
                 "roles": ["consumer", "broker", "log"],
                 "magic": [0, 1, 2],
                 "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
