@@ -101,7 +101,7 @@ def _read_log(chance: random.Random, batches: Sequence[records.RecordBatch]) -> 
 def _fetch(chance: random.Random, batches: Sequence[records.RecordBatch]) -> dict[str, Any]:
     log = _as_log(chance, batches)
     try:
-        aborted = list(transactions_of(log).aborted)
+        aborted: list[tuple[int, int]] = list(transactions_of(log).aborted)
     except RecordsError:
         aborted = []
     # Mostly the truth; else in any order, with some missing and others that never were.
@@ -265,7 +265,7 @@ def _as_vector(index: int, request: Mapping[str, Any]) -> Vector:
     else:
         # All in one step, and an empty one, which is the one refused.
         hexes = ["".join(hexes), ""]
-        end = {"records": [], "next_offset": answer.get("next_offset"), "verdict": "valid"}
+        end: dict[str, Any] = {"records": [], "next_offset": answer.get("next_offset"), "verdict": "valid"}
         if answer["outcome"] == "rejected":
             end = {"verdict": "invalid", "finding": answer["finding"]}
         expectations = [{"records": answer["records"], "verdict": "valid"}, end]

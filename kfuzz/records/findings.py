@@ -143,7 +143,7 @@ CODES: dict[str, Code] = {
     # streams: rules that need memory
     "sequence-gap": Code("fatal", "SEQ-ORDER-1", "the base sequence is {found}; the next one must be {allowed}"),
     "sequence-overlap": Code(
-        "fatal", "SEQ-ORDER-1", "the base sequence is {found}, and sequences up to {allowed} were used; it is no repeat"
+        "fatal", "SEQ-ORDER-1", "the base sequence is {found}, which was used already; the next one must be {allowed}"
     ),
     "sequence-duplicate": Code(
         "deviation", "SEQ-DUPLICATE-1", "a batch with base sequence {found} was appended before; this one is dropped"
@@ -151,9 +151,15 @@ CODES: dict[str, Code] = {
     "sequence-of-new-epoch": Code(
         "fatal", "SEQ-EPOCH-1", "the base sequence is {found}; under a new producer epoch it must be {allowed}"
     ),
-    "producer-epoch-stale": Code("fatal", "SEQ-EPOCH-1", "the producer epoch is {found}; {allowed} was seen already"),
+    # A broker that follows a leader, or loads what it has written itself, only warns of these two.
+    "producer-epoch-stale": Code(
+        "fatal", "SEQ-EPOCH-1", "the producer epoch is {found}; {allowed} was seen already", log="deviation"
+    ),
     "coordinator-epoch-stale": Code(
-        "fatal", "TXN-MARKER-1", "the marker's coordinator epoch is {found}; {allowed} was seen already"
+        "fatal",
+        "TXN-MARKER-1",
+        "the marker's coordinator epoch is {found}; {allowed} was seen already",
+        log="deviation",
     ),
     "end-marker-invalid": Code("fatal", "TXN-MARKER-1", "the control record does not end a transaction"),
     "transaction-not-ended": Code(

@@ -60,8 +60,6 @@ BATCHES_KEPT = 5
 EPOCH_PER_TRANSACTION = 2
 
 FIELD_AT = {name: at for name, at, _ in HEADER_LAYOUT}
-# What a broker warns of when it follows a leader, or loads what it has written itself.
-TOLERATED = {"broker": (), "log": ("producer-epoch-stale", "coordinator-epoch-stale")}
 # What else a produce request is answered with; org.apache.kafka.common.protocol.Errors.
 INVALID, UNFORESEEN = "INVALID_RECORD", "UNKNOWN_SERVER_ERROR"
 
@@ -212,7 +210,8 @@ class ProducerState:
             producer = self._producers.get(batch.producer_id) or _Producer()
             if earlier := self._earlier(batch, producer):
                 problem = _Problem("sequence-duplicate", "base_sequence", batch.base_sequence)
-                finding = self._finding(problem, at, path)
+                # The documents ask a broker to drop it, so that no profile takes it for a fault.
+                finding = replace(self._finding(problem, at, path), severity="deviation")
                 return Append("duplicate", earlier.base_offset, earlier.last_offset, finding)
             marker = _end_marker(batch) if batch.control else None
             for problem in self._problems(batch, producer, marker):
@@ -230,9 +229,7 @@ class ProducerState:
     def _finding(self, problem: _Problem, at: int, path: str) -> Finding:
         place = at + FIELD_AT.get(problem.field, BATCH_HEADER_SIZE)
         note = (problem.code, problem.field, place, -1, -1, problem.found, problem.allowed, 1)
-        finding = from_note(note, path, self.profile, self.role, problem.detail)
-        tolerated = problem.code in TOLERATED[self.role] and self.profile == "kafka"
-        return replace(finding, severity="deviation") if tolerated else finding
+        return from_note(note, path, self.profile, self.role, problem.detail)
 
     # -- what is wrong
 
