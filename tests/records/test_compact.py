@@ -276,7 +276,7 @@ def test_kafkas_cleaner_leaves_the_same(version: str, legacy: LegacyRewrite) -> 
     dice = Dice(11)
     seen: Counter[str] = Counter()
     with running("kafka-clients", version) as kafka:
-        for data, reading in readable(4000, seed=6):
+        for data, reading in readable(3000, seed=6):
             choice = Choice(reading, dice)
             answer = ask(kafka, "filter-records", data, **choice.request())
             if answer is None:

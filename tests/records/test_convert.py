@@ -308,7 +308,7 @@ def agree(kafka: RunningTestee, data: bytes, request: dict[str, Any], mine: Call
 def test_kafka_3_converts_down_to_the_same(kafka_3: RunningTestee) -> None:
     dice = Dice(21)
     seen: Counter[str | None] = Counter()
-    for data, reading in readable(4000, seed=22):
+    for data, reading in readable(3000, seed=22):
         offsets = [record.offset for batch in reading.batches for record in batch.records]
         magic, first = dice.pick((0, 1)), dice.pick((LEAST_INT64, 0, *offsets))
         request = {"operation": "convert-records", "magic": magic, "first_offset": str(first)}
@@ -337,7 +337,7 @@ def test_kafka_4_converts_up_to_the_same() -> None:
 def test_kafka_3_converts_what_is_appended_to_the_same(kafka_3: RunningTestee) -> None:
     dice = Dice(31)
     seen: Counter[str | None] = Counter()
-    for data, reading in readable(5000, seed=32):
+    for data, reading in readable(4000, seed=32):
         magic = dice.pick((0, 1, 2, 2, 2))
         # Without conversion the validator works in place; and it checks a wrapper's CRC, which a consumer does not.
         in_place = all(batch.magic == magic for batch in reading.batches)
