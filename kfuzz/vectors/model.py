@@ -19,12 +19,14 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 
 __all__ = [
+    "CONTENT_RECORDS_MAX",
     "FORMAT",
     "KINDS",
     "STREAM_OPTIONS",
     "Flag",
     "SuiteFile",
     "Vector",
+    "contents_digest",
     "default_root",
     "load_file",
     "load_files",
@@ -32,6 +34,8 @@ __all__ = [
 ]
 
 FORMAT = "kfuzz-vectors/1"
+# A file states the contents of no more records than this; of more, it has the digest.
+CONTENT_RECORDS_MAX = 1000
 # What a stream may say beside its steps; the names are those of the testee protocol.
 STREAM_OPTIONS = ("isolation", "aborted", "fetch_offset", "transaction_version")
 # What a file may be about; the kinds that are not here yet are reserved in the schema.
@@ -254,13 +258,33 @@ def _vector(path: Path, place: str, kind: str, item: Mapping[str, Any]) -> Vecto
         data=_data(path, place, item),
         canonical=item["canonical"],
         layout=tuple(item["layout"]),
-        expect=item.get("expect", {}),
+        expect=_expect(item),
         kafka=item["kafka"],
         budget=item.get("budget"),
         file=path,
         steps=tuple(item.get("steps", ())),
         options={name: item[name] for name in STREAM_OPTIONS if name in item},
     )
+
+
+def contents_digest(batches: Sequence[Any]) -> dict[str, Any]:
+    """What stands in the place of contents that are too long for a file: their compact JSON's SHA-256 and size."""
+    text = json.dumps(batches, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+    return {"sha256": hashlib.sha256(text).hexdigest(), "size": len(text)}
+
+
+def _expect(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The expectations by role; contents that the file has only the digest of come from the recipe."""
+    expect = item.get("expect", {})
+    if not any(isinstance(expectation.get("batches"), dict) for expectation in expect.values()):
+        return dict(expect)
+    from kfuzz.vectors.recipes.bombs import contents
+
+    batches = contents(item["recipe"])
+    return {
+        role: {**expectation, "batches": batches} if isinstance(expectation.get("batches"), dict) else expectation
+        for role, expectation in expect.items()
+    }
 
 
 def _data(path: Path, place: str, item: Mapping[str, Any]) -> bytes:

@@ -1,4 +1,5 @@
-"""Bombs: few bytes that decompress to many, made by hand when asked for: their digest is the same everywhere.
+"""Bombs: few bytes that decompress to many, and batches of very many records, made by hand when asked for: their
+digest is the same everywhere.
 
 May import ``builder`` and ``containers``; the theme is records/v2/bomb.
 """
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from kfuzz.vectors.recipes.builder import CREATED_MS, Raw, Record, batch, varint
+from kfuzz.vectors.recipes.builder import CREATED_MS, Json, Raw, Record, batch, varint
 from kfuzz.vectors.recipes.containers import LZ4_MAGIC, ZSTD_MAGIC, Bits, raw_snappy, xerial, xxh32
 from kfuzz.vectors.recipes.theme import Theme
 
@@ -153,6 +154,11 @@ def _snappy_blocks() -> Raw:
     return batch(Record(), codec="snappy", payload=xerial(raw_snappy(RECORD), *[block] * 600), hostile=["payload"])
 
 
+def _small_records(count: int) -> Raw:
+    """So many records of nothing, seven to nine bytes each."""
+    return batch(*(Record(offset_delta=index, key=None, value=None) for index in range(count)))
+
+
 RAWS: dict[str, Callable[[], Raw]] = {
     "zstd-2gib-behind-record": lambda: _zeros_behind_record("zstd", 2048 * MIB),
     "lz4-256mib-behind-record": lambda: _zeros_behind_record("lz4", 256 * MIB),
@@ -163,11 +169,22 @@ RAWS: dict[str, Callable[[], Raw]] = {
     "zstd-value-96mib": lambda: _large_value("zstd"),
     "lz4-value-96mib": lambda: _large_value("lz4"),
     "gzip-value-96mib": lambda: _large_value("gzip"),
+    "records-131071": lambda: _small_records(131_071),
 }
 
 
+def contents(name: str) -> list[Json]:
+    """What is to be read from the bytes of ``name``, where a file has only the digest of it."""
+    return list(_raw(name).batches)
+
+
+@cache
+def _raw(name: str) -> Raw:
+    return RAWS[name]()
+
+
 def _maker(name: str) -> Callable[[], bytes]:
-    return lambda: RAWS[name]().data
+    return lambda: _raw(name).data
 
 
 # What a vector's "recipe" names: the bytes of the bomb.
@@ -176,7 +193,7 @@ BOMBS: dict[str, Callable[[], bytes]] = {name: _maker(name) for name in RAWS}
 
 def theme() -> Theme:
     """records/v2/bomb"""
-    made = Theme("records/v2/bomb", "Decompression bombs: small batches that grow to megabytes and gigabytes.")
+    made = Theme("records/v2/bomb", "Batches too large to be committed, most of them small before decompression.")
     made.flag(
         "Bomb",
         "allocation",
@@ -186,9 +203,26 @@ def theme() -> Theme:
     )
     # No document bounds what a reader may take, so one that takes more is told and not failed.
     options: dict[str, Any] = {"flags": ["Bomb"], "level": "recommended", "budget": REFUSAL}
+    made.flag(
+        "ManyRecords",
+        "strictness",
+        "A batch holds more records than some readers think there can be.",
+        "A reader with a limit of its own, below that of the bytes, stops at a batch that every broker serves.",
+        links=["sarama #3120", "sarama #3119", "sarama #1225"],
+    )
     for name in RAWS:
-        raw = RAWS[name]()
-        if name.endswith("behind-record"):
+        raw = _raw(name)
+        if name.startswith("records-"):
+            made.valid(
+                name,
+                "131,071 records of nothing in one batch, more than twice what 16 bits count",
+                raw,
+                requirements=["RB-COUNT-2", "RB-CODEC-7"],
+                flags=["ManyRecords"],
+                budget={"cpu_ms": 20_000, "memory_bytes": 256 * MIB},
+                bomb=name,
+            )
+        elif name.endswith("behind-record"):
             made.invalid(
                 name,
                 f"one small record, then zeros without end: {_size(name)} of them for {len(raw.data) // 1024} KiB",

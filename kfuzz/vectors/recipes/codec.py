@@ -308,7 +308,7 @@ def _snappy(made: Theme) -> None:
         "A length inside the snappy stream promises gigabytes.",
         "A reader that makes room on its word allocates them; a negative one ends it with an exception.",
         cves=["CVE-2023-34455", "CVE-2023-43642"],
-        links=["rskafka #92"],
+        links=["rskafka #92", "rskafka #141"],
     )
     stream = xerial(raw_snappy(PLAIN))
     huge = (

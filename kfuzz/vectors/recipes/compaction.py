@@ -99,6 +99,13 @@ def _empty(made: Theme) -> None:
 
 
 def _gaps(made: Theme) -> None:
+    made.flag(
+        "CompactedTail",
+        "hang",
+        "The last records of the batch were compacted away; only the header tells where it ends.",
+        "A consumer that goes on behind the last record it saw asks for the same batch for ever.",
+        links=["kafka-backup #139", "kafka-go #1393"],
+    )
     requirements = ["CMP-GAP-1", "RB-OFFSET-6"]
     cases = (
         ("first-removed", "the first three records were compacted away", (3, 4), 4),
@@ -113,6 +120,7 @@ def _gaps(made: Theme) -> None:
             f"{summary}; base offset and last offset delta stay",
             batch(*(Record(offset_delta=delta) for delta in deltas), base_offset=1000, last_offset_delta=last),
             requirements=[*requirements, "RB-OFFSET-2"],
+            flags=["CompactedTail"] if deltas[-1] < last else [],
         )
     made.valid(
         "gap-between-batches",
@@ -148,7 +156,7 @@ def _horizon(made: Theme) -> None:
         "confusion",
         "Attribute bit 6 is set and the base timestamp holds the delete horizon.",
         "Record timestamps are still counted from the base timestamp; a reader that does otherwise shifts them all.",
-        links=["KAFKA-8522"],
+        links=["KAFKA-8522", "kafka-protocol-rs #157"],
     )
     requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
     horizon = CREATED_MS + 86_400_000
@@ -201,7 +209,7 @@ def _odd(made: Theme) -> None:
         "strictness",
         "A batch that looks compacted, but as no log cleaner leaves it.",
         "A reader that derives one field from another gives wrong timestamps or offsets, or refuses what Kafka reads.",
-        links=["KAFKA-8522", "kafka-backup #139"],
+        links=["KAFKA-8522"],
     )
     horizon = CREATED_MS + 86_400_000
     requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]

@@ -36,7 +36,7 @@ def _negative(made: Theme) -> None:
         "crash",
         "The record count is below 0.",
         "A list of that many places is an exception that nobody catches, or gigabytes once the number is unsigned.",
-        links=["kafka-go #1438"],
+        links=["kafka-go #1438", "sarama #2658"],
     )
     for slug, count in (("one", -1), ("two", -2), ("largest", -(2**31))):
         made.invalid(
@@ -74,7 +74,7 @@ def _wrong(made: Theme) -> None:
         "allocation",
         "The record count promises more records than there are.",
         "A reader that makes room for them first asks for gigabytes on the word of 61 bytes.",
-        links=["kafka-protocol-rs #156", "KAFKA-5031", "KAFKA-14063"],
+        links=["kafka-protocol-rs #156", "redpanda #8513", "KAFKA-5031", "KAFKA-14063"],
     )
     made.flag(
         "RecordCountTooLow",

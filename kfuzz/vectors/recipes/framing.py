@@ -48,6 +48,7 @@ def _several(made: Theme) -> None:
         "confusion",
         "A fetch holds batches of more than one magic, as a topic does that was once upgraded.",
         "A reader that takes all for what the first is reads garbage, or stops.",
+        links=["kafkajs #246"],
     )
     mixes = (
         ("magic-0-then-2", (0, 2)),

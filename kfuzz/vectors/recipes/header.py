@@ -9,7 +9,7 @@ from typing import Any
 import crc32c
 
 from kfuzz.vectors.recipes.builder import Raw, Record, batch
-from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 CRC_AT, ATTRIBUTES_AT, VALUE_AT = 17, 21, -2
@@ -225,6 +225,52 @@ def _extremes(made: Theme) -> None:
             requirements=["RB-OFFSET-2"],
             flags=["LastOffsetDeltaWrong"],
             finding="last-offset-delta-negative",
+        )
+    made.flag(
+        "LastOffsetDeltaFanOut",
+        "allocation",
+        "A batch that cannot be read claims two billion offsets.",
+        "A reader that tells of the failure once an offset makes two billion errors out of 70 bytes.",
+        links=["librdkafka #5577", "librdkafka #5602"],
+    )
+    record = Record()
+    unreadable = (
+        ("crc-wrong", "the CRC is wrong", batch(record, last_offset_delta=INT32_MAX, crc=0), "crc-mismatch"),
+        (
+            "codec-unknown",
+            "the codec is unknown",
+            batch(record, last_offset_delta=INT32_MAX, attributes=7, hostile=["attributes", "last_offset_delta"]),
+            "codec-unknown",
+        ),
+        (
+            "stream-broken",
+            "the gzip stream is garbage",
+            batch(record, last_offset_delta=INT32_MAX, codec="gzip", payload=b"garbage!", hostile=["payload"]),
+            "decompression-failed",
+        ),
+        (
+            "magic-unknown",
+            "the magic is 5",
+            batch(record, last_offset_delta=INT32_MAX, magic=5, hostile=["magic", "last_offset_delta"]),
+            "magic-unknown",
+        ),
+        (
+            "record-cut",
+            "its only record is cut",
+            batch(record, last_offset_delta=INT32_MAX, payload=record.encode()[:-2], hostile=["payload"]),
+            "record-length-exceeds-payload",
+        ),
+    )
+    for slug, what, raw, finding in unreadable:
+        made.invalid(
+            f"last-offset-delta-largest-and-{slug}",
+            f"the last offset delta is INT32_MAX, and {what}",
+            raw,
+            requirements=["RB-OFFSET-2", "RB-CRC-3"],
+            flags=["LastOffsetDeltaFanOut"],
+            finding=finding,
+            level="recommended" if slug == "crc-wrong" else "required",
+            budget=SMALL,
         )
     made.acceptable(
         "last-offset-delta-negative-empty",

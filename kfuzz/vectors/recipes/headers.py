@@ -52,7 +52,7 @@ def _contents(made: Theme) -> None:
         "lost-data",
         "A null stands beside an empty one.",
         "A reader that makes them one loses what the producer said.",
-        links=["kafka-protocol-rs #134"],
+        links=["kafka-protocol-rs #134", "Dekaf #1671"],
     )
     cases = (
         ("null-value", "a header's value is null", [(b"h", None)]),
@@ -162,7 +162,7 @@ def _count(made: Theme) -> None:
         "allocation",
         "The header count is negative, or promises more headers than the record can hold.",
         "A list made with that many places is gigabytes, or an exception that ends the process.",
-        links=["redpanda #26482", "Dekaf #954", "kafka-go #319", "KAFKA-14063"],
+        links=["redpanda #26482", "redpanda #8513", "Dekaf #954", "kafka-go #319", "kafka-go #457", "KAFKA-14063"],
     )
     cases = (
         ("negative-one", -1, "header-count-negative"),

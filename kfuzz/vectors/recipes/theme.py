@@ -1,8 +1,8 @@
 """A theme: the recipes of one vector file. ``valid``, ``invalid`` and ``acceptable`` add a vector each, by what the
 consumer makes of it; ``broker=`` and ``log=`` say what those make of it where that matters; ``stream`` adds a sequence.
 
-May import ``builder``. A theme knows nothing of what Apache Kafka said: those cells are filled by ``kfuzz vectors
-build --confirm``.
+May import ``builder`` and ``model``. A theme knows nothing of what Apache Kafka said: those cells are filled by
+``kfuzz vectors build --confirm``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kfuzz.vectors.model import CONTENT_RECORDS_MAX, contents_digest
 from kfuzz.vectors.recipes.builder import Raw, concat
 
 __all__ = ["SMALL", "Judged", "Recipe", "Step", "Theme", "accepts", "refuses"]
@@ -157,7 +158,7 @@ class Theme:
             expectation |= {"partial_tail": True} if tail else {}
             expectation |= {"alternatives": [list(batches) for batches in alternatives]} if alternatives else {}
         others = {"broker": broker, "log": log}
-        document = {
+        document: Json = {
             "id": f"{self.path}/{slug}",
             "summary": summary,
             "level": level,
@@ -169,6 +170,9 @@ class Theme:
             | {role: judged.to_json(raw) for role, judged in others.items() if judged is not None},
         }
         document |= {"budget": budget} if budget else {}
+        if bomb is not None and sum(len(read["records"]) for read in raw.batches) > CONTENT_RECORDS_MAX:
+            for stated in document["expect"].values():
+                stated["batches"] = contents_digest(stated["batches"])
         self.recipes.append(Recipe(document, raw.data + tail, raw.by_content, bomb))
 
     def stream(

@@ -286,6 +286,7 @@ def _too_long(made: Theme) -> None:
         "hang",
         "A varint does not end within its five (varlong: ten) bytes.",
         "A reader that shifts on reads past the record, or shifts by more bits than there are.",
+        links=["kafkajs #1793"],
     )
     fields = (
         ("record-length-six-bytes", "length", overlong(8, 6)),
@@ -311,6 +312,7 @@ def _too_long(made: Theme) -> None:
         "bounds",
         "The bytes end in the middle of a varint.",
         "A reader without a check at each byte reads what stands behind the buffer.",
+        links=["kafkajs #1793"],
     )
     made.invalid(
         "record-length-cut",
