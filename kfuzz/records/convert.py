@@ -112,7 +112,7 @@ def convert(
 
     ``RecordsError`` where a consumer refuses the bytes; ``EncodeError`` where Kafka refuses to write them in the new
     format. Mirrors ``org.apache.kafka.common.record.RecordsUtil.downConvert`` of Kafka 3, and for the way up what the
-    log cleaner of Kafka 4 does to older formats (``MemoryRecords.filterTo``).
+    log cleaner of Kafka 4 does to older formats (``MemoryRecords.filterTo``), but for the delete horizons it sets.
 
     >>> from kfuzz import records
     >>> batch = records.RecordBatch(3, 3, [records.Record(3, 1, None, b"v", ((b"h", b"x"),))], producer_id=7,

@@ -83,6 +83,11 @@ def rebuild(
     """
     _require_format(magic, compression, timestamp_type, transactional, control, delete_horizon)
     _require_producer(magic, producer_id, producer_epoch, base_sequence, transactional, control)
+    _require_widths(
+        base_offset=(base_offset, 64), log_append_time=(log_append_time, 64), producer_id=(producer_id, 64),
+        producer_epoch=(producer_epoch, 16), base_sequence=(base_sequence, 32),
+        partition_leader_epoch=(partition_leader_epoch, 32), delete_horizon=(delete_horizon or 0, 64),
+    )  # fmt: skip
     _require_records(records, magic, base_offset)
     stamps = [NO_TIMESTAMP if record.timestamp is None else record.timestamp for record in records]
     log_append = timestamp_type == "log-append"
@@ -201,6 +206,12 @@ def _require_producer(
         raise EncodeError(f"producer id {producer_id} has base sequence {base_sequence}; it must be 0 or more")
     if magic < 2:
         raise EncodeError(f"magic {magic} cannot carry a producer id; only magic 2 can")
+
+
+def _require_widths(**fields: tuple[int, int]) -> None:
+    for name, (value, bits) in fields.items():
+        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise EncodeError(f"{name} is {value}; it is an int{bits}")
 
 
 def _require_records(records: Sequence[Record], magic: int, base_offset: int) -> None:

@@ -269,6 +269,21 @@ def test_what_a_broker_does_not_convert_is_refused(batches: list[RecordBatch], m
         convert_appended(batches, magic, base_offset=0)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("base_offset", 1 << 63),
+        ("base_offset", (1 << 63) - 1),
+        ("log_append_time", -(1 << 63) - 1),
+        ("partition_leader_epoch", 1 << 31),
+    ],
+)
+def test_a_field_that_does_not_fit_is_refused(name: str, value: int) -> None:
+    options: dict[str, Any] = {"base_offset": 0, "timestamp_type": "log-append"} | {name: value}
+    with pytest.raises(EncodeError):
+        convert_appended([batch_of(0, magic=1), batch_of(1, magic=1)], 2, **options)
+
+
 # ------------------------------------------------------------------------------------------------- Apache Kafka
 
 
