@@ -20,7 +20,7 @@ from kfuzz.conformance.testees import Testee, all_testees, from_command, select
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.mutate import Mutator
-from kfuzz.vectors.model import default_root, load_suite
+from kfuzz.vectors.model import KINDS, default_root, load_suite
 
 __all__ = ["command"]
 
@@ -97,7 +97,7 @@ def command(
     if update_expected and not whole:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave GLOB and --role away")
     suite = Path(root) if root else default_root()
-    cases = cases_of(load_suite(globs or "*", suite), roles or (*ROLES, ENCODE_ROLE))
+    cases = cases_of(load_suite(globs or "*", suite, kinds=KINDS), roles or (*ROLES, ENCODE_ROLE))
     if not cases:
         raise UsageError("no question fits; choose other GLOBs or another --role")
     places = Places.beside(suite)

@@ -122,6 +122,7 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
 
 def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with Kafka's cells; prints its contradictions and exits with 1 if there are any."""
+    from kfuzz.conformance.stream_confirm import confirm_streams
     from kfuzz.vectors import build
     from kfuzz.vectors.confirm import contradiction
 
@@ -136,7 +137,10 @@ def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
             if role in vector.expect and (text := contradiction(vector, said[vector.id], role))
         ]
         files = build.confirmed(files, answers, role)
-    _end_if(found)
+    streams = confirm_streams([vector for file in files for vector in file.vectors])
+    for role, said_of_streams in streams.answers.items():
+        files = build.confirmed(files, said_of_streams, role)
+    _end_if([*found, *streams.contradictions])
     return files
 
 

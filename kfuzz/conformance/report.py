@@ -283,7 +283,7 @@ def _row(case: Case, judged: Sequence[Judged]) -> dict[str, Any]:
         "vector": vector,
         "cells": [_html_cell(testee, case) for testee in judged],
         "verdict": _verdict(case),
-        "expected": _pretty(case.expectation.get("batches")),
+        "expected": _pretty(case.expectation.get("batches", case.expectation.get("steps"))),
         "dump": [] if case.role == ENCODE_ROLE else list(_dump(vector.data, vector.layout)),
         "left_out": max(0, len(vector.data) - DUMP_BYTES_MAX),
         "fields": [] if case.role == ENCODE_ROLE else _fields(vector.data, vector.layout),

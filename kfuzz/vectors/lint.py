@@ -241,6 +241,24 @@ def _kafka_cells(suite: Suite) -> Iterator[Problem]:
                 yield Problem(_place(suite, vector), f"it is {verdict}, and {who} says {said}")
 
 
+def _stream_cells(suite: Suite) -> Iterator[Problem]:
+    for vector in (vector for vector in suite.vectors if vector.kind == "stream"):
+        roles = {frozenset(step["expect"]) for step in vector.steps}
+        if len(roles) != 1:
+            yield Problem(_place(suite, vector), "its steps have expectations for different roles")
+            continue
+        for role in sorted(*roles):
+            verdicts = {step["expect"][role]["verdict"] for step in vector.steps}
+            for version in KAFKA_VERSIONS:
+                said = vector.kafka.get(version, {}).get(role)
+                who = f"Kafka {version} as {role}"
+                # Kafka 3 knows no versions of transactions.
+                if said is None and not (version == KAFKA_VERSIONS[0] and "transaction_version" in vector.options):
+                    yield Problem(_place(suite, vector), f"{who} was not asked; run `kfuzz vectors build --confirm`")
+                elif ("invalid" in verdicts and said == "accepted") or (verdicts == {"valid"} and said == "rejected"):
+                    yield Problem(_place(suite, vector), f"{who} says {said}, which its steps do not")
+
+
 def _crcs(suite: Suite) -> Iterator[Problem]:
     for vector in suite.vectors:
         if not _is_about_crc(vector) and not all(crc_is_right(frame) for frame in frames(vector.data)):
@@ -314,6 +332,7 @@ RULES: Sequence[Rule] = (
     _hostile,
     _budgets,
     _kafka_cells,
+    _stream_cells,
     _crcs,
     _balance,
     _expected,

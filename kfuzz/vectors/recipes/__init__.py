@@ -28,6 +28,10 @@ THEMES = (
     "truncation",
     "legacy_v0",
     "legacy_v1",
+    "stream_sequence",
+    "stream_epoch",
+    "stream_transaction",
+    "stream_isolation",
 )
 
 

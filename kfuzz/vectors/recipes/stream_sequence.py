@@ -63,7 +63,7 @@ def _order(made: Theme) -> None:
 
 
 def _gaps(made: Theme) -> None:
-    for slug, sequence in (("one", 3), ("many", 1000), ("half-of-all", 2 + (1 << 30))):
+    for slug, sequence in (("one", 3), ("many", 1000), ("half-of-all", 1 + (1 << 30))):
         made.stream(
             f"gap-of-{slug}",
             f"after sequences 0 and 1 comes {sequence}",
