@@ -8,6 +8,7 @@ is given. Where a library is stricter or laxer than Kafka's Java classes, the co
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 import zlib
@@ -413,6 +414,9 @@ ZSTD_BUFFER = 128 * 1024 + 3
 ZSTD_LARGEST_BLOCK = 128 * 1024
 # What a streaming decoder allows for unless told otherwise, as zstd-jni is not.
 ZSTD_LARGEST_WINDOW = (1 << 27) + 1
+# The window of the highest ordinary level, 19.
+ZSTD_KEPT_WINDOW = 1 << 23
+ZSTD_SINGLE_SEGMENT = 0x20
 
 
 class _Contexts(threading.local):
@@ -421,6 +425,10 @@ class _Contexts(threading.local):
     def __init__(self) -> None:
         self.decompressor = zstandard.ZstdDecompressor()
         self.compressors: dict[int, zstandard.ZstdCompressor] = {}
+
+    def decompressor_of(self, window: int) -> zstandard.ZstdDecompressor:
+        """A decompressor keeps the largest window that it has met; one beyond the ordinary goes with its batch."""
+        return self.decompressor if window <= ZSTD_KEPT_WINDOW else zstandard.ZstdDecompressor()
 
     def compressor(self, level: int) -> zstandard.ZstdCompressor:
         if level not in self.compressors:
@@ -525,26 +533,55 @@ def _zstd_next(data: memoryview, at: int, output: _Output) -> int:
         raise _Cut("the zstd checksum is cut")
     if content is not None and content > most:
         raise _Broken(f"a zstd frame claims {content} bytes; its blocks hold at most {most}")
-    _zstd_frame(data[start:at], content, most, output)
+    _zstd_frame(data[start:at], content, most, window, output)
     return at
+
+
+def _zstd_lean(frame: memoryview, window: int, needed: int) -> tuple[memoryview | bytes, int]:
+    """``frame`` with its window made no larger than a content of ``needed`` bytes can use, and that window.
+
+    The library makes room for the window before it looks at a block, and a header may ask for 128 MiB in front of one
+    byte. Where the window goes, so does the content size of a frame that has no other one.
+    """
+    # Below this, the window bounds the blocks themselves.
+    exponent = (max(needed, ZSTD_LARGEST_BLOCK) - 1).bit_length()
+    if window <= 1 << exponent:
+        return frame, window
+    descriptor = frame[4]
+    if descriptor & ZSTD_SINGLE_SEGMENT:
+        ids = 5 + (0, 1, 2, 4)[descriptor & 3]
+        head, rest = (
+            bytes([descriptor & 0x1F, exponent - 10 << 3]),
+            (frame[5:ids], frame[ids + (1 << (descriptor >> 6)) :]),
+        )
+    else:
+        head, rest = bytes([descriptor, exponent - 10 << 3]), (frame[6:],)
+    return b"".join((frame[:4], head, *rest)), 1 << exponent
 
 
 def _zstd_rest(data: memoryview, output: _Output) -> None:
     """What comes out of a cut frame before its cut."""
+    frame: memoryview | bytes = data
+    window = 0
+    with contextlib.suppress(_Cut):
+        window = _zstd_header(data, 0)[3] if data[:4] == ZSTD_MAGIC else 0
+    if window:
+        frame, window = _zstd_lean(data, window, output.room + ZSTD_LARGEST_BLOCK)
     try:
-        with _contexts.decompressor.stream_reader(data) as reader:
+        with _contexts.decompressor_of(window).stream_reader(frame) as reader:
             while piece := reader.read(ZSTD_LARGEST_BLOCK):
                 output.add(piece)
     except zstandard.ZstdError as error:
         raise _Broken(f"zstd: {error}") from None
 
 
-def _zstd_frame(frame: memoryview, content: int | None, most: int, output: _Output) -> None:
+def _zstd_frame(frame: memoryview, content: int | None, most: int, window: int, output: _Output) -> None:
     if content is not None and content > output.room:
         raise _Full
     room = min(most, output.room)
+    lean, window = _zstd_lean(frame, window, room + ZSTD_LARGEST_BLOCK) if content is None else (frame, window)
     try:
-        piece = _contexts.decompressor.decompress(frame, max_output_size=max(room, 1))
+        piece = _contexts.decompressor_of(window).decompress(lean, max_output_size=max(room, 1))
     except zstandard.ZstdError as error:
         # The frame is whole, so what the library misses is room.
         if room < most and ("too small" in str(error) or "full frame" in str(error)):

@@ -155,3 +155,42 @@ def test_a_zstd_window_beyond_what_kafka_allows_is_refused() -> None:
     packed = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     data = packed.compress(TEXT) + packed.flush()
     assert "zstd window" in decompress("zstd", data, len(TEXT)).reason
+
+
+def zstd_stream(content: bytes, window_log: int) -> bytes:
+    """A frame as a stream makes it: a window of its own, whatever the content, and no content size."""
+    parameters = zstandard.ZstdCompressionParameters(window_log=window_log, write_content_size=False)
+    stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    return stream.compress(content) + stream.flush()
+
+
+# Random, so that nothing compresses but the second half: a copy of the first, from as far away.
+FAR = random.Random(3).randbytes(300_000) * 2
+
+
+@pytest.mark.parametrize("window_log", [10, 17, 20, 27])
+def test_a_zstd_window_larger_than_the_content_changes_nothing(window_log: int) -> None:
+    for content in (b"x", TEXT, FAR):
+        packed = zstd_stream(content, window_log)
+        assert decompress("zstd", packed, len(content)) == (content, len(packed), "whole", "")
+        assert decompress("zstd", packed, 64 << 20).data == content
+        assert decompress("zstd", packed, len(content) - 1).ended == "limit"
+        assert decompress("zstd", packed * 2, 2 * len(content)).data == content * 2
+
+
+@pytest.mark.parametrize("window_log", [20, 27, None], ids=["1-mib", "128-mib", "single-segment"])
+def test_a_cut_zstd_frame_gives_what_stands_before_the_cut_whatever_its_window(window_log: int | None) -> None:
+    # A cut shows only where the frame before it ended in the same 128 KiB.
+    some = random.Random(4).randbytes(20_000)
+    content = (some + bytes(300_000)) * 3
+    packed = zstd_stream(content, window_log) if window_log else zstandard.ZstdCompressor().compress(content)
+    first = compress("zstd", b"one")
+    sizes = []
+    for end in (5, 6, 9, 15_000, len(packed) - 1):
+        out = decompress("zstd", first + packed[:end], 64 << 20)
+        assert out.ended == "whole"
+        assert (b"one" + content).startswith(out.data)
+        # A bound that holds the content, but not the window.
+        assert decompress("zstd", first + packed[:end], len(out.data)) == out
+        sizes.append(len(out.data))
+    assert sizes[-1] > len(content) // 2
