@@ -294,6 +294,8 @@ def _verdict(case: Case) -> str:
     if case.role == ENCODE_ROLE:
         return "encode these contents" + (", to the very bytes of the vector" if case.vector.canonical else "")
     expectation = case.expectation
+    if case.vector.kind == "stream":
+        return "each step as it says" + (", or a refusal" if expectation["verdict"] == "acceptable" else "")
     finding = f" ({expectation['finding']})" if "finding" in expectation else ""
     return {
         "valid": "accept, and read these contents",

@@ -1,7 +1,8 @@
 """aiokafka as a testee: reads the records of a fetch as its consumer does, with CRCs checked.
 
 Follows ``aiokafka.consumer.fetcher.PartitionRecords``, except that control batches, which the consumer skips unread,
-are read and shown. aiokafka tells neither a batch's size nor its leader epoch, and of a legacy batch next to nothing.
+are read and shown; streams are read by that class itself. aiokafka tells neither a batch's size nor its leader epoch,
+and of a legacy batch next to nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ import kfuzz_testee
 try:
     import aiokafka
     from aiokafka import codec
+    from aiokafka.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, PartitionRecords
     from aiokafka.errors import CorruptRecordException, KafkaError
     from aiokafka.record.memory_records import MemoryRecords
+    from aiokafka.structs import TopicPartition
 except ImportError as error:
     sys.exit(f"aiokafka cannot be imported ({error}); install it into {sys.executable}")
 
@@ -31,6 +34,18 @@ def read(data: bytes) -> Iterator[tuple[dict[str, Any], None]]:
             raise CorruptRecordException("Invalid CRC")
         records = [kfuzz_testee.record_json(r.offset, r.timestamp, r.key, r.value, r.headers) for r in batch]
         yield batch_json(batch) | {"records": records}, None
+
+
+def read_stream(
+    data: bytes, committed: bool, aborted: list[tuple[int, int]], fetch_offset: int, records: list[dict[str, Any]]
+) -> int:
+    isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
+    fetch = PartitionRecords(
+        TopicPartition("kfuzz", 0), MemoryRecords(data), aborted, fetch_offset, None, None, True, isolation
+    )
+    for r in fetch:
+        records.append(kfuzz_testee.record_json(r.offset, r.timestamp, r.key, r.value, r.headers))
+    return int(fetch.next_fetch_offset)
 
 
 def batch_json(batch: Any) -> dict[str, Any]:
@@ -72,4 +87,5 @@ if __name__ == "__main__":
         },
         read,
         rejections=(KafkaError,),
+        stream=read_stream,
     )

@@ -1,8 +1,8 @@
 """kafka-python as a testee: reads the records of a fetch as its consumer does, with CRCs checked.
 
 Follows ``kafka.consumer.fetcher.Fetcher.PartitionRecords``, except that control batches, which the consumer skips
-unread, are read and shown. kafka-python does not tell a delete horizon, and of a legacy batch no offsets but its
-records'.
+unread, are read and shown; streams are read by that class itself. kafka-python does not tell a delete horizon, and of
+a legacy batch no offsets but its records'.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 import kfuzz_testee
@@ -18,10 +18,19 @@ import kfuzz_testee
 try:
     import kafka
     from kafka import codec
+    from kafka.consumer.fetcher import Fetcher, IsolationLevel
     from kafka.errors import CorruptRecordError, KafkaError
     from kafka.record.memory_records import MemoryRecords
+    from kafka.structs import TopicPartition
 except ImportError as error:
     sys.exit(f"kafka-python cannot be imported ({error}); install it into {sys.executable}")
+
+
+class AbortedTransaction(NamedTuple):
+    """What of a fetch response's aborted transaction the library looks at."""
+
+    producer_id: int
+    first_offset: int
 
 
 def read(data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
@@ -40,6 +49,23 @@ def read(data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
             )
         yield batch_json(batch) | {"records": records}, size_bytes
         batch = memory.next_batch()
+
+
+def read_stream(
+    data: bytes, committed: bool, aborted: list[tuple[int, int]], fetch_offset: int, records: list[dict[str, Any]]
+) -> int:
+    transactions = [AbortedTransaction(producer_id, first_offset) for producer_id, first_offset in aborted]
+    fetch = Fetcher.PartitionRecords(
+        fetch_offset,
+        TopicPartition("kfuzz", 0),
+        MemoryRecords(data),
+        isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
+        aborted_transactions=transactions,
+    )
+    while fetch and (taken := fetch.take(1)):
+        for r in taken:
+            records.append(kfuzz_testee.record_json(r.offset, r.timestamp, r.key, r.value, r.headers))
+    return int(fetch.next_fetch_offset)
 
 
 def batch_json(batch: Any) -> dict[str, Any]:
@@ -82,4 +108,5 @@ if __name__ == "__main__":
         },
         read,
         rejections=(KafkaError,),
+        stream=read_stream,
     )

@@ -18,6 +18,10 @@ TIMESTAMP_TYPES = {None: "none", 0: "create", 1: "log-append"}
 Reader = Callable[[bytes], Iterator[tuple[dict[str, Any], "int | None"]]]
 """Yields for each batch, in order, its JSON form and its size in bytes (None where the library does not tell)."""
 
+StreamReader = Callable[[bytes, bool, "list[tuple[int, int]]", int, "list[dict[str, Any]]"], int]
+"""Reads a fetch as a consumer does: its bytes, whether in read_committed, the aborted transactions as (producer id, first
+offset), the fetch offset. Adds each record that is handed out to the list, and returns where the next fetch begins."""
+
 
 def record_json(
     offset: int,
@@ -41,8 +45,13 @@ def codec_name(codec: int) -> str:
     return CODECS[codec] if codec < len(CODECS) else str(codec)
 
 
-def serve(handshake: dict[str, Any], read: Reader, rejections: tuple[type[BaseException], ...]) -> None:
-    """Answer ``decode-records`` requests until the input ends.
+def serve(
+    handshake: dict[str, Any],
+    read: Reader,
+    rejections: tuple[type[BaseException], ...],
+    stream: StreamReader | None = None,
+) -> None:
+    """Answer ``decode-records`` requests, and ``decode-stream`` where ``stream`` is given, until the input ends.
 
     ``rejections`` are the errors that the library documents for bad input; any other that escapes is a fault.
     """
@@ -52,21 +61,27 @@ def serve(handshake: dict[str, Any], read: Reader, rejections: tuple[type[BaseEx
         out.write(json.dumps(message).encode() + b"\n")
         out.flush()
 
-    say({"protocol": "kfuzz-testee/1", "language": "python", "operations": ["decode-records"]} | handshake)
+    operations = ["decode-records"] + (["decode-stream"] if stream else [])
+    say({"protocol": "kfuzz-testee/1", "language": "python", "operations": operations} | handshake)
     for line in sys.stdin.buffer:
-        say(_answer(line, read, rejections))
+        say(_answer(line, read, rejections, stream))
 
 
-def _answer(line: bytes, read: Reader, rejections: tuple[type[BaseException], ...]) -> dict[str, Any]:
+def _answer(
+    line: bytes, read: Reader, rejections: tuple[type[BaseException], ...], stream: StreamReader | None
+) -> dict[str, Any]:
     try:
         request = json.loads(line)
         name = {"id": request["id"]}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         return {"id": None, "outcome": "fault", "error": f"BadRequest: {_describe(error)}"}
-    if request.get("operation") != "decode-records":
+    streams = stream is not None and request.get("operation") == "decode-stream"
+    if request.get("operation") != "decode-records" and not streams:
         return name | {"outcome": "unsupported", "error": f"operation {request.get('operation')}"}
     if request.get("role", "consumer") != "consumer":
         return name | {"outcome": "unsupported", "error": f"role {request['role']}"}
+    if stream is not None and streams:
+        return name | _read_stream(request, stream, rejections)
     try:
         data = bytes.fromhex(request["hex"])
     except (KeyError, TypeError, ValueError) as error:
@@ -91,6 +106,27 @@ def _read(data: bytes, read: Reader, rejections: tuple[type[BaseException], ...]
     if len(known) == len(sizes) > 0:
         answer["consumed"] = sum(known)
     return answer
+
+
+def _read_stream(
+    request: dict[str, Any], stream: StreamReader, rejections: tuple[type[BaseException], ...]
+) -> dict[str, Any]:
+    try:
+        data = bytes.fromhex("".join(request["steps"]))
+        committed = {"read_committed": True, "read_uncommitted": False}[request["isolation"]]
+        aborted = [(int(item["producer_id"]), int(item["first_offset"])) for item in request.get("aborted", ())]
+        fetch_offset = int(request.get("fetch_offset", "0"))
+    except (KeyError, TypeError, ValueError) as error:
+        return {"outcome": "fault", "error": f"BadRequest: {_describe(error)}"}
+    records: list[dict[str, Any]] = []
+    try:
+        next_offset = stream(data, committed, aborted, fetch_offset, records)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        outcome = "rejected" if isinstance(error, rejections) else "fault"
+        return {"outcome": outcome, "error": _describe(error), "records": records}
+    return {"outcome": "accepted", "records": records, "next_offset": str(next_offset)}
 
 
 def _describe(error: BaseException) -> str:
