@@ -22,7 +22,7 @@ from kfuzz.records.reader import (
     TRANSACTIONAL,
     Limits,
 )
-from kfuzz.wire.framing import LOG_OVERHEAD, next_frame
+from kfuzz.wire.framing import FRAME_LAYOUT, LOG_OVERHEAD, next_frame
 from kfuzz.wire.message_set import MESSAGE_LAYOUT, parse_message, parse_messages
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header, parse_places
 
@@ -78,6 +78,8 @@ def _batch(view: memoryview, at: int, size: int, path: str, limits: Limits) -> I
     header = parse_header(view, at)
     for (name, offset, width), value in zip(HEADER_LAYOUT, header, strict=True):
         text = _attributes(value) if name == "attributes" else f"{value:#010x}" if name == "crc" else str(value)
+        if name == "base_timestamp" and header[5] & DELETE_HORIZON:
+            text += " (the delete horizon)"
         yield Part(path, name, at + offset, bytes(view[at + offset : at + offset + width]), text)
     codec = header[5] & CODEC_MASK
     body = view[at + BATCH_HEADER_SIZE : at + size]
@@ -169,6 +171,9 @@ def _varint_end(payload: bytes | memoryview, at: int) -> int:
 def _message(view: memoryview, at: int, size: int, path: str, limits: Limits) -> Iterator[Part]:
     message, _ = parse_message(view, at, size)
     if message is None:
+        for name, offset, width in FRAME_LAYOUT:
+            field = bytes(view[at + offset : at + offset + width])
+            yield Part(path, name, at + offset, field, str(int.from_bytes(field, "big", signed=True)))
         rest = bytes(view[at + LOG_OVERHEAD : at + size])
         yield Part(path, "message", at + LOG_OVERHEAD, rest, f"{len(rest)} bytes that are no message")
         return
@@ -180,9 +185,13 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits) ->
         out = decompress(CODECS[codec], value, limits.decompressed_bytes, magic=message[2])
         inside = f"{path}.payload"
         yield Part(inside, "", 0, b"", f"decompressed: {len(out.data)} bytes", heading=True)
+        end = 0
         for i, inner in enumerate(parse_messages(out.data, True)[1]):
             yield Part(f"{inside}.records[{i}]", "", inner[7][0], b"", f"magic {inner[2]}", heading=True)
             yield from _message_parts(memoryview(out.data), inner, f"{inside}.records[{i}]")
+            end = inner[7][1]
+        if end < len(out.data):
+            yield Part(inside, "rest", end, out.data[end:], f"{len(out.data) - end} bytes that are no message")
 
 
 def _message_parts(view: memoryview, message: MessageTuple, path: str) -> Iterator[Part]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from kafka_tools import ask, readable, same
@@ -13,8 +13,9 @@ from testee_driver import RunningTestee, running
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
-from kfuzz.records.convert import LOSSES, Converted, Loss, convert, convert_appended
+from kfuzz.records.convert import LOSSES, Converted, Loss, LossKind, convert, convert_appended
 from kfuzz.records.model import Codec, Record, RecordBatch
 
 NOW_MS = 1_700_000_000_000
@@ -125,7 +126,28 @@ def test_what_is_lost_is_reported(batch: RecordBatch, magic: int, expected: list
     assert list(convert([batch], magic).losses) == expected
 
 
+def test_any_input_converts_or_is_refused_by_an_error_of_the_taxonomy() -> None:
+    mutator = Mutator(73)
+    dice = Dice(73)
+    seen: Counter[str] = Counter()
+    for _ in range(3000):
+        data, magic = mutator.input(), dice.pick((0, 1, 2))
+        for way in (
+            lambda d=data, m=magic: convert(d, m, compression="none"),
+            lambda d=data, m=magic: convert_appended(d, m, base_offset=7),
+        ):
+            try:
+                made = way()
+            except (EncodeError, RecordsError) as error:
+                seen[type(error).__name__] += 1
+            else:
+                seen["converted"] += 1
+                assert {batch.magic for batch in records.read(made.data).batches} <= set(range(magic + 1))
+    assert min(seen["EncodeError"], seen["RecordsError"], seen["converted"]) > 100, seen
+
+
 def test_every_loss_says_what_it_is_and_where() -> None:
+    assert set(LOSSES) == set(get_args(LossKind))
     for kind in LOSSES:
         text = str(Loss(kind, 4, 3))
         assert text.startswith("batch[4]: ")
