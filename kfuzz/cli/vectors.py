@@ -146,9 +146,8 @@ def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
 
 def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with a real broker's cells; prints its contradictions and exits with 1 if there are any."""
-    from kfuzz.conformance.broker import artefacts, judge
+    from kfuzz.conformance.broker import artefacts, is_for_broker, judge
     from kfuzz.vectors import build
-    from kfuzz.vectors.confirm import is_for_broker
 
     version = artefacts().version
     vectors = [vector for file in files for vector in file.vectors if is_for_broker(vector)]

@@ -19,7 +19,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +28,7 @@ from typing import Any, Final
 from kfuzz import records
 from kfuzz.conformance.testees import BuildFailed, Testee, default_root
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
+from kfuzz.records.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.vectors.confirm import contradiction, step_contradiction
 from kfuzz.vectors.model import Vector
 
@@ -35,9 +36,11 @@ __all__ = [
     "Broker",
     "BrokerFailed",
     "Judgement",
+    "Marker",
     "Produced",
     "Recovered",
     "artefacts",
+    "is_for_broker",
     "judge",
     "play",
     "produce",
@@ -95,8 +98,23 @@ class BrokerFailed(KfuzzError):
 
 
 @dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a producer's transaction, which a coordinator has written: no Produce request may bring one."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    transaction_version: int = 0
+
+    def to_request(self) -> dict[str, Any]:
+        """The sender's request for it, without topic and partition."""
+        return {"operation": "write-marker", **asdict(self), "producer_id": str(self.producer_id)}
+
+
+@dataclass(frozen=True, slots=True)
 class Produced:
-    """A broker's answer to one Produce request: ``outcome`` is accepted, rejected, or fault for the unforeseen.
+    """A broker's answer to one request: ``outcome`` is accepted, rejected, or fault for the unforeseen.
 
     ``error`` is the protocol's name of the error (``NONE``), or empty where there was no answer; ``text`` is the
     broker's sentence or how the answer failed to come. ``stored`` is what a Fetch from ``base_offset`` returns, and
@@ -362,23 +380,67 @@ def judge(vectors: Sequence[Vector]) -> Judgement:
     Two brokers are started, for what the first has appended may be more than it can start with.
     """
     plain = [vector for vector in vectors if vector.kind == "records"]
-    streams = [vector for vector in vectors if vector.steps]
+    streams = {vector.id: steps for vector in vectors if (steps := _requests(vector))}
     with Broker() as broker:
         produced = produce(broker, plain)
-        played = play(broker, {vector.id: [bytes.fromhex(step["hex"]) for step in vector.steps] for vector in streams})
+        played = play(broker, streams)
     with Broker() as broker:
         recovered = recover(broker, plain)
     cells = {name: answer.to_cell() | {"recovery": recovered[name].outcome} for name, answer in produced.items()}
     cells |= {name: _worst(answers).to_cell() for name, answers in played.items()}
-    found = {
-        vector.id: contradiction(vector, produced[vector.id].to_answer(), "broker")
-        for vector in plain
-        if "broker" in vector.expect
-    }
-    found |= {
-        vector.id: step_contradiction(vector, [answer.to_step() for answer in played[vector.id]]) for vector in streams
-    }
+    found: dict[str, str | None] = {}
+    for vector in vectors:
+        if vector.id in played:
+            found[vector.id] = step_contradiction(vector, [answer.to_step() for answer in played[vector.id]])
+        elif "broker" in vector.expect:
+            found[vector.id] = contradiction(vector, produced[vector.id].to_answer(), "broker")
     return Judgement(cells, {name: text for name, text in found.items() if text})
+
+
+def is_for_broker(vector: Vector) -> bool:
+    """Whether a real broker can be asked about it: all records, and the streams of appends that clients and
+    coordinators can bring about.
+    """
+    return vector.kind == "records" or bool(_requests(vector))
+
+
+def _requests(vector: Vector) -> list[bytes | Marker]:
+    """The requests that make a stream's steps; none where there is no request for one of them."""
+    found: list[bytes | Marker] = []
+    for step in vector.steps:
+        data = bytes.fromhex(step["hex"])
+        request = _marker(data, vector.options.get("transaction_version", 0)) if _is_control(data) else data
+        if "broker" not in step["expect"] or request is None:
+            return []
+        found.append(request)
+    return found
+
+
+def _is_control(data: bytes) -> bool:
+    return any(batch.control for batch in records.read(data).batches)
+
+
+def _marker(data: bytes, transaction_version: int) -> Marker | None:
+    """The marker that a batch is, if it is just what a coordinator has written."""
+    (batch, *more) = records.read(data).batches
+    if more or not batch.transactional or len(batch.records) != 1:
+        return None
+    (record,) = batch.records
+    try:
+        control = decode_control(record.key, record.value)
+    except RecordsError:
+        return None
+    if control.key != ControlRecordKey(control.key.type) or control.rest:
+        return None
+    if not isinstance(control.value, EndTransactionMarker) or control.value.version:
+        return None
+    return Marker(
+        batch.producer_id,
+        batch.producer_epoch,
+        control.value.coordinator_epoch,
+        control.key.type == ControlRecordType.COMMIT,
+        transaction_version,
+    )
 
 
 def _worst(answers: Sequence[Produced]) -> Produced:
@@ -395,34 +457,40 @@ def produce(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Produced]:
     return {name: answer for name, (answer,) in answers.items()}
 
 
-def play(broker: Broker, streams: Mapping[str, Sequence[bytes]]) -> dict[str, list[Produced]]:
-    """What the broker answers to each stream's Produce requests in turn. A stream has a partition of its own, which
-    knows of no producer at first; by the stream's name. ``BrokerFailed`` if the broker dies of one.
+def play(broker: Broker, streams: Mapping[str, Sequence[bytes | Marker]]) -> dict[str, list[Produced]]:
+    """What the broker answers to each stream's requests in turn: bytes are produced, a marker is written.
+
+    A stream has a partition of its own, which knows of no producer at first; by the stream's name. ``BrokerFailed`` if
+    the broker dies of one.
     """
     if not streams:
         return {}
     topic = broker.create_topic(len(streams))
     answers = {}
     for partition, (name, steps) in enumerate(streams.items()):
-        answers[name] = [_produce(broker, {"topic": topic, "partition": partition}, data) for data in steps]
+        answers[name] = [_append(broker, {"topic": topic, "partition": partition}, step) for step in steps]
         if not broker.is_alive():
             raise BrokerFailed(f"the broker died of {name}: {broker.last_words()}")
     return answers
 
 
-def _produce(broker: Broker, place: Mapping[str, Any], data: bytes) -> Produced:
-    said = broker.ask({"operation": "produce", **place, "hex": data.hex()})
+def _append(broker: Broker, place: Mapping[str, Any], step: bytes | Marker) -> Produced:
+    request = step.to_request() if isinstance(step, Marker) else {"operation": "produce", "hex": step.hex()}
+    said = broker.ask({**request, **place})
     if "failure" in said:
         return Produced("fault", "", said["failure"])
-    error, base_offset = said["error"], int(said["base_offset"])
+    base_offset = int(said.get("base_offset", -1))
     fetched = broker.ask({"operation": "fetch", **place, "offset": str(max(base_offset, 0))})
     if fetched.get("error") != NO_ERROR:
         raise BrokerFailed(f"what was produced to {place} cannot be fetched: {fetched}")
-    if error == NO_ERROR:
-        outcome, stored = "accepted", bytes.fromhex(fetched["hex"])
-    else:
-        outcome, stored = "fault" if error == UNFORESEEN else "rejected", b""
-    return Produced(outcome, error, said.get("message", ""), base_offset, stored, int(fetched["last_stable_offset"]))
+    error, text, stable = said["error"], said.get("message", ""), int(fetched["last_stable_offset"])
+    if error != NO_ERROR:
+        outcome = "fault" if error == UNFORESEEN else "rejected"
+        return Produced(outcome, error, text, last_stable_offset=stable)
+    if isinstance(step, Marker):
+        # Its response tells no offset: it is the last one.
+        base_offset = int(fetched["high_watermark"]) - 1
+    return Produced("accepted", error, text, base_offset, bytes.fromhex(fetched["hex"]), stable)
 
 
 def recover(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Recovered]:

@@ -16,7 +16,6 @@ __all__ = [
     "REAL_BROKER_VERSION",
     "contradiction",
     "first_difference",
-    "is_for_broker",
     "step_contradiction",
     "with_broker",
     "with_cells",
@@ -49,11 +48,6 @@ def contradiction(vector: Vector, answer: Mapping[str, Any], role: str = "consum
     if role == "consumer" or "batches" in answer:
         return first_difference(answer["batches"], expect["batches"])
     return None
-
-
-def is_for_broker(vector: Vector) -> bool:
-    """Whether a real broker is asked about it: every vector of records, and streams that a broker appends."""
-    return vector.kind == "records" or any("broker" in step["expect"] for step in vector.steps)
 
 
 def step_contradiction(vector: Vector, answers: Sequence[Mapping[str, Any]]) -> str | None:

@@ -21,6 +21,7 @@ import java.util.Optional;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.message.FetchRequestData;
 import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.message.ProduceRequestData;
@@ -33,6 +34,9 @@ import org.apache.kafka.common.requests.FetchRequest;
 import org.apache.kafka.common.requests.FetchResponse;
 import org.apache.kafka.common.requests.ProduceRequest;
 import org.apache.kafka.common.requests.ProduceResponse;
+import org.apache.kafka.common.requests.TransactionResult;
+import org.apache.kafka.common.requests.WriteTxnMarkersRequest;
+import org.apache.kafka.common.requests.WriteTxnMarkersResponse;
 
 /**
  * Speaks to a broker for kfuzz: one JSON request a line on stdin, one answer a line on stdout, in order. Records go into
@@ -42,8 +46,10 @@ import org.apache.kafka.common.requests.ProduceResponse;
  * {"operation": "create-topic", "topic": "t", "partitions": 3, "config": {"max.message.bytes": "1000"}}  → {}
  * {"operation": "produce", "topic": "t", "partition": 0, "hex": "…"}
  *     → {"error": "NONE", "base_offset": "0", "message": "…"}
+ * {"operation": "write-marker", "topic": "t", "partition": 0, "producer_id": "4000", "producer_epoch": 3,
+ *  "coordinator_epoch": 0, "commit": true, "transaction_version": 0} → {"error": "NONE"}
  * {"operation": "fetch", "topic": "t", "partition": 0, "offset": "0"}
- *     → {"error": "NONE", "hex": "…", "last_stable_offset": "1"}
+ *     → {"error": "NONE", "hex": "…", "last_stable_offset": "1", "high_watermark": "1"}
  * </pre>
  *
  * <p>What is no answer of the broker (it hung up, it was silent for too long) is {@code {"failure": "…"}}.
@@ -52,6 +58,7 @@ public final class Sender {
     // From version 12 on, a batch joins its transaction with the coordinator, who is none of our business.
     private static final short PRODUCE_VERSION = 11;
     private static final short FETCH_VERSION = 12;
+    private static final short WRITE_TXN_MARKERS_VERSION = 2;
     private static final short ALL_REPLICAS = -1;
     // A transactional batch is refused unread without one; for others it is not looked at.
     private static final String TRANSACTIONAL_ID = "kfuzz";
@@ -101,6 +108,7 @@ public final class Sender {
             switch (operation) {
                 case "create-topic" -> createTopic(request);
                 case "produce" -> whenReady(answer, said -> produce(request, said));
+                case "write-marker" -> whenReady(answer, said -> writeMarker(request));
                 case "fetch" -> whenReady(answer, said -> fetch(request, said));
                 default -> throw new IllegalArgumentException("no operation " + operation);
             }
@@ -151,6 +159,23 @@ public final class Sender {
         return Errors.forCode(said.errorCode());
     }
 
+    /** As the transaction coordinator does: no producer may send a control batch. */
+    private Errors writeMarker(JsonNode request) throws IOException {
+        TopicPartition partition =
+            new TopicPartition(request.path("topic").asText(), request.path("partition").asInt());
+        long producerId = Long.parseLong(request.path("producer_id").asText());
+        WriteTxnMarkersRequest.TxnMarkerEntry marker = new WriteTxnMarkersRequest.TxnMarkerEntry(
+            producerId,
+            (short) request.path("producer_epoch").asInt(),
+            request.path("coordinator_epoch").asInt(),
+            TransactionResult.forId(request.path("commit").asBoolean()),
+            List.of(partition),
+            (short) request.path("transaction_version").asInt());
+        WriteTxnMarkersResponse response = (WriteTxnMarkersResponse) ask(
+            new WriteTxnMarkersRequest.Builder(List.of(marker)).build(WRITE_TXN_MARKERS_VERSION));
+        return response.errorsByProducerId().get(producerId).get(partition);
+    }
+
     private Errors fetch(JsonNode request, ObjectNode answer) throws IOException {
         FetchRequestData data = new FetchRequestData().setMaxBytes(FETCH_BYTES_MAX).setMinBytes(0).setMaxWaitMs(0)
             .setTopics(List.of(new FetchRequestData.FetchTopic()
@@ -167,6 +192,7 @@ public final class Sender {
         ByteBuffer stored = ((MemoryRecords) FetchResponse.recordsOrFail(said)).buffer();
         byte[] bytes = new byte[stored.remaining()];
         stored.get(bytes);
+        answer.put("high_watermark", Long.toString(said.highWatermark()));
         answer.put("last_stable_offset", Long.toString(said.lastStableOffset()));
         answer.put("hex", HexFormat.of().formatHex(bytes));
         return Errors.forCode(said.errorCode());
