@@ -19,8 +19,8 @@ Reader = Callable[[bytes], Iterator[tuple[dict[str, Any], "int | None"]]]
 """Yields for each batch, in order, its JSON form and its size in bytes (None where the library does not tell)."""
 
 StreamReader = Callable[[bytes, bool, "list[tuple[int, int]]", int, "list[dict[str, Any]]"], int]
-"""Reads a fetch as a consumer does: its bytes, whether in read_committed, the aborted transactions as (producer id, first
-offset), the fetch offset. Adds each record that is handed out to the list, and returns where the next fetch begins."""
+"""Reads a fetch as a consumer does: its bytes, whether in read_committed, the aborted transactions as (producer id,
+first offset), the fetch offset. Adds each record handed out to the list, and returns where the next fetch begins."""
 
 
 def record_json(
