@@ -105,8 +105,8 @@ def convert(
     """The batches of ``source`` (bytes, or values) in format ``magic``, each under its own offsets and timestamps.
 
     Down: batches of a higher magic are written again; those of ``magic`` and below are copied byte for byte. Control
-    batches are left out, as are, where ``first_offset`` is given, earlier records of uncompressed batches of magic 2:
-    their messages stand alone then, and a client would meet offsets that it did not ask for. Up: each message of magic
+    batches are left out, as are, where ``first_offset`` is given, earlier records of uncompressed batches: their
+    messages stand alone then, and a client would meet offsets that it did not ask for. Up: each message of magic
     0 or 1, wrapper or not, becomes a batch. A batch keeps its codec; ``compression`` gives the converted ones another,
     which batches of zstd need on their way down, for Kafka refuses them.
 
