@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from testee_driver import LARGEST_LEAD, RunningTestee, running
 
+from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.control import (
@@ -34,6 +35,7 @@ from kfuzz.records.control import (
     encode_control,
 )
 from kfuzz.records.findings import Finding
+from kfuzz.vectors import load_suite
 
 DIRECTORY = bytes(range(16))
 
@@ -326,6 +328,19 @@ def agrees(key: bytes, value: bytes, answer: dict[str, Any]) -> str:
     return "accepted"
 
 
+def from_the_suite() -> list[tuple[bytes, bytes]]:
+    """Keys and values of the control records in the golden vectors, of the types that Kafka knows."""
+    found = [
+        (record.key or b"", record.value or b"")
+        for vector in load_suite()
+        for batch in records.read(vector.data).batches
+        for record in batch.records
+        if batch.control
+    ]
+    assert len(found) > 30
+    return [(key, value) for key, value in found if len(key) >= 4 and int.from_bytes(key[2:4], "big") < 7]
+
+
 @pytest.mark.java
 def test_kafka_reads_and_writes_the_same() -> None:
     examples: list[ControlRecord] = [record_of(kind, value) for kind, value, _ in KNOWN]
@@ -337,7 +352,7 @@ def test_kafka_reads_and_writes_the_same() -> None:
     collect()
     dice = Dice(4)
     whole = [encode_control(record) for record in examples]
-    broken = [(key, changed(value or b"", dice)) for key, value in whole for _ in range(3)]
+    broken = [(key, changed(value or b"", dice)) for key, value in whole for _ in range(3)] + from_the_suite()
     # What lies beyond the versions that Kafka defines is ours to keep as bytes, and so is a negative one to refuse.
     broken = [(key, value) for key, value in broken if value[:2] == b"\0\0" or len(value) < 2]
 
