@@ -46,8 +46,8 @@ final class RecordTools {
     }
 
     /**
-     * With {@code append}: what LogValidator makes of records for a topic of that magic. Without: MemoryRecords.downConvert
-     * to {@code magic}, of uncompressed batches from {@code first_offset} on.
+     * With {@code append}: what LogValidator makes of records for a topic of that magic. Without:
+     * MemoryRecords.downConvert to {@code magic}, of uncompressed batches from {@code first_offset} on.
      */
     Fields convert(JsonNode request) {
         MemoryRecords records = records(request);
