@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING
 from kfuzz.errors import RecordsError
 from kfuzz.records.compression import decompress
 from kfuzz.records.control import ControlRecordType, decode_control
-from kfuzz.records.model import CODECS
-from kfuzz.records.reader import (
-    CODEC_MASK,
-    CONTROL,
-    DEFAULT_LIMITS,
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    Limits,
-)
+from kfuzz.records.model import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.records.reader import DEFAULT_LIMITS, Limits
 from kfuzz.wire.framing import FRAME_LAYOUT, LOG_OVERHEAD, next_frame
 from kfuzz.wire.message_set import MESSAGE_LAYOUT, parse_message, parse_messages
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header, parse_places

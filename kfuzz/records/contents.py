@@ -67,6 +67,8 @@ def _batch_to_json(batch: RecordBatch) -> dict[str, Any]:
         name: _number(getattr(batch, name)) if wide else getattr(batch, name) for name, wide in BATCH_FIELDS.items()
     }
     out["next_offset"] = str(batch.next_offset)
+    if batch.unreadable:
+        return out
     out["records"] = [
         {
             "offset": str(record.offset),

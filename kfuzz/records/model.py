@@ -17,6 +17,14 @@ Header = tuple[bytes, bytes | None]
 CODECS: tuple[Codec, ...] = get_args(Codec)
 
 
+# Attribute bits of a record batch; a message of magic 1 has the codec and the timestamp type, one of magic 0 the codec.
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+
+
 @dataclass(slots=True)
 class RecordBatch:
     """A record batch of magic 2, or a message of magic 0 or 1 (a wrapper, where ``compression`` is not "none").
@@ -25,7 +33,8 @@ class RecordBatch:
     records.
     ``delete_horizon`` (milliseconds) stands in for the base timestamp, as in the format. For magic 0 and 1 the
     producer's
-    fields are -1 and ``base_offset`` is the first record's.
+    fields are -1 and ``base_offset`` is the first record's. ``unreadable``: the batch stands in a log, or would, though
+    no consumer can read its records; it has none here.
 
     Mirrors ``org.apache.kafka.common.record.RecordBatch``.
     """
@@ -45,6 +54,7 @@ class RecordBatch:
     delete_horizon: int | None = None
     base_timestamp: int | None = None
     max_timestamp: int | None = None
+    unreadable: bool = False
 
     @property
     def next_offset(self) -> int:

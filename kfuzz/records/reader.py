@@ -5,14 +5,40 @@ neighbours.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.records.compression import Decompressed, decompress, open_stream
-from kfuzz.records.findings import PROFILES, ROLES, Finding, Profile, Role, from_note
-from kfuzz.records.model import CODECS, Codec, Record, RecordBatch, wrap64
+from kfuzz.records.findings import CODES, PROFILES, ROLES, Finding, Profile, Role, from_note
+from kfuzz.records.model import (
+    CODEC_MASK,
+    CODECS,
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Codec,
+    Record,
+    RecordBatch,
+    wrap64,
+)
+from kfuzz.records.roles import (
+    DEFAULT_TOPIC,
+    Header,
+    Row,
+    Segment,
+    Topic,
+    is_tail,
+    produced_batch,
+    produced_header,
+    produced_records,
+    request,
+    rows_of,
+)
 from kfuzz.wire.checksum import crc32
+from kfuzz.wire.framing import next_frame
 from kfuzz.wire.message_set import parse_message, parse_messages
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, LIMIT_BYTES
 from kfuzz.wire.scan import END, MESSAGE, PAYLOAD, REFUSED, Scan
@@ -25,12 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "Reading", "batches", "check", "decode", "read"]
 
-# Attribute bits of a record batch; the low byte is all that Kafka looks at.
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
 # A message of magic 0 knows the codec alone.
 UNUSED_MESSAGE_BITS = {0: 0xF8, 1: 0xF0}
 
@@ -66,7 +86,7 @@ class Reading:
     counts them either way. What profile strict alone refuses can be read, so its batches are here too.
     ``consumed``: the end of the last complete batch among them, in bytes. ``partial_tail``: what follows is a cut
     batch, which is no error in a fetch or at the end of a log. ``fatal``: the first finding that refuses the bytes, or
-    None.
+    None. ``largest_timestamp``: for a broker, that of the records (milliseconds), which becomes the max timestamp.
     """
 
     batches: list[RecordBatch] = field(default_factory=list)
@@ -75,6 +95,7 @@ class Reading:
     consumed: int = 0
     partial_tail: bool = False
     findings: list[Finding] = field(default_factory=list)
+    largest_timestamp: int = -1
 
     @property
     def fatal(self) -> Finding | None:
@@ -87,31 +108,49 @@ class Reading:
 
 
 def read(
-    data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+    data: Buffer,
+    *,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    topic: Topic = DEFAULT_TOPIC,
 ) -> Reading:
     """Read every batch in ``data`` with its records. Never raises on bad bytes: ``Reading.fatal`` says what was
     refused.
 
-    Mirrors ``MemoryRecords.batches()`` and, per batch, ``ensureValid()`` and ``streamingIterator()``.
+    ``topic`` is what a broker knows of the partition; the other roles do not ask.
+
+    Mirrors ``MemoryRecords.batches()`` and, per batch, ``ensureValid()`` and ``streamingIterator()``; for a broker
+    ``ProduceRequest.validateRecords`` and ``LogValidator``, for a log ``LogSegment.recover``.
     """
-    return _Walk(data, profile, role, limits, objects=True).run()
+    return _walk(data, profile, role, limits, topic, objects=True).run()
 
 
 def check(
-    data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+    data: Buffer,
+    *,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    topic: Topic = DEFAULT_TOPIC,
 ) -> Reading:
     """As :func:`read`, by the same loop, without making objects: ``batches`` stays empty."""
-    return _Walk(data, profile, role, limits, objects=False).run()
+    return _walk(data, profile, role, limits, topic, objects=False).run()
 
 
 def batches(
-    data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+    data: Buffer,
+    *,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    topic: Topic = DEFAULT_TOPIC,
 ) -> Iterator[RecordBatch]:
     """The batches in ``data`` one at a time, so that no more than one batch's records are in memory.
 
     ``RecordsError`` with the first fatal finding, when the batch that has it is come to.
     """
-    walk = _Walk(data, profile, role, limits, objects=True)
+    walk = _walk(data, profile, role, limits, topic, objects=True)
     for batch in walk.batches():
         walk.reading.raise_fatal()
         yield batch
@@ -119,10 +158,26 @@ def batches(
 
 
 def decode(
-    data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+    data: Buffer,
+    *,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    topic: Topic = DEFAULT_TOPIC,
 ) -> list[RecordBatch]:
     """The batches in ``data``; ``RecordsError`` with the first fatal finding where the bytes are refused."""
-    return list(batches(data, profile=profile, role=role, limits=limits))
+    return list(batches(data, profile=profile, role=role, limits=limits, topic=topic))
+
+
+def _walk(data: Buffer, profile: Profile, role: Role, limits: Limits, topic: Topic, *, objects: bool) -> _Walk:
+    if profile not in PROFILES:
+        raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
+    if role not in ROLES:
+        raise UsageError(f"role {role!r} does not exist; take one of {', '.join(ROLES)}")
+    if role == "broker":
+        return _ProduceWalk(data, profile, role, limits, topic, objects=objects)
+    kind = _SegmentWalk if role == "log" else _Walk
+    return kind(data, profile, role, limits, objects=objects)
 
 
 class _Refused(Exception):
@@ -132,13 +187,12 @@ class _Refused(Exception):
 class _Walk:
     """One pass over a buffer. Notes of the parse loops become findings here, and nowhere else."""
 
+    # Whether rows are kept even where nobody wants objects.
+    with_rows = False
+
     def __init__(self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, objects: bool) -> None:
-        if profile not in PROFILES:
-            raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
-        if role not in ROLES:
-            raise UsageError(f"role {role!r} does not exist; take one of {', '.join(ROLES)}")
         self.view = memoryview(data).cast("B")
-        self.scan = Scan(data if type(data) is bytes else self.view, with_rows=objects)
+        self.scan = Scan(data if type(data) is bytes else self.view, with_rows=objects or self.with_rows)
         self.profile: Profile = profile
         self.role: Role = role
         self.limits = limits
@@ -146,12 +200,16 @@ class _Walk:
         self.reading = Reading()
 
     def run(self) -> Reading:
-        reading, scan = self.reading, self.scan
+        reading = self.reading
         for batch in self.batches():
             if self.objects:
                 reading.batches.append(batch)
-        reading.batch_count, reading.record_count, reading.consumed = scan.batch_count, scan.record_count, scan.at
+        self.count()
         return reading
+
+    def count(self) -> None:
+        reading, scan = self.reading, self.scan
+        reading.batch_count, reading.record_count, reading.consumed = scan.batch_count, scan.record_count, scan.at
 
     def batches(self) -> Iterator[RecordBatch]:
         """The batches up to the first that cannot be read. Without objects only those that something is to be said
@@ -199,9 +257,22 @@ class _Walk:
     ) -> None:
         self.take([(code, field, at, record, -1, found, allowed, 1)], inside=inside, detail=detail)
 
+    def refuse(self, notes: list[Note], *, inside: str = "") -> None:
+        """Take the notes, and go no further where Kafka would not."""
+        self.take(notes, inside=inside)
+        if any(CODES[note[0]].severity("kafka", self.role) == "fatal" for note in notes):
+            raise _Refused
+
+    def poison(self, findings: list[Finding]) -> None:
+        """Keep what a consumer will find in a batch that is stored all the same; it will refuse it, and nobody else."""
+        cause = next(finding for finding in findings if CODES[finding.code].kafka == "fatal")
+        self.reading.findings += [finding for finding in findings if finding is not cause]
+        note = ("records-unreadable", "", cause.at, -1, -1, 0, 0, 1)
+        self.reading.findings.append(from_note(note, cause.path, self.profile, self.role, cause.message))
+
     # -- magic 2
 
-    def record_batch(self, scan: Scan) -> RecordBatch:
+    def record_batch(self, scan: Scan, *, unreadable: bool = False) -> RecordBatch:
         (
             base_offset, _, leader_epoch, _, _, attributes, last_offset_delta,
             base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, _,
@@ -209,8 +280,9 @@ class _Walk:
         return RecordBatch(
             base_offset=base_offset,
             last_offset=wrap64(base_offset + last_offset_delta),
-            records=scan.records(),
-            compression=CODECS[attributes & CODEC_MASK],
+            records=[] if unreadable else scan.records(),
+            # A segment may hold a batch of a codec that does not exist; nobody can read it.
+            compression=CODECS[scan.codec] if scan.codec < len(CODECS) else "none",
             timestamp_type="log-append" if attributes & LOG_APPEND_TIME else "create",
             transactional=bool(attributes & TRANSACTIONAL),
             control=bool(attributes & CONTROL),
@@ -221,6 +293,7 @@ class _Walk:
             delete_horizon=base_timestamp if attributes & DELETE_HORIZON else None,
             base_timestamp=base_timestamp,
             max_timestamp=max_timestamp,
+            unreadable=unreadable,
         )
 
     def compressed(self, scan: Scan) -> None:
@@ -228,16 +301,24 @@ class _Walk:
         codec = CODECS[scan.codec]
         body_at = scan.at + BATCH_HEADER_SIZE
         body = self.view[body_at : scan.at + scan.size]
-        if scan.found == 0:
+        payload = self.opened(scan.found, codec, body, body_at)
+        if payload is not None and not self.parsed(scan, payload):
+            raise _Refused
+
+    def opened(self, count: int, codec: Codec, body: memoryview, body_at: int) -> bytes | None:
+        """The decompressed payload; None for a batch without records, of which nobody reads more than the beginning."""
+        if count == 0:
             # Kafka opens the stream of a compressed batch before it looks at the count, and reads no record of any.
             self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, body_at)
             if len(body) and not _is_empty_stream(codec, body):
                 self.note("payload-without-records", "payload", body_at, len(body))
-            return
-        ok = scan.parse(self.decompressed(codec, body, body_at, 2))
+            return None
+        return self.decompressed(codec, body, body_at, 2)
+
+    def parsed(self, scan: Scan, payload: bytes) -> bool:
+        ok = scan.parse(payload)
         self.take(scan.notes(inside=True), inside=".payload")
-        if not ok:
-            raise _Refused
+        return ok
 
     def decompressed(self, codec: Codec, data: memoryview, at: int, magic: int) -> bytes:
         out = decompress(codec, data, self.limits.decompressed_bytes, magic=magic)
@@ -365,6 +446,219 @@ class _Walk:
             timestamp = stamp
         value = None if value_length < 0 else payload[value_at : value_at + value_length]
         return Record(wrap64(base + offset), timestamp if magic else None, key, value)
+
+
+# --- a broker's request ---------------------------------------------------------------------------------------------
+
+# What a skimming broker passes over, though it is noted: PartialDefaultRecord knows no wall at a record's length.
+SKIMMED_OVER = ("record-length-exceeds-payload", "record-length-mismatch")
+
+
+class _ProduceWalk(_Walk):
+    """The one batch of a Produce request, as a broker takes it: ProduceRequest, UnifiedLog, LogValidator."""
+
+    with_rows = True
+
+    def __init__(
+        self, data: Buffer, profile: Profile, role: Role, limits: Limits, topic: Topic, *, objects: bool
+    ) -> None:
+        super().__init__(data, profile, role, limits, objects=objects)
+        self.topic = topic
+
+    def batches(self) -> Iterator[RecordBatch]:
+        with suppress(_Refused):
+            magic, size = self.frame()
+            base_offset = int.from_bytes(self.view[:8], "big", signed=True)
+            self.refuse(produced_batch(base_offset, magic, size, 0, self.topic))
+            unreadable = self.produced()
+            if self.objects:
+                yield self.record_batch(self.scan, unreadable=unreadable)
+            self.scan.next()
+            self.reading.partial_tail = self.scan.at < len(self.view)
+
+    def frame(self) -> tuple[int, int]:
+        """Magic and size of the one batch."""
+        sizes, magics, at = [], [], 0
+        while True:
+            size, magic, notes = next_frame(self.view, at)
+            if size <= 0:
+                break
+            at += size
+            sizes.append(size)
+            magics.append(magic or 0)
+        self.refuse(notes)
+        self.refuse(request(len(self.view), len(sizes), self.topic))
+        return magics[0], sizes[0]
+
+    def produced(self) -> bool:
+        """Judge the batch; whether no consumer will be able to read what is stored of it."""
+        scan = self.scan
+        stop = scan.next()
+        notes = scan.notes()
+        header = Header(*scan.header())
+        if not any(note[0] in ("crc-mismatch", "codec-unknown") for note in notes):
+            self.refuse(produced_header(header, 0))
+        self.refuse(notes)
+        codec = CODECS[scan.codec]
+        if stop != PAYLOAD:
+            self.records(header, rows_of(scan.records()), BATCH_HEADER_SIZE, skimmed=False, inside="")
+            return False
+        body = self.view[BATCH_HEADER_SIZE : scan.size]
+        payload = self.decompressed(codec, body, BATCH_HEADER_SIZE, 2)
+        skimmed = self.topic.compression in ("producer", codec)
+        rows = self.skimmed(payload, header)
+        self.records(header, rows, 0, skimmed=skimmed, inside=".payload")
+        return self.is_poison(payload, refuse=not skimmed)
+
+    def records(self, header: Header, rows: list[Row], at: int, *, skimmed: bool, inside: str) -> None:
+        self.reading.largest_timestamp = max((row.timestamp for row in rows), default=-1)
+        self.refuse(produced_records(header, rows, at, self.topic, skimmed=skimmed), inside=inside)
+
+    def skimmed(self, payload: bytes, header: Header) -> list[Row]:
+        """The rows of a payload that is to be kept as it is."""
+        scan = self.scan
+        if not scan.parse(payload, skim=True):
+            self.refuse([note for note in scan.notes(inside=True) if note[0] not in SKIMMED_OVER], inside=".payload")
+        stamp = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+        return [
+            Row(
+                wrap64(header.base_offset + offset_delta),
+                wrap64(header.base_timestamp + timestamp_delta) if stamp is None else stamp,
+                key[1] >= 0,
+                length,
+            )
+            for _, length, _, timestamp_delta, offset_delta, key, _, _ in scan.places()
+        ]
+
+    def is_poison(self, payload: bytes, *, refuse: bool) -> bool:
+        """Whether a payload that a broker lets pass cannot be read in full; ``refuse`` if that is fatal."""
+        ok = self.scan.parse(payload)
+        notes = self.scan.notes(inside=True)
+        if ok or refuse:
+            self.refuse(notes, inside=".payload")
+            return False
+        path = f"batch[{self.scan.batch_count}].payload"
+        self.poison([from_note(note, path, self.profile, self.role) for note in notes])
+        return True
+
+
+class _SegmentWalk(_Walk):
+    """The batches of a log segment, as a broker takes them that starts after a crash: LogSegment.recover."""
+
+    with_rows = True
+
+    def __init__(self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, objects: bool) -> None:
+        super().__init__(data, profile, role, limits, objects=objects)
+        self.segment = Segment()
+
+    def count(self) -> None:
+        """Batches are counted as they are kept; the scan counts those that it reads."""
+
+    def batches(self) -> Iterator[RecordBatch]:
+        reading = self.reading
+        with suppress(_Refused):
+            while not self.is_at_end():
+                batch = self.kept(self.scan.next())
+                reading.batch_count += 1
+                reading.record_count += len(batch.records)
+                reading.consumed += self.scan.size
+                yield batch
+            self.refuse(self.segment.end(reading.consumed))
+
+    def is_at_end(self) -> bool:
+        at = self.reading.consumed
+        left = len(self.view) - at
+        length = int.from_bytes(self.view[at + 8 : at + 12], "big", signed=True)
+        self.reading.partial_tail = left > 0 and is_tail(length, left)
+        return left == 0 or self.reading.partial_tail
+
+    def kept(self, stop: int) -> RecordBatch:
+        """The batch that the scan stopped at. Its frame and CRC must be right; its records may be anything."""
+        scan = self.scan
+        notes = scan.notes()
+        if scan.size <= 0 or any(note[0] == "crc-mismatch" for note in notes):
+            self.refuse(notes)
+        if stop == MESSAGE:
+            self.refuse(self.message_crc())
+        findings, self.reading.findings = self.reading.findings, []
+        try:
+            batch = self.read_batch(stop, notes)
+            found = self.reading.findings
+        except _Refused:
+            found = self.reading.findings
+            batch = self.unread_message() if stop == MESSAGE else self.record_batch(scan, unreadable=True)
+        self.reading.findings = findings
+        if batch.unreadable:
+            self.poison(found)
+        else:
+            findings += found
+        self.in_segment(batch)
+        return batch
+
+    def message_crc(self) -> list[Note]:
+        at = self.scan.at
+        crc = int.from_bytes(self.view[at + 12 : at + 16], "big")
+        actual = crc32(self.view[at + 16 : at + self.scan.size])
+        if actual == crc:
+            return []
+        code = "wrapper-crc-mismatch" if self.view[at + 17] & CODEC_MASK else "crc-mismatch"
+        return [(code, "crc", at + 12, -1, -1, crc, actual, 1)]
+
+    def read_batch(self, stop: int, notes: list[Note]) -> RecordBatch:
+        """The batch as a consumer reads it; ``_Refused`` where none can."""
+        scan = self.scan
+        self.take(notes)
+        if stop == REFUSED:
+            raise _Refused
+        if stop == MESSAGE:
+            return self.message(scan.at, scan.size)
+        if stop == PAYLOAD:
+            self.compressed(scan)
+        if scan.control:
+            self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
+        return self.record_batch(scan)
+
+    def unread_message(self) -> RecordBatch:
+        at = self.scan.at
+        self.scan.found = 0
+        offset, timestamp = (int.from_bytes(self.view[at + n : at + n + 8], "big", signed=True) for n in (0, 18))
+        magic, attributes = self.view[at + 16], self.view[at + 17]
+        return RecordBatch(
+            base_offset=offset,
+            last_offset=offset,
+            magic=magic,
+            compression=CODECS[attributes & CODEC_MASK] if attributes & CODEC_MASK < len(CODECS) else "none",
+            timestamp_type="none" if magic == 0 else "log-append" if attributes & LOG_APPEND_TIME else "create",
+            max_timestamp=timestamp if magic else None,
+            unreadable=True,
+        )
+
+    def in_segment(self, batch: RecordBatch) -> None:
+        """Refuse a batch that may not stand where it stands, or in no segment at all."""
+        segment, scan = self.segment, self.scan
+        base_offset = int.from_bytes(self.view[scan.at : scan.at + 8], "big", signed=True)
+        max_timestamp = -1 if batch.max_timestamp is None else batch.max_timestamp
+        self.refuse(segment.batch(base_offset, batch.last_offset, max_timestamp, scan.size, scan.at))
+        if batch.magic == 2:
+            header = Header(*scan.header())
+            self.refuse(segment.leader(header, scan.at))
+            self.refuse(segment.producer(header, self.first_record(header, batch), scan.at))
+
+    def first_record(self, header: Header, batch: RecordBatch) -> Record | None:
+        """The first record of a control batch, from which a broker learns what became of a transaction.
+
+        ``_Refused`` where it cannot be read: without a codec Kafka reads no further than this record, with one it reads
+        all.
+        """
+        if not batch.control or batch.producer_id < 0 or header.record_count == 0:
+            return None
+        if batch.unreadable:
+            records = self.scan.records() if header.attributes & CODEC_MASK == 0 and header.record_count > 1 else []
+            if not records:
+                at = self.scan.at + BATCH_HEADER_SIZE
+                self.refuse([("end-marker-invalid", "records[0]", at, -1, -1, batch.producer_id, 0, 1)])
+            return records[0]
+        return batch.records[0]
 
 
 def _is_empty_stream(codec: Codec, data: memoryview) -> bool:

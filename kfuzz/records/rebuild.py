@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.records.compression import compress
-from kfuzz.records.model import CODECS, Codec, Header, Record, RecordBatch, TimestampType, wrap64
-from kfuzz.records.reader import (
+from kfuzz.records.model import (
+    CODECS,
     CONTROL,
-    DEFAULT_LIMITS,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
-    Limits,
-    Reading,
-    read,
+    Codec,
+    Header,
+    Record,
+    RecordBatch,
+    TimestampType,
+    wrap64,
 )
+from kfuzz.records.reader import DEFAULT_LIMITS, Limits, Reading, read
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.message_set import encode_message

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 
 from kfuzz.errors import EncodeError
 from kfuzz.records.compression import compress
-from kfuzz.records.model import CODECS, Record, RecordBatch, wrap64
-from kfuzz.records.reader import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.records.model import (
+    CODECS,
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Record,
+    RecordBatch,
+    wrap64,
+)
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.framing import LOG_OVERHEAD
 from kfuzz.wire.message_set import encode_message

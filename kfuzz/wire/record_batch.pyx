@@ -246,8 +246,7 @@ cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row,
     wall = c.end
     if unlikely(length < 0):
         note(c.report, RECORD_LENGTH_NEGATIVE, F_LENGTH, first - c.base, c.record, -1, length, 0)
-        if not skim:
-            return NULL
+        return NULL
     elif unlikely(length > c.end - p):
         note(c.report, RECORD_LENGTH_EXCEEDS_PAYLOAD, F_LENGTH, first - c.base, c.record, -1, length, c.end - p)
         if not skim:
@@ -306,7 +305,7 @@ cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row,
         if unlikely(p == NULL):
             return NULL
     if skim:
-        if length >= 0 and p - start != length:
+        if p - start != length:
             note(c.report, RECORD_LENGTH_MISMATCH, F_LENGTH, first - c.base, c.record, -1, length, p - start)
         return p
     if unlikely(p != wall):

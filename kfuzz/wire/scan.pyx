@@ -184,6 +184,8 @@ cdef class Scan:
         if PyBytes_GET_SIZE(payload) >= INT32_MAX:
             raise ValueError(f"a payload of {len(payload)} bytes; the limit is {INT32_MAX - 1}")
         clear(&self.report)
+        # A payload may be parsed twice: skimmed, and then in full.
+        self.rows.count = self.rows.header_count = 0
         c = cursor_t(base=base, end=base + PyBytes_GET_SIZE(payload), report=&self.report, record=-1, header=-1)
         self.rows_base = base
         self.rows_source = payload

@@ -1,0 +1,198 @@
+"""What a broker does to the bytes that it accepts from a producer: offsets, timestamps, and another codec.
+
+In place where Kafka is in place: then only header bytes change, and the payload stays as the producer compressed it.
+May import ``kfuzz.wire`` and its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.records.findings import from_note
+from kfuzz.records.model import CODEC_MASK, CODECS, LOG_APPEND_TIME, TRANSACTIONAL, Codec, Record, TimestampType, wrap64
+from kfuzz.records.reader import DEFAULT_LIMITS, Limits, read
+from kfuzz.records.rebuild import rebuild
+from kfuzz.records.roles import DEFAULT_TOPIC, Header, Topic
+from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = [
+    "Appended",
+    "append",
+    "assign_offsets",
+    "recompress",
+    "set_max_timestamp",
+    "set_partition_leader_epoch",
+    "stamp_log_append_time",
+]
+
+AT: Final = {name: (at, width) for name, at, width in HEADER_LAYOUT}
+CRC_COVERS_FROM: Final = 21
+# The attribute bits that Kafka knows; it clears the others whenever it rewrites the attributes.
+KNOWN_BITS: Final = 0x7F
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What a broker stored.
+
+    ``consumed``: how many of the given bytes the batch took; a partial tail behind it is dropped. ``max_timestamp``:
+    milliseconds, as the time index gets it; -1 where there is none. ``in_place``: the payload is the producer's.
+
+    Mirrors ``org.apache.kafka.storage.internals.log.LogValidator.ValidationResult``.
+    """
+
+    data: bytes
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    in_place: bool
+    consumed: int
+
+
+def append(data: Buffer, topic: Topic = DEFAULT_TOPIC, *, limits: Limits = DEFAULT_LIMITS) -> Appended:
+    """Append the batch of a Produce request (magic 2) to ``topic``'s log; ``RecordsError`` where the broker refuses it.
+
+    Mirrors ``org.apache.kafka.storage.internals.log.LogValidator.validateMessagesAndAssignOffsets``.
+    """
+    reading = read(data, role="broker", topic=topic, limits=limits)
+    if reading.fatal is not None:
+        raise RecordsError(reading.fatal)
+    batch = bytes(memoryview(data).cast("B")[: reading.consumed])
+    header = _header(batch)
+    last_offset = wrap64(topic.first_offset + header.record_count - 1)
+    source = CODECS[header.attributes & CODEC_MASK]
+    target = source if topic.compression == "producer" else topic.compression
+    largest = max(reading.largest_timestamp, -1)
+    if source == target:
+        stored = set_partition_leader_epoch(assign_offsets(batch, topic.first_offset), topic.leader_epoch)
+        if topic.timestamp_type == "log-append":
+            stored, largest = stamp_log_append_time(stored, topic.now), topic.now
+        else:
+            stored = set_max_timestamp(stored, "create", largest)
+        return Appended(stored, topic.first_offset, last_offset, largest, True, reading.consumed)
+    stored, largest = _rebuilt(header, reading.batches[0].records, target, topic)
+    return Appended(stored, topic.first_offset, last_offset, largest, False, reading.consumed)
+
+
+def assign_offsets(batch: bytes, first_offset: int) -> bytes:
+    """The batch (magic 2) with its last offset where ``first_offset`` and its record count put it.
+
+    The base offset is outside the CRC. Mirrors ``DefaultRecordBatch.setLastOffset``.
+    """
+    header = _header(batch)
+    last_offset = first_offset + header.record_count - 1
+    return _with_fields(batch, base_offset=wrap64(last_offset - header.last_offset_delta))
+
+
+def set_partition_leader_epoch(batch: bytes, epoch: int) -> bytes:
+    """The batch (magic 2) under another leader epoch, which is outside the CRC.
+
+    Mirrors ``DefaultRecordBatch.setPartitionLeaderEpoch``.
+    """
+    return _with_fields(batch, partition_leader_epoch=epoch)
+
+
+def set_max_timestamp(batch: bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytes:
+    """The batch (magic 2) with this timestamp type and max timestamp (milliseconds), and a new CRC.
+
+    Where both are right already nothing is touched; else unused attribute bits are cleared too. Mirrors
+    ``DefaultRecordBatch.setMaxTimestamp``.
+    """
+    if timestamp_type not in ("create", "log-append"):
+        raise UsageError(f"timestamp type {timestamp_type!r} does not exist in magic 2; take create or log-append")
+    header = _header(batch)
+    bit = LOG_APPEND_TIME if timestamp_type == "log-append" else 0
+    if header.attributes & LOG_APPEND_TIME == bit and header.max_timestamp == max_timestamp:
+        return batch
+    attributes = header.attributes & KNOWN_BITS & ~LOG_APPEND_TIME | bit
+    changed = _with_fields(batch, attributes=attributes, max_timestamp=max_timestamp)
+    crc = crc32c(memoryview(changed)[CRC_COVERS_FROM:])
+    at, width = AT["crc"]
+    return changed[:at] + crc.to_bytes(width, "big") + changed[at + width :]
+
+
+def stamp_log_append_time(batch: bytes, now: int) -> bytes:
+    """The batch (magic 2) under LogAppendTime: every record has timestamp ``now`` (milliseconds), none is touched."""
+    return set_max_timestamp(batch, "log-append", now)
+
+
+def recompress(batch: bytes, compression: Codec, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """The batch (magic 2) built anew with another codec, its offsets, timestamps and producer kept.
+
+    What a builder does not know is lost: unused attribute bits, record attributes, a delete horizon; header keys that
+    are not UTF-8 get U+FFFD. ``RecordsError`` where the batch cannot be read, ``EncodeError`` where it cannot be built.
+    """
+    reading = read(batch, limits=limits)
+    if reading.fatal is not None:
+        raise RecordsError(reading.fatal)
+    if reading.batch_count != 1 or reading.consumed != len(batch) or reading.batches[0].magic != 2:
+        raise UsageError("recompress takes the bytes of one batch of magic 2")
+    found = reading.batches[0]
+    return rebuild(
+        found.records,
+        magic=2,
+        base_offset=found.base_offset,
+        compression=compression,
+        timestamp_type=found.timestamp_type,
+        log_append_time=_header(batch).max_timestamp,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        base_sequence=found.base_sequence,
+        transactional=found.transactional,
+        control=found.control,
+        partition_leader_epoch=found.partition_leader_epoch,
+        last_offset=found.last_offset,
+    ).data
+
+
+def _rebuilt(header: Header, records: Sequence[Record], codec: Codec, topic: Topic) -> tuple[bytes, int]:
+    """The batch as LogValidator builds it anew, and its max timestamp; ``RecordsError`` where it cannot."""
+    try:
+        rebuilt = rebuild(
+            [_moved(record, wrap64(topic.first_offset + i)) for i, record in enumerate(records)],
+            magic=2,
+            base_offset=topic.first_offset,
+            compression=codec,
+            timestamp_type=topic.timestamp_type,
+            log_append_time=topic.now,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            transactional=bool(header.attributes & TRANSACTIONAL),
+            partition_leader_epoch=topic.leader_epoch,
+        )
+    except EncodeError as error:
+        raise _refused("rebuild-refused", 0, 0, topic, str(error)) from None
+    if len(rebuilt.data) > topic.max_message_bytes:
+        raise _refused("batch-too-large", len(rebuilt.data), topic.max_message_bytes, topic)
+    return rebuilt.data, rebuilt.max_timestamp
+
+
+def _moved(record: Record, offset: int) -> Record:
+    """The record under another offset."""
+    return Record(offset, record.timestamp, record.key, record.value, record.headers)
+
+
+def _refused(code: str, found: int, allowed: int, topic: Topic, detail: str = "") -> RecordsError:
+    return RecordsError(from_note((code, "", 0, -1, -1, found, allowed, 1), "batch[0]", "kafka", "broker", detail))
+
+
+def _header(batch: bytes) -> Header:
+    if len(batch) < BATCH_HEADER_SIZE or batch[16] != 2:
+        raise UsageError("these are not the bytes of a batch of magic 2; read them first")
+    return Header(*parse_header(batch, 0))
+
+
+def _with_fields(batch: bytes, **values: int) -> bytes:
+    changed = bytearray(batch)
+    for name, value in values.items():
+        at, width = AT[name]
+        changed[at : at + width] = value.to_bytes(width, "big", signed=True)
+    return bytes(changed)
