@@ -17,6 +17,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.records import CODES
 from kfuzz.vectors.build import canonical_json
+from kfuzz.vectors.confirm import REAL_BROKER_VERSION
 from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
 from kfuzz.vectors.register import REGISTER_FILE, registered
 
@@ -259,6 +260,18 @@ def _stream_cells(suite: Suite) -> Iterator[Problem]:
                     yield Problem(_place(suite, vector), f"{who} says {said}, which its steps do not")
 
 
+def _real_broker_cells(suite: Suite) -> Iterator[Problem]:
+    who = f"the real broker {REAL_BROKER_VERSION}"
+    for vector in suite.vectors:
+        said = vector.kafka.get(REAL_BROKER_VERSION, {})
+        if vector.kind == "records" and not {"broker", "recovery"} <= said.keys():
+            yield Problem(_place(suite, vector), f"{who} was not asked; run `kfuzz vectors build --broker`")
+        verdicts = {expectation["verdict"] for role, expectation in expectations(vector) if role == "broker"}
+        answer = said.get("broker", "accepted" if "invalid" not in verdicts else "rejected")
+        if ("invalid" in verdicts and answer == "accepted") or (verdicts == {"valid"} and answer != "accepted"):
+            yield Problem(_place(suite, vector), f"{who} says {answer}, and it is {', '.join(sorted(verdicts))}")
+
+
 def _crcs(suite: Suite) -> Iterator[Problem]:
     for vector in suite.vectors:
         if not _is_about_crc(vector) and not all(crc_is_right(frame) for frame in frames(vector.data)):
@@ -333,6 +346,7 @@ RULES: Sequence[Rule] = (
     _budgets,
     _kafka_cells,
     _stream_cells,
+    _real_broker_cells,
     _crcs,
     _balance,
     _expected,
