@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -144,6 +146,11 @@ def test_any_input_converts_or_is_refused_by_an_error_of_the_taxonomy() -> None:
                 seen["converted"] += 1
                 assert {batch.magic for batch in records.read(made.data).batches} <= set(range(magic + 1))
     assert min(seen["EncodeError"], seen["RecordsError"], seen["converted"]) > 100, seen
+
+
+def test_the_docs_list_every_loss() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "conversion.md").read_text()
+    assert re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE) == list(LOSSES)
 
 
 def test_every_loss_says_what_it_is_and_where() -> None:
