@@ -1,0 +1,334 @@
+"""Streams in the protocol: what is asked, what an answer is worth, and that kfuzz and Kafka agree on random ones."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import require_tool
+from referee_tools import make_vector
+
+from kfuzz.conformance import stream_differential
+from kfuzz.conformance.compare import Case, Cell, cases_of, declared_unsupported, judge, request
+from kfuzz.conformance.own import answer_stream, serve
+from kfuzz.conformance.protocol import (
+    APPEND_STREAM,
+    DECODE_STREAM,
+    Handshake,
+    ProtocolError,
+    parse_answer,
+    parse_handshake,
+)
+from kfuzz.conformance.stream_confirm import confirm_streams
+from kfuzz.conformance.stream_differential import differ_streams, streams
+from kfuzz.conformance.testees import Testee, all_testees, own
+from kfuzz.errors import UsageError
+from kfuzz.vectors.model import load_suite
+
+FULL = Handshake(
+    name="toy",
+    version="1",
+    language="python",
+    operations=frozenset({DECODE_STREAM, APPEND_STREAM}),
+    roles=frozenset({"consumer", "broker", "log"}),
+    magic=frozenset({0, 1, 2}),
+    codecs=frozenset({"none", "gzip"}),
+)
+STREAMS = 1500
+SUITE = {vector.id: vector for vector in load_suite("stream/*", kinds=("stream",))}
+
+
+def case(id: str, role: str) -> Case:
+    return Case(SUITE[f"stream/{id}"], role)
+
+
+def judged(asked: Case, answer: Mapping[str, Any]) -> Cell:
+    line = json.dumps({"id": asked.vector.id} | dict(answer)).encode()
+    return judge(asked, FULL, parse_answer(line, id=asked.vector.id, operation=asked.operation))
+
+
+def right(asked: Case) -> dict[str, Any]:
+    return answer_stream(request(asked))
+
+
+# --- questions ---
+
+
+def test_a_stream_is_asked_once_for_each_role_that_it_has_expectations_for() -> None:
+    vector = SUITE["stream/isolation/aborted"]
+    assert [asked.key[1] for asked in cases_of([vector])] == ["consumer", "log"]
+    assert [asked.operation for asked in cases_of([vector, SUITE["stream/sequence/goes-on"]])] == [
+        DECODE_STREAM,
+        DECODE_STREAM,
+        APPEND_STREAM,
+    ]
+
+
+def test_the_question_says_all_that_the_vector_says() -> None:
+    asked = request(case("isolation/told-from-before-the-fetch", "consumer"))
+    assert asked.keys() == {"id", "operation", "role", "isolation", "aborted", "fetch_offset", "steps"}
+    assert (asked["isolation"], asked["fetch_offset"]) == ("read_committed", "100")
+    assert asked["aborted"] == [{"first_offset": "17", "producer_id": "4000"}]
+    assert request(case("epoch/version-two-marker-twice", "broker"))["transaction_version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"operations": frozenset({DECODE_STREAM})}, "append-stream"),
+        ({"roles": frozenset({"consumer"})}, "role broker"),
+        ({"magic": frozenset({1})}, "magic 2"),
+    ],
+)
+def test_what_the_handshake_does_not_declare_is_not_asked(changes: dict[str, Any], why: str) -> None:
+    handshake = Handshake(**({name: getattr(FULL, name) for name in Handshake.__slots__} | changes))
+    assert why in str(declared_unsupported(case("sequence/goes-on", "broker"), handshake))
+    assert declared_unsupported(case("sequence/goes-on", "broker"), FULL) is None
+
+
+def test_a_testee_of_streams_declares_roles_magic_and_codecs() -> None:
+    hello = {"protocol": "kfuzz-testee/1", "name": "a", "version": "1", "language": "c"}
+    with pytest.raises(ProtocolError, match="roles"):
+        parse_handshake(json.dumps(hello | {"operations": [APPEND_STREAM]}).encode())
+
+
+# --- appends ---
+
+
+def test_kfuzz_passes_every_stream_of_the_suite() -> None:
+    cells = {asked.key: judged(asked, right(asked)) for asked in cases_of(list(SUITE.values()))}
+    assert {key: cell.text for key, cell in cells.items() if cell.outcome != "pass"} == {}
+    assert len(cells) > 150
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"outcome": "duplicate"}, "step[1].outcome is duplicate; expected appended"),
+        ({"base_offset": "4"}, "step[1].base_offset is 4; expected 3"),
+        ({"last_stable_offset": "0"}, "step[1].last_stable_offset is 0; expected 5"),
+        ({"outcome": "rejected", "error": "NONE"}, "step[1].outcome is rejected; expected appended"),
+    ],
+)
+def test_a_wrong_step_fails_and_is_named(change: dict[str, Any], said: str) -> None:
+    asked = case("sequence/goes-on", "broker")
+    answer = right(asked)
+    answer["steps"][1] |= change
+    assert (judged(asked, answer).outcome, judged(asked, answer).text) == ("fail", said)
+
+
+@pytest.mark.parametrize(("name", "value"), [("error", "INVALID_RECORD"), ("finding", "sequence-overlap")])
+def test_the_reason_of_a_refusal_is_compared_where_it_is_given(name: str, value: str) -> None:
+    asked = case("sequence/gap-of-one", "broker")
+    answer = right(asked)
+    answer["steps"][1][name] = value
+    assert f"step[1].{name} is {value}" in judged(asked, answer).text
+    del answer["steps"][1][name]
+    assert judged(asked, answer).outcome == "pass"
+
+
+def test_a_step_that_was_not_answered_fails() -> None:
+    asked = case("sequence/goes-on", "broker")
+    answer = right(asked)
+    answer["steps"].pop()
+    assert judged(asked, answer).text == "answered 2 steps; expected 3"
+
+
+def test_who_decides_otherwise_where_either_is_fine_is_not_judged_by_what_follows() -> None:
+    asked = case("sequence/unknown-producer-then-gap", "broker")
+    refusing = {"outcome": "rejected", "last_stable_offset": "0"}
+    assert judged(asked, {"outcome": "accepted", "steps": [refusing, refusing]}).outcome == "pass"
+    duplicate = {"outcome": "duplicate", "base_offset": "0"}
+    assert judged(asked, {"outcome": "accepted", "steps": [duplicate, refusing]}).outcome == "fail"
+
+
+def test_refusing_a_stream_as_a_whole_is_no_answer_of_a_broker() -> None:
+    asked = case("sequence/gap-of-one", "broker")
+    assert judged(asked, {"outcome": "rejected", "error": "no"}).outcome == "fail"
+
+
+@pytest.mark.parametrize(
+    ("operation", "answer", "lacks"),
+    [
+        (APPEND_STREAM, {}, "steps"),
+        (DECODE_STREAM, {"batches": []}, "records"),
+        (APPEND_STREAM, {"steps": [{"outcome": "lost"}]}, r"\[0\]\.outcome"),
+        (APPEND_STREAM, {"steps": [{"base_offset": "0"}]}, r"\[0\] lacks outcome"),
+        (APPEND_STREAM, {"steps": [{"outcome": "appended", "offset": "0"}]}, "unknown field"),
+    ],
+)
+def test_an_answer_without_what_it_is_about_breaks_the_protocol(
+    operation: str, answer: dict[str, Any], lacks: str
+) -> None:
+    line = json.dumps({"id": "a", "outcome": "accepted"} | answer).encode()
+    with pytest.raises(ProtocolError, match=lacks):
+        parse_answer(line, id="a", operation=operation)
+
+
+# --- reading ---
+
+
+def test_an_aborted_record_that_is_handed_out_fails() -> None:
+    asked = case("isolation/aborted", "consumer")
+    shown = right(case("isolation/uncommitted-aborted", "consumer"))
+    assert judged(asked, shown).text == "2 records; expected 0"
+
+
+def test_a_record_that_is_held_back_fails() -> None:
+    asked = case("isolation/committed", "log")
+    assert judged(asked, right(asked) | {"records": []}).text == "0 records; expected 2"
+
+
+def test_where_the_next_fetch_begins_is_compared_where_it_is_given() -> None:
+    asked = case("isolation/aborted", "consumer")
+    answer = right(asked)
+    assert "begins at 9; expected 3" in judged(asked, answer | {"next_offset": "9"}).text
+    del answer["next_offset"]
+    assert judged(asked, answer).outcome == "pass"
+
+
+def test_where_a_refusal_is_fine_both_answers_pass_and_the_records_before_it_count() -> None:
+    asked = case("isolation/marker-key-short", "consumer")
+    answer = right(asked)
+    assert (answer["outcome"], len(answer["records"])) == ("rejected", 1)
+    assert judged(asked, answer | {"finding": "crc-mismatch"}).outcome == "fail"
+    assert judged(asked, answer | {"records": []}).outcome == "fail"
+    assert judged(asked, {"outcome": "accepted", "records": answer["records"]}).outcome == "pass"
+    assert judged(asked, {"outcome": "accepted", "records": []}).outcome == "fail"
+
+
+def test_a_stream_that_must_be_accepted_or_refused_as_stated() -> None:
+    valid = case("isolation/committed", "consumer")
+    assert "must be accepted: no" in judged(valid, {"outcome": "rejected", "error": "no"}).text
+    steps = tuple(
+        {**step, "expect": {"consumer": {"verdict": "invalid", "finding": "end-marker-invalid"}}}
+        for step in valid.vector.steps
+    )
+    invalid = Case(make_vector("toy/stream", kind="stream", expect={}, steps=steps), "consumer")
+    assert judged(invalid, {"outcome": "accepted", "records": []}).text.startswith("accepted what must be refused")
+    assert judged(invalid, {"outcome": "rejected"}).outcome == "pass"
+
+
+# --- kfuzz's own testee ---
+
+
+def asked_of_own(**changes: Any) -> dict[str, Any]:
+    line = json.dumps(request(case("isolation/aborted", "consumer")) | changes).encode()
+    out = io.BytesIO()
+    serve(io.BytesIO(line), out)
+    answer: dict[str, Any] = json.loads(out.getvalue().splitlines()[1])
+    return answer
+
+
+def test_own_testee_answers_for_the_roles_that_it_knows() -> None:
+    assert asked_of_own()["outcome"] == "accepted"
+    assert asked_of_own(role="broker")["outcome"] == "unsupported"
+    assert asked_of_own(operation=APPEND_STREAM)["outcome"] == "unsupported"
+    assert asked_of_own(isolation="serializable")["outcome"] == "fault"
+
+
+def test_own_testee_hands_out_what_stands_before_a_batch_that_cannot_be_read() -> None:
+    steps = request(case("isolation/committed", "consumer"))["steps"]
+    spoiled = steps[1][:-2] + "ff"
+    answer = asked_of_own(steps=[steps[0], spoiled], aborted=[])
+    assert (answer["outcome"], answer["finding"], len(answer["records"])) == ("rejected", "crc-mismatch", 2)
+
+
+# --- the differential ---
+
+
+def test_equal_seeds_make_equal_streams_and_others_make_others() -> None:
+    assert list(streams(1, 30)) == list(streams(1, 30))
+    assert list(streams(1, 30)) != list(streams(2, 30))
+
+
+def test_random_streams_meet_every_rule() -> None:
+    met: Counter[str] = Counter()
+    for asked in streams(1, 1200):
+        answer = answer_stream(asked)
+        for step in answer.get("steps", [answer]):
+            met[f"{asked['role']} {step.get('finding', step['outcome'])}"] += 1
+    for code in (
+        "appended",
+        "sequence-duplicate",
+        "sequence-gap",
+        "sequence-overlap",
+        "sequence-of-new-epoch",
+        "producer-epoch-stale",
+        "coordinator-epoch-stale",
+        "transaction-not-ended",
+        "end-marker-invalid",
+    ):
+        assert met[f"broker {code}"] >= 5, code
+    for role in ("consumer", "log"):
+        assert met[f"{role} accepted"] > 100
+        assert met[f"{role} end-marker-invalid"] >= 5
+    assert met["log transaction-not-ended"] >= 5
+
+
+def kafka() -> Sequence[Testee]:
+    require_tool("java", "install a JDK")
+    require_tool("mvn", "install Maven")
+    return [testee for testee in all_testees() if testee.name == "kafka-clients"]
+
+
+@pytest.mark.java
+def test_kafka_agrees_on_random_streams() -> None:
+    for testee in kafka():
+        found = differ_streams(testee, seed=1, count=STREAMS)
+        assert [item.reason for item in found.disagreements] == []
+        # Kafka 3 knows no transactions of version 2, which a ninth of the streams have.
+        assert found.unsupported == 0 if testee.version.startswith("4.") else found.unsupported < STREAMS / 6
+        assert found.agreed + found.unsupported == STREAMS
+
+
+@pytest.mark.java
+def test_kafka_confirms_every_stream_of_the_suite() -> None:
+    kafka()
+    found = confirm_streams(list(SUITE.values()))
+    assert found.contradictions == []
+    said = {
+        (name, version, role): answer["outcome"]
+        for role, versions in found.answers.items()
+        for version, answers in versions.items()
+        for name, answer in answers.items()
+    }
+    cells = {
+        (vector.id, version, role): outcome
+        for vector in SUITE.values()
+        for version, roles in vector.kafka.items()
+        for role, outcome in roles.items()
+        if version in ("3.9.2", "4.4.0")
+    }
+    assert said == cells
+
+
+def test_the_differential_catches_a_testee_with_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    right_answer = answer_stream
+
+    def forgetting(asked: Mapping[str, Any]) -> dict[str, Any]:
+        answer = right_answer(asked)
+        for step in answer.get("steps", ()):
+            if step["outcome"] == "duplicate":
+                step |= {"outcome": "appended"}
+        return answer
+
+    assert differ_streams(own(), seed=3, count=60).disagreements == []
+    monkeypatch.setattr(stream_differential, "answer_stream", forgetting)
+    found = differ_streams(own(), seed=3, count=60)
+    assert found.disagreements
+    assert all("outcome is duplicate; expected appended" in item.reason for item in found.disagreements)
+    assert found.agreed + len(found.disagreements) == 60
+
+
+def test_the_differential_says_when_a_testee_does_not_begin(tmp_path: Path) -> None:
+    script = tmp_path / "mute.py"
+    script.write_text("pass")
+    with pytest.raises(UsageError, match="mute@1: no handshake"):
+        differ_streams(Testee("mute", "1", (sys.executable, str(script))), seed=1, count=3)
