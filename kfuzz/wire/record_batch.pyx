@@ -429,7 +429,8 @@ cdef list to_places(const rows_t *rows):
     for i in range(rows.count):
         row = &rows.rows[i]
         headers = []
-        for k in range(row.header_count):
+        # Without header rows nothing stands where they would.
+        for k in range(row.header_count if rows.with_headers else 0):
             header = &rows.headers[row.first_header + k]
             headers.append(((header.key_at, header.key_length), (header.value_at, header.value_length)))
         out.append((row.at, row.length, row.attributes, row.timestamp_delta, row.offset_delta,
