@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from testee_driver import RunningTestee
@@ -18,7 +19,17 @@ RECORD_BYTES_MAX = 1 << 20
 def readable(count: int, seed: int) -> Iterator[tuple[bytes, records.Reading]]:
     """Every vector of the suite and ``count`` mutated inputs, those of them that a consumer reads."""
     mutator = Mutator(seed)
-    for data in [vector.data for vector in load_suite()] + [mutator.input() for _ in range(count)]:
+    yield from _readable_of_the_suite()
+    yield from _of(mutator.input() for _ in range(count))
+
+
+@cache
+def _readable_of_the_suite() -> list[tuple[bytes, records.Reading]]:
+    return list(_of(vector.data for vector in load_suite()))
+
+
+def _of(inputs: Iterable[bytes]) -> Iterator[tuple[bytes, records.Reading]]:
+    for data in inputs:
         reading = records.read(data)
         if reading.fatal is None and reading.batches and _record_bytes(reading) <= RECORD_BYTES_MAX:
             yield data, reading
