@@ -348,18 +348,14 @@ func judge(expect expectation, data []byte) (wrong string) {
 		return "accepted what is invalid: " + expect.Finding
 	}
 	// Through JSON, so that both sides are of the same types.
-	line, err := json.Marshal(batches)
-	if err != nil {
-		panic(err)
-	}
 	var found any
-	if err := json.Unmarshal(line, &found); err != nil {
+	if err := json.Unmarshal(compact(batches), &found); err != nil {
 		panic(err)
 	}
 	// Who accepts must read the contents, or one of the other readings that are as good.
 	readings := append([]any{expect.Batches}, expect.Alternatives...)
-	if !slices.ContainsFunc(readings, func(reading any) bool { return reflect.DeepEqual(reading, found) }) {
-		return "read " + string(line)
+	if !slices.ContainsFunc(readings, func(reading any) bool { return same(reading, found) }) {
+		return fmt.Sprintf("read %.2000s", compact(found))
 	}
 	if consumed != expect.Consumed {
 		return fmt.Sprintf("consumed %d bytes, not %d", consumed, expect.Consumed)
@@ -368,6 +364,27 @@ func judge(expect expectation, data []byte) (wrong string) {
 		return fmt.Sprintf("partial tail: %v", partialTail)
 	}
 	return ""
+}
+
+// same says whether found is the expected reading, of which the suite may have no more than the digest.
+func same(reading, found any) bool {
+	digest, ok := reading.(map[string]any)
+	if !ok {
+		return reflect.DeepEqual(reading, found)
+	}
+	line := compact(found)
+	return digest["sha256"] == fmt.Sprintf("%x", sha256.Sum256(line)) && digest["size"] == float64(len(line))
+}
+
+// compact is JSON without spaces; the keys of a map are sorted.
+func compact(value any) []byte {
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		panic(err)
+	}
+	return bytes.TrimSuffix(line.Bytes(), []byte("\n"))
 }
 
 func cpuMs() int64 {

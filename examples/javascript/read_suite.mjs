@@ -215,10 +215,21 @@ function judge(expect, data) {
   if (expect.verdict === "invalid") return `accepted what is invalid: ${expect.finding}`;
   // Who accepts must read the contents, or one of the other readings that are as good.
   const readings = [expect.batches, ...(expect.alternatives ?? [])];
-  if (!readings.some((reading) => isDeepStrictEqual(reading, answer.batches))) return `read ${JSON.stringify(answer.batches)}`;
+  if (!readings.some((reading) => same(reading, answer.batches))) {
+    return `read ${JSON.stringify(answer.batches).slice(0, 2000)}`;
+  }
   if (answer.consumed !== expect.consumed) return `consumed ${answer.consumed} bytes, not ${expect.consumed}`;
   if (answer.partialTail !== (expect.partial_tail ?? false)) return `partial tail: ${answer.partialTail}`;
   return null;
+}
+
+// Whether the batches are the expected ones, of which the suite may have no more than the digest.
+function same(reading, batches) {
+  if (Array.isArray(reading)) return isDeepStrictEqual(reading, batches);
+  const sorted = (_, value) =>
+    value === null || typeof value !== "object" || Array.isArray(value) ? value : Object.fromEntries(Object.entries(value).sort());
+  const line = Buffer.from(JSON.stringify(batches, sorted));
+  return line.length === reading.size && createHash("sha256").update(line).digest("hex") === reading.sha256;
 }
 
 function main(root) {
@@ -228,7 +239,7 @@ function main(root) {
   for (const name of JSON.parse(readFileSync(join(root, "manifest.json"))).vectors) {
     const { kind, vectors } = JSON.parse(readFileSync(join(root, name)));
     for (const vector of vectors) {
-      const expect = vector.expect.consumer;
+      const expect = vector.expect?.consumer;
       if (kind !== "records" || expect === undefined) {
         skip("other kinds and roles");
         continue;

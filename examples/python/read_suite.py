@@ -246,8 +246,8 @@ def judge(expect: dict[str, Any], data: bytes) -> str | None:
     if expect["verdict"] == "invalid":
         return f"accepted what is invalid: {expect['finding']}"
     # Who accepts must read the contents, or one of the other readings that are as good.
-    if batches not in (expect["batches"], *expect.get("alternatives", ())):
-        return f"read {json.dumps(batches)}"
+    if not any(same(reading, batches) for reading in (expect["batches"], *expect.get("alternatives", ()))):
+        return f"read {json.dumps(batches)[:2000]}"
     if consumed != expect["consumed"]:
         return f"consumed {consumed} bytes, not {expect['consumed']}"
     if partial_tail != expect.get("partial_tail", False):
@@ -255,12 +255,20 @@ def judge(expect: dict[str, Any], data: bytes) -> str | None:
     return None
 
 
+def same(reading: Any, batches: list[dict[str, Any]]) -> bool:
+    """Whether ``batches`` are the expected ones, of which the suite may have no more than the digest."""
+    if isinstance(reading, list):
+        return bool(reading == batches)
+    line = json.dumps(batches, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+    return bool(reading == {"sha256": hashlib.sha256(line).hexdigest(), "size": len(line)})
+
+
 def main(root: Path) -> int:
     passed, missed, failed, skipped = 0, 0, 0, Counter[str]()
     for name in sorted(json.loads((root / "manifest.json").read_bytes())["vectors"]):
         document = json.loads((root / name).read_bytes())
         for vector in document["vectors"]:
-            expect = vector["expect"].get("consumer")
+            expect = vector.get("expect", {}).get("consumer")
             if document["kind"] != "records" or expect is None:
                 skipped["other kinds and roles"] += 1
                 continue

@@ -41,7 +41,8 @@ class Copied:
     """What :func:`copy` wrote: ``files`` below ``directory``, the manifest not among them.
 
     ``verdicts`` counts the vectors by their verdict for the consumer (for the broker or the log where those alone
-    judge); ``bombs`` counts the vectors that are recipes, ``bomb_bytes`` what was written of them.
+    judge), streams left out, for each of their steps has one; ``bombs`` counts the vectors that are recipes,
+    ``bomb_bytes`` what was written of them.
     """
 
     directory: Path
@@ -152,16 +153,15 @@ def _report(target: Path, chosen: Documents, made: Mapping[str, bytes]) -> Copie
         files=tuple(sorted([*made, README_FILE])),
         vectors=len(vectors),
         kinds=Counter(kind for kind, _ in vectors),
-        verdicts=Counter(_first_expectation(vector)["verdict"] for _, vector in vectors),
+        verdicts=Counter(_verdict(vector) for _, vector in vectors if "expect" in vector),
         bombs=sum("recipe" in vector for _, vector in vectors),
         bomb_bytes=sum(len(data) for name, data in made.items() if name.startswith(f"{BOMBS_DIRECTORY}/")),
     )
 
 
-def _first_expectation(vector: Mapping[str, Any]) -> Mapping[str, Any]:
+def _verdict(vector: Mapping[str, Any]) -> str:
     expect = vector["expect"]
-    expectation: Mapping[str, Any] = next(expect[role] for role in ("consumer", "broker", "log") if role in expect)
-    return expectation
+    return str(next(expect[role]["verdict"] for role in ("consumer", "broker", "log") if role in expect))
 
 
 def _readme(report: Copied, bombs: bool) -> str:

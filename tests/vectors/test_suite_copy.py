@@ -37,6 +37,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy(tmp_path_factory.mktemp("whole") / "a" / "suite").directory
 
 
+@pytest.fixture
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small suite, for what does not depend on the vectors: the whole one takes its time."""
+    return mini_suite.write(tmp_path_factory.mktemp("own"))
+
+
 def test_the_vector_files_are_copied_byte_for_byte(whole: Path) -> None:
     root = default_root()
     committed = {path.relative_to(root).as_posix(): path.read_bytes() for path in suite_paths(root)}
@@ -64,7 +70,7 @@ def test_the_page_is_one_page_and_names_only_files_that_are_there(whole: Path) -
     text = (whole / "README.md").read_text()
     assert len(text.splitlines()) <= README_LINES_MOST
     total = len(load_suite(kinds=KINDS))
-    assert f"{total} small inputs" in text
+    assert f"\n{total} vectors, " in text
     named = re.findall(r"examples/\S+\.(?:py|go|mjs)", text)
     assert len(named) == 3
     for name in [*named, "manifest.json", "schema.json", "requirements.json"]:
@@ -98,9 +104,9 @@ def test_bombs_are_written_when_asked_for_under_the_name_of_their_recipe(tmp_pat
     assert "bombs/*.bin" in (tmp_path / "README.md").read_text()
 
 
-def test_a_folder_that_holds_anything_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_holds_anything_is_refused(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    code, out, err = run(tmp_path, capsys=capsys)
+    code, out, err = run(tmp_path, "--vectors", own, capsys=capsys)
     assert (code, out) == (2, "")
     assert err.startswith(f"kfuzz: {tmp_path} is not empty; name another folder, or use --force")
     assert files(tmp_path) == {"mine.txt"}
@@ -122,24 +128,26 @@ def test_force_replaces_an_earlier_copy_and_leaves_other_files_alone(
     }
 
 
-def test_a_manifest_of_somebody_elses_making_deletes_nothing_outside(tmp_path: Path) -> None:
+def test_a_manifest_of_somebody_elses_making_deletes_nothing_outside(own: Path, tmp_path: Path) -> None:
     outside = tmp_path / "precious"
     outside.write_text("precious")
     target = tmp_path / "suite"
     target.mkdir()
     names = {"../precious": "", str(outside): ""}
     (target / MANIFEST_FILE).write_text(json.dumps({"format": "kfuzz-copy/1", "files": names}))
-    copy(target, ["records/v2/count/of-2"], force=True)
+    copy(target, root=own, force=True)
     assert outside.read_text() == "precious"
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"format": "kfuzz-copy/1", "files": 7}'])
-def test_a_broken_manifest_is_no_earlier_copy(tmp_path: Path, manifest: str) -> None:
+def test_a_broken_manifest_is_no_earlier_copy(own: Path, tmp_path: Path, manifest: str) -> None:
     (tmp_path / MANIFEST_FILE).write_text(manifest)
-    assert copy(tmp_path, ["records/v2/count/of-2"], force=True).vectors == 1
+    assert copy(tmp_path, ["*/of-2"], root=own, force=True).vectors == 1
 
 
-def test_a_copy_that_fails_on_the_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_that_fails_on_the_way_leaves_nothing(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = copy_module.write_whole
 
     def write_whole(path: Path, data: bytes) -> None:
@@ -151,32 +159,33 @@ def test_a_copy_that_fails_on_the_way_leaves_nothing(tmp_path: Path, monkeypatch
     (tmp_path / "there").mkdir()
     for name in ("there", "not-there"):
         with pytest.raises(OSError, match="No space left"):
-            copy(tmp_path / name, ["records/v2/count/*"])
+            copy(tmp_path / name, root=own)
     assert files(tmp_path) == set()
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
 @pytest.mark.parametrize("taken", ["README.md/x", "records"])
-def test_what_stands_in_the_way_is_told_before_anything_is_written(tmp_path: Path, taken: str) -> None:
+def test_what_stands_in_the_way_is_told_before_anything_is_written(own: Path, tmp_path: Path, taken: str) -> None:
     path = tmp_path / taken
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
     with pytest.raises(UsageError, match="something else has its place"):
-        copy(tmp_path, ["records/v2/count/*"], force=True)
+        copy(tmp_path, root=own, force=True)
     assert files(tmp_path) == {taken}
 
 
-def test_wrong_use_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_use_is_one_sentence(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert run(tmp_path / "file", capsys=capsys)[2] == f"kfuzz: {tmp_path / 'file'} is a file; name a folder\n"
-    code, _, err = run(tmp_path / "new", "records/v9/*", capsys=capsys)
+    code, _, err = run(tmp_path / "new", "records/v9/*", "--vectors", own, capsys=capsys)
     assert code == 2
     assert "no vector matches 'records/v9/*'" in err
     assert not (tmp_path / "new").exists()
 
 
-def test_a_suite_of_ones_own_is_copied_with_kfuzz_s_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own = mini_suite.write(tmp_path / "own")
+def test_a_suite_of_ones_own_is_copied_with_kfuzz_s_schema(
+    own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, out, _ = run(tmp_path / "copy", "--vectors", own, "--json", capsys=capsys)
     assert code == 0
     report = json.loads(out)
