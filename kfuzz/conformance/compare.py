@@ -207,7 +207,7 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
     elif case.operation == DECODE:
         wrong = _wrong_decoding(case, handshake, answer)
     elif case.operation == DECODE_STREAM:
-        wrong = _wrong_handing_out(case.expectation, answer)
+        wrong = _wrong_handing_out(case, answer)
     else:
         wrong = _wrong_appends(case.expectation, answer)
     return Cell("fail", wrong, answer=answer.raw) if wrong else Cell("pass")
@@ -234,24 +234,24 @@ def _wrong_rejection(expectation: Json, handshake: Handshake, answer: Answer) ->
         return f"refused for {answer.finding}; the fault is {wanted}"
     if expectation["verdict"] == "invalid" and "batches" in expectation:
         # Here `batches` are the good ones before the bad one; a testee may leave them out.
-        return _wrong_reading(expectation["batches"], handshake, answer)
+        return wrong_reading(expectation["batches"], handshake, answer)
     return None
 
 
 def _wrong_contents(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
     if "batches" not in expectation:
         return None
-    wrong = _wrong_reading(expectation["batches"], handshake, answer)
+    wrong = wrong_reading(expectation["batches"], handshake, answer)
     if wrong is None:
         wanted = expectation.get("consumed")
         if wanted is not None and answer.consumed is not None and answer.consumed != wanted:
             return f"consumed {answer.consumed} bytes; the last complete batch ends at {wanted}"
         return None
     others = expectation.get("alternatives", ())
-    return None if any(_wrong_reading(other, handshake, answer) is None for other in others) else wrong
+    return None if any(wrong_reading(other, handshake, answer) is None for other in others) else wrong
 
 
-def _wrong_reading(expected: Sequence[Json], handshake: Handshake, answer: Answer) -> str | None:
+def wrong_reading(expected: Sequence[Json], handshake: Handshake, answer: Answer) -> str | None:
     """None if what the testee reports agrees with ``expected``, else the first difference."""
     hidden = handshake.control == "hidden"
     shown = [batch for batch in expected if not (hidden and batch["control"])]
@@ -369,17 +369,20 @@ def _wrong_encoding(case: Case, answer: Answer) -> str | None:
 # --- streams --------------------------------------------------------------------------------------------------------
 
 
-def _wrong_handing_out(expectation: Json, answer: Answer) -> str | None:
+def _wrong_handing_out(case: Case, answer: Answer) -> str | None:
     """What was handed out of all steps, against what the steps up to the refused one hand out."""
-    steps, verdict = expectation["steps"], expectation["verdict"]
+    steps, verdict = case.expectation["steps"], case.expectation["verdict"]
     refused = next((index for index, step in enumerate(steps) if step["verdict"] != "valid"), len(steps))
     if answer.outcome == "rejected":
         if verdict == "valid":
             return "refused what must be accepted" + _because(answer.error)
         if wrong := _wrong_finding(steps[refused], answer.finding):
             return wrong
+        if answer.records is None or case.role == "log":
+            # A log's markers are read before anything is handed out.
+            return None
         wanted = [record for step in steps[:refused] for record in step["records"]]
-        return None if answer.records is None else _records_differ(wanted, answer.records, "")
+        return _records_differ(wanted, answer.records, "")
     if verdict == "invalid":
         return f"accepted what must be refused ({steps[refused]['finding']})"
     wanted = [record for step in steps for record in step["records"]]

@@ -35,6 +35,7 @@ def theme() -> Theme:
     _shapes(made)
     _control(made)
     _refused(made)
+    _logs(made)
     return made
 
 
@@ -549,4 +550,92 @@ def _refused(made: Theme) -> None:
         aborted=(),
         roles=CONSUMER,
         requirements=["TXN-FILTER-1", "RB-CONTROL-2"],
+    )
+
+
+def _logs(made: Theme) -> None:
+    requirements = ["TXN-FILTER-1", "TXN-MARKER-1"]
+    reading(
+        made,
+        "log-sequence-gap",
+        "sequences have a gap in a log, as compaction leaves it: nobody holds a log to them",
+        Part(_txn(0)),
+        Part(_txn(7, 7)),
+        _marker(COMMIT, 9),
+        roles=LOG,
+        requirements=["TXN-FILTER-1", "SEQ-ORDER-1"],
+    )
+    reading(
+        made,
+        "log-sequence-twice",
+        "the same sequences stand in a log twice: it is too late to drop one",
+        Part(_txn(0)),
+        Part(_txn(2)),
+        _marker(COMMIT, 4),
+        roles=LOG,
+        requirements=["TXN-FILTER-1", "SEQ-DUPLICATE-1"],
+    )
+    reading(
+        made,
+        "log-epoch-stale",
+        "a batch of an older epoch stands in a log: a broker that loads it only warns",
+        Part(data(0, base_offset=0, producer_epoch=EPOCH + 1)),
+        Part(data(2, base_offset=2), finding="producer-epoch-stale"),
+        roles=LOG,
+        requirements=["SEQ-EPOCH-1"],
+    )
+    reading(
+        made,
+        "log-coordinator-epoch-lower",
+        "a marker of an older coordinator epoch stands in a log: a broker that loads it only warns",
+        Part(_txn(0)),
+        _marker(COMMIT, 2, coordinator_epoch=12),
+        _dropped(_txn(3, 2)),
+        Part(marker(ABORT, base_offset=5, coordinator_epoch=11), shown=False, finding="coordinator-epoch-stale"),
+        roles=LOG,
+        requirements=requirements,
+    )
+    made.flag(
+        "LogUnloadable",
+        "crash",
+        "A segment holds what the producers' state cannot follow.",
+        "A broker that loads the segment dies of it, and again at each start.",
+    )
+    reading(
+        made,
+        "log-plain-batch-inside",
+        "a batch that is not transactional stands in its producer's open transaction",
+        Part(_txn(0)),
+        Part(data(2, base_offset=2), finding="transaction-not-ended"),
+        _marker(COMMIT, 4),
+        roles=LOG,
+        requirements=["TXN-BATCH-1"],
+        flags=["LogUnloadable"],
+    )
+    for slug, what, odd in (
+        ("key-null", "key is null", {"key": None}),
+        ("type-leader-change", "type is 2, leader change", {"key": struct.pack(">hh", 0, 2)}),
+        ("value-null", "value is null", {"value": None}),
+    ):
+        bad = marker(COMMIT, base_offset=2, **odd)
+        reading(
+            made,
+            f"log-marker-{slug}",
+            f"a control batch of a producer whose {what} stands in a log",
+            Part(plain(2, base_offset=0)),
+            Part(bad, shown=False, finding="end-marker-invalid"),
+            roles=LOG,
+            requirements=requirements,
+            flags=["LogUnloadable"],
+        )
+    reading(
+        made,
+        "marker-value-null",
+        "a marker's value is null: a consumer looks at its key alone",
+        _dropped(_txn(0)),
+        _marker(ABORT, 2, value=None),
+        Part(_txn(3, 2)),
+        aborted=[(PRODUCER, 0)],
+        roles=CONSUMER,
+        requirements=["TXN-FILTER-1", "RB-CONTROL-4"],
     )
