@@ -53,10 +53,12 @@ START_TIMEOUT_S: Final = 120
 STOP_TIMEOUT_S: Final = 60
 ANSWER_TIMEOUT_MS: Final = 60_000
 POLL_S: Final = 0.02
-LOG_TAIL_BYTES: Final = 2000
+LOG_TAIL_CHARS: Final = 2000
 STARTED: Final = b"Kafka Server started"
 # LogManager's words for a partition whose log it could not load.
 NOT_LOADED: Final = re.compile(rb"Error while loading logs in (\S+) in \d+ms")
+# The first line of an exception in a log, and that of its cause.
+TROUBLE: Final = re.compile(r"(Caused by: )?([a-z]\w*\.)+[A-Z]\w*(Exception|Error)\b")
 JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LOG_LEVELS: Final = {
     "defaultLogLevel": "warn",
@@ -275,9 +277,10 @@ class Broker:
         return self._process is not None and self._process.poll() is None
 
     def last_words(self) -> str:
-        """The end of its log, for a report."""
-        lines = self.log[-LOG_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
-        return " | ".join(line.strip() for line in lines[-3:])
+        """What it logged last of an error, or the end of its log; for a report."""
+        lines = [line.strip() for line in self.log.decode("utf-8", "replace").splitlines()]
+        errors = [line for line in lines if " ERROR " in line or TROUBLE.match(line)]
+        return " | ".join((errors or lines)[-3:])[-LOG_TAIL_CHARS:]
 
     def create_topic(self, partitions: int, config: Mapping[str, str] | None = None) -> str:
         """A new topic; its name."""
@@ -322,7 +325,7 @@ class Broker:
         )
         if done.returncode != 0:
             said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
-            raise BrokerFailed(f"the log directory could not be formatted: {said[-LOG_TAIL_BYTES:]}")
+            raise BrokerFailed(f"the log directory could not be formatted: {said[-LOG_TAIL_CHARS:]}")
 
     def _clear_away(self) -> None:
         try:

@@ -1,0 +1,216 @@
+"""A real broker: it says of the vectors what their cells say, names what it dies of, and leaves nothing behind.
+
+A seeded sample of each kind of answer is asked; KFUZZ_CAMPAIGN=1 (``make campaign``) asks every vector.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import require_tool
+
+from kfuzz.conformance.broker import (
+    Broker,
+    BrokerFailed,
+    Judgement,
+    Marker,
+    artefacts,
+    is_for_broker,
+    judge,
+    play,
+    produce,
+    recover,
+)
+from kfuzz.errors import UsageError
+from kfuzz.vectors import Vector, load_suite
+from kfuzz.vectors.confirm import REAL_BROKER_VERSION
+from kfuzz.vectors.model import KINDS
+
+SEED = 20
+SAMPLES_OF_EACH_ANSWER = 12
+ENDED_WITHIN_S = 60
+
+Cell = dict[str, str]
+
+
+def asked() -> list[Vector]:
+    """Some vectors of each answer that stands in the cells, or all in a campaign."""
+    vectors = [vector for vector in load_suite(kinds=KINDS) if is_for_broker(vector)]
+    if os.environ.get("KFUZZ_CAMPAIGN") == "1":
+        return vectors
+    by_answer: dict[tuple[str, ...], list[Vector]] = defaultdict(list)
+    for vector in vectors:
+        by_answer[vector.kind, *cell(vector).values()].append(vector)
+    chosen = random.Random(SEED)
+    return [
+        vector
+        for _, alike in sorted(by_answer.items())
+        for vector in chosen.sample(alike, min(len(alike), SAMPLES_OF_EACH_ANSWER))
+    ]
+
+
+def cell(vector: Vector) -> Cell:
+    return dict(sorted(vector.kafka.get(REAL_BROKER_VERSION, {}).items()))
+
+
+def vector(name: str) -> Vector:
+    (found,) = load_suite(name, kinds=KINDS)
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tools() -> None:
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "install a JDK of version 17 or later and Maven")
+
+
+@pytest.fixture(scope="module")
+def vectors() -> Sequence[Vector]:
+    return asked()
+
+
+@pytest.fixture(scope="module")
+def judgement(vectors: Sequence[Vector]) -> Judgement:
+    return judge(vectors)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as started:
+        yield started
+
+
+pytestmark = pytest.mark.java
+
+
+def test_the_broker_is_the_one_that_the_cells_name() -> None:
+    assert artefacts().version == REAL_BROKER_VERSION
+
+
+def test_the_committed_cells_are_what_the_broker_says(vectors: Sequence[Vector], judgement: Judgement) -> None:
+    said = {vector.id: (cell(vector), dict(sorted(judgement.cells[vector.id].items()))) for vector in vectors}
+    assert {name: cells for name, cells in said.items() if cells[0] != cells[1]} == {}
+
+
+def test_the_broker_contradicts_no_vector(judgement: Judgement) -> None:
+    assert dict(judgement.contradictions) == {}
+
+
+def test_every_kind_of_answer_was_given(judgement: Judgement) -> None:
+    cells = judgement.cells.values()
+    assert {cell["broker"] for cell in cells} == {"accepted", "rejected", "fault"}
+    assert {cell["recovery"] for cell in cells if "recovery" in cell} == {"kept", "truncated", "aborts"}
+    errors = {cell.get("error") for cell in cells}
+    assert errors >= {None, "CORRUPT_MESSAGE", "INVALID_RECORD", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_SERVER_ERROR"}
+
+
+def test_accepted_bytes_are_stored_under_the_partitions_own_offsets_and_epoch(broker: Broker) -> None:
+    """Base offset and leader epoch are not covered by the CRC: all else is as it was sent."""
+    minimal = vector("records/v2/header/minimal")
+    first, second = play(broker, {minimal.id: [minimal.data, minimal.data]})[minimal.id]
+    assert (first.outcome, first.error, first.base_offset) == ("accepted", "NONE", 0)
+    assert second.stored[:8] == second.base_offset.to_bytes(8, "big")
+    assert second.base_offset > first.base_offset
+    assert [stored[16:] for stored in (first.stored[: len(minimal.data)], second.stored)] == [minimal.data[16:]] * 2
+
+
+def test_a_start_that_dies_of_two_segments_names_both_and_judges_the_others() -> None:
+    names = {
+        "records/v2/header/minimal": "kept",
+        "records/v2/control/key-null": "aborts",
+        "records/framing/good-then-bad-crc": "truncated",
+        "records/v2/header/last-offset-delta-negative": "aborts",
+        "records/v2/header/crc-wrong": "truncated",
+    }
+    with Broker() as broker:
+        recovered = recover(broker, [vector(name) for name in names])
+        assert broker.is_alive()
+    assert {name: recovered[name].outcome for name in names} == names
+    assert recovered["records/framing/good-then-bad-crc"].size == len(vector("records/v2/header/minimal").data)
+    assert recovered["records/v2/header/crc-wrong"].size == 0
+
+
+def test_each_stream_begins_without_a_producer_and_goes_on_where_it_was(broker: Broker) -> None:
+    steps = [bytes.fromhex(step["hex"]) for step in vector("stream/sequence/gap-of-one").steps]
+    answers = play(broker, {"whole": steps, "last step alone": steps[-1:]})
+    assert [answer.error for answer in answers["whole"]] == ["NONE", "OUT_OF_ORDER_SEQUENCE_NUMBER"]
+    assert [answer.error for answer in answers["last step alone"]] == ["NONE"]
+
+
+def test_a_coordinators_marker_ends_a_transaction(broker: Broker) -> None:
+    open_transaction = vector("records/v2/transaction/open").data
+    producer_id = int.from_bytes(open_transaction[43:51], "big")
+    producer_epoch = int.from_bytes(open_transaction[51:53], "big")
+    marker = Marker(producer_id, producer_epoch, coordinator_epoch=0, commit=True)
+    begun, ended = play(broker, {"transaction": [open_transaction, marker]})["transaction"]
+    assert (begun.error, begun.last_stable_offset) == ("NONE", 0)
+    assert (ended.error, ended.last_stable_offset) == ("NONE", ended.base_offset + 1)
+
+
+def test_no_stream_with_a_marker_that_no_coordinator_writes_is_asked() -> None:
+    assert not is_for_broker(vector("stream/transaction/marker-key-null"))
+    assert is_for_broker(vector("stream/transaction/commit"))
+
+
+def test_what_was_stored_is_there_after_a_clean_restart() -> None:
+    minimal = vector("records/v2/header/minimal")
+    with Broker() as broker:
+        (before,) = produce(broker, [minimal]).values()
+        broker.stop()
+        assert not broker.is_alive()
+        broker.start()
+        after = broker.ask({"operation": "fetch", "topic": "topic1", "partition": 0, "offset": "0"})
+    assert after["hex"] == before.stored.hex()
+
+
+def test_nothing_remains_of_a_broker_whatever_happens_inside() -> None:
+    others = set(psutil.Process().children())
+    broker = Broker()
+    with contextlib.suppress(ZeroDivisionError), broker:
+        broker.create_topic(1)
+        mine = set(psutil.Process().children()) - others
+        raise ZeroDivisionError
+    assert len(mine) == 2
+    assert not any(process.is_running() for process in mine)
+    assert not broker.data.parent.exists()
+
+
+def test_a_broker_that_cannot_start_says_why() -> None:
+    with Broker() as broker:
+        broker.stop()
+        (broker.data / "meta.properties").unlink()
+        with pytest.raises(BrokerFailed, match=r"the broker ended at start: .*meta\.properties"):
+            broker.start()
+
+
+def test_a_broker_ends_with_the_process_that_started_it() -> None:
+    script = (
+        "import os, signal\n"
+        "from kfuzz.conformance.broker import Broker\n"
+        "broker = Broker().__enter__()\n"
+        "print(broker._process.pid, broker.data.parent, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=ENDED_WITHIN_S)
+    pid, home = done.stdout.split()
+    try:
+        process = psutil.Process(int(pid))
+    except psutil.NoSuchProcess:
+        return
+    assert home in " ".join(process.cmdline())
+    process.wait(ENDED_WITHIN_S)
+
+
+def test_without_maven_the_reason_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match="it needs java and javac and mvn; install that"), Broker():
+        pass
