@@ -97,13 +97,15 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
       kfuzz vectors build --check
       kfuzz vectors build --confirm --broker
     """
-    from kfuzz.vectors import build
+    from kfuzz.vectors import build, coverage
 
     if check and (confirm or broker):
         raise UsageError("--check writes nothing, --confirm and --broker write what Kafka says; leave one of them away")
     place = Path(root) if root else default_root()
     files = build.build(place)
     changes = [f"{file.path.relative_to(place)}: {change}" for file in files for change in file.changes]
+    if check and place.is_dir() and coverage.is_stale(place):
+        changes.append("docs/coverage.md: not what the suite makes")
     for change in changes:
         click.echo(change)
     total = sum(len(file.document["vectors"]) for file in files)
@@ -117,6 +119,7 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
     if broker:
         files = _shown_to_broker(files)
     build.write(place, files)
+    coverage.write(place)
     click.echo(f"{total} vectors in {len(files)} files")
 
 

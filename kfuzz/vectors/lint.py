@@ -16,12 +16,14 @@ import crc32c
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.records import CODES
+from kfuzz.vectors import coverage
 from kfuzz.vectors.build import canonical_json
 from kfuzz.vectors.confirm import REAL_BROKER_VERSION
+from kfuzz.vectors.coverage import expectations, is_plainly_valid
 from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
 from kfuzz.vectors.register import REGISTER_FILE, registered
 
-__all__ = ["KAFKA_VERSIONS", "Problem", "expectations", "is_plainly_valid", "lint"]
+__all__ = ["KAFKA_VERSIONS", "Problem", "lint"]
 
 # Every vector has been shown to these; the last one decides.
 KAFKA_VERSIONS = ("3.9.2", "4.4.0")
@@ -29,8 +31,9 @@ FILE_BYTES_MAX = 8_000_000
 # Kafka's LogValidator, in process, says what a broker does.
 BROKER_VERSION = "4.4.0"
 # No fewer than these shares of the suite, in percent.
-SMALLEST_SHARES = {"valid": 25, "not valid": 60}
+SMALLEST_SHARES = {"valid": 20, "not valid": 60}
 CHECKS = frozenset({"format", "stream", "behaviour", "none"})
+LEVELS = ("must", "should", "may")
 LINK = re.compile(r"[A-Za-z][\w.-]*(?: [\w.-]+)? #\d+|[A-Z]+-\d+|https://\S+")
 # The smallest message, and where a frame has its length, its magic and its CRC.
 FRAME_BYTES_MIN, LENGTH_AT, MAGIC_AT = 26, 8, 16
@@ -164,14 +167,19 @@ def _summaries(suite: Suite) -> Iterator[Problem]:
 
 def _requirement_entries(suite: Suite) -> Iterator[Problem]:
     for name, entry in suite.requirements.items():
-        if set(entry) - {"why"} != {"check", "id", "spec", "text"}:
-            yield Problem(REQUIREMENTS_FILE, f"{name} must have check, id, spec and text, and may have why")
+        if set(entry) - {"one_sided", "tested", "why"} != {"check", "id", "level", "spec", "text"}:
+            text = f"{name} must have check, id, level, spec and text, and may have one_sided, tested and why"
+            yield Problem(REQUIREMENTS_FILE, text)
+        elif entry["level"] not in LEVELS:
+            yield Problem(REQUIREMENTS_FILE, f"{name}: the level {entry['level']!r} is none of {', '.join(LEVELS)}")
         elif entry["check"] not in CHECKS:
             yield Problem(
                 REQUIREMENTS_FILE, f"{name}: the check {entry['check']!r} is none of {', '.join(sorted(CHECKS))}"
             )
         elif (entry["check"] == "none") != ("why" in entry):
             yield Problem(REQUIREMENTS_FILE, f"{name}: who checks by none says why, and nobody else")
+        elif (entry["check"] == "behaviour") != ("tested" in entry):
+            yield Problem(REQUIREMENTS_FILE, f"{name}: who checks by behaviour names the test, and nobody else")
         elif not entry["spec"]:
             yield Problem(REQUIREMENTS_FILE, f"{name} cites no place in the spec")
 
@@ -191,18 +199,6 @@ def _cited(suite: Suite) -> Iterator[Problem]:
 
 
 # --- vectors --------------------------------------------------------------------------------------------------------
-
-
-def expectations(vector: Vector) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each role with what is expected of it: once for plain records, in every step of a stream."""
-    yield from vector.expect.items()
-    for step in vector.steps:
-        yield from step["expect"].items()
-
-
-def is_plainly_valid(vector: Vector) -> bool:
-    """Whether every role accepts all of it, and no document disagrees."""
-    return all(expectation["verdict"] == "valid" for _, expectation in expectations(vector))
 
 
 def _layouts(suite: Suite) -> Iterator[Problem]:
@@ -313,6 +309,24 @@ def _balance(suite: Suite) -> Iterator[Problem]:
             )
 
 
+# --- coverage -------------------------------------------------------------------------------------------------------
+
+
+def _covered(suite: Suite) -> Iterator[Problem]:
+    """Nothing is without a vector, and the document is as the suite makes it; without the tables, nothing is asked."""
+    if not (suite.root / coverage.COVERAGE_FILE).is_file():
+        return
+    try:
+        measured = coverage.measure(suite.root, suite.files)
+        problems = list(coverage.gaps(measured, suite.root.resolve().parent))
+    except (UsageError, KeyError, TypeError) as error:
+        yield Problem(coverage.COVERAGE_FILE, f"cannot be read: {error}")
+        return
+    yield from (Problem(place, text) for place, text in problems)
+    if coverage.is_stale(suite.root, measured):
+        yield Problem("docs/coverage.md", "is not what the suite makes; run `kfuzz vectors build`")
+
+
 # --- expected outcomes ----------------------------------------------------------------------------------------------
 
 
@@ -349,5 +363,6 @@ RULES: Sequence[Rule] = (
     _real_broker_cells,
     _crcs,
     _balance,
+    _covered,
     _expected,
 )

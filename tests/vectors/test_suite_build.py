@@ -19,7 +19,7 @@ from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.vectors import build
 from kfuzz.vectors.confirm import contradiction, first_difference, with_cells
-from kfuzz.vectors.lint import expectations
+from kfuzz.vectors.coverage import expectations
 from kfuzz.vectors.model import KINDS, default_root, load_file, load_suite
 from kfuzz.vectors.recipes import bombs, containers, themes
 from kfuzz.vectors.recipes.builder import Record, batch, concat, overlong, varint

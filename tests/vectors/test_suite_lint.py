@@ -86,7 +86,7 @@ DEFECTS: dict[str, tuple[Callable[[Document], Any], str]] = {
         "it is invalid, and Kafka 3.9.2 says accepted",
     ),
     "crc": (flip_crc, "a CRC is wrong, and the vector is not about the CRC"),
-    "balance": (only_invalid, "only 0 of 2 vectors are valid; 25 % at least must be"),
+    "balance": (only_invalid, "only 0 of 2 vectors are valid; 20 % at least must be"),
 }
 
 

@@ -68,7 +68,7 @@ def _every_codec(made: Theme) -> None:
                 payload=packed(codec, b"".join(record.encode() for record in many)),
                 by_content=True,
             ),
-            requirements=["RB-CODEC-1", "RB-CODEC-3", "RB-CODEC-4", names[codec]],
+            requirements=["RB-CODEC-1", "RB-CODEC-2", "RB-CODEC-3", "RB-CODEC-4", "RB-CODEC-6", names[codec]],
         )
         made.valid(
             f"{codec}-stored",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.builder import CREATED_MS, Field, Raw, Record, batch, message
 from kfuzz.vectors.recipes.containers import stored
 from kfuzz.vectors.recipes.legacy import three, wrapper
-from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
 
 INT32_MAX = 2**31 - 1
 
@@ -222,6 +222,7 @@ def _lengths(made: Theme) -> None:
         requirements=["RB-LENGTH-2", "RB-SEVERAL-1"],
         flags=["BatchLengthTooHigh"],
         finding="batch-length-too-large",
+        broker=refuses("batch-length-too-large"),
         budget=SMALL,
     )
     made.flag(

@@ -9,7 +9,7 @@ from typing import Any
 import crc32c
 
 from kfuzz.vectors.recipes.builder import Raw, Record, batch
-from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.theme import SMALL, Theme, accepts, refuses
 
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 CRC_AT, ATTRIBUTES_AT, VALUE_AT = 17, 21, -2
@@ -32,7 +32,25 @@ def _fields(made: Theme) -> None:
         "minimal",
         "one record with key and value; every field annotated",
         batch(Record(), annotate=True),
-        requirements=["RB-HEADER-1", "RB-LENGTH-1", "RB-RECORD-1"],
+        requirements=[
+            "RB-ATTRIBUTES-1",
+            "RB-COUNT-1",
+            "RB-CRC-1",
+            "RB-CRC-3",
+            "RB-CRC-4",
+            "RB-CRC-5",
+            "RB-HEADER-1",
+            "RB-LENGTH-1",
+            "RB-LENGTH-2",
+            "RB-OFFSET-7",
+            "RB-RECORD-1",
+            "RB-RECORD-2",
+            "RB-TIMESTAMP-6",
+            "RB-VARINT-2",
+            "PRO-CRC-1",
+            "PRO-MAGIC-1",
+        ],
+        broker=accepts(),
     )
     made.valid(
         "every-field-set",
@@ -47,7 +65,7 @@ def _fields(made: Theme) -> None:
             base_sequence=99,
             transactional=True,
         ),
-        requirements=["RB-HEADER-1", "RB-PRODUCER-1", "RB-SEQUENCE-1"],
+        requirements=["RB-HEADER-1", "RB-OFFSET-3", "RB-PRODUCER-1", "RB-SEQUENCE-1"],
     )
     made.valid(
         "base-offset-beyond-32-bits",
@@ -351,10 +369,11 @@ def _crc(made: Theme) -> None:
             f"crc-{slug}",
             f"the CRC {what}",
             batch(Record(), crc=crc),
-            requirements=["RB-CRC-1", "RB-CRC-3"],
+            requirements=["RB-CRC-1", "RB-CRC-3", "RB-CRC-4", "RB-CRC-5", "PRO-CRC-1"],
             flags=["CrcWrong"],
             finding="crc-mismatch",
             level="recommended",
+            broker=refuses("crc-mismatch"),
         )
     for slug, what, at in (
         ("attributes", "a bit of the attributes flipped", ATTRIBUTES_AT + 1),
@@ -364,10 +383,11 @@ def _crc(made: Theme) -> None:
             f"crc-stale-{slug}",
             f"{what} after the CRC was computed",
             _flipped(good, at),
-            requirements=["RB-CRC-1", "RB-CRC-3"],
+            requirements=["RB-CRC-1", "RB-CRC-3", "RB-CRC-4", "RB-CRC-5", "PRO-CRC-1"],
             flags=["CrcWrong"],
             finding="crc-mismatch",
             level="recommended",
+            broker=refuses("crc-mismatch"),
         )
     for slug, what, at in (
         ("last-offset-delta", "a bit of the last offset delta flipped", 26),
@@ -381,10 +401,11 @@ def _crc(made: Theme) -> None:
             f"crc-stale-{slug}",
             f"{what} after the CRC was computed",
             _flipped(good, at),
-            requirements=["RB-CRC-1", "RB-CRC-3"],
+            requirements=["RB-CRC-1", "RB-CRC-3", "RB-CRC-4", "RB-CRC-5", "PRO-CRC-1"],
             flags=["CrcWrong"],
             finding="crc-mismatch",
             level="recommended",
+            broker=refuses("crc-mismatch"),
         )
     made.valid(
         "crc-outside-fields-changed",

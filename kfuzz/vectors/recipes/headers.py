@@ -31,7 +31,7 @@ def _contents(made: Theme) -> None:
         "one",
         "one header",
         batch(Record(headers=[(b"trace", b"\x01\x02")])),
-        requirements=["RB-HEADERS-1"],
+        requirements=["RB-HEADERS-1", "RB-HEADERS-2", "RB-HEADERS-4"],
     )
     made.valid(
         "repeated-key",

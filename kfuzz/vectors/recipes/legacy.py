@@ -10,7 +10,7 @@ from typing import Any
 
 from kfuzz.vectors.recipes.builder import CREATED_MS, Json, Raw, Record, batch, message, record_contents
 from kfuzz.vectors.recipes.containers import packed, stored
-from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
 
 INT32_MAX = 2**31 - 1
 
@@ -68,7 +68,7 @@ def common(made: Theme, magic: int) -> None:
 
 
 def _plain(made: Theme, magic: int) -> None:
-    requirements = [f"MS-V{magic}-1", "MS-MESSAGE-1"]
+    requirements = [f"MS-V{magic}-1", "MS-ATTRIBUTES-2", "MS-CRC-1", "MS-MAGIC-1", "MS-MESSAGE-1"]
     made.valid("minimal", "one message with key and value", message(magic), requirements=requirements)
     cases: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("null-key", "the key is null", {"key": None}),
@@ -230,7 +230,7 @@ def _wrappers(made: Theme, magic: int) -> None:
             f"{codec}-wrapper",
             f"three messages with {how} offsets in a {codec} wrapper",
             wrapper(magic, inner, codec, offset=first + 2, first=move),
-            requirements=["MS-WRAPPER-1", "MS-CODEC-1"],
+            requirements=["MS-WRAPPER-1", "MS-WRAPPER-2", "MS-WRAPPER-4", "MS-WRAPPER-5", "MS-CODEC-1"],
         )
     plain = b"".join(raw.data for raw in inner)
     made.valid(
@@ -403,7 +403,7 @@ def _cuts(made: Theme, magic: int) -> None:
             f"the message ends {where}, as its size says; another follows",
             cut(magic, size, key=key, value=value),
             message(magic, offset=1),
-            requirements=["MS-MESSAGE-1", "MS-BYTES-1"],
+            requirements=[f"MS-V{magic}-1", "MS-MESSAGE-1", "MS-BYTES-1"],
             flags=["MessageCut"],
             finding=finding,
             budget=SMALL,
@@ -450,6 +450,7 @@ def _cuts(made: Theme, magic: int) -> None:
         requirements=["MS-FRAME-1", "RB-LENGTH-2"],
         flags=["SizeTooHigh"],
         finding="batch-length-too-large",
+        broker=refuses("batch-length-too-large"),
         budget=SMALL,
     )
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kfuzz.vectors.recipes.builder import Raw, Record, batch, varint
+from kfuzz.vectors.recipes.builder import Json, Raw, Record, batch, varint
 from kfuzz.vectors.recipes.containers import stored
-from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.theme import SMALL, Theme, accepts
 
 INT32_MAX = 2**31 - 1
 
@@ -99,11 +99,19 @@ def _length(made: Theme) -> None:
             f"length-gzip-{'low' if delta < 0 else 'high'}",
             f"under gzip, the first of two records has a length one too {'low' if delta < 0 else 'high'}",
             _compressed("gzip", record, Record(offset_delta=1)),
-            requirements=["RB-RECORD-1"],
+            requirements=["RB-RECORD-1", "RB-RECORDS-1"],
             flags=["RecordLengthWrong", "PoisonPill"],
             finding="record-truncated" if delta < 0 else "record-length-mismatch",
+            broker=accepts(
+                finding="records-unreadable", batches=stored_only(_compressed("gzip", record, Record(offset_delta=1)))
+            ),
         )
     _length_extremes(made, right)
+
+
+def stored_only(raw: Raw) -> list[Json]:
+    """What a broker tells of a batch that it stores and nobody can read: everything but the records."""
+    return [{name: value for name, value in contents.items() if name != "records"} for contents in raw.batches]
 
 
 def _length_extremes(made: Theme, right: int) -> None:

@@ -1,8 +1,9 @@
 """A theme: the recipes of one vector file. ``valid``, ``invalid`` and ``acceptable`` add a vector each, by what the
 consumer makes of it; ``broker=`` and ``log=`` say what those make of it where that matters; ``stream`` adds a sequence.
+What a consumer may read and the rules of Produce requests forbid is refused by the broker without being told.
 
-May import ``builder`` and ``model``. A theme knows nothing of what Apache Kafka said: those cells are filled by
-``kfuzz vectors build --confirm``.
+May import ``builder``, ``produced`` and ``model``. A theme knows nothing of what Apache Kafka said: those cells are
+filled by ``kfuzz vectors build --confirm``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from kfuzz.vectors.model import CONTENT_RECORDS_MAX, contents_digest
 from kfuzz.vectors.recipes.builder import Raw, concat
+from kfuzz.vectors.recipes.produced import refusal
 
 __all__ = ["SMALL", "Judged", "Recipe", "Step", "Theme", "accepts", "refuses"]
 
@@ -157,6 +159,8 @@ class Theme:
             expectation["consumed"] = len(raw.data)
             expectation |= {"partial_tail": True} if tail else {}
             expectation |= {"alternatives": [list(batches) for batches in alternatives]} if alternatives else {}
+        if broker is None and verdict != "invalid" and (reason := refusal(raw)):
+            broker = refuses(reason)
         others = {"broker": broker, "log": log}
         document: Json = {
             "id": f"{self.path}/{slug}",
@@ -172,7 +176,7 @@ class Theme:
         document |= {"budget": budget} if budget else {}
         if bomb is not None and sum(len(read["records"]) for read in raw.batches) > CONTENT_RECORDS_MAX:
             for stated in document["expect"].values():
-                stated["batches"] = contents_digest(stated["batches"])
+                stated |= {"batches": contents_digest(stated["batches"])} if "batches" in stated else {}
         self.recipes.append(Recipe(document, raw.data + tail, raw.by_content, bomb))
 
     def stream(

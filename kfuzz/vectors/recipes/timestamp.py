@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kfuzz.vectors.recipes.builder import CREATED_MS, Record, batch
 from kfuzz.vectors.recipes.containers import stored
-from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.theme import Theme, refuses
 
 INT64_MAX = 2**63 - 1
 
@@ -77,6 +77,7 @@ def _log_append(made: Theme) -> None:
         "log-append-none",
         "the max timestamp is -1, and so is every record's",
         batch(*records, log_append=True, max_timestamp=-1),
+        broker=refuses("log-append-time-produced"),
         **options,
     )
     made.valid(
