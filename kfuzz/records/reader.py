@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kfuzz.wire.message_set import MessageTuple
     from kfuzz.wire.report import Note
 
-__all__ = ["Limits", "Reading", "batches", "check", "decode", "read"]
+__all__ = ["Limits", "Reading", "Walk", "batches", "check", "decode", "read"]
 
 # A message of magic 0 knows the codec alone.
 UNUSED_MESSAGE_BITS = {0: 0xF8, 1: 0xF0}
@@ -169,14 +169,10 @@ def decode(
     return list(batches(data, profile=profile, role=role, limits=limits, topic=topic))
 
 
-def _walk(data: Buffer, profile: Profile, role: Role, limits: Limits, topic: Topic, *, objects: bool) -> _Walk:
-    if profile not in PROFILES:
-        raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
-    if role not in ROLES:
-        raise UsageError(f"role {role!r} does not exist; take one of {', '.join(ROLES)}")
+def _walk(data: Buffer, profile: Profile, role: Role, limits: Limits, topic: Topic, *, objects: bool) -> Walk:
     if role == "broker":
         return _ProduceWalk(data, profile, role, limits, topic, objects=objects)
-    kind = _SegmentWalk if role == "log" else _Walk
+    kind = _SegmentWalk if role == "log" else Walk
     return kind(data, profile, role, limits, objects=objects)
 
 
@@ -184,13 +180,17 @@ class _Refused(Exception):
     """This batch cannot be read; its findings are noted."""
 
 
-class _Walk:
+class Walk:
     """One pass over a buffer. Notes of the parse loops become findings here, and nowhere else."""
 
     # Whether rows are kept even where nobody wants objects.
     with_rows = False
 
     def __init__(self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, objects: bool) -> None:
+        if profile not in PROFILES:
+            raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
+        if role not in ROLES:
+            raise UsageError(f"role {role!r} does not exist; take one of {', '.join(ROLES)}")
         self.view = memoryview(data).cast("B")
         self.scan = Scan(data if type(data) is bytes else self.view, with_rows=objects or self.with_rows)
         self.profile: Profile = profile
@@ -454,7 +454,7 @@ class _Walk:
 SKIMMED_OVER = ("record-length-exceeds-payload", "record-length-mismatch")
 
 
-class _ProduceWalk(_Walk):
+class _ProduceWalk(Walk):
     """The one batch of a Produce request, as a broker takes it: ProduceRequest, UnifiedLog, LogValidator."""
 
     with_rows = True
@@ -542,7 +542,7 @@ class _ProduceWalk(_Walk):
         return True
 
 
-class _SegmentWalk(_Walk):
+class _SegmentWalk(Walk):
     """The batches of a log segment, as a broker takes them that starts after a crash: LogSegment.recover."""
 
     with_rows = True

@@ -8,6 +8,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 
 from kfuzz.wire.checksum cimport crc32c_of
+from kfuzz.wire.columns cimport Columns
 from kfuzz.wire.cursor cimport cursor_t
 from kfuzz.wire.framing cimport get_frame
 from kfuzz.wire.record_batch cimport (
@@ -76,6 +77,10 @@ cdef class Scan:
     cdef bint with_rows
     cdef bint each
     cdef bint unfinished
+    cdef Columns columns
+    cdef bint has_columns
+    # Where the part of `data` begins that the columns refer to now; -1 while they refer to something else.
+    cdef int64_t window_at
     # Where the rows of the batch stand: their bytes, and who keeps them.
     cdef const uint8_t *rows_base
     cdef object rows_source
@@ -90,14 +95,18 @@ cdef class Scan:
         self.rows.headers = NULL
         self.rows.count = self.rows.capacity = self.rows.header_count = self.rows.header_capacity = 0
 
-    def __init__(self, data not None, *, bint with_rows, bint with_headers=False, bint each=False):
+    def __init__(self, data not None, *, bint with_rows, bint with_headers=False, bint each=False,
+                 Columns columns=None):
         self.view = data
         self.data = data
         self.n = self.view.shape[0]
         self.base = &self.view[0] if self.n else <const uint8_t *> b""
         self.with_rows = with_rows
         self.rows.with_headers = with_headers
-        self.each = each or with_rows
+        self.each = each or (with_rows and columns is None)
+        self.columns = columns
+        self.has_columns = columns is not None
+        self.window_at = -1
         clear(&self.report)
 
     def __dealloc__(self):
@@ -131,6 +140,8 @@ cdef class Scan:
             if magic != 2:
                 return AT_MESSAGE
             state = self.record_batch()
+            if state == AT_BATCH and self.has_columns and not self.put_columns():
+                return AT_REFUSAL
             if state != AT_BATCH or self.each or self.report.seen or self.h.attributes & CONTROL:
                 return state
 
@@ -175,6 +186,26 @@ cdef class Scan:
             return AT_REFUSAL
         return AT_BATCH
 
+    cdef int open_window(self, int64_t at) except -1:
+        """Let views refer to ``data`` from ``at`` on: their places have 31 bits."""
+        if self.n <= INT32_MAX:
+            at = 0
+        self.columns.add_buffer(self.data if at == 0 and self.n <= INT32_MAX else self.view[at:at + INT32_MAX])
+        self.window_at = at
+        return 0
+
+    cdef bint put_columns(self) noexcept nogil:
+        """The rows of this batch, which stand in ``data``. False where there is no memory."""
+        cdef const uint8_t *p = self.base + self.at
+        if self.window_at < 0 or self.at + self.size - self.window_at > INT32_MAX:
+            with gil:
+                try:
+                    self.open_window(self.at)
+                except MemoryError:
+                    return False
+        return self.columns.take(&self.h, &self.rows, self.batch_count, p, p + self.size, self.at - self.window_at,
+                                 self.size)
+
     def parse(self, bytes payload not None, bint skim=False):
         """Parse the decompressed payload of the batch; False where it is refused. Places then count from its start."""
         cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(payload)
@@ -193,6 +224,11 @@ cdef class Scan:
             ok = get_records(&c, base, &self.h, sink, skim)
         if not ok and self.report.seen == 0:
             raise MemoryError
+        if ok and self.has_columns and self.rows.count:
+            self.columns.add_buffer(payload)
+            if not self.columns.take(&self.h, &self.rows, self.batch_count, base, c.end, 0, self.size):
+                raise MemoryError
+            self.window_at = -1
         return ok
 
     def notes(self, bint inside=False):
