@@ -63,7 +63,7 @@ cdef int climb(cursor_t *c, const uint8_t *p) noexcept nogil:
 
 
 def spring(const uint8_t[::1] data not None, int64_t at):
-    """Read the record at ``at`` and, behind the last gate, one byte beyond ``data``; then add beyond what an int32 holds.
+    """Read the record at ``at`` and, behind the last gate, one byte beyond ``data``; then add beyond an int32.
 
     AddressSanitizer reports the read, UndefinedBehaviorSanitizer the sum; without them the target makes the bug
     visible. The result is 0 where a gate stays shut.

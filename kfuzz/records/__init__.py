@@ -1,15 +1,20 @@
 """The readable face of the record formats: values, codec containers, rules and findings. May import ``kfuzz.wire``.
 
+Beside what is exported here: ``convert`` between the formats, ``compact`` as the log cleaner, ``append`` as a broker,
+``control`` records, ``stream`` rules, ``annotate``.
+
 >>> from kfuzz import records
 >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
 >>> records.decode(data)[0].records[0].value
 b'v'
 """
 
+from kfuzz.records.arrow import columns
 from kfuzz.records.contents import from_json, to_json
 from kfuzz.records.findings import CODES, PROFILES, ROLES, Finding, Profile, Role
 from kfuzz.records.model import CODECS, Codec, Header, Record, RecordBatch, TimestampType
 from kfuzz.records.reader import Limits, Reading, batches, check, decode, read
+from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.records.writer import encode, encode_batch
 
 __all__ = [
@@ -29,10 +34,13 @@ __all__ = [
     "TimestampType",
     "batches",
     "check",
+    "check_stream",
+    "columns",
     "decode",
     "encode",
     "encode_batch",
     "from_json",
     "read",
+    "read_committed",
     "to_json",
 ]

@@ -7,7 +7,6 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
 
 from kfuzz.wire.record cimport Record
 from kfuzz.wire.record_batch cimport LOG_APPEND_TIME, header_row_t, header_t, row_t, rows_t
@@ -129,7 +128,8 @@ cdef class Columns:
             self.capacity = capacity
         if unlikely(self.views[HEADER_KEYS].count + more_headers > self.views[HEADER_KEYS].capacity):
             capacity = self.room_for(self.views[HEADER_KEYS].count + more_headers)
-            if not (grow_views(&self.views[HEADER_KEYS], capacity) and grow_views(&self.views[HEADER_VALUES], capacity)):
+            if not (grow_views(&self.views[HEADER_KEYS], capacity)
+                    and grow_views(&self.views[HEADER_VALUES], capacity)):
                 return False
         return True
 

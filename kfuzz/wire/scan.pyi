@@ -1,5 +1,6 @@
 from typing_extensions import Buffer
 
+from kfuzz.wire.columns import Columns
 from kfuzz.wire.record import Record
 from kfuzz.wire.record_batch import HeaderTuple, PlaceTuple
 from kfuzz.wire.report import Note
@@ -17,13 +18,22 @@ class Scan:
 
     ``next`` goes on behind the batch of the last stop. It passes over batches of magic 2 that are uncompressed and
     about which there is nothing to say, unless ``each`` or ``with_rows`` asks for every one. ``with_rows`` keeps the
-    places of the records, ``with_headers`` those of their headers too.
+    places of the records, ``with_headers`` those of their headers too; ``columns`` takes them batch
+    by batch, without a stop.
 
     Mirrors ``org.apache.kafka.common.record.MemoryRecords.batches``, ``DefaultRecordBatch.ensureValid`` and
     ``streamingIterator``.
     """
 
-    def __init__(self, data: Buffer, *, with_rows: bool, with_headers: bool = False, each: bool = False) -> None: ...
+    def __init__(
+        self,
+        data: Buffer,
+        *,
+        with_rows: bool,
+        with_headers: bool = False,
+        each: bool = False,
+        columns: Columns | None = None,
+    ) -> None: ...
     @property
     def at(self) -> int:
         """Where the batch of this stop begins, in bytes; at the end, where the last complete batch ends."""

@@ -63,34 +63,36 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     >>> records.columns(data).column("key").to_pylist()
     [b'k']
     """
-    pa = _arrow()
+    arrow = _arrow()
     walk = _ColumnWalk(data, profile, limits)
     walk.run().raise_fatal()
     count = len(walk.columns)
-    buffers = [pa.py_buffer(buffer) for buffer in walk.columns.buffers]
+    buffers = [arrow.py_buffer(buffer) for buffer in walk.columns.buffers]
     untimed = walk.columns.untimed
     made = walk.columns.close()
 
     def fixed(type_: pa.DataType, data: Buffer, missing: list[int]) -> pa.Array:
         validity = _validity(count, missing) if missing else None
-        return pa.Array.from_buffers(type_, count, [validity, pa.py_buffer(data)], null_count=len(missing))
+        return arrow.Array.from_buffers(type_, count, [validity, arrow.py_buffer(data)], null_count=len(missing))
 
     def views(column: Views, length: int) -> pa.Array:
         validity, nulls, data = column
-        bits = None if validity is None else pa.py_buffer(validity)
-        return pa.Array.from_buffers(pa.binary_view(), length, [bits, pa.py_buffer(data), *buffers], null_count=nulls)
+        bits = None if validity is None else arrow.py_buffer(validity)
+        return arrow.Array.from_buffers(
+            arrow.binary_view(), length, [bits, arrow.py_buffer(data), *buffers], null_count=nulls
+        )
 
-    header = pa.StructArray.from_arrays(
+    header = arrow.StructArray.from_arrays(
         [views(made["header_key"], made["header_count"]), views(made["header_value"], made["header_count"])],
-        fields=[pa.field("key", pa.binary_view(), nullable=False), pa.field("value", pa.binary_view())],
+        fields=[arrow.field("key", arrow.binary_view(), nullable=False), arrow.field("value", arrow.binary_view())],
     )
-    ends = pa.py_buffer(made["header_ends"] if count else bytes(4))
-    headers = pa.Array.from_buffers(pa.list_(header.type), count, [None, ends], null_count=0, children=[header])
-    return pa.RecordBatch.from_arrays(
+    ends = arrow.py_buffer(made["header_ends"] if count else bytes(4))
+    headers = arrow.Array.from_buffers(arrow.list_(header.type), count, [None, ends], null_count=0, children=[header])
+    return arrow.RecordBatch.from_arrays(
         [
-            fixed(pa.int64(), made["offset"], []),
-            fixed(pa.int64(), made["timestamp"], untimed),
-            fixed(pa.int32(), made["batch"], []),
+            fixed(arrow.int64(), made["offset"], []),
+            fixed(arrow.int64(), made["timestamp"], untimed),
+            fixed(arrow.int32(), made["batch"], []),
             views(made["key"], count),
             views(made["value"], count),
             headers,
