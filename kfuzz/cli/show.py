@@ -102,8 +102,9 @@ def load(source: str) -> tuple[str, bytes | mmap.mmap]:
     if source == "-" or Path(source).exists():
         return source, open_buffer(source)
     from kfuzz.vectors import load_suite
+    from kfuzz.vectors.model import KINDS
 
-    for vector in load_suite():
+    for vector in load_suite(kinds=KINDS):
         if vector.id == source:
             return f"{vector.id}: {vector.summary}", vector.data
     raise UsageError(f"{source} is neither a file nor a vector; `kfuzz vectors list` lists the vectors")

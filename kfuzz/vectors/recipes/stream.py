@@ -152,6 +152,7 @@ def reading(
         if part.finding:
             answer |= {"finding": part.finding, "verdict": "acceptable"}
         steps.append(Step(part.raw, dict.fromkeys(roles, answer)))
-    made.stream(
-        slug, summary, *steps, isolation=isolation, requirements=requirements, fetch_offset=fetch_offset, **options
-    )
+    # No reader hands out a control record, and a stream with one shows it.
+    control = any(contents["control"] for part in parts for contents in part.raw.batches)
+    cited = [*requirements, *(["RB-CONTROL-5"] if control else [])]
+    made.stream(slug, summary, *steps, isolation=isolation, requirements=cited, fetch_offset=fetch_offset, **options)
