@@ -7,6 +7,7 @@ import os
 import shutil
 from itertools import islice
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -20,6 +21,7 @@ from kfuzz.conformance.testees import Testee, all_testees, from_command, select
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.mutate import Mutator
+from kfuzz.records import Role
 from kfuzz.vectors.model import KINDS, default_root, load_suite
 
 __all__ = ["command"]
@@ -74,8 +76,9 @@ def command(
     Without --testee and --command, every testee whose toolchain is here takes part, kfuzz itself included. GLOBs choose
     vectors by id. Exit code 0: every outcome is as expected; 1: some are not; 2: wrong use.
 
-    With --differential, kfuzz's reader and one testee (kafka-clients@4.4.0, if none is named) get the same mutated
-    inputs, begun at generated batches and at the vectors, and must agree on outcome, consumed bytes and contents.
+    With --differential, kfuzz and one testee (kafka-clients@4.4.0, if none is named) get the same mutated inputs, begun
+    at generated batches and at the vectors, and must agree on outcome, consumed bytes and contents: as consumers, or in
+    the role of --role. Brokers must also store the same bytes.
 
     \b
     Examples:
@@ -84,12 +87,14 @@ def command(
       kfuzz conform --command "node my-testee.js" "records/v2/count/*"
       kfuzz conform --testee kafka-clients@4.4.0 --update-expected
       kfuzz conform --differential --count 100000 --seed 7
+      kfuzz conform --differential --role broker --count 50000
     """
     if differs:
-        _refuse_with_differential(roles, junit_file, html_file, update_expected)
+        _refuse_with_differential(junit_file, html_file, update_expected)
         testee = _one_testee(names, commands)
-        mutator = Mutator(1 if seed is None else seed, seeds=_seeds(globs, root))
-        ctx.exit(_differ(testee, mutator, count or 20_000, json_file, Path(out or "out")))
+        role = _one_role(roles)
+        mutator = Mutator(1 if seed is None else seed, seeds=_seeds(globs, root), role=role)
+        ctx.exit(_differ(testee, role, mutator, count or 20_000, json_file, Path(out or "out")))
     for option, given in (("--count", count), ("--seed", seed), ("--out", out)):
         if given is not None:
             raise UsageError(f"{option} belongs to --differential; add that, or leave {option} away")
@@ -122,14 +127,16 @@ def _testees(names: tuple[str, ...], commands: tuple[str, ...]) -> tuple[Testee,
     return select(known, names) + tuple(from_command(text) for text in commands)
 
 
-def _refuse_with_differential(
-    roles: tuple[str, ...], junit_file: str | None, html_file: str | None, update_expected: bool
-) -> None:
+def _refuse_with_differential(junit_file: str | None, html_file: str | None, update_expected: bool) -> None:
     for option, given in (("--junit", junit_file), ("--html", html_file), ("--update-expected", update_expected)):
         if given:
             raise UsageError(f"{option} is about the vectors; leave it away with --differential")
-    if set(roles) - {"consumer"}:
-        raise UsageError("--differential knows the role consumer alone; leave the others away")
+
+
+def _one_role(roles: tuple[str, ...]) -> Role:
+    if len(roles) > 1 or set(roles) - set(ROLES):
+        raise UsageError("--differential asks in one role; name consumer, broker or log, once")
+    return cast("Role", roles[0]) if roles else "consumer"
 
 
 def _one_testee(names: tuple[str, ...], commands: tuple[str, ...]) -> Testee:
@@ -150,10 +157,10 @@ def _seeds(globs: tuple[str, ...], root: str | None) -> list[bytes]:
     ]
 
 
-def _differ(testee: Testee, mutator: Mutator, count: int, json_file: str | None, out: Path) -> int:
+def _differ(testee: Testee, role: Role, mutator: Mutator, count: int, json_file: str | None, out: Path) -> int:
     before = os.times()
     with progress("differential", count) as set_done:
-        found = differential.differ(testee, islice(mutator, count), on_progress=set_done)
+        found = differential.differ(testee, islice(mutator, count), role=role, on_progress=set_done)
     # The testee was waited for, so its time is among the children's.
     cpu_s = sum(os.times()[:4]) - sum(before[:4])
     files = differential.keep(found, out / "differential", seed=mutator.seed)

@@ -26,7 +26,17 @@ from kfuzz.conformance.protocol import (
 )
 from kfuzz.vectors.model import Vector
 
-__all__ = ["ENCODE_ROLE", "OUTCOMES", "Case", "Cell", "cases_of", "declared_unsupported", "judge", "request"]
+__all__ = [
+    "ENCODE_ROLE",
+    "OUTCOMES",
+    "Case",
+    "Cell",
+    "cases_of",
+    "declared_unsupported",
+    "judge",
+    "request",
+    "wrong_reading",
+]
 
 # Best first. ``withheld`` is how an embargoed outcome is shown; no testee earns it.
 OUTCOMES: Final = (

@@ -1,14 +1,16 @@
-"""The differential: one stream of inputs to kfuzz's reader and to a testee, whose answers must agree.
+"""The differential: one stream of inputs to kfuzz and to a testee, whose answers must agree.
 
-What kfuzz reads becomes the expectation, and ``compare.judge`` holds the testee's answer to it: outcome, consumed bytes
-and contents. Where we differ from Kafka on purpose, a rule of docs/differences.md says so; rules never name an input.
-May import ``kfuzz.records`` and the rest of this folder.
+What kfuzz makes of an input becomes the expectation, and ``compare.judge`` holds the testee's answer to it: outcome,
+consumed bytes and contents; for a broker also the bytes that it stores. Where we differ from Kafka on purpose, a rule
+of docs/differences.md says so; rules never name an input, and look at the reasons of both sides. May import
+``kfuzz.records`` and the rest of this folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,31 +18,44 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz import records
-from kfuzz.conformance.compare import Case, declared_unsupported, judge, request
+from kfuzz.conformance.compare import Case, declared_unsupported, judge, request, wrong_reading
 from kfuzz.conformance.process import Limits, NoHandshake, Session, Trouble
 from kfuzz.conformance.protocol import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
 from kfuzz.conformance.testees import BuildFailed, Testee
+from kfuzz.conformance.verdict import Verdict, verdict
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
-from kfuzz.records import Reading
+from kfuzz.records import Role
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.framing import next_frame
 
 __all__ = ["RULES", "Differential", "Disagreement", "Rule", "differ", "keep", "outcome_of", "sentences", "to_json"]
 
 KAFKA: Final = "kafka-clients"
-ROLE: Final = "consumer"
+GZIP_CODEC: Final = 1
 LZ4_CODEC: Final = 3
-# What bad bytes make Kafka throw besides its own KafkaException; a new name is a disagreement, to be looked at.
-UNDECLARED: Final = frozenset(
-    {
-        "BufferUnderflowException",
-        "IllegalArgumentException",
-        "IndexOutOfBoundsException",
-        "NegativeArraySizeException",
-        "SnappyError",
-    }
+# What bad bytes make Kafka throw besides its own KafkaException, and for which of kfuzz's findings: the two must have
+# met the same fault. A new pair is a disagreement, to be looked at.
+TRUNCATED: Final = frozenset({"length-exceeds-record", "message-truncated"})
+UNDECLARED: Final = tuple(
+    (re.compile(error), codes)
+    for error, codes in (
+        (r"BufferUnderflowException", frozenset({"decompression-failed", "end-marker-invalid"})),
+        (r"IllegalArgumentException: Attempted to complete a transaction", frozenset({"end-marker-invalid"})),
+        (r"IllegalArgumentException: Invalid control record type", frozenset({"end-marker-invalid"})),
+        (r"IllegalArgumentException: Received invalid partition leader", frozenset({"leader-epoch-offset-negative"})),
+        (r"IllegalArgumentException: The last offset of appended transactions", frozenset({"end-marker-invalid"})),
+        (r"IllegalArgumentException: Unknown compression type id", TRUNCATED | {"codec-unknown", "wrapper-nested"}),
+        (r"IllegalArgumentException: Varint is too long", frozenset({"varint-too-long"})),
+        (r"IllegalArgumentException: Varlong is too long", frozenset({"varint-too-long"})),
+        (r"IllegalArgumentException: newLimit < 0", frozenset({"batch-length-too-large"})),
+        (r"IllegalArgumentException: newLimit > capacity", TRUNCATED),
+        (r"IndexOutOfBoundsException", TRUNCATED),
+        (r"NegativeArraySizeException", frozenset({"decompression-failed"})),
+        (r"NullPointerException: Cannot invoke \"java.nio.ByteBuffer", frozenset({"end-marker-invalid"})),
+        (r"SnappyError", frozenset({"decompression-failed"})),
+        (r"UnsupportedOperationException: key is skipped", frozenset({"compressed-offset-delta-not-index"})),
+    )
 )
 
 
@@ -59,6 +74,7 @@ class Differential:
     """What a run found. ``broken`` says how the testee died, if it did; what came after was not asked."""
 
     testee: str
+    role: Role = "consumer"
     inputs: int = 0
     agreed: int = 0
     accepted: int = 0
@@ -83,35 +99,54 @@ class Differential:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """A difference on purpose. ``name`` is its first column in docs/differences.md; ``fits`` sees the input, what kfuzz
-    read and what Kafka answered.
+    made of it and what Kafka answered, whose batches so far are kfuzz's.
     """
 
     name: str
-    fits: Callable[[bytes, Reading, Answer], bool]
+    fits: Callable[[bytes, Verdict, Answer], bool]
 
 
-def _bounded(data: bytes, reading: Reading, answer: Answer) -> bool:
-    return reading.fatal is not None and reading.fatal.code == "decompressed-size-exceeded"
+def _bounded(data: bytes, made: Verdict, answer: Answer) -> bool:
+    return made.fatal is not None and made.fatal.code == "decompressed-size-exceeded"
 
 
-def _allocates(data: bytes, reading: Reading, answer: Answer) -> bool:
-    return answer.outcome == "fault" and "OutOfMemoryError" in answer.error
-
-
-def _undeclared(data: bytes, reading: Reading, answer: Answer) -> bool:
-    return (
-        reading.fatal is not None
-        and answer.outcome == "fault"
-        and answer.error.partition(":")[0].partition(" ")[0] in UNDECLARED
+def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
+    """Kafka ran out of memory at a batch that kfuzz refuses, or in which it drops a cut message."""
+    if answer.outcome != "fault" or "Java heap space" not in answer.error:
+        return False
+    batch = f"batch[{len(answer.batches or ())}]"
+    return any(
+        finding.path.startswith(batch) and (finding.severity == "fatal" or finding.code == "inner-partial-tail")
+        for finding in made.findings
     )
 
 
-def _recurses(data: bytes, reading: Reading, answer: Answer) -> bool:
-    return answer.outcome == "fault" and "StackOverflowError" in answer.error
+def _undeclared(data: bytes, made: Verdict, answer: Answer) -> bool:
+    """Both refuse the same batch, for the same fault."""
+    return (
+        made.fatal is not None
+        and answer.outcome == "fault"
+        and any(error.match(answer.error) and made.fatal.code in codes for error, codes in UNDECLARED)
+    )
 
 
-def _empty_lz4_block(data: bytes, reading: Reading, answer: Answer) -> bool:
-    return any(_has_empty_block(payload) for payload in _lz4_payloads(data))
+def _recurses(data: bytes, made: Verdict, answer: Answer) -> bool:
+    return (
+        answer.outcome == "fault"
+        and answer.error.startswith("StackOverflowError")
+        and _codec_of(_frames(data), len(answer.batches or ())) == GZIP_CODEC
+    )
+
+
+def _empty_lz4_block(data: bytes, made: Verdict, answer: Answer) -> bool:
+    """The batch at which the two part has such a block."""
+    at = len(answer.batches or ()) if answer.outcome != "accepted" else len(made.batches) if made.fatal else None
+    payloads = list(_lz4_payloads(data))
+    return any(_has_empty_block(payload) for index, payload in payloads if at is None or index == at)
+
+
+def _unknown_magic(data: bytes, made: Verdict, answer: Answer) -> bool:
+    return made.fatal is not None and made.fatal.code == "magic-unknown" and answer.outcome == "accepted"
 
 
 RULES: Final = (
@@ -120,21 +155,34 @@ RULES: Final = (
     Rule("undeclared exceptions", _undeclared),
     Rule("empty gzip members", _recurses),
     Rule("an lz4 block of no bytes", _empty_lz4_block),
+    Rule("a magic above 2 in a segment", _unknown_magic),
 )
 
 
-def _lz4_payloads(data: bytes) -> Iterator[bytes]:
-    """What stands behind the headers of the batches and wrappers that name lz4."""
+def _frames(data: bytes) -> Iterator[bytes]:
     at = 0
     while True:
-        size, magic, _ = next_frame(data, at)
+        size, _, _ = next_frame(data, at)
         if size <= 0:
             return
-        frame = data[at : at + size]
-        if frame[22 if magic == 2 else 17] & 7 == LZ4_CODEC:
-            # A wrapper's key is nearly always null; a frame's magic number is found behind any other.
-            yield frame[61:] if magic == 2 else frame[max(frame.find(b"\x04\x22\x4d\x18"), 0) :]
+        yield data[at : at + size]
         at += size
+
+
+def _codec(frame: bytes) -> int:
+    return frame[22 if frame[16] == 2 else 17] & 7
+
+
+def _codec_of(frames: Iterable[bytes], index: int) -> int | None:
+    return next((_codec(frame) for at, frame in enumerate(frames) if at == index), None)
+
+
+def _lz4_payloads(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """What stands behind the headers of the batches and wrappers that name lz4, each with its batch's index."""
+    for index, frame in enumerate(_frames(data)):
+        if _codec(frame) == LZ4_CODEC:
+            # A wrapper's key is nearly always null; a frame's magic number is found behind any other.
+            yield index, frame[61:] if frame[16] == 2 else frame[max(frame.find(b"\x04\x22\x4d\x18"), 0) :]
 
 
 def _has_empty_block(payload: bytes) -> bool:
@@ -161,11 +209,12 @@ def differ(
     testee: Testee,
     inputs: Iterable[bytes],
     *,
+    role: Role = "consumer",
     limits: Limits | None = None,
-    read: Callable[[bytes], Reading] = records.read,
+    judged: Callable[[bytes, Role], Verdict] = verdict,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Differential:
-    """Give ``inputs`` to ``read`` and to ``testee``, 64 ahead, and compare.
+    """Give ``inputs`` to kfuzz (``judged``) and to ``testee``, 64 ahead, and compare what they make of them.
 
     Stops at the first input that breaks the testee, with one sentence in ``broken``. Raises ``UsageError`` where the
     testee does not begin.
@@ -176,7 +225,7 @@ def differ(
         testee.make_ready()
         with Session(testee.argv, cwd=testee.folder) as session:
             handshake = session.start(limits or Limits())
-            return _Run(session, handshake, limits or Limits(), read, on_progress).run(inputs)
+            return _Run(session, handshake, role, limits or Limits(), judged, on_progress).run(inputs)
     except (BuildFailed, NoHandshake) as error:
         raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee begins") from None
 
@@ -186,28 +235,30 @@ class _Run:
         self,
         session: Session,
         handshake: Handshake,
+        role: Role,
         limits: Limits,
-        read: Callable[[bytes], Reading],
+        judged: Callable[[bytes, Role], Verdict],
         on_progress: Callable[[int], None],
     ) -> None:
         self.session = session
         self.handshake = handshake
         self.budget = limits.budget(None)
-        self.read = read
+        self.role = role
+        self.judged = judged
         self.on_progress = on_progress
-        self.found = Differential(handshake.label)
-        self.in_flight: deque[tuple[int, Case, Reading]] = deque()
+        self.found = Differential(handshake.label, role)
+        self.in_flight: deque[tuple[int, Case, Verdict]] = deque()
 
     def run(self, inputs: Iterable[bytes]) -> Differential:
         for index, data in enumerate(inputs):
-            reading = self.read(data)
-            case = Case(_as_vector(index, data, reading), ROLE)
+            made = self.judged(data, self.role)
+            case = Case(_as_vector(index, data, made, self.role), self.role)
             if declared_unsupported(case, self.handshake):
                 self.found.unsupported += 1
                 self._done()
                 continue
             self.session.send(to_line(request(case)))
-            self.in_flight.append((index, case, reading))
+            self.in_flight.append((index, case, made))
             if len(self.in_flight) == AHEAD and not self._receive():
                 return self.found
         while self.in_flight and self._receive():
@@ -216,7 +267,7 @@ class _Run:
 
     def _receive(self) -> bool:
         """Take the oldest answer; False if the testee broke instead."""
-        index, case, reading = self.in_flight[0]
+        index, case, made = self.in_flight[0]
         line = self.session.next_line(self.budget)
         if isinstance(line, Trouble):
             words = self.session.last_words() if line.outcome == "crash" else ""
@@ -226,7 +277,7 @@ class _Run:
         except ProtocolError as error:
             return self._broken(f"broke the protocol: {error}")
         self.in_flight.popleft()
-        self._judge(index, case, reading, answer)
+        self._judge(index, case, made, answer)
         return True
 
     def _broken(self, what: str) -> bool:
@@ -240,35 +291,54 @@ class _Run:
         self.found.inputs += 1
         self.on_progress(self.found.inputs)
 
-    def _judge(self, index: int, case: Case, reading: Reading, answer: Answer) -> None:
+    def _judge(self, index: int, case: Case, made: Verdict, answer: Answer) -> None:
         cell = judge(case, self.handshake, answer)
+        wrong = "" if cell.outcome == "pass" else cell.text
+        if not wrong and answer.outcome == "accepted":
+            wrong = _wrong_bytes(made, answer)
         if cell.outcome == "unsupported":
             self.found.unsupported += 1
-        elif cell.outcome == "pass":
+        elif not wrong:
             self.found.agreed += 1
             self.found.accepted += answer.outcome == "accepted"
             self.found.rejected += answer.outcome == "rejected"
-        elif rule := self._rule(case.vector.data, reading, answer):
+        elif rule := self._rule(case.vector.data, made, answer):
             self.found.rules[rule.name] += 1
         else:
             theirs = f"{answer.outcome} ({answer.error})" if answer.error else answer.outcome
-            reason = f"{cell.text}; kfuzz: {reading.fatal or 'accepted'}; {self.found.testee}: {theirs}"
+            reason = f"{wrong}; kfuzz: {made.fatal or 'accepted'}; {self.found.testee}: {theirs}"
             self.found.disagreements.append(Disagreement(index, case.vector.data, reason, dict(answer.raw)))
         self._done()
 
-    def _rule(self, data: bytes, reading: Reading, answer: Answer) -> Rule | None:
-        # The rules are Kafka's; no other testee is excused by them.
-        if self.handshake.name != KAFKA:
+    def _rule(self, data: bytes, made: Verdict, answer: Answer) -> Rule | None:
+        # The rules are Kafka's; no other testee is excused by them. None excuses what was read before.
+        if self.handshake.name != KAFKA or self._differs_before(made, answer):
             return None
-        return next((rule for rule in RULES if rule.fits(data, reading, answer)), None)
+        return next((rule for rule in RULES if rule.fits(data, made, answer)), None)
+
+    def _differs_before(self, made: Verdict, answer: Answer) -> bool:
+        """Whether the batches before the one at which Kafka stopped are not kfuzz's."""
+        if answer.outcome == "accepted" or not answer.batches:
+            return False
+        # A segment's batches are all that recovery kept, the one of which the broker dies among them.
+        if self.role == "log":
+            return False
+        return wrong_reading(made.batches[: len(answer.batches)], self.handshake, answer) is not None
 
 
-def _as_vector(index: int, data: bytes, reading: Reading) -> Vector:
-    """What kfuzz read, as the expectation that the testee's answer is held to."""
-    batches = records.to_json(reading.batches)
-    expectation: dict[str, Any] = {"verdict": "valid", "batches": batches, "consumed": reading.consumed}
-    if reading.fatal is not None:
-        expectation = {"verdict": "invalid", "finding": reading.fatal.code, "batches": batches}
+def _wrong_bytes(made: Verdict, answer: Answer) -> str:
+    """What a broker stores is compared byte for byte where nothing was compressed anew."""
+    if made.stored is None or answer.data is None or not made.in_place or made.stored == answer.data:
+        return ""
+    at = next((i for i, (a, b) in enumerate(zip(made.stored, answer.data, strict=False)) if a != b), None)
+    return f"the stored bytes differ at byte {at}" if at is not None else f"stored {len(answer.data)} bytes"
+
+
+def _as_vector(index: int, data: bytes, made: Verdict, role: Role) -> Vector:
+    """What kfuzz made of the input, as the expectation that the testee's answer is held to."""
+    expectation: dict[str, Any] = {"verdict": "valid", "batches": made.batches, "consumed": made.consumed}
+    if made.fatal is not None:
+        expectation = {"verdict": "invalid", "finding": made.fatal.code, "batches": made.batches}
     return Vector(
         id=f"differential/{index}",
         kind="records",
@@ -279,7 +349,7 @@ def _as_vector(index: int, data: bytes, reading: Reading) -> Vector:
         data=data,
         canonical=False,
         layout=(),
-        expect={ROLE: expectation},
+        expect={role: expectation},
         kafka={},
         budget=None,
         file=Path("differential"),
@@ -293,7 +363,7 @@ def to_json(found: Differential, *, seed: int) -> dict[str, Any]:
     """The run as one JSON document."""
     return {
         "testee": found.testee,
-        "role": ROLE,
+        "role": found.role,
         "seed": seed,
         "inputs": found.inputs,
         "agreed": found.agreed,
@@ -345,13 +415,14 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
         told.append(f"  {_cut(item.data.hex())}  ({file})")
     if len(found.disagreements) > shown:
         told.append(f"… and {len(found.disagreements) - shown} more in {files[0].parent}")
-    told += [f"{count} under the rule: {name}" for name, count in sorted(found.rules.items())]
+    # Each rule, those that excused nothing too: a reader must see how far agreement rests on them.
+    told += [f"{found.rules[rule.name]} under the rule: {rule.name}" for rule in RULES]
     if found.unsupported:
         told.append(f"{found.unsupported} unsupported by {found.testee}")
     if found.broken:
         told.append(f"{found.broken}; what was on its way is in {files[0].parent}")
     told.append(
-        f"{found.testee}, seed {seed}: {found.agreed} of {found.inputs} inputs agree "
+        f"{found.testee} as {found.role}, seed {seed}: {found.agreed} of {found.inputs} inputs agree "
         f"({found.accepted} accepted, {found.rejected} rejected), {len(found.disagreements)} differ"
     )
     return told

@@ -9,6 +9,7 @@ from typing import IO, Any, Final
 
 from kfuzz import __version__, records
 from kfuzz.conformance.protocol import APPEND_STREAM, DECODE, DECODE_STREAM, ENCODE, PROTOCOL, to_line
+from kfuzz.conformance.verdict import verdict
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
 
@@ -69,11 +70,12 @@ def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
 def _decode(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
     if request["role"] not in records.ROLES:
         return {"outcome": "unsupported", "error": f"no role {request['role']}"}
-    reading = records.read(bytes.fromhex(request["hex"]), profile=profile, role=request["role"])
-    batches = _hashed(records.to_json(reading.batches))
-    if fatal := reading.fatal:
+    made = verdict(bytes.fromhex(request["hex"]), request["role"], profile)
+    batches = _hashed(made.batches)
+    if fatal := made.fatal:
         return {"outcome": "rejected", "error": str(fatal), "finding": fatal.code, "batches": batches}
-    return {"outcome": "accepted", "consumed": reading.consumed, "batches": batches}
+    answer = {"outcome": "accepted", "consumed": made.consumed, "batches": batches}
+    return answer if made.stored is None else answer | {"hex": made.stored.hex()}
 
 
 def _encode(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +139,7 @@ def _step(append: Append) -> dict[str, Any]:
 def _hashed(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Replace long keys and values by their hash, in place."""
     for batch in batches:
-        for record in batch["records"]:
+        for record in batch.get("records", ()):
             for name in ("key", "value"):
                 octets = record[name]
                 if octets is not None and len(octets) > 2 * HASHED_FROM_BYTES:

@@ -286,7 +286,8 @@ class Segment:
         if self.base_offset is None:
             self.base_offset = max(0, base_offset)
         notes = []
-        if not 0 <= last_offset - self.base_offset <= INT32_MAX:
+        # The difference wraps, as in Kafka.
+        if not 0 <= wrap64(last_offset - self.base_offset) <= INT32_MAX:
             notes.append(_note("offset-outside-segment", "last_offset_delta", at, last_offset, self.base_offset))
         if self.last_offset is not None and last_offset <= self.last_offset:
             notes.append(_note("offset-not-increasing", "base_offset", at, last_offset, self.last_offset))
