@@ -144,7 +144,7 @@ def _sources() -> list[Path]:
     """What the compiled modules are made from, relative to the checkout."""
     setup = ROOT / "setup.py"
     found = [path for folder in INSTRUMENTED for path in (PACKAGE / folder).iterdir()]
-    sources = sorted(path for path in found if path.suffix in {".pyx", ".pxd"} or path.name == "mutator.c")
+    sources = sorted(path for path in found if path.suffix in {".pyx", ".pxd", ".h"} or path.name == "mutator.c")
     if not setup.is_file() or not any(path.suffix == ".pyx" for path in sources):
         raise NoNativeCoverage("the sources of the compiled modules are not here; run this from a checkout of kfuzz")
     if importlib.util.find_spec("Cython") is None:

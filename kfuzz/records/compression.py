@@ -547,16 +547,13 @@ def _zstd_lean(frame: memoryview, window: int, needed: int) -> tuple[memoryview 
     exponent = (max(needed, ZSTD_LARGEST_BLOCK) - 1).bit_length()
     if window <= 1 << exponent:
         return frame, window
-    descriptor = frame[4]
+    descriptor, rest = frame[4], frame[6:]
     if descriptor & ZSTD_SINGLE_SEGMENT:
+        # Dictionary id, then content size, which goes.
         ids = 5 + (0, 1, 2, 4)[descriptor & 3]
-        head, rest = (
-            bytes([descriptor & 0x1F, exponent - 10 << 3]),
-            (frame[5:ids], frame[ids + (1 << (descriptor >> 6)) :]),
-        )
-    else:
-        head, rest = bytes([descriptor, exponent - 10 << 3]), (frame[6:],)
-    return b"".join((frame[:4], head, *rest)), 1 << exponent
+        rest = frame[ids + (1 << (descriptor >> 6)) :]
+        return b"".join((frame[:4], bytes([descriptor & 0x1F, exponent - 10 << 3]), frame[5:ids], rest)), 1 << exponent
+    return b"".join((frame[:5], bytes([exponent - 10 << 3]), rest)), 1 << exponent
 
 
 def _zstd_rest(data: memoryview, output: _Output) -> None:

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define KFUZZ_LOW(bytes) ((bytes) >= 8 ? ~0ull : (1ull << (8 * (bytes))) - 1)
+#define KFUZZ_LOW(bytes) (~0ull >> (64 - 8 * (bytes)))
 /* What stands in a view of 0 to 12 bytes, and last of more: of its first four bytes, of the next eight, and elsewhere. */
 static const uint64_t kfuzz_view_masks[14][3] = {
     {0, 0, 0},
