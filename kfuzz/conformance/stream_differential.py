@@ -99,7 +99,7 @@ def _read_log(chance: random.Random, batches: Sequence[records.RecordBatch]) -> 
 
 
 def _fetch(chance: random.Random, batches: Sequence[records.RecordBatch]) -> dict[str, Any]:
-    log = _as_log(chance, batches)
+    log = _as_log(chance, batches, tidy=chance.random() < 0.8)
     try:
         aborted: list[tuple[int, int]] = list(transactions_of(log).aborted)
     except RecordsError:
@@ -123,12 +123,14 @@ def _reading(chance: random.Random, role: str, log: Sequence[records.RecordBatch
     }
 
 
-def _as_log(chance: random.Random, batches: Sequence[records.RecordBatch]) -> list[records.RecordBatch]:
-    """The batches under offsets of a log, some of which was compacted away."""
+def _as_log(
+    chance: random.Random, batches: Sequence[records.RecordBatch], *, tidy: bool = True
+) -> list[records.RecordBatch]:
+    """The batches under offsets of a log, some of which was compacted away; what is not ``tidy`` goes back at times."""
     log: list[records.RecordBatch] = []
     next_offset = chance.choice((0, 0, 5))
     for batch in batches:
-        base_offset = next_offset + chance.choice((0, 0, 0, 0, 3))
+        base_offset = next_offset + chance.choice((0, 0, 0, 0, 3) if tidy else (0, 0, 3, -1, -2))
         shift = base_offset - batch.base_offset
         batch.base_offset += shift
         batch.last_offset += shift
@@ -140,6 +142,8 @@ def _as_log(chance: random.Random, batches: Sequence[records.RecordBatch]) -> li
             continue
         if fate < 0.25 and batch.magic == 2:
             batch.records = [record for record in batch.records if chance.random() < 0.5]
+        if not tidy and chance.random() < 0.1:
+            batch.records.reverse()
         log.append(batch)
     return log
 

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.records.findings import PROFILES, Finding, Profile, Role, from_note
 from kfuzz.records.model import Record, RecordBatch, wrap64
-from kfuzz.records.reader import DEFAULT_LIMITS, Limits, decode
+from kfuzz.records.reader import DEFAULT_LIMITS, Limits
+from kfuzz.records.reader import batches as read_batches
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT
 
@@ -399,13 +400,10 @@ def check_stream(
     state = ProducerState(role=role, profile=profile, transaction_version=transaction_version)
     appends: list[Append] = []
     at = 0
-    while True:
-        size, _, _ = next_frame(view, at)
-        batches = decode(view[at:] if size < 0 else view[at : at + size], limits=limits)
-        if not batches:
-            return StreamReading(tuple(appends), state.last_stable_offset)
-        appends.append(state.append(batches[0], at=at, path=f"batch[{len(appends)}]"))
-        at += size
+    for batch in read_batches(view, profile=profile, limits=limits):
+        appends.append(state.append(batch, at=at, path=f"batch[{len(appends)}]"))
+        at += next_frame(view, at)[0]
+    return StreamReading(tuple(appends), state.last_stable_offset)
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
