@@ -25,7 +25,7 @@ from kfuzz.conformance.testees import BuildFailed, Testee
 from kfuzz.conformance.verdict import Verdict, verdict
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
-from kfuzz.records import Role
+from kfuzz.records import Finding, Role
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.framing import next_frame
 
@@ -45,15 +45,17 @@ UNDECLARED: Final = tuple(
         (r"IllegalArgumentException: Invalid control record type", frozenset({"end-marker-invalid"})),
         (r"IllegalArgumentException: Received invalid partition leader", frozenset({"leader-epoch-offset-negative"})),
         (r"IllegalArgumentException: The last offset of appended transactions", frozenset({"end-marker-invalid"})),
-        (r"IllegalArgumentException: Unknown compression type id", TRUNCATED | {"codec-unknown", "wrapper-nested"}),
-        (r"IllegalArgumentException: Varint is too long", frozenset({"varint-too-long"})),
-        (r"IllegalArgumentException: Varlong is too long", frozenset({"varint-too-long"})),
+        (
+            r"IllegalArgumentException: Unknown compression type id",
+            TRUNCATED | {"codec-unknown", "wrapper-nested", "end-marker-invalid"},
+        ),
+        (r"IllegalArgumentException: Var(int|long) is too long", frozenset({"varint-too-long", "end-marker-invalid"})),
         (r"IllegalArgumentException: newLimit < 0", frozenset({"batch-length-too-large"})),
         (r"IllegalArgumentException: newLimit > capacity", TRUNCATED),
         (r"IndexOutOfBoundsException", TRUNCATED),
-        (r"NegativeArraySizeException", frozenset({"decompression-failed"})),
+        (r"NegativeArraySizeException", frozenset({"decompression-failed", "end-marker-invalid"})),
         (r"NullPointerException: Cannot invoke \"java.nio.ByteBuffer", frozenset({"end-marker-invalid"})),
-        (r"SnappyError", frozenset({"decompression-failed"})),
+        (r"SnappyError", frozenset({"decompression-failed", "end-marker-invalid"})),
         (r"UnsupportedOperationException: key is skipped", frozenset({"compressed-offset-delta-not-index"})),
     )
 )
@@ -104,6 +106,7 @@ class Rule:
 
     name: str
     fits: Callable[[bytes, Verdict, Answer], bool]
+    roles: tuple[Role, ...] = ("consumer", "broker", "log")
 
 
 def _bounded(data: bytes, made: Verdict, answer: Answer) -> bool:
@@ -112,6 +115,8 @@ def _bounded(data: bytes, made: Verdict, answer: Answer) -> bool:
 
 def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
     """Kafka ran out of memory at a batch that kfuzz refuses, or in which it drops a cut message."""
+    if answer.outcome == "accepted":
+        return _cannot_read_back(made, answer)
     if answer.outcome != "fault" or "Java heap space" not in answer.error:
         return False
     batch = f"batch[{len(answer.batches or ())}]"
@@ -119,6 +124,21 @@ def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
         finding.path.startswith(batch) and (finding.severity == "fatal" or finding.code == "inner-partial-tail")
         for finding in made.findings
     )
+
+
+def _cannot_read_back(made: Verdict, answer: Answer) -> bool:
+    """What Kafka keeps in a segment and has no memory to read are batches in which kfuzz drops a cut message."""
+    unread = {
+        index
+        for index, (want, have) in enumerate(zip(made.batches, answer.batches or (), strict=False))
+        if "records" in want and "records" not in have
+    }
+    cut = {index for index in unread for finding in made.findings if _drops_a_message(finding, index)}
+    return bool(unread) and cut == unread
+
+
+def _drops_a_message(finding: Finding, batch: int) -> bool:
+    return finding.code == "inner-partial-tail" and finding.path.startswith(f"batch[{batch}]")
 
 
 def _undeclared(data: bytes, made: Verdict, answer: Answer) -> bool:
@@ -146,7 +166,9 @@ def _empty_lz4_block(data: bytes, made: Verdict, answer: Answer) -> bool:
 
 
 def _unknown_magic(data: bytes, made: Verdict, answer: Answer) -> bool:
-    return made.fatal is not None and made.fatal.code == "magic-unknown" and answer.outcome == "accepted"
+    if made.fatal is None or made.fatal.code != "magic-unknown":
+        return False
+    return answer.outcome != "rejected" or len(answer.batches or ()) > len(made.batches)
 
 
 RULES: Final = (
@@ -155,7 +177,7 @@ RULES: Final = (
     Rule("undeclared exceptions", _undeclared),
     Rule("empty gzip members", _recurses),
     Rule("an lz4 block of no bytes", _empty_lz4_block),
-    Rule("a magic above 2 in a segment", _unknown_magic),
+    Rule("a magic above 2 in a segment", _unknown_magic, roles=("log",)),
 )
 
 
@@ -314,7 +336,7 @@ class _Run:
         # The rules are Kafka's; no other testee is excused by them. None excuses what was read before.
         if self.handshake.name != KAFKA or self._differs_before(made, answer):
             return None
-        return next((rule for rule in RULES if rule.fits(data, made, answer)), None)
+        return next((rule for rule in RULES if self.role in rule.roles and rule.fits(data, made, answer)), None)
 
     def _differs_before(self, made: Verdict, answer: Answer) -> bool:
         """Whether the batches before the one at which Kafka stopped are not kfuzz's."""
@@ -402,7 +424,8 @@ def keep(found: Differential, directory: Path, *, seed: int) -> list[Path]:
         files.append(directory / f"seed-{seed}-input-{item.index}.bin")
         write_whole(files[-1], item.data)
         if item.answer:
-            document = {"testee": found.testee, **outcome_of(item.answer)}
+            role = {} if found.role == "consumer" else {"role": found.role}
+            document = {"testee": found.testee, **role, **outcome_of(item.answer)}
             write_whole(files[-1].with_suffix(".json"), json.dumps(document, indent=2, sort_keys=True) + "\n")
     return files
 
