@@ -454,13 +454,18 @@ def _worst(answers: Sequence[Produced]) -> Produced:
 # --- what it says ---------------------------------------------------------------------------------------------------
 
 
-def produce(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Produced]:
-    """What the broker answers to a Produce request with each vector's bytes, each in a partition of its own; by id."""
-    answers = play(broker, {vector.id: [vector.data] for vector in vectors})
+def produce(broker: Broker, vectors: Sequence[Vector], config: Mapping[str, str] | None = None) -> dict[str, Produced]:
+    """What the broker answers to a Produce request with each vector's bytes, each in a partition of its own; by id.
+
+    ``config`` is the topic's, by Kafka's names.
+    """
+    answers = play(broker, {vector.id: [vector.data] for vector in vectors}, config)
     return {name: answer for name, (answer,) in answers.items()}
 
 
-def play(broker: Broker, streams: Mapping[str, Sequence[bytes | Marker]]) -> dict[str, list[Produced]]:
+def play(
+    broker: Broker, streams: Mapping[str, Sequence[bytes | Marker]], config: Mapping[str, str] | None = None
+) -> dict[str, list[Produced]]:
     """What the broker answers to each stream's requests in turn: bytes are produced, a marker is written.
 
     A stream has a partition of its own, which knows of no producer at first; by the stream's name. ``BrokerFailed`` if
@@ -468,7 +473,7 @@ def play(broker: Broker, streams: Mapping[str, Sequence[bytes | Marker]]) -> dic
     """
     if not streams:
         return {}
-    topic = broker.create_topic(len(streams))
+    topic = broker.create_topic(len(streams), config)
     answers = {}
     for partition, (name, steps) in enumerate(streams.items()):
         answers[name] = [_append(broker, {"topic": topic, "partition": partition}, step) for step in steps]

@@ -13,11 +13,13 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 from conftest import require_tool
 
+from kfuzz import records
 from kfuzz.conformance.broker import (
     Broker,
     BrokerFailed,
@@ -30,11 +32,41 @@ from kfuzz.conformance.broker import (
     produce,
     recover,
 )
-from kfuzz.errors import UsageError
+from kfuzz.errors import RecordsError, UsageError
+from kfuzz.records.append import append
+from kfuzz.records.roles import Topic
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.confirm import REAL_BROKER_VERSION
 from kfuzz.vectors.model import KINDS
 
+# Topics, as Kafka's settings and as kfuzz's.
+TOPICS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "log-append": ({"message.timestamp.type": "LogAppendTime"}, {"timestamp_type": "log-append"}),
+    "compacted": ({"cleanup.policy": "compact"}, {"compacted": True}),
+    "small": ({"max.message.bytes": "75"}, {"max_message_bytes": 75}),
+    "uncompressed": ({"compression.type": "uncompressed"}, {"compression": "none"}),
+    "gzip": ({"compression.type": "gzip"}, {"compression": "gzip"}),
+    "snappy": ({"compression.type": "snappy"}, {"compression": "snappy"}),
+    "lz4": ({"compression.type": "lz4"}, {"compression": "lz4"}),
+    "zstd-log-append": (
+        {"compression.type": "zstd", "message.timestamp.type": "LogAppendTime"},
+        {"compression": "zstd", "timestamp_type": "log-append"},
+    ),
+}
+ERRORS = {
+    "base-offset-not-zero": "INVALID_RECORD",
+    "batch-count-not-one": "INVALID_RECORD",
+    "batch-length-below-minimum": "CORRUPT_MESSAGE",
+    "codec-unknown": "UNKNOWN_SERVER_ERROR",
+    "control-batch-produced": "INVALID_RECORD",
+    "crc-mismatch": "CORRUPT_MESSAGE",
+    "last-offset-delta-not-count": "INVALID_RECORD",
+    "log-append-time-produced": "INVALID_TIMESTAMP",
+    "magic-not-produced": "INVALID_RECORD",
+    "magic-unknown": "CORRUPT_MESSAGE",
+}
+MAX_TIMESTAMP = slice(35, 43)
 SEED = 20
 SAMPLES_OF_EACH_ANSWER = 12
 ENDED_WITHIN_S = 60
@@ -65,6 +97,31 @@ def cell(vector: Vector) -> Cell:
 def vector(name: str) -> Vector:
     (found,) = load_suite(name, kinds=KINDS)
     return found
+
+
+def kafka_changed(vector: Vector) -> bool:
+    """Whether Kafka 4.4.0, which kfuzz follows, judges it unlike the broker that is asked here."""
+    return (vector.kafka["4.4.0"]["broker"] == "accepted") != (
+        vector.kafka[REAL_BROKER_VERSION]["broker"] == "accepted"
+    )
+
+
+def appended(data: bytes, stored: bytes, **topic: Any) -> bytes | None:
+    """What kfuzz makes of a Produce request, at the time that ``stored`` tells; None where it refuses it."""
+    if "timestamp_type" in topic and stored:
+        topic["now"] = int.from_bytes(stored[MAX_TIMESTAMP], "big")
+    try:
+        return append(data, Topic(**topic)).data
+    except RecordsError:
+        return None
+
+
+def contents(data: bytes) -> Any:
+    """All that is in a batch but its size and its CRC; the bytes where no reader can read it."""
+    try:
+        return records.to_json(records.decode(data))
+    except RecordsError:
+        return data
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -111,6 +168,43 @@ def test_every_kind_of_answer_was_given(judgement: Judgement) -> None:
     assert {cell["recovery"] for cell in cells if "recovery" in cell} == {"kept", "truncated", "aborts"}
     errors = {cell.get("error") for cell in cells}
     assert errors >= {None, "CORRUPT_MESSAGE", "INVALID_RECORD", "OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_SERVER_ERROR"}
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_kfuzz_appends_what_the_broker_stores(broker: Broker, vectors: Sequence[Vector], name: str) -> None:
+    """To the byte where the payload stays as it came; where it is compressed anew, the compressors may differ."""
+    config, topic = TOPICS[name]
+    judged = [v for v in vectors if v.kind == "records" and not v.budget and not kafka_changed(v)]
+    said = produce(broker, judged, config)
+    accepted = {v.id: said[v.id].stored or None for v in judged}
+    mine = {v.id: appended(v.data, said[v.id].stored, **topic) for v in judged}
+    differing = {name for name in mine if mine[name] != accepted[name]}
+    if "compression" in topic:
+        differing = {
+            name
+            for name in differing
+            if (a := mine[name]) is None or (b := accepted[name]) is None or contents(a) != contents(b)
+        }
+    assert differing == set()
+    assert {answer.outcome for answer in said.values()} >= {"accepted", "rejected"}
+
+
+def test_where_kafka_changed_it_is_the_length_of_a_skimmed_record() -> None:
+    """4.3.1 does not look at a compressed record's length; 4.4.0 refuses one below 0, or that no array can have."""
+    changed = [v.id for v in load_suite() if kafka_changed(v)]
+    lengths = ("largest", "negative-one", "smallest")
+    codecs = ("gzip", "lz4", "snappy", "zstd")
+    assert changed == [f"records/v2/record/length-{length}-{codec}" for length in lengths for codec in codecs]
+
+
+def test_findings_in_a_batchs_header_have_one_error_each() -> None:
+    errors: dict[str, set[str | None]] = defaultdict(set)
+    for vector in load_suite():
+        try:
+            append(vector.data)
+        except RecordsError as error:
+            errors[error.finding.code].add(vector.kafka[REAL_BROKER_VERSION].get("error"))
+    assert {code: errors[code] for code in ERRORS} == {code: {error} for code, error in ERRORS.items()}
 
 
 def test_accepted_bytes_are_stored_under_the_partitions_own_offsets_and_epoch(broker: Broker) -> None:
