@@ -57,7 +57,6 @@ TOPICS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
 ERRORS = {
     "base-offset-not-zero": "INVALID_RECORD",
     "batch-count-not-one": "INVALID_RECORD",
-    "batch-length-below-minimum": "CORRUPT_MESSAGE",
     "codec-unknown": "UNKNOWN_SERVER_ERROR",
     "control-batch-produced": "INVALID_RECORD",
     "crc-mismatch": "CORRUPT_MESSAGE",
@@ -199,7 +198,7 @@ def test_where_kafka_changed_it_is_the_length_of_a_skimmed_record() -> None:
 
 def test_findings_in_a_batchs_header_have_one_error_each() -> None:
     errors: dict[str, set[str | None]] = defaultdict(set)
-    for vector in load_suite():
+    for vector in (v for v in load_suite() if not v.budget):
         try:
             append(vector.data)
         except RecordsError as error:
