@@ -39,6 +39,7 @@ bench: build ## speed beside other implementations: ratios, benchmarks/results.c
 
 campaign: build ## 1,000,000 mutated inputs, on which kfuzz and kafka-clients must agree
 	$(BIN)/kfuzz conform --differential --count 1000000 --seed 1
+	$(BIN)/kfuzz conform --differential --streams --count 100000 --seed 1
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest tests/conformance/test_real_broker.py
 
 sanitize: build ## every known input through decoders and encoders under AddressSanitizer and UndefinedBehaviorSanitizer

@@ -17,6 +17,7 @@ from kfuzz.conformance.compare import ENCODE_ROLE, cases_of
 from kfuzz.conformance.protocol import ROLES
 from kfuzz.conformance.run import Places, Run, run
 from kfuzz.conformance.run import update_expected as rewrite_expected
+from kfuzz.conformance.stream_differential import differ_streams, keep_streams, sentences_of_streams
 from kfuzz.conformance.testees import Testee, all_testees, from_command, select
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
@@ -49,6 +50,9 @@ SEED_BYTES_MAX = 4096
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Testees that run at one time.")
 @click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
 @click.option("--differential", "differs", is_flag=True, help="Compare with kfuzz's own reader on mutated inputs.")
+@click.option(
+    "--streams", is_flag=True, help="With --differential: random streams of batches instead of mutated inputs."
+)
 @click.option("--count", type=click.IntRange(min=1), help="Inputs of --differential.  [default: 20000]")
 @click.option("--seed", type=click.IntRange(min=0), help="What --differential's inputs follow from.  [default: 1]")
 @click.option("--out", metavar="DIR", help="Where --differential keeps what differs.  [default: out]")
@@ -66,6 +70,7 @@ def command(
     jobs: int,
     root: str | None,
     differs: bool,
+    streams: bool,
     count: int | None,
     seed: int | None,
     out: str | None,
@@ -78,7 +83,8 @@ def command(
 
     With --differential, kfuzz and one testee (kafka-clients@4.4.0, if none is named) get the same mutated inputs, begun
     at generated batches and at the vectors, and must agree on outcome, consumed bytes and contents: as consumers, or in
-    the role of --role. Brokers must also store the same bytes.
+    the role of --role. Brokers must also store the same bytes. With --streams the inputs are sequences of batches, for
+    the rules that need memory, in turn for a broker, a log and a consumer.
 
     \b
     Examples:
@@ -88,14 +94,19 @@ def command(
       kfuzz conform --testee kafka-clients@4.4.0 --update-expected
       kfuzz conform --differential --count 100000 --seed 7
       kfuzz conform --differential --role broker --count 50000
+      kfuzz conform --differential --streams --count 50000
     """
     if differs:
         _refuse_with_differential(junit_file, html_file, update_expected)
         testee = _one_testee(names, commands)
+        if streams:
+            if roles or globs or json_file:
+                raise UsageError("--streams makes its own inputs for every role; leave GLOB, --role and --json away")
+            ctx.exit(_differ_on_streams(testee, 1 if seed is None else seed, count or 20_000, Path(out or "out")))
         role = _one_role(roles)
         mutator = Mutator(1 if seed is None else seed, seeds=_seeds(globs, root), role=role)
         ctx.exit(_differ(testee, role, mutator, count or 20_000, json_file, Path(out or "out")))
-    for option, given in (("--count", count), ("--seed", seed), ("--out", out)):
+    for option, given in (("--count", count), ("--seed", seed), ("--out", out), ("--streams", streams or None)):
         if given is not None:
             raise UsageError(f"{option} belongs to --differential; add that, or leave {option} away")
     whole = not globs and not roles
@@ -174,6 +185,15 @@ def _differ(testee: Testee, role: Role, mutator: Mutator, count: int, json_file:
         for sentence in differential.sentences(found, files, seed=mutator.seed, shown=SENTENCES_SHOWN):
             click.echo(sentence)
     return 1 if found.failed else 0
+
+
+def _differ_on_streams(testee: Testee, seed: int, count: int, out: Path) -> int:
+    with progress("streams", count) as set_done:
+        found = differ_streams(testee, seed=seed, count=count, on_progress=set_done)
+    files = keep_streams(found, out / "differential", seed=seed)
+    for sentence in sentences_of_streams(found, files, seed=seed, shown=SENTENCES_SHOWN):
+        click.echo(sentence)
+    return 1 if files else 0
 
 
 def _write_reports(done: Run, json_file: str | None, junit_file: str | None, html_file: str | None) -> None:

@@ -7,10 +7,12 @@ asked any vector. Equal seeds make equal streams. May import ``kfuzz.records`` a
 
 from __future__ import annotations
 
+import json
 import random
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count as counted
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,17 +21,28 @@ from kfuzz.conformance.compare import Case
 from kfuzz.conformance.own import answer_stream
 from kfuzz.conformance.protocol import APPEND_STREAM, DECODE_STREAM
 from kfuzz.conformance.runner import run_cases
-from kfuzz.conformance.testees import Testee
+from kfuzz.conformance.testees import BuildFailed, Testee
 from kfuzz.errors import RecordsError, UsageError
+from kfuzz.files import write_whole
 from kfuzz.records.stream import ISOLATIONS, next_sequence, transactions_of
 from kfuzz.vectors.model import STREAM_OPTIONS, Vector
 
-__all__ = ["StreamDifferential", "StreamDisagreement", "differ_streams", "streams"]
+__all__ = [
+    "StreamDifferential",
+    "StreamDisagreement",
+    "differ_streams",
+    "keep_streams",
+    "sentences_of_streams",
+    "stream",
+    "streams",
+]
 
 ABORT, COMMIT = 0, 1
 INT32_MAX: Final = 2**31 - 1
 CREATED_MS: Final = 1_700_000_000_000
 BATCHES_MAX: Final = 14
+# So many streams are in memory, and asked of one process.
+CHUNK: Final = 5000
 # The first sequences of a producer: usual, lost its beginning, about to wrap.
 FIRST_SEQUENCES: Final = (0, 0, 0, 7, INT32_MAX - 1, INT32_MAX)
 
@@ -47,25 +60,43 @@ class StreamDisagreement:
 class StreamDifferential:
     """What a run found; ``unsupported`` streams are those that the testee says it has no answer for."""
 
+    testee: str
     agreed: int = 0
     unsupported: int = 0
     disagreements: list[StreamDisagreement] = field(default_factory=list)
 
 
-def differ_streams(testee: Testee, *, seed: int, count: int) -> StreamDifferential:
+def differ_streams(
+    testee: Testee, *, seed: int, count: int, on_progress: Callable[[int], None] = lambda done: None
+) -> StreamDifferential:
     """Ask ``testee`` about ``count`` streams of ``seed``, and compare with what kfuzz makes of them.
 
     ``UsageError`` where the testee does not begin. That the testee lets an undeclared exception escape where kfuzz
     refuses is agreement, as for single batches: docs/differences.md.
     """
-    testee.make_ready()
-    asked = list(streams(seed, count))
-    cases = [Case(_as_vector(index, request), request["role"]) for index, request in enumerate(asked)]
-    outcome = run_cases(testee.argv, cases, cwd=testee.folder)
+    if reason := testee.missing():
+        raise UsageError(f"{reason}; install that, or name another with --testee")
+    try:
+        testee.make_ready()
+    except BuildFailed as error:
+        raise UsageError(f"{testee.label}: {error}; see testees/README.md") from None
+    found = StreamDifferential(testee.label)
+    for start in range(0, count, CHUNK):
+        _differ_on(found, testee, seed, range(start, min(start + CHUNK, count)), on_progress)
+    return found
+
+
+def _differ_on(
+    found: StreamDifferential, testee: Testee, seed: int, numbers: range, on_progress: Callable[[int], None]
+) -> None:
+    """The streams of these ``numbers``; no more are in memory at a time."""
+    asked = {index: stream(seed, index) for index in numbers}
+    cases = {index: Case(_as_vector(index, request), request["role"]) for index, request in asked.items()}
+    done = counted(numbers.start + 1)
+    outcome = run_cases(testee.argv, list(cases.values()), cwd=testee.folder, on_cell=lambda: on_progress(next(done)))
     if outcome.broken:
         raise UsageError(f"{testee.label}: {outcome.broken}; docs/testee-protocol.md says how a testee begins")
-    found = StreamDifferential()
-    for index, (request, case) in enumerate(zip(asked, cases, strict=True)):
+    for index, case in cases.items():
         cell = outcome.cells[case.key]
         refused = case.expectation["verdict"] == "invalid" and case.operation == DECODE_STREAM
         if cell.outcome == "unsupported":
@@ -73,16 +104,43 @@ def differ_streams(testee: Testee, *, seed: int, count: int) -> StreamDifferenti
         elif cell.outcome == "pass" or (cell.outcome == "fault" and refused):
             found.agreed += 1
         else:
-            found.disagreements.append(StreamDisagreement(index, f"{cell.outcome}: {cell.text}", request))
-    return found
+            found.disagreements.append(StreamDisagreement(index, f"{cell.outcome}: {cell.text}", asked[index]))
+
+
+def keep_streams(found: StreamDifferential, directory: Path, *, seed: int) -> list[Path]:
+    """Write the streams that differ to ``directory``, each as the request that shows it again; returns the files."""
+    files = []
+    for item in found.disagreements:
+        files.append(directory / f"seed-{seed}-stream-{item.index}.json")
+        write_whole(files[-1], json.dumps({"id": "stream", **item.request}, indent=2, sort_keys=True) + "\n")
+    return files
+
+
+def sentences_of_streams(found: StreamDifferential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
+    """What a person is told: the first ``shown`` disagreements with their ``files``, then the counts."""
+    told = [
+        f"stream {item.index} of seed {seed}: {item.reason} ({file})"
+        for item, file in list(zip(found.disagreements, files, strict=True))[:shown]
+    ]
+    if len(files) > shown:
+        told.append(f"… and {len(files) - shown} more in {files[0].parent}")
+    if found.unsupported:
+        told.append(f"{found.unsupported} unsupported by {found.testee}")
+    total = found.agreed + found.unsupported + len(files)
+    told.append(f"{found.testee}, seed {seed}: {found.agreed} of {total} streams agree, {len(files)} differ")
+    return told
 
 
 def streams(seed: int, count: int) -> Iterator[dict[str, Any]]:
-    """``count`` requests of the testee protocol, without ids: a third each for a broker, a log and a consumer."""
-    for index in range(count):
-        chance = random.Random(f"{seed}/{index}")
-        batches = _Producers(chance).batches()
-        yield (_append, _read_log, _fetch)[index % 3](chance, batches)
+    """The first ``count`` streams of ``seed``; see :func:`stream`."""
+    return (stream(seed, index) for index in range(count))
+
+
+def stream(seed: int, index: int) -> dict[str, Any]:
+    """A request of the testee protocol, without an id: in turn for a broker, a log and a consumer."""
+    chance = random.Random(f"{seed}/{index}")
+    batches = _Producers(chance).batches()
+    return (_append, _read_log, _fetch)[index % 3](chance, batches)
 
 
 def _append(chance: random.Random, batches: Sequence[records.RecordBatch]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from kfuzz.conformance.protocol import (
     parse_handshake,
 )
 from kfuzz.conformance.stream_confirm import confirm_streams
-from kfuzz.conformance.stream_differential import differ_streams, streams
+from kfuzz.conformance.stream_differential import differ_streams, stream, streams
 from kfuzz.conformance.testees import Testee, all_testees, own
 from kfuzz.errors import UsageError
 from kfuzz.vectors.model import load_suite
@@ -325,6 +326,22 @@ def test_the_differential_catches_a_testee_with_another_rule(monkeypatch: pytest
     assert found.disagreements
     assert all("outcome is duplicate; expected appended" in item.reason for item in found.disagreements)
     assert found.agreed + len(found.disagreements) == 60
+
+
+def test_a_stream_that_differs_is_kept_as_the_request_that_shows_it(tmp_path: Path) -> None:
+    options = "--differential --streams --testee aiokafka --count 60 --seed 1".split()
+    done = subprocess.run(
+        [sys.executable, "-m", "kfuzz.cli.main", "conform", *options, "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    files = sorted((tmp_path / "differential").iterdir())
+    assert (done.returncode, "40 unsupported by aiokafka" in done.stdout) == (1, True), done.stdout + done.stderr
+    assert f"{len(files)} differ" in done.stdout.splitlines()[-1]
+    kept = json.loads(files[0].read_text())
+    number = int(files[0].stem.rpartition("-")[2])
+    assert kept == {"id": "stream"} | stream(1, number)
 
 
 def test_the_differential_says_when_a_testee_does_not_begin(tmp_path: Path) -> None:
