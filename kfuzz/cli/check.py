@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--role", type=click.Choice(["consumer"]), default="consumer", show_default=True, help="Who judges.")
+@click.option(
+    "--role",
+    type=click.Choice(["consumer", "broker", "log"]),
+    default="consumer",
+    show_default=True,
+    help="Who judges: who reads a fetch, who gets a Produce request, or who starts with a segment.",
+)
 @click.option(
     "--profile",
     type=click.Choice(["kafka", "strict"]),
@@ -37,13 +43,19 @@ def command(
 ) -> None:
     """Findings in files of record batches: log segments, fetches, vectors as bytes; - is standard input.
 
-    Exit code 0 if every file can be read, 1 if any has a fatal finding, 2 if a file cannot be opened. A partial
-    batch at the end of a file is no error; it is told.
+    As consumer a file is what a fetch returns. As broker it is what a Produce request carries for one partition, under
+    Kafka's default limits; with --profile strict the documents' rules for producers hold too. As log it is a segment
+    that must survive the start of a broker; that nobody can read a batch's records is then no fault of the segment.
+
+    Exit code 0 if no file has a fatal finding, 1 if any has, 2 if a file cannot be opened. A partial batch at the end
+    of a file is no error; it is told.
 
     \b
     Examples:
       kfuzz check 00000000000000000000.log
       kfuzz check --profile strict *.log
+      kfuzz check --role log 00000000000000000000.log
+      kfuzz check --role broker --profile strict produced.bin
       kfuzz check --json fetch.bin
     """
     from kfuzz import records
