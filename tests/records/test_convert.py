@@ -402,6 +402,6 @@ def test_kafka_3_converts_what_is_appended_to_the_same(kafka_3: RunningTestee) -
             "now": str(options["log_append_time"]),
             "leader_epoch": options["partition_leader_epoch"],
         }
-        request = {"operation": "convert-records", "append": topic}
+        request = {"operation": "convert-records", "topic": topic}
         seen[agree(kafka_3, data, request, lambda d=data, m=magic, o=options: convert_appended(d, m, **o))] += 1
     assert min(seen[how] for how in ("refused", "identical", "equal")) > 50, seen

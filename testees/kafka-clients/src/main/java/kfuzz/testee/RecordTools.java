@@ -46,12 +46,12 @@ final class RecordTools {
     }
 
     /**
-     * With {@code append}: what LogValidator makes of records for a topic of that magic. Without:
+     * With {@code topic}: what LogValidator makes of records for a topic of that magic. Without:
      * MemoryRecords.downConvert to {@code magic}, of uncompressed batches from {@code first_offset} on.
      */
     Fields convert(JsonNode request) {
         MemoryRecords records = records(request);
-        byte[] converted = request.has("append") ? append(records, Topic.of(request.get("append")))
+        byte[] converted = request.has("topic") ? append(records, Topic.of(request.get("topic")))
             : bytes(VersionedTools.downConvert(records, Json.int8(request, "magic", RecordBatch.CURRENT_MAGIC_VALUE),
                 Json.int64(request, "first_offset", 0L)));
         return json -> json.writeStringField("hex", HEX.formatHex(converted));

@@ -163,7 +163,7 @@ public final class Testee {
                 return () -> consume(bytes);
             }
             case "broker" -> {
-                Topic topic = Topic.of(Json.object(request, "append"));
+                Topic topic = Topic.of(Json.object(request, "topic"));
                 producer = producer == null ? new ProduceReader() : producer;
                 return () -> append(bytes, topic);
             }

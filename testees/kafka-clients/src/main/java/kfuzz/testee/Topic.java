@@ -24,12 +24,12 @@ record Topic(CompressionType codec, TimestampType timestampType, long nowMs, boo
     private static final Set<String> FIELDS = Set.of("compression", "timestamp_type", "now", "compacted", "magic",
         "first_offset", "leader_epoch", "max_message_bytes", "timestamp_before_max_ms", "timestamp_after_max_ms");
 
-    /** The partition of the request's {@code append}; what it leaves out, or all of it, has the defaults. */
+    /** The partition of the request's {@code topic}; what it leaves out, or all of it, has the defaults. */
     static Topic of(JsonNode json) {
         for (Iterator<String> names = json.fieldNames(); names.hasNext();) {
             String name = names.next();
             if (!FIELDS.contains(name))
-                throw new BadRequestException("append has no field " + name + "; known are " + FIELDS);
+                throw new BadRequestException("topic has no field " + name + "; known are " + FIELDS);
         }
         String codec = Json.text(json, "compression", "producer");
         return new Topic(codec.equals("producer") ? null : CompressionType.forName(codec),
@@ -45,7 +45,7 @@ record Topic(CompressionType codec, TimestampType timestampType, long nowMs, boo
         return switch (name) {
             case "create" -> TimestampType.CREATE_TIME;
             case "log-append" -> TimestampType.LOG_APPEND_TIME;
-            default -> throw new BadRequestException("append.timestamp_type must be create or log-append, not " + name);
+            default -> throw new BadRequestException("topic.timestamp_type must be create or log-append, not " + name);
         };
     }
 }
