@@ -36,6 +36,8 @@ __all__ = ["Crash", "Replay", "Result", "replay", "reproduce", "run"]
 
 RSS_LIMIT_MIB = {"none": 1024, "undefined": 1024, "address": 2048}
 INPUT_TIMEOUT_S = 20
+# A replay has inputs of any size, and many of them a sanitizer makes slow.
+REPLAY_TIMEOUT_S = 300
 # libFuzzer ends by itself; this much later something is wrong with it.
 GRACE_S = 60
 TRACEBACK_LINES = 12
@@ -205,7 +207,7 @@ def _replay(target: Target, made: Build, directory: Path) -> Replay:
             file.write_bytes(data)
         flags = [
             f"-artifact_prefix={folder}/",
-            f"-timeout={INPUT_TIMEOUT_S}",
+            f"-timeout={REPLAY_TIMEOUT_S}",
             f"-rss_limit_mb={RSS_LIMIT_MIB[made.sanitizer]}",
         ]
         command = [str(made.executable(target)), *flags, *map(str, files)]

@@ -17,7 +17,8 @@ import atheris
 INSTRUMENTED = [
     f"kfuzz.records.{name}"
     for name in (
-        "append", "compact", "compression", "control", "convert", "reader", "rebuild", "roles", "stream", "writer",
+        "append", "arrow", "compact", "compression", "control", "convert",
+        "reader", "rebuild", "roles", "stream", "writer",
     )
 ]  # fmt: skip
 

@@ -160,6 +160,7 @@ def _canary() -> list[bytes]:
 
 _SHAPES: dict[str, Callable[[], list[bytes]]] = {
     "record-batch": _record_batches,
+    "columns": _record_batches,
     "broker": _record_batches,
     "log-tools": _record_batches,
     "compressed-batch": _unpacked,

@@ -47,7 +47,7 @@ def changed_check(change: Callable[[Reading], None]) -> Callable[..., Reading]:
     return check
 
 
-@pytest.mark.parametrize("name", ["record-batch", "compressed-batch", "compression"])
+@pytest.mark.parametrize("name", [name for name in TARGETS if name != "canary"])
 def test_every_seed_passes_its_target(name: str) -> None:
     found = seeds(TARGETS[name])
     assert len(found) > 10
@@ -150,6 +150,123 @@ def test_an_encoder_that_adds_a_finding_is_a_crash(monkeypatch: pytest.MonkeyPat
 def test_an_encoder_that_changes_canonical_bytes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     real = records.encode
     assert breaks(monkeypatch, "encode", lambda batches: real(batches) + b"\0").startswith("canonical bytes change")
+
+
+def broken_target(monkeypatch: pytest.MonkeyPatch, name: str, target: str, broken: Callable[..., Any]) -> str:
+    """What the oracle of ``target`` says once the function ``name`` that it calls is replaced."""
+    TARGETS[target].run(PLAIN)
+    monkeypatch.setattr(targets, name, broken)
+    with pytest.raises(OracleFailure) as failure:
+        TARGETS[target].run(PLAIN)
+    return str(failure.value)
+
+
+def test_batches_that_differ_from_what_is_read_at_once_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = records.batches
+    broken = breaks(monkeypatch, "batches", lambda data, limits: list(real(data, limits=limits)) * 2)
+    assert broken.startswith("read and batches differ: 1 batches become 2")
+
+
+def test_a_refusal_that_only_reading_at_once_knows_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert breaks(monkeypatch, "batches", lambda data, limits: [], PLAIN[:-1] + b"!").startswith("read refuses ")
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("batch", [1, 0]), ("offset", [3, 5]), ("timestamp", [1000, None]), ("key", [b"k", b""]), ("value", [b"v", None])],
+)
+def test_a_column_that_differs_from_the_objects_is_a_crash(
+    monkeypatch: pytest.MonkeyPatch, column: str, value: list[Any]
+) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    real = records.columns
+
+    def columns(data: Any, limits: records.Limits) -> Any:
+        made = real(data, limits=limits)
+        at = made.schema.get_field_index(column)
+        return made.set_column(at, made.schema.field(at), pyarrow.array(value, made.schema.field(at).type))
+
+    TARGETS["columns"].run(PLAIN)
+    monkeypatch.setattr(records, "columns", columns)
+    with pytest.raises(OracleFailure, match="becomes the row"):
+        TARGETS["columns"].run(PLAIN)
+
+
+def test_columns_that_lack_a_record_or_refuse_what_is_read_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    real = records.columns
+    monkeypatch.setattr(records, "columns", lambda data, limits: real(data, limits=limits).slice(1))
+    with pytest.raises(OracleFailure, match="2 records become 1 rows"):
+        TARGETS["columns"].run(PLAIN)
+    monkeypatch.setattr(records, "columns", lambda data, limits: real(PLAIN[:-1] + b"!", limits=limits))
+    with pytest.raises(OracleFailure, match="read refuses None, columns "):
+        TARGETS["columns"].run(PLAIN)
+
+
+# One record at offset 0, as a producer sends it.
+PRODUCED = records.encode_batch(RecordBatch(0, 1, [Record(0, 1000, b"k", b"v"), Record(1, 1001, None, b"w")]))
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda appended: replace(appended, last_offset=7), "append said 7"),
+        (lambda appended: replace(appended, data=appended.data * 2), "is no whole batch"),
+        (lambda appended: replace(appended, data=appended.data[:-1]), "is no whole batch"),
+    ],
+)
+def test_a_broker_that_stores_something_else_is_a_crash(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[Any], Any], sentence: str
+) -> None:
+    TARGETS["broker"].run(PRODUCED)
+    real = targets.append
+    monkeypatch.setattr(targets, "append", lambda data, topic, limits: change(real(data, topic, limits=limits)))
+    with pytest.raises(OracleFailure, match=sentence):
+        TARGETS["broker"].run(PRODUCED)
+
+
+def test_a_broker_that_takes_what_its_check_refuses_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = targets.append
+    monkeypatch.setattr(targets, "append", lambda data, topic, limits: real(PRODUCED, topic, limits=limits))
+    with pytest.raises(OracleFailure, match="append does not"):
+        TARGETS["broker"].run(PRODUCED[:-1] + b"!")
+
+
+def test_a_conversion_that_loses_a_record_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = targets.convert
+
+    def convert(data: Any, magic: int, **options: Any) -> Any:
+        made = real(data, magic, **options)
+        return replace(made, data=records.encode(made.batches[1:]))
+
+    assert "records are lost on the way to magic 0" in broken_target(monkeypatch, "convert", "log-tools", convert)
+
+
+def test_a_conversion_that_nobody_can_read_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = targets.convert
+
+    def convert(data: Any, magic: int, **options: Any) -> Any:
+        made = real(data, magic, **options)
+        return replace(made, data=made.data[:-1])
+
+    assert "converted to magic 0 cannot be read" in broken_target(monkeypatch, "convert", "log-tools", convert)
+
+
+def test_a_compaction_that_keeps_too_much_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = targets.compact
+    broken = broken_target(
+        monkeypatch, "compact", "log-tools", lambda data, retain, **rest: real(data, lambda batch, record: True, **rest)
+    )
+    assert broken.startswith("compaction should keep [None]")
+
+
+def test_a_control_record_that_is_written_as_another_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    marker = [Record(0, 1, bytes.fromhex("00000001"), bytes.fromhex("000000000007"))]
+    data = records.encode_batch(RecordBatch(0, 0, marker, control=True, transactional=True))
+    TARGETS["log-tools"].run(data)
+    monkeypatch.setattr(targets, "encode_control", lambda record: (bytes(4), marker[0].value))
+    with pytest.raises(OracleFailure, match="the control record "):
+        TARGETS["log-tools"].run(data)
 
 
 @pytest.mark.parametrize("data", seeds(TARGETS["compressed-batch"]), ids=lambda data: data[:24].hex())
