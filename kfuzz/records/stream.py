@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -503,20 +503,31 @@ def _is_abort_marker(batch: RecordBatch, path: str) -> bool:
 
 
 def read_committed(
-    batches: Sequence[RecordBatch], aborted: Iterable[tuple[int, int]] | None = None, *, fetch_offset: int = 0
+    log: Buffer | Iterable[RecordBatch], aborted: Iterable[tuple[int, int]] | None = None, *, fetch_offset: int = 0
 ) -> Iterator[RecordBatch]:
     """The batches of which a consumer in ``read_committed`` sees records: no control batches, and no aborted ones.
 
-    With ``aborted``, as :class:`Fetch` takes them, the batches are what a broker has sent. Without, they are a log:
-    they are read twice, first by :func:`transactions_of`, and end at the last stable offset. ``RecordsError`` for a
-    control batch that cannot be read, and for what cannot stand in a log.
+    With ``aborted``, as :class:`Fetch` takes them, ``log`` is what a broker has sent. Without, it is read twice, first
+    by :func:`transactions_of`, and ends at the last stable offset. From bytes no more than one batch is in memory at a
+    time. ``RecordsError`` for bytes that cannot be read, for a control batch that cannot be read, and for what cannot
+    stand in a log; ``UsageError`` for an iterator without ``aborted``, for it cannot be read twice.
     """
     last_stable_offset = None
     if aborted is None:
-        aborted, last_stable_offset = transactions_of(batches)
+        if isinstance(log, Iterator):
+            raise UsageError("read_committed reads the batches twice; give it a list or the bytes, or aborted as well")
+        aborted, last_stable_offset = transactions_of(_batches_of(log))
     fetch = Fetch(isolation="read_committed", aborted=aborted, fetch_offset=fetch_offset)
-    for batch in batches:
+    for batch in _batches_of(log):
         if last_stable_offset is not None and batch.base_offset >= last_stable_offset:
             return
         if fetch.take(batch):
             yield batch
+
+
+def _batches_of(log: Buffer | Iterable[RecordBatch]) -> Iterable[RecordBatch]:
+    try:
+        view = memoryview(log)  # type: ignore[arg-type]
+    except TypeError:
+        return log  # type: ignore[return-value]
+    return read_batches(view)

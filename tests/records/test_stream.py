@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -237,6 +238,27 @@ def test_the_markers_of_a_log_tell_its_aborted_transactions_and_its_stable_end()
 
 def test_read_committed_needs_nothing_but_the_log() -> None:
     assert [batch.base_offset for batch in read_committed(log())] == [2]
+
+
+def test_read_committed_takes_bytes_of_which_it_keeps_no_batch() -> None:
+    batches = []
+    for index in range(400):
+        batches += [txn(0, base_offset=2 * index), marker(index % 2, base_offset=2 * index + 1)]
+        batches[-2].records[0].value = b"v" * 5000
+    encoded = records.encode(batches)
+    del batches
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in read_committed(encoded)) == 200
+        assert tracemalloc.get_traced_memory()[1] < len(encoded) / 10
+    finally:
+        tracemalloc.stop()
+
+
+def test_read_committed_cannot_read_an_iterator_twice() -> None:
+    with pytest.raises(UsageError, match="twice"):
+        list(read_committed(iter(log())))
+    assert [batch.base_offset for batch in read_committed(iter(log()), aborted=[])] == [0, 2, 6, 7]
 
 
 def test_read_committed_takes_the_word_of_a_fetch_response() -> None:
