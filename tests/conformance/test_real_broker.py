@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -296,11 +297,13 @@ def test_a_broker_ends_with_the_process_that_started_it() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=ENDED_WITHIN_S)
     pid, home = done.stdout.split()
     try:
-        process = psutil.Process(int(pid))
-    except psutil.NoSuchProcess:
-        return
-    assert home in " ".join(process.cmdline())
-    process.wait(ENDED_WITHIN_S)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(int(pid))
+            assert home in " ".join(process.cmdline())
+            process.wait(ENDED_WITHIN_S)
+    finally:
+        # Who is killed cannot clear away.
+        shutil.rmtree(home)
 
 
 def test_without_maven_the_reason_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
