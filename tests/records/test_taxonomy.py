@@ -16,6 +16,11 @@ from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records import Limits, Profile, Role
 from kfuzz.records.annotate import annotate
+from kfuzz.records.append import append, recompress
+from kfuzz.records.compact import compact
+from kfuzz.records.convert import convert
+from kfuzz.records.roles import Topic
+from kfuzz.records.stream import check_stream
 from kfuzz.vectors import load_suite
 
 MUTANTS = 3000
@@ -80,6 +85,31 @@ def test_what_was_read_is_written_or_refused_by_the_encoder(every_input: list[tu
         batches = records.read(data, limits=LIMITS).batches
         seen[outcome(lambda batches=batches: records.encode(batches), EncodeError)] += bool(batches)  # type: ignore[misc]
     assert seen["ok"] > MUTANTS / 4
+
+
+REWRITERS: dict[str, Callable[[bytes], object]] = {
+    "append": lambda data: append(data, Topic(compression="gzip"), limits=LIMITS),
+    "columns": lambda data: records.columns(data, limits=LIMITS),
+    "compact": lambda data: compact(data, lambda batch, record: record.offset % 2 == 0, now_ms=1, limits=LIMITS),
+    "convert-down": lambda data: convert(data, 0, compression="none", limits=LIMITS),
+    "convert-up": lambda data: convert(data, 2, limits=LIMITS),
+    "recompress": lambda data: recompress(data, "lz4", limits=LIMITS),
+    "stream-broker": lambda data: check_stream(data, role="broker", limits=LIMITS),
+    "stream-log": lambda data: check_stream(data, role="log", limits=LIMITS),
+}
+
+
+@pytest.mark.parametrize("name", list(REWRITERS))
+def test_what_rewrites_or_judges_bytes_does_so_or_refuses_them(name: str, every_input: list[tuple[str, bytes]]) -> None:
+    if name == "columns":
+        pytest.importorskip("pyarrow")
+    seen = Counter(
+        outcome(lambda data=data: REWRITERS[name](data), (RecordsError, EncodeError, UsageError))  # type: ignore[misc]
+        for _, data in every_input
+    )
+    assert min(seen["ok"], seen["RecordsError"]) > MUTANTS / 10
+    # Only recompress, which takes one batch of magic 2 by its contract, may say that the request is wrong.
+    assert set(seen) <= {"ok", "RecordsError", "EncodeError", *(["UsageError"] if name == "recompress" else [])}
 
 
 def test_what_was_read_is_the_same_through_json(every_input: list[tuple[str, bytes]]) -> None:
