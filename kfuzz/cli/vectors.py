@@ -131,7 +131,7 @@ def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
 
     vectors = [vector for file in files for vector in file.vectors if vector.kind == "records"]
     found = []
-    for role in ("consumer", "broker"):
+    for role in ("consumer", "broker", "log"):
         answers = ask_kafka(vectors, role)
         found += [
             f"{vector.id}: Kafka {version} as {role} contradicts it: {text}"

@@ -28,7 +28,7 @@ __all__ = ["KAFKA_VERSIONS", "Problem", "lint"]
 # Every vector has been shown to these; the last one decides.
 KAFKA_VERSIONS = ("3.9.2", "4.4.0")
 FILE_BYTES_MAX = 8_000_000
-# Kafka's LogValidator, in process, says what a broker does.
+# Kafka's LogValidator and LogSegment, in process, say what a broker does with a request and a log with a segment.
 BROKER_VERSION = "4.4.0"
 # No fewer than these shares of the suite, in percent.
 SMALLEST_SHARES = {"valid": 20, "not valid": 60}
@@ -227,7 +227,7 @@ def _budgets(suite: Suite) -> Iterator[Problem]:
 def _kafka_cells(suite: Suite) -> Iterator[Problem]:
     for vector in suite.records:
         asked = [(version, "consumer") for version in KAFKA_VERSIONS]
-        asked += [(BROKER_VERSION, "broker")] if "broker" in vector.expect else []
+        asked += [(BROKER_VERSION, role) for role in ("broker", "log") if role in vector.expect]
         for version, role in asked:
             said = vector.kafka.get(version, {}).get(role)
             verdict = vector.expect[role]["verdict"]

@@ -111,8 +111,16 @@ def test_a_file_of_more_than_eight_megabytes_is_found(tmp_path: Path) -> None:
 REQUIREMENT_DEFECTS: dict[str, tuple[Callable[[list[Document]], Any], str]] = {
     "unknown-check": (lambda entries: entries[0].update(check="prayer"), "the check 'prayer' is none of"),
     "none-without-why": (lambda entries: entries[0].update(check="none"), "who checks by none says why"),
+    "unknown-level": (
+        lambda entries: entries[0].update(level="shall"),
+        "the level 'shall' is none of must, should, may",
+    ),
+    "behaviour-untested": (
+        lambda entries: entries[0].update(check="behaviour"),
+        "who checks by behaviour names the test, and nobody else",
+    ),
     "no-place": (lambda entries: entries[0].update(spec=[]), "cites no place in the spec"),
-    "another-property": (lambda entries: entries[0].update(author="x"), "must have check, id, spec and text"),
+    "another-property": (lambda entries: entries[0].update(author="x"), "must have check, id, level, spec and text"),
     "cited-by-finding": (
         lambda entries: entries.remove(next(entry for entry in entries if entry["id"] == "RB-COUNT-1")),
         "RB-COUNT-1 is missing; the finding record-count-negative cites it",

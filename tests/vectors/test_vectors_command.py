@@ -131,4 +131,4 @@ def test_build_confirm_fills_the_cells_with_what_kafka_says(
     code, _, _ = run("build", "--confirm", "--vectors", str(tmp_path), capsys=capsys)
     assert code == 0
     (vector,) = load_suite("records/v2/count/negative-one", tmp_path)
-    assert vector.kafka == {"9.9.9": {"broker": "rejected", "consumer": "rejected"}}
+    assert vector.kafka == {"9.9.9": {"broker": "rejected", "consumer": "rejected", "log": "rejected"}}

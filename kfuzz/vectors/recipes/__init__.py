@@ -24,6 +24,7 @@ THEMES = (
     "transaction",
     "compaction",
     "timestamp",
+    "produce",
     "framing",
     "truncation",
     "legacy_v0",

@@ -6,7 +6,7 @@ from typing import Any
 
 from kfuzz.vectors.recipes.builder import CREATED_MS, Raw, Record, batch
 from kfuzz.vectors.recipes.containers import stored
-from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 
 def theme() -> Theme:
@@ -63,7 +63,7 @@ def _empty(made: Theme) -> None:
         batch(Record()),
         _cleaned(1, 4),
         batch(Record(), base_offset=6),
-        requirements=requirements,
+        requirements=[*requirements, "SEG-OFFSET-1", "SEG-OFFSET-2"],
         flags=flags,
     )
     made.valid(
@@ -166,6 +166,7 @@ def _horizon(made: Theme) -> None:
         batch(Record(value=None, timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon),
         requirements=requirements,
         flags=["DeleteHorizon"],
+        broker=accepts(finding="delete-horizon-produced"),
     )
     made.valid(
         "delete-horizon-transaction",
@@ -275,6 +276,7 @@ def _odd(made: Theme) -> None:
         batch(Record(), base_offset=5, hostile=["base_offset"]),
         requirements=["CMP-GAP-1", "RB-OFFSET-3"],
         flags=["CompactionOdd"],
+        log=accepts(finding="offset-not-increasing"),
     )
     made.acceptable(
         "batches-backwards",
@@ -283,6 +285,7 @@ def _odd(made: Theme) -> None:
         batch(Record(), base_offset=50, hostile=["base_offset"]),
         requirements=["CMP-GAP-1", "RB-OFFSET-3"],
         flags=["CompactionOdd"],
+        log=refuses("offset-outside-segment"),
     )
     made.acceptable(
         "same-batch-twice",
@@ -291,4 +294,5 @@ def _odd(made: Theme) -> None:
         batch(Record(), base_offset=100, hostile=["base_offset"]),
         requirements=["CMP-GAP-1", "RB-OFFSET-3"],
         flags=["CompactionOdd"],
+        log=accepts(finding="offset-not-increasing"),
     )

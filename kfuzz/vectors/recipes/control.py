@@ -8,9 +8,11 @@ from typing import Any
 
 from kfuzz.vectors.recipes.builder import CREATED_MS, Raw, Record, batch, unsigned_varint
 from kfuzz.vectors.recipes.containers import stored
-from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
 
 ABORT, COMMIT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(7)
+# A broker that starts with such a segment parses its markers, and dies of them.
+BROKEN_MARKER = refuses("end-marker-invalid")
 
 
 def theme() -> Theme:
@@ -62,6 +64,7 @@ def _markers(made: Theme) -> None:
             f"{summary}; it is opaque to clients",
             _control(Record(key=marker_key(COMMIT), value=value)),
             requirements=["RB-CONTROL-4"],
+            log=None if value and len(value) >= 6 else BROKEN_MARKER,
         )
 
 
@@ -100,6 +103,7 @@ def _types(made: Theme) -> None:
             requirements=["RB-CONTROL-3"],
             flags=["ControlTypeOther"],
             finding="control-key-invalid",
+            log=BROKEN_MARKER,
         )
 
 
@@ -175,6 +179,7 @@ def _typed_values(made: Theme) -> None:
             f"the commit marker's value is odd: {what}; it is opaque to clients",
             _control(Record(key=marker_key(COMMIT), value=value)),
             requirements=["RB-CONTROL-4"],
+            log=BROKEN_MARKER if slug != "coordinator-epoch-negative" else None,
         )
 
 
@@ -225,6 +230,7 @@ def _unusual(made: Theme) -> None:
             requirements=["RB-CONTROL-1", "RB-ATTRIBUTES-4"],
             flags=["ControlBatchUnusual"],
             finding="control-record-count" if slug == "snapshot-start" else None,
+            log=BROKEN_MARKER if slug == "key-six-bytes" else None,
         )
 
 
@@ -258,6 +264,7 @@ def _bad_keys(made: Theme) -> None:
             requirements=["RB-CONTROL-2"],
             flags=["ControlKeyBad"],
             finding="control-key-invalid",
+            log=BROKEN_MARKER,
         )
     made.acceptable(
         "key-of-later-version",
@@ -282,6 +289,7 @@ def _shape(made: Theme) -> None:
         requirements=["RB-CONTROL-1"],
         flags=["ControlRecordCount"],
         finding="control-record-count",
+        log=BROKEN_MARKER,
     )
     made.acceptable(
         "no-record",

@@ -89,7 +89,9 @@ def _mixed_wrappers(made: Theme) -> None:
         ),
     )
     for slug, raws, summary in mixes:
-        made.valid(f"magic-{slug}", summary, *raws, requirements=requirements, flags=["MixedMagic"])
+        # The wrapper's offsets lie before the batch's, and so before the segment that it begins.
+        before = refuses("offset-outside-segment") if slug == "batch-then-wrapper" else None
+        made.valid(f"magic-{slug}", summary, *raws, requirements=requirements, flags=["MixedMagic"], log=before)
     bad = (
         ("message-then-bad-batch", (message(1), batch(Record(), base_offset=1, crc=0)), "crc-mismatch", "a batch"),
         (

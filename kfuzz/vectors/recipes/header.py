@@ -9,9 +9,11 @@ from typing import Any
 import crc32c
 
 from kfuzz.vectors.recipes.builder import Raw, Record, batch
-from kfuzz.vectors.recipes.theme import SMALL, Theme, accepts, refuses
+from kfuzz.vectors.recipes.theme import SMALL, Judged, Theme, accepts, refuses
 
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+# To a log, the batch lies before the segment that it begins.
+OUTSIDE = refuses("offset-outside-segment")
 CRC_AT, ATTRIBUTES_AT, VALUE_AT = 17, 21, -2
 
 
@@ -47,8 +49,12 @@ def _fields(made: Theme) -> None:
             "RB-RECORD-2",
             "RB-TIMESTAMP-6",
             "RB-VARINT-2",
+            "LIM-DEFAULT-1",
+            "PRO-CONTROL-1",
+            "PRO-COUNT-1",
             "PRO-CRC-1",
             "PRO-MAGIC-1",
+            "PRO-REQUEST-1",
         ],
         broker=accepts(),
     )
@@ -98,6 +104,7 @@ def _fields(made: Theme) -> None:
         requirements=["RB-OFFSET-1"],
         flags=["NegativeOffset"],
         finding="base-offset-negative",
+        log=OUTSIDE,
     )
     for slug, epoch in (("none", -1), ("largest", INT32_MAX), ("smallest", -(2**31))):
         made.valid(
@@ -174,6 +181,7 @@ def _last_offset(made: Theme) -> None:
         requirements=["RB-OFFSET-2"],
         flags=["LastOffsetDeltaWrong"],
         finding="last-offset-delta-negative",
+        log=OUTSIDE,
     )
     made.acceptable(
         "last-offset-delta-smallest",
@@ -182,6 +190,7 @@ def _last_offset(made: Theme) -> None:
         requirements=["RB-OFFSET-2"],
         flags=["LastOffsetDeltaWrong"],
         finding="last-offset-delta-negative",
+        log=OUTSIDE,
     )
 
 
@@ -200,6 +209,7 @@ def _extremes(made: Theme) -> None:
         requirements=["RB-OFFSET-1"],
         flags=["NegativeOffset"],
         finding="base-offset-negative",
+        log=OUTSIDE,
     )
     made.acceptable(
         "base-offset-minus-two",
@@ -208,6 +218,7 @@ def _extremes(made: Theme) -> None:
         requirements=["RB-OFFSET-1"],
         flags=["NegativeOffset"],
         finding="base-offset-negative",
+        log=OUTSIDE,
     )
     made.acceptable(
         "base-offset-int64-max",
@@ -243,6 +254,7 @@ def _extremes(made: Theme) -> None:
             requirements=["RB-OFFSET-2"],
             flags=["LastOffsetDeltaWrong"],
             finding="last-offset-delta-negative",
+            log=OUTSIDE,
         )
     made.flag(
         "LastOffsetDeltaFanOut",
@@ -297,6 +309,7 @@ def _extremes(made: Theme) -> None:
         requirements=["RB-OFFSET-2", "RB-COUNT-3"],
         flags=["LastOffsetDeltaWrong"],
         finding="last-offset-delta-negative",
+        log=OUTSIDE,
     )
 
 
@@ -331,6 +344,7 @@ def _producers(made: Theme) -> None:
             batch(Record(), hostile=list(fields), **fields),
             requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"],
             flags=["ProducerFieldsContradict"],
+            broker=_without_id(fields),
         )
     made.acceptable(
         "transactional-without-producer",
@@ -338,7 +352,13 @@ def _producers(made: Theme) -> None:
         batch(Record(), transactional=True, hostile=[]),
         requirements=["RB-ATTRIBUTES-3", "RB-PRODUCER-1"],
         flags=["ProducerFieldsContradict"],
+        broker=accepts(finding="transactional-without-id"),
     )
+
+
+def _without_id(fields: dict[str, Any]) -> Judged | None:
+    """A broker stores what says no producer and yet tells of one."""
+    return None if fields.get("producer_id", -1) >= 0 else accepts(finding="producer-fields-without-id")
 
 
 def _crc(made: Theme) -> None:

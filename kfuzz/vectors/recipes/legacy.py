@@ -366,6 +366,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         requirements=["MS-CRC-1"],
         flags=["CrcWrong"],
         finding="wrapper-crc-mismatch",
+        log=refuses("wrapper-crc-mismatch"),
         level="recommended",
     )
     _bad_inner(made, magic, first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kfuzz.vectors.recipes.builder import message
 from kfuzz.vectors.recipes.containers import LZ4_MAGIC, lz4_frame, stored, xxh32
 from kfuzz.vectors.recipes.legacy import common, three, wrapper
-from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.theme import Theme, refuses
 
 
 def theme() -> Theme:
@@ -36,6 +36,7 @@ def _offsets(made: Theme) -> None:
         message(0, offset=-1, hostile=["base_offset"]),
         requirements=["MS-OFFSET-1", "RB-OFFSET-1"],
         finding="base-offset-negative",
+        log=refuses("offset-outside-segment"),
     )
     made.valid(
         "wrapper-inner-gap",

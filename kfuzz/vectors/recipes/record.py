@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kfuzz.vectors.recipes.builder import Json, Raw, Record, batch, varint
+from kfuzz.vectors.recipes.builder import Raw, Record, batch, varint
 from kfuzz.vectors.recipes.containers import stored
-from kfuzz.vectors.recipes.theme import SMALL, Theme, accepts
+from kfuzz.vectors.recipes.theme import SMALL, Judged, Theme, accepts
 
 INT32_MAX = 2**31 - 1
 
@@ -102,16 +102,16 @@ def _length(made: Theme) -> None:
             requirements=["RB-RECORD-1", "RB-RECORDS-1"],
             flags=["RecordLengthWrong", "PoisonPill"],
             finding="record-truncated" if delta < 0 else "record-length-mismatch",
-            broker=accepts(
-                finding="records-unreadable", batches=stored_only(_compressed("gzip", record, Record(offset_delta=1)))
-            ),
+            broker=unreadable(_compressed("gzip", record, Record(offset_delta=1))),
+            log=unreadable(_compressed("gzip", record, Record(offset_delta=1))),
         )
     _length_extremes(made, right)
 
 
-def stored_only(raw: Raw) -> list[Json]:
-    """What a broker tells of a batch that it stores and nobody can read: everything but the records."""
-    return [{name: value for name, value in contents.items() if name != "records"} for contents in raw.batches]
+def unreadable(raw: Raw) -> Judged:
+    """A batch is stored though nobody can read it: everything but its records is told."""
+    stored_only = [{name: value for name, value in contents.items() if name != "records"} for contents in raw.batches]
+    return accepts(finding="records-unreadable", batches=stored_only)
 
 
 def _length_extremes(made: Theme, right: int) -> None:

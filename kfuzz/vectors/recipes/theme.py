@@ -23,6 +23,8 @@ Json = dict[str, Any]
 
 # For hostile vectors of a few hundred bytes: nobody needs more to refuse them.
 SMALL = {"cpu_ms": 2000, "memory_bytes": 16 * 1024 * 1024}
+# What only a reader of the records can find.
+INSIDE_PAYLOAD = frozenset({"batch-length-too-large", "decompression-failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,8 @@ class Theme:
             expectation |= {"alternatives": [list(batches) for batches in alternatives]} if alternatives else {}
         if broker is None and verdict != "invalid" and (reason := refusal(raw)):
             broker = refuses(reason)
+            # What no producer may send may stand in a log, and mostly does; a log opens no payload.
+            log = log or (None if finding in INSIDE_PAYLOAD else Judged(verdict, finding))
         others = {"broker": broker, "log": log}
         document: Json = {
             "id": f"{self.path}/{slug}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kfuzz.vectors.recipes.builder import CREATED_MS, Record, batch
 from kfuzz.vectors.recipes.containers import stored
-from kfuzz.vectors.recipes.theme import Theme, refuses
+from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 INT64_MAX = 2**63 - 1
 
@@ -80,16 +80,16 @@ def _log_append(made: Theme) -> None:
         broker=refuses("log-append-time-produced"),
         **options,
     )
+    as_written = batch(
+        Record(), Record(offset_delta=1), log_append=True, base_timestamp=appended, max_timestamp=appended
+    )
+    # The topic has CreateTime, so the broker takes the bit away; base and max timestamp are the same.
+    stored_again = [{**contents, "timestamp_type": "create"} for contents in as_written.batches]
     made.valid(
         "log-append-as-kafka-writes",
         "base and max timestamp are the broker's and all deltas are 0, as Kafka's own builder has it",
-        batch(
-            Record(),
-            Record(offset_delta=1),
-            log_append=True,
-            base_timestamp=appended,
-            max_timestamp=appended,
-        ),
+        as_written,
+        broker=accepts(finding="timestamp-type-not-create", batches=stored_again),
         **options,
     )
     for codec in ("gzip", "zstd"):

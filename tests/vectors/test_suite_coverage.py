@@ -1,0 +1,119 @@
+"""Coverage: the document says what the suite makes of the tables, and whatever has no vector is named."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mini_suite
+import pytest
+
+from kfuzz.errors import UsageError
+from kfuzz.vectors import coverage
+from kfuzz.vectors.lint import lint
+from kfuzz.vectors.model import default_root
+
+REPOSITORY = default_root().parent
+
+
+@pytest.fixture(scope="module")
+def measured() -> coverage.Coverage:
+    return coverage.measure(default_root())
+
+
+def test_the_committed_document_is_what_the_suite_makes(measured: coverage.Coverage) -> None:
+    assert (REPOSITORY / "docs" / "coverage.md").read_bytes() == coverage.document(measured)
+
+
+def test_every_incident_of_the_tables_has_a_vector(measured: coverage.Coverage) -> None:
+    assert [incident["name"] for incident in measured.incidents if not measured.of_incident(incident)] == []
+
+
+def test_an_incident_finds_the_vectors_whose_flags_link_its_thread(measured: coverage.Coverage) -> None:
+    assert "records/v2/bomb/records-131071" in measured.of_incident({"name": "sarama #3120"})
+    assert "records/v2/lz4/end-mark-with-high-bit" in measured.of_incident({"name": "KAFKA-5150"})
+
+
+def test_a_requirement_is_obeyed_by_valid_vectors_and_broken_by_those_with_a_finding(
+    measured: coverage.Coverage,
+) -> None:
+    assert "records/v2/header/minimal" in measured.obeyed["RB-CRC-1"]
+    assert "records/v2/header/crc-wrong" in measured.broken["RB-CRC-1"]
+    assert "records/v2/header/crc-wrong" not in measured.obeyed["RB-CRC-1"]
+
+
+def texts(measured: coverage.Coverage, repository: Path | None = None) -> list[str]:
+    return [text for _, text in coverage.gaps(measured, repository)]
+
+
+def test_a_requirement_without_a_vector_on_either_side_is_a_gap(measured: coverage.Coverage) -> None:
+    entry = {"id": "RB-NEW-1", "check": "format", "level": "must", "text": "t", "spec": []}
+    found = texts(replace(measured, requirements={"RB-NEW-1": entry}))
+    assert "no vector obeys RB-NEW-1" in found
+    assert any(text.startswith("no vector breaks RB-NEW-1") for text in found)
+    excused = texts(replace(measured, requirements={"RB-NEW-1": {**entry, "one_sided": "a permission"}}))
+    assert not any(text.startswith("no vector breaks RB-NEW-1") for text in excused)
+
+
+@pytest.mark.parametrize(
+    ("family", "sentence"),
+    [
+        ({"vectors": ["records/v9/*"]}, "Class, case: no vector matches records/v9/*"),
+        ({"elsewhere": "tests/no/such.py"}, "Class, case: there is no tests/no/such.py"),
+        ({}, "Class, case: neither vectors nor elsewhere nor why"),
+    ],
+)
+def test_a_family_without_vectors_is_a_gap(measured: coverage.Coverage, family: dict[str, Any], sentence: str) -> None:
+    families = [{"class": "Class", "case": "case", **family}]
+    assert sentence in texts(replace(measured, families=families), REPOSITORY)
+
+
+def test_an_incident_without_a_vector_is_a_gap(measured: coverage.Coverage) -> None:
+    incidents = [{"name": "nobody #1", "fault": "f"}]
+    assert "no vector stands for nobody #1" in texts(replace(measured, incidents=incidents))
+
+
+def test_a_finding_without_a_vector_is_a_gap(measured: coverage.Coverage) -> None:
+    assert "no vector has the finding crc-mismatch" in texts(replace(measured, findings={}))
+
+
+def test_lint_tells_of_gaps_where_the_tables_are(tmp_path: Path) -> None:
+    root = mini_suite.write(tmp_path)
+    tables = {"format": "kfuzz-coverage/1", "families": [], "incidents": [{"name": "nobody #1", "fault": "f"}]}
+    (root / coverage.COVERAGE_FILE).write_text(json.dumps(tables))
+    assert any("no vector stands for nobody #1" in str(problem) for problem in lint(root))
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"families": []}'])
+def test_tables_that_cannot_be_read_are_a_problem_and_no_traceback(content: str, tmp_path: Path) -> None:
+    root = mini_suite.write(tmp_path)
+    (root / coverage.COVERAGE_FILE).write_text(content)
+    assert any(str(problem).startswith("coverage.json: cannot be read") for problem in lint(root))
+
+
+def test_the_document_is_written_where_there_are_docs_and_stale_ones_are_told(tmp_path: Path) -> None:
+    root = mini_suite.write(tmp_path / "vectors")
+    (root / coverage.COVERAGE_FILE).write_text('{"families": [], "incidents": []}')
+    coverage.write(root)
+    assert not coverage.is_stale(root)
+    (tmp_path / "docs").mkdir()
+    assert coverage.is_stale(root)
+    coverage.write(root)
+    assert not coverage.is_stale(root)
+    (tmp_path / "docs" / "coverage.md").write_text("old")
+    assert coverage.is_stale(root)
+
+
+def test_cells_show_three_ids_and_count_the_rest(measured: coverage.Coverage) -> None:
+    text = coverage.document(measured).decode()
+    assert re.search(r"\| RB-GZIP-1 \|.* and \d+ more \|", text)
+
+
+def test_tables_that_are_no_json_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    root = mini_suite.write(tmp_path)
+    (root / coverage.COVERAGE_FILE).write_text("{")
+    with pytest.raises(UsageError, match="not JSON"):
+        coverage.measure(root)
