@@ -153,6 +153,9 @@ cdef class Columns:
         cdef int64_t *timestamps
         cdef int32_t *batches
         cdef int32_t *ends
+        # Where no batch has had a record, there is no array to point into.
+        if rows.count == 0:
+            return True
         if self.views[HEADER_KEYS].count + rows.header_count > INT32_MAX:
             return False
         if not self.reserve(rows.count, rows.header_count, size):
