@@ -15,7 +15,7 @@ from kfuzz.fuzz.targets import TARGETS
 from kfuzz.vectors import load_suite
 
 
-def broken_suite() -> NoReturn:
+def broken_suite(**_: object) -> NoReturn:
     raise UsageError("vectors/records/x.json: not JSON at line 1")
 
 
