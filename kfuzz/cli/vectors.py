@@ -192,8 +192,9 @@ def ask_kafka(vectors: Sequence[Vector], role: str = "consumer") -> dict[str, di
 def _ask(
     argv: Sequence[str], folder: Path | None, label: str, vectors: Sequence[Vector], role: str, set_done: Any
 ) -> dict[str, dict[str, Any]] | None:
+    from kfuzz.conformance.compare import Case, request
     from kfuzz.conformance.process import Limits, NoHandshake, Session, Trouble
-    from kfuzz.conformance.protocol import DECODE, to_line
+    from kfuzz.conformance.protocol import to_line
 
     limits = Limits()
     answers = {}
@@ -204,8 +205,7 @@ def _ask(
         except NoHandshake as error:
             raise UsageError(f"{label}: {error}; see testees/README.md") from None
         for done, vector in enumerate(vectors, 1):
-            request = {"id": vector.id, "operation": DECODE, "role": role, "hex": vector.data.hex()}
-            session.send(to_line(request))
+            session.send(to_line(request(Case(vector, role))))
             line = session.next_line(limits.budget(vector.budget))
             if isinstance(line, Trouble):
                 raise UsageError(f"{label} {line.text} at {vector.id}; judge that vector alone with `kfuzz conform`")

@@ -30,7 +30,7 @@ from kfuzz.conformance.testees import BuildFailed, Testee, default_root
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
 from kfuzz.records.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.vectors.confirm import contradiction, step_contradiction
-from kfuzz.vectors.model import Vector
+from kfuzz.vectors.model import TOPIC, Vector
 
 __all__ = [
     "Broker",
@@ -212,11 +212,14 @@ class Broker:
     """One broker with its own controller on loopback, in a directory of its own that goes with it. Use it in a ``with``
     block: it is formatted and started on entry, and whatever happens inside, its processes have ended after it.
 
+    ``settings``: what its server.properties has besides ours, by Kafka's names.
+
     Only one thread may use a broker. ``UsageError`` where Java or Maven is missing; ``BrokerFailed`` where it will not
     start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._settings = dict(settings or {})
         self._folder: Path
         self._home: Path
         self._process: subprocess.Popen[bytes] | None = None
@@ -316,6 +319,7 @@ class Broker:
     def _format(self) -> None:
         with _free_ports(2) as (self._port, controller_port):
             properties = PROPERTIES.format(port=self._port, controller_port=controller_port, data=self.data)
+        properties += "".join(f"{name}={value}\n" for name, value in self._settings.items())
         self._properties = self._home / "server.properties"
         self._properties.write_text(properties)
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties)]
@@ -380,12 +384,17 @@ class Judgement:
 def judge(vectors: Sequence[Vector]) -> Judgement:
     """Show the vectors to a real broker: records as a produce request and as a segment, streams step by step.
 
-    Two brokers are started, for what the first has appended may be more than it can start with.
+    Each has a broker as its ``topic`` asks for. What one has appended may be more than it can start with, so that the
+    segments are another's.
     """
     plain = [vector for vector in vectors if vector.kind == "records"]
     streams = {vector.id: steps for vector in vectors if (steps := _requests(vector))}
+    produced: dict[str, Produced] = {}
+    for settings, asked in _by_settings(plain, _BROKER_SETTINGS):
+        with Broker(settings) as broker:
+            for config, those in _by_settings(asked, _TOPIC_SETTINGS):
+                produced |= produce(broker, those, config)
     with Broker() as broker:
-        produced = produce(broker, plain)
         played = play(broker, streams)
     with Broker() as broker:
         recovered = recover(broker, plain)
@@ -398,6 +407,34 @@ def judge(vectors: Sequence[Vector]) -> Judgement:
         elif "broker" in vector.expect:
             found[vector.id] = contradiction(vector, produced[vector.id].to_answer(), "broker")
     return Judgement(cells, {name: text for name, text in found.items() if text})
+
+
+# What a vector's topic says, in the words of a configuration; what it says of the clock no broker is told.
+_BROKER_SETTINGS: Final = {"max_request_bytes": "socket.request.max.bytes"}
+_TOPIC_SETTINGS: Final = {
+    "compacted": "cleanup.policy",
+    "compression": "compression.type",
+    "max_message_bytes": "max.message.bytes",
+    "timestamp_before_max_ms": "message.timestamp.before.max.ms",
+    "timestamp_type": "message.timestamp.type",
+}
+_WORDS: Final = {
+    "True": "compact",
+    "False": "delete",
+    "none": "uncompressed",
+    "create": "CreateTime",
+    "log-append": "LogAppendTime",
+}
+
+
+def _by_settings(vectors: Sequence[Vector], names: Mapping[str, str]) -> Iterator[tuple[dict[str, str], list[Vector]]]:
+    """The vectors by what they ask of these settings, each with its configuration."""
+    wanted: dict[tuple[tuple[str, str], ...], list[Vector]] = {}
+    for vector in vectors:
+        topic = vector.options.get(TOPIC, {})
+        config = {names[name]: _WORDS.get(str(value), str(value)) for name, value in topic.items() if name in names}
+        wanted.setdefault(tuple(sorted(config.items())), []).append(vector)
+    return ((dict(config), asked) for config, asked in wanted.items())
 
 
 def is_for_broker(vector: Vector) -> bool:

@@ -148,7 +148,9 @@ def request(case: Case) -> dict[str, Any]:
     asked: dict[str, Any] = {"id": case.vector.id, "operation": case.operation, "role": case.role}
     if case.vector.kind == "stream":
         return {**asked, **case.vector.options, "steps": [step["hex"] for step in case.vector.steps]}
-    return asked | {"hex": case.vector.data.hex()}
+    # A topic is a broker's affair; the other roles do not ask.
+    topic = {"topic": case.vector.options["topic"]} if case.role == "broker" and "topic" in case.vector.options else {}
+    return {**asked, **topic, "hex": case.vector.data.hex()}
 
 
 # --- unsupported: from the handshake alone --------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from kfuzz import __version__, records
 from kfuzz.conformance.protocol import APPEND_STREAM, DECODE, DECODE_STREAM, ENCODE, PROTOCOL, to_line
 from kfuzz.conformance.verdict import verdict
 from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.records.roles import Topic
 from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
 
 __all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]
@@ -70,7 +71,8 @@ def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
 def _decode(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
     if request["role"] not in records.ROLES:
         return {"outcome": "unsupported", "error": f"no role {request['role']}"}
-    made = verdict(bytes.fromhex(request["hex"]), request["role"], profile)
+    topic = Topic.from_json(request.get("topic", {}))
+    made = verdict(bytes.fromhex(request["hex"]), request["role"], profile, topic)
     batches = _hashed(made.batches)
     if fatal := made.fatal:
         return {"outcome": "rejected", "error": str(fatal), "finding": fatal.code, "batches": batches}

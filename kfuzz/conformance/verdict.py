@@ -12,6 +12,7 @@ from kfuzz import records
 from kfuzz.errors import RecordsError
 from kfuzz.records import Finding, Profile, Reading, Role
 from kfuzz.records.append import append
+from kfuzz.records.roles import DEFAULT_TOPIC, Topic
 
 __all__ = ["Verdict", "verdict"]
 
@@ -32,15 +33,15 @@ class Verdict:
     in_place: bool = False
 
 
-def verdict(data: bytes, role: Role = "consumer", profile: Profile = "kafka") -> Verdict:
-    """What kfuzz makes of ``data``; a broker's partition is the default ``Topic``."""
-    reading = records.read(data, profile=profile, role=role)
+def verdict(data: bytes, role: Role = "consumer", profile: Profile = "kafka", topic: Topic = DEFAULT_TOPIC) -> Verdict:
+    """What kfuzz makes of ``data``; ``topic`` is what a broker knows of the partition."""
+    reading = records.read(data, profile=profile, role=role, topic=topic)
     if role != "broker":
         return Verdict(reading.fatal, tuple(reading.findings), records.to_json(reading.batches), reading.consumed)
     if reading.fatal is not None:
         return Verdict(reading.fatal, tuple(reading.findings), [], 0)
     try:
-        appended = append(data)
+        appended = append(data, topic)
     except RecordsError as error:
         return Verdict(error.finding, tuple(reading.findings), [], 0)
     batches = records.to_json(_stored(appended.data, reading))
@@ -51,4 +52,5 @@ def _stored(data: bytes, reading: Reading) -> list[records.RecordBatch]:
     """The batch as it stands in the log; without its records where no consumer can read them."""
     if not reading.batches[0].unreadable:
         return records.decode(data)
+    # A consumer would refuse it; in a segment it may stand.
     return records.read(data, role="log").batches

@@ -5,9 +5,9 @@ The consumer's rules are the parse loops' own. May import ``kfuzz.wire`` and its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kfuzz.errors import UsageError
 from kfuzz.records.model import CODECS, Codec, Record, wrap64
@@ -38,6 +38,10 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+
+
+# What a topic has in JSON as a decimal string, being a 64-bit integer.
+WIDE: Final = ("first_offset", "now", "timestamp_after_max_ms", "timestamp_before_max_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,21 @@ class Topic:
         for name in ("max_message_bytes", "max_request_bytes", "max_record_bytes"):
             if not 0 < getattr(self, name) <= INT32_MAX:
                 raise UsageError(f"{name} is {getattr(self, name)}; it must be between 1 and {INT32_MAX}")
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Topic:
+        """The topic of a vector or of the testee protocol (docs/testee-protocol.md); what is left out has its default.
+
+        ``UsageError`` where a name or a value does not fit.
+        """
+        known = {known.name for known in fields(cls)}
+        if unknown := sorted(set(value) - known):
+            raise UsageError(f"a topic has no {unknown[0]}; known are {', '.join(sorted(known))}")
+        try:
+            given: dict[str, Any] = {name: int(item) if name in WIDE else item for name, item in value.items()}
+            return cls(**given)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"the topic {dict(value)} does not fit: {error}") from None
 
 
 DEFAULT_TOPIC: Final = Topic()

@@ -47,7 +47,6 @@ class Coverage:
     families: Sequence[Json]
     incidents: Sequence[Json]
     vectors: tuple[Vector, ...]
-    open_findings: Mapping[str, str] = field(default_factory=dict)
     obeyed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     broken: Mapping[str, Sequence[str]] = field(default_factory=dict)
     findings: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -102,7 +101,6 @@ def measure(root: Path, files: Sequence[SuiteFile] | None = None) -> Coverage:
         families=tables["families"],
         incidents=tables["incidents"],
         vectors=vectors,
-        open_findings={entry["finding"]: entry["why"] for entry in tables.get("open_findings", ())},
         obeyed=_sorted(obeyed),
         broken=_sorted(broken),
         findings=_sorted(findings),
@@ -149,7 +147,7 @@ def gaps(coverage: Coverage, repository: Path | None = None) -> Iterator[tuple[s
         if not coverage.of_incident(incident):
             yield COVERAGE_FILE, f"no vector stands for {incident['name']}"
     for code in CODES:
-        if not coverage.findings.get(code) and code not in coverage.open_findings:
+        if not coverage.findings.get(code):
             yield COVERAGE_FILE, f"no vector has the finding {code}"
 
 
@@ -264,8 +262,6 @@ def _incidents(coverage: Coverage) -> str:
 def _findings(coverage: Coverage) -> str:
     rows = []
     for code, meaning in CODES.items():
-        why = coverage.open_findings.get(code)
-        cell = _cell(coverage.findings.get(code, ())) or (f"none yet: {why}" if why else "")
-        rows.append([f"`{code}`", meaning.requirement or "", cell])
+        rows.append([f"`{code}`", meaning.requirement or "", _cell(coverage.findings.get(code, ()))])
     about = "Each code that kfuzz's reader, broker rules and stream rules give, and the vectors that expect it."
     return _table("Findings", about, ["code", "requirement", "vectors"], rows)

@@ -23,6 +23,7 @@ __all__ = [
     "FORMAT",
     "KINDS",
     "STREAM_OPTIONS",
+    "TOPIC",
     "Flag",
     "SuiteFile",
     "Vector",
@@ -38,6 +39,8 @@ FORMAT = "kfuzz-vectors/1"
 CONTENT_RECORDS_MAX = 1000
 # What a stream may say beside its steps; the names are those of the testee protocol.
 STREAM_OPTIONS = ("isolation", "aborted", "fetch_offset", "transaction_version")
+# What records may say beside their bytes: the topic that a broker appends them to, by the names of the same protocol.
+TOPIC = "topic"
 # What a file may be about; the kinds that are not here yet are reserved in the schema.
 KINDS = ("records", "stream")
 SCHEMA_FILE = "schema.json"
@@ -69,7 +72,8 @@ class Vector:
     ``error`` (of a produce request) and ``recovery`` (of a segment at start).
     ``budget`` bounds what judging the vector may cost: ``memory_bytes`` and ``cpu_ms``.
     Of kind ``stream``, ``steps`` come one after another, each with ``hex`` and its own ``expect``; ``data`` is all
-    their bytes, ``expect`` is empty, and ``options`` may have the names of ``STREAM_OPTIONS``.
+    their bytes, ``expect`` is empty, and ``options`` may have the names of ``STREAM_OPTIONS``. Of kind ``records``,
+    ``options`` may have a ``topic``: what a broker is configured to, where its verdict depends on that.
     """
 
     id: str
@@ -267,7 +271,7 @@ def _vector(path: Path, place: str, kind: str, item: Mapping[str, Any]) -> Vecto
         budget=item.get("budget"),
         file=path,
         steps=tuple(item.get("steps", ())),
-        options={name: item[name] for name in STREAM_OPTIONS if name in item},
+        options={name: item[name] for name in (*STREAM_OPTIONS, TOPIC) if name in item},
     )
 
 

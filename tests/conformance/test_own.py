@@ -57,6 +57,19 @@ def test_the_strict_profile_refuses_what_the_documents_refuse() -> None:
         assert json.loads(line)["outcome"] == outcome
 
 
+def test_a_broker_is_asked_under_the_topic_of_the_request_and_a_consumer_is_not() -> None:
+    data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 4, None, b"v")])])
+    compacted = {"topic": {"compacted": True}}
+    said = answers(
+        decode(data, role="broker"),
+        decode(data, role="broker", **compacted),
+        decode(data, role="consumer", **compacted),
+    )
+    told = [parse_answer(line, id="a", operation=DECODE) for line in said]
+    assert [answer.outcome for answer in told] == ["accepted", "rejected", "accepted"]
+    assert told[1].finding == "key-missing"
+
+
 def test_a_bomb_is_rejected_for_its_size() -> None:
     value = bytes(records.Limits().decompressed_bytes)
     bomb = records.RecordBatch(0, 0, [records.Record(0, 0, None, value)], compression="zstd")
@@ -87,6 +100,7 @@ def test_contents_that_cannot_be_written_are_rejected() -> None:
         ({"id": "a", "operation": "decode-message"}, "unsupported"),
         (decode(b"", role="nobody"), "unsupported"),
         (decode(b"", hex="zz"), "fault"),
+        (decode(b"", role="broker", topic={"colour": "red"}), "fault"),
         ({"id": "a", "operation": ENCODE, "batches": 7}, "rejected"),
     ],
 )

@@ -25,6 +25,8 @@ THEMES = (
     "compaction",
     "timestamp",
     "produce",
+    "topic",
+    "segment",
     "framing",
     "truncation",
     "legacy_v0",

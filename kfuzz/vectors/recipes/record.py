@@ -108,10 +108,17 @@ def _length(made: Theme) -> None:
     _length_extremes(made, right)
 
 
-def unreadable(raw: Raw) -> Judged:
-    """A batch is stored though nobody can read it: everything but its records is told."""
+def unreadable(raw: Raw, finding: str = "records-unreadable") -> Judged:
+    """A batch is stored though nobody can read it, or refused for ``finding``: all but its records is told."""
     stored_only = [{name: value for name, value in contents.items() if name != "records"} for contents in raw.batches]
-    return accepts(finding="records-unreadable", batches=stored_only)
+    return accepts(finding=finding, batches=stored_only)
+
+
+def _skimmed(raw: Raw, length: int) -> Judged | None:
+    """What a broker makes of a compressed record's impossible length: before 4.4 it passed over it and stored it."""
+    if raw.batches[0]["compression"] == "none":
+        return None
+    return unreadable(raw, "record-too-large" if length > 0 else "record-length-negative")
 
 
 def _length_extremes(made: Theme, right: int) -> None:
@@ -133,14 +140,16 @@ def _length_extremes(made: Theme, right: int) -> None:
         for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
             huge = length > 0
             record = Record(raw={"length": varint(length)})
+            raw = batch(record) if codec == "none" else _compressed(codec, record)
             made.invalid(
                 f"length-{slug}" + ("" if codec == "none" else f"-{codec}"),
                 f"the record's length is {length}" + ("" if codec == "none" else f", under {codec}"),
-                batch(record) if codec == "none" else _compressed(codec, record),
+                raw,
                 requirements=["RB-RECORD-1"],
                 flags=["RecordLengthHuge" if huge else "RecordLengthNegative"],
                 finding="record-length-exceeds-payload" if huge else "record-length-negative",
                 budget=SMALL,
+                broker=_skimmed(raw, length),
             )
 
 
@@ -243,14 +252,16 @@ def _lengths_by_codec(made: Theme) -> None:
         )
     for codec in ("snappy", "lz4"):
         for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
+            raw = _compressed(codec, Record(raw={"length": varint(length)}))
             made.invalid(
                 f"length-{slug}-{codec}",
                 f"the record's length is {length}, under {codec}",
-                _compressed(codec, Record(raw={"length": varint(length)})),
+                raw,
                 requirements=["RB-RECORD-1"],
                 flags=["RecordLengthHuge" if length > 0 else "RecordLengthNegative"],
                 finding="record-length-exceeds-payload" if length > 0 else "record-length-negative",
                 budget=SMALL,
+                broker=_skimmed(raw, length),
             )
 
 

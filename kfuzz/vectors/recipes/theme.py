@@ -151,6 +151,7 @@ class Theme:
         bomb: str | None = None,
         broker: Judged | None = None,
         log: Judged | None = None,
+        topic: Json | None = None,
     ) -> None:
         raw = raws[0] if len(raws) == 1 else concat(*raws)
         expectation: Json = {"verdict": verdict}
@@ -178,6 +179,7 @@ class Theme:
             | {role: judged.to_json(raw) for role, judged in others.items() if judged is not None},
         }
         document |= {"budget": budget} if budget else {}
+        document |= {"topic": topic} if topic else {}
         if bomb is not None and sum(len(read["records"]) for read in raw.batches) > CONTENT_RECORDS_MAX:
             for stated in document["expect"].values():
                 stated |= {"batches": contents_digest(stated["batches"])} if "batches" in stated else {}

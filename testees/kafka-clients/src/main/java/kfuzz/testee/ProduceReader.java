@@ -7,6 +7,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
 import org.apache.kafka.common.errors.CorruptRecordException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
+import org.apache.kafka.common.network.InvalidReceiveException;
 import org.apache.kafka.common.protocol.ApiKeys;
 import org.apache.kafka.common.record.internal.CompressionType;
 import org.apache.kafka.common.record.internal.MemoryRecords;
@@ -17,8 +18,9 @@ import org.apache.kafka.common.utils.internals.BufferSupplier;
 import org.apache.kafka.storage.internals.log.RecordValidationException;
 
 /**
- * What the records of a Produce request meet in a broker, up to the disk: ProduceRequest.validateRecords, then what
- * UnifiedLog.analyzeAndValidateRecords checks, then LogValidator, which assigns offsets and timestamps.
+ * What the records of a Produce request meet in a broker, up to the disk: what NetworkReceive checks, then
+ * ProduceRequest.validateRecords, then what UnifiedLog.analyzeAndValidateRecords checks, then LogValidator, which
+ * assigns offsets and timestamps.
  */
 final class ProduceReader {
     private static final TopicPartition PARTITION = new TopicPartition("kfuzz", 0);
@@ -51,6 +53,7 @@ final class ProduceReader {
     }
 
     private Append appendOrThrow(byte[] bytes, Topic topic) {
+        receive(bytes, topic);
         MemoryRecords records = MemoryRecords.readableRecords(ByteBuffer.wrap(bytes));
         // Messages of an older magic reach their topics in Produce requests of versions that had no such rule.
         if (topic.magic() >= RecordBatch.MAGIC_VALUE_V2)
@@ -74,6 +77,13 @@ final class ProduceReader {
         byte[] stored = new byte[buffer.remaining()];
         buffer.get(stored);
         return new Append(stored, consumed, validated.lastOffset(), validated.maxTimestamp(), null);
+    }
+
+    /** The check of NetworkReceive; of the request there are the records alone here. */
+    private static void receive(byte[] bytes, Topic topic) {
+        if (bytes.length > topic.maxRequestBytes())
+            throw new InvalidReceiveException("Invalid receive (size = " + bytes.length + " larger than "
+                + topic.maxRequestBytes() + ")");
     }
 
     /** The checks of UnifiedLog.analyzeAndValidateRecords for what a client appends. */

@@ -15,14 +15,16 @@ import org.apache.kafka.common.record.internal.RecordBatch;
  * @param firstOffset the log's end offset, which the first record gets
  */
 record Topic(CompressionType codec, TimestampType timestampType, long nowMs, boolean compacted, byte magic,
-             long firstOffset, int leaderEpoch, int maxMessageBytes, long timestampBeforeMaxMs,
-             long timestampAfterMaxMs) {
+             long firstOffset, int leaderEpoch, int maxMessageBytes, int maxRequestBytes,
+             long timestampBeforeMaxMs, long timestampAfterMaxMs) {
 
     /** Any fixed time would do; an answer must not depend on the clock of the machine. */
     private static final long NOW_MS = 1_700_000_000_000L;
     private static final int MAX_MESSAGE_BYTES = 1_048_588;
+    private static final int MAX_REQUEST_BYTES = 104_857_600;
     private static final Set<String> FIELDS = Set.of("compression", "timestamp_type", "now", "compacted", "magic",
-        "first_offset", "leader_epoch", "max_message_bytes", "timestamp_before_max_ms", "timestamp_after_max_ms");
+        "first_offset", "leader_epoch", "max_message_bytes", "max_request_bytes", "timestamp_before_max_ms",
+        "timestamp_after_max_ms");
 
     /** The partition of the request's {@code topic}; what it leaves out, or all of it, has the defaults. */
     static Topic of(JsonNode json) {
@@ -37,6 +39,7 @@ record Topic(CompressionType codec, TimestampType timestampType, long nowMs, boo
             Json.bool(json, "compacted"), Json.int8(json, "magic", RecordBatch.CURRENT_MAGIC_VALUE),
             Json.int64(json, "first_offset", 0L), Json.int32(json, "leader_epoch", 0),
             Json.int32(json, "max_message_bytes", MAX_MESSAGE_BYTES),
+            Json.int32(json, "max_request_bytes", MAX_REQUEST_BYTES),
             Json.int64(json, "timestamp_before_max_ms", Long.MAX_VALUE),
             Json.int64(json, "timestamp_after_max_ms", Long.MAX_VALUE));
     }
