@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import lz4.frame
+import pyarrow as pa
 import snappy
 import zstandard
 
@@ -16,9 +17,20 @@ from kfuzz import records
 from kfuzz.errors import RecordsError
 from kfuzz.records import Codec
 
-__all__ = ["bare_compress", "bare_decompress", "census_of", "eager", "encode", "verdict"]
+__all__ = [
+    "bare_compress",
+    "bare_decompress",
+    "census_of",
+    "columns",
+    "eager",
+    "encode",
+    "encode_columns",
+    "lazy",
+    "verdict",
+]
 
 BATCH_HEADER_BYTES: Final = 61
+FIELDS: Final = ("offset", "timestamp", "batch", "key", "value", "headers")
 # The block that Kafka's producer hands to snappy at a time.
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 
@@ -48,13 +60,43 @@ def verdict(fetches: Sequence[bytes]) -> InProcess:
     return InProcess(run, lambda: census_of(fetches))
 
 
+def columns(fetches: Sequence[bytes]) -> InProcess:
+    """One Arrow table a fetch; keys and values are not copied."""
+
+    def run() -> int:
+        return sum(records.columns(fetch).num_rows for fetch in fetches)
+
+    def census() -> Census:
+        return count(
+            (row["key"], row["value"], [(header["key"], header["value"]) for header in row["headers"]])
+            for fetch in fetches
+            for row in records.columns(fetch).to_pylist()
+        )
+
+    return InProcess(run, census)
+
+
+def lazy(fetches: Sequence[bytes]) -> InProcess:
+    """An object for every record, of which nothing is asked."""
+
+    def run() -> int:
+        found = 0
+        for fetch in fetches:
+            for batch in records.batches(fetch):
+                for _ in batch.records:
+                    found += 1
+        return found
+
+    return InProcess(run, lambda: census_of(fetches))
+
+
 def eager(fetches: Sequence[bytes]) -> InProcess:
     """Objects for every record; keys, values and headers touched."""
 
     def run() -> int:
         found = 0
         for fetch in fetches:
-            for batch in records.decode(fetch):
+            for batch in records.batches(fetch):
                 for record in batch.records:
                     record.key  # noqa: B018
                     record.value  # noqa: B018
@@ -79,6 +121,29 @@ def encode(mixed: MixedSet, codec: Codec = "none", level: int | None = None) -> 
         return written
 
     return InProcess(run, lambda: census_of([records.encode_batch(batch, level=level) for batch in batches]))
+
+
+def encode_columns(mixed: MixedSet) -> InProcess:
+    """From one Arrow table for each fetch to its batches."""
+    tables = [_table(records.columns(fetch)) for fetch in mixed.fetches()]
+
+    def run() -> int:
+        written = 0
+        for table in tables:
+            records.encode_columns(table)
+            written += table.num_rows
+        return written
+
+    return InProcess(run, lambda: census_of([records.encode_columns(table) for table in tables]))
+
+
+def _table(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows in Arrow's plain types, as other programs make them."""
+    header = pa.struct([("key", pa.binary()), ("value", pa.binary())])
+    types = {"key": pa.binary(), "value": pa.binary(), "headers": pa.list_(header)}
+    return pa.RecordBatch.from_pydict(
+        {name: columns.column(name).cast(types[name]) if name in types else columns.column(name) for name in FIELDS}
+    )
 
 
 def bare_decompress(mixed: MixedSet, codec: Codec) -> InProcess:

@@ -15,8 +15,11 @@ __all__ = ["PATHS", "run_path"]
 
 PATHS: Final = (
     "verdict",
+    "columns",
+    "lazy-records",
     "eager-records",
     "encode-records",
+    "encode-columns",
     *(f"{way}-{codec}" for codec in CODECS[1:] for way in ("read", "write")),
 )
 
@@ -33,16 +36,17 @@ def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], rounds: int) -> 
 
 
 def _uncompressed(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
-    works: dict[str, Work] = {}
-    if path == "verdict":
-        works["kfuzz"] = kfuzz_work.verdict(mixed.fetches())
-        works |= {peer.name: peer.verdict(mixed) for peer in peers}
+    # What each side does. A peer without columns reads its own records and looks at none; one without lazy records too.
+    ours: Work
+    if path in ("verdict", "columns", "lazy-records"):
+        read = {"verdict": kfuzz_work.verdict, "columns": kfuzz_work.columns, "lazy-records": kfuzz_work.lazy}[path]
+        ours, theirs = read(mixed.fetches()), [peer.verdict(mixed) for peer in peers]
     elif path == "eager-records":
-        works["kfuzz"] = kfuzz_work.eager(mixed.fetches())
-        works |= {peer.name: peer.eager(mixed) for peer in peers}
+        ours, theirs = kfuzz_work.eager(mixed.fetches()), [peer.eager(mixed) for peer in peers]
     else:
-        works["kfuzz"] = kfuzz_work.encode(mixed)
-        works |= {peer.name: peer.encode(mixed) for peer in peers}
+        write = kfuzz_work.encode_columns if path == "encode-columns" else kfuzz_work.encode
+        ours, theirs = write(mixed), [peer.encode(mixed) for peer in peers]
+    works = {"kfuzz": ours} | {peer.name: work for peer, work in zip(peers, theirs, strict=True)}
     return works, [Contest("kfuzz", peer.name, (peer.name,)) for peer in peers]
 
 

@@ -9,7 +9,7 @@ Beside what is exported here: ``convert`` between the formats, ``compact`` as th
 b'v'
 """
 
-from kfuzz.records.arrow import columns
+from kfuzz.records.arrow import columns, encode_columns
 from kfuzz.records.contents import from_json, to_json
 from kfuzz.records.findings import CODES, PROFILES, ROLES, Finding, Profile, Role
 from kfuzz.records.model import CODECS, Codec, Header, Record, RecordBatch, TimestampType
@@ -39,6 +39,7 @@ __all__ = [
     "decode",
     "encode",
     "encode_batch",
+    "encode_columns",
     "from_json",
     "read",
     "read_committed",

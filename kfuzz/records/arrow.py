@@ -5,12 +5,17 @@ pyarrow comes with the extra ``arrow``; it is imported when it is first asked fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from array import array
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from kfuzz.errors import UsageError
+from kfuzz.records.compression import compress
 from kfuzz.records.findings import Profile
-from kfuzz.records.model import RecordBatch
+from kfuzz.records.model import RecordBatch, wrap64
 from kfuzz.records.reader import DEFAULT_LIMITS, Limits, Walk
+from kfuzz.records.writer import header_fields, seal
+from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter
 from kfuzz.wire.columns import Columns
 from kfuzz.wire.scan import Scan
 
@@ -20,7 +25,11 @@ if TYPE_CHECKING:
 
     from kfuzz.wire.columns import Views
 
-__all__ = ["columns"]
+__all__ = ["columns", "encode_columns"]
+
+INT32_MAX = (1 << 31) - 1
+# The fields that columns may have, and the types that Arrow may give them; timestamps of milliseconds count as numbers.
+FIELDS = ("offset", "timestamp", "batch", "key", "value", "headers")
 
 
 def _arrow() -> Any:
@@ -107,3 +116,167 @@ def _validity(count: int, missing: list[int]) -> pa.Buffer:
     for i in missing:
         bits[i // 8] &= ~(1 << i % 8)
     return _arrow().py_buffer(bytes(bits))
+
+
+# ------------------------------------------------------------------------------------------------- writing
+
+
+def encode_columns(
+    columns: pa.RecordBatch | pa.Table,
+    *,
+    like: RecordBatch | None = None,
+    batch_records: int | None = None,
+    level: int | None = None,
+) -> bytes:
+    """Record batches of magic 2 with the rows of ``columns``, which has the fields that :func:`columns` makes.
+
+    Every field may be missing: ``key`` and ``value`` (binary, large_binary, binary_view, or text) are then null,
+    ``timestamp`` is -1, ``headers`` (list of struct of ``key`` and ``value``) are none, and ``offset`` goes on from the
+    template's base offset. Neighbouring rows with the same number in ``batch`` make a batch; without it all rows do, or
+    ``batch_records`` at a time. ``like`` is the template: its codec, timestamp type, flags, producer (whose sequence
+    goes on from batch to batch) and leader epoch; its timestamps where they are given. ``level`` is the codec's own.
+
+    ``EncodeError`` where a row does not fit its batch, ``UsageError`` where a field is of another type.
+
+    >>> import pyarrow
+    >>> from kfuzz import records
+    >>> data = records.encode_columns(pyarrow.record_batch({"value": pyarrow.array([b"one", b"two"])}))
+    >>> [record.value for record in records.decode(data)[0].records]
+    [b'one', b'two']
+    """
+    arrow = _arrow()
+    like = RecordBatch(0, 0) if like is None else like
+    if like.magic != 2:
+        raise UsageError(f"columns are written in magic 2; the template has magic {like.magic}")
+    if not isinstance(columns, arrow.RecordBatch | arrow.Table):
+        raise UsageError(f"columns are {type(columns).__name__}; they must be a pyarrow.RecordBatch or pyarrow.Table")
+    if isinstance(columns, arrow.Table):
+        columns = arrow.RecordBatch.from_struct_array(columns.to_struct_array().combine_chunks())
+    for name in columns.schema.names:
+        if name not in FIELDS:
+            raise UsageError(f"column {name!r} is unknown; columns of records have {', '.join(FIELDS)}")
+    ends = _ends(columns, batch_records)
+    writer = _writer(columns)
+    if like.compression == "none":
+        return writer.batches(ends, header_fields(like))
+    batches = []
+    first = 0
+    for last in ends:
+        batches.append(_compressed(writer, columns, first, last, like, level))
+        like = replace(
+            like,
+            base_offset=wrap64(like.base_offset + last - first),
+            base_sequence=like.base_sequence
+            if like.base_sequence < 0
+            else (like.base_sequence + last - first) & INT32_MAX,
+        )
+        first = last
+    return b"".join(batches)
+
+
+def _compressed(
+    writer: ColumnWriter, columns: pa.RecordBatch, first: int, last: int, like: RecordBatch, level: int | None
+) -> bytes:
+    base_offset, last_offset = like.base_offset, like.base_offset + last - first - 1
+    if "offset" in columns.schema.names:
+        offsets = columns.column("offset")
+        base_offset, last_offset = offsets[first].as_py(), offsets[last - 1].as_py()
+    base_timestamp = like.base_timestamp if like.delete_horizon is None else like.delete_horizon
+    payload, base, largest = writer.payload(first, last, base_offset, base_timestamp)
+    template = replace(
+        like,
+        base_offset=base_offset,
+        last_offset=last_offset,
+        base_timestamp=base,
+        max_timestamp=largest if like.max_timestamp is None else like.max_timestamp,
+    )
+    return seal(header_fields(template, last - first), compress(like.compression, payload, level=level))
+
+
+def _ends(columns: pa.RecordBatch, batch_records: int | None) -> array[int]:
+    """Where each batch's rows end."""
+    count = columns.num_rows
+    if count == 0:
+        return array("q")
+    if "batch" in columns.schema.names:
+        if batch_records is not None:
+            raise UsageError("batch_records is given, and the columns have a batch each row is in; leave one out")
+        import pyarrow.compute as pc
+
+        number = columns.column("batch")
+        if number.null_count:
+            raise UsageError("column batch has nulls; each row is in a batch")
+        changes = pc.indices_nonzero(pc.not_equal(number[1:], number[:-1])) if count > 1 else []
+        return array("q", [change.as_py() + 1 for change in changes] + [count])
+    step = count if batch_records is None else batch_records
+    if step < 1:
+        raise UsageError(f"batch_records is {batch_records}; it must be 1 or more")
+    return array("q", [*range(step, count, step), count])
+
+
+def _writer(columns: pa.RecordBatch) -> ColumnWriter:
+    arrow = _arrow()
+    names = columns.schema.names
+
+    def numbers(name: str) -> memoryview | None:
+        if name not in names:
+            return None
+        column = columns.column(name)
+        if not (arrow.types.is_int64(column.type) or column.type == arrow.timestamp("ms")):
+            raise UsageError(f"column {name} is {column.type}; it must be int64")
+        if column.null_count:
+            if name == "offset":
+                raise UsageError("column offset has nulls; each record has an offset")
+            column = column.cast(arrow.int64()).fill_null(-1)
+        return _view(column.buffers()[1], "q")[column.offset : column.offset + len(column)]
+
+    headers: tuple[memoryview, Bytes, Bytes] | None = None
+    if "headers" in names:
+        headers = _headers(columns.column("headers"))
+    return ColumnWriter(
+        columns.num_rows,
+        keys=_bytes("key", columns.column("key")) if "key" in names else None,
+        values=_bytes("value", columns.column("value")) if "value" in names else None,
+        timestamps=numbers("timestamp"),
+        offsets=numbers("offset"),
+        header_ends=headers[0] if headers else None,
+        header_keys=headers[1] if headers else None,
+        header_values=headers[2] if headers else None,
+    )
+
+
+def _headers(column: pa.Array) -> tuple[memoryview, Bytes, Bytes]:
+    arrow = _arrow()
+    kind = column.type
+    if not arrow.types.is_list(kind) or not arrow.types.is_struct(kind.value_type):
+        raise UsageError(f"column headers is {kind}; it must be a list of structs of key and value")
+    if {field.name for field in kind.value_type} != {"key", "value"}:
+        raise UsageError(f"column headers is {kind}; its structs must have a key and a value")
+    if column.null_count:
+        column = column.fill_null(arrow.scalar([], kind))
+    parts = dict(zip((field.name for field in kind.value_type), column.values.flatten(), strict=True))
+    ends = _view(column.buffers()[1], "i")[column.offset : column.offset + len(column) + 1]
+    return ends, _bytes("headers.key", parts["key"]), _bytes("headers.value", parts["value"])
+
+
+def _bytes(name: str, column: pa.Array) -> Bytes:
+    """The buffers of a column of bytes, where they are."""
+    kind = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}.get(
+        str(column.type), str(column.type)
+    )
+    if kind not in KINDS:
+        raise UsageError(f"column {name} is {column.type}; it must be binary, large_binary or binary_view")
+    valid, places, *data = column.buffers()
+    return Bytes(
+        kind,
+        column.offset,
+        len(column),
+        _view(valid, "B") if column.null_count else None,
+        _view(places, "B"),
+        [_view(buffer, "B") for buffer in data],
+    )
+
+
+def _view(buffer: pa.Buffer | None, code: Literal["B", "i", "q"]) -> memoryview:
+    """A buffer as numbers of the ``struct`` module's ``code``."""
+    return memoryview(b"" if buffer is None else buffer).cast("B").cast(code)

@@ -26,7 +26,7 @@ from kfuzz.wire.record_batch import encode_batch as encode_batch_bytes
 if TYPE_CHECKING:
     from kfuzz.wire.record_batch import HeaderFields
 
-__all__ = ["encode", "encode_batch"]
+__all__ = ["encode", "encode_batch", "header_fields", "seal"]
 
 NO_TIMESTAMP = -1
 INT32_MAX = (1 << 31) - 1
@@ -58,6 +58,21 @@ def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
         raise EncodeError(
             f"timestamp type {batch.timestamp_type!r} does not exist in magic 2; it must be create or log-append"
         )
+    fields = header_fields(batch, len(batch.records))
+    if batch.compression == "none":
+        return encode_batch_bytes(batch.records, fields)
+    payload, base, largest = encode_records(batch.records, batch.base_offset, fields[7])
+    max_timestamp = largest if batch.max_timestamp is None else batch.max_timestamp
+    # Kafka makes empty batches without a codec; with one, its reader wants a stream, if only of no bytes.
+    payload = compress(batch.compression, payload, level=level)
+    return seal((*fields[:7], base, max_timestamp, *fields[9:]), payload)
+
+
+def header_fields(batch: RecordBatch, count: int = 0) -> HeaderFields:
+    """The header of a batch of ``count`` records, without its length and CRC, in the order of ``HEADER_LAYOUT``.
+
+    Timestamps that the batch does not say are None.
+    """
     attributes = (
         CODECS.index(batch.compression)
         | (LOG_APPEND_TIME if batch.timestamp_type == "log-append" else 0)
@@ -66,23 +81,18 @@ def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
         | (DELETE_HORIZON if batch.delete_horizon is not None else 0)
     )
     base_timestamp = batch.base_timestamp if batch.delete_horizon is None else batch.delete_horizon
+    return (
+        batch.base_offset, 0, batch.partition_leader_epoch, 2, 0, attributes,
+        wrap64(batch.last_offset - batch.base_offset), base_timestamp, batch.max_timestamp,
+        batch.producer_id, batch.producer_epoch, batch.base_sequence, count,
+    )  # fmt: skip
 
-    def header(size: int, base_timestamp: int | None, max_timestamp: int | None) -> HeaderFields:
-        return (
-            batch.base_offset, size - LOG_OVERHEAD, batch.partition_leader_epoch, 2, 0, attributes,
-            wrap64(batch.last_offset - batch.base_offset), base_timestamp, max_timestamp,
-            batch.producer_id, batch.producer_epoch, batch.base_sequence, len(batch.records),
-        )  # fmt: skip
 
-    if batch.compression == "none":
-        return encode_batch_bytes(batch.records, header(0, base_timestamp, batch.max_timestamp))
-    payload, base, largest = encode_records(batch.records, batch.base_offset, base_timestamp)
-    # Kafka makes empty batches without a codec; with one, its reader wants a stream, if only of no bytes.
-    payload = compress(batch.compression, payload, level=level)
+def seal(fields: HeaderFields, payload: bytes) -> bytes:
+    """A batch of this header and this payload, with the right length and CRC."""
     if len(payload) > INT32_MAX - BATCH_HEADER_SIZE:
         raise EncodeError(f"the payload takes {len(payload)} bytes; a batch's length is an int32")
-    max_timestamp = largest if batch.max_timestamp is None else batch.max_timestamp
-    head = encode_header(header(BATCH_HEADER_SIZE + len(payload), base, max_timestamp))
+    head = encode_header((fields[0], BATCH_HEADER_SIZE - LOG_OVERHEAD + len(payload), *fields[2:]))
     # The CRC covers what follows it: the rest of the header, and the payload.
     crc = crc32c(payload, crc32c(head[21:]))
     return b"".join((head[:17], crc.to_bytes(4, "big"), head[21:], payload))

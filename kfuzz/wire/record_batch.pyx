@@ -512,12 +512,6 @@ def parse_places(const uint8_t[::1] payload not None, int64_t at, tuple header n
 
 # ------------------------------------------------------------------------------------------------- writing
 
-# A record's fixed fields take no more than this: five varints, a varlong and the attributes, and the byte that
-# put_mixed_varlong may write beyond its own.
-cdef enum:
-    FIXED_BYTES = 5 + 1 + 10 + 5 + 5 + 5 + 5 + 1
-
-
 cdef struct buffer_t:
     PyObject *bytes            # the only reference, as _PyBytes_Resize asks
     uint8_t *start
