@@ -18,6 +18,7 @@ from benchmarks.paths import PATHS, run_path
 from benchmarks.peers import PEERS, Peer, PeerMissing
 from benchmarks.report import to_table, write
 from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.files import require_writable
 
 BATCHES: Final = 100
 ROUNDS: Final = 9
@@ -50,13 +51,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False)
     try:
+        require_writable(options.out, directory=True)
         rows = _run(options, console)
         console.print(to_table(rows))
         for path in write(rows, options.out):
             console.print(f"wrote {path}", soft_wrap=True)
     except KfuzzError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"python -m benchmarks: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("python -m benchmarks: interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -14,15 +14,29 @@ from typing import IO
 
 from kfuzz.errors import UsageError
 
-__all__ = ["map_bytes", "open_whole", "read_bytes", "write_whole"]
+__all__ = ["map_bytes", "open_whole", "read_bytes", "require_writable", "write_whole"]
 
 
 @contextlib.contextmanager
 def open_whole(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open ``path`` for writing; the file gets its name only when the block ends without an exception."""
+    """Open ``path`` for writing; the file gets its name only when the block ends without an exception.
+
+    A device or a pipe (/dev/null, /dev/stdout) is written to as it is: to rename over it would take it away.
+    ``UsageError`` where no file can be made.
+    """
+    require_writable(path)
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    # A link stays one: what it names is replaced.
+    path = path.resolve()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}; name another place") from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
@@ -37,6 +51,21 @@ def open_whole(path: str | Path) -> Iterator[IO[bytes]]:
         raise
 
 
+def require_writable(path: str | Path, *, directory: bool = False) -> None:
+    """``UsageError`` where plainly no file (or ``directory``) can be made at ``path``: to ask before long work."""
+    path = Path(path)
+    try:
+        if not directory and path.is_dir():
+            raise UsageError(f"{path} is a directory; name a file in it")
+        there = next(place for place in ([path] if directory else []) + list(path.absolute().parents) if place.exists())
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}; name another place") from None
+    if not there.is_dir():
+        raise UsageError(f"{path} cannot be written: {there} is not a directory; name another place")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise UsageError(f"{path} cannot be written: {there} does not let you; name another place")
+
+
 def write_whole(path: str | Path, data: bytes | str) -> None:
     """Write ``data`` (text as UTF-8) to ``path`` in one step: readers see the old file or the new one, never a part."""
     with open_whole(path) as file:
@@ -44,7 +73,7 @@ def write_whole(path: str | Path, data: bytes | str) -> None:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The bytes of a regular file; ``UsageError`` says what else the path is and what to do."""
+    """The bytes of a file or a pipe; ``UsageError`` says what else the path is and what to do."""
     with _readable(path) as file:
         return file.read()
 
@@ -52,8 +81,8 @@ def read_bytes(path: str | Path) -> bytes:
 def map_bytes(path: str | Path) -> bytes | mmap.mmap:
     """As :func:`read_bytes`, mapped rather than read: a segment of any size then takes no memory of its own."""
     with _readable(path) as file:
-        # An empty file cannot be mapped.
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
+        # Neither an empty file nor a pipe can be mapped.
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else file.read()
 
 
 @contextlib.contextmanager
@@ -62,6 +91,9 @@ def _readable(path: str | Path) -> Iterator[IO[bytes]]:
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory; name a file in it")
+        # A device (/dev/zero, a terminal) may have no end.
+        if path.is_char_device() or path.is_block_device():
+            raise UsageError(f"{path} is a device; name a file, or - for standard input")
         with path.open("rb") as file:
             yield file
     except FileNotFoundError:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import mmap
-import sys
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option
+from kfuzz.cli.console import echo_json, json_option, standard_streams
 from kfuzz.files import map_bytes
 
 if TYPE_CHECKING:
@@ -94,4 +93,4 @@ def command(
 
 def open_buffer(name: str) -> bytes | mmap.mmap:
     """The bytes of a file, or of standard input for ``-``."""
-    return sys.stdin.buffer.read() if name == "-" else map_bytes(name)
+    return standard_streams()[0].read() if name == "-" else map_bytes(name)

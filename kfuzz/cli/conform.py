@@ -20,7 +20,7 @@ from kfuzz.conformance.run import update_expected as rewrite_expected
 from kfuzz.conformance.stream_differential import differ_streams, keep_streams, sentences_of_streams
 from kfuzz.conformance.testees import Testee, all_testees, from_command, select
 from kfuzz.errors import UsageError
-from kfuzz.files import write_whole
+from kfuzz.files import require_writable, write_whole
 from kfuzz.mutate import Mutator
 from kfuzz.records import Role
 from kfuzz.vectors.model import KINDS, default_root, load_suite
@@ -96,7 +96,11 @@ def command(
       kfuzz conform --differential --role broker --count 50000
       kfuzz conform --differential --streams --count 50000
     """
+    for file in (json_file, junit_file, html_file):
+        if file is not None and file != "-":
+            require_writable(file)
     if differs:
+        require_writable(Path(out or "out") / "differential", directory=True)
         _refuse_with_differential(junit_file, html_file, update_expected)
         testee = _one_testee(names, commands)
         if streams:
@@ -168,10 +172,16 @@ def _seeds(globs: tuple[str, ...], root: str | None) -> list[bytes]:
     ]
 
 
+def _refuse_silence(testee: Testee, asked: int, unsupported: int) -> None:
+    if unsupported == asked:
+        raise UsageError(f"{testee.label} supports none of the {asked} inputs; name another testee or another --role")
+
+
 def _differ(testee: Testee, role: Role, mutator: Mutator, count: int, json_file: str | None, out: Path) -> int:
     before = os.times()
     with progress("differential", count) as set_done:
         found = differential.differ(testee, islice(mutator, count), role=role, on_progress=set_done)
+    _refuse_silence(testee, found.inputs, found.unsupported)
     # The testee was waited for, so its time is among the children's.
     cpu_s = sum(os.times()[:4]) - sum(before[:4])
     files = differential.keep(found, out / "differential", seed=mutator.seed)
@@ -190,6 +200,7 @@ def _differ(testee: Testee, role: Role, mutator: Mutator, count: int, json_file:
 def _differ_on_streams(testee: Testee, seed: int, count: int, out: Path) -> int:
     with progress("streams", count) as set_done:
         found = differ_streams(testee, seed=seed, count=count, on_progress=set_done)
+    _refuse_silence(testee, count, found.unsupported)
     files = keep_streams(found, out / "differential", seed=seed)
     for sentence in sentences_of_streams(found, files, seed=seed, shown=SENTENCES_SHOWN):
         click.echo(sentence)

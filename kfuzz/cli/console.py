@@ -7,11 +7,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
-__all__ = ["echo_json", "json_option", "progress"]
+from kfuzz.errors import UsageError
+
+__all__ = ["echo_json", "json_option", "progress", "standard_streams"]
 
 PLAIN_INTERVAL_S = 5.0
 
@@ -21,6 +23,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def echo_json(value: Any) -> None:
     """Print ``value`` as one JSON document with sorted keys."""
     click.echo(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False))
+
+
+def standard_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Standard input and output as bytes; ``UsageError`` where one was closed before kfuzz began (`<&-`)."""
+    for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
+        if stream is None:
+            raise UsageError(f"standard {name} is closed; leave it open")
+    return sys.stdin.buffer, sys.stdout.buffer
 
 
 @contextlib.contextmanager

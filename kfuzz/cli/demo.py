@@ -12,6 +12,7 @@ import click
 
 from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
+from kfuzz.files import require_writable
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTOR = "records/v2/count/negative-one"
@@ -59,8 +60,9 @@ def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
         raise UsageError(
             "the demo needs a checkout of the repository; an installed package lacks testees/ and spark_jobs/"
         )
-    if parse_size(size) is None:
+    if not parse_size(size):
         raise UsageError(f'--size is {size!r}; give a size such as "64MiB"')
+    require_writable(out, directory=True)
     began = time.monotonic()
     failed = []
     todo = steps(out, seconds, size)

@@ -11,6 +11,7 @@ import click
 
 from kfuzz.cli.console import PLAIN_INTERVAL_S, echo_json, json_option
 from kfuzz.errors import UsageError
+from kfuzz.files import require_writable
 from kfuzz.fuzz import campaign
 from kfuzz.fuzz.build import SANITIZERS, Sanitizer
 from kfuzz.fuzz.campaign import Crash, Result
@@ -85,6 +86,7 @@ def command(
         raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --list` says what they are")
     if file is not None:
         return _reproduce(targets, file, sanitizer, as_json)
+    require_writable(out, directory=True)
     results = campaign.run(
         targets, seconds, runs=runs, seed=seed, out=out, sanitizer=sanitizer, say=_say, progress=_Ticker(seconds)
     )

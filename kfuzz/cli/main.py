@@ -63,7 +63,7 @@ def main(args: list[str] | None = None) -> Any:
         sys.exit(2)
     except click.ClickException as error:
         asked = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "kfuzz"
-        click.echo(f"kfuzz: {error.format_message()} See `{asked} --help`.", err=True)
+        click.echo(f"kfuzz: {error.format_message().rstrip('.')}; see `{asked} --help`", err=True)
         sys.exit(2)
     except click.exceptions.Abort:
         click.echo("kfuzz: interrupted", err=True)
@@ -71,9 +71,8 @@ def main(args: list[str] | None = None) -> Any:
     except KfuzzError as error:
         click.echo(f"kfuzz: {error}", err=True)
         sys.exit(2)
-    except BrokenPipeError:
-        # The reader of our output (head, less) has left; that is its right.
-        sys.stderr.close()
+    except SystemExit:
+        # click exits so where the reader of our output (head, less) has left, with 1; that is its right and no finding.
         sys.exit(0)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import cast
 
 import click
 
 from kfuzz import records
+from kfuzz.cli.console import standard_streams
 from kfuzz.conformance.own import serve
 
 __all__ = ["command"]
@@ -31,4 +31,5 @@ def command(profile: str) -> None:
       kfuzz testee </dev/null
       kfuzz conform --command "kfuzz testee --profile strict"
     """
-    serve(sys.stdin.buffer, sys.stdout.buffer, profile=cast(records.Profile, profile))
+    requests, answers = standard_streams()
+    serve(requests, answers, profile=cast(records.Profile, profile))

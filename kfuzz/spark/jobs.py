@@ -13,6 +13,7 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.verify import Corpus
 from kfuzz.corpora.workload import load, parse_size
 from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.files import require_writable
 
 __all__ = ["generate_main", "verify_main"]
 
@@ -22,7 +23,10 @@ PROGRESS_INTERVAL_S = 5.0
 
 def generate_main(arguments: Sequence[str] | None = None) -> int:
     """``spark_jobs/generate_corpus.py``."""
-    parser = argparse.ArgumentParser(description="Generate a corpus of Kafka log segments on Spark.")
+    parser = _parser(
+        "Generate a corpus of Kafka log segments on Spark.",
+        "--workload spark_jobs/workloads/demo.toml --out out/corpus --size 64MiB",
+    )
     parser.add_argument("--workload", type=Path, required=True, help="a workload in TOML, see docs/corpora.md")
     parser.add_argument("--size", help='uncompressed size instead of the workload\'s, such as "64MiB"')
     parser.add_argument("--overwrite", action="store_true", help="remove another workload's corpus from --out first")
@@ -32,9 +36,18 @@ def generate_main(arguments: Sequence[str] | None = None) -> int:
 
 def verify_main(arguments: Sequence[str] | None = None) -> int:
     """``spark_jobs/verify_corpus.py``."""
-    parser = argparse.ArgumentParser(description="Verify a corpus of Kafka log segments on Spark.")
+    parser = _parser("Verify a corpus of Kafka log segments on Spark; exit 1 if anything is wrong.", "--out out/corpus")
     _common(parser)
     return _run(parser, arguments, _verify)
+
+
+def _parser(description: str, example: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.epilog = (
+        f"example:\n  python spark_jobs/{parser.prog} {example}\n"
+        f"  spark-submit --master spark://host:7077 spark_jobs/{parser.prog} {example}"
+    )
+    return parser
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +70,9 @@ def _run(
     except ModuleNotFoundError as error:
         print(f"{parser.prog}: {error.name} is not installed; `pip install 'kfuzz[spark]'` brings it", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return 130
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         print(f"{parser.prog}: {where}{error.strerror or error}", file=sys.stderr)
@@ -73,7 +89,8 @@ def _generate(options: argparse.Namespace) -> int:
         if not size:
             raise UsageError(f'--size is {options.size!r}; give a size such as "64MiB"')
     workload = load(options.workload).resized(size)
-    # Before the seconds that a session takes: a workload that cannot be planned is refused at once.
+    # Before the seconds that a session takes: what cannot be planned or written is refused at once.
+    require_writable(options.out, directory=True)
     segments = len(Plan(workload, str(options.workload)))
     with session_of_ours(options.master, "kfuzz generate corpus") as spark:
         start = time.monotonic()

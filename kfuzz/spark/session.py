@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kfuzz.errors import KfuzzError
+from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.java import ensure_java
 
 __all__ = ["default_tasks", "failures_as_sentences", "session", "session_of_ours", "task_progress"]
@@ -61,7 +62,11 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
         builder = builder.master(master or "local[*]")
     elif master:
         builder = builder.master(master)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        asked = f"master {master!r}" if master else "its master"
+        raise UsageError(f"Spark does not start with {asked}; check --master and Java") from error
 
 
 @contextlib.contextmanager

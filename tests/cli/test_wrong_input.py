@@ -1,0 +1,198 @@
+"""Whatever is asked wrongly, every verb says one sentence, exits with 2, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from cli_driver import kfuzz
+
+from kfuzz import records
+from kfuzz.cli.main import cli
+from kfuzz.errors import UsageError
+from kfuzz.files import open_whole, require_writable, write_whole
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKLOAD = ROOT / "spark_jobs" / "workloads" / "demo.toml"
+KFUZZ = [sys.executable, "-m", "kfuzz.cli.main"]
+JOB = [sys.executable, str(ROOT / "spark_jobs" / "generate_corpus.py")]
+BENCHMARKS = [sys.executable, "-m", "benchmarks", "--quick", "--path", "verdict", "--peer", "aiokafka"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a folder `dir`, a file of `garbage` and an `empty` one."""
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "garbage").write_bytes(b"no batch, no vector, no workload and no corpus at all")
+    (tmp_path / "empty").touch()
+    return tmp_path
+
+
+def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    if not isinstance(group, click.Group):
+        return [path]
+    context = click.Context(group)
+    names = group.list_commands(context)
+    return [found for name in names for found in commands(group.get_command(context, name), (*path, name))]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", commands(cli), ids=" ".join)
+def test_the_help_of_every_command_has_an_example_of_it(path: tuple[str, ...]) -> None:
+    command: click.Command = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
+    assert f"kfuzz {' '.join(path)}" in (command.help or "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense",
+        "show nowhere",
+        "show dir",
+        "show /dev/zero",
+        "show records/v2/count/nope",
+        "show --batches 0 garbage",
+        "check",
+        "check nowhere",
+        "check /dev/zero",
+        "check --role nobody garbage",
+        "check --limit-bytes nan garbage",
+        "check --limit-bytes 99999999999 garbage",
+        "vectors list nothing-like-this",
+        "vectors list --vectors nowhere",
+        "vectors lint --vectors garbage",
+        "vectors build --check --confirm",
+        "vectors copy garbage",
+        "conform --testee nope records/v2/count/*",
+        "conform --command nowhere records/v2/count/*",
+        "conform --testee kfuzz --json dir",
+        "conform --testee kfuzz --html garbage/report.html",
+        "conform --testee kfuzz --junit garbage/report.xml",
+        "conform --count 5",
+        "conform --differential --testee kfuzz --out garbage",
+        "conform --differential --count 0",
+        "conform --differential --count 20 --testee aiokafka --role broker records/v2/header/*",
+        "fuzz nope",
+        "fuzz record-batch --seconds 0",
+        "fuzz record-batch --out garbage/out",
+        "fuzz record-batch --reproduce nowhere",
+        "corpus describe nowhere",
+        "corpus describe garbage",
+        "corpus describe empty",
+        f"corpus describe {WORKLOAD} --size nan",
+        f"corpus generate {WORKLOAD} --size 1MiB --out garbage",
+        f"corpus generate {WORKLOAD} --size 1MiB --out garbage/out",
+        "corpus verify dir",
+        "testee --profile wrong",
+        "demo --size 0",
+        "demo --out garbage/out",
+    ],
+)
+def test_a_wrong_request_gets_one_sentence_and_leaves_nothing(
+    line: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    done = kfuzz(*line.split())
+    assert done.returncode == 2, done.stdout
+    # Some verbs say before what they are at; the last line is the refusal.
+    assert done.stderr.splitlines()[-1].startswith("kfuzz: ")
+    assert sum(told.startswith("kfuzz: ") for told in done.stderr.splitlines()) == 1
+    assert {file.name for file in place.rglob("*")} == {"dir", "garbage", "empty"}
+
+
+@pytest.mark.parametrize("argv", [[*JOB, "--workload", str(WORKLOAD)], BENCHMARKS], ids=["spark job", "benchmarks"])
+def test_jobs_refuse_a_place_that_cannot_be_written_before_they_work(argv: list[str], place: Path) -> None:
+    done = subprocess.run(
+        [*argv, "--out", str(place / "garbage" / "out")], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    (sentence,) = done.stderr.splitlines()
+    assert "garbage is not a directory; name another place" in sentence
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("line", "closed"), [("check -", "<&-"), ("testee", "<&-"), ("testee", ">&-")])
+def test_closed_standard_streams_are_told(line: str, closed: str) -> None:
+    argv = ["bash", "-c", f'"$0" -m kfuzz.cli.main {line} {closed}', sys.executable]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == f"kfuzz: standard {'input' if '<' in closed else 'output'} is closed; leave it open\n"
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    argv = ["bash", "-c", 'set -o pipefail; "$0" -m kfuzz.cli.main vectors list | head -1', sys.executable]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_disk_is_one_sentence() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*KFUZZ, "vectors", "list"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "kfuzz: No space left on device\n"
+
+
+def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "one.log"
+    file.write_bytes(records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])]))
+    argv = ["bash", "-c", f'"$0" -m kfuzz.cli.main check <(cat {file})', sys.executable]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert f"ok, 1 batches, 1 records, {file.stat().st_size} bytes" in done.stdout
+
+
+def test_an_interrupt_ends_with_130_and_one_sentence(tmp_path: Path) -> None:
+    running = subprocess.Popen(
+        [*KFUZZ, "testee"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    )
+    assert running.stdout is not None
+    # The handshake is there once the verb has begun.
+    assert running.stdout.readline().startswith(b"{")
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert told.decode().strip() == "kfuzz: interrupted"
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "file"
+    with pytest.raises(TypeError), open_whole(file) as out:
+        out.writelines([b"half", "no bytes"])  # type: ignore[list-item]
+    assert list(file.parent.iterdir()) == []
+    write_whole(file, "whole")
+    assert file.read_text() == "whole"
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    write_whole(pipe, b"through")
+    assert reader.communicate(timeout=60)[0] == b"through"
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    link.symlink_to(target)
+    write_whole(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("name", ["dir", "garbage/file", "", "dir/" + "x" * 5000])
+def test_a_place_that_cannot_be_written_is_refused_in_words(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    for attempt in (require_writable, lambda path: write_whole(path, b"")):
+        with pytest.raises(UsageError, match=r"name (another place|a file in it)"):
+            attempt(name)
