@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree
 
@@ -260,6 +261,7 @@ def to_html(run: Run) -> str:
         columns=judged,
         outcomes=[outcome for outcome in OUTCOMES if any(outcome in testee.totals() for testee in judged)],
         words={outcome: _CELL_WORDS.get(outcome, outcome) for outcome in OUTCOMES},
+        roles=list(dict.fromkeys(case.role for case in run.cases)),
         vector_count=len({case.vector.id for case in run.cases}),
         case_count=len(run.cases),
         families=_families(run.cases, judged),
@@ -283,11 +285,22 @@ def _row(case: Case, judged: Sequence[Judged]) -> dict[str, Any]:
         "vector": vector,
         "cells": [_html_cell(testee, case) for testee in judged],
         "verdict": _verdict(case),
+        "finding": case.expectation.get("finding", "") if case.role != ENCODE_ROLE else "",
+        "about": _asked(case),
+        "kafka": _kafka(case),
         "expected": _pretty(case.expectation.get("batches", case.expectation.get("steps"))),
         "dump": [] if case.role == ENCODE_ROLE else list(_dump(vector.data, vector.layout)),
         "left_out": max(0, len(vector.data) - DUMP_BYTES_MAX),
         "fields": [] if case.role == ENCODE_ROLE else _fields(vector.data, vector.layout),
     }
+
+
+# What each role does with bytes that it does not refuse.
+_ACCEPT: Final = {
+    "consumer": "accept, and read these contents",
+    "broker": "append, and store these contents",
+    "log": "keep a segment with these contents",
+}
 
 
 def _verdict(case: Case) -> str:
@@ -296,12 +309,34 @@ def _verdict(case: Case) -> str:
     expectation = case.expectation
     if case.vector.kind == "stream":
         return "each step as it says" + (", or a refusal" if expectation["verdict"] == "acceptable" else "")
-    finding = f" ({expectation['finding']})" if "finding" in expectation else ""
-    return {
-        "valid": "accept, and read these contents",
-        "invalid": f"refuse{finding}",
-        "acceptable": f"refuse{finding}, or accept and read these contents",
-    }[expectation["verdict"]]
+    accept = _ACCEPT[case.role]
+    if more := len(expectation.get("alternatives", ())):
+        accept += f", or {'another reading' if more == 1 else f'{more} other readings'}"
+    return {"valid": accept, "invalid": "refuse", "acceptable": f"refuse, or {accept}"}[expectation["verdict"]]
+
+
+def _asked(case: Case) -> str:
+    """What else the question says: a stream's steps and isolation, a broker's topic."""
+    vector = case.vector
+    told = [f"{name.replace('_', ' ')}: {json.dumps(value)}" for name, value in vector.options.items()]
+    if vector.kind == "stream":
+        starts = accumulate((len(step["hex"]) // 2 for step in vector.steps[:-1]), initial=0)
+        told.insert(0, "steps begin at bytes " + ", ".join(f"{at:#x}" for at in starts))
+    return " · ".join(told)
+
+
+def _kafka(case: Case) -> str:
+    """What each Kafka said in the role of the question, as the vector has it."""
+    told = []
+    for version, cells in case.vector.kafka.items():
+        words = [cells[case.role]] if case.role in cells else []
+        if case.role == "broker" and "error" in cells:
+            words.append(cells["error"])
+        if case.role == "log" and "recovery" in cells:
+            words.append(f"at start: {cells['recovery']}")
+        if words:
+            told.append(f"{version} {' '.join(words)}")
+    return " · ".join(told)
 
 
 def _html_cell(testee: Judged, case: Case) -> dict[str, Any]:

@@ -14,9 +14,10 @@ import pytest
 from referee_tools import SMALL_LIMITS, make_vector, wicked
 
 from kfuzz.conformance import report
-from kfuzz.conformance.compare import Case
+from kfuzz.conformance.compare import Case, cases_of
 from kfuzz.conformance.run import Places, Run, run
-from kfuzz.conformance.testees import Testee
+from kfuzz.conformance.testees import Testee, all_testees
+from kfuzz.vectors.model import KINDS, load_suite
 
 
 @pytest.fixture
@@ -142,3 +143,18 @@ def test_what_is_unexpected_is_a_sentence_each(done: Run) -> None:
         "(no line expects this protocol-error)",
         "broken@1: /nonexistent/testee cannot be started: No such file or directory",
     ]
+
+
+def test_the_page_says_what_roles_streams_and_topics_are_asked(tmp_path: Path) -> None:
+    names = ("stream/isolation/interleaved-first-aborted", "records/framing/magic-3", "stream/sequence/gap-of-one")
+    vectors = load_suite(names, kinds=KINDS)
+    cases = cases_of(vectors, ("consumer", "broker", "log"))
+    own = [testee for testee in all_testees() if testee.name == "kfuzz"]
+    text = report.to_html(run(own, cases, places=Places(tmp_path, tmp_path), whole=False, jobs=1))
+    assert "isolation: &#34;read_committed&#34;" in text
+    assert "steps begin at bytes 0x0, 0x51" in text
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in text
+    assert "finding <code>magic-unknown</code>" in text
+    assert {role for role in ("consumer", "broker", "log") if f"<option>{role}</option>" in text} == {
+        case.role for case in cases
+    }
