@@ -59,6 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KfuzzError as error:
         print(f"python -m benchmarks: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"python -m benchmarks: {where}{error.strerror or error}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("python -m benchmarks: interrupted", file=sys.stderr)
         return 130

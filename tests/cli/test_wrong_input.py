@@ -134,11 +134,17 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_full_disk_is_one_sentence() -> None:
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [([*KFUZZ, "vectors", "list"], "kfuzz"), (BENCHMARKS, "python -m benchmarks")],
+    ids=["kfuzz", "bench"],
+)
+def test_a_full_disk_is_one_sentence(argv: list[str], name: str) -> None:
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([*KFUZZ, "vectors", "list"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        # The place does not count: nothing is written before the first line has been told.
+        done = subprocess.run(argv, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == "kfuzz: No space left on device\n"
+    assert done.stderr == f"{name}: No space left on device\n"
 
 
 def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
