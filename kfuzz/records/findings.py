@@ -255,6 +255,12 @@ CODES: dict[str, Code] = {
     "indexed-offset-not-increasing": Code(
         "fatal", "SEG-OFFSET-2", "the index is to get offset {found}, but it has come to {allowed} already"
     ),
+    "log-end-overflow": Code(
+        "fatal", "SEG-OFFSET-1", "the log ends at {found}, before its start at {allowed}: a broker deletes it"
+    ),
+    "wrapper-start-unknown": Code(
+        "fatal", None, "a broker looks here for an offset, and cannot open the wrapper to see where it begins: it dies"
+    ),
     "leader-epoch-offset-negative": Code(
         "fatal", "RB-OFFSET-1", "leader epoch {allowed} is to begin at offset {found}; it must be 0 or more"
     ),

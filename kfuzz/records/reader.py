@@ -638,11 +638,35 @@ class _SegmentWalk(Walk):
         segment, scan = self.segment, self.scan
         base_offset = int.from_bytes(self.view[scan.at : scan.at + 8], "big", signed=True)
         max_timestamp = -1 if batch.max_timestamp is None else batch.max_timestamp
-        self.refuse(segment.batch(base_offset, batch.last_offset, max_timestamp, scan.size, scan.at))
+        begins = self.wrapper_start if batch.magic < 2 and self.view[scan.at + 17] & CODEC_MASK else None
+        self.refuse(segment.batch(base_offset, batch.last_offset, max_timestamp, scan.size, scan.at, begins))
         if batch.magic == 2:
             header = Header(*scan.header())
             self.refuse(segment.leader(header, scan.at))
             self.refuse(segment.producer(header, self.first_record(header, batch), scan.at))
+
+    def wrapper_start(self) -> int | None:
+        """The offset of the first message in the wrapper that the scan stopped at; None where it cannot be told.
+
+        Asked of few, and so read again: what a consumer refuses in the messages themselves may pass here. Mirrors
+        ``AbstractLegacyRecordBatch.DeepRecordsIterator``.
+        """
+        message, _ = parse_message(self.view, self.scan.at, self.scan.size)
+        codec = self.view[self.scan.at + 17] & CODEC_MASK
+        if message is None or codec >= len(CODECS) or CODECS[codec] == "zstd":
+            return None
+        offset, _, magic, _, _, _, (value_at, value_length), _ = message
+        if value_length < 0:
+            return None
+        value = self.view[value_at : value_at + value_length]
+        out = decompress(CODECS[codec], value, self.limits.decompressed_bytes, magic=magic)
+        found = None if out.ended == "broken" else _first_and_last(out.data)
+        if found is None:
+            return None
+        first, last = found
+        if magic == 0 or offset == 0:
+            return first
+        return None if offset < last else wrap64(offset - last + first)
 
     def first_record(self, header: Header, batch: RecordBatch) -> Record | None:
         """The first record of a control batch, from which a broker learns what became of a transaction.
@@ -659,6 +683,29 @@ class _SegmentWalk(Walk):
                 self.refuse([("end-marker-invalid", "records[0]", at, -1, -1, batch.producer_id, 0, 1)])
             return records[0]
         return batch.records[0]
+
+
+# From LegacyRecord.RECORD_OVERHEAD_V0 to the largest array that Java has.
+MESSAGE_SIZES = range(14, (1 << 31) - 8)
+
+
+def _first_and_last(payload: bytes) -> tuple[int, int] | None:
+    """The offsets of the first and the last message in a wrapper, whatever they say; None where Kafka reads none.
+
+    Mirrors ``org.apache.kafka.common.record.internal.AbstractLegacyRecordBatch.DataLogInputStream``.
+    """
+    at, offsets = 0, []
+    while len(payload) - at >= 12:
+        size = int.from_bytes(payload[at + 8 : at + 12], "big", signed=True)
+        if size not in MESSAGE_SIZES:
+            return None
+        if size > len(payload) - at - 12:
+            break
+        offsets.append(int.from_bytes(payload[at : at + 8], "big", signed=True))
+        at += 12 + size
+    if not offsets or payload[17] & CODEC_MASK:
+        return None
+    return offsets[0], offsets[-1]
 
 
 def _is_empty_stream(codec: Codec, data: memoryview) -> bool:

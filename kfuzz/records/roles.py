@@ -5,7 +5,7 @@ The consumer's rules are the parse loops' own. May import ``kfuzz.wire`` and its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -278,11 +278,33 @@ class _Producer:
 
 
 @dataclass(slots=True)
+class Lookup:
+    """A search for the batch that holds an offset; feed it batches until it is ``done``.
+
+    Where a batch begins matters only to a search that has not ended before it, and a wrapper must be opened for it: one
+    that cannot be ends the search ``lost_at`` its byte.
+
+    Mirrors ``org.apache.kafka.common.record.internal.FileRecords.searchForOffsetFromPosition``.
+    """
+
+    target: int
+    done: bool = False
+    lost_at: int | None = None
+
+    def batch(self, begins: int | None, at: int) -> None:
+        """Look at the batch at byte ``at``, which ``begins`` at an offset, if that can be told."""
+        if begins is None:
+            self.lost_at = at
+        self.done = begins is None or begins >= self.target
+
+
+@dataclass(slots=True)
 class Segment:
     """A segment that a broker reads as it starts after a crash; it begins at its first batch's offset.
 
     Feed it each batch in order. Mirrors ``org.apache.kafka.storage.internals.log.LogSegment.recover`` with
-    ``index.interval.bytes`` at its default, and ``ProducerStateManager`` as recovery drives it.
+    ``index.interval.bytes`` at its default, ``ProducerStateManager`` as recovery drives it, and then what a broker asks
+    of the log: where it ends (``LogSegment.readNextOffset``) and where it starts (``LogSegment.read``).
     """
 
     base_offset: int | None = None
@@ -290,6 +312,8 @@ class Segment:
     indexed_bytes: int = 0
     indexed_offset: int | None = None
     last_offset: int | None = None
+    # Of where the segment begins, and of the last entry in its offset index, if it has one.
+    lookups: list[Lookup] = field(default_factory=list)
     max_timestamp: int = NO_TIMESTAMP
     offset_of_max_timestamp: int = -1
     # The time index's last entry; an empty index's is the segment's begin.
@@ -300,10 +324,22 @@ class Segment:
     open_transactions: set[int] = field(default_factory=set)
     aborted_up_to: int | None = None
 
-    def batch(self, base_offset: int, last_offset: int, max_timestamp: int, size: int, at: int) -> list[Note]:
-        """What speaks against a batch of ``size`` bytes with these offsets at byte ``at``, its CRC being right."""
+    def batch(
+        self,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        size: int,
+        at: int,
+        begins: Callable[[], int | None] | None = None,
+    ) -> list[Note]:
+        """What speaks against a batch of ``size`` bytes with these offsets at byte ``at``, its CRC being right.
+
+        ``begins`` tells the offset of a wrapper's first message, or None where it cannot be told.
+        """
         if self.base_offset is None:
             self.base_offset = max(0, base_offset)
+            self.lookups = [Lookup(self.base_offset)]
         notes = []
         # The difference wraps, as in Kafka.
         if not 0 <= wrap64(last_offset - self.base_offset) <= INT32_MAX:
@@ -320,13 +356,32 @@ class Segment:
                 )
             self.indexed_offset = last_offset
             self.indexed_bytes = self.bytes_read
+            self.lookups[1:] = [Lookup(last_offset)]
             notes += self._index_time(at)
         self.bytes_read += size
+        if going_on := [lookup for lookup in self.lookups if not lookup.done]:
+            first = base_offset if begins is None else begins()
+            for lookup in going_on:
+                lookup.batch(first, at)
         return notes
 
     def end(self, at: int) -> list[Note]:
         """What speaks against the segment when its last batch was read."""
-        return self._index_time(at)
+        return self._index_time(at) or self._opened(at)
+
+    def _opened(self, at: int) -> list[Note]:
+        """What a broker stumbles over that has read all: it looks for the end behind the index, then for the start."""
+        if self.base_offset is None or self.last_offset is None:
+            return []
+        behind_index = self.lookups[-1]
+        for lookup in (behind_index, self.lookups[0]):
+            if lookup.lost_at is not None:
+                return [_note("wrapper-start-unknown", "value", lookup.lost_at)]
+            end = wrap64(self.last_offset + 1)
+            is_found = lookup.done or self.last_offset >= lookup.target
+            if lookup is behind_index and is_found and end < self.base_offset:
+                return [_note("log-end-overflow", at=at, found=end, allowed=self.base_offset)]
+        return []
 
     def _index_time(self, at: int) -> list[Note]:
         timestamp, offset = self.timed or (NO_TIMESTAMP, 0)

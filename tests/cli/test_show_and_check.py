@@ -11,6 +11,7 @@ from cli_driver import kfuzz
 
 from kfuzz import records
 from kfuzz.records import Record, RecordBatch
+from kfuzz.wire.checksum import crc32c
 
 
 @pytest.fixture
@@ -56,6 +57,47 @@ def test_check_in_strict_refuses_a_deviation_that_kafka_accepts(tmp_path: Path) 
     done = kfuzz("check", "--profile", "strict", file)
     assert done.returncode == 1
     assert "record-attributes-nonzero" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("role", "words", "accepts"),
+    [
+        ("consumer", "ok, 2 batches, 2 records", True),
+        ("broker", "[batch-count-not-one]", False),
+        ("log", "a segment that begins at 5 reaches no further [offset-outside-segment]", False),
+    ],
+)
+def test_check_judges_as_the_role_that_is_named(role: str, words: str, accepts: bool, tmp_path: Path) -> None:
+    file = tmp_path / "falling.log"
+    file.write_bytes(b"".join(records.encode_batch(RecordBatch(at, at, [Record(at, 1, None, None)])) for at in (5, 4)))
+    done = kfuzz("check", "--role", role, file)
+    assert words in done.stdout
+    assert done.returncode == (0 if accepts else 1)
+
+
+def test_check_as_broker_in_strict_holds_the_rules_of_producers(tmp_path: Path) -> None:
+    file = tmp_path / "produced.bin"
+    file.write_bytes(records.encode_batch(RecordBatch(0, 0, [Record(0, 1, None, None)], transactional=True)))
+    assert kfuzz("check", "--role", "broker", file).returncode == 0
+    done = kfuzz("check", "--role", "broker", "--profile", "strict", file)
+    assert done.returncode == 1
+    assert "[transactional-without-id]" in done.stdout
+
+
+def test_check_as_log_accepts_a_batch_that_no_consumer_can_read(tmp_path: Path) -> None:
+    batch = bytearray(records.encode_batch(RecordBatch(0, 0, [Record(0, 1, None, b"v")])))
+    batch[61] = 0x7F
+    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
+    file = tmp_path / "poisoned.log"
+    file.write_bytes(batch)
+    assert kfuzz("check", file).returncode == 1
+    done = kfuzz("check", "--role", "log", file)
+    assert "[records-unreadable]" in done.stdout
+    assert done.returncode == 0
+
+
+def test_a_role_that_does_not_exist_is_wrong_use(good: Path) -> None:
+    assert kfuzz("check", "--role", "judge", good).returncode == 2
 
 
 def test_check_json_is_one_document(bad: Path) -> None:

@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import require_tool
@@ -22,6 +22,7 @@ from kfuzz.errors import UsageError
 from kfuzz.mutate import Mutator
 from kfuzz.records import Record, RecordBatch, Role
 from kfuzz.records.compression import compress
+from kfuzz.records.model import Codec
 from kfuzz.vectors.model import load_suite
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.message_set import encode_message
@@ -160,17 +161,52 @@ def test_an_undeclared_exception_is_excused_where_kfuzz_refuses_for_the_same_fau
     assert not rule("undeclared", bad_codec, Answer("x", "fault", error="NullPointerException"))
 
 
-def test_a_lack_of_memory_is_excused_where_kfuzz_drops_a_cut_message_or_refuses_the_same_batch() -> None:
+def test_a_lack_of_memory_is_excused_where_a_size_in_the_payload_claims_more_than_the_heap_has() -> None:
     message = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")], magic=1))
-    inner = message + b"\0" * 8 + b"\x7f\xff\xff\xf0" + message[12:]
-    wrapper = wrapped(inner)
+    wrapper, modest = (
+        wrapped(message + b"\0" * 8 + size.to_bytes(4, "big") + message[12:]) for size in (256 << 20, (256 << 20) - 1)
+    )
     fault = Answer("x", "fault", error="OutOfMemoryError: Java heap space", batches=[])
     assert [finding.code for finding in verdict(wrapper).findings] == ["inner-partial-tail"]
-    assert rule("inside a wrapper", wrapper, fault)
-    assert not rule("inside a wrapper", wrapped(message), fault)
-    assert not rule("inside a wrapper", wrapped(message) + wrapper, fault)
-    assert not rule("inside a wrapper", wrapper, Answer("x", "fault", error="OutOfMemoryError: Metaspace", batches=[]))
-    assert not rule("inside a wrapper", wrapper, Answer("x", "rejected", error="OutOfMemoryError: Java heap space"))
+    assert rule("inside a compressed payload", wrapper, fault)
+    assert not rule("inside a compressed payload", modest, fault)
+    assert not rule("inside a compressed payload", wrapped(message), fault)
+    assert not rule("inside a compressed payload", wrapped(message) + wrapper, fault)
+    assert not rule(
+        "inside a compressed payload", wrapper, Answer("x", "fault", error="OutOfMemoryError: Metaspace", batches=[])
+    )
+    assert not rule(
+        "inside a compressed payload", wrapper, Answer("x", "rejected", error="OutOfMemoryError: Java heap space")
+    )
+
+
+@pytest.mark.parametrize(
+    ("codec", "payload", "excused"),
+    [
+        ("gzip", compress("gzip", b"\x80\x80\x80\x80\x02" + bytes(9)), True),  # A record of 256 MiB.
+        ("gzip", compress("gzip", b"\xfe\xff\xff\xff\x01" + bytes(9)), False),  # A byte less.
+        ("gzip", compress("gzip", b"\x0e" + bytes(7) + b"\x80\x80\x80\x80\x02"), True),
+        ("snappy", b"\x80\x80\x80\x80\x01\0", True),  # What a block claims to become.
+        ("snappy", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x10\0\0\0\0", True),  # What a chunk claims to be.
+        ("snappy", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x0f\xff\xff\xff\0", False),
+        ("none", b"\x80\x80\x80\x80\x02", False),  # Nobody makes room for what is there already.
+    ],
+)
+def test_each_claim_that_kafka_makes_room_for_is_looked_at(codec: Codec, payload: bytes, excused: bool) -> None:
+    data = bytearray(
+        records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")], compression=codec))[:61] + payload
+    )
+    data[8:12] = (len(data) - 12).to_bytes(4, "big")
+    fault = Answer("x", "fault", error="OutOfMemoryError: Java heap space", batches=[])
+    assert rule("inside a compressed payload", bytes(data), fault) == excused
+
+
+def test_a_record_count_is_excused_in_a_compressed_batch_alone() -> None:
+    fault = Answer("x", "fault", error="OutOfMemoryError: Java heap space", batches=[])
+    for codec, count, excused in (("gzip", 64 << 20, True), ("gzip", (64 << 20) - 1, False), ("none", 64 << 20, False)):
+        batch = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")], compression=cast("Codec", codec)))
+        claiming = batch[:57] + count.to_bytes(4, "big") + batch[61:]
+        assert rule("inside a compressed payload", claiming, fault, "log") == excused
 
 
 def wrapped(inner: bytes) -> bytes:

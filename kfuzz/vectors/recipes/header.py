@@ -224,8 +224,9 @@ def _extremes(made: Theme) -> None:
         "base-offset-int64-max",
         "the base offset is INT64_MAX, after which there is no next one; in Kafka it wraps",
         batch(Record(), base_offset=INT64_MAX, hostile=["base_offset"]),
-        requirements=["RB-OFFSET-5"],
+        requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
         flags=["OffsetExtreme"],
+        log=refuses("log-end-overflow"),
     )
     made.valid(
         "last-offset-at-int64-max-minus-one",
@@ -237,8 +238,9 @@ def _extremes(made: Theme) -> None:
         "last-offset-beyond-64-bits",
         "base offset and last offset delta add up to more than INT64_MAX, though the record's offset does not",
         batch(Record(), base_offset=INT64_MAX - 5, last_offset_delta=10, hostile=["base_offset", "last_offset_delta"]),
-        requirements=["RB-OFFSET-5"],
+        requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
         flags=["OffsetExtreme"],
+        log=accepts(finding="log-end-overflow"),
     )
     made.valid(
         "last-offset-delta-largest",

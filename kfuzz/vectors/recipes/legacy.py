@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from kfuzz.vectors.recipes.builder import CREATED_MS, Json, Raw, Record, batch, message, record_contents
+from kfuzz.vectors.recipes.builder import CREATED_MS, Json, Raw, Record, batch, concat, message, record_contents
 from kfuzz.vectors.recipes.containers import packed, stored
-from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
+from kfuzz.vectors.recipes.theme import SMALL, Theme, accepts, refuses
 
 INT32_MAX = 2**31 - 1
 
@@ -268,6 +268,12 @@ def _wrappers(made: Theme, magic: int) -> None:
     )
 
 
+def _unopened(raw: Raw) -> list[Json]:
+    """What can be told of a wrapper that nobody can open: neither records nor the offset of the first one."""
+    hidden = ("base_offset", "records")
+    return [{name: value for name, value in contents.items() if name not in hidden} for contents in raw.batches]
+
+
 def _with_key(raw: Raw, magic: int) -> Raw:
     """The wrapper ``raw`` again, with the key ``k``."""
     contents = raw.batches[0]
@@ -322,7 +328,26 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         ),
     )
     for slug, summary, raw, finding in cases:
-        made.invalid(slug, summary, raw, requirements=requirements, flags=["WrapperBroken"], finding=finding)
+        made.invalid(
+            slug,
+            summary,
+            raw,
+            requirements=requirements,
+            flags=["WrapperBroken"],
+            finding=finding,
+            # Kafka 3.9 does not open a wrapper to learn where a log starts; later brokers do, and die.
+            log=accepts(finding="wrapper-start-unknown", batches=_unopened(raw)),
+        )
+    behind = concat(message(magic), wrapper_of(magic, b""))
+    made.invalid(
+        "wrapper-empty-behind-message",
+        "a message, then a wrapper that holds none: in a segment nobody opens it before a consumer does",
+        behind,
+        requirements=requirements,
+        flags=["WrapperBroken"],
+        finding="wrapper-empty",
+        log=accepts(finding="records-unreadable", batches=[behind.batches[0], *_unopened(wrapper_of(magic, b""))]),
+    )
     made.acceptable(
         "wrapper-partial-tail",
         "the wrapper's last message is cut; Kafka reads those before it",

@@ -300,9 +300,10 @@ def _offset_delta(made: Theme) -> None:
         "offset-beyond-64-bits",
         "base offset and offset delta add up to more than INT64_MAX; in Kafka the offset wraps",
         batch(Record(), Record(offset_delta=2), base_offset=2**63 - 2, hostile=["base_offset"]),
-        requirements=["RB-OFFSET-4"],
+        requirements=["RB-OFFSET-4", "SEG-OFFSET-1"],
         flags=["OffsetDeltaDisorder"],
         finding="offset-overflow",
+        log=accepts(finding="log-end-overflow"),
     )
     made.valid(
         "offset-delta-gap",

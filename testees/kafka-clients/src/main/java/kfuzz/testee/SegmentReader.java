@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.stream.Stream;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.OffsetOutOfRangeException;
 import org.apache.kafka.common.record.internal.FileRecords;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.RecordBatch;
@@ -73,9 +74,10 @@ final class SegmentReader {
                 // Recovery stops at an invalid control record and keeps it; the broker dies of it a moment later.
                 rebuildProducers(file);
                 batches = reader.readStored(file);
+                if (kept < bytes.length)
+                    requirePartial(bytes, kept);
+                requireStart(segment);
             }
-            if (kept < bytes.length)
-                requirePartial(bytes, kept);
             return new Recovery(batches, kept, null);
         } catch (Throwable failure) {
             return new Recovery(batches, kept, failure);
@@ -115,10 +117,20 @@ final class SegmentReader {
         }
     }
 
+    /**
+     * What UnifiedLog does of a recovered log: it deletes one that ends before it starts (LogLoader), and looks up where
+     * it starts.
+     */
+    private static void requireStart(LogSegment segment) throws IOException {
+        long end = segment.readNextOffset();
+        if (end < segment.baseOffset())
+            throw new OffsetOutOfRangeException("the log ends at " + end + " and starts at " + segment.baseOffset());
+        segment.read(segment.baseOffset(), 1);
+    }
+
     /** Recovery says how much it cut off and not why; the first batch behind what it kept does. */
     private void requirePartial(byte[] bytes, int kept) throws IOException {
-        clear();
-        try (FileRecords file = FileRecords.open(file("segment.log"))) {
+        try (FileRecords file = FileRecords.open(file("whole.log"))) {
             file.append(MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)));
             Iterator<? extends RecordBatch> rest = file.batchesFrom(kept).iterator();
             if (rest.hasNext()) {
