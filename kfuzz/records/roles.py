@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_TOPIC",
+    "EndMarker",
     "Header",
+    "NoMarker",
     "Row",
     "Segment",
     "Topic",
+    "end_marker",
     "is_tail",
     "produced_batch",
     "produced_header",
@@ -266,6 +269,8 @@ class _Counted:
 # --- a segment ------------------------------------------------------------------------------------------------------
 
 INDEX_INTERVAL_BYTES: Final = 4096
+ABORT: Final = 0
+COMMIT: Final = 1
 # FileLogInputStream reads a header of this size and looks at nothing where no more than that is left.
 FILE_HEADER_BYTES: Final = 17
 
@@ -416,14 +421,14 @@ class Segment:
         return []
 
     def _end(self, header: Header, producer: _Producer, marker: Record, at: int) -> list[Note]:
-        commits = _commits(marker)
-        if commits is None:
+        ends = end_marker(marker)
+        if isinstance(ends, NoMarker):
             return [_note("end-marker-invalid", "records[0].key", at + BATCH_HEADER_SIZE)]
         began, producer.transaction_from = producer.transaction_from, None
         if began is None:
             return []
-        in_order = commits or self.aborted_up_to is None or self.aborted_up_to < header.base_offset
-        if not commits:
+        in_order = not ends.aborted or self.aborted_up_to is None or self.aborted_up_to < header.base_offset
+        if ends.aborted:
             self.aborted_up_to = header.base_offset
         if not in_order or began not in self.open_transactions:
             return [_note("end-marker-invalid", "base_offset", at, header.base_offset)]
@@ -431,16 +436,40 @@ class Segment:
         return []
 
 
-def _commits(marker: Record) -> bool | None:
-    """Whether the control record commits (or aborts) a transaction; None where it does neither.
+class EndMarker(NamedTuple):
+    """What a control record says of its producer's transaction."""
+
+    aborted: bool
+    coordinator_epoch: int
+
+
+class NoMarker(NamedTuple):
+    """Why a control record does not end a transaction, and whether Kafka answers that with an error it foresees."""
+
+    why: str
+    foreseen: bool
+
+
+def end_marker(marker: Record) -> EndMarker | NoMarker:
+    """Whether the control record commits or aborts a transaction.
 
     Mirrors ``org.apache.kafka.common.record.EndTransactionMarker.deserialize``: higher versions are read as version 0.
     """
     key, value = marker.key, marker.value
-    if key is None or value is None or len(key) < 4 or len(value) < 6 or key[0] & 0x80 or value[0] & 0x80:
-        return None
-    kind = int.from_bytes(key[2:4], "big")
-    return bool(kind) if kind in (0, 1) else None
+    if key is None:
+        return NoMarker("its key is null", False)
+    if len(key) < 4 or key[0] & 0x80:
+        return NoMarker(f"its key is {key[:8].hex()}", True)
+    kind = int.from_bytes(key[2:4], "big", signed=True)
+    if kind not in (ABORT, COMMIT):
+        return NoMarker(f"its type is {kind}", False)
+    if value is None:
+        return NoMarker("its value is null", False)
+    if len(value) >= 2 and value[0] & 0x80:
+        return NoMarker(f"its value's version is {int.from_bytes(value[:2], 'big', signed=True)}", True)
+    if len(value) < 6:
+        return NoMarker(f"its value has {len(value)} bytes", False)
+    return EndMarker(kind == ABORT, int.from_bytes(value[2:6], "big", signed=True))
 
 
 def is_tail(length: int, left: int) -> bool:

@@ -25,6 +25,7 @@ from kfuzz.records.findings import PROFILES, Finding, Profile, Role, from_note
 from kfuzz.records.model import Record, RecordBatch, wrap64
 from kfuzz.records.reader import DEFAULT_LIMITS, Limits
 from kfuzz.records.reader import batches as read_batches
+from kfuzz.records.roles import ABORT, EndMarker, end_marker
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT
 
@@ -51,7 +52,6 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 Outcome = Literal["appended", "duplicate", "rejected"]
 
 ISOLATIONS: tuple[str, ...] = get_args(Isolation)
-ABORT, COMMIT = 0, 1
 NONE = -1
 INT16_MAX = (1 << 15) - 1
 INT32_MAX = (1 << 31) - 1
@@ -144,13 +144,6 @@ class _Problem:
     detail: str = ""
 
 
-class _EndMarker(NamedTuple):
-    """What a control batch says of its producer's transaction; ``EndTransactionMarker``."""
-
-    aborted: bool
-    coordinator_epoch: int
-
-
 class ProducerState:
     """What one partition remembers of its producers: sequences, epochs and open transactions.
 
@@ -220,7 +213,7 @@ class ProducerState:
                 if finding.severity == "fatal":
                     return Append("rejected", finding=finding, error=problem.error)
                 odd = odd or finding
-            if isinstance(marker, _EndMarker):
+            if isinstance(marker, EndMarker):
                 completed = self._end(batch, producer, marker, base_offset)
             elif not batch.control:
                 self._extend(batch, producer, base_offset, last_offset)
@@ -242,7 +235,7 @@ class ProducerState:
         return next((kept for kept in producer.kept if (kept.first_sequence, kept.last_sequence) == wanted), None)
 
     def _problems(
-        self, batch: RecordBatch, producer: _Producer, marker: _EndMarker | _Problem | None
+        self, batch: RecordBatch, producer: _Producer, marker: EndMarker | _Problem | None
     ) -> Iterator[_Problem]:
         """In the order in which Kafka looks."""
         if isinstance(marker, _Problem):
@@ -292,7 +285,7 @@ class ProducerState:
         self._producers[batch.producer_id] = producer
 
     def _end(
-        self, batch: RecordBatch, producer: _Producer, marker: _EndMarker, base_offset: int
+        self, batch: RecordBatch, producer: _Producer, marker: EndMarker, base_offset: int
     ) -> CompletedTransaction | None:
         producer.enter(batch.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -340,29 +333,15 @@ def _sequence_problem(batch: RecordBatch, producer: _Producer) -> _Problem | Non
     return _Problem("sequence-overlap" if behind else "sequence-gap", "base_sequence", first, wanted, error)
 
 
-def _end_marker(batch: RecordBatch) -> _EndMarker | _Problem | None:
+def _end_marker(batch: RecordBatch) -> EndMarker | _Problem | None:
     """What the batch's first record says; None for a control batch that compaction has emptied."""
     if not batch.records:
         return None
-    key, value = batch.records[0].key, batch.records[0].value
-    if key is None:
-        return _not_a_marker("its key is null", UNFORESEEN)
-    if len(key) < 4 or key[0] & 0x80:
-        return _not_a_marker(f"its key is {key[:8].hex()}", INVALID)
-    kind = int.from_bytes(key[2:4], "big", signed=True)
-    if kind not in (ABORT, COMMIT):
-        return _not_a_marker(f"its type is {kind}", UNFORESEEN)
-    if value is None:
-        return _not_a_marker("its value is null", UNFORESEEN)
-    if len(value) >= 2 and value[0] & 0x80:
-        return _not_a_marker(f"its value's version is {int.from_bytes(value[:2], 'big', signed=True)}", INVALID)
-    if len(value) < 6:
-        return _not_a_marker(f"its value has {len(value)} bytes", UNFORESEEN)
-    return _EndMarker(kind == ABORT, int.from_bytes(value[2:6], "big", signed=True))
-
-
-def _not_a_marker(why: str, error: str) -> _Problem:
-    return _Problem("end-marker-invalid", "records[0]", error=error, detail=why)
+    found = end_marker(batch.records[0])
+    if isinstance(found, EndMarker):
+        return found
+    error = INVALID if found.foreseen else UNFORESEEN
+    return _Problem("end-marker-invalid", "records[0]", error=error, detail=found.why)
 
 
 @dataclass(frozen=True, slots=True)
