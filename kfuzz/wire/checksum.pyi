@@ -6,5 +6,8 @@ def crc32c(data: Buffer, value: int = 0, /) -> int:
 def crc32(data: Buffer, value: int = 0, /) -> int:
     """CRC-32 (IEEE), unsigned; ``org.apache.kafka.common.record.LegacyRecord``."""
 
-def kernel(data: Buffer, value: int = 0) -> int | None:
-    """``crc32c`` by the kernel that the loops without the interpreter use; None where this machine cannot run it."""
+def kernel(data: Buffer, value: int = 0, wide: bool = False) -> int | None:
+    """``crc32c`` by a kernel that the loops without the interpreter use; None where this machine cannot run it.
+
+    ``wide`` is the one of 512-bit vectors, which they take where they can.
+    """

@@ -16,10 +16,13 @@ __all__ = ["crc32", "crc32c", "kernel"]
 
 cdef extern from "crc32c.h":
     int KFUZZ_CRC_THERE
+    int KFUZZ_CRC_WIDE_THERE
     void kfuzz_crc_init() nogil
     uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n) nogil
+    uint32_t kfuzz_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n) nogil
 
 cdef bint there = KFUZZ_CRC_THERE
+cdef bint wide_there = KFUZZ_CRC_WIDE_THERE
 if there:
     kfuzz_crc_init()
 
@@ -29,13 +32,16 @@ cdef uint32_t by_library(const uint8_t *data, int64_t n) with gil:
 
 
 cdef uint32_t crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:
+    if wide_there:
+        return kfuzz_crc32c_wide(0, data, <size_t> n)
     if there:
         return kfuzz_crc32c(0, data, <size_t> n)
     return by_library(data, n)
 
 
-def kernel(const uint8_t[::1] data not None, uint32_t value=0):
-    """The kernel by itself, for tests; None where this machine has no instruction for it."""
-    if not there:
+def kernel(const uint8_t[::1] data not None, uint32_t value=0, bint wide=False):
+    """A kernel by itself, for tests; None where this machine has not its instructions."""
+    cdef const uint8_t *p = &data[0] if data.shape[0] else <const uint8_t *> b""
+    if not (wide_there if wide else there):
         return None
-    return kfuzz_crc32c(value, &data[0] if data.shape[0] else <const uint8_t *> b"", <size_t> data.shape[0])
+    return kfuzz_crc32c_wide(value, p, <size_t> data.shape[0]) if wide else kfuzz_crc32c(value, p, <size_t> data.shape[0])

@@ -1,9 +1,12 @@
-/* CRC-32C by the processor's own instruction, for callers without the interpreter. Small batches are why it stands
- * beside the crc32c package, whose call costs more than their bytes do; where the processor lacks the instruction,
+/* CRC-32C by the processor's own instructions, for callers without the interpreter. Small batches are why it stands
+ * beside the crc32c package, whose call costs more than their bytes do; where the processor lacks the instructions,
  * KFUZZ_CRC_THERE is 0 and the package does the work.
  *
- * Three lanes hide the instruction's latency of three cycles. A lane's checksum is then moved over the bytes of the
- * lanes behind it: appending zeros is linear in a CRC's bits, so a table per lane length does it.
+ * With the CRC instruction alone, three lanes hide its latency of three cycles. A lane's checksum is then moved over the
+ * bytes of the lanes behind it: appending zeros is linear in a CRC's bits, so a table per lane length does it.
+ *
+ * With carry-less products of 512 bits (KFUZZ_CRC_WIDE_THERE) 256 bytes are folded at a time: bytes that stand D bits
+ * before others may be replaced, as far as the remainder goes, by their product with x^D mod P added to those others.
  */
 #ifndef KFUZZ_CRC32C_H
 #define KFUZZ_CRC32C_H
@@ -13,6 +16,8 @@
 #include <string.h>
 
 #if defined(__x86_64__) && defined(__GNUC__)
+
+#include <immintrin.h>
 
 #define KFUZZ_CRC_THERE __builtin_cpu_supports("sse4.2")
 #define KFUZZ_CRC_LONG 2048
@@ -86,16 +91,90 @@ static uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n)
     return ~crc;
 }
 
+#define KFUZZ_CRC_WIDE_THERE (KFUZZ_CRC_THERE && __builtin_cpu_supports("vpclmulqdq") \
+                              && __builtin_cpu_supports("avx512f"))
+#define KFUZZ_CRC_WIDE_BYTES 256
+#define KFUZZ_CRC_WIDE __attribute__((target("sse4.2,avx512f,vpclmulqdq")))
+
+/* The factors for the two halves of 128 bits, over the distance of four vectors and of one. */
+static uint64_t kfuzz_crc_far[2];
+static uint64_t kfuzz_crc_near[2];
+
+/* x^power mod P; bits as in a CRC's register, the highest power last. The shift is what reflected products lack. */
+static uint64_t kfuzz_crc_power(int power)
+{
+    uint32_t value = 0x80000000;
+    while (power--)
+        value = value >> 1 ^ (value & 1 ? 0x82f63b78 : 0);
+    return (uint64_t) value << 1;
+}
+
+static void kfuzz_crc_factors(uint64_t factors[2], int bits)
+{
+    factors[0] = kfuzz_crc_power(bits + 32);
+    factors[1] = kfuzz_crc_power(bits - 32);
+}
+
+KFUZZ_CRC_WIDE
+static inline __m512i kfuzz_crc_fold(__m512i value, __m512i factors, __m512i onto)
+{
+    __m512i low = _mm512_clmulepi64_epi128(value, factors, 0x00);
+    __m512i high = _mm512_clmulepi64_epi128(value, factors, 0x11);
+    return _mm512_ternarylogic_epi64(low, high, onto, 0x96);
+}
+
+KFUZZ_CRC_WIDE
+static uint32_t kfuzz_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n)
+{
+    __m512i far, near, a, b, c, d;
+    uint64_t folded[8], wide = 0;
+    int i;
+    if (n < KFUZZ_CRC_WIDE_BYTES)
+        return kfuzz_crc32c(crc, p, n);
+    far = _mm512_set4_epi64((long long) kfuzz_crc_far[1], (long long) kfuzz_crc_far[0],
+                            (long long) kfuzz_crc_far[1], (long long) kfuzz_crc_far[0]);
+    near = _mm512_set4_epi64((long long) kfuzz_crc_near[1], (long long) kfuzz_crc_near[0],
+                             (long long) kfuzz_crc_near[1], (long long) kfuzz_crc_near[0]);
+    /* What came before is added to the first 32 bits. */
+    a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int) ~crc)));
+    b = _mm512_loadu_si512(p + 64);
+    c = _mm512_loadu_si512(p + 128);
+    d = _mm512_loadu_si512(p + 192);
+    for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
+        a = kfuzz_crc_fold(a, far, _mm512_loadu_si512(p));
+        b = kfuzz_crc_fold(b, far, _mm512_loadu_si512(p + 64));
+        c = kfuzz_crc_fold(c, far, _mm512_loadu_si512(p + 128));
+        d = kfuzz_crc_fold(d, far, _mm512_loadu_si512(p + 192));
+    }
+    d = kfuzz_crc_fold(kfuzz_crc_fold(kfuzz_crc_fold(a, near, b), near, c), near, d);
+    for (; n >= 64; p += 64, n -= 64)
+        d = kfuzz_crc_fold(d, near, _mm512_loadu_si512(p));
+    _mm512_storeu_si512(folded, d);
+    for (i = 0; i < 8; i++)
+        wide = __builtin_ia32_crc32di(wide, folded[i]);
+    return kfuzz_crc32c(~(uint32_t) wide, p, n);
+}
+
 /* Once, before the first checksum. */
 static void kfuzz_crc_init(void)
 {
     kfuzz_crc_tabulate(kfuzz_crc_over_long, KFUZZ_CRC_LONG);
     kfuzz_crc_tabulate(kfuzz_crc_over_short, KFUZZ_CRC_SHORT);
+    kfuzz_crc_factors(kfuzz_crc_far, 8 * KFUZZ_CRC_WIDE_BYTES);
+    kfuzz_crc_factors(kfuzz_crc_near, 8 * 64);
 }
 
 #else
 
 #define KFUZZ_CRC_THERE 0
+#define KFUZZ_CRC_WIDE_THERE 0
+
+static uint32_t kfuzz_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n)
+{
+    (void) p;
+    (void) n;
+    return crc;
+}
 
 static uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n)
 {

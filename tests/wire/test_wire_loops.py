@@ -15,15 +15,18 @@ from kfuzz.wire.scan import BATCH, END, MESSAGE, PAYLOAD, REFUSED, Scan
 Record, RecordBatch = records.Record, records.RecordBatch
 
 
-@pytest.mark.parametrize("size", [*range(70), 383, 384, 385, 391, 767, 768, 6143, 6144, 6145, 20_000])
-def test_the_crc_kernel_agrees_with_the_library_at_every_alignment(size: int) -> None:
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(
+    "size", [*range(70), *range(250, 330), 383, 384, 385, 391, 511, 512, 513, 767, 768, 6143, 20_000]
+)
+def test_the_crc_kernels_agree_with_the_library_at_every_alignment(size: int, wide: bool) -> None:
     data = random.Random(size).randbytes(size + 8)
-    if kernel(b"") is None:
-        pytest.skip("this processor has no instruction for CRC-32C; the library does the work")
+    if kernel(b"", 0, wide) is None:
+        pytest.skip("this processor has not the instructions; the other kernel or the library does the work")
     for at in range(8):
         view = memoryview(data)[at : at + size]
-        assert kernel(view) == crc32c(view)
-        assert kernel(view, 0xDEADBEEF) == crc32c(view, 0xDEADBEEF)
+        assert kernel(view, 0, wide) == crc32c(view)
+        assert kernel(view, 0xDEADBEEF, wide) == crc32c(view, 0xDEADBEEF)
 
 
 def batch(offset: int, **fields: object) -> bytes:
