@@ -42,6 +42,7 @@ cdef uint32_t crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:
 def kernel(const uint8_t[::1] data not None, uint32_t value=0, bint wide=False):
     """A kernel by itself, for tests; None where this machine has not its instructions."""
     cdef const uint8_t *p = &data[0] if data.shape[0] else <const uint8_t *> b""
+    cdef size_t n = <size_t> data.shape[0]
     if not (wide_there if wide else there):
         return None
-    return kfuzz_crc32c_wide(value, p, <size_t> data.shape[0]) if wide else kfuzz_crc32c(value, p, <size_t> data.shape[0])
+    return kfuzz_crc32c_wide(value, p, n) if wide else kfuzz_crc32c(value, p, n)

@@ -24,6 +24,7 @@ from kfuzz.wire.cursor cimport (
     load32,
     load64,
     unlikely,
+    unzigzag,
 )
 from kfuzz.wire.record cimport Record
 from kfuzz.wire.report cimport (
@@ -235,12 +236,82 @@ cdef const uint8_t *get_headers(cursor_t *c, const uint8_t *p, const uint8_t *wa
     return p
 
 
-cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row, rows_t *sink,
-                                      bint skim) noexcept nogil:
-    """One record into ``row``, its headers into ``sink`` if there is one. NULL means refused, with a finding noted."""
+# As many bytes as the fixed fields of an ordinary record take, and what is loaded with them.
+cdef enum:
+    ORDINARY_BYTES = 16
+
+cdef inline const uint8_t *get_short(const uint8_t *p, uint64_t *raw, uint64_t *odd) noexcept nogil:
+    """A zigzag number of three bytes at most; ``odd`` gets a bit where it is longer, or longer than it need be.
+
+    Its size is much the same from record to record, so it is left to the predictor: a position that is guessed right is
+    known before the bytes are there.
+    """
+    if p[0] < 0x80:
+        raw[0] = p[0]
+        return p + 1
+    if p[1] < 0x80:
+        raw[0] = (p[0] & 0x7f) | <uint64_t> p[1] << 7
+        odd[0] |= p[1] == 0
+        return p + 2
+    raw[0] = (p[0] & 0x7f) | <uint64_t> (p[1] & 0x7f) << 7 | <uint64_t> p[2] << 14
+    odd[0] |= <uint8_t> (p[2] - 1) >= 0x7f
+    return p + 3
+
+
+cdef inline const uint8_t *get_ordinary(cursor_t *c, const uint8_t *p, row_t *row,
+                                        const uint8_t **wall) noexcept nogil:
+    """An ordinary record up to its header count: lengths of one or two bytes, not negative, nothing to note.
+
+    NULL says that it is not one, and nothing else: get_record then goes through it field by field. What is asked here is
+    gathered and looked at once, for the fields' bounds are what a record's time goes into.
+    """
+    cdef uint64_t raw
+    cdef uint64_t two
+    cdef uint64_t odd
+    cdef int64_t size
+    if unlikely(c.end - p < ORDINARY_BYTES):
+        return NULL
+    row.at = <int32_t> (p - c.base)
+    two = p[0] >> 7
+    raw = (p[0] & 0x7f) | (p[1] & (~two + 1)) << 7
+    odd = (two & (<uint8_t> (p[1] - 1) >= 0x7f)) | (raw & 1)
+    p += 1 + two
+    row.length = <int32_t> (raw >> 1)
+    wall[0] = p + row.length
+    odd |= (<int64_t> row.length > c.end - p) | p[0]
+    row.attributes = 0
+    p = get_short(p + 1, &raw, &odd)
+    row.timestamp_delta = unzigzag(raw)
+    p = get_short(p, &raw, &odd)
+    row.offset_delta = <int32_t> unzigzag(raw)
+    row.key_length = <int32_t> unzigzag(p[0])
+    odd |= p[0] >> 7
+    p += 1
+    size = row.key_length & ~(row.key_length >> 31)
+    row.key_at = <int32_t> (p - c.base)
+    # Two bytes of the value's length are looked at, and the header count's one.
+    if unlikely(odd or row.key_length < -1 or size > wall[0] - p - 3):
+        return NULL
+    p += size
+    two = p[0] >> 7
+    raw = (p[0] & 0x7f) | (p[1] & (~two + 1)) << 7
+    odd = two & (<uint8_t> (p[1] - 1) >= 0x7f)
+    p += 1 + two
+    row.value_length = <int32_t> unzigzag(raw)
+    size = row.value_length & ~(row.value_length >> 31)
+    row.value_at = <int32_t> (p - c.base)
+    if unlikely(odd or row.value_length < -1 or size >= wall[0] - p):
+        return NULL
+    return p + size
+
+
+cdef const uint8_t *get_fields(cursor_t *c, const uint8_t *p, row_t *row, bint skim, const uint8_t **start,
+                               const uint8_t **end) noexcept nogil:
+    """Any record up to its header count; ``start`` and ``end`` are those of what its length counts.
+
+    NULL means refused, with a finding noted.
+    """
     cdef const uint8_t *first = p
-    cdef const uint8_t *following
-    cdef const uint8_t *start
     cdef const uint8_t *wall
     cdef int64_t n
     cdef int32_t length
@@ -261,9 +332,8 @@ cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row,
             return NULL
     elif not skim:
         wall = p + length
-    # Where this record will turn out to end, known before its fields are: the processor may go on from there at once.
-    following = kfuzz_apart(wall)
-    start = p
+    start[0] = p
+    end[0] = wall
     if unlikely(p >= wall):
         note(c.report, RECORD_TRUNCATED, F_ATTRIBUTES, p - c.base, c.record, -1, 0, 1)
         return NULL
@@ -292,6 +362,33 @@ cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row,
     p = get_span(c, p, wall, F_VALUE_LENGTH, n, c.base + row.value_at, &row.value_at, &row.value_length)
     if unlikely(p == NULL):
         return NULL
+    return p
+
+
+cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row, rows_t *sink,
+                                      bint skim) noexcept nogil:
+    """One record into ``row``, its headers into ``sink`` if there is one. NULL means refused, with a finding noted."""
+    cdef const uint8_t *first = p
+    cdef const uint8_t *following
+    cdef const uint8_t *start
+    cdef const uint8_t *wall
+    # Variables of their own: the others would have to live in memory if their addresses went out.
+    cdef const uint8_t *odd_start
+    cdef const uint8_t *odd_wall
+    cdef int64_t n
+    p = NULL
+    if not skim:
+        p = get_ordinary(c, first, row, &wall)
+    if not unlikely(p == NULL):
+        start = wall - row.length
+    else:
+        p = get_fields(c, first, row, skim, &odd_start, &odd_wall)
+        if unlikely(p == NULL):
+            return NULL
+        start = odd_start
+        wall = odd_wall
+    # Where this record will turn out to end, known before its fields are: the processor may go on from there at once.
+    following = kfuzz_apart(wall)
     row.headers_at = <int32_t> (p - c.base)
     p = get_zigzag(c, p, wall, F_HEADER_COUNT, VARINT, &n)
     if unlikely(p == NULL):
@@ -315,11 +412,11 @@ cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row,
         if unlikely(p == NULL):
             return NULL
     if skim:
-        if p - start != length:
-            note(c.report, RECORD_LENGTH_MISMATCH, F_LENGTH, first - c.base, c.record, -1, length, p - start)
+        if p - start != row.length:
+            note(c.report, RECORD_LENGTH_MISMATCH, F_LENGTH, first - c.base, c.record, -1, row.length, p - start)
         return p
     if unlikely(p != wall):
-        note(c.report, RECORD_LENGTH_MISMATCH, F_LENGTH, first - c.base, c.record, -1, length, p - start)
+        note(c.report, RECORD_LENGTH_MISMATCH, F_LENGTH, first - c.base, c.record, -1, row.length, p - start)
         return NULL
     return following
 
