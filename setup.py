@@ -6,6 +6,7 @@ Environment variables that a build reads:
 """
 
 import os
+import platform
 import shutil
 from pathlib import Path
 
@@ -26,6 +27,10 @@ C_FLAGS = [
     "-Wno-unused-parameter",
     "-Wno-missing-field-initializers",
 ]
+
+# Without it GCC clears small structs by a string instruction, for processors of twenty years ago; the code runs on all.
+if platform.machine() in ("x86_64", "AMD64"):
+    C_FLAGS.append("-mtune=haswell")
 
 
 def extensions() -> list[Extension]:

@@ -82,9 +82,8 @@ def lazy(fetches: Sequence[bytes]) -> InProcess:
     def run() -> int:
         found = 0
         for fetch in fetches:
-            for batch in records.batches(fetch):
-                for _ in batch.records:
-                    found += 1
+            for _ in records.iterate(fetch):
+                found += 1
         return found
 
     return InProcess(run, lambda: census_of(fetches))
@@ -96,12 +95,11 @@ def eager(fetches: Sequence[bytes]) -> InProcess:
     def run() -> int:
         found = 0
         for fetch in fetches:
-            for batch in records.batches(fetch):
-                for record in batch.records:
-                    record.key  # noqa: B018
-                    record.value  # noqa: B018
-                    record.headers  # noqa: B018
-                    found += 1
+            for record in records.iterate(fetch):
+                record.key  # noqa: B018
+                record.value  # noqa: B018
+                record.headers  # noqa: B018
+                found += 1
         return found
 
     return InProcess(run, lambda: census_of(fetches))

@@ -13,7 +13,7 @@ from kfuzz.records.arrow import columns, encode_columns
 from kfuzz.records.contents import from_json, to_json
 from kfuzz.records.findings import CODES, PROFILES, ROLES, Finding, Profile, Role
 from kfuzz.records.model import CODECS, Codec, Header, Record, RecordBatch, TimestampType
-from kfuzz.records.reader import Limits, Reading, batches, check, decode, read
+from kfuzz.records.reader import Limits, Reading, batches, check, decode, iterate, read
 from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.records.writer import encode, encode_batch
 
@@ -41,6 +41,7 @@ __all__ = [
     "encode_batch",
     "encode_columns",
     "from_json",
+    "iterate",
     "read",
     "read_committed",
     "to_json",

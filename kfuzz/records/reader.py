@@ -4,9 +4,10 @@ neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from kfuzz.errors import RecordsError, UsageError
@@ -157,6 +158,29 @@ def batches(
     walk.reading.raise_fatal()
 
 
+def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> Iterator[Record]:
+    """The records in ``data`` as a consumer gets them, control records too, one at a time.
+
+    The cheapest way to have objects: a record that nobody keeps is gone before the next is made. Each batch is judged
+    whole before its first record comes. ``RecordsError`` with the first fatal finding, when its batch is come to.
+    Mirrors ``org.apache.kafka.common.record.MemoryRecords.records``.
+
+    >>> from kfuzz import records
+    >>> data = records.encode([records.RecordBatch(7, 8, [records.Record(i, 0, b"k", b"v") for i in (7, 8)])])
+    >>> [record.offset for record in records.iterate(data)]
+    [7, 8]
+    """
+    walk = _walk(data, profile, "consumer", limits, DEFAULT_TOPIC, objects=True)
+    return chain.from_iterable(_parts(walk))
+
+
+def _parts(walk: Walk) -> Iterator[Iterable[Record]]:
+    for part in walk.parts():
+        walk.reading.raise_fatal()
+        yield part
+    walk.reading.raise_fatal()
+
+
 def decode(
     data: Buffer,
     *,
@@ -215,25 +239,36 @@ class Walk:
         """The batches up to the first that cannot be read. Without objects only those that something is to be said
         about.
         """
-        scan = self.scan
-        try:
-            while (stop := scan.next()) != END:
-                notes = scan.notes()
-                if notes:
-                    self.take(notes)
-                if stop == REFUSED:
-                    return
+        with suppress(_Refused):
+            for stop in self.stops():
                 if stop == MESSAGE:
-                    yield self.message(scan.at, scan.size)
-                    continue
-                if stop == PAYLOAD:
-                    self.compressed(scan)
-                if scan.control:
-                    self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
-                if self.objects:
-                    yield self.record_batch(scan)
-        except _Refused:
-            return
+                    yield self.message(self.scan.at, self.scan.size)
+                elif self.objects:
+                    yield self.record_batch(self.scan)
+
+    def parts(self) -> Iterator[Iterable[Record]]:
+        """The records of each batch, up to the first that cannot be read."""
+        with suppress(_Refused):
+            for stop in self.stops():
+                if stop == MESSAGE:
+                    yield self.message(self.scan.at, self.scan.size).records
+                else:
+                    yield self.scan.each_record()
+
+    def stops(self) -> Iterator[int]:
+        """What the scan stops at, after what is to be said of it; whoever gets a message has to read it."""
+        scan = self.scan
+        while (stop := scan.next()) != END:
+            notes = scan.notes()
+            if notes:
+                self.take(notes)
+            if stop == REFUSED:
+                return
+            if stop == PAYLOAD:
+                self.compressed(scan)
+            if stop != MESSAGE and scan.control:
+                self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
+            yield stop
         self.reading.partial_tail = scan.at < len(self.view)
 
     # -- findings

@@ -35,7 +35,7 @@ cdef object new_bytes(const uint8_t *p, int64_t n):
     return PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
 
 
-cdef inline void put_item(tuple items, Py_ssize_t i, object item):
+cdef inline void put_item(tuple items, Py_ssize_t i, object item) noexcept:
     Py_INCREF(item)
     PyTuple_SET_ITEM(items, i, item)
 

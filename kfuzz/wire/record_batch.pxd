@@ -1,3 +1,4 @@
+from kfuzz.wire.record cimport Record
 # Magic 2: the header's struct, the rows that a parse may fill, and inline writers for compiled callers.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
@@ -100,5 +101,6 @@ cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
 cdef tuple header_tuple(const header_t *h)
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil
 cdef void free_rows(rows_t *rows) noexcept nogil
+cdef Record to_record(const uint8_t *base, object source, const header_t *h, const row_t *row)
 cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows)
 cdef list to_places(const rows_t *rows)

@@ -262,8 +262,8 @@ cdef inline const uint8_t *get_ordinary(cursor_t *c, const uint8_t *p, row_t *ro
                                         const uint8_t **wall) noexcept nogil:
     """An ordinary record up to its header count: lengths of one or two bytes, not negative, nothing to note.
 
-    NULL says that it is not one, and nothing else: get_record then goes through it field by field. What is asked here is
-    gathered and looked at once, for the fields' bounds are what a record's time goes into.
+    NULL says that it is not one, and nothing else: get_record then goes through it field by field. What is asked here
+    is gathered and looked at once, for the fields' bounds are what a record's time goes into.
     """
     cdef uint64_t raw
     cdef uint64_t two
@@ -497,30 +497,32 @@ cdef void free_rows(rows_t *rows) noexcept nogil:
     free(rows.headers)
 
 
+cdef Record to_record(const uint8_t *base, object source, const header_t *h, const row_t *row):
+    """A row as a ``Record``, whose bytes stay in ``source`` at ``base``; sums wrap as Java's do."""
+    cdef Record record = Record.__new__(Record)
+    record.c_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> <int64_t> row.offset_delta)
+    record.c_timestamp = h.max_timestamp
+    if not h.attributes & LOG_APPEND_TIME:
+        record.c_timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
+    record.has_timestamp = True
+    record.c_attributes = row.attributes
+    record.source = source
+    record.base = base
+    record.key_at = row.key_at
+    record.key_unread = row.key_length + 1
+    record.value_at = row.value_at
+    record.value_unread = row.value_length + 1
+    record.headers_at = row.headers_at
+    record.headers_unread = row.header_count
+    return record
+
+
 cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows):
-    """The rows as ``Record`` objects, whose bytes stay in ``source`` at ``base``; sums wrap as Java's do."""
     cdef list out = PyList_New(rows.count)
-    cdef const row_t *row
     cdef Record record
     cdef int64_t i
-    cdef bint log_append = h.attributes & LOG_APPEND_TIME
     for i in range(rows.count):
-        row = &rows.rows[i]
-        record = Record.__new__(Record)
-        record.c_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> <int64_t> row.offset_delta)
-        record.c_timestamp = h.max_timestamp
-        if not log_append:
-            record.c_timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
-        record.has_timestamp = True
-        record.c_attributes = row.attributes
-        record.source = source
-        record.base = base
-        record.key_at = row.key_at
-        record.key_unread = row.key_length + 1
-        record.value_at = row.value_at
-        record.value_unread = row.value_length + 1
-        record.headers_at = row.headers_at
-        record.headers_unread = row.header_count
+        record = to_record(base, source, h, &rows.rows[i])
         Py_INCREF(record)
         PyList_SET_ITEM(out, i, record)
     return out
@@ -760,14 +762,20 @@ cdef int put_record(buffer_t *out, object given, Py_ssize_t index, int64_t base_
     return 0
 
 
-cdef inline void send_for(list records, Py_ssize_t i):
-    """Records and their bytes lie anywhere in memory: ask for those whose turn comes soon."""
+cdef inline void send_for(list records, Py_ssize_t i) noexcept:
+    """Records and their bytes lie anywhere in memory: ask for those whose turn comes soon, two lines of each."""
+    cdef const uint8_t *later
     if i + 8 < PyList_GET_SIZE(records):
-        kfuzz_prefetch(PyList_GET_ITEM(records, i + 8))
-        ahead = <object> PyList_GET_ITEM(records, i + 4)
-        if type(ahead) is Record:
-            kfuzz_prefetch(<PyObject *> (<Record> ahead).c_key)
-            kfuzz_prefetch(<PyObject *> (<Record> ahead).c_value)
+        later = <const uint8_t *> PyList_GET_ITEM(records, i + 8)
+        kfuzz_prefetch(later)
+        kfuzz_prefetch(later + 64)
+        soon = <object> PyList_GET_ITEM(records, i + 4)
+        if type(soon) is Record:
+            kfuzz_prefetch(<PyObject *> (<Record> soon).c_key)
+            later = <const uint8_t *> <PyObject *> (<Record> soon).c_value
+            kfuzz_prefetch(later)
+            kfuzz_prefetch(later + 64)
+            kfuzz_prefetch(later + 128)
 
 
 cdef object put_records(list records, int64_t base_offset, object base_timestamp, int64_t front, int64_t *base,

@@ -1,3 +1,5 @@
+from collections.abc import Iterator
+
 from typing_extensions import Buffer
 
 from kfuzz.wire.columns import Columns
@@ -79,6 +81,9 @@ class Scan:
 
     def records(self) -> list[Record]:
         """Its records. They hold ``data`` if that is bytes, else a copy of the batch, or the payload."""
+
+    def each_record(self) -> Iterator[Record]:
+        """The same, each made when its turn comes; ``RuntimeError`` where the scan has gone on meanwhile."""
 
     def places(self) -> list[PlaceTuple]:
         """Where its records stand, from the start of the batch or of the payload; headers if ``with_headers``."""

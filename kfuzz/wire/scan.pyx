@@ -4,6 +4,7 @@ It runs without the interpreter until someone has to look: at an end, at a findi
 message of magic 0 or 1, or at each batch, if so asked. Mirrors ``org.apache.kafka.common.record.MemoryRecords``.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 
@@ -27,6 +28,7 @@ from kfuzz.wire.record_batch cimport (
     rows_t,
     take_header,
     to_places,
+    to_record,
     to_records,
 )
 from kfuzz.wire.report cimport (
@@ -84,6 +86,8 @@ cdef class Scan:
     # Where the rows of the batch stand: their bytes, and who keeps them.
     cdef const uint8_t *rows_base
     cdef object rows_source
+    # How often it stopped: rows are those of one stop.
+    cdef int64_t stops
     cdef readonly int64_t at
     cdef readonly int64_t size
     cdef readonly int64_t batch_count
@@ -116,6 +120,7 @@ cdef class Scan:
         cdef int state
         with nogil:
             state = self.advance()
+        self.stops += 1
         if state == AT_REFUSAL and self.report.seen == 0:
             raise MemoryError
         return state
@@ -255,6 +260,11 @@ cdef class Scan:
             self.keep_rows()
         return to_records(self.rows_base, self.rows_source, &self.h, &self.rows)
 
+    def each_record(self):
+        if self.rows.count and not self.h.attributes & CODEC_MASK:
+            self.keep_rows()
+        return EachRecord(self)
+
     cdef int keep_rows(self) except -1:
         """Let the rows refer to bytes that nobody can change: ``data`` itself, or a copy of the batch."""
         if type(self.data) is bytes:
@@ -267,3 +277,29 @@ cdef class Scan:
     def places(self):
         """The rows as ``PlaceTuple``; places count from the batch's start, or from the payload's."""
         return to_places(&self.rows)
+
+
+@cython.final
+cdef class EachRecord:
+    """The records of one stop, each made when its turn comes; what was made before may be gone by then."""
+
+    cdef Scan scan
+    cdef int64_t stops
+    cdef int64_t i
+
+    def __init__(self, Scan scan not None):
+        self.scan = scan
+        self.stops = scan.stops
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef Scan scan = self.scan
+        cdef int64_t i = self.i
+        if self.stops != scan.stops:
+            raise RuntimeError("the scan has gone on to another batch; its records are no longer there")
+        if i >= scan.rows.count:
+            raise StopIteration
+        self.i = i + 1
+        return to_record(scan.rows_base, scan.rows_source, &scan.h, &scan.rows.rows[i])

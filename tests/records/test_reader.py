@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from kfuzz import records
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.mutate import Mutator
-from kfuzz.records import Record, RecordBatch
+from kfuzz.records import Finding, Record, RecordBatch
+from kfuzz.vectors import load_suite
+from kfuzz.wire.scan import Scan
 
 BATCH = RecordBatch(
     100, 102, [Record(100 + i, 1_000 + i, b"key", None if i == 1 else b"value", ((b"h", None),)) for i in range(3)]
@@ -119,3 +122,50 @@ def test_importing_kfuzz_loads_nothing_heavy() -> None:
     script = "import sys, kfuzz, kfuzz.cli.main; print(*sorted(m.split('.')[0] for m in sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numpy", "pyarrow", "pyspark", "atheris", "jinja2", "jsonschema", "rich", "zstandard"} & set(loaded)
+
+
+# ------------------------------------------------------------------------------------------------- record by record
+
+
+def outcome(read: Callable[[bytes], Iterable[Record]], data: bytes) -> list[Record] | Finding:
+    try:
+        return list(read(data))
+    except RecordsError as error:
+        return error.finding
+
+
+def test_iterate_gives_what_decode_gives_over_the_suite() -> None:
+    def decoded(data: bytes) -> list[Record]:
+        return [record for batch in records.decode(data) for record in batch.records]
+
+    for vector in load_suite():
+        if len(vector.data) <= 1 << 20:
+            assert outcome(records.iterate, vector.data) == outcome(decoded, vector.data), vector.id
+
+
+def test_iterate_gives_the_records_before_the_batch_that_is_refused() -> None:
+    good = records.encode([RecordBatch(0, 1, [Record(0, 1, b"k", b"v"), Record(1, 1, None, None)])])
+    found = records.iterate(good + good[:-1] + bytes([good[-1] ^ 1]))
+    assert [record.offset for record in islice(found, 2)] == [0, 1]
+    with pytest.raises(RecordsError, match="crc-mismatch"):
+        next(found)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_records_outlive_the_iterator_and_changes_of_a_mutable_buffer(kind: type) -> None:
+    rows = [Record(i, i, b"key%d" % i, b"value%d" % i, ((b"h", b"%d" % i),)) for i in range(5)]
+    mutable = bytearray(records.encode([RecordBatch(0, 4, rows), RecordBatch(0, 4, rows, compression="gzip")]))
+    data = kind(mutable) if kind is not bytearray else mutable
+    kept = list(records.iterate(data))
+    mutable[:] = bytes(len(mutable))
+    assert kept == rows + rows
+
+
+def test_a_scan_that_has_gone_on_gives_no_records_of_the_batch_before() -> None:
+    data = records.encode([RecordBatch(i, i, [Record(i, 1, b"k", b"v")]) for i in range(2)])
+    scan = Scan(data, with_rows=True)
+    scan.next()
+    before = scan.each_record()
+    scan.next()
+    with pytest.raises(RuntimeError, match="gone on"):
+        next(before)
