@@ -217,6 +217,21 @@ def fuzz_columns(data: bytes) -> None:
         as_row = (batch, record.offset, record.timestamp, record.key, record.value, tuple(record.headers))
         if found != as_row:
             raise OracleFailure(f"the record {as_row!r} becomes the row {found!r}")
+    if list(records.iterate(buffer, limits=LIMITS)) != [record for _, record in wanted]:
+        raise OracleFailure("iterate gives other records than read")
+    check_columns_written(columns, rows)
+
+
+def check_columns_written(columns: Any, rows: list[tuple[Any, ...]]) -> None:
+    """What is written from columns holds the same rows, where their offsets fit a batch."""
+    try:
+        written = records.columns(records.encode_columns(columns))
+    except EncodeError:
+        return
+    for (_, offset, timestamp, *content), row in zip(rows, written.to_pylist(), strict=True):
+        _, *found = row_of_columns(row)
+        if found != [offset, -1 if timestamp is None else timestamp, *content]:
+            raise OracleFailure(f"the row {(offset, timestamp, *content)!r} is written as {found!r}")
 
 
 def row_of_columns(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -399,7 +414,7 @@ TARGETS: dict[str, Target] = {
         ),
         Target(
             "columns",
-            "Records as Arrow columns: whole, and the same as the objects. Needs pyarrow.",
+            "Records as Arrow columns: whole, the same as the objects, and written again. Needs pyarrow.",
             fuzz_columns,
             repairs=True,
             vectors=True,
