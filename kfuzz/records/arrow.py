@@ -10,13 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from kfuzz.errors import UsageError
-from kfuzz.records.compression import compress
+from kfuzz.records.compression import compress_parts
 from kfuzz.records.findings import Profile
 from kfuzz.records.model import RecordBatch, wrap64
 from kfuzz.records.reader import DEFAULT_LIMITS, Limits, Walk
-from kfuzz.records.writer import header_fields, seal
+from kfuzz.records.writer import header_fields
 from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter
 from kfuzz.wire.columns import Columns
+from kfuzz.wire.record_batch import encode_payload
 from kfuzz.wire.scan import Scan
 
 if TYPE_CHECKING:
@@ -190,7 +191,8 @@ def _compressed(
         base_timestamp=base,
         max_timestamp=largest if like.max_timestamp is None else like.max_timestamp,
     )
-    return seal(header_fields(template, last - first), compress(like.compression, payload, level=level))
+    parts = compress_parts(like.compression, payload, level=level)
+    return encode_payload(header_fields(template, last - first), parts)
 
 
 def _ends(columns: pa.RecordBatch, batch_records: int | None) -> array[int]:

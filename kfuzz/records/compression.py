@@ -23,7 +23,7 @@ import zstandard
 
 from kfuzz.records.model import Codec
 
-__all__ = ["Decompressed", "compress", "decompress", "open_stream"]
+__all__ = ["Decompressed", "compress", "compress_parts", "decompress", "open_stream"]
 
 
 class Decompressed(NamedTuple):
@@ -31,7 +31,7 @@ class Decompressed(NamedTuple):
 
     ``ended``: "whole", the stream came to its end after ``consumed`` bytes; "limit", the output would exceed the bound;
     "broken", for ``reason``; a stream that is whole may have a reason too: its content is not what its header says.
-    ``data`` holds what was decompressed up to there.
+    ``data`` holds what was decompressed up to there, as far as the codec's library gives it.
     """
 
     data: bytes
@@ -108,9 +108,12 @@ def compress(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = N
 
     ``level`` is the codec's own; None is Kafka's default. The bytes may differ between versions of the libraries.
     """
-    if codec == "none":
-        return data
-    return _WRITERS[codec](data, level, magic)
+    return b"".join(compress_parts(codec, data, magic=magic, level=level))
+
+
+def compress_parts(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = None) -> list[bytes]:
+    """What :func:`compress` makes, in the pieces that it comes in, for whoever puts something in front of it."""
+    return [data] if codec == "none" else _WRITERS[codec](data, level, magic)
 
 
 # ------------------------------------------------------------------------------------------------- gzip
@@ -158,8 +161,12 @@ def _open_gzip(data: memoryview, output: _Output, magic: int) -> int:
 
 def _read_gzip(data: memoryview, output: _Output, magic: int) -> int:
     at = buffered = _gzip_header(data, 0)
+    # One piece for the one member that there nearly always is; small ones for any others, for what a member leaves of
+    # a piece is copied.
+    piece_bytes = len(data)
     while True:
-        at, buffered, remaining = _gzip_member(data, at, buffered, output)
+        at, buffered, remaining = _gzip_member(data, at, buffered, piece_bytes, output)
+        piece_bytes = GZIP_BUFFER
         if buffered == len(data) and remaining <= GZIP_LEFTOVER:
             return at
         try:
@@ -171,17 +178,17 @@ def _read_gzip(data: memoryview, output: _Output, magic: int) -> int:
         buffered = max(buffered, at)
 
 
-def _gzip_member(data: memoryview, at: int, buffered: int, output: _Output) -> tuple[int, int, int]:
+def _gzip_member(data: memoryview, at: int, buffered: int, piece_bytes: int, output: _Output) -> tuple[int, int, int]:
     """Inflate from ``at``: the place after the trailer, the end of Java's buffer, and what that held before the
     trailer.
     """
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     crc = size = 0
-    chunk: bytes | memoryview = data[at:buffered]
+    chunk: bytes | memoryview = b""
     while not inflater.eof:
         if not len(chunk):
-            chunk = data[buffered : buffered + GZIP_BUFFER]
-            buffered += len(chunk)
+            chunk = data[at : at + piece_bytes]
+            at += len(chunk)
             if not len(chunk):
                 raise _Broken("the gzip stream is cut")
         try:
@@ -192,8 +199,11 @@ def _gzip_member(data: memoryview, at: int, buffered: int, output: _Output) -> t
         crc = zlib.crc32(piece, crc)
         size += len(piece)
         chunk = inflater.unconsumed_tail
-    remaining = len(inflater.unused_data)
-    at = buffered - remaining
+    at -= len(inflater.unused_data)
+    # Java has filled its buffer as often as it took to come here.
+    while buffered < at:
+        buffered = min(buffered + GZIP_BUFFER, len(data))
+    remaining = buffered - at
     trailer = data[at : at + 8]
     if len(trailer) < 8:
         raise _Broken("the gzip trailer is cut")
@@ -202,11 +212,11 @@ def _gzip_member(data: memoryview, at: int, buffered: int, output: _Output) -> t
     return at + 8, max(buffered, at + 8), remaining
 
 
-def _write_gzip(data: bytes, level: int | None, magic: int) -> bytes:
+def _write_gzip(data: bytes, level: int | None, magic: int) -> list[bytes]:
     deflater = zlib.compressobj(
         zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, zlib.MAX_WBITS | 16
     )
-    return deflater.compress(data) + deflater.flush()
+    return [deflater.compress(data), deflater.flush()]
 
 
 # ------------------------------------------------------------------------------------------------- snappy
@@ -239,7 +249,7 @@ def _snappy_block(block: memoryview, output: _Output) -> None:
     if size > output.room:
         raise _Full
     try:
-        piece = snappy.uncompress(bytes(block))
+        piece = snappy.uncompress(block)
     except Exception as error:
         # The binding's exception type has changed between its versions.
         raise _Broken(f"snappy: {error}") from None
@@ -290,12 +300,13 @@ def _snappy_header(data: memoryview, at: int) -> bool:
     return bool(found == XERIAL_MAGIC)
 
 
-def _write_snappy(data: bytes, level: int | None, magic: int) -> bytes:
+def _write_snappy(data: bytes, level: int | None, magic: int) -> list[bytes]:
     out = [XERIAL_HEADER.pack(XERIAL_MAGIC, 1, 1)]
+    view = memoryview(data)
     for at in range(0, len(data), XERIAL_BLOCK):
-        block: bytes = snappy.compress(data[at : at + XERIAL_BLOCK])
-        out += struct.pack(">i", len(block)), block
-    return b"".join(out)
+        block: bytes = snappy.compress(view[at : at + XERIAL_BLOCK])
+        out += len(block).to_bytes(4, "big"), block
+    return out
 
 
 # ------------------------------------------------------------------------------------------------- lz4
@@ -390,7 +401,7 @@ def _lz4_block(block: memoryview, room: int, largest: int) -> bytes:
     return piece
 
 
-def _write_lz4(data: bytes, level: int | None, magic: int) -> bytes:
+def _write_lz4(data: bytes, level: int | None, magic: int) -> list[bytes]:
     frame: bytes = lz4.frame.compress(
         data,
         compression_level=0 if level is None else level,
@@ -400,8 +411,8 @@ def _write_lz4(data: bytes, level: int | None, magic: int) -> bytes:
     )
     if magic == 0:
         # Writers of magic 0 computed the header checksum over the frame's magic too, and readers of it expect that.
-        return frame[:6] + bytes([xxhash.xxh32_intdigest(frame[:6]) >> 8 & 0xFF]) + frame[7:]
-    return frame
+        return [frame[:6], bytes([xxhash.xxh32_intdigest(frame[:6]) >> 8 & 0xFF]), frame[7:]]
+    return [frame]
 
 
 # ------------------------------------------------------------------------------------------------- zstd
@@ -587,8 +598,8 @@ def _zstd_frame(frame: memoryview, content: int | None, most: int, window: int, 
     output.add(piece)
 
 
-def _write_zstd(data: bytes, level: int | None, magic: int) -> bytes:
-    return _contexts.compressor(3 if level is None else level).compress(data)
+def _write_zstd(data: bytes, level: int | None, magic: int) -> list[bytes]:
+    return [_contexts.compressor(3 if level is None else level).compress(data)]
 
 
 _OPENERS: dict[str, _Reader] = {"gzip": _open_gzip, "snappy": _open_snappy, "lz4": _open_lz4, "zstd": _open_zstd}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kfuzz.errors import EncodeError
-from kfuzz.records.compression import compress
+from kfuzz.records.compression import compress, compress_parts
 from kfuzz.records.model import (
     CODECS,
     CONTROL,
@@ -17,19 +17,17 @@ from kfuzz.records.model import (
     RecordBatch,
     wrap64,
 )
-from kfuzz.wire.checksum import crc32, crc32c
-from kfuzz.wire.framing import LOG_OVERHEAD
+from kfuzz.wire.checksum import crc32
 from kfuzz.wire.message_set import encode_message
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, encode_header, encode_records
 from kfuzz.wire.record_batch import encode_batch as encode_batch_bytes
+from kfuzz.wire.record_batch import encode_payload, encode_records
 
 if TYPE_CHECKING:
     from kfuzz.wire.record_batch import HeaderFields
 
-__all__ = ["encode", "encode_batch", "header_fields", "seal"]
+__all__ = ["encode", "encode_batch", "header_fields"]
 
 NO_TIMESTAMP = -1
-INT32_MAX = (1 << 31) - 1
 
 
 def encode(batches: Iterable[RecordBatch], *, level: int | None = None) -> bytes:
@@ -64,8 +62,8 @@ def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
     payload, base, largest = encode_records(batch.records, batch.base_offset, fields[7])
     max_timestamp = largest if batch.max_timestamp is None else batch.max_timestamp
     # Kafka makes empty batches without a codec; with one, its reader wants a stream, if only of no bytes.
-    payload = compress(batch.compression, payload, level=level)
-    return seal((*fields[:7], base, max_timestamp, *fields[9:]), payload)
+    parts = compress_parts(batch.compression, payload, level=level)
+    return encode_payload((*fields[:7], base, max_timestamp, *fields[9:]), parts)
 
 
 def header_fields(batch: RecordBatch, count: int = 0) -> HeaderFields:
@@ -86,16 +84,6 @@ def header_fields(batch: RecordBatch, count: int = 0) -> HeaderFields:
         wrap64(batch.last_offset - batch.base_offset), base_timestamp, batch.max_timestamp,
         batch.producer_id, batch.producer_epoch, batch.base_sequence, count,
     )  # fmt: skip
-
-
-def seal(fields: HeaderFields, payload: bytes) -> bytes:
-    """A batch of this header and this payload, with the right length and CRC."""
-    if len(payload) > INT32_MAX - BATCH_HEADER_SIZE:
-        raise EncodeError(f"the payload takes {len(payload)} bytes; a batch's length is an int32")
-    head = encode_header((fields[0], BATCH_HEADER_SIZE - LOG_OVERHEAD + len(payload), *fields[2:]))
-    # The CRC covers what follows it: the rest of the header, and the payload.
-    crc = crc32c(payload, crc32c(head[21:]))
-    return b"".join((head[:17], crc.to_bytes(4, "big"), head[21:], payload))
 
 
 def _messages(batch: RecordBatch, level: int | None) -> bytes:

@@ -66,6 +66,7 @@ from kfuzz.wire.report cimport (
     to_notes,
 )
 from kfuzz.wire.sink cimport (
+    put_bytes,
     put_int8,
     put_int32,
     put_mixed_varlong,
@@ -876,4 +877,25 @@ def encode_batch(list records not None, tuple fields not None):
         raise EncodeError(f"the batch takes {len(made)} bytes; its length is an int32")
     h = to_header(tuple(row))
     seal(<uint8_t *> PyBytes_AS_STRING(made), PyBytes_GET_SIZE(made), &h)
+    return made
+
+
+def encode_payload(tuple fields not None, list parts not None):
+    """A whole batch of these header fields and a payload in parts; its length and CRC are made here.
+
+    ``EncodeError`` where the payload is too long for a batch.
+    """
+    cdef header_t h = to_header(fields)
+    cdef int64_t size = HEADER_SIZE
+    cdef bytes part
+    cdef uint8_t *p
+    for part in parts:
+        size += PyBytes_GET_SIZE(part)
+    if size > INT32_MAX:
+        raise EncodeError(f"the payload takes {size - HEADER_SIZE} bytes; a batch's length is an int32")
+    made = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> size)
+    p = <uint8_t *> PyBytes_AS_STRING(made) + HEADER_SIZE
+    for part in parts:
+        p = put_bytes(p, <const uint8_t *> PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
+    seal(<uint8_t *> PyBytes_AS_STRING(made), size, &h)
     return made
