@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kfuzz.errors import UsageError
 from kfuzz.records.compression import compress_parts
@@ -80,6 +81,7 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     buffers = [arrow.py_buffer(buffer) for buffer in walk.columns.buffers]
     untimed = walk.columns.untimed
     made = walk.columns.close()
+    types = _types()
 
     def fixed(type_: pa.DataType, data: Buffer, missing: list[int]) -> pa.Array:
         validity = _validity(count, missing) if missing else None
@@ -88,27 +90,52 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     def views(column: Views, length: int) -> pa.Array:
         validity, nulls, data = column
         bits = None if validity is None else arrow.py_buffer(validity)
-        return arrow.Array.from_buffers(
-            arrow.binary_view(), length, [bits, arrow.py_buffer(data), *buffers], null_count=nulls
-        )
+        return arrow.Array.from_buffers(types.view, length, [bits, arrow.py_buffer(data), *buffers], null_count=nulls)
 
-    header = arrow.StructArray.from_arrays(
-        [views(made["header_key"], made["header_count"]), views(made["header_value"], made["header_count"])],
-        fields=[arrow.field("key", arrow.binary_view(), nullable=False), arrow.field("value", arrow.binary_view())],
+    header = arrow.Array.from_buffers(
+        types.header,
+        made["header_count"],
+        [None],
+        null_count=0,
+        children=[
+            views(made["header_key"], made["header_count"]),
+            views(made["header_value"], made["header_count"]),
+        ],
     )
     ends = arrow.py_buffer(made["header_ends"] if count else bytes(4))
-    headers = arrow.Array.from_buffers(arrow.list_(header.type), count, [None, ends], null_count=0, children=[header])
     return arrow.RecordBatch.from_arrays(
         [
-            fixed(arrow.int64(), made["offset"], []),
-            fixed(arrow.int64(), made["timestamp"], untimed),
-            fixed(arrow.int32(), made["batch"], []),
+            fixed(types.int64, made["offset"], []),
+            fixed(types.int64, made["timestamp"], untimed),
+            fixed(types.int32, made["batch"], []),
             views(made["key"], count),
             views(made["value"], count),
-            headers,
+            arrow.Array.from_buffers(types.headers, count, [None, ends], null_count=0, children=[header]),
         ],
-        names=["offset", "timestamp", "batch", "key", "value", "headers"],
+        schema=types.schema,
     )
+
+
+class _Types(NamedTuple):
+    """Arrow's types, which cost as much to make as a small table."""
+
+    int32: pa.DataType
+    int64: pa.DataType
+    view: pa.DataType
+    header: pa.DataType
+    headers: pa.DataType
+    schema: pa.Schema
+
+
+@cache
+def _types() -> _Types:
+    arrow = _arrow()
+    view = arrow.binary_view()
+    header = arrow.struct([arrow.field("key", view, nullable=False), arrow.field("value", view)])
+    headers = arrow.list_(header)
+    fields = (arrow.int64(), arrow.int64(), arrow.int32(), view, view, headers)
+    schema = arrow.schema(list(zip(FIELDS, fields, strict=True)))
+    return _Types(arrow.int32(), arrow.int64(), view, header, headers, schema)
 
 
 def _validity(count: int, missing: list[int]) -> pa.Buffer:
