@@ -11,8 +11,10 @@ import contextlib
 import os
 import resource
 import selectors
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -28,6 +30,8 @@ from kfuzz.conformance.protocol import LINE_BYTES_MAX, Handshake, ProtocolError,
 __all__ = ["Budget", "Limits", "NoHandshake", "Session", "Trouble", "over_memory"]
 
 MIB = 1024 * 1024
+# Where the machine keeps files in memory, if it does.
+MEMORY = Path("/dev/shm")
 POLL_S = 0.05
 READ_BYTES = 1 * MIB
 STDERR_TAIL_BYTES = 4096
@@ -102,7 +106,8 @@ class Session:
     def __init__(self, argv: Sequence[str], *, cwd: Path | None = None, java_budget_bytes: int | None = None) -> None:
         self.argv = list(argv)
         self.cwd = cwd
-        self.env = os.environ | _environment(java_budget_bytes)
+        self._java_budget_bytes = java_budget_bytes
+        self._scratch: Path | None = None
         self.handshake: Handshake
         self._process: subprocess.Popen[bytes]
         self._selector = selectors.DefaultSelector()
@@ -129,11 +134,12 @@ class Session:
 
     def start(self, limits: Limits) -> Handshake:
         """Start the program and read its handshake; raises ``NoHandshake``."""
+        self._scratch = Path(tempfile.mkdtemp(prefix="kfuzz-testee-", dir=MEMORY if MEMORY.is_dir() else None))
         try:
             self._process = subprocess.Popen(
                 self.argv,
                 cwd=self.cwd,
-                env=self.env,
+                env=os.environ | _environment(self._java_budget_bytes, self._scratch),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -157,10 +163,18 @@ class Session:
         return self.handshake
 
     def kill(self) -> None:
-        """Kill the process group and every descendant seen, and reap; harmless when all of it is dead already."""
-        if self._killed or not hasattr(self, "_process"):
+        """Kill the process group and every descendant seen, reap, and remove what it left in its temporary folder;
+        harmless when all of it is dead already.
+        """
+        if self._killed:
             return
         self._killed = True
+        if hasattr(self, "_process"):
+            self._kill_tree()
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def _kill_tree(self) -> None:
         self._refresh_tree()
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -355,14 +369,14 @@ class Session:
         return self._process.stderr
 
 
-def _environment(java_budget_bytes: int | None) -> dict[str, str]:
+def _environment(java_budget_bytes: int | None, scratch: Path) -> dict[str, str]:
     """What a testee finds in its environment besides ours; the Java ones are read by Java alone."""
     # One malloc arena, so that a thread's first allocation does not map 128 MiB under an address-space limit.
-    chosen = {"MALLOC_ARENA_MAX": "1", "PYTHONUNBUFFERED": "1"}
+    chosen = {"MALLOC_ARENA_MAX": "1", "PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch)}
     # A fixed heap gives the same answer on every machine. JAVA_TOOL_OPTIONS yields to the command line of the testee,
     # _JAVA_OPTIONS does not.
     own = os.environ.get("JAVA_TOOL_OPTIONS", "")
-    chosen["JAVA_TOOL_OPTIONS"] = f"-Xmx{JAVA_HEAP_DEFAULT_BYTES // MIB}m {own}".strip()
+    chosen["JAVA_TOOL_OPTIONS"] = f'-Xmx{JAVA_HEAP_DEFAULT_BYTES // MIB}m "-Djava.io.tmpdir={scratch}" {own}'.strip()
     if java_budget_bytes is not None:
         chosen["_JAVA_OPTIONS"] = f"-Xmx{(JAVA_HEAP_BASE_BYTES + java_budget_bytes) // MIB}m"
     return chosen

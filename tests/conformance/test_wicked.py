@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import psutil
 import pytest
 from referee_tools import SMALL_LIMITS, make_vector, toy_cases, wicked
 
 from kfuzz.conformance.compare import Case
-from kfuzz.conformance.process import MIB
+from kfuzz.conformance.process import MIB, NoHandshake, Session
 from kfuzz.conformance.runner import Outcome, run_cases
 
 RUBBISH = ["text", "binary", "array", "deep", "number", "other-id", "no-contents", "misspelt", "twice"]
@@ -120,3 +121,14 @@ def test_no_process_of_a_testee_outlives_the_run() -> None:
     assert sleepers == []
     after = {process.pid for process in psutil.Process().children(recursive=True)}
     assert after <= before
+
+
+def test_what_a_testee_leaves_in_its_temporary_folder_goes_with_it(tmp_path: Path) -> None:
+    """It may be killed at any time, and then cannot tidy up by itself."""
+    told = tmp_path / "told"
+    program = f"import os, sys, tempfile; open({str(told)!r}, 'w').write(tempfile.mkdtemp()); sys.stdin.read()"
+    with Session([sys.executable, "-c", program]) as session, pytest.raises(NoHandshake, match="handshake"):
+        session.start(replace(SMALL_LIMITS, start_ms=2_000))
+    left = Path(told.read_text())
+    assert not left.exists()
+    assert not left.parent.exists()

@@ -33,8 +33,6 @@ import org.apache.kafka.storage.internals.log.TransactionIndex;
  */
 final class SegmentReader {
     private static final TopicPartition PARTITION = new TopicPartition("kfuzz", 0);
-    /** Files in memory, where the machine has them; nothing here outlives a request. */
-    private static final Path MEMORY = Path.of("/dev/shm");
     private static final int INDEX_BYTES = 1 << 16;
     /** The broker's defaults: index.interval.bytes, transaction.max.timeout.ms, producer.id.expiration.ms. */
     private static final int INDEX_INTERVAL_BYTES = 4096;
@@ -48,9 +46,7 @@ final class SegmentReader {
     SegmentReader(FetchReader reader) {
         this.reader = reader;
         try {
-            Path parent = Files.isDirectory(MEMORY) && Files.isWritable(MEMORY)
-                ? MEMORY : Path.of(System.getProperty("java.io.tmpdir"));
-            folder = Files.createTempDirectory(parent, "kfuzz-segment-");
+            folder = Files.createTempDirectory("kfuzz-segment-");
         } catch (IOException e) {
             throw new IllegalStateException("no folder for a segment: " + e.getMessage(), e);
         }
