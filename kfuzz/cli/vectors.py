@@ -102,6 +102,8 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
     if check and (confirm or broker):
         raise UsageError("--check writes nothing, --confirm and --broker write what Kafka says; leave one of them away")
     place = Path(root) if root else default_root()
+    if check and not place.is_dir():
+        raise UsageError(f"{place} is not a directory; name the one that holds the vectors with --vectors")
     files = build.build(place)
     changes = [f"{file.path.relative_to(place)}: {change}" for file in files for change in file.changes]
     if check and place.is_dir() and coverage.is_stale(place):

@@ -71,6 +71,7 @@ def test_the_help_of_every_command_has_an_example_of_it(path: tuple[str, ...]) -
         "vectors list --vectors nowhere",
         "vectors lint --vectors garbage",
         "vectors build --check --confirm",
+        "vectors build --check --vectors nowhere",
         "vectors copy garbage",
         "conform --testee nope records/v2/count/*",
         "conform --command nowhere records/v2/count/*",
