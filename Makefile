@@ -37,8 +37,10 @@ test: build ## the tests, with reduced counts
 bench: build ## speed beside other implementations: ratios, benchmarks/results.csv and a chart
 	$(BIN)/python -m benchmarks
 
-campaign: build ## 1,000,000 mutated inputs, on which kfuzz and kafka-clients must agree
+campaign: build ## the full counts: 1,000,000 inputs as consumer, 200,000 as broker, on which kfuzz and Kafka must agree
 	$(BIN)/kfuzz conform --differential --count 1000000 --seed 1
+	$(BIN)/kfuzz conform --differential --role broker --count 200000 --seed 1
+	$(BIN)/kfuzz conform --differential --role log --count 20000 --seed 1
 	$(BIN)/kfuzz conform --differential --streams --count 100000 --seed 1
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest tests/conformance/test_real_broker.py
 

@@ -101,6 +101,7 @@ cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
 cdef tuple header_tuple(const header_t *h)
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil
 cdef void free_rows(rows_t *rows) noexcept nogil
-cdef Record to_record(const uint8_t *base, object source, const header_t *h, const row_t *row)
+cdef void fill_record(Record record, const uint8_t *base, object source, const header_t *h,
+                      const row_t *row) noexcept
 cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows)
 cdef list to_places(const rows_t *rows)

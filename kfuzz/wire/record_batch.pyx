@@ -498,16 +498,17 @@ cdef void free_rows(rows_t *rows) noexcept nogil:
     free(rows.headers)
 
 
-cdef Record to_record(const uint8_t *base, object source, const header_t *h, const row_t *row):
-    """A row as a ``Record``, whose bytes stay in ``source`` at ``base``; sums wrap as Java's do."""
-    cdef Record record = Record.__new__(Record)
+cdef void fill_record(Record record, const uint8_t *base, object source, const header_t *h,
+                      const row_t *row) noexcept:
+    """Make ``record`` that of a row; its bytes stay in ``source`` at ``base``, and sums wrap as Java's do."""
     record.c_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> <int64_t> row.offset_delta)
     record.c_timestamp = h.max_timestamp
     if not h.attributes & LOG_APPEND_TIME:
         record.c_timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
     record.has_timestamp = True
     record.c_attributes = row.attributes
-    record.source = source
+    if record.source is not source:
+        record.source = source
     record.base = base
     record.key_at = row.key_at
     record.key_unread = row.key_length + 1
@@ -515,15 +516,23 @@ cdef Record to_record(const uint8_t *base, object source, const header_t *h, con
     record.value_unread = row.value_length + 1
     record.headers_at = row.headers_at
     record.headers_unread = row.header_count
-    return record
+    # A new one has none of these.
+    if record.c_key is not None:
+        record.c_key = None
+    if record.c_value is not None:
+        record.c_value = None
+    if record.c_headers is not None:
+        record.c_headers = None
 
 
 cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows):
+    """The rows as ``Record`` objects."""
     cdef list out = PyList_New(rows.count)
     cdef Record record
     cdef int64_t i
     for i in range(rows.count):
-        record = to_record(base, source, h, &rows.rows[i])
+        record = Record.__new__(Record)
+        fill_record(record, base, source, h, &rows.rows[i])
         Py_INCREF(record)
         PyList_SET_ITEM(out, i, record)
     return out

@@ -6,12 +6,15 @@ message of magic 0 or 1, or at each batch, if so asked. Mirrors ``org.apache.kaf
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 
 from kfuzz.wire.checksum cimport crc32c_of
 from kfuzz.wire.columns cimport Columns
 from kfuzz.wire.cursor cimport cursor_t
 from kfuzz.wire.framing cimport get_frame
+from kfuzz.wire.record cimport Record
 from kfuzz.wire.record_batch cimport (
     AT_ATTRIBUTES,
     AT_BASE_OFFSET,
@@ -21,6 +24,7 @@ from kfuzz.wire.record_batch cimport (
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
+    fill_record,
     free_rows,
     get_records,
     header_t,
@@ -28,7 +32,6 @@ from kfuzz.wire.record_batch cimport (
     rows_t,
     take_header,
     to_places,
-    to_record,
     to_records,
 )
 from kfuzz.wire.report cimport (
@@ -281,15 +284,27 @@ cdef class Scan:
 
 @cython.final
 cdef class EachRecord:
-    """The records of one stop, each made when its turn comes; what was made before may be gone by then."""
+    """The records of one stop, each made when its turn comes.
+
+    A record that nobody else has kept serves again, two turns later: the one before is still its loop's variable then.
+    """
 
     cdef Scan scan
     cdef int64_t stops
     cdef int64_t i
+    # References of our own, counted by hand.
+    cdef PyObject *made[2]
+
+    def __cinit__(self):
+        self.made[0] = self.made[1] = NULL
 
     def __init__(self, Scan scan not None):
         self.scan = scan
         self.stops = scan.stops
+
+    def __dealloc__(self):
+        Py_XDECREF(self.made[0])
+        Py_XDECREF(self.made[1])
 
     def __iter__(self):
         return self
@@ -297,9 +312,19 @@ cdef class EachRecord:
     def __next__(self):
         cdef Scan scan = self.scan
         cdef int64_t i = self.i
+        cdef PyObject **slot = &self.made[i & 1]
+        cdef Record record
         if self.stops != scan.stops:
             raise RuntimeError("the scan has gone on to another batch; its records are no longer there")
         if i >= scan.rows.count:
             raise StopIteration
         self.i = i + 1
-        return to_record(scan.rows_base, scan.rows_source, &scan.h, &scan.rows.rows[i])
+        if slot[0] == NULL or slot[0].ob_refcnt != 1:
+            record = Record.__new__(Record)
+            Py_XDECREF(slot[0])
+            Py_INCREF(record)
+            slot[0] = <PyObject *> record
+        else:
+            record = <Record> slot[0]
+        fill_record(record, scan.rows_base, scan.rows_source, &scan.h, &scan.rows.rows[i])
+        return record
