@@ -30,7 +30,8 @@ import org.apache.kafka.common.utils.internals.CloseableIterator;
  * Kafka's own reader and builder, one line in and one line out. A file holds buffers, an int32 length before each.
  *
  * <pre>
- * lap OPERATION CODEC FILE          "cpu_ns records" of one pass; operations: verdict, eager, encode
+ * lap OPERATION CODEC FILE CPU_MS   "cpu_ns records", means of the passes that take so long; operations: verdict, eager,
+ *                                   encode
  * warm OPERATION CODEC FILE CPU_MS  as many passes as take that long; "ok"
  * census OPERATION CODEC FILE       counts of what eager and verdict read, in the order of benchmarks.mixed.Census
  * write OPERATION CODEC FILE OUT    what encode builds, as such a file; "ok"
@@ -65,9 +66,16 @@ public final class RecordsBench {
                 prepare(operation, file);
                 // As in benchmarks.measure: a pass that is not timed comes first.
                 pass(operation, codec, file);
+                long least = Long.parseLong(words[4]) * 1_000_000;
                 long start = THREADS.getCurrentThreadCpuTime();
-                long records = pass(operation, codec, file);
-                return THREADS.getCurrentThreadCpuTime() - start + " " + records;
+                long elapsed = 0;
+                long records = 0;
+                long passes = 0;
+                for (; elapsed < least; passes++) {
+                    records += pass(operation, codec, file);
+                    elapsed = THREADS.getCurrentThreadCpuTime() - start;
+                }
+                return elapsed / passes + " " + (records % passes == 0 ? records / passes : -1);
             }
             case "warm": {
                 prepare(operation, file);

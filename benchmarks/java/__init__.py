@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.kfuzz_work import census_of
-from benchmarks.measure import Lap
+from benchmarks.measure import LAP_MS, Lap
 from benchmarks.mixed import Census, MixedSet
 from kfuzz.conformance.testees import BuildFailed, all_testees, select
 from kfuzz.errors import UsageError
@@ -132,7 +132,7 @@ class _JavaWork:
         self.ask("warm", WARM_UP_CPU_MS)
 
     def lap(self) -> Lap:
-        cpu_ns, records = self.ask("lap")
+        cpu_ns, records = self.ask("lap", LAP_MS)
         return Lap(int(cpu_ns), int(records))
 
     def ask(self, verb: str, *rest: object) -> list[str]:
