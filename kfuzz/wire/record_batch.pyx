@@ -422,7 +422,12 @@ cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row,
     return following
 
 
-cdef inline bint go_through(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil:
+cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil:
+    """The parse loop of magic 2, from ``p`` to ``c.end``.
+
+    False means refused, with a finding noted, or out of memory, without one. ``skim`` reads as a broker does that will
+    keep a compressed payload as it is: ``DefaultRecord.readPartiallyFrom``.
+    """
     cdef const uint8_t *start
     cdef row_t scratch
     cdef row_t *row = &scratch
@@ -486,18 +491,6 @@ cdef inline bint go_through(cursor_t *c, const uint8_t *p, const header_t *h, ro
         note(c.report, MAX_TIMESTAMP_BELOW_RECORDS, F_MAX_TIMESTAMP, largest_at, largest_record, -1,
              h.max_timestamp, largest)
     return True
-
-
-cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil:
-    """The parse loop of magic 2, from ``p`` to ``c.end``.
-
-    False means refused, with a finding noted, or out of memory, without one. ``skim`` reads as a broker does that will
-    keep a compressed payload as it is: ``DefaultRecord.readPartiallyFrom``.
-    """
-    # Twice the same loop: without a sink, the compiler leaves out what nobody will look at.
-    if sink == NULL and not skim:
-        return go_through(c, p, h, NULL, False)
-    return go_through(c, p, h, sink, skim)
 
 
 cdef void free_rows(rows_t *rows) noexcept nogil:
