@@ -186,6 +186,11 @@ def test_a_lack_of_memory_is_excused_where_a_size_in_the_payload_claims_more_tha
         ("gzip", compress("gzip", b"\x80\x80\x80\x80\x02" + bytes(9)), True),  # A record of 256 MiB.
         ("gzip", compress("gzip", b"\xfe\xff\xff\xff\x01" + bytes(9)), False),  # A byte less.
         ("gzip", compress("gzip", b"\x0e" + bytes(7) + b"\x80\x80\x80\x80\x02"), True),
+        # Streams that are cut or go wrong behind the record's length.
+        ("gzip", compress("gzip", b"\x80\x80\x80\x80\x02" + bytes(9))[:-9], True),
+        ("gzip", compress("gzip", b"\x80\x80\x80\x80\x02" + bytes(9), level=0)[:23] + b"\xff" * 9, True),
+        ("zstd", bytes.fromhex("28b52ffd0038f90000 8080808002"), True),
+        ("zstd", bytes.fromhex("28b52ffd0038f90000 808080"), False),
         ("snappy", b"\x80\x80\x80\x80\x01\0", True),  # What a block claims to become.
         ("snappy", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x10\0\0\0\0", True),  # What a chunk claims to be.
         ("snappy", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\x0f\xff\xff\xff\0", False),
