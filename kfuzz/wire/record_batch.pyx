@@ -7,6 +7,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.list cimport PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr
@@ -772,20 +773,41 @@ cdef int put_record(buffer_t *out, object given, Py_ssize_t index, int64_t base_
     return 0
 
 
+cdef inline void send_for_lines(const void *thing, int lines) noexcept nogil:
+    cdef int i
+    for i in range(lines):
+        kfuzz_prefetch(<const uint8_t *> thing + 64 * i)
+
+
 cdef inline void send_for(list records, Py_ssize_t i) noexcept:
-    """Records and their bytes lie anywhere in memory: ask for those whose turn comes soon, two lines of each."""
-    cdef const uint8_t *later
-    if i + 8 < PyList_GET_SIZE(records):
-        later = <const uint8_t *> PyList_GET_ITEM(records, i + 8)
-        kfuzz_prefetch(later)
-        kfuzz_prefetch(later + 64)
-        soon = <object> PyList_GET_ITEM(records, i + 4)
-        if type(soon) is Record:
-            kfuzz_prefetch(<PyObject *> (<Record> soon).c_key)
-            later = <const uint8_t *> <PyObject *> (<Record> soon).c_value
-            kfuzz_prefetch(later)
-            kfuzz_prefetch(later + 64)
-            kfuzz_prefetch(later + 128)
+    """Records and their bytes lie anywhere in memory, most of them across two lines: ask for those whose turn comes soon.
+
+    What refers to the next thing has to be there before that can be asked for, so headers take three steps.
+    """
+    cdef Py_ssize_t k
+    if i + 8 >= PyList_GET_SIZE(records):
+        return
+    send_for_lines(PyList_GET_ITEM(records, i + 8), 2)
+    soon = <object> PyList_GET_ITEM(records, i + 6)
+    if type(soon) is Record:
+        send_for_lines(<PyObject *> (<Record> soon).c_headers, 1)
+    soon = <object> PyList_GET_ITEM(records, i + 4)
+    if type(soon) is Record:
+        send_for_lines(<PyObject *> (<Record> soon).c_key, 2)
+        send_for_lines(<PyObject *> (<Record> soon).c_value, 3)
+        pairs = (<Record> soon).c_headers
+        if type(pairs) is tuple:
+            for k in range(PyTuple_GET_SIZE(pairs)):
+                send_for_lines(PyTuple_GET_ITEM(pairs, k), 1)
+    soon = <object> PyList_GET_ITEM(records, i + 2)
+    if type(soon) is Record:
+        pairs = (<Record> soon).c_headers
+        if type(pairs) is tuple:
+            for k in range(PyTuple_GET_SIZE(pairs)):
+                pair = <object> PyTuple_GET_ITEM(pairs, k)
+                if type(pair) is tuple and PyTuple_GET_SIZE(pair) == 2:
+                    send_for_lines(PyTuple_GET_ITEM(pair, 0), 2)
+                    send_for_lines(PyTuple_GET_ITEM(pair, 1), 2)
 
 
 cdef object put_records(list records, int64_t base_offset, object base_timestamp, int64_t front, int64_t *base,
