@@ -12,14 +12,11 @@ import hashlib
 import json
 import re
 import struct
-import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-
-import zstandard
 
 from kfuzz.conformance.compare import Case, declared_unsupported, judge, request, wrong_reading
 from kfuzz.conformance.process import Limits, NoHandshake, Session, Trouble
@@ -30,7 +27,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.records import Role
 from kfuzz.records.compression import XERIAL_MAGIC, decompress
-from kfuzz.records.model import CODECS, Codec
+from kfuzz.records.model import CODECS
 from kfuzz.records.reader import DEFAULT_LIMITS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.framing import next_frame
@@ -164,7 +161,7 @@ def _claims(frame: bytes) -> Iterator[int]:
         payload = frame[message[6][0] : sum(message[6])]
     if CODECS[codec] == "snappy":
         yield from _snappy_claims(payload)
-    inner = _streamed(CODECS[codec], payload, magic)
+    inner = decompress(CODECS[codec], payload, DEFAULT_LIMITS.decompressed_bytes, magic=magic).data
     at = 0
     while True:
         size, begin = _varint(inner, at, zigzag=True) if magic == 2 else _message_size(inner, at)
@@ -173,30 +170,6 @@ def _claims(frame: bytes) -> Iterator[int]:
         if size <= 0 or size > len(inner) - begin:
             return
         at = begin + size
-
-
-def _streamed(codec: Codec, payload: bytes, magic: int) -> bytes:
-    """What a reader of the stream has got before it comes to the fault in it, if there is one."""
-    if codec not in ("gzip", "zstd"):
-        # Whole blocks, of which our own reader keeps those before the fault.
-        return decompress(codec, payload, DEFAULT_LIMITS.decompressed_bytes, magic=magic).data
-    pieces: list[bytes] = []
-    room = DEFAULT_LIMITS.decompressed_bytes
-    rest = payload
-    while rest and room > 0:
-        stream = (
-            zlib.decompressobj(zlib.MAX_WBITS | 16) if codec == "gzip" else zstandard.ZstdDecompressor().decompressobj()
-        )
-        try:
-            for at in range(len(rest)):
-                pieces.append(stream.decompress(rest[at : at + 1]))
-                room -= len(pieces[-1])
-                if stream.eof or room <= 0:
-                    break
-        except (zlib.error, zstandard.ZstdError):
-            break
-        rest = rest[at + 1 :]
-    return b"".join(pieces)
 
 
 def _message_size(payload: bytes, at: int) -> tuple[int, int]:

@@ -31,7 +31,7 @@ class Decompressed(NamedTuple):
 
     ``ended``: "whole", the stream came to its end after ``consumed`` bytes; "limit", the output would exceed the bound;
     "broken", for ``reason``; a stream that is whole may have a reason too: its content is not what its header says.
-    ``data`` holds what was decompressed up to there, as far as the codec's library gives it.
+    ``data`` holds what a reader of the stream has got up to there.
     """
 
     data: bytes
@@ -183,6 +183,7 @@ def _gzip_member(data: memoryview, at: int, buffered: int, piece_bytes: int, out
     trailer.
     """
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    start = at
     crc = size = 0
     chunk: bytes | memoryview = b""
     while not inflater.eof:
@@ -194,6 +195,8 @@ def _gzip_member(data: memoryview, at: int, buffered: int, piece_bytes: int, out
         try:
             piece = inflater.decompress(chunk, output.room + 1)
         except zlib.error as error:
+            with contextlib.suppress(_Full):
+                output.add(_inflate_to_fault(data[start:], size + output.room)[size:])
             raise _Broken(f"deflate: {error}") from None
         output.add(piece)
         crc = zlib.crc32(piece, crc)
@@ -210,6 +213,24 @@ def _gzip_member(data: memoryview, at: int, buffered: int, piece_bytes: int, out
     if struct.unpack("<II", trailer) != (crc, size & 0xFFFFFFFF):
         raise _Broken("the gzip trailer's checksum or size is wrong")
     return at + 8, max(buffered, at + 8), remaining
+
+
+def _inflate_to_fault(data: memoryview, most_bytes: int) -> bytes:
+    """What a reader of a broken deflate stream gets before the fault; zlib itself gives nothing of that piece."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    out = bytearray()
+    for at in range(0, len(data), GZIP_BUFFER):
+        before = inflater.copy()
+        try:
+            out += inflater.decompress(data[at : at + GZIP_BUFFER], most_bytes - len(out) + 1)
+        except zlib.error:
+            with contextlib.suppress(zlib.error):
+                for i in range(at, at + GZIP_BUFFER):
+                    out += before.decompress(data[i : i + 1])
+            break
+        if len(out) > most_bytes:
+            break
+    return bytes(out[:most_bytes])
 
 
 def _write_gzip(data: bytes, level: int | None, magic: int) -> list[bytes]:
@@ -513,11 +534,20 @@ def _read_zstd(data: memoryview, output: _Output, magic: int) -> int:
         except _Cut:
             # zstd-jni forgets that it needs more when a frame ended in the same buffer: what is there is then all.
             if at % ZSTD_BUFFER == 0 or len(data) > (at // ZSTD_BUFFER + 1) * ZSTD_BUFFER:
+                _zstd_to_fault(data[at:], output)
                 raise
             _zstd_rest(data[at:], output)
             return at
+        except _Broken:
+            _zstd_to_fault(data[at:], output)
+            raise
         at = end
     return at
+
+
+def _zstd_to_fault(data: memoryview, output: _Output) -> None:
+    with contextlib.suppress(_Broken, _Full):
+        _zstd_rest(data, output)
 
 
 def _zstd_next(data: memoryview, at: int, output: _Output) -> int:

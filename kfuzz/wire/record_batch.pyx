@@ -780,7 +780,7 @@ cdef inline void send_for_lines(const void *thing, int lines) noexcept nogil:
 
 
 cdef inline void send_for(list records, Py_ssize_t i) noexcept:
-    """Records and their bytes lie anywhere in memory, most of them across two lines: ask for those whose turn comes soon.
+    """Records and their bytes lie anywhere in memory, many across two lines: ask for those whose turn comes soon.
 
     What refers to the next thing has to be there before that can be asked for, so headers take three steps.
     """
