@@ -117,3 +117,23 @@ def test_a_batch_is_read_without_those_behind_it() -> None:
     assert next(walk).base_offset == 0
     with pytest.raises(RecordsError, match="crc-mismatch"):
         next(walk)
+
+
+@pytest.mark.parametrize("size", range(19))
+def test_a_header_key_is_looked_at_to_its_last_byte_and_no_further(size: int) -> None:
+    """Sixteen bytes are looked at at once; what follows the key is nobody's fault."""
+    for byte in (0x00, 0x01, 0x41, 0x7F, 0x80, 0xC3, 0xFF):
+        for at in range(size + 1):
+            key = bytearray(b"k" * size)
+            behind = at == size
+            if not behind:
+                key[at] = byte
+            value = bytes([byte]) * 20 if behind else b"v" * 20
+            data = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, None, None, ((bytes(key), value),))]))
+            found = {finding.code for finding in records.check(data).findings}
+            expected = set()
+            if not behind and byte >= 0x80:
+                expected.add("header-key-not-utf8")
+            if not behind and byte == 0:
+                expected.add("header-key-null-character")
+            assert found == expected, (key, byte)
