@@ -8,14 +8,15 @@ from __future__ import annotations
 from array import array
 from dataclasses import replace
 from functools import cache
+from struct import calcsize
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kfuzz.errors import UsageError
+from kfuzz.errors import EncodeError, UsageError
 from kfuzz.records.compression import compress_parts
 from kfuzz.records.findings import Profile
 from kfuzz.records.model import RecordBatch, wrap64
 from kfuzz.records.reader import DEFAULT_LIMITS, Limits, Walk
-from kfuzz.records.writer import header_fields
+from kfuzz.records.writer import header_fields, require_known
 from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter
 from kfuzz.wire.columns import Columns
 from kfuzz.wire.record_batch import encode_payload
@@ -176,14 +177,26 @@ def encode_columns(
     like = RecordBatch(0, 0) if like is None else like
     if like.magic != 2:
         raise UsageError(f"columns are written in magic 2; the template has magic {like.magic}")
+    require_known(like)
     if not isinstance(columns, arrow.RecordBatch | arrow.Table):
         raise UsageError(f"columns are {type(columns).__name__}; they must be a pyarrow.RecordBatch or pyarrow.Table")
-    if isinstance(columns, arrow.Table):
-        columns = arrow.RecordBatch.from_struct_array(columns.to_struct_array().combine_chunks())
-    for name in columns.schema.names:
+    names = columns.schema.names
+    for name in names:
         if name not in FIELDS:
             raise UsageError(f"column {name!r} is unknown; columns of records have {', '.join(FIELDS)}")
+        if names.count(name) > 1:
+            raise UsageError(f"column {name!r} is there twice")
+    if isinstance(columns, arrow.Table):
+        columns = arrow.RecordBatch.from_struct_array(columns.to_struct_array().combine_chunks())
     ends = _ends(columns, batch_records)
+    try:
+        # The template's last offset is each batch's own.
+        return _batches(columns, ends, replace(like, last_offset=like.base_offset), level)
+    except OverflowError as error:
+        raise EncodeError(f"a field does not fit its width: {error}") from None
+
+
+def _batches(columns: pa.RecordBatch, ends: array[int], like: RecordBatch, level: int | None) -> bytes:
     writer = _writer(columns)
     if like.compression == "none":
         return writer.batches(ends, header_fields(like))
@@ -233,12 +246,14 @@ def _ends(columns: pa.RecordBatch, batch_records: int | None) -> array[int]:
         import pyarrow.compute as pc
 
         number = columns.column("batch")
+        if not _arrow().types.is_integer(number.type):
+            raise UsageError(f"column batch is {number.type}; it must be an integer")
         if number.null_count:
             raise UsageError("column batch has nulls; each row is in a batch")
         changes = pc.indices_nonzero(pc.not_equal(number[1:], number[:-1])) if count > 1 else []
         return array("q", [change.as_py() + 1 for change in changes] + [count])
     step = count if batch_records is None else batch_records
-    if step < 1:
+    if not isinstance(step, int) or step < 1:
         raise UsageError(f"batch_records is {batch_records}; it must be 1 or more")
     return array("q", [*range(step, count, step), count])
 
@@ -251,7 +266,8 @@ def _writer(columns: pa.RecordBatch) -> ColumnWriter:
         if name not in names:
             return None
         column = columns.column(name)
-        if not (arrow.types.is_int64(column.type) or column.type == arrow.timestamp("ms")):
+        milliseconds = name == "timestamp" and arrow.types.is_timestamp(column.type) and column.type.unit == "ms"
+        if not (arrow.types.is_int64(column.type) or milliseconds):
             raise UsageError(f"column {name} is {column.type}; it must be int64")
         if column.null_count:
             if name == "offset":
@@ -262,16 +278,19 @@ def _writer(columns: pa.RecordBatch) -> ColumnWriter:
     headers: tuple[memoryview, Bytes, Bytes] | None = None
     if "headers" in names:
         headers = _headers(columns.column("headers"))
-    return ColumnWriter(
-        columns.num_rows,
-        keys=_bytes("key", columns.column("key")) if "key" in names else None,
-        values=_bytes("value", columns.column("value")) if "value" in names else None,
-        timestamps=numbers("timestamp"),
-        offsets=numbers("offset"),
-        header_ends=headers[0] if headers else None,
-        header_keys=headers[1] if headers else None,
-        header_values=headers[2] if headers else None,
-    )
+    try:
+        return ColumnWriter(
+            columns.num_rows,
+            keys=_bytes("key", columns.column("key")) if "key" in names else None,
+            values=_bytes("value", columns.column("value")) if "value" in names else None,
+            timestamps=numbers("timestamp"),
+            offsets=numbers("offset"),
+            header_ends=headers[0] if headers else None,
+            header_keys=headers[1] if headers else None,
+            header_values=headers[2] if headers else None,
+        )
+    except ValueError as error:
+        raise EncodeError(f"the columns are not valid Arrow data: {error}") from None
 
 
 def _headers(column: pa.Array) -> tuple[memoryview, Bytes, Bytes]:
@@ -279,12 +298,16 @@ def _headers(column: pa.Array) -> tuple[memoryview, Bytes, Bytes]:
     kind = column.type
     if not arrow.types.is_list(kind) or not arrow.types.is_struct(kind.value_type):
         raise UsageError(f"column headers is {kind}; it must be a list of structs of key and value")
-    if {field.name for field in kind.value_type} != {"key", "value"}:
+    if sorted(field.name for field in kind.value_type) != ["key", "value"]:
         raise UsageError(f"column headers is {kind}; its structs must have a key and a value")
     if column.null_count:
         column = column.fill_null(arrow.scalar([], kind))
     parts = dict(zip((field.name for field in kind.value_type), column.values.flatten(), strict=True))
-    ends = _view(column.buffers()[1], "i")[column.offset : column.offset + len(column) + 1]
+    # Without rows there need not be a buffer.
+    if len(column) == 0:
+        ends = _view(bytes(4), "i")
+    else:
+        ends = _view(column.buffers()[1], "i")[column.offset : column.offset + len(column) + 1]
     return ends, _bytes("headers.key", parts["key"]), _bytes("headers.value", parts["value"])
 
 
@@ -306,6 +329,7 @@ def _bytes(name: str, column: pa.Array) -> Bytes:
     )
 
 
-def _view(buffer: pa.Buffer | None, code: Literal["B", "i", "q"]) -> memoryview:
-    """A buffer as numbers of the ``struct`` module's ``code``."""
-    return memoryview(b"" if buffer is None else buffer).cast("B").cast(code)
+def _view(buffer: pa.Buffer | bytes | None, code: Literal["B", "i", "q"]) -> memoryview:
+    """A buffer as numbers of the ``struct`` module's ``code``, as many as it has whole."""
+    raw = memoryview(b"" if buffer is None else buffer).cast("B")
+    return raw[: len(raw) - len(raw) % calcsize(code)].cast(code)

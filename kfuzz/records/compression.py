@@ -3,7 +3,7 @@
 A decompressor never judges: it says which bytes came out, how many it consumed and how it ended, and never makes more
 than the bound it
 is given. Where a library is stricter or laxer than Kafka's Java classes, the container is walked here. May import
-``model`` only.
+``errors`` and ``model`` only.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import snappy
 import xxhash
 import zstandard
 
+from kfuzz.errors import UsageError
 from kfuzz.records.model import Codec
 
 __all__ = ["Decompressed", "compress", "compress_parts", "decompress", "open_stream"]
@@ -66,10 +67,10 @@ class _Output:
         self.mismatch = ""
 
     def add(self, piece: bytes) -> None:
+        self.pieces.append(piece if len(piece) <= self.room else piece[: self.room])
         self.room -= len(piece)
         if self.room < 0:
             raise _Full
-        self.pieces.append(piece)
 
 
 def decompress(codec: Codec, data: bytes | memoryview, limit_bytes: int, *, magic: int = 2) -> Decompressed:
@@ -113,7 +114,14 @@ def compress(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = N
 
 def compress_parts(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = None) -> list[bytes]:
     """What :func:`compress` makes, in the pieces that it comes in, for whoever puts something in front of it."""
-    return [data] if codec == "none" else _WRITERS[codec](data, level, magic)
+    if codec == "none":
+        return [data]
+    try:
+        return _WRITERS[codec](data, level, magic)
+    except (ValueError, OverflowError, RuntimeError, TypeError) as error:
+        if level is None:
+            raise
+        raise UsageError(f"compression level {level!r} is none of {codec}'s: {error}") from None
 
 
 # ------------------------------------------------------------------------------------------------- gzip

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from kfuzz.errors import RecordsError, UsageError
@@ -42,7 +41,7 @@ from kfuzz.wire.checksum import crc32
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.message_set import parse_message, parse_messages
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, LIMIT_BYTES
-from kfuzz.wire.scan import END, MESSAGE, PAYLOAD, REFUSED, Scan
+from kfuzz.wire.scan import END, MESSAGE, PAYLOAD, REFUSED, EachRecord, Scan
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -170,8 +169,7 @@ def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     >>> [record.offset for record in records.iterate(data)]
     [7, 8]
     """
-    walk = _walk(data, profile, "consumer", limits, DEFAULT_TOPIC, objects=True)
-    return chain.from_iterable(_parts(walk))
+    return EachRecord(_parts(_walk(data, profile, "consumer", limits, DEFAULT_TOPIC, objects=True)))
 
 
 def _parts(walk: Walk) -> Iterator[Iterable[Record]]:
@@ -695,6 +693,9 @@ class _SegmentWalk(Walk):
             return None
         value = self.view[value_at : value_at + value_length]
         out = decompress(CODECS[codec], value, self.limits.decompressed_bytes, magic=magic)
+        if out.ended == "limit":
+            # It may well begin where it should; the bound is ours, and said elsewhere.
+            return offset
         found = None if out.ended == "broken" else _first_and_last(out.data)
         if found is None:
             return None

@@ -25,7 +25,7 @@ from kfuzz.wire.record_batch import encode_payload, encode_records
 if TYPE_CHECKING:
     from kfuzz.wire.record_batch import HeaderFields
 
-__all__ = ["encode", "encode_batch", "header_fields"]
+__all__ = ["encode", "encode_batch", "header_fields", "require_known"]
 
 NO_TIMESTAMP = -1
 
@@ -41,21 +41,26 @@ def encode_batch(batch: RecordBatch, *, level: int | None = None) -> bytes:
     ``EncodeError`` where a value does not fit the format, before anything is written. Mirrors
     ``org.apache.kafka.common.record.MemoryRecordsBuilder``, but takes every field as it is given.
     """
-    if batch.magic not in (0, 1, 2):
-        raise EncodeError(f"magic {batch.magic} does not exist; it must be 0, 1 or 2")
-    if batch.compression not in CODECS:
-        raise EncodeError(f"compression {batch.compression!r} does not exist; it must be one of {', '.join(CODECS)}")
+    require_known(batch)
     try:
         return _record_batch(batch, level) if batch.magic == 2 else _messages(batch, level)
     except OverflowError as error:
         raise EncodeError(f"a field does not fit its width: {error}") from None
 
 
-def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
-    if batch.timestamp_type not in ("create", "log-append"):
+def require_known(batch: RecordBatch) -> None:
+    """``EncodeError`` where the batch has a magic, a codec or a timestamp type that does not exist."""
+    if batch.magic not in (0, 1, 2):
+        raise EncodeError(f"magic {batch.magic} does not exist; it must be 0, 1 or 2")
+    if batch.compression not in CODECS:
+        raise EncodeError(f"compression {batch.compression!r} does not exist; it must be one of {', '.join(CODECS)}")
+    if batch.magic == 2 and batch.timestamp_type not in ("create", "log-append"):
         raise EncodeError(
             f"timestamp type {batch.timestamp_type!r} does not exist in magic 2; it must be create or log-append"
         )
+
+
+def _record_batch(batch: RecordBatch, level: int | None) -> bytes:
     fields = header_fields(batch, len(batch.records))
     if batch.compression == "none":
         return encode_batch_bytes(batch.records, fields)

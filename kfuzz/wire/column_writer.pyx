@@ -72,12 +72,15 @@ cdef inline bint get_piece(const column_t *column, int64_t i, piece_t *out) noex
     if column.kind == VIEWS:
         memcpy(view, column.places + 16 * i, 16)
         n = view[0]
+        n -= n < 0
         buffer = view[2]
         at = view[3]
     elif column.kind == ENDS:
         memcpy(ends, column.places + 4 * i, 8)
         at = ends[0]
         n = <int64_t> ends[1] - at
+        # Only the validity bits say that a row is null.
+        n -= n < 0
     elif column.kind == LARGE_ENDS:
         memcpy(large_ends, column.places + 8 * i, 16)
         at = large_ends[0]
@@ -223,7 +226,8 @@ cdef class ColumnWriter:
         self.check("value", values is None or values.length == length)
         self.check("timestamp", timestamps is None or timestamps.shape[0] == length)
         self.check("offset", offsets is None or offsets.shape[0] == length)
-        if header_ends is not None and header_keys.length != header_values.length:
+        if header_ends is not None and (header_keys is None or header_values is None
+                                        or header_keys.length != header_values.length):
             raise ValueError("there are not as many header keys as header values")
         self.check("headers", header_ends is None or header_ends.shape[0] == length + 1)
 
@@ -262,6 +266,7 @@ cdef class ColumnWriter:
         cdef const int32_t *header_ends = NULL
         cdef piece_t key
         cdef piece_t value
+        cdef const uint8_t *begin = p
         cdef uint8_t *start
         cdef int64_t i
         cdef int64_t headers = 0
@@ -291,8 +296,9 @@ cdef class ColumnWriter:
                 return NULL
             if header_ends != NULL:
                 headers = <int64_t> header_ends[i + 1] - header_ends[i]
-            # More than there is room for: then the columns' ends go back and forth.
+            # More than there is room for: the columns' ends go back and forth, or the batch is too long anyway.
             if unlikely(key.n + value.n + FIXED_BYTES + KFUZZ_COPY_SLACK > end - p):
+                fault.invalid = p - begin <= INT32_MAX
                 return NULL
             body = 1 + size_of_varlong(timestamp_delta) + size_of_varlong(offset_delta)
             body += size_of_piece(&key) + size_of_piece(&value) + 1
@@ -357,12 +363,17 @@ cdef class ColumnWriter:
 
     def payload(self, int64_t first, int64_t last, int64_t base_offset, base_timestamp):
         """``(payload, base timestamp, largest timestamp)`` of rows ``first`` to ``last``."""
-        cdef int64_t base = self.timestamp(first) if base_timestamp is None else base_timestamp
+        cdef int64_t base
+        cdef int64_t most
         cdef int64_t largest
         cdef fault_t fault
-        cdef int64_t most = self.room(first, last)
-        cdef uint8_t *start = <uint8_t *> PyMem_RawMalloc(<size_t> most)
+        cdef uint8_t *start
         cdef uint8_t *p
+        if not 0 <= first < last <= self.length:
+            raise ValueError(f"rows {first} to {last} of {self.length}")
+        base = self.timestamp(first) if base_timestamp is None else base_timestamp
+        most = self.room(first, last)
+        start = <uint8_t *> PyMem_RawMalloc(<size_t> most)
         if start == NULL:
             raise MemoryError
         with nogil:

@@ -11,7 +11,7 @@
 /* `n` bytes, of `readable` that may be read; n of 0 or less copies nothing that counts. */
 static inline void kfuzz_copy(uint8_t *to, const uint8_t *from, int64_t n, int64_t readable)
 {
-    if (readable >= n + KFUZZ_COPY_SLACK) {
+    if (readable >= (n & ~(n >> 63)) + KFUZZ_COPY_SLACK) {
         do {
             memcpy(to, from, KFUZZ_COPY_SLACK);
             to += KFUZZ_COPY_SLACK;

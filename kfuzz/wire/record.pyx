@@ -9,9 +9,9 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from kfuzz.errors import EncodeError
+from kfuzz.errors import EncodeError, UsageError
 
-from kfuzz.wire.cursor cimport VARINT, cursor_t, get_zigzag
+from kfuzz.wire.cursor cimport VARINT, cursor_t, get_zigzag, unlikely
 from kfuzz.wire.report cimport F_HEADER_KEY_LENGTH, F_HEADER_VALUE_LENGTH, clear, report_t
 
 
@@ -40,6 +40,11 @@ cdef inline void put_item(tuple items, Py_ssize_t i, object item) noexcept:
     PyTuple_SET_ITEM(items, i, item)
 
 
+cdef object changed():
+    """What a parse has been through can be otherwise only if it stood in a buffer that someone else writes into."""
+    return UsageError("the buffer was changed while it was read; give the reader bytes, or wait with the change")
+
+
 cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
     """Headers that a parse has been through, as pairs."""
     cdef tuple pairs = PyTuple_New(count)
@@ -53,9 +58,13 @@ cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
     for i in range(count):
         pair = PyTuple_New(2)
         p = get_zigzag(&c, p, end, F_HEADER_KEY_LENGTH, VARINT, &n)
+        if unlikely(p == NULL or not 0 <= <int32_t> n <= end - p):
+            raise changed()
         put_item(pair, 0, new_bytes(p, <int32_t> n))
         p += <int32_t> n
         p = get_zigzag(&c, p, end, F_HEADER_VALUE_LENGTH, VARINT, &n)
+        if unlikely(p == NULL or <int32_t> n > end - p):
+            raise changed()
         if <int32_t> n >= 0:
             put_item(pair, 1, new_bytes(p, <int32_t> n))
             p += <int32_t> n

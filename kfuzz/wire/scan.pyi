@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from typing_extensions import Buffer
 
@@ -87,3 +87,10 @@ class Scan:
 
     def places(self) -> list[PlaceTuple]:
         """Where its records stand, from the start of the batch or of the payload; headers if ``with_headers``."""
+
+class EachRecord(Iterator[Record]):
+    """The records of all ``parts``, one after another; each part is what ``Scan.each_record`` gives, or a list."""
+
+    def __init__(self, parts: Iterator[Iterable[Record]]) -> None: ...
+    def __iter__(self) -> EachRecord: ...
+    def __next__(self) -> Record: ...

@@ -266,7 +266,7 @@ cdef class Scan:
     def each_record(self):
         if self.rows.count and not self.h.attributes & CODEC_MASK:
             self.keep_rows()
-        return EachRecord(self)
+        return BatchRecords(self)
 
     cdef int keep_rows(self) except -1:
         """Let the rows refer to bytes that nobody can change: ``data`` itself, or a copy of the batch."""
@@ -283,7 +283,7 @@ cdef class Scan:
 
 
 @cython.final
-cdef class EachRecord:
+cdef class BatchRecords:
     """The records of one stop, each made when its turn comes.
 
     A record that nobody else has kept serves again, two turns later: the one before is still its loop's variable then.
@@ -292,6 +292,7 @@ cdef class EachRecord:
     cdef Scan scan
     cdef int64_t stops
     cdef int64_t i
+    cdef int64_t count
     # References of our own, counted by hand.
     cdef PyObject *made[2]
 
@@ -301,6 +302,7 @@ cdef class EachRecord:
     def __init__(self, Scan scan not None):
         self.scan = scan
         self.stops = scan.stops
+        self.count = scan.rows.count
 
     def __dealloc__(self):
         Py_XDECREF(self.made[0])
@@ -310,21 +312,60 @@ cdef class EachRecord:
         return self
 
     def __next__(self):
+        record = self.give()
+        if record is None:
+            raise StopIteration
+        return record
+
+    cdef object give(self):
+        """The next one, or None."""
         cdef Scan scan = self.scan
         cdef int64_t i = self.i
         cdef PyObject **slot = &self.made[i & 1]
+        cdef PyObject *old
         cdef Record record
+        if i >= self.count:
+            return None
         if self.stops != scan.stops:
             raise RuntimeError("the scan has gone on to another batch; its records are no longer there")
-        if i >= scan.rows.count:
-            raise StopIteration
         self.i = i + 1
         if slot[0] == NULL or slot[0].ob_refcnt != 1:
             record = Record.__new__(Record)
-            Py_XDECREF(slot[0])
             Py_INCREF(record)
-            slot[0] = <PyObject *> record
+            # What goes may run someone's code, so it goes when all is in order.
+            slot[0], old = <PyObject *> record, slot[0]
+            Py_XDECREF(old)
         else:
             record = <Record> slot[0]
         fill_record(record, scan.rows_base, scan.rows_source, &scan.h, &scan.rows.rows[i])
         return record
+
+
+@cython.final
+cdef class EachRecord:
+    """The records of all parts, one after another; each part is what ``each_record`` gives, or a list."""
+
+    cdef object parts
+    cdef object part
+
+    def __init__(self, parts not None):
+        self.parts = parts
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        # References of its own to both: whatever runs in between may ask for the next record itself.
+        cdef object part = self.part
+        cdef object record = None
+        while True:
+            if type(part) is BatchRecords:
+                record = (<BatchRecords> part).give()
+            elif part is not None:
+                record = next(part, None)
+            if record is not None:
+                return record
+            part = next(self.parts)
+            if type(part) is not BatchRecords:
+                part = iter(part)
+            self.part = part

@@ -183,7 +183,12 @@ BYTES = pa.array([b"a"])
         ({"headers": pa.array([[{"key": 1, "value": b""}]])}, {}, "column headers.key is int64"),
         ({"value": BYTES}, {"batch_records": 0}, "batch_records is 0; it must be 1 or more"),
         ({"value": BYTES, "batch": pa.array([0])}, {"batch_records": 5}, "leave one out"),
+        ({"value": BYTES}, {"batch_records": 1.5}, "batch_records is 1.5; it must be 1 or more"),
         ({"value": BYTES}, {"like": RecordBatch(0, 0, magic=1)}, "the template has magic 1"),
+        ({"value": BYTES}, {"like": RecordBatch(0, 0, compression="gzip"), "level": 99}, "level 99 is none of gzip's"),
+        ({"offset": pa.array([1], pa.timestamp("ms"))}, {}, "column offset is timestamp[ms]; it must be int64"),
+        ({"batch": pa.array([[1]])}, {}, "column batch is list"),
+        ({"batch": pa.array(["a"]).dictionary_encode()}, {}, "column batch is dictionary"),
     ],
 )  # fmt: skip
 def test_other_columns_are_refused_in_a_sentence(
@@ -198,6 +203,33 @@ def test_other_columns_are_refused_in_a_sentence(
 def test_what_is_no_table_is_refused_in_a_sentence(other: Any) -> None:
     with pytest.raises(UsageError, match=r"pyarrow\.RecordBatch or pyarrow\.Table"):
         records.encode_columns(other)
+
+
+def test_a_column_that_is_there_twice_is_refused() -> None:
+    table = pa.RecordBatch.from_arrays([BYTES, BYTES], names=["key", "key"])
+    for columns in (table, pa.Table.from_batches([table])):
+        with pytest.raises(UsageError, match="'key' is there twice"):
+            records.encode_columns(columns)
+
+
+@pytest.mark.parametrize(
+    ("like", "says"),
+    [
+        (RecordBatch(0, 0, producer_epoch=99_999), "does not fit its width"),
+        (RecordBatch(0, 0, base_timestamp=1 << 70), "does not fit its width"),
+        (RecordBatch(0, 0, timestamp_type="none"), "timestamp type 'none' does not exist in magic 2"),
+        (RecordBatch(0, 0, compression="brotli"), "compression 'brotli' does not exist"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_template_that_cannot_be_written_is_an_encode_error(like: RecordBatch, says: str) -> None:
+    for codec in (like.compression, "gzip") if like.compression == "none" else (like.compression,):
+        with pytest.raises(EncodeError, match=says):
+            records.encode_columns(pa.record_batch({"value": BYTES}), like=replace(like, compression=codec))
+
+
+def test_the_templates_own_last_offset_does_not_count() -> None:
+    [batch] = records.decode(records.encode_columns(pa.record_batch({"value": BYTES}), like=RecordBatch(7, 1 << 40)))
+    assert (batch.base_offset, batch.last_offset) == (7, 7)
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy"])
@@ -236,6 +268,8 @@ def le(value: int, size: int) -> bytes:
     [
         (pa.binary(), 4, le(-5, 4), 0),
         (pa.binary(), 4, le(1 << 20, 4), 0),
+        (pa.binary(), 8, le(19, 4), 1),  # A length of -1 is no null: that is what the validity bits are for.
+        (pa.binary_view(), 0, le(-1, 4), 0),
         (pa.binary(), 8, le(10, 4), 1),
         (pa.binary(), 8, le((1 << 31) - 1, 4), 1),
         (pa.large_binary(), 8, le(-1, 8), 0),

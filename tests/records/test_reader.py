@@ -161,6 +161,25 @@ def test_records_outlive_the_iterator_and_changes_of_a_mutable_buffer(kind: type
     assert kept == rows + rows
 
 
+def test_whatever_runs_while_a_record_is_made_may_ask_for_the_next_one() -> None:
+    """What a record held goes when it serves again, and its end may run code that uses the very iterator."""
+
+    class Greedy:
+        def __del__(self) -> None:
+            taken.extend(record.offset for record in islice(found, 1))
+
+    taken: list[int] = []
+    seen: list[int] = []
+    rows = [[Record(at + i, 1, b"k", b"v") for i in range(50)] for at in (0, 50)]
+    found = records.iterate(records.encode([RecordBatch(part[0].offset, part[-1].offset, part) for part in rows]))
+    for record in found:
+        seen.append(record.offset)
+        record.key = Greedy()  # type: ignore[assignment]
+        del record
+    assert sorted(seen + taken) == list(range(100))
+    assert taken
+
+
 def test_a_scan_that_has_gone_on_gives_no_records_of_the_batch_before() -> None:
     data = records.encode([RecordBatch(i, i, [Record(i, 1, b"k", b"v")]) for i in range(2)])
     scan = Scan(data, with_rows=True)
