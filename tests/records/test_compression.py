@@ -199,12 +199,13 @@ def test_a_cut_zstd_frame_gives_what_stands_before_the_cut_whatever_its_window(w
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
 def test_what_came_out_of_a_stream_before_its_fault_is_kept(codec: Codec) -> None:
     """Kafka reads a stream piece by piece, and acts on what it has got before it comes to the fault."""
-    packed = bytearray(compress(codec, NOISE * 4))
+    noise = random.Random(2).randbytes(400_000)
+    packed = bytearray(compress(codec, noise))
     packed[len(packed) // 2 :] = b"\xff" * 5_000
     out = decompress(codec, bytes(packed), 1 << 20)
     assert out.ended == "broken"
-    assert len(out.data) > len(NOISE)
-    assert (NOISE * 4).startswith(out.data[:100_000])
+    assert len(out.data) > 100_000
+    assert noise.startswith(out.data[:100_000])
 
 
 def test_the_bound_keeps_what_fits() -> None:
