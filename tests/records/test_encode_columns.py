@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -317,3 +320,14 @@ def test_header_ends_that_go_back_and_forth_are_an_encode_error() -> None:
         column = pa.Array.from_buffers(HEADERS, 3, [None, pa.py_buffer(bytes(changed))], children=[inner])
         with pytest.raises(EncodeError, match="not valid Arrow data"):
             records.encode_columns(pa.RecordBatch.from_arrays([column], names=["headers"]))
+
+
+def test_no_byte_is_read_beyond_a_columns_own() -> None:
+    """Copies are longer than what they copy where that is there to read, and only there."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("guarded_columns.py"))],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{3 * 140 * 9}\n"), done.stderr

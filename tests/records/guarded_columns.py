@@ -1,0 +1,47 @@
+"""Writes columns whose bytes end where memory ends; a read beyond them kills it. Run by test_encode_columns.py."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+import pyarrow as pa
+
+from kfuzz import records
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Guarded:
+    """Memory of which the last page may not be touched."""
+
+    def __init__(self, pages: int) -> None:
+        self.map = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
+        self.start = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
+        self.end = self.start + pages * mmap.PAGESIZE
+        if LIBC.mprotect(ctypes.c_void_p(self.end), ctypes.c_size_t(mmap.PAGESIZE), 0):
+            raise OSError(ctypes.get_errno(), "mprotect")
+
+    def put(self, data: bytes) -> pa.Buffer:
+        """``data`` right before the guarded page."""
+        at = self.end - len(data)
+        ctypes.memmove(at, data, len(data))
+        return pa.foreign_buffer(at, len(data), self)
+
+
+def main() -> None:
+    rows = 0
+    for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
+        for size in range(140):
+            for values in ([bytes(size), None], [None, bytes(size)], [bytes(size)], [b"x" * size, b"", None, b"y"]):
+                buffers = [None if part is None else part.to_pybytes() for part in pa.array(values, kind).buffers()]
+                guarded = [None if part is None else Guarded(2).put(part) for part in buffers]
+                column = pa.Array.from_buffers(kind, len(values), guarded)
+                [batch] = records.decode(records.encode_columns(pa.RecordBatch.from_arrays([column], names=["value"])))
+                assert [record.value for record in batch.records] == values
+                rows += len(values)
+    print(rows)
+
+
+if __name__ == "__main__":
+    main()
