@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 BATCH_HEADER_BYTES: Final = 61
-FIELDS: Final = ("offset", "timestamp", "batch", "key", "value", "headers")
 # The block that Kafka's producer hands to snappy at a time.
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 
@@ -139,9 +138,7 @@ def _table(columns: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows in Arrow's plain types, as other programs make them."""
     header = pa.struct([("key", pa.binary()), ("value", pa.binary())])
     types = {"key": pa.binary(), "value": pa.binary(), "headers": pa.list_(header)}
-    return pa.RecordBatch.from_pydict(
-        {name: columns.column(name).cast(types[name]) if name in types else columns.column(name) for name in FIELDS}
-    )
+    return columns.cast(pa.schema([field.with_type(types.get(field.name, field.type)) for field in columns.schema]))
 
 
 def bare_decompress(mixed: MixedSet, codec: Codec) -> InProcess:

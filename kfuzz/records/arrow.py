@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from struct import calcsize
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.records.compression import compress_parts
 from kfuzz.records.findings import Profile
-from kfuzz.records.model import RecordBatch, wrap64
+from kfuzz.records.model import RecordBatch
 from kfuzz.records.reader import DEFAULT_LIMITS, Limits, Walk
 from kfuzz.records.writer import header_fields, require_known
 from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter
 from kfuzz.wire.columns import Columns
-from kfuzz.wire.record_batch import encode_payload
 from kfuzz.wire.scan import Scan
 
 if TYPE_CHECKING:
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["columns", "encode_columns"]
 
-INT32_MAX = (1 << 31) - 1
-# The fields that columns may have, and the types that Arrow may give them; timestamps of milliseconds count as numbers.
+# The fields that columns may have.
 FIELDS = ("offset", "timestamp", "batch", "key", "value", "headers")
 
 
@@ -189,50 +187,12 @@ def encode_columns(
     if isinstance(columns, arrow.Table):
         columns = arrow.RecordBatch.from_struct_array(columns.to_struct_array().combine_chunks())
     ends = _ends(columns, batch_records)
+    pack = None if like.compression == "none" else partial(compress_parts, like.compression, level=level)
     try:
         # The template's last offset is each batch's own.
-        return _batches(columns, ends, replace(like, last_offset=like.base_offset), level)
+        return _writer(columns).batches(ends, header_fields(replace(like, last_offset=like.base_offset)), pack)
     except OverflowError as error:
         raise EncodeError(f"a field does not fit its width: {error}") from None
-
-
-def _batches(columns: pa.RecordBatch, ends: array[int], like: RecordBatch, level: int | None) -> bytes:
-    writer = _writer(columns)
-    if like.compression == "none":
-        return writer.batches(ends, header_fields(like))
-    batches = []
-    first = 0
-    for last in ends:
-        batches.append(_compressed(writer, columns, first, last, like, level))
-        like = replace(
-            like,
-            base_offset=wrap64(like.base_offset + last - first),
-            base_sequence=like.base_sequence
-            if like.base_sequence < 0
-            else (like.base_sequence + last - first) & INT32_MAX,
-        )
-        first = last
-    return b"".join(batches)
-
-
-def _compressed(
-    writer: ColumnWriter, columns: pa.RecordBatch, first: int, last: int, like: RecordBatch, level: int | None
-) -> bytes:
-    base_offset, last_offset = like.base_offset, like.base_offset + last - first - 1
-    if "offset" in columns.schema.names:
-        offsets = columns.column("offset")
-        base_offset, last_offset = offsets[first].as_py(), offsets[last - 1].as_py()
-    base_timestamp = like.base_timestamp if like.delete_horizon is None else like.delete_horizon
-    payload, base, largest = writer.payload(first, last, base_offset, base_timestamp)
-    template = replace(
-        like,
-        base_offset=base_offset,
-        last_offset=last_offset,
-        base_timestamp=base,
-        max_timestamp=largest if like.max_timestamp is None else like.max_timestamp,
-    )
-    parts = compress_parts(like.compression, payload, level=level)
-    return encode_payload(header_fields(template, last - first), parts)
 
 
 def _ends(columns: pa.RecordBatch, batch_records: int | None) -> array[int]:

@@ -539,23 +539,17 @@ def _read_zstd(data: memoryview, output: _Output, magic: int) -> int:
     while at < len(data):
         try:
             end = _zstd_next(data, at, output)
-        except _Cut:
+        except _Broken as fault:
             # zstd-jni forgets that it needs more when a frame ended in the same buffer: what is there is then all.
-            if at % ZSTD_BUFFER == 0 or len(data) > (at // ZSTD_BUFFER + 1) * ZSTD_BUFFER:
-                _zstd_to_fault(data[at:], output)
+            starts_buffer = at % ZSTD_BUFFER == 0
+            if not isinstance(fault, _Cut) or starts_buffer or len(data) > (at // ZSTD_BUFFER + 1) * ZSTD_BUFFER:
+                with contextlib.suppress(_Broken, _Full):
+                    _zstd_rest(data[at:], output)
                 raise
             _zstd_rest(data[at:], output)
             return at
-        except _Broken:
-            _zstd_to_fault(data[at:], output)
-            raise
         at = end
     return at
-
-
-def _zstd_to_fault(data: memoryview, output: _Output) -> None:
-    with contextlib.suppress(_Broken, _Full):
-        _zstd_rest(data, output)
 
 
 def _zstd_next(data: memoryview, at: int, output: _Output) -> int:
@@ -606,7 +600,7 @@ def _zstd_lean(frame: memoryview, window: int, needed: int) -> tuple[memoryview 
 
 
 def _zstd_rest(data: memoryview, output: _Output) -> None:
-    """What comes out of a cut frame before its cut."""
+    """What comes out of a frame before its cut or its fault."""
     frame: memoryview | bytes = data
     window = 0
     with contextlib.suppress(_Cut):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.records.compression import Decompressed, decompress, open_stream
@@ -42,6 +42,8 @@ from kfuzz.wire.framing import next_frame
 from kfuzz.wire.message_set import parse_message, parse_messages
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, LIMIT_BYTES
 from kfuzz.wire.scan import END, MESSAGE, PAYLOAD, REFUSED, EachRecord, Scan
+
+_T = TypeVar("_T")
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -151,16 +153,13 @@ def batches(
     ``RecordsError`` with the first fatal finding, when the batch that has it is come to.
     """
     walk = _walk(data, profile, role, limits, topic, objects=True)
-    for batch in walk.batches():
-        walk.reading.raise_fatal()
-        yield batch
-    walk.reading.raise_fatal()
+    yield from _until_fatal(walk, walk.batches())
 
 
 def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> Iterator[Record]:
     """The records in ``data`` as a consumer gets them, control records too, one at a time.
 
-    The cheapest way to have objects: a record that nobody keeps is gone before the next is made. Each batch is judged
+    The cheapest way to have objects: a record that nobody keeps serves again, two later. Each batch is judged
     whole before its first record comes. ``RecordsError`` with the first fatal finding, when its batch is come to.
     Mirrors ``org.apache.kafka.common.record.MemoryRecords.records``.
 
@@ -169,13 +168,15 @@ def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     >>> [record.offset for record in records.iterate(data)]
     [7, 8]
     """
-    return EachRecord(_parts(_walk(data, profile, "consumer", limits, DEFAULT_TOPIC, objects=True)))
+    walk = _walk(data, profile, "consumer", limits, DEFAULT_TOPIC, objects=True)
+    return EachRecord(_until_fatal(walk, walk.parts()))
 
 
-def _parts(walk: Walk) -> Iterator[Iterable[Record]]:
-    for part in walk.parts():
+def _until_fatal(walk: Walk, given: Iterator[_T]) -> Iterator[_T]:
+    """What the walk gives, up to the first fatal finding, which is raised."""
+    for one in given:
         walk.reading.raise_fatal()
-        yield part
+        yield one
     walk.reading.raise_fatal()
 
 

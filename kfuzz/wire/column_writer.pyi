@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from typing_extensions import Buffer
 
 from kfuzz.wire.record_batch import HeaderFields
@@ -33,13 +35,10 @@ class ColumnWriter:
         header_keys: Bytes | None,
         header_values: Bytes | None,
     ) -> None: ...
-    def payload(self, first: int, last: int, base_offset: int, base_timestamp: int | None) -> tuple[bytes, int, int]:
-        """``(payload, base timestamp, largest timestamp)`` of rows ``first`` to ``last``, as ``encode_records``."""
-
-    def batches(self, ends: Buffer, fields: HeaderFields) -> bytes:
-        """Uncompressed batches of the rows up to each of ``ends`` (int64), one after the other.
+    def batches(self, ends: Buffer, fields: HeaderFields, pack: Callable[[bytes], list[bytes]] | None = None) -> bytes:
+        """Batches of the rows up to each of ``ends`` (int64), one after the other.
 
         ``fields`` are the first header's; length, CRC, record count and last offset delta are made here, timestamps of
-        None too. A base offset is what the offsets say, or goes on from the batch before; so does a sequence.
-        ``EncodeError`` where a row is not valid Arrow data or does not fit a batch.
+        None too. A base offset is what the offsets say, or goes on from the batch before; so does a sequence. ``pack``
+        makes a payload's compressed parts. ``EncodeError`` where a row is not valid Arrow data or does not fit a batch.
         """

@@ -12,8 +12,8 @@ from libc.string cimport memcpy, memmove
 from kfuzz.errors import EncodeError
 
 from kfuzz.wire.cursor cimport unlikely
-from kfuzz.wire.record_batch cimport FIXED_BYTES, HEADER_SIZE, header_t, seal, to_header
-from kfuzz.wire.sink cimport put_int8, put_mixed_varlong, put_varlong, size_of_varlong
+from kfuzz.wire.record_batch cimport FIXED_BYTES, HEADER_SIZE, header_t, put_payload, seal, to_header
+from kfuzz.wire.sink cimport put_int8, put_mixed_varlong, put_varlong, size_of_bytes, size_of_varlong
 
 cdef extern from "copy.h":
     int KFUZZ_COPY_SLACK
@@ -189,10 +189,6 @@ cdef inline uint8_t *put_piece(uint8_t *p, const piece_t *piece) noexcept nogil:
     return p + (piece.n & ~(piece.n >> 63))
 
 
-cdef inline int64_t size_of_piece(const piece_t *piece) noexcept nogil:
-    return size_of_varlong(piece.n) + (piece.n & ~(piece.n >> 63))
-
-
 # Which row cannot be written, and whether it is the columns' fault or the format's.
 cdef struct fault_t:
     int64_t row
@@ -301,7 +297,7 @@ cdef class ColumnWriter:
                 fault.invalid = p - begin <= INT32_MAX
                 return NULL
             body = 1 + size_of_varlong(timestamp_delta) + size_of_varlong(offset_delta)
-            body += size_of_piece(&key) + size_of_piece(&value) + 1
+            body += size_of_bytes(key.n) + size_of_bytes(value.n) + 1
             start = p
             # With headers the length is known at the end only; it takes two bytes nearly always.
             p = put_mixed_varlong(p, body) if headers == 0 else p + 2
@@ -345,43 +341,8 @@ cdef class ColumnWriter:
             p = put_piece(p, &value)
         return p
 
-    cdef uint8_t *put_batch(self, uint8_t *start, uint8_t *end, int64_t first, int64_t last, header_t *h,
-                            bint max_given, fault_t *fault) noexcept nogil:
-        cdef uint8_t *p
-        cdef int64_t largest
-        p = self.put_rows(start + HEADER_SIZE, end, first, last, h.base_offset, h.base_timestamp, &largest, fault)
-        if p == NULL:
-            return NULL
-        if p - start > INT32_MAX:
-            fault.invalid = False
-            return NULL
-        if not max_given:
-            h.max_timestamp = largest
-        h.record_count = <int32_t> (last - first)
-        seal(start, p - start, h)
-        return p
-
-    def payload(self, int64_t first, int64_t last, int64_t base_offset, base_timestamp):
-        """``(payload, base timestamp, largest timestamp)`` of rows ``first`` to ``last``."""
-        cdef int64_t base
-        cdef int64_t most
-        cdef int64_t largest
-        cdef fault_t fault
-        cdef uint8_t *start
-        cdef uint8_t *p
-        if not 0 <= first < last <= self.length:
-            raise ValueError(f"rows {first} to {last} of {self.length}")
-        base = self.timestamp(first) if base_timestamp is None else base_timestamp
-        most = self.room(first, last)
-        start = <uint8_t *> PyMem_RawMalloc(<size_t> most)
-        if start == NULL:
-            raise MemoryError
-        with nogil:
-            p = self.put_rows(start, start + most, first, last, base_offset, base, &largest, &fault)
-        return self.taken(start, p, &fault), base, largest
-
-    def batches(self, const int64_t[::1] ends not None, tuple fields not None):
-        """Uncompressed batches of the rows up to each of ``ends``, one after the other.
+    def batches(self, const int64_t[::1] ends not None, tuple fields not None, pack=None):
+        """Batches of the rows up to each of ``ends``, one after the other; ``pack`` makes a payload's compressed parts.
 
         ``fields`` are the first header's. A base offset is what the offsets say, or goes on from the batch before; so
         does a sequence.
@@ -389,53 +350,65 @@ cdef class ColumnWriter:
         cdef list row = list(fields)
         cdef bint base_given = row[7] is not None
         cdef bint max_given = row[8] is not None
+        cdef list packed = []
         cdef header_t h
         cdef int64_t most = 0
+        cdef int64_t room
         cdef int64_t first = 0
-        cdef int64_t i
+        cdef int64_t last
+        cdef int64_t largest
         cdef fault_t fault
         cdef uint8_t *start
         cdef uint8_t *p
+        cdef uint8_t *end
         row[7] = row[7] if base_given else -1
         row[8] = row[8] if max_given else -1
         h = to_header(tuple(row))
-        for i in range(ends.shape[0]):
-            if ends[i] <= first or ends[i] > self.length or ends[i] - first > INT32_MAX:
-                raise ValueError(f"batch {i} would have the rows from {first} to {ends[i]} of {self.length}")
-            most += HEADER_SIZE + self.room(first, ends[i])
-            first = ends[i]
+        for last in ends:
+            if last <= first or last > self.length or last - first > INT32_MAX:
+                raise ValueError(f"a batch would have the rows from {first} to {last} of {self.length}")
+            # What is packed leaves its room to the next.
+            room = HEADER_SIZE + self.room(first, last)
+            most = most + room if pack is None else max(most, room)
+            first = last
         start = p = <uint8_t *> PyMem_RawMalloc(<size_t> most)
         if start == NULL:
             raise MemoryError
-        first = 0
-        with nogil:
-            for i in range(ends.shape[0]):
+        try:
+            first = 0
+            for last in ends:
                 if self.offsets is not None:
                     h.base_offset = self.offsets[first]
-                    h.last_offset_delta = <int32_t> (<uint64_t> self.offsets[ends[i] - 1] - <uint64_t> h.base_offset)
+                    h.last_offset_delta = <int32_t> (<uint64_t> self.offsets[last - 1] - <uint64_t> h.base_offset)
                 else:
-                    h.last_offset_delta = <int32_t> (ends[i] - first - 1)
+                    h.last_offset_delta = <int32_t> (last - first - 1)
                 if not base_given:
                     h.base_timestamp = self.timestamp(first)
-                p = self.put_batch(p, start + most, first, ends[i], &h, max_given, &fault)
-                if p == NULL:
-                    break
-                h.base_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> (ends[i] - first))
+                with nogil:
+                    end = self.put_rows(p + HEADER_SIZE, start + most, first, last, h.base_offset, h.base_timestamp,
+                                        &largest, &fault)
+                if end != NULL and pack is None and end - p > INT32_MAX:
+                    fault.invalid = False
+                    end = NULL
+                if end == NULL:
+                    raise self.refusal(&fault)
+                if not max_given:
+                    h.max_timestamp = largest
+                h.record_count = <int32_t> (last - first)
+                if pack is None:
+                    with nogil:
+                        seal(p, end - p, &h)
+                    p = end
+                else:
+                    payload = PyBytes_FromStringAndSize(<const char *> p + HEADER_SIZE, end - p - HEADER_SIZE)
+                    packed.append(put_payload(&h, pack(payload)))
+                h.base_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> (last - first))
                 if h.base_sequence >= 0:
-                    h.base_sequence = <int32_t> ((h.base_sequence + ends[i] - first) & INT32_MAX)
-                first = ends[i]
-        return self.taken(start, p, &fault)
-
-    cdef bytes taken(self, uint8_t *start, const uint8_t *end, const fault_t *fault):
-        """What was written from ``start`` on, which is freed.
-
-        Copied, for there was more room than it takes: shrinking a large block sends the rest of its pages back, and
-        the next one pays for clearing them, which costs more than the copy.
-        """
-        try:
-            if end == NULL:
-                raise self.refusal(fault)
-            return PyBytes_FromStringAndSize(<const char *> start, end - start)
+                    h.base_sequence = <int32_t> ((h.base_sequence + last - first) & INT32_MAX)
+                first = last
+            # Copied, for there was more room than it takes: shrinking a large block sends the rest of its pages back,
+            # and the next one pays for clearing them, which costs more than the copy.
+            return PyBytes_FromStringAndSize(<const char *> start, p - start) if pack is None else b"".join(packed)
         finally:
             PyMem_RawFree(start)
 

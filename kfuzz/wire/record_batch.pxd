@@ -96,6 +96,7 @@ cdef enum:
     FIXED_BYTES = 5 + 1 + 10 + 5 + 5 + 5 + 5 + 1
 
 cdef header_t to_header(tuple fields) except *
+cdef bytes put_payload(header_t *h, list parts)
 cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil
 cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
 cdef tuple header_tuple(const header_t *h)

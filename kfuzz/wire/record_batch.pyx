@@ -73,7 +73,7 @@ from kfuzz.wire.sink cimport (
     put_mixed_varlong,
     put_span,
     put_varlong,
-    size_of_span,
+    size_of_bytes,
     size_of_varlong,
     span_t,
 )
@@ -260,6 +260,14 @@ cdef inline const uint8_t *get_short(const uint8_t *p, uint64_t *raw, uint64_t *
     return p + 3
 
 
+cdef inline const uint8_t *get_one_or_two(const uint8_t *p, uint64_t *raw, uint64_t *odd) noexcept nogil:
+    """The same of one byte or two, where either is as likely: no branch on which it is."""
+    cdef uint64_t two = p[0] >> 7
+    raw[0] = (p[0] & 0x7f) | (p[1] & (~two + 1)) << 7
+    odd[0] |= two & (<uint8_t> (p[1] - 1) >= 0x7f)
+    return p + 1 + two
+
+
 cdef inline const uint8_t *get_ordinary(cursor_t *c, const uint8_t *p, row_t *row,
                                         const uint8_t **wall) noexcept nogil:
     """An ordinary record up to its header count: lengths of one or two bytes, not negative, nothing to note.
@@ -268,19 +276,15 @@ cdef inline const uint8_t *get_ordinary(cursor_t *c, const uint8_t *p, row_t *ro
     is gathered and looked at once, for the fields' bounds are what a record's time goes into.
     """
     cdef uint64_t raw
-    cdef uint64_t two
-    cdef uint64_t odd
+    cdef uint64_t odd = 0
     cdef int64_t size
     if unlikely(c.end - p < ORDINARY_BYTES):
         return NULL
     row.at = <int32_t> (p - c.base)
-    two = p[0] >> 7
-    raw = (p[0] & 0x7f) | (p[1] & (~two + 1)) << 7
-    odd = (two & (<uint8_t> (p[1] - 1) >= 0x7f)) | (raw & 1)
-    p += 1 + two
+    p = get_one_or_two(p, &raw, &odd)
     row.length = <int32_t> (raw >> 1)
     wall[0] = p + row.length
-    odd |= (<int64_t> row.length > c.end - p) | p[0]
+    odd |= (raw & 1) | (<int64_t> row.length > c.end - p) | p[0]
     row.attributes = 0
     p = get_short(p + 1, &raw, &odd)
     row.timestamp_delta = unzigzag(raw)
@@ -295,10 +299,7 @@ cdef inline const uint8_t *get_ordinary(cursor_t *c, const uint8_t *p, row_t *ro
     if unlikely(odd or row.key_length < -1 or size > wall[0] - p - 3):
         return NULL
     p += size
-    two = p[0] >> 7
-    raw = (p[0] & 0x7f) | (p[1] & (~two + 1)) << 7
-    odd = two & (<uint8_t> (p[1] - 1) >= 0x7f)
-    p += 1 + two
+    p = get_one_or_two(p, &raw, &odd)
     row.value_length = <int32_t> unzigzag(raw)
     size = row.value_length & ~(row.value_length >> 31)
     row.value_at = <int32_t> (p - c.base)
@@ -699,7 +700,7 @@ cdef bint take_fields(Record record, fields_t *fields):
             return False
         if not take_span((<tuple> pair)[0], &key) or key.n < 0 or not take_span((<tuple> pair)[1], &value):
             return False
-        fields.headers_size += size_of_span(&key) + size_of_span(&value)
+        fields.headers_size += size_of_bytes(key.n) + size_of_bytes(value.n)
     return True
 
 
@@ -759,7 +760,7 @@ cdef int put_record(buffer_t *out, object given, Py_ssize_t index, int64_t base_
                           f"{base_offset}; the delta is an int32")
     timestamp_delta = <int64_t> (<uint64_t> record.c_timestamp - <uint64_t> base_timestamp)
     body = 1 + size_of_varlong(timestamp_delta) + size_of_varlong(offset_delta)
-    body += size_of_span(&fields.key) + size_of_span(&fields.value) + fields.headers_size
+    body += size_of_bytes(fields.key.n) + size_of_bytes(fields.value.n) + fields.headers_size
     if body > INT32_MAX:
         raise EncodeError(f"records[{index}] takes {body} bytes; a record's length is an int32")
     reserve(out, body + FIXED_BYTES)
@@ -917,6 +918,10 @@ def encode_payload(tuple fields not None, list parts not None):
     ``EncodeError`` where the payload is too long for a batch.
     """
     cdef header_t h = to_header(fields)
+    return put_payload(&h, parts)
+
+
+cdef bytes put_payload(header_t *h, list parts):
     cdef int64_t size = HEADER_SIZE
     cdef bytes part
     cdef uint8_t *p
@@ -928,5 +933,5 @@ def encode_payload(tuple fields not None, list parts not None):
     p = <uint8_t *> PyBytes_AS_STRING(made) + HEADER_SIZE
     for part in parts:
         p = put_bytes(p, <const uint8_t *> PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
-    seal(<uint8_t *> PyBytes_AS_STRING(made), size, &h)
+    seal(<uint8_t *> PyBytes_AS_STRING(made), size, h)
     return made

@@ -65,8 +65,9 @@ cdef struct span_t:
     const uint8_t *p
     int64_t n
 
-cdef inline int64_t size_of_span(const span_t *span) noexcept nogil:
-    return size_of_varlong(span.n) + (span.n & ~(span.n >> 63))
+# They and their length.
+cdef inline int64_t size_of_bytes(int64_t n) noexcept nogil:
+    return size_of_varlong(n) + (n & ~(n >> 63))
 
 # As put_mixed_varlong, it may write one byte beyond its own.
 cdef inline uint8_t *put_span(uint8_t *p, const span_t *span) noexcept nogil:
