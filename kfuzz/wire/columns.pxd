@@ -17,6 +17,37 @@ cdef enum:
     HEADER_KEYS
     HEADER_VALUES
 
+# An array of the Arrow C data interface.
+cdef struct array_t:
+    int64_t length
+    int64_t null_count
+    int64_t offset
+    int64_t n_buffers
+    int64_t n_children
+    const void **buffers
+    array_t **children
+    array_t *dictionary
+    void (*release)(array_t *) noexcept nogil
+    void *private_data
+
+# The arrays that the columns are handed over as, each parent before its children.
+cdef enum:
+    TABLE
+    OFFSET
+    TIMESTAMP
+    BATCH
+    KEY
+    VALUE
+    HEADERS
+    HEADER
+    HEADER_KEY
+    HEADER_VALUE
+    ARRAYS
+
+# An array of views has that many buffers beside those that its views refer to.
+cdef enum:
+    VIEW_BUFFERS = 3
+
 cdef class Columns:
     cdef int64_t count
     cdef int64_t capacity
@@ -31,8 +62,19 @@ cdef class Columns:
     cdef int32_t buffer
     cdef int64_t expected_bytes
     cdef int64_t seen_bytes
+    # What Arrow is given when they are handed over, and what that points to.
+    cdef array_t arrays[ARRAYS]
+    cdef array_t *children[ARRAYS - 1]
+    cdef const void **pointers
+    cdef const uint8_t **starts
+    cdef int64_t *sizes
+    cdef uint8_t *timed         # validity bits of the timestamps
 
     cdef int64_t room_for(self, int64_t needed) noexcept nogil
     cdef bint reserve(self, int64_t more, int64_t more_headers, int64_t size) noexcept nogil
     cdef bint take(self, const header_t *h, const rows_t *rows, int64_t batch, const uint8_t *base,
                    const uint8_t *end, int64_t shift, int64_t size) noexcept nogil
+    cdef array_t *describe(self, int which, int64_t length, int64_t nulls, const void *validity,
+                           const void *data) noexcept
+    cdef void describe_views(self, int which, const views_t *column) noexcept
+    cdef void describe_parents(self, int which, int first, int count) noexcept

@@ -1,24 +1,6 @@
-from typing import TypedDict
-
 from typing_extensions import Buffer
 
 from kfuzz.wire.record import Record
-
-# (validity bits or None, nulls, views)
-Views = tuple[Buffer | None, int, Buffer]
-
-class Made(TypedDict):
-    """The buffers of the columns, in Arrow's layout; numbers are in the machine's byte order."""
-
-    offset: Buffer
-    timestamp: Buffer
-    batch: Buffer
-    header_ends: Buffer
-    key: Views
-    value: Views
-    header_count: int
-    header_key: Views
-    header_value: Views
 
 class Columns:
     """Columns of the records that a ``Scan`` goes over: offset, timestamp (ms), batch, key, value, headers.
@@ -42,5 +24,8 @@ class Columns:
     def add_buffer(self, data: Buffer) -> None:
         """The views to come refer to ``data``."""
 
-    def close(self) -> Made:
-        """Hand the columns over; they are empty afterwards."""
+    def export(self) -> int:
+        """The address of the Arrow C data interface's array of them, a struct with a child for each; once.
+
+        Nothing may be added afterwards. They stay in memory until the array is released, as whoever imports it does.
+        """

@@ -3,46 +3,43 @@
 A key, a value or a header is an Arrow view: 12 bytes or fewer stand in it, more are referred to by buffer and place.
 """
 
-from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memset
 
 from kfuzz.wire.record cimport Record
 from kfuzz.wire.record_batch cimport LOG_APPEND_TIME, header_row_t, header_t, row_t, rows_t
 
 cdef extern from "views.h":
+    void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_t *end, int32_t n, uint32_t buffer,
+                        uint32_t at) nogil
     int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t first, const void *spans, size_t stride,
                             int64_t count, const uint8_t *base, const uint8_t *end, uint32_t buffer,
                             uint32_t shift) nogil
+
+cdef extern from "Python.h":
+    bint Py_IsInitialized() nogil
 
 cdef extern from *:
     bint unlikely(bint) nogil
 
 
-cdef class Memory:
-    """Bytes that belong to whoever holds this."""
-
-    cdef void *data
-    cdef Py_ssize_t size
-
-    def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
-
-    def __dealloc__(self):
-        free(self.data)
+# Every pointer that has to point somewhere while there is nothing points here.
+cdef uint64_t[2] NOTHING = [0, 0]
 
 
-cdef object memory(void **data, int64_t size):
-    """Hand over what stands at ``data``, cut to ``size`` bytes."""
-    cdef Memory owner
-    if data[0] == NULL:
-        return b""
-    owner = Memory.__new__(Memory)
-    owner.data = data[0]
-    owner.size = size
-    data[0] = NULL
-    return owner
+cdef void release(array_t *array) noexcept nogil:
+    """What Arrow calls when it is done with ``array``. Others of the same columns may still be in use."""
+    cdef int64_t i
+    for i in range(array.n_children):
+        if array.children[i].release != NULL:
+            array.children[i].release(array.children[i])
+    array.release = NULL
+    if Py_IsInitialized():
+        with gil:
+            Py_DECREF(<object> array.private_data)
 
 
 cdef bint grow(void **data, int64_t capacity, size_t size) noexcept nogil:
@@ -62,6 +59,14 @@ cdef bint grow_views(views_t *column, int64_t capacity) noexcept nogil:
     return True
 
 
+cdef inline int put_view(uint64_t *views, int64_t i, const uint8_t *base, const uint8_t *end, int32_t at, int32_t n,
+                         uint32_t buffer, uint32_t shift, uint64_t *bits) noexcept nogil:
+    """View number ``i``, of ``n`` bytes or of null, into a word of validity bits; 1 for a null."""
+    kfuzz_put_view(views + 2 * i, base + at, end, n & ~(n >> 31), buffer, shift + <uint32_t> at)
+    bits[0] |= <uint64_t> (n >= 0) << (i & 63)
+    return n < 0
+
+
 cdef void put(views_t *column, const void *spans, size_t stride, int64_t count, const uint8_t *base,
               const uint8_t *end, uint32_t buffer, int64_t shift) noexcept nogil:
     """Append views of ``count`` spans; there is room."""
@@ -79,14 +84,6 @@ cdef int32_t put_object(views_t *column, const uint8_t *base, const uint8_t *end
     return at + max(span[1], 0)
 
 
-cdef object close_views(views_t *column):
-    """``(validity or None, nulls, views)``; the column is empty afterwards."""
-    if column.views == NULL:
-        return None, 0, b""
-    bits = memory(<void **> &column.bits, (column.count + 63) / 64 * 8)
-    return bits if column.nulls else None, column.nulls, memory(<void **> &column.views, column.count * 16)
-
-
 cdef class Columns:
     """Columns of the records that a ``Scan`` goes over; the interface is described in columns.pyi."""
 
@@ -101,6 +98,10 @@ cdef class Columns:
         free(self.timestamps)
         free(self.batches)
         free(self.header_ends)
+        free(self.pointers)
+        free(self.starts)
+        free(self.sizes)
+        free(self.timed)
         for i in range(4):
             free(self.views[i].views)
             free(self.views[i].bits)
@@ -145,6 +146,7 @@ cdef class Columns:
         cdef int64_t i
         cdef int64_t k
         cdef uint32_t buffer = <uint32_t> self.buffer
+        cdef uint32_t from_start = <uint32_t> shift
         cdef int64_t fixed = h.max_timestamp
         cdef int64_t base_timestamp = h.base_timestamp
         cdef int64_t base_offset = h.base_offset
@@ -153,6 +155,10 @@ cdef class Columns:
         cdef int64_t *timestamps
         cdef int32_t *batches
         cdef int32_t *ends
+        cdef views_t keys
+        cdef views_t values
+        cdef uint64_t key_bits = 0
+        cdef uint64_t value_bits = 0
         # Where no batch has had a record, there is no array to point into.
         if rows.count == 0:
             return True
@@ -160,13 +166,14 @@ cdef class Columns:
             return False
         if not self.reserve(rows.count, rows.header_count, size):
             return False
-        offsets = self.offsets + self.count
-        timestamps = self.timestamps + self.count
-        batches = self.batches + self.count
-        ends = self.header_ends + self.count + 1
+        # Copies, so that what the loop writes cannot seem to change them.
+        offsets, timestamps, batches, ends = self.offsets, self.timestamps, self.batches, self.header_ends
+        keys, values = self.views[KEYS], self.views[VALUES]
         k = self.views[HEADER_KEYS].count
-        for i in range(rows.count):
-            row = &rows.rows[i]
+        if self.count & 63:
+            key_bits, value_bits = keys.bits[self.count >> 6], values.bits[self.count >> 6]
+        row = rows.rows
+        for i in range(self.count, self.count + rows.count):
             # Sums wrap as Java's do.
             offsets[i] = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> row.offset_delta)
             timestamps[i] = fixed
@@ -174,15 +181,24 @@ cdef class Columns:
                 timestamps[i] = <int64_t> (<uint64_t> base_timestamp + <uint64_t> row.timestamp_delta)
             batches[i] = <int32_t> batch
             k += row.header_count
-            ends[i] = <int32_t> k
-        put(&self.views[KEYS], &rows.rows[0].key_at, sizeof(row_t), rows.count, base, end, buffer, shift)
-        put(&self.views[VALUES], &rows.rows[0].value_at, sizeof(row_t), rows.count, base, end, buffer, shift)
+            ends[i + 1] = <int32_t> k
+            keys.nulls += put_view(keys.views, i, base, end, row.key_at, row.key_length, buffer, from_start, &key_bits)
+            values.nulls += put_view(values.views, i, base, end, row.value_at, row.value_length, buffer, from_start,
+                                     &value_bits)
+            if i & 63 == 63:
+                keys.bits[i >> 6], values.bits[i >> 6] = key_bits, value_bits
+                key_bits = value_bits = 0
+            row += 1
+        self.count += rows.count
+        if self.count & 63:
+            keys.bits[self.count >> 6], values.bits[self.count >> 6] = key_bits, value_bits
+        keys.count = values.count = self.count
+        self.views[KEYS], self.views[VALUES] = keys, values
         if rows.header_count:
             put(&self.views[HEADER_KEYS], &rows.headers[0].key_at, sizeof(header_row_t), rows.header_count, base, end,
                 buffer, shift)
             put(&self.views[HEADER_VALUES], &rows.headers[0].value_at, sizeof(header_row_t), rows.header_count, base,
                 end, buffer, shift)
-        self.count += rows.count
         return True
 
     def add_records(self, list records not None, int64_t batch):
@@ -215,18 +231,72 @@ cdef class Columns:
             i += 1
         self.count = i
 
-    def close(self):
+    cdef array_t *describe(self, int which, int64_t length, int64_t nulls, const void *validity,
+                           const void *data) noexcept:
+        """An array of ``length`` with these buffers, the second none where ``data`` is NULL."""
+        cdef array_t *array = &self.arrays[which]
+        array.length = length
+        array.null_count = nulls
+        array.offset = 0
+        array.n_children = 0
+        array.n_buffers = 1 if data == NULL else 2
+        array.buffers = self.pointers + which * (VIEW_BUFFERS + len(self.buffers))
+        array.buffers[0] = validity if nulls else NULL
+        array.buffers[1] = data
+        array.children = NULL
+        array.dictionary = NULL
+        array.release = release
+        array.private_data = <void *> self
+        Py_INCREF(self)
+        return array
+
+    cdef void describe_views(self, int which, const views_t *column) noexcept:
+        cdef array_t *array = self.describe(which, column.count, column.nulls, column.bits,
+                                            column.views if column.count else NOTHING)
+        cdef int64_t i
+        for i in range(len(self.buffers)):
+            array.buffers[2 + i] = self.starts[i]
+        array.buffers[2 + len(self.buffers)] = self.sizes
+        array.n_buffers = VIEW_BUFFERS + len(self.buffers)
+
+    cdef void describe_parents(self, int which, int first, int count) noexcept:
+        self.arrays[which].children = &self.children[first - 1]
+        self.arrays[which].n_children = count
+
+    def export(self):
+        cdef int64_t i
         cdef int64_t n = self.count
-        made = {
-            "offset": memory(<void **> &self.offsets, n * 8),
-            "timestamp": memory(<void **> &self.timestamps, n * 8),
-            "batch": memory(<void **> &self.batches, n * 4),
-            "header_ends": memory(<void **> &self.header_ends, (n + 1) * 4 if n else 0),
-            "key": close_views(&self.views[KEYS]),
-            "value": close_views(&self.views[VALUES]),
-            "header_count": self.views[HEADER_KEYS].count,
-            "header_key": close_views(&self.views[HEADER_KEYS]),
-            "header_value": close_views(&self.views[HEADER_VALUES]),
-        }
-        self.count = self.capacity = 0
-        return made
+        cdef int64_t count = len(self.buffers)
+        cdef const uint8_t[::1] part
+        if self.pointers != NULL:
+            raise ValueError("columns are handed over once")
+        self.pointers = <const void **> malloc(<size_t> (ARRAYS * (VIEW_BUFFERS + count)) * sizeof(void *))
+        self.starts = <const uint8_t **> malloc(<size_t> (count + 1) * sizeof(void *))
+        self.sizes = <int64_t *> malloc(<size_t> (count + 1) * sizeof(int64_t))
+        self.timed = <uint8_t *> malloc(<size_t> (n / 8 + 1))
+        if self.pointers == NULL or self.starts == NULL or self.sizes == NULL or self.timed == NULL:
+            raise MemoryError
+        for i in range(count):
+            # Each is bytes or a memoryview: what it points to stays as long as itself.
+            part = self.buffers[i]
+            self.starts[i] = &part[0] if part.shape[0] else <const uint8_t *> NOTHING
+            self.sizes[i] = part.shape[0]
+        memset(self.timed, 0xff, <size_t> (n / 8 + 1))
+        for i in self.untimed:
+            self.timed[i >> 3] &= <uint8_t> ~(1 << (i & 7))
+        for i in range(ARRAYS - 1):
+            self.children[i] = &self.arrays[i + 1]
+        self.describe(TABLE, n, 0, NULL, NULL)
+        self.describe_parents(TABLE, OFFSET, 6)
+        self.describe(OFFSET, n, 0, NULL, self.offsets if n else <void *> NOTHING)
+        self.describe(TIMESTAMP, n, len(self.untimed), self.timed, self.timestamps if n else <void *> NOTHING)
+        self.describe(BATCH, n, 0, NULL, self.batches if n else <void *> NOTHING)
+        self.describe_views(KEY, &self.views[KEYS])
+        self.describe_views(VALUE, &self.views[VALUES])
+        self.describe(HEADERS, n, 0, NULL, self.header_ends if n else <void *> NOTHING)
+        self.describe_parents(HEADERS, HEADER, 1)
+        self.describe(HEADER, self.views[HEADER_KEYS].count, 0, NULL, NULL)
+        self.describe_parents(HEADER, HEADER_KEY, 2)
+        self.describe_views(HEADER_KEY, &self.views[HEADER_KEYS])
+        self.describe_views(HEADER_VALUE, &self.views[HEADER_VALUES])
+        return <uintptr_t> &self.arrays[TABLE]

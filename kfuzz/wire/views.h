@@ -5,25 +5,20 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-#define KFUZZ_LOW(bytes) (~0ull >> (64 - 8 * (bytes)))
-/* What stands in a view of 0 to 12 bytes, and last of more: of its first four bytes, of the next eight, and elsewhere. */
-static const uint64_t kfuzz_view_masks[14][3] = {
-    {0, 0, 0},
-    {KFUZZ_LOW(1), 0, 0},
-    {KFUZZ_LOW(2), 0, 0},
-    {KFUZZ_LOW(3), 0, 0},
-    {KFUZZ_LOW(4), 0, 0},
-    {KFUZZ_LOW(4), KFUZZ_LOW(1), 0},
-    {KFUZZ_LOW(4), KFUZZ_LOW(2), 0},
-    {KFUZZ_LOW(4), KFUZZ_LOW(3), 0},
-    {KFUZZ_LOW(4), KFUZZ_LOW(4), 0},
-    {KFUZZ_LOW(4), KFUZZ_LOW(5), 0},
-    {KFUZZ_LOW(4), KFUZZ_LOW(6), 0},
-    {KFUZZ_LOW(4), KFUZZ_LOW(7), 0},
-    {KFUZZ_LOW(4), KFUZZ_LOW(8), 0},
-    {KFUZZ_LOW(4), 0, ~0ull},
+#if defined(__SSE2__)
+
+#include <emmintrin.h>
+
+/* What stands in a view of 0 to 12 bytes behind its length, and last of more: the first four. */
+#define KFUZZ_ROW(a, b, c) {0, a, b, c}
+static const int32_t kfuzz_view_masks[14][4] __attribute__((aligned(16))) = {
+    KFUZZ_ROW(0, 0, 0),         KFUZZ_ROW(0xff, 0, 0),    KFUZZ_ROW(0xffff, 0, 0),    KFUZZ_ROW(0xffffff, 0, 0),
+    KFUZZ_ROW(-1, 0, 0),        KFUZZ_ROW(-1, 0xff, 0),   KFUZZ_ROW(-1, 0xffff, 0),   KFUZZ_ROW(-1, 0xffffff, 0),
+    KFUZZ_ROW(-1, -1, 0),       KFUZZ_ROW(-1, -1, 0xff),  KFUZZ_ROW(-1, -1, 0xffff),  KFUZZ_ROW(-1, -1, 0xffffff),
+    KFUZZ_ROW(-1, -1, -1),      KFUZZ_ROW(-1, 0, 0),
 };
+#undef KFUZZ_ROW
+
 #endif
 
 /* Of the bytes at p nothing beyond `end` is read. */
@@ -31,16 +26,14 @@ static inline void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_
                                   uint32_t at)
 {
     uint8_t *bytes = (uint8_t *) view;
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    if (end - p >= 12) {
+#if defined(__SSE2__)
+    if (end - p >= 16) {
         /* Lengths come as they like, so there is no branch on them. */
-        const uint64_t *masks = kfuzz_view_masks[n < 13 ? n : 13];
-        uint32_t first;
-        uint64_t rest;
-        memcpy(&first, p, 4);
-        memcpy(&rest, p + 4, 8);
-        view[0] = (uint32_t) n | (first & masks[0]) << 32;
-        view[1] = (rest & masks[1]) | ((buffer | (uint64_t) at << 32) & masks[2]);
+        const __m128i mask = _mm_load_si128((const __m128i *) kfuzz_view_masks[n < 13 ? n : 13]);
+        const __m128i inside = _mm_slli_si128(_mm_loadu_si128((const __m128i *) (const void *) p), 4);
+        const uint64_t place = (buffer | (uint64_t) at << 32) & (uint64_t) - (int64_t) (n > 12);
+        const __m128i ends = _mm_unpacklo_epi64(_mm_cvtsi32_si128(n), _mm_cvtsi64_si128((int64_t) place));
+        _mm_storeu_si128((__m128i *) (void *) view, _mm_or_si128(_mm_and_si128(inside, mask), ends));
         return;
     }
 #endif
@@ -54,7 +47,6 @@ static inline void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_
         memcpy(bytes + 12, &at, 4);
     }
 }
-
 /* Views of `count` spans, each a place and a length (-1: null) of 32 bits, `stride` bytes from one to the next. The view
  * of the first is number `first` of the column, whose validity bits go on in `bits`; returns the number of nulls. */
 static int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t first, const void *spans, size_t stride,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from kfuzz import records
 from kfuzz.errors import RecordsError
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
+from kfuzz.wire.columns import Columns
 
 Row = tuple[int, int | None, int, bytes | None, bytes | None, tuple[tuple[bytes, bytes | None], ...]]
 
@@ -89,3 +92,29 @@ def test_no_record_makes_empty_columns() -> None:
     columns = records.columns(b"")
     assert columns.num_rows == 0
     assert rows_in(columns) == []
+
+
+def test_a_column_stays_when_its_table_is_gone_and_lets_the_bytes_go_at_last() -> None:
+    data = mixed(0, random.Random(3))
+    rows = rows_of(data)
+    held = sys.getrefcount(data)
+    table = records.columns(data)
+    assert sys.getrefcount(data) > held
+    headers = table.column("headers")
+    names = headers.values.field(0)
+    del table, headers
+    gc.collect()
+    noise = [bytes(len(data)) for _ in range(50)]
+    assert names.to_pylist() == [name for row in rows for name, _ in row[5]]
+    del names, noise
+    gc.collect()
+    assert sys.getrefcount(data) == held
+
+
+def test_columns_are_handed_over_once() -> None:
+    columns = Columns(0)
+    schema = records.columns(b"").schema
+    # Whatever is handed over has to be taken, for nobody else will let go of it.
+    assert pa.RecordBatch._import_from_c(columns.export(), schema).num_rows == 0
+    with pytest.raises(ValueError, match="once"):
+        columns.export()
