@@ -53,8 +53,8 @@ class Work(Protocol):
 class InProcess:
     """Work in this process: ``run`` makes one pass and returns the number of records, ``take_census`` counts all.
 
-    A loop over records has nothing in it but the work: to count there would take a fifth of the shortest loop's time, and
-    would flatter whoever is slow. The set's offsets begin at 0 and have no gaps, so the last one says how many there were.
+    A loop over records has nothing in it but the work: to count there would take a fifth of the shortest loop's time,
+    and would flatter whoever is slow. The set's offsets begin at 0 and have no gaps, so the last one is the count.
     """
 
     run: Callable[[], int]

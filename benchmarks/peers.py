@@ -72,7 +72,7 @@ class _PythonPeer:
         def run() -> int:
             for fetch in fetches:
                 for batch in self.batches(fetch):
-                    for record in batch:
+                    for record in batch:  # noqa: B007
                         pass
             return int(record.offset) + 1
 

@@ -22,3 +22,12 @@ cdef class Record:
     cdef object get_key(self)
     cdef object get_value(self)
     cdef object get_headers(self)
+
+# The same, but that its members are functions, which make what has not been asked for.
+cdef class LazyRecord(Record):
+    pass
+
+cdef inline bint is_record(object given) noexcept:
+    return type(given) is Record or type(given) is LazyRecord
+
+cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count)

@@ -1,7 +1,6 @@
 from collections.abc import Sequence
-from typing import ClassVar, final
+from typing import ClassVar
 
-@final
 class Record:
     """One record.
 

@@ -4,7 +4,7 @@ from sys import intern
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -15,9 +15,44 @@ from kfuzz.wire.cursor cimport VARINT, cursor_t, get_zigzag, unlikely
 from kfuzz.wire.report cimport F_HEADER_KEY_LENGTH, F_HEADER_VALUE_LENGTH, clear, report_t
 
 
+cdef extern from *:
+    """
+    #include <structmember.h>
+    static PyMemberDef kfuzz_record_members[] = {
+        {"key", T_OBJECT_EX, 0, READONLY, NULL},
+        {"value", T_OBJECT_EX, 0, READONLY, NULL},
+        {"headers", T_OBJECT_EX, 0, READONLY, NULL},
+    };
+    /* Let a type have a member `offset` bytes into its objects, which the interpreter then reads without a call. */
+    static int kfuzz_add_member(PyTypeObject *type, PyMemberDef *member, Py_ssize_t offset)
+    {
+        PyObject *descriptor;
+        int failed;
+        member->offset = offset;
+        descriptor = PyDescr_NewMember(type, member);
+        if (descriptor == NULL)
+            return -1;
+        failed = PyDict_SetItemString(type->tp_dict, member->name, descriptor);
+        Py_DECREF(descriptor);
+        PyType_Modified(type);
+        return failed;
+    }
+    #define kfuzz_key_offset(record) ((char *) &(record)->c_key - (char *) (record))
+    #define kfuzz_value_offset(record) ((char *) &(record)->c_value - (char *) (record))
+    #define kfuzz_headers_offset(record) ((char *) &(record)->c_headers - (char *) (record))
+    """
+    ctypedef struct PyMemberDef:
+        pass
+    PyMemberDef kfuzz_record_members[3]
+    int kfuzz_add_member(PyTypeObject *type, PyMemberDef *member, Py_ssize_t offset) except -1
+    Py_ssize_t kfuzz_key_offset(Record record)
+    Py_ssize_t kfuzz_value_offset(Record record)
+    Py_ssize_t kfuzz_headers_offset(Record record)
+
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(PyObject *op)
     object PyObject_GenericGetAttr(object op, object name)
+    int PyObject_GenericSetAttr(object op, object name, object value) except -1
 
 cdef str KEY = intern("key")
 cdef str VALUE = intern("value")
@@ -79,14 +114,13 @@ cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
 
 # A record refers to bytes and tuples of bytes, which cannot refer back: no work for the garbage collector.
 @cython.no_gc
-@cython.final
 @cython.freelist(1024)
 cdef class Record:
     """One record.
 
     ``timestamp`` is in milliseconds, None for magic 0; header keys are bytes, for Kafka does not ask for UTF-8.
     ``EncodeError`` where the offset, the timestamp or the attributes do not fit their fields. A record that was read
-    makes its key, value and headers when they are first asked for, and holds the bytes it was read from. Mirrors
+    may make its key, value and headers when they are first asked for, and holds the bytes it was read from. Mirrors
     ``org.apache.kafka.common.record.Record``.
     """
 
@@ -95,9 +129,10 @@ cdef class Record:
     def __init__(self, offset, timestamp, key, value, headers=(), attributes=0):
         self.offset = offset
         self.timestamp = timestamp
-        self.key = key
-        self.value = value
-        self.headers = headers
+        self.key_unread = self.value_unread = self.headers_unread = 0
+        self.c_key = key
+        self.c_value = value
+        self.c_headers = () if headers is None else headers
         self.attributes = attributes
 
     cdef object get_key(self):
@@ -120,42 +155,27 @@ cdef class Record:
             self.headers_unread = 0
         return () if self.c_headers is None else self.c_headers
 
-    def __getattribute__(self, name):
-        # A property is found through the type's dictionary each time; these three are asked for by the million.
-        if name is KEY:
-            return self.get_key()
-        if name is VALUE:
-            return self.get_value()
-        if name is HEADERS:
-            return self.get_headers()
-        return PyObject_GenericGetAttr(self, name)
+    # The members for key, value and headers cannot be written to: they know nothing of what is unread. What goes may
+    # run someone's code, so it goes when the other is in its place.
+    def __setattr__(self, name, value):
+        cdef object before
+        if name == KEY:
+            before = self.c_key
+            self.key_unread = 0
+            self.c_key = value
+        elif name == VALUE:
+            before = self.c_value
+            self.value_unread = 0
+            self.c_value = value
+        elif name == HEADERS:
+            before = self.c_headers
+            self.headers_unread = 0
+            self.c_headers = () if value is None else value
+        else:
+            PyObject_GenericSetAttr(self, name, value)
 
-    @property
-    def key(self):
-        return self.get_key()
-
-    @key.setter
-    def key(self, value):
-        self.key_unread = 0
-        self.c_key = value
-
-    @property
-    def value(self):
-        return self.get_value()
-
-    @value.setter
-    def value(self, value):
-        self.value_unread = 0
-        self.c_value = value
-
-    @property
-    def headers(self):
-        return self.get_headers()
-
-    @headers.setter
-    def headers(self, value):
-        self.headers_unread = 0
-        self.c_headers = value
+    def __delattr__(self, name):
+        raise AttributeError(f"a record's {name} cannot be taken away")
 
     @property
     def offset(self):
@@ -185,10 +205,10 @@ cdef class Record:
         self.c_attributes = value
 
     def _fields(self):
-        return self.offset, self.timestamp, self.key, self.value, self.headers, self.attributes
+        return self.offset, self.timestamp, self.get_key(), self.get_value(), self.get_headers(), self.attributes
 
     def __eq__(self, other):
-        if type(other) is not Record:
+        if not isinstance(other, Record):
             return NotImplemented
         return self._fields() == (<Record> other)._fields()
 
@@ -200,3 +220,43 @@ cdef class Record:
 
     def __reduce__(self):
         return Record, self._fields()
+
+
+@cython.no_gc
+@cython.final
+cdef class LazyRecord(Record):
+    """A record that makes its key, value and headers when they are first asked for."""
+
+    def __getattribute__(self, name):
+        # A property is found through the type's dictionary each time; these three are asked for by the million.
+        if name is KEY:
+            return self.get_key()
+        if name is VALUE:
+            return self.get_value()
+        if name is HEADERS:
+            return self.get_headers()
+        return PyObject_GenericGetAttr(self, name)
+
+    @property
+    def key(self):
+        return self.get_key()
+
+    @property
+    def value(self):
+        return self.get_value()
+
+    @property
+    def headers(self):
+        return self.get_headers()
+
+
+cdef expose_members():
+    """Key, value and headers of a ``Record`` that is not lazy stand in it, for the interpreter to read."""
+    cdef Record record = Record.__new__(Record)
+    cdef PyTypeObject *kind = <PyTypeObject *> Record
+    kfuzz_add_member(kind, &kfuzz_record_members[0], kfuzz_key_offset(record))
+    kfuzz_add_member(kind, &kfuzz_record_members[1], kfuzz_value_offset(record))
+    kfuzz_add_member(kind, &kfuzz_record_members[2], kfuzz_headers_offset(record))
+
+
+expose_members()

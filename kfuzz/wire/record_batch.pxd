@@ -1,5 +1,6 @@
-from kfuzz.wire.record cimport Record
+from kfuzz.wire.record cimport LazyRecord, Record
 # Magic 2: the header's struct, the rows that a parse may fill, and inline writers for compiled callers.
+from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kfuzz.wire.cursor cimport cursor_t
@@ -65,6 +66,15 @@ cdef struct header_row_t:
     int32_t value_at
     int32_t value_length       # -1: null
 
+cdef extern from "spare.h":
+    ctypedef struct spare_t "kfuzz_spare":
+        PyObject *bytes
+
+# What a record's bytes may be made in.
+cdef struct spares_t:
+    spare_t key
+    spare_t value
+
 cdef struct rows_t:
     row_t *rows
     int64_t count
@@ -102,7 +112,10 @@ cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
 cdef tuple header_tuple(const header_t *h)
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil
 cdef void free_rows(rows_t *rows) noexcept nogil
-cdef void fill_record(Record record, const uint8_t *base, object source, const header_t *h,
-                      const row_t *row) noexcept
+cdef void fill_lazy(LazyRecord record, const uint8_t *base, object source, const header_t *h,
+                    const row_t *row) noexcept
+cdef int fill_whole(Record record, const uint8_t *base, object source, const header_t *h, const row_t *row,
+                    spares_t *spares) except -1
+cdef void free_spares(spares_t *spares) noexcept
 cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows)
 cdef list to_places(const rows_t *rows)

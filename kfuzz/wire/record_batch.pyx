@@ -27,7 +27,7 @@ from kfuzz.wire.cursor cimport (
     unlikely,
     unzigzag,
 )
-from kfuzz.wire.record cimport Record
+from kfuzz.wire.record cimport LazyRecord, Record, is_record, read_headers
 from kfuzz.wire.report cimport (
     F_ATTRIBUTES,
     F_HEADER_COUNT,
@@ -94,6 +94,9 @@ cdef extern from *:
     """
     const uint8_t *kfuzz_apart(const uint8_t *p) nogil
     void kfuzz_prefetch(const void *p) nogil
+
+cdef extern from "spare.h":
+    object kfuzz_spare_bytes(spare_t *spare, const uint8_t *p, int64_t n, int64_t readable)
 
 cdef extern from "plain.h":
     bint kfuzz_is_plain(const uint8_t *p, int32_t n) nogil
@@ -500,15 +503,20 @@ cdef void free_rows(rows_t *rows) noexcept nogil:
     free(rows.headers)
 
 
-cdef void fill_record(Record record, const uint8_t *base, object source, const header_t *h,
-                      const row_t *row) noexcept:
-    """Make ``record`` that of a row; its bytes stay in ``source`` at ``base``, and sums wrap as Java's do."""
+cdef inline void fill_fixed(Record record, const header_t *h, const row_t *row) noexcept:
+    """What a record has without bytes; sums wrap as Java's do."""
     record.c_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> <int64_t> row.offset_delta)
     record.c_timestamp = h.max_timestamp
     if not h.attributes & LOG_APPEND_TIME:
         record.c_timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
     record.has_timestamp = True
     record.c_attributes = row.attributes
+
+
+cdef void fill_lazy(LazyRecord record, const uint8_t *base, object source, const header_t *h,
+                    const row_t *row) noexcept:
+    """Make ``record`` that of a row; its bytes stay in ``source`` at ``base``."""
+    fill_fixed(record, h, row)
     if record.source is not source:
         record.source = source
     record.base = base
@@ -527,14 +535,36 @@ cdef void fill_record(Record record, const uint8_t *base, object source, const h
         record.c_headers = None
 
 
+cdef int fill_whole(Record record, const uint8_t *base, object source, const header_t *h, const row_t *row,
+                    spares_t *spares) except -1:
+    """Make ``record`` that of a row, with bytes of its own, or with those it had if nobody has kept them."""
+    cdef const uint8_t *end = <const uint8_t *> PyBytes_AS_STRING(source) + PyBytes_GET_SIZE(source)
+    cdef const uint8_t *p
+    fill_fixed(record, h, row)
+    record.c_key = record.c_value = None
+    if row.key_length >= 0:
+        p = base + row.key_at
+        record.c_key = kfuzz_spare_bytes(&spares.key, p, row.key_length, end - p)
+    if row.value_length >= 0:
+        p = base + row.value_at
+        record.c_value = kfuzz_spare_bytes(&spares.value, p, row.value_length, end - p)
+    record.c_headers = read_headers(base + row.headers_at, end, row.header_count) if row.header_count else ()
+    return 0
+
+
+cdef void free_spares(spares_t *spares) noexcept:
+    Py_XDECREF(spares.key.bytes)
+    Py_XDECREF(spares.value.bytes)
+
+
 cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows):
     """The rows as ``Record`` objects."""
     cdef list out = PyList_New(rows.count)
-    cdef Record record
+    cdef LazyRecord record
     cdef int64_t i
     for i in range(rows.count):
-        record = Record.__new__(Record)
-        fill_record(record, base, source, h, &rows.rows[i])
+        record = LazyRecord.__new__(LazyRecord)
+        fill_lazy(record, base, source, h, &rows.rows[i])
         Py_INCREF(record)
         PyList_SET_ITEM(out, i, record)
     return out
@@ -748,7 +778,7 @@ cdef int put_record(buffer_t *out, object given, Py_ssize_t index, int64_t base_
     cdef int64_t timestamp_delta
     cdef int64_t body
     cdef uint8_t *p
-    if type(given) is not Record:
+    if not is_record(given):
         raise EncodeError(f"records[{index}] is {type(given).__name__}; it must be a Record")
     record = given
     if not take_fields(record, &fields):
@@ -790,10 +820,10 @@ cdef inline void send_for(list records, Py_ssize_t i) noexcept:
         return
     send_for_lines(PyList_GET_ITEM(records, i + 8), 2)
     soon = <object> PyList_GET_ITEM(records, i + 6)
-    if type(soon) is Record:
+    if is_record(soon):
         send_for_lines(<PyObject *> (<Record> soon).c_headers, 1)
     soon = <object> PyList_GET_ITEM(records, i + 4)
-    if type(soon) is Record:
+    if is_record(soon):
         send_for_lines(<PyObject *> (<Record> soon).c_key, 2)
         send_for_lines(<PyObject *> (<Record> soon).c_value, 3)
         pairs = (<Record> soon).c_headers
@@ -801,7 +831,7 @@ cdef inline void send_for(list records, Py_ssize_t i) noexcept:
             for k in range(PyTuple_GET_SIZE(pairs)):
                 send_for_lines(PyTuple_GET_ITEM(pairs, k), 1)
     soon = <object> PyList_GET_ITEM(records, i + 2)
-    if type(soon) is Record:
+    if is_record(soon):
         pairs = (<Record> soon).c_headers
         if type(pairs) is tuple:
             for k in range(PyTuple_GET_SIZE(pairs)):
@@ -833,7 +863,7 @@ cdef object put_records(list records, int64_t base_offset, object base_timestamp
         while i < len(records):
             send_for(records, i)
             record = records[i]
-            if type(record) is Record:
+            if is_record(record):
                 timestamp = (<Record> record).c_timestamp
                 if i == 0:
                     largest[0] = timestamp

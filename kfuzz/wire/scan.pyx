@@ -12,9 +12,9 @@ from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 
 from kfuzz.wire.checksum cimport crc32c_of
 from kfuzz.wire.columns cimport Columns
-from kfuzz.wire.cursor cimport cursor_t
+from kfuzz.wire.cursor cimport cursor_t, unlikely
 from kfuzz.wire.framing cimport get_frame
-from kfuzz.wire.record cimport Record
+from kfuzz.wire.record cimport LazyRecord, Record
 from kfuzz.wire.record_batch cimport (
     AT_ATTRIBUTES,
     AT_BASE_OFFSET,
@@ -24,12 +24,16 @@ from kfuzz.wire.record_batch cimport (
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
-    fill_record,
+    fill_lazy,
+    fill_whole,
+    free_spares,
     free_rows,
     get_records,
     header_t,
     header_tuple,
+    row_t,
     rows_t,
+    spares_t,
     take_header,
     to_places,
     to_records,
@@ -58,6 +62,11 @@ cdef enum:
     UNUSED_BITS = 0xff80
     LAST_CODEC = 4
 
+# How many records a loop is given as it used the last that was looked at.
+cdef enum:
+    BELIEVED_LAZY = 8
+    BELIEVED_WHOLE = 256
+
 cdef enum:
     AT_END
     AT_REFUSAL
@@ -67,6 +76,13 @@ cdef enum:
 
 # What ``Scan.next`` stopped at.
 END, REFUSED, BATCH, PAYLOAD, MESSAGE = AT_END, AT_REFUSAL, AT_BATCH, AT_PAYLOAD, AT_MESSAGE
+
+
+# A record that was given, and what it may be made of again. References are our own, counted by hand.
+cdef struct turn_t:
+    PyObject *record
+    bint lazy
+    spares_t spares
 
 
 cdef class Scan:
@@ -91,6 +107,15 @@ cdef class Scan:
     cdef object rows_source
     # How often it stopped: rows are those of one stop.
     cdef int64_t stops
+    # Records that loops are given by turns, what those ask them for, and for how many more that is believed. Then one
+    # is lazy, and is looked at when its turn comes again: it had a key and a value to ask for, and headers, or not.
+    cdef turn_t turns[2]
+    cdef int turn
+    cdef bint reads_both
+    cdef bint reads_headers
+    cdef int believed
+    cdef bint had_both
+    cdef bint had_headers
     cdef readonly int64_t at
     cdef readonly int64_t size
     cdef readonly int64_t batch_count
@@ -114,10 +139,15 @@ cdef class Scan:
         self.columns = columns
         self.has_columns = columns is not None
         self.window_at = -1
+        self.believed = 1
         clear(&self.report)
 
     def __dealloc__(self):
+        cdef int i
         free_rows(&self.rows)
+        for i in range(2):
+            Py_XDECREF(self.turns[i].record)
+            free_spares(&self.turns[i].spares)
 
     def next(self):
         cdef int state
@@ -277,6 +307,17 @@ cdef class Scan:
         self.rows_base = <const uint8_t *> PyBytes_AS_STRING(self.rows_source)
         return 0
 
+    cdef void learn(self, const turn_t *turn) noexcept:
+        """What the lazy record of this turn was asked for, of what it had."""
+        if not turn.lazy or turn.record == NULL:
+            return
+        record = <Record> turn.record
+        if self.had_both:
+            self.reads_both = record.key_unread == 0 and record.value_unread == 0
+        if self.had_headers:
+            self.reads_headers = record.headers_unread == 0
+        self.believed = BELIEVED_WHOLE if self.reads_both else BELIEVED_LAZY
+
     def places(self):
         """The rows as ``PlaceTuple``; places count from the batch's start, or from the payload's."""
         return to_places(&self.rows)
@@ -287,26 +328,20 @@ cdef class BatchRecords:
     """The records of one stop, each made when its turn comes.
 
     A record that nobody else has kept serves again, two turns later: the one before is still its loop's variable then.
+
+    Whether a loop will ask for keys, values and headers is seen from what it asks a lazy record for, now and then.
+    While it wants all, records come with all made, for the interpreter reads what is there without a call.
     """
 
     cdef Scan scan
     cdef int64_t stops
     cdef int64_t i
     cdef int64_t count
-    # References of our own, counted by hand.
-    cdef PyObject *made[2]
-
-    def __cinit__(self):
-        self.made[0] = self.made[1] = NULL
 
     def __init__(self, Scan scan not None):
         self.scan = scan
         self.stops = scan.stops
         self.count = scan.rows.count
-
-    def __dealloc__(self):
-        Py_XDECREF(self.made[0])
-        Py_XDECREF(self.made[1])
 
     def __iter__(self):
         return self
@@ -321,23 +356,40 @@ cdef class BatchRecords:
         """The next one, or None."""
         cdef Scan scan = self.scan
         cdef int64_t i = self.i
-        cdef PyObject **slot = &self.made[i & 1]
-        cdef PyObject *old
+        cdef turn_t *turn = &scan.turns[scan.turn]
+        cdef const row_t *row
+        cdef PyObject *before
+        cdef bint lazy
         cdef Record record
         if i >= self.count:
             return None
         if self.stops != scan.stops:
             raise RuntimeError("the scan has gone on to another batch; its records are no longer there")
+        row = &scan.rows.rows[i]
         self.i = i + 1
-        if slot[0] == NULL or slot[0].ob_refcnt != 1:
-            record = Record.__new__(Record)
+        scan.turn ^= 1
+        scan.believed -= 1
+        if unlikely(scan.believed == -2):
+            scan.learn(turn)
+        lazy = (not scan.reads_both) | ((row.header_count != 0) & (not scan.reads_headers))
+        if unlikely(scan.believed == 0):
+            lazy = True
+            scan.had_both = row.key_length >= 0 and row.value_length >= 0
+            scan.had_headers = row.header_count != 0
+        if turn.record == NULL or turn.record.ob_refcnt != 1 or turn.lazy != lazy:
+            record = LazyRecord.__new__(LazyRecord) if lazy else Record.__new__(Record)
             Py_INCREF(record)
             # What goes may run someone's code, so it goes when all is in order.
-            slot[0], old = <PyObject *> record, slot[0]
-            Py_XDECREF(old)
+            before = turn.record
+            turn.record = <PyObject *> record
+            turn.lazy = lazy
+            Py_XDECREF(before)
         else:
-            record = <Record> slot[0]
-        fill_record(record, scan.rows_base, scan.rows_source, &scan.h, &scan.rows.rows[i])
+            record = <Record> turn.record
+        if not lazy:
+            fill_whole(record, scan.rows_base, scan.rows_source, &scan.h, row, &turn.spares)
+            return record
+        fill_lazy(<LazyRecord> record, scan.rows_base, scan.rows_source, &scan.h, row)
         return record
 
 

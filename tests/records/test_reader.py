@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -159,6 +162,88 @@ def test_records_outlive_the_iterator_and_changes_of_a_mutable_buffer(kind: type
     kept = list(records.iterate(data))
     mutable[:] = bytes(len(mutable))
     assert kept == rows + rows
+
+
+def drawn_records(count: int) -> list[Record]:
+    rng = random.Random(count)
+
+    def some(most: int) -> bytes | None:
+        return None if rng.random() < 0.2 else rng.randbytes(rng.randint(0, most))
+
+    return [
+        Record(i, i, some(70), some(700), tuple((rng.randbytes(3), some(9)) for _ in range(rng.choice((0, 0, 0, 2)))))
+        for i in range(count)
+    ]
+
+
+def encoded(rows: list[Record]) -> bytes:
+    """The rows, 300 to a batch, from the first offset of each."""
+    parts = [rows[at : at + 300] for at in range(0, len(rows), 300)]
+    return records.encode([RecordBatch(part[0].offset, part[-1].offset, part) for part in parts])
+
+
+@pytest.mark.parametrize("fields", [("key",), ("value",), ("key", "value"), ("key", "value", "headers"), ("headers",)])
+@pytest.mark.parametrize("keep", ["nothing", "everything", "each seventh"])
+def test_a_loop_gets_what_it_asks_for_whatever_it_asked_before(fields: tuple[str, ...], keep: str) -> None:
+    rows = drawn_records(2000)
+    kept: list[tuple[int, Any]] = []
+    hashes: list[tuple[int, int]] = []
+    for i, record in enumerate(records.iterate(encoded(rows))):
+        # What is asked for changes on the way, and back.
+        asked = fields if i % 900 < 600 else ("key", "value", "headers")
+        for name in asked:
+            found = getattr(record, name)
+            assert found == getattr(rows[i], name)
+            if name == "value":
+                hashes.append((i, hash(found)))
+            if keep == "everything" or (keep == "each seventh" and i % 7 == 0):
+                kept.append((i, (name, found)))
+    assert [(i, found) for i, found in kept] == [(i, (name, getattr(rows[i], name))) for i, (name, _) in kept]
+    assert hashes == [(i, hash(rows[i].value)) for i, _ in hashes]
+
+
+def test_records_that_a_loop_keeps_stay_as_they_are() -> None:
+    rows = drawn_records(1500)
+    kept = []
+    for i, record in enumerate(records.iterate(encoded(rows))):
+        assert (record.key, record.value, record.headers) == (rows[i].key, rows[i].value, rows[i].headers)
+        if i % 3 == 0:
+            kept.append(record)
+    assert kept == rows[::3]
+
+
+def test_a_view_of_a_value_holds_its_bytes() -> None:
+    rows = [Record(i, i, b"k", bytes([i % 256]) * 50) for i in range(600)]
+    views = []
+    for record in records.iterate(encoded(rows)):
+        assert (record.key, record.headers) == (b"k", ())
+        assert record.value is not None
+        views.append(memoryview(record.value))
+    assert [view.tobytes() for view in views] == [row.value for row in rows]
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_record_is_written_to_by_name_and_nothing_is_taken_away(read: bool) -> None:
+    record = Record(0, 1, b"k", b"v", ((b"h", None),))
+    if read:
+        [record] = records.decode(encoded([record]))[0].records
+    record.key = b"other"
+    setattr(record, "".join(["val", "ue"]), None)
+    record.headers = ()
+    record.offset = 7
+    assert (record.key, record.value, record.headers, record.offset) == (b"other", None, (), 7)
+    assert record == Record(7, 1, b"other", None)
+    assert Record(7, 1, b"other", None) == record
+    for name in ("key", "value", "headers", "offset"):
+        with pytest.raises(AttributeError, match=name):
+            delattr(record, name)
+        with pytest.raises((AttributeError, TypeError, NotImplementedError)):
+            getattr(type(record), name).__delete__(record)
+    with pytest.raises(AttributeError, match="colour"):
+        record.colour = 1  # type: ignore[attr-defined]
+    assert (record.key, record.value, record.headers, record.offset) == (b"other", None, (), 7)
+    assert pickle.loads(pickle.dumps(record)) == record
+    assert repr(record) == "Record(offset=7, timestamp=1, key=b'other', value=None, headers=(), attributes=0)"
 
 
 def test_whatever_runs_while_a_record_is_made_may_ask_for_the_next_one() -> None:
