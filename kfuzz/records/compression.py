@@ -255,6 +255,7 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEAD = int.from_bytes(XERIAL_MAGIC[:4], "big", signed=True)
 XERIAL_HEADER = struct.Struct(">8sii")
 XERIAL_BLOCK = 32 * 1024
+SNAPPY_CHUNK = struct.Struct(">i")
 XERIAL_LARGEST_CHUNK = 512 * 1024 * 1024
 # What Kafka fills at a time from a snappy stream (SnappyCompression.decompressionOutputSize).
 SNAPPY_BUFFER = 2048
@@ -266,13 +267,16 @@ def _snappy_block(block: memoryview, output: _Output) -> None:
     """One raw block. Its length in front is checked against what the block can hold and the bound before anything is
     allocated.
     """
-    size = 0
-    for i, byte in enumerate(block[:5]):
-        size |= (byte & 0x7F) << 7 * i
+    size = shift = 0
+    for byte in block:
+        size |= (byte & 0x7F) << shift
         if byte < 0x80:
             break
+        shift += 7
+        if shift == 35:
+            raise _Broken("a snappy block's length is too long")
     else:
-        raise _Broken("a snappy block's length is cut or too long")
+        raise _Broken("a snappy block's length is cut")
     if size > 0xFFFFFFFF or size > len(block) * SNAPPY_MOST:
         raise _Broken(f"a snappy block of {len(block)} bytes claims to hold {size}")
     if size > output.room:
@@ -298,8 +302,9 @@ def _open_snappy(data: memoryview, output: _Output, magic: int) -> int:
 def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
     at = _open_snappy(data, output, magic)
     filled_from = output.room
-    while len(data) - at >= 4:
-        size = int.from_bytes(data[at : at + 4], "big", signed=True)
+    end = len(data)
+    while end - at >= 4:
+        (size,) = SNAPPY_CHUNK.unpack_from(data, at)
         at += 4
         if size == XERIAL_HEAD:
             further = _snappy_header(data, at - 4)
@@ -311,8 +316,8 @@ def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
                     return at
                 filled_from = output.room
             continue
-        if size < 0 or size > XERIAL_LARGEST_CHUNK or size > len(data) - at:
-            raise _Broken(f"a snappy chunk of {size} bytes where {len(data) - at} are left")
+        if size < 0 or size > XERIAL_LARGEST_CHUNK or size > end - at:
+            raise _Broken(f"a snappy chunk of {size} bytes where {end - at} are left")
         _snappy_block(data[at : at + size], output)
         at += size
     return at
@@ -341,6 +346,7 @@ def _write_snappy(data: bytes, level: int | None, magic: int) -> list[bytes]:
 # ------------------------------------------------------------------------------------------------- lz4
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_WORD = struct.Struct("<I")
 LZ4_STORED = 0x80000000
 LZ4_BLOCK_CHECKSUM = 0x10
 LZ4_CONTENT_SIZE = 0x08
@@ -378,23 +384,24 @@ def _open_lz4(data: memoryview, output: _Output, magic: int) -> int:
 
 def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
     at, flags, largest = _lz4_descriptor(data, magic)
-    content = xxhash.xxh32()
+    content = xxhash.xxh32() if flags & LZ4_CONTENT_CHECKSUM else None
     total = 0
+    end = len(data)
     while True:
-        if len(data) - at < 4:
+        if end - at < 4:
             raise _Broken("the lz4 frame ends without its end mark")
-        size = int.from_bytes(data[at : at + 4], "little")
+        (size,) = LZ4_WORD.unpack_from(data, at)
         at += 4
         stored = size & LZ4_STORED
         size &= ~LZ4_STORED
         if size == 0:
             break
-        if size > largest or size > len(data) - at:
-            raise _Broken(f"an lz4 block of {size} bytes where at most {min(largest, len(data) - at)} may stand")
+        if size > largest or size > end - at:
+            raise _Broken(f"an lz4 block of {size} bytes where at most {min(largest, end - at)} may stand")
         block = data[at : at + size]
         at += size
         if flags & LZ4_BLOCK_CHECKSUM:
-            if data[at : at + 4] != struct.pack("<I", xxhash.xxh32_intdigest(block)):
+            if end - at < 4 or LZ4_WORD.unpack_from(data, at) != (xxhash.xxh32_intdigest(block),):
                 raise _Broken("an lz4 block checksum is wrong")
             at += 4
         piece: bytes = bytes(block) if stored else _lz4_block(block, min(largest, output.room + 1), largest)
@@ -403,15 +410,15 @@ def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
             # Kafka's buffered stream takes a block of no bytes for the end.
             return at
         total += len(piece)
-        if flags & LZ4_CONTENT_CHECKSUM:
+        if content is not None:
             content.update(piece)
     # Kafka steps over the content's size and checksum without looking at them.
     if flags & LZ4_CONTENT_SIZE and total != int.from_bytes(data[6:14], "little"):
         output.mismatch = "the lz4 content size is wrong"
-    if flags & LZ4_CONTENT_CHECKSUM:
-        if len(data) - at < 4:
+    if content is not None:
+        if end - at < 4:
             raise _Broken("the lz4 content checksum is cut")
-        if data[at : at + 4] != struct.pack("<I", content.intdigest()):
+        if LZ4_WORD.unpack_from(data, at) != (content.intdigest(),):
             output.mismatch = "the lz4 content checksum is wrong"
         at += 4
     return at

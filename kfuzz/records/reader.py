@@ -351,12 +351,14 @@ class Walk:
 
     def parsed(self, scan: Scan, payload: bytes) -> bool:
         ok = scan.parse(payload)
-        self.take(scan.notes(inside=True), inside=".payload")
+        if notes := scan.notes(inside=True):
+            self.take(notes, inside=".payload")
         return ok
 
     def decompressed(self, codec: Codec, data: memoryview, at: int, magic: int) -> bytes:
         out = decompress(codec, data, self.limits.decompressed_bytes, magic=magic)
-        self.refuse_broken(out, data, at)
+        if out.ended != "whole":
+            self.refuse_broken(out, data, at)
         if out.reason:
             self.note("compressed-content-mismatch", "payload", at, len(out.data), detail=out.reason)
         if out.consumed < len(data):
