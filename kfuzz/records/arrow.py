@@ -5,11 +5,9 @@ pyarrow comes with the extra ``arrow``; it is imported when it is first asked fo
 
 from __future__ import annotations
 
-from array import array
 from dataclasses import replace
 from functools import cache, partial
-from struct import calcsize
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.records.compression import compress_parts
@@ -17,7 +15,7 @@ from kfuzz.records.findings import Profile
 from kfuzz.records.model import RecordBatch
 from kfuzz.records.reader import DEFAULT_LIMITS, Limits, Walk
 from kfuzz.records.writer import header_fields, require_known
-from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter
+from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter, ends_of_runs
 from kfuzz.wire.columns import Columns
 from kfuzz.wire.scan import Scan
 
@@ -132,107 +130,84 @@ def encode_columns(
     ends = _ends(columns, batch_records)
     pack = None if like.compression == "none" else partial(compress_parts, like.compression, level=level)
     try:
+        writer = _writer(columns)
         # The template's last offset is each batch's own.
-        return _writer(columns).batches(ends, header_fields(replace(like, last_offset=like.base_offset)), pack)
+        return writer.batches(ends, header_fields(replace(like, last_offset=like.base_offset)), pack)
     except OverflowError as error:
         raise EncodeError(f"a field does not fit its width: {error}") from None
+    except ValueError as error:
+        raise EncodeError(f"the columns are not valid Arrow data: {error}") from None
 
 
-def _ends(columns: pa.RecordBatch, batch_records: int | None) -> array[int]:
+def _ends(columns: pa.RecordBatch, batch_records: int | None) -> list[int]:
     """Where each batch's rows end."""
     count = columns.num_rows
     if count == 0:
-        return array("q")
+        return []
     if "batch" in columns.schema.names:
         if batch_records is not None:
             raise UsageError("batch_records is given, and the columns have a batch each row is in; leave one out")
-        import pyarrow.compute as pc
-
         number = columns.column("batch")
         if not _arrow().types.is_integer(number.type):
             raise UsageError(f"column batch is {number.type}; it must be an integer")
         if number.null_count:
             raise UsageError("column batch has nulls; each row is in a batch")
-        changes = pc.indices_nonzero(pc.not_equal(number[1:], number[:-1])) if count > 1 else []
-        return array("q", [change.as_py() + 1 for change in changes] + [count])
+        return ends_of_runs(number)
     step = count if batch_records is None else batch_records
     if not isinstance(step, int) or step < 1:
         raise UsageError(f"batch_records is {batch_records}; it must be 1 or more")
-    return array("q", [*range(step, count, step), count])
+    return [*range(step, count, step), count]
 
 
 def _writer(columns: pa.RecordBatch) -> ColumnWriter:
+    parts: dict[str, pa.Array] = dict(zip(columns.schema.names, columns.columns, strict=True))
     arrow = _arrow()
-    names = columns.schema.names
-
-    def numbers(name: str) -> memoryview | None:
-        if name not in names:
-            return None
-        column = columns.column(name)
-        milliseconds = name == "timestamp" and arrow.types.is_timestamp(column.type) and column.type.unit == "ms"
-        if not (arrow.types.is_int64(column.type) or milliseconds):
-            raise UsageError(f"column {name} is {column.type}; it must be int64")
-        if column.null_count:
-            if name == "offset":
-                raise UsageError("column offset has nulls; each record has an offset")
-            column = column.cast(arrow.int64()).fill_null(-1)
-        return _view(column.buffers()[1], "q")[column.offset : column.offset + len(column)]
-
-    headers: tuple[memoryview, Bytes, Bytes] | None = None
-    if "headers" in names:
-        headers = _headers(columns.column("headers"))
-    try:
-        return ColumnWriter(
-            columns.num_rows,
-            keys=_bytes("key", columns.column("key")) if "key" in names else None,
-            values=_bytes("value", columns.column("value")) if "value" in names else None,
-            timestamps=numbers("timestamp"),
-            offsets=numbers("offset"),
-            header_ends=headers[0] if headers else None,
-            header_keys=headers[1] if headers else None,
-            header_values=headers[2] if headers else None,
-        )
-    except ValueError as error:
-        raise EncodeError(f"the columns are not valid Arrow data: {error}") from None
+    keys, values = _bytes("key", parts.get("key")), _bytes("value", parts.get("value"))
+    timestamps, offsets, headers = parts.get("timestamp"), parts.get("offset"), parts.get("headers")
+    if timestamps is not None:
+        kind = timestamps.type
+        if not (arrow.types.is_int64(kind) or (arrow.types.is_timestamp(kind) and kind.unit == "ms")):
+            raise UsageError(f"column timestamp is {kind}; it must be int64")
+        if timestamps.null_count:
+            timestamps = timestamps.cast(arrow.int64()).fill_null(-1)
+    if offsets is not None:
+        if not arrow.types.is_int64(offsets.type):
+            raise UsageError(f"column offset is {offsets.type}; it must be int64")
+        if offsets.null_count:
+            raise UsageError("column offset has nulls; each record has an offset")
+    header_keys = header_values = None
+    if headers is not None:
+        headers, header_keys, header_values = _headers(headers)
+    return ColumnWriter(
+        columns.num_rows,
+        keys=keys,
+        values=values,
+        timestamps=timestamps,
+        offsets=offsets,
+        header_ends=headers,
+        header_keys=header_keys,
+        header_values=header_values,
+    )
 
 
-def _headers(column: pa.Array) -> tuple[memoryview, Bytes, Bytes]:
+def _headers(column: pa.Array) -> tuple[pa.Array, Bytes | None, Bytes | None]:
     arrow = _arrow()
     kind = column.type
     if not arrow.types.is_list(kind) or not arrow.types.is_struct(kind.value_type):
         raise UsageError(f"column headers is {kind}; it must be a list of structs of key and value")
-    if sorted(field.name for field in kind.value_type) != ["key", "value"]:
+    names = [kind.value_type[i].name for i in range(kind.value_type.num_fields)]
+    if sorted(names) != ["key", "value"]:
         raise UsageError(f"column headers is {kind}; its structs must have a key and a value")
     if column.null_count:
         column = column.fill_null(arrow.scalar([], kind))
-    parts = dict(zip((field.name for field in kind.value_type), column.values.flatten(), strict=True))
-    # Without rows there need not be a buffer.
-    if len(column) == 0:
-        ends = _view(bytes(4), "i")
-    else:
-        ends = _view(column.buffers()[1], "i")[column.offset : column.offset + len(column) + 1]
-    return ends, _bytes("headers.key", parts["key"]), _bytes("headers.value", parts["value"])
+    parts = dict(zip(names, column.values.flatten(), strict=True))
+    return column, _bytes("headers.key", parts["key"]), _bytes("headers.value", parts["value"])
 
 
-def _bytes(name: str, column: pa.Array) -> Bytes:
+def _bytes(name: str, column: pa.Array | None) -> Bytes | None:
     """The buffers of a column of bytes, where they are."""
-    kind = {"string": "binary", "large_string": "large_binary", "string_view": "binary_view"}.get(
-        str(column.type), str(column.type)
-    )
-    if kind not in KINDS:
+    if column is None:
+        return None
+    if str(column.type) not in KINDS:
         raise UsageError(f"column {name} is {column.type}; it must be binary, large_binary or binary_view")
-    valid, places, *data = column.buffers()
-    return Bytes(
-        kind,
-        column.offset,
-        len(column),
-        _view(valid, "B") if column.null_count else None,
-        _view(places, "B"),
-        [_view(buffer, "B") for buffer in data],
-    )
-
-
-def _view(buffer: pa.Buffer | bytes | None, code: Literal["B", "i", "q"]) -> memoryview:
-    """A buffer as numbers of the ``struct`` module's ``code``, as many as it has whole."""
-    raw = memoryview(b"" if buffer is None else buffer).cast("B")
-    return raw[: len(raw) - len(raw) % calcsize(code)].cast(code)
+    return Bytes(column)

@@ -304,7 +304,7 @@ def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
     filled_from = output.room
     end = len(data)
     while end - at >= 4:
-        (size,) = SNAPPY_CHUNK.unpack_from(data, at)
+        size: int = SNAPPY_CHUNK.unpack_from(data, at)[0]
         at += 4
         if size == XERIAL_HEAD:
             further = _snappy_header(data, at - 4)
@@ -390,7 +390,7 @@ def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
     while True:
         if end - at < 4:
             raise _Broken("the lz4 frame ends without its end mark")
-        (size,) = LZ4_WORD.unpack_from(data, at)
+        size: int = LZ4_WORD.unpack_from(data, at)[0]
         at += 4
         stored = size & LZ4_STORED
         size &= ~LZ4_STORED

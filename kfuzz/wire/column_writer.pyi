@@ -1,26 +1,28 @@
 from collections.abc import Callable
 
-from typing_extensions import Buffer
+import pyarrow as pa
 
 from kfuzz.wire.record_batch import HeaderFields
 
-# Arrow's types that a column may have; text is bytes.
+# Arrow's types, by name, that a column of bytes may have; text is bytes.
 KINDS: dict[str, int]
 
-class Bytes:
-    """A column of nullable bytes in Arrow's layout: ``length`` rows from row ``first`` of its buffers on.
+# Whether this machine has the registers of 512 bits that rows are written with where they are there.
+WIDE: bool
 
-    ``ValueError`` where the buffers are too small for that. Where the bytes are is checked before they are read.
+class Bytes:
+    """A column of nullable bytes, where its buffers are.
+
+    ``ValueError`` where the buffers are too small for its length. Where the bytes are is checked before they are read.
     """
 
-    def __init__(
-        self, kind: str, first: int, length: int, valid: Buffer | None, places: Buffer | None, data: list[Buffer]
-    ) -> None: ...
+    def __init__(self, array: pa.Array) -> None: ...
 
 class ColumnWriter:
     """``length`` rows of columns as record batches; a column that is None is null, -1, or without headers.
 
-    ``timestamps`` (ms) and ``offsets`` are int64; ``header_ends`` has one int32 more than there are rows.
+    ``timestamps`` (ms) and ``offsets`` are int64 without nulls; ``header_ends`` is the list that says which of the
+    header keys and values are whose. ``wide`` False does without the wide registers, for tests.
     """
 
     def __init__(
@@ -29,16 +31,22 @@ class ColumnWriter:
         *,
         keys: Bytes | None,
         values: Bytes | None,
-        timestamps: Buffer | None,
-        offsets: Buffer | None,
-        header_ends: Buffer | None,
+        timestamps: pa.Array | None,
+        offsets: pa.Array | None,
+        header_ends: pa.Array | None,
         header_keys: Bytes | None,
         header_values: Bytes | None,
+        wide: bool = ...,
     ) -> None: ...
-    def batches(self, ends: Buffer, fields: HeaderFields, pack: Callable[[bytes], list[bytes]] | None = None) -> bytes:
-        """Batches of the rows up to each of ``ends`` (int64), one after the other.
+    def batches(
+        self, ends: list[int], fields: HeaderFields, pack: Callable[[bytes], list[bytes]] | None = None
+    ) -> bytes:
+        """Batches of the rows up to each of ``ends``, one after the other.
 
         ``fields`` are the first header's; length, CRC, record count and last offset delta are made here, timestamps of
         None too. A base offset is what the offsets say, or goes on from the batch before; so does a sequence. ``pack``
         makes a payload's compressed parts. ``EncodeError`` where a row is not valid Arrow data or does not fit a batch.
         """
+
+def ends_of_runs(array: pa.Array) -> list[int]:
+    """Where runs of one number end in a column of integers."""

@@ -4,10 +4,9 @@ Mirrors what ``org.apache.kafka.common.record.MemoryRecordsBuilder`` writes of t
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_RawFree, PyMem_RawMalloc
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy, memmove
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
 
 from kfuzz.errors import EncodeError
 
@@ -15,95 +14,78 @@ from kfuzz.wire.cursor cimport unlikely
 from kfuzz.wire.record_batch cimport FIXED_BYTES, HEADER_SIZE, header_t, put_payload, seal, to_header
 from kfuzz.wire.sink cimport put_int8, put_mixed_varlong, put_varlong, size_of_bytes, size_of_varlong
 
-cdef extern from "copy.h":
+cdef extern from *:
+    """
+    /* Let bytes that nobody has seen end earlier; what was behind that stays theirs. */
+    static void kfuzz_cut_bytes(PyObject *bytes, Py_ssize_t n)
+    {
+        Py_SET_SIZE(bytes, n);
+        PyBytes_AS_STRING(bytes)[n] = 0;
+    }
+    """
+    void kfuzz_cut_bytes(object bytes, Py_ssize_t n)
+
+cdef extern from "rows.h":
     int KFUZZ_COPY_SLACK
-    void kfuzz_copy(uint8_t *to, const uint8_t *p, int64_t n, int64_t readable) nogil
+    int KFUZZ_BLOCK
+    int KFUZZ_BLOCK_SLACK
+    int KFUZZ_HEADER_FIXED_BYTES
+    int KFUZZ_INLINE_BYTES
+    int KFUZZ_ENDS
+    int KFUZZ_LARGE_ENDS
+    int KFUZZ_VIEWS
+    int KFUZZ_ABSENT
+    bint KFUZZ_WIDE_THERE
+    ctypedef struct column_t "kfuzz_column":
+        int kind
+        const uint8_t *valid
+        int64_t first_bit
+        const uint8_t *places
+        int64_t rows
+        const uint8_t **data
+        const int64_t *sizes
+        int64_t data_count
+    ctypedef struct piece_t "kfuzz_piece":
+        int64_t n
+    ctypedef struct table_t "kfuzz_table":
+        column_t keys
+        column_t values
+        column_t header_keys
+        column_t header_values
+        const uint8_t *timestamps
+        const uint8_t *offsets
+        const uint8_t *header_ends
+    int64_t kfuzz_int32_at(const uint8_t *numbers, int64_t i) nogil
+    int64_t kfuzz_int64_at(const uint8_t *numbers, int64_t i) nogil
+    int64_t kfuzz_find_change(const uint8_t *numbers, int64_t width, int64_t i, int64_t n) nogil
+    bint kfuzz_get_piece(const column_t *column, int64_t i, piece_t *out) nogil
+    uint8_t *kfuzz_put_piece(uint8_t *p, const piece_t *piece) nogil
+    uint8_t *kfuzz_put_headers(uint8_t *p, uint8_t *end, const column_t *keys, const column_t *values, int64_t first,
+                               int64_t last) nogil
+    uint8_t *kfuzz_put_length(uint8_t *start, uint8_t *p) nogil
+    uint8_t *kfuzz_put_block(const table_t *table, uint8_t *p, uint8_t *end, int64_t batch_first, int64_t first,
+                             int m, int64_t base_offset, int64_t base_timestamp, int64_t fixed_bytes, int64_t *largest,
+                             bint wide) nogil
 
-# How a column says where its bytes are: 32-bit ends, 64-bit ends, views.
-cdef enum:
-    ENDS
-    LARGE_ENDS
-    VIEWS
-    ABSENT
-
-KINDS = {"binary": ENDS, "large_binary": LARGE_ENDS, "binary_view": VIEWS}
-
-# A header's two lengths at their widest, and how many bytes stand in a view itself.
-cdef enum:
-    HEADER_FIXED_BYTES = 10
-    INLINE_BYTES = 12
+KINDS = {"binary": KFUZZ_ENDS, "large_binary": KFUZZ_LARGE_ENDS, "binary_view": KFUZZ_VIEWS,
+         "string": KFUZZ_ENDS, "large_string": KFUZZ_LARGE_ENDS, "string_view": KFUZZ_VIEWS}
+WIDE = KFUZZ_WIDE_THERE
 
 cdef const uint8_t *NOTHING = b""
 cdef int64_t NO_BYTES = 0
 
 
-# The bytes of a row, -1 for null, and how many may be read from there on.
-cdef struct piece_t:
-    const uint8_t *p
-    int64_t n
-    int64_t readable
-
-
-# A column's buffers. Loops copy it, so that what they write cannot seem to change it.
-cdef struct column_t:
-    int kind
-    const uint8_t *valid       # NULL where no row is null
-    int64_t first_bit
-    const uint8_t *places      # the first row's
-    int64_t rows
-    const uint8_t **data
-    const int64_t *sizes
-    int64_t data_count         # never 0
-
-
-cdef inline bint get_piece(const column_t *column, int64_t i, piece_t *out) noexcept nogil:
-    """The bytes of row ``i``; False where they are not within the column's data.
-
-    Without a branch on null or length, for those come as they like.
-    """
-    cdef int32_t ends[2]
-    cdef int64_t large_ends[2]
-    cdef int32_t view[4]
-    cdef int64_t buffer = 0
-    cdef int64_t at
-    cdef int64_t n
-    cdef int64_t bit
-    cdef int64_t some
-    if column.kind == VIEWS:
-        memcpy(view, column.places + 16 * i, 16)
-        n = view[0]
-        n -= n < 0
-        buffer = view[2]
-        at = view[3]
-    elif column.kind == ENDS:
-        memcpy(ends, column.places + 4 * i, 8)
-        at = ends[0]
-        n = <int64_t> ends[1] - at
-        # Only the validity bits say that a row is null.
-        n -= n < 0
-    elif column.kind == LARGE_ENDS:
-        memcpy(large_ends, column.places + 8 * i, 16)
-        at = large_ends[0]
-        n = large_ends[1] - at if large_ends[1] >= at >= 0 else -2
-    else:
-        n = -1
-        at = 0
-    if column.valid != NULL:
-        bit = column.first_bit + i
-        n |= (<int64_t> (column.valid[bit >> 3] >> (bit & 7) & 1)) - 1
-    out.n = n
-    # Nothing is anywhere.
-    some = -<int64_t> (n > (INLINE_BYTES if column.kind == VIEWS else 0))
-    buffer &= some
-    at &= some
-    if unlikely(n < -1 or buffer < 0 or buffer >= column.data_count or at < 0 or at > column.sizes[buffer]):
-        return False
-    out.p = column.data[buffer] + at
-    out.readable = column.sizes[buffer] - at
-    if column.kind == VIEWS:
-        out.p = out.p if some else column.places + 16 * i + 4
-        out.readable = out.readable if some else 16 * (column.rows - i) - 4
-    return n <= out.readable
+cdef const uint8_t *start_of(object buffer, int64_t at, int64_t size) except NULL:
+    """Where byte ``at`` of a ``pyarrow.Buffer`` stands, behind which are ``size`` bytes at least."""
+    cdef int64_t there
+    if size == 0:
+        return NOTHING
+    there = buffer.size if buffer is not None else 0
+    if at < 0 or size < 0 or at > there or size > there - at:
+        raise ValueError(f"a buffer of {there} bytes where {at + size} belong")
+    if not buffer.is_cpu:
+        raise ValueError("a buffer is not in this machine's memory")
+    return <const uint8_t *> <uintptr_t> buffer.address + at
 
 
 @cython.final
@@ -111,82 +93,67 @@ cdef class Bytes:
     """A column of nullable bytes in Arrow's layout; the interface is described in column_writer.pyi."""
 
     cdef column_t column
-    cdef readonly int64_t length
     cdef const uint8_t **data
     cdef int64_t *sizes
     cdef list held
 
-    def __init__(self, str kind not None, int64_t first, int64_t length, const uint8_t[::1] valid,
-                 const uint8_t[::1] places, list data not None):
-        cdef int64_t width = 16 if KINDS[kind] == VIEWS else 4 if KINDS[kind] == ENDS else 8
-        cdef int64_t last = first + length + (0 if KINDS[kind] == VIEWS else 1)
-        cdef const uint8_t[::1] part
+    def __cinit__(self, array not None):
+        cdef list buffers = array.buffers()
+        cdef int64_t first = array.offset
+        cdef int64_t length = len(array)
+        cdef int kind = KINDS[str(array.type)]
+        cdef int64_t width = 16 if kind == KFUZZ_VIEWS else 4 if kind == KFUZZ_ENDS else 8
+        cdef int64_t last = length if kind == KFUZZ_VIEWS or length == 0 else length + 1
+        cdef int64_t count = len(buffers) - 2
         cdef int64_t i
-        if first < 0 or length < 0 or (length and (places is None or places.shape[0] // width < last)):
-            raise ValueError("the column's places are not as many as its length says")
-        if valid is not None and valid.shape[0] * 8 < first + length:
-            raise ValueError("the column's validity bits are not as many as its length says")
-        if self.held is not None:
-            raise ValueError("a column is made once")
-        self.held = [valid, places]
-        self.length = length
-        self.data = <const uint8_t **> PyMem_Malloc(<size_t> (len(data) or 1) * sizeof(void *))
-        self.sizes = <int64_t *> PyMem_Malloc(<size_t> (len(data) or 1) * sizeof(int64_t))
+        self.held = buffers
+        self.data = <const uint8_t **> PyMem_Malloc(<size_t> (count or 1) * sizeof(void *))
+        self.sizes = <int64_t *> PyMem_Malloc(<size_t> (count or 1) * sizeof(int64_t))
         if self.data == NULL or self.sizes == NULL:
             raise MemoryError
-        self.data[0] = <const uint8_t *> b""
+        self.data[0] = NOTHING
         self.sizes[0] = 0
-        for i in range(len(data)):
-            part = data[i]
-            self.data[i] = &part[0] if part.shape[0] else <const uint8_t *> b""
-            self.sizes[i] = part.shape[0]
-            self.held.append(part)
-        self.column = column_t(KINDS[kind], NULL, first, NULL, length, self.data, self.sizes, len(data) or 1)
-        if valid is not None and valid.shape[0]:
-            self.column.valid = &valid[0]
-        if length:
-            self.column.places = &places[width * first]
+        for i in range(count):
+            buffer = buffers[2 + i]
+            self.sizes[i] = buffer.size if buffer is not None else 0
+            self.data[i] = start_of(buffer, 0, self.sizes[i])
+        self.column = column_t(kind, NULL, first, NULL, length, self.data, self.sizes, count or 1)
+        if array.null_count and length:
+            self.column.valid = start_of(buffers[0], 0, (first + length + 7) / 8)
+        self.column.places = start_of(buffers[1], width * first, width * last)
 
     def __dealloc__(self):
         PyMem_Free(self.data)
         PyMem_Free(self.sizes)
 
-    cdef int64_t total(self, int64_t first, int64_t last) noexcept nogil:
-        """The bytes of these rows; what the columns' data cannot have is left out."""
-        cdef int32_t ends[2]
-        cdef int64_t large_ends[2]
-        cdef int32_t n
-        cdef int64_t i
-        cdef int64_t sum = 0
-        cdef int64_t largest = INLINE_BYTES
-        if first >= last:
-            return 0
-        for i in range(self.column.data_count):
-            largest = max(largest, self.sizes[i])
-        if self.column.kind == VIEWS:
-            for i in range(first, last):
-                memcpy(&n, self.column.places + 16 * i, 4)
-                sum += n if 0 < n <= largest else 0
-            return sum
-        if self.column.kind == ENDS:
-            memcpy(ends, self.column.places + 4 * first, 4)
-            memcpy(ends + 1, self.column.places + 4 * last, 4)
-            large_ends[0], large_ends[1] = ends[0], ends[1]
-        else:
-            memcpy(large_ends, self.column.places + 8 * first, 8)
-            memcpy(large_ends + 1, self.column.places + 8 * last, 8)
-        return large_ends[1] - large_ends[0] if 0 <= large_ends[0] <= large_ends[1] <= largest else 0
+
+cdef int64_t total(const column_t *column, int64_t first, int64_t last) noexcept nogil:
+    """The bytes of these rows; what the column's data cannot have is left out."""
+    cdef int64_t head
+    cdef int64_t tail
+    cdef int64_t n
+    cdef int64_t i
+    cdef int64_t sum = 0
+    cdef int64_t largest = KFUZZ_INLINE_BYTES
+    if first >= last or column.kind == KFUZZ_ABSENT:
+        return 0
+    for i in range(column.data_count):
+        largest = max(largest, column.sizes[i])
+    if column.kind == KFUZZ_VIEWS:
+        for i in range(first, last):
+            n = kfuzz_int32_at(column.places, 4 * i)
+            sum += n if 0 < n <= largest else 0
+        return sum
+    if column.kind == KFUZZ_ENDS:
+        head, tail = kfuzz_int32_at(column.places, first), kfuzz_int32_at(column.places, last)
+    else:
+        head, tail = kfuzz_int64_at(column.places, first), kfuzz_int64_at(column.places, last)
+    return tail - head if 0 <= head <= tail <= largest else 0
 
 
-cdef inline column_t column_of(Bytes bytes) noexcept nogil:
+cdef inline column_t column_of(Bytes bytes) noexcept:
     """The buffers of a column, or of one of which every row is null."""
-    return column_t(ABSENT, NULL, 0, NULL, 0, &NOTHING, &NO_BYTES, 1) if bytes is None else bytes.column
-
-
-cdef inline uint8_t *put_piece(uint8_t *p, const piece_t *piece) noexcept nogil:
-    p = put_mixed_varlong(p, piece.n)
-    kfuzz_copy(p, piece.p, piece.n, piece.readable)
-    return p + (piece.n & ~(piece.n >> 63))
+    return column_t(KFUZZ_ABSENT, NULL, 0, NULL, 0, &NOTHING, &NO_BYTES, 1) if bytes is None else bytes.column
 
 
 # Which row cannot be written, and whether it is the columns' fault or the format's.
@@ -199,99 +166,110 @@ cdef struct fault_t:
 cdef class ColumnWriter:
     """Rows of columns as record batches; the interface is described in column_writer.pyi."""
 
-    cdef Bytes keys
-    cdef Bytes values
-    cdef Bytes header_keys
-    cdef Bytes header_values
-    cdef const int64_t[::1] timestamps
-    cdef const int64_t[::1] offsets
-    cdef const int32_t[::1] header_ends
+    cdef table_t table
+    cdef list held
+    cdef bint wide
     cdef readonly int64_t length
 
-    def __init__(self, int64_t length, *, Bytes keys, Bytes values, const int64_t[::1] timestamps,
-                 const int64_t[::1] offsets, const int32_t[::1] header_ends, Bytes header_keys, Bytes header_values):
+    def __init__(self, int64_t length, *, Bytes keys, Bytes values, timestamps, offsets, header_ends, Bytes header_keys,
+                 Bytes header_values, bint wide=WIDE):
         self.length = length
-        self.keys = keys
-        self.values = values
-        self.timestamps = timestamps
-        self.offsets = offsets
-        self.header_ends = header_ends
-        self.header_keys = header_keys
-        self.header_values = header_values
-        self.check("key", keys is None or keys.length == length)
-        self.check("value", values is None or values.length == length)
-        self.check("timestamp", timestamps is None or timestamps.shape[0] == length)
-        self.check("offset", offsets is None or offsets.shape[0] == length)
+        self.held = [keys, values, header_keys, header_values]
+        self.wide = wide and WIDE
+        self.table.keys = column_of(keys)
+        self.table.values = column_of(values)
+        self.table.header_keys = column_of(header_keys)
+        self.table.header_values = column_of(header_values)
+        self.check("key", keys is None or keys.column.rows == length)
+        self.check("value", values is None or values.column.rows == length)
+        self.table.timestamps = self.numbers("timestamp", timestamps, 8, 0)
+        self.table.offsets = self.numbers("offset", offsets, 8, 0)
+        self.table.header_ends = self.numbers("headers", header_ends, 4, 1)
         if header_ends is not None and (header_keys is None or header_values is None
-                                        or header_keys.length != header_values.length):
+                                        or header_keys.column.rows != header_values.column.rows):
             raise ValueError("there are not as many header keys as header values")
-        self.check("headers", header_ends is None or header_ends.shape[0] == length + 1)
 
     cdef int check(self, str name, bint good) except -1:
         if not good:
             raise ValueError(f"column {name} has not {self.length} rows")
         return 0
 
+    cdef const uint8_t *numbers(self, str name, array, int64_t width, int64_t more) except? NULL:
+        """Where the numbers of a column stand, NULL where there is none."""
+        cdef list buffers
+        if array is None or self.length == 0:
+            return NULL
+        self.check(name, len(array) == self.length)
+        buffers = array.buffers()
+        self.held.append(buffers)
+        return start_of(buffers[1], width * <int64_t> array.offset, width * (self.length + more))
+
     cdef inline int64_t timestamp(self, int64_t i) noexcept nogil:
-        return self.timestamps[i] if self.timestamps is not None else -1
+        return kfuzz_int64_at(self.table.timestamps, i) if self.table.timestamps != NULL else -1
 
     cdef int64_t room(self, int64_t first, int64_t last) noexcept nogil:
         """What these rows take at most, if they are valid Arrow data."""
-        cdef int64_t total = (last - first) * FIXED_BYTES + KFUZZ_COPY_SLACK
+        cdef int64_t most = (last - first) * FIXED_BYTES + KFUZZ_BLOCK_SLACK
         cdef int64_t head
         cdef int64_t tail
-        if self.keys is not None:
-            total += self.keys.total(first, last)
-        if self.values is not None:
-            total += self.values.total(first, last)
-        if self.header_ends is not None and first < last:
-            head, tail = self.header_ends[first], self.header_ends[last]
-            if 0 <= head <= tail <= self.header_keys.length:
-                total += (tail - head) * HEADER_FIXED_BYTES
-                total += self.header_keys.total(head, tail) + self.header_values.total(head, tail)
+        most += total(&self.table.keys, first, last) + total(&self.table.values, first, last)
+        if self.table.header_ends != NULL and first < last:
+            head = kfuzz_int32_at(self.table.header_ends, first)
+            tail = kfuzz_int32_at(self.table.header_ends, last)
+            if 0 <= head <= tail <= self.table.header_keys.rows:
+                most += (tail - head) * KFUZZ_HEADER_FIXED_BYTES
+                most += total(&self.table.header_keys, head, tail) + total(&self.table.header_values, head, tail)
         # Data that is not valid may say anything here, and is found out row by row. No batch takes more.
-        return min(total, 2 * <int64_t> INT32_MAX)
+        return min(most, 2 * <int64_t> INT32_MAX)
 
-    cdef uint8_t *put_rows(self, uint8_t *p, uint8_t *end, int64_t first, int64_t last, int64_t base_offset,
-                           int64_t base_timestamp, int64_t *largest, fault_t *fault) noexcept nogil:
+    cdef uint8_t *put_batch(self, uint8_t *p, uint8_t *end, int64_t first, int64_t last, int64_t base_offset,
+                            int64_t base_timestamp, int64_t *largest, fault_t *fault) noexcept nogil:
         """Rows ``first`` to ``last`` at ``p``; NULL where ``fault`` says which cannot be written."""
-        cdef column_t keys = column_of(self.keys)
-        cdef column_t values = column_of(self.values)
-        cdef const int64_t *timestamps = NULL
-        cdef const int64_t *offsets = NULL
-        cdef const int32_t *header_ends = NULL
+        cdef const uint8_t *begin = p
+        cdef uint8_t *after
+        cdef int64_t i = first
+        cdef int64_t m
+        largest[0] = INT64_MIN
+        while i < last:
+            m = min(last - i, <int64_t> KFUZZ_BLOCK)
+            after = kfuzz_put_block(&self.table, p, end, first, i, <int> m, base_offset, base_timestamp, FIXED_BYTES,
+                                    largest, self.wide)
+            if after == NULL:
+                after = self.put_rows(begin, p, end, first, i, i + m, base_offset, base_timestamp, largest, fault)
+            if after == NULL:
+                return NULL
+            p = after
+            i += m
+        return p
+
+    cdef uint8_t *put_rows(self, const uint8_t *begin, uint8_t *p, uint8_t *end, int64_t batch_first, int64_t first,
+                           int64_t last, int64_t base_offset, int64_t base_timestamp, int64_t *largest,
+                           fault_t *fault) noexcept nogil:
+        """Any rows ``first`` to ``last`` at ``p``, of a payload that begins at ``begin``."""
+        cdef const table_t *table = &self.table
         cdef piece_t key
         cdef piece_t value
-        cdef const uint8_t *begin = p
         cdef uint8_t *start
         cdef int64_t i
         cdef int64_t headers = 0
         cdef int64_t offset_delta
-        cdef int64_t timestamp = -1
+        cdef int64_t timestamp
         cdef int64_t timestamp_delta
-        cdef int64_t top = INT64_MIN
         cdef int64_t body
-        if self.timestamps is not None:
-            timestamps = &self.timestamps[0]
-        if self.offsets is not None:
-            offsets = &self.offsets[0]
-        if self.header_ends is not None:
-            header_ends = &self.header_ends[0]
         for i in range(first, last):
             fault.row = i
             fault.invalid = True
             # Differences wrap as Java's do.
-            offset_delta = i - first
-            if offsets != NULL:
-                offset_delta = <int64_t> (<uint64_t> offsets[i] - <uint64_t> base_offset)
-            if timestamps != NULL:
-                timestamp = timestamps[i]
-            top = max(top, timestamp)
+            offset_delta = i - batch_first
+            if table.offsets != NULL:
+                offset_delta = <int64_t> (<uint64_t> kfuzz_int64_at(table.offsets, i) - <uint64_t> base_offset)
+            timestamp = self.timestamp(i)
+            largest[0] = max(largest[0], timestamp)
             timestamp_delta = <int64_t> (<uint64_t> timestamp - <uint64_t> base_timestamp)
-            if unlikely(not get_piece(&keys, i, &key) or not get_piece(&values, i, &value)):
+            if unlikely(not kfuzz_get_piece(&table.keys, i, &key) or not kfuzz_get_piece(&table.values, i, &value)):
                 return NULL
-            if header_ends != NULL:
-                headers = <int64_t> header_ends[i + 1] - header_ends[i]
+            if table.header_ends != NULL:
+                headers = kfuzz_int32_at(table.header_ends, i + 1) - kfuzz_int32_at(table.header_ends, i)
             # More than there is room for: the columns' ends go back and forth, or the batch is too long anyway.
             if unlikely(key.n + value.n + FIXED_BYTES + KFUZZ_COPY_SLACK > end - p):
                 fault.invalid = p - begin <= INT32_MAX
@@ -299,49 +277,27 @@ cdef class ColumnWriter:
             body = 1 + size_of_varlong(timestamp_delta) + size_of_varlong(offset_delta)
             body += size_of_bytes(key.n) + size_of_bytes(value.n) + 1
             start = p
-            # With headers the length is known at the end only; it takes two bytes nearly always.
+            # With headers the length is known at the end only.
             p = put_mixed_varlong(p, body) if headers == 0 else p + 2
             p = put_int8(p, 0)
             p = put_mixed_varlong(p, timestamp_delta)
             p = put_varlong(p, offset_delta)
-            p = put_piece(p, &key)
-            p = put_piece(p, &value)
+            p = kfuzz_put_piece(p, &key)
+            p = kfuzz_put_piece(p, &value)
             p = put_varlong(p, headers)
             if headers != 0:
-                p = self.put_headers(p, end, header_ends[i], header_ends[i + 1])
+                p = kfuzz_put_headers(p, end, &table.header_keys, &table.header_values,
+                                      kfuzz_int32_at(table.header_ends, i), kfuzz_int32_at(table.header_ends, i + 1))
                 if unlikely(p == NULL):
                     return NULL
                 body = p - start - 2
-                p = start + size_of_varlong(body)
-                if p != start + 2:
-                    memmove(p, start + 2, <size_t> body)
-                put_varlong(start, body)
-                p += body
+                p = kfuzz_put_length(start, p)
             if unlikely(body > INT32_MAX or offset_delta < INT32_MIN or offset_delta > INT32_MAX):
                 fault.invalid = False
                 return NULL
-        largest[0] = top
         return p
 
-    cdef uint8_t *put_headers(self, uint8_t *p, uint8_t *end, int64_t first, int64_t last) noexcept nogil:
-        """These headers at ``p``; NULL where they are not valid."""
-        cdef column_t keys = column_of(self.header_keys)
-        cdef column_t values = column_of(self.header_values)
-        cdef piece_t key
-        cdef piece_t value
-        cdef int64_t i
-        if unlikely(not 0 <= first <= last <= self.header_keys.length):
-            return NULL
-        for i in range(first, last):
-            if unlikely(not get_piece(&keys, i, &key) or key.n < 0 or not get_piece(&values, i, &value)):
-                return NULL
-            if unlikely(key.n + value.n + HEADER_FIXED_BYTES + KFUZZ_COPY_SLACK > end - p):
-                return NULL
-            p = put_piece(p, &key)
-            p = put_piece(p, &value)
-        return p
-
-    def batches(self, const int64_t[::1] ends not None, tuple fields not None, pack=None):
+    def batches(self, list ends not None, tuple fields not None, pack=None):
         """Batches of the rows up to each of ``ends``, one after the other; ``pack`` makes a payload's compressed parts.
 
         ``fields`` are the first header's. A base offset is what the offsets say, or goes on from the batch before; so
@@ -371,46 +327,48 @@ cdef class ColumnWriter:
             room = HEADER_SIZE + self.room(first, last)
             most = most + room if pack is None else max(most, room)
             first = last
-        start = p = <uint8_t *> PyMem_RawMalloc(<size_t> most)
-        if start == NULL:
-            raise MemoryError
-        try:
-            first = 0
-            for last in ends:
-                if self.offsets is not None:
-                    h.base_offset = self.offsets[first]
-                    h.last_offset_delta = <int32_t> (<uint64_t> self.offsets[last - 1] - <uint64_t> h.base_offset)
-                else:
-                    h.last_offset_delta = <int32_t> (last - first - 1)
-                if not base_given:
-                    h.base_timestamp = self.timestamp(first)
+        made = PyBytes_FromStringAndSize(NULL, most)
+        start = p = <uint8_t *> PyBytes_AS_STRING(made)
+        first = 0
+        for last in ends:
+            if self.table.offsets != NULL:
+                h.base_offset = kfuzz_int64_at(self.table.offsets, first)
+                h.last_offset_delta = <int32_t> (<uint64_t> kfuzz_int64_at(self.table.offsets, last - 1)
+                                                 - <uint64_t> h.base_offset)
+            else:
+                h.last_offset_delta = <int32_t> (last - first - 1)
+            if not base_given:
+                h.base_timestamp = self.timestamp(first)
+            with nogil:
+                end = self.put_batch(p + HEADER_SIZE, start + most, first, last, h.base_offset, h.base_timestamp,
+                                     &largest, &fault)
+            if end != NULL and pack is None and end - p > INT32_MAX:
+                fault.invalid = False
+                end = NULL
+            if end == NULL:
+                raise self.refusal(&fault)
+            if not max_given:
+                h.max_timestamp = largest
+            h.record_count = <int32_t> (last - first)
+            if pack is None:
                 with nogil:
-                    end = self.put_rows(p + HEADER_SIZE, start + most, first, last, h.base_offset, h.base_timestamp,
-                                        &largest, &fault)
-                if end != NULL and pack is None and end - p > INT32_MAX:
-                    fault.invalid = False
-                    end = NULL
-                if end == NULL:
-                    raise self.refusal(&fault)
-                if not max_given:
-                    h.max_timestamp = largest
-                h.record_count = <int32_t> (last - first)
-                if pack is None:
-                    with nogil:
-                        seal(p, end - p, &h)
-                    p = end
-                else:
-                    payload = PyBytes_FromStringAndSize(<const char *> p + HEADER_SIZE, end - p - HEADER_SIZE)
-                    packed.append(put_payload(&h, pack(payload)))
-                h.base_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> (last - first))
-                if h.base_sequence >= 0:
-                    h.base_sequence = <int32_t> ((h.base_sequence + last - first) & INT32_MAX)
-                first = last
-            # Copied, for there was more room than it takes: shrinking a large block sends the rest of its pages back,
-            # and the next one pays for clearing them, which costs more than the copy.
-            return PyBytes_FromStringAndSize(<const char *> start, p - start) if pack is None else b"".join(packed)
-        finally:
-            PyMem_RawFree(start)
+                    seal(p, end - p, &h)
+                p = end
+            else:
+                payload = PyBytes_FromStringAndSize(<const char *> p + HEADER_SIZE, end - p - HEADER_SIZE)
+                packed.append(put_payload(&h, pack(payload)))
+            h.base_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> (last - first))
+            if h.base_sequence >= 0:
+                h.base_sequence = <int32_t> ((h.base_sequence + last - first) & INT32_MAX)
+            first = last
+        if pack is not None:
+            return b"".join(packed)
+        # There was more room than it takes. Shrinking a large block sends the rest of its pages back, and the next one
+        # pays for clearing them; so a little is left where it is, and of much a copy is made.
+        if p - start < most / 4 * 3:
+            return PyBytes_FromStringAndSize(<const char *> start, p - start)
+        kfuzz_cut_bytes(made, p - start)
+        return made
 
     cdef object refusal(self, const fault_t *fault):
         if fault.invalid:
@@ -418,3 +376,17 @@ cdef class ColumnWriter:
                                "says, or a header's key is null")
         return EncodeError(f"row {fault.row} of the columns does not fit a batch: the batch's and the record's length "
                            "and the distance from the base offset are int32")
+
+
+def ends_of_runs(array not None):
+    """Where runs of one number end in a column of integers."""
+    cdef int64_t width = array.type.bit_width // 8
+    cdef int64_t length = len(array)
+    cdef list buffers = array.buffers()
+    cdef const uint8_t *numbers = start_of(buffers[1], width * <int64_t> array.offset, width * length)
+    cdef int64_t i = 0
+    cdef list ends = []
+    while i < length:
+        i = kfuzz_find_change(numbers, width, i + 1, length)
+        ends.append(i)
+    return ends

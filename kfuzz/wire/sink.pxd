@@ -27,38 +27,11 @@ cdef inline uint8_t *put_bytes(uint8_t *p, const uint8_t *data, int64_t n) noexc
     memcpy(p, data, <size_t> n)
     return p + n
 
-cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
-    return (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
-
-cdef extern from *:
-    """
-    /* A bit more than log2, times 9/64 instead of 1/7: right for all 64 widths. */
-    #define kfuzz_varlong_size(raw) ((int) (((63 - __builtin_clzll((raw) | 1)) * 9 + 73) >> 6))
-    """
-    int kfuzz_varlong_size(uint64_t raw) nogil
-
-# A varint and a varlong of one value have the same bytes; so one writer serves both.
-cdef inline int size_of_varlong(int64_t value) noexcept nogil:
-    return kfuzz_varlong_size(zigzag(value))
-
-cdef inline uint8_t *put_varlong(uint8_t *p, int64_t value) noexcept nogil:
-    cdef uint64_t raw = zigzag(value)
-    while raw >= 0x80:
-        p[0] = <uint8_t> (raw | 0x80)
-        raw >>= 7
-        p += 1
-    p[0] = <uint8_t> raw
-    return p + 1
-
-# The same without a branch on whether it takes one byte or two. It may write one byte beyond those it takes.
-cdef inline uint8_t *put_mixed_varlong(uint8_t *p, int64_t value) noexcept nogil:
-    cdef uint64_t raw = zigzag(value)
-    cdef uint64_t two = raw >= 0x80
-    if raw >= 0x4000:
-        return put_varlong(p, value)
-    p[0] = <uint8_t> (raw | two << 7)
-    p[1] = <uint8_t> (raw >> 7)
-    return p + 1 + two
+cdef extern from "varint.h":
+    uint64_t zigzag "kfuzz_zigzag"(int64_t value) nogil
+    int size_of_varlong "kfuzz_varlong_size"(int64_t value) nogil
+    uint8_t *put_varlong "kfuzz_put_varlong"(uint8_t *p, int64_t value) nogil
+    uint8_t *put_mixed_varlong "kfuzz_put_mixed_varlong"(uint8_t *p, int64_t value) nogil
 
 # Bytes or null, as a writer is given them; n is -1 for null.
 cdef struct span_t:

@@ -33,9 +33,10 @@ def main() -> None:
     rows = 0
     for kind in (pa.binary(), pa.large_binary(), pa.binary_view()):
         for size in range(140):
-            for values in ([bytes(size), None], [None, bytes(size)], [bytes(size)], [b"x" * size, b"", None, b"y"]):
+            some = [bytes(size), None], [None, bytes(size)], [bytes(size)], [b"x" * size, b"", None, b"y"]
+            for values in (*some, [bytes(size)] * 150):
                 buffers = [None if part is None else part.to_pybytes() for part in pa.array(values, kind).buffers()]
-                guarded = [None if part is None else Guarded(2).put(part) for part in buffers]
+                guarded = [None if part is None else Guarded(6).put(part) for part in buffers]
                 column = pa.Array.from_buffers(kind, len(values), guarded)
                 [batch] = records.decode(records.encode_columns(pa.RecordBatch.from_arrays([column], names=["value"])))
                 assert [record.value for record in batch.records] == values

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
-from kfuzz.records import CODECS, Record, RecordBatch
+from kfuzz.records import CODECS, Record, RecordBatch, arrow
+from kfuzz.wire.column_writer import ColumnWriter
 
 HEADERS = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
 KINDS = [pa.binary(), pa.large_binary(), pa.binary_view()]
@@ -69,6 +71,82 @@ LIKE = RecordBatch(0, 0, partition_leader_epoch=3)
 def test_the_bytes_are_those_of_the_writer(kind: pa.DataType, seed: int) -> None:
     batches = batches_of(seed)
     assert records.encode_columns(table_of(batches, kind), like=LIKE) == records.encode(batches)
+
+
+@pytest.fixture(params=[True, False], ids=["wide", "narrow"])
+def registers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways that ordinary rows are written in."""
+    monkeypatch.setattr(arrow, "ColumnWriter", partial(ColumnWriter, wide=request.param))
+
+
+def ordinary(rng: random.Random, count: int) -> list[Record]:
+    """Rows as most are, which are written in blocks."""
+    return [
+        Record(
+            i,
+            1_700_000_000_000 + 20 * i + rng.randrange(300),
+            content(rng, 80),
+            content(rng, 700),
+            [(rng.randbytes(5), content(rng, 70)) for _ in range(rng.choice((0, 0, 0, 0, 1, 3)))],
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.mark.usefixtures("registers")
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("count", [1, 63, 64, 65, 1000])
+def test_blocks_of_ordinary_rows_have_the_bytes_of_the_writer(kind: pa.DataType, count: int) -> None:
+    rng = random.Random(count)
+    rows = ordinary(rng, count)
+    whole = table_of([RecordBatch(0, count - 1, rows)], kind)
+    for first in (0, 1, 5, 8, 62):
+        some = rows[first:]
+        if some:
+            batch = RecordBatch(first, count - 1, some, partition_leader_epoch=3)
+            assert records.encode_columns(whole.slice(first), like=LIKE) == records.encode([batch])
+
+
+@pytest.mark.usefixtures("registers")
+@pytest.mark.parametrize("name", ["timestamp", "offset", "key", "value", "headers"])
+@pytest.mark.parametrize("position", [200, 255, 256, 319, 399])
+def test_a_row_that_is_not_ordinary_does_not_change_its_neighbours(name: str, position: int) -> None:
+    """Numbers and lengths at, and on both sides of, each width that a varint can have."""
+    rng = random.Random(position)
+    for bits in (6, 7, 13, 14, 20, 21, 24, 25, 26, 27, 28, 31 if name == "offset" else 34):
+        if name in ("key", "value", "headers") and bits > 21 and (bits, position) != (25, 256):
+            continue
+        for more in (-1, 0, 1):
+            rows = ordinary(rng, 400)
+            number = (1 << bits - 1) + more
+            if name == "offset":
+                for i in range(position, len(rows)):
+                    rows[i].offset = min(number, (1 << 31) - 400) + i
+            elif name == "timestamp":
+                rows[position].timestamp = (rows[0].timestamp or 0) + rng.choice((number, -number))
+            elif name == "headers":
+                rows[position].headers = [(b"h", bytes(number)), (bytes(number), None)]
+            else:
+                setattr(rows[position], name, bytes(number))
+            batch = RecordBatch(0, rows[-1].offset, rows, partition_leader_epoch=3)
+            assert records.encode_columns(table_of([batch]), like=LIKE) == records.encode([batch]), (bits, more)
+
+
+@pytest.mark.usefixtures("registers")
+def test_columns_that_are_not_there_are_written_in_blocks_too() -> None:
+    rows = ordinary(random.Random(1), 200)
+    whole = table_of([RecordBatch(0, 199, rows)]).drop_columns(["batch"])
+    for name, missing in (("key", None), ("value", None), ("headers", ()), ("timestamp", -1)):
+        others = [replace_field(row, name, missing) for row in rows]
+        batch = RecordBatch(0, 199, others, partition_leader_epoch=3)
+        assert records.encode_columns(whole.drop_columns([name]), like=LIKE) == records.encode([batch])
+    assert records.encode_columns(whole.drop_columns(["offset"]), like=LIKE) == records.encode_columns(whole, like=LIKE)
+
+
+def replace_field(record: Record, name: str, value: Any) -> Record:
+    made = Record(record.offset, record.timestamp, record.key, record.value, record.headers)
+    setattr(made, name, value)
+    return made
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view()], ids=str)
@@ -330,4 +408,4 @@ def test_no_byte_is_read_beyond_a_columns_own() -> None:
         text=True,
         timeout=120,
     )
-    assert (done.returncode, done.stdout) == (0, f"{3 * 140 * 9}\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"{3 * 140 * 159}\n"), done.stderr

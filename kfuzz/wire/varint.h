@@ -1,0 +1,40 @@
+/* Zigzag varints, written. A varint and a varlong of one value have the same bytes; so one writer serves both. */
+#ifndef KFUZZ_VARINT_H
+#define KFUZZ_VARINT_H
+
+#include <stdint.h>
+
+static inline uint64_t kfuzz_zigzag(int64_t value)
+{
+    return ((uint64_t) value << 1) ^ (uint64_t) (value >> 63);
+}
+
+/* A bit more than log2, times 9/64 instead of 1/7: right for all 64 widths. */
+static inline int kfuzz_varlong_size(int64_t value)
+{
+    return (int) (((63 - __builtin_clzll(kfuzz_zigzag(value) | 1)) * 9 + 73) >> 6);
+}
+
+static inline uint8_t *kfuzz_put_varlong(uint8_t *p, int64_t value)
+{
+    uint64_t raw = kfuzz_zigzag(value);
+    while (raw >= 0x80) {
+        *p++ = (uint8_t) (raw | 0x80);
+        raw >>= 7;
+    }
+    *p++ = (uint8_t) raw;
+    return p;
+}
+
+/* The same without a branch on whether it takes one byte or two. It may write one byte beyond those it takes. */
+static inline uint8_t *kfuzz_put_mixed_varlong(uint8_t *p, int64_t value)
+{
+    const uint64_t raw = kfuzz_zigzag(value), two = raw >= 0x80;
+    if (raw >= 0x4000)
+        return kfuzz_put_varlong(p, value);
+    p[0] = (uint8_t) (raw | two << 7);
+    p[1] = (uint8_t) (raw >> 7);
+    return p + 1 + two;
+}
+
+#endif
