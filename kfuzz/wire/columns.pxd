@@ -1,7 +1,19 @@
 # Columns that grow: what a parse's rows become without an object per record.
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfuzz.wire.record_batch cimport header_t, rows_t
+
+cdef extern from "views.h":
+    ctypedef struct spans_t "kfuzz_spans":
+        const void *first
+        size_t stride
+        int64_t count
+    # What places count from, the end of what may be read, and what views say of both.
+    ctypedef struct source_t "kfuzz_source":
+        const uint8_t *base
+        const uint8_t *end
+        uint32_t buffer
+        uint32_t shift
 
 # A column of binary views, as Arrow lays them out, and the bits that say which are not null.
 cdef struct views_t:
@@ -62,6 +74,7 @@ cdef class Columns:
     cdef int32_t buffer
     cdef int64_t expected_bytes
     cdef int64_t seen_bytes
+    cdef bint wide
     # What Arrow is given when they are handed over, and what that points to.
     cdef array_t arrays[ARRAYS]
     cdef array_t *children[ARRAYS - 1]
@@ -70,6 +83,9 @@ cdef class Columns:
     cdef int64_t *sizes
     cdef uint8_t *timed         # validity bits of the timestamps
 
+    cdef void put(self, int which, const void *spans, size_t stride, int64_t count,
+                  const source_t *source) noexcept nogil
+    cdef int32_t put_object(self, int which, int32_t at, object value, const source_t *source)
     cdef int64_t room_for(self, int64_t needed) noexcept nogil
     cdef bint reserve(self, int64_t more, int64_t more_headers, int64_t size) noexcept nogil
     cdef bint take(self, const header_t *h, const rows_t *rows, int64_t batch, const uint8_t *base,

@@ -5,10 +5,11 @@ from kfuzz.wire.record import Record
 class Columns:
     """Columns of the records that a ``Scan`` goes over: offset, timestamp (ms), batch, key, value, headers.
 
-    ``expected_bytes`` is the size of all that is to be read, from which the room is guessed.
+    ``expected_bytes`` is the size of all that is to be read, from which the room is guessed. ``wide`` False does
+    without the registers of 512 bits that are used where the processor has them, for tests.
     """
 
-    def __init__(self, expected_bytes: int) -> None: ...
+    def __init__(self, expected_bytes: int, wide: bool = ...) -> None: ...
     def __len__(self) -> int: ...
     @property
     def buffers(self) -> list[Buffer]:

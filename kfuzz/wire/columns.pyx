@@ -13,11 +13,9 @@ from kfuzz.wire.record cimport Record
 from kfuzz.wire.record_batch cimport LOG_APPEND_TIME, header_row_t, header_t, row_t, rows_t
 
 cdef extern from "views.h":
-    void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_t *end, int32_t n, uint32_t buffer,
-                        uint32_t at) nogil
-    int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t first, const void *spans, size_t stride,
-                            int64_t count, const uint8_t *base, const uint8_t *end, uint32_t buffer,
-                            uint32_t shift) nogil
+    bint KFUZZ_WIDE_THERE
+    int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t at, const spans_t *spans, const source_t *source,
+                            bint wide) nogil
 
 cdef extern from "Python.h":
     bint Py_IsInitialized() nogil
@@ -59,36 +57,12 @@ cdef bint grow_views(views_t *column, int64_t capacity) noexcept nogil:
     return True
 
 
-cdef inline int put_view(uint64_t *views, int64_t i, const uint8_t *base, const uint8_t *end, int32_t at, int32_t n,
-                         uint32_t buffer, uint32_t shift, uint64_t *bits) noexcept nogil:
-    """View number ``i``, of ``n`` bytes or of null, into a word of validity bits; 1 for a null."""
-    kfuzz_put_view(views + 2 * i, base + at, end, n & ~(n >> 31), buffer, shift + <uint32_t> at)
-    bits[0] |= <uint64_t> (n >= 0) << (i & 63)
-    return n < 0
-
-
-cdef void put(views_t *column, const void *spans, size_t stride, int64_t count, const uint8_t *base,
-              const uint8_t *end, uint32_t buffer, int64_t shift) noexcept nogil:
-    """Append views of ``count`` spans; there is room."""
-    column.nulls += kfuzz_put_views(column.views, column.bits, column.count, spans, stride, count, base, end, buffer,
-                                    <uint32_t> shift)
-    column.count += count
-
-
-cdef int32_t put_object(views_t *column, const uint8_t *base, const uint8_t *end, int32_t at, object value,
-                        uint32_t buffer):
-    cdef int32_t[2] span
-    span[0] = at
-    span[1] = -1 if value is None else <int32_t> len(value)
-    put(column, span, 0, 1, base, end, buffer, 0)
-    return at + max(span[1], 0)
-
-
 cdef class Columns:
     """Columns of the records that a ``Scan`` goes over; the interface is described in columns.pyi."""
 
-    def __init__(self, int64_t expected_bytes):
+    def __init__(self, int64_t expected_bytes, bint wide=KFUZZ_WIDE_THERE):
         self.expected_bytes = expected_bytes
+        self.wide = wide and KFUZZ_WIDE_THERE
         self.buffers = []
         self.untimed = []
 
@@ -134,6 +108,22 @@ cdef class Columns:
                 return False
         return True
 
+    cdef void put(self, int which, const void *spans, size_t stride, int64_t count,
+                  const source_t *source) noexcept nogil:
+        """Append views of ``count`` spans to a column; there is room."""
+        cdef views_t *column = &self.views[which]
+        cdef spans_t all
+        all.first, all.stride, all.count = spans, stride, count
+        column.nulls += kfuzz_put_views(column.views, column.bits, column.count, &all, source, self.wide)
+        column.count += count
+
+    cdef int32_t put_object(self, int which, int32_t at, object value, const source_t *source):
+        cdef int32_t[2] span
+        span[0] = at
+        span[1] = -1 if value is None else <int32_t> len(value)
+        self.put(which, span, 0, 1, source)
+        return at + max(span[1], 0)
+
     cdef int64_t room_for(self, int64_t needed) noexcept nogil:
         cdef int64_t guess = <int64_t> (1.1 * needed * self.expected_bytes / (self.seen_bytes + 1))
         # Never more than a few times what is known to be there: the rest may be of another kind.
@@ -143,10 +133,9 @@ cdef class Columns:
                    const uint8_t *end, int64_t shift, int64_t size) noexcept nogil:
         """Append a batch's rows. ``base`` is where their places count from, ``shift`` where that is in the buffer."""
         cdef const row_t *row
+        cdef source_t source
         cdef int64_t i
         cdef int64_t k
-        cdef uint32_t buffer = <uint32_t> self.buffer
-        cdef uint32_t from_start = <uint32_t> shift
         cdef int64_t fixed = h.max_timestamp
         cdef int64_t base_timestamp = h.base_timestamp
         cdef int64_t base_offset = h.base_offset
@@ -155,10 +144,6 @@ cdef class Columns:
         cdef int64_t *timestamps
         cdef int32_t *batches
         cdef int32_t *ends
-        cdef views_t keys
-        cdef views_t values
-        cdef uint64_t key_bits = 0
-        cdef uint64_t value_bits = 0
         # Where no batch has had a record, there is no array to point into.
         if rows.count == 0:
             return True
@@ -166,14 +151,13 @@ cdef class Columns:
             return False
         if not self.reserve(rows.count, rows.header_count, size):
             return False
-        # Copies, so that what the loop writes cannot seem to change them.
-        offsets, timestamps, batches, ends = self.offsets, self.timestamps, self.batches, self.header_ends
-        keys, values = self.views[KEYS], self.views[VALUES]
+        offsets = self.offsets + self.count
+        timestamps = self.timestamps + self.count
+        batches = self.batches + self.count
+        ends = self.header_ends + self.count + 1
         k = self.views[HEADER_KEYS].count
-        if self.count & 63:
-            key_bits, value_bits = keys.bits[self.count >> 6], values.bits[self.count >> 6]
-        row = rows.rows
-        for i in range(self.count, self.count + rows.count):
+        for i in range(rows.count):
+            row = &rows.rows[i]
             # Sums wrap as Java's do.
             offsets[i] = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> row.offset_delta)
             timestamps[i] = fixed
@@ -181,24 +165,14 @@ cdef class Columns:
                 timestamps[i] = <int64_t> (<uint64_t> base_timestamp + <uint64_t> row.timestamp_delta)
             batches[i] = <int32_t> batch
             k += row.header_count
-            ends[i + 1] = <int32_t> k
-            keys.nulls += put_view(keys.views, i, base, end, row.key_at, row.key_length, buffer, from_start, &key_bits)
-            values.nulls += put_view(values.views, i, base, end, row.value_at, row.value_length, buffer, from_start,
-                                     &value_bits)
-            if i & 63 == 63:
-                keys.bits[i >> 6], values.bits[i >> 6] = key_bits, value_bits
-                key_bits = value_bits = 0
-            row += 1
-        self.count += rows.count
-        if self.count & 63:
-            keys.bits[self.count >> 6], values.bits[self.count >> 6] = key_bits, value_bits
-        keys.count = values.count = self.count
-        self.views[KEYS], self.views[VALUES] = keys, values
+            ends[i] = <int32_t> k
+        source.base, source.end, source.buffer, source.shift = base, end, <uint32_t> self.buffer, <uint32_t> shift
+        self.put(KEYS, &rows.rows[0].key_at, sizeof(row_t), rows.count, &source)
+        self.put(VALUES, &rows.rows[0].value_at, sizeof(row_t), rows.count, &source)
         if rows.header_count:
-            put(&self.views[HEADER_KEYS], &rows.headers[0].key_at, sizeof(header_row_t), rows.header_count, base, end,
-                buffer, shift)
-            put(&self.views[HEADER_VALUES], &rows.headers[0].value_at, sizeof(header_row_t), rows.header_count, base,
-                end, buffer, shift)
+            self.put(HEADER_KEYS, &rows.headers[0].key_at, sizeof(header_row_t), rows.header_count, &source)
+            self.put(HEADER_VALUES, &rows.headers[0].value_at, sizeof(header_row_t), rows.header_count, &source)
+        self.count += rows.count
         return True
 
     def add_records(self, list records not None, int64_t batch):
@@ -206,8 +180,7 @@ cdef class Columns:
         cdef Record record
         cdef int64_t i = self.count
         cdef int64_t size
-        cdef const uint8_t *base
-        cdef const uint8_t *end
+        cdef source_t source
         cdef int32_t at = 0
         cdef bytes data = b"".join([part for record in records for part in (record.get_key(), record.get_value())
                                     if part is not None])
@@ -217,8 +190,9 @@ cdef class Columns:
         if not self.reserve(len(records), 0, size):
             raise MemoryError
         self.add_buffer(data)
-        base = <const uint8_t *> PyBytes_AS_STRING(data)
-        end = base + size
+        source.base = <const uint8_t *> PyBytes_AS_STRING(data)
+        source.end = source.base + size
+        source.buffer, source.shift = <uint32_t> self.buffer, 0
         for record in records:
             self.offsets[i] = record.c_offset
             self.timestamps[i] = record.c_timestamp
@@ -226,8 +200,8 @@ cdef class Columns:
                 self.untimed.append(i)
             self.batches[i] = <int32_t> batch
             self.header_ends[i + 1] = <int32_t> self.views[HEADER_KEYS].count
-            at = put_object(&self.views[KEYS], base, end, at, record.get_key(), <uint32_t> self.buffer)
-            at = put_object(&self.views[VALUES], base, end, at, record.get_value(), <uint32_t> self.buffer)
+            at = self.put_object(KEYS, at, record.get_key(), &source)
+            at = self.put_object(VALUES, at, record.get_value(), &source)
             i += 1
         self.count = i
 

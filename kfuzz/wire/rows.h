@@ -9,6 +9,7 @@
 
 #include "copy.h"
 #include "varint.h"
+#include "wide.h"
 
 /* How a column says where its bytes are: 32-bit ends, 64-bit ends, views; or every row is null. */
 enum { KFUZZ_ENDS, KFUZZ_LARGE_ENDS, KFUZZ_VIEWS, KFUZZ_ABSENT };
@@ -365,13 +366,9 @@ static int64_t kfuzz_find_change(const uint8_t *numbers, int64_t width, int64_t 
     return n;
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if KFUZZ_HAS_WIDE
 
-#define KFUZZ_WIDE_THERE                                                                                               \
-    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&  \
-     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("bmi2"))
-
-__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,bmi,bmi2,lzcnt")))
+KFUZZ_WIDE
 static uint8_t *kfuzz_put_wide_block(const kfuzz_table *table, uint8_t *p, uint8_t *end, int64_t batch_first,
                                      int64_t first, int m, int64_t base_offset, int64_t base_timestamp,
                                      int64_t fixed_bytes, int64_t *largest)
@@ -381,8 +378,6 @@ static uint8_t *kfuzz_put_wide_block(const kfuzz_table *table, uint8_t *p, uint8
 }
 
 #else
-
-#define KFUZZ_WIDE_THERE 0
 
 static uint8_t *kfuzz_put_wide_block(const kfuzz_table *table, uint8_t *p, uint8_t *end, int64_t batch_first,
                                      int64_t first, int m, int64_t base_offset, int64_t base_timestamp,

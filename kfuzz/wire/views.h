@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "wide.h"
+
 #if defined(__SSE2__)
 
 #include <emmintrin.h>
@@ -47,22 +49,38 @@ static inline void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_
         memcpy(bytes + 12, &at, 4);
     }
 }
-/* Views of `count` spans, each a place and a length (-1: null) of 32 bits, `stride` bytes from one to the next. The view
- * of the first is number `first` of the column, whose validity bits go on in `bits`; returns the number of nulls. */
-static int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t first, const void *spans, size_t stride,
-                               int64_t count, const uint8_t *base, const uint8_t *end, uint32_t buffer, uint32_t shift)
+/* Spans: each a place and a length (-1: null) of 32 bits, `stride` bytes from one to the next. */
+typedef struct {
+    const uint8_t *first;
+    size_t stride;
+    int64_t count;
+} kfuzz_spans;
+
+/* What the spans' places count from, the end of what may be read, and what to say of both in a view. */
+typedef struct {
+    const uint8_t *base;
+    const uint8_t *end;
+    uint32_t buffer;
+    uint32_t shift;
+} kfuzz_source;
+
+/* Views of spans. That of the first is number `at` of the column, whose validity bits go on in `bits`; returns the number
+ * of nulls. */
+static int64_t kfuzz_put_each_view(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
+                                   const kfuzz_source *source)
 {
-    const uint8_t *span = spans;
-    const int64_t last = first + count;
-    uint64_t word = first & 63 ? bits[first >> 6] : 0;
+    const uint8_t *span = spans->first;
+    const int64_t last = at + spans->count;
+    uint64_t word = at & 63 ? bits[at >> 6] : 0;
     int64_t nulls = 0, i;
-    for (i = first; i < last; i++, span += stride) {
-        int32_t at, n;
+    for (i = at; i < last; i++, span += spans->stride) {
+        int32_t place, n;
         uint64_t there;
-        memcpy(&at, span, 4);
+        memcpy(&place, span, 4);
         memcpy(&n, span + 4, 4);
         there = n >= 0;
-        kfuzz_put_view(views + 2 * i, base + at, end, n & ~(n >> 31), buffer, shift + (uint32_t) at);
+        kfuzz_put_view(views + 2 * i, source->base + place, source->end, n & ~(n >> 31), source->buffer,
+                       source->shift + (uint32_t) place);
         word |= there << (i & 63);
         nulls += 1 - (int64_t) there;
         if ((i & 63) == 63) {
@@ -73,6 +91,80 @@ static int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t first, c
     if (last & 63)
         bits[last >> 6] = word;
     return nulls;
+}
+
+#if KFUZZ_HAS_WIDE
+
+#include <immintrin.h>
+
+#define KFUZZ_VIEW_BLOCK 64
+
+/* The same, 64 at a time: whatever is a number is made for many at once, and of the bytes none are loaded but those that
+ * stand in the view. */
+KFUZZ_WIDE
+static int64_t kfuzz_put_wide_views(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
+                                    const kfuzz_source *source)
+{
+    int32_t places[KFUZZ_VIEW_BLOCK], lengths[KFUZZ_VIEW_BLOCK];
+    uint16_t inside[KFUZZ_VIEW_BLOCK];
+    uint64_t frames[KFUZZ_VIEW_BLOCK][2];
+    const uint8_t *const base = source->base;
+    const uint32_t buffer = source->buffer, from_start = source->shift;
+    int64_t nulls = 0, done;
+    for (done = 0; done < spans->count; done += KFUZZ_VIEW_BLOCK) {
+        const int m = (int) (spans->count - done < KFUZZ_VIEW_BLOCK ? spans->count - done : KFUZZ_VIEW_BLOCK);
+        const uint8_t *span = spans->first + spans->stride * (size_t) done;
+        const int64_t first = at + done;
+        const int shift = (int) (first & 63);
+        __m128i *view = (__m128i *) (void *) (views + 2 * first);
+        uint64_t there = 0;
+        int j;
+        for (j = 0; j < m; j++, span += spans->stride) {
+            memcpy(&places[j], span, 4);
+            memcpy(&lengths[j], span + 4, 4);
+        }
+        for (j = 0; j < m; j++) {
+            const int32_t n = lengths[j] & ~(lengths[j] >> 31);
+            inside[j] = (uint16_t) (((1u << (n > 12 ? 4 : n)) - 1) << 4);
+        }
+        for (j = 0; j < m; j++) {
+            const int32_t n = lengths[j] & ~(lengths[j] >> 31);
+            const uint64_t place = buffer | (uint64_t) (from_start + (uint32_t) places[j]) << 32;
+            /* All ones where n is above 12. */
+            const uint64_t outside = (uint64_t) ((int64_t) (12 - n) >> 63);
+            frames[j][0] = (uint32_t) n;
+            frames[j][1] = place & outside;
+        }
+        for (j = 0; j < m; j += 16)
+            there |= (uint64_t) (uint16_t) ~_mm512_movepi32_mask(_mm512_loadu_si512(lengths + j)) << j;
+        if (m < KFUZZ_VIEW_BLOCK)
+            there &= (1ull << m) - 1;
+        nulls += m - __builtin_popcountll(there);
+        bits[first >> 6] = (shift ? bits[first >> 6] : 0) | there << shift;
+        if (shift + m > 64)
+            bits[(first >> 6) + 1] = there >> (64 - shift);
+        for (j = 0; j < m; j++)
+            _mm_storeu_si128(view + j, _mm_or_si128(_mm_maskz_loadu_epi8(inside[j], base + places[j] - 4),
+                                                    _mm_loadu_si128((const __m128i *) (const void *) frames[j])));
+    }
+    return nulls;
+}
+
+#else
+
+static int64_t kfuzz_put_wide_views(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
+                                    const kfuzz_source *source)
+{
+    return kfuzz_put_each_view(views, bits, at, spans, source);
+}
+
+#endif
+
+static int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
+                               const kfuzz_source *source, int wide)
+{
+    return wide ? kfuzz_put_wide_views(views, bits, at, spans, source)
+                : kfuzz_put_each_view(views, bits, at, spans, source);
 }
 
 #endif

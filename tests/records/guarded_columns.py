@@ -1,13 +1,20 @@
-"""Writes columns whose bytes end where memory ends; a read beyond them kills it. Run by test_encode_columns.py."""
+"""Writes columns, and reads batches to columns, that end where memory ends; a read beyond kills it.
+
+Run by test_encode_columns.py.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import mmap
+from functools import partial
+from unittest.mock import patch
 
 import pyarrow as pa
 
 from kfuzz import records
+from kfuzz.records import arrow
+from kfuzz.wire.columns import Columns
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -41,6 +48,16 @@ def main() -> None:
                 [batch] = records.decode(records.encode_columns(pa.RecordBatch.from_arrays([column], names=["value"])))
                 assert [record.value for record in batch.records] == values
                 rows += len(values)
+    for size in range(40):
+        data = records.encode_batch(records.RecordBatch(0, 0, [records.Record(0, 0, None, bytes(size), [(b"", None)])]))
+        # Also where the last value is the last of all: without headers, but for their count.
+        for last in (data, records.encode_batch(records.RecordBatch(0, 0, [records.Record(0, 0, b"", bytes(size))]))):
+            guarded_data = memoryview(Guarded(1).put(last))
+            for wide in (True, False):
+                with patch.object(arrow, "Columns", partial(Columns, wide=wide)):
+                    [row] = records.columns(guarded_data).to_pylist()
+                assert row["value"] == bytes(size)
+                rows += 1
     print(rows)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import sys
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pytest
 
 from kfuzz import records
 from kfuzz.errors import RecordsError
-from kfuzz.records import Record, RecordBatch
+from kfuzz.records import Record, RecordBatch, arrow
 from kfuzz.vectors import load_suite
 from kfuzz.wire.columns import Columns
 
@@ -57,6 +58,29 @@ def mixed(offset: int, rng: random.Random, **fields: Any) -> bytes:
     return records.encode_batch(RecordBatch(offset, rows[-1].offset, rows, **fields))
 
 
+@pytest.fixture(params=[True, False], ids=["wide", "narrow"])
+def registers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways that views are made in."""
+    monkeypatch.setattr(arrow, "Columns", partial(Columns, wide=request.param))
+
+
+@pytest.mark.usefixtures("registers")
+@pytest.mark.parametrize("count", [1, 15, 63, 64, 65, 128, 300])
+def test_every_length_around_what_a_view_holds(count: int) -> None:
+    rng = random.Random(count)
+    parts = []
+    for at in range(0, 3 * count, count):
+        rows = [
+            Record(at + i, i, (None, bytes(range(1, 1 + i % 17)))[i % 5 > 0], rng.randbytes(rng.randrange(30)))
+            for i in range(count)
+        ]
+        rows[0].headers = [(rng.randbytes(n), (None, rng.randbytes(n))[n % 4 > 0]) for n in range(rng.randrange(90))]
+        parts.append(records.encode_batch(RecordBatch(at, at + count - 1, rows)))
+    data = b"".join(parts)
+    assert rows_in(records.columns(data)) == rows_of(data)
+
+
+@pytest.mark.usefixtures("registers")
 def test_the_suite_reads_the_same_in_columns_and_is_refused_with_the_same_finding() -> None:
     for vector in load_suite():
         if len(vector.data) > 1 << 20:
@@ -70,6 +94,7 @@ def test_the_suite_reads_the_same_in_columns_and_is_refused_with_the_same_findin
         assert caught.value.finding == fatal, vector.id
 
 
+@pytest.mark.usefixtures("registers")
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_batches_of_every_codec_and_magic_in_one_buffer_read_the_same_in_columns(kind: type) -> None:
     rng = random.Random(11)
