@@ -3,7 +3,7 @@
 A decompressor never judges: it says which bytes came out, how many it consumed and how it ended, and never makes more
 than the bound it
 is given. Where a library is stricter or laxer than Kafka's Java classes, the container is walked here. May import
-``errors`` and ``model`` only.
+``errors``, ``model`` and ``kfuzz.wire`` only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import lz4.block
+import cramjam
 import lz4.frame
 import snappy
 import xxhash
@@ -23,6 +23,7 @@ import zstandard
 
 from kfuzz.errors import UsageError
 from kfuzz.records.model import Codec
+from kfuzz.wire.filling import Filling
 
 __all__ = ["Decompressed", "compress", "compress_parts", "decompress", "open_stream"]
 
@@ -41,6 +42,12 @@ class Decompressed(NamedTuple):
     reason: str = ""
 
 
+# What more of an input is taken to hold before it has shown it.
+USUAL_RATIO = 8
+
+# What decompresses a block into a space, and says how many bytes of it that took.
+_Writer = Callable[["memoryview", "memoryview"], int]
+
 # What walks a container: from the data into the output, to where the stream ends.
 _Reader = Callable[["memoryview", "_Output", int], int]
 
@@ -58,13 +65,33 @@ class _Full(Exception):
 
 
 class _Output:
-    """Decompressed pieces, up to a bound."""
+    """What comes out, up to a bound: pieces that a library makes, or blocks that it writes to where they stay."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.pieces: list[bytes] = []
+        self.filling: Filling | None = None
         self.room = limit_bytes
         # What is wrong with the content though the stream can be read.
         self.mismatch = ""
+
+    def data(self) -> bytes:
+        return b"".join(self.pieces) if self.filling is None else self.filling.close()
+
+    def fill(self, write: _Writer, block: memoryview, most_bytes: int, rest_bytes: int) -> int:
+        """Let ``write`` decompress a block to where it stays: how many bytes came of it, of ``most_bytes``.
+
+        ``rest_bytes`` of input are left behind it, from which the room for all is guessed at first.
+        """
+        if self.filling is None:
+            alike = most_bytes * -(-rest_bytes // len(block))
+            self.filling = Filling(min(most_bytes + min(alike, USUAL_RATIO * rest_bytes), self.room))
+        with self.filling.space(most_bytes) as space:
+            size = write(block, space)
+        self.filling.advance(min(size, self.room))
+        self.room -= size
+        if self.room < 0:
+            raise _Full
+        return size
 
     def add(self, piece: bytes) -> None:
         self.pieces.append(piece if len(piece) <= self.room else piece[: self.room])
@@ -97,10 +124,10 @@ def _run(reader: _Reader, data: memoryview, limit_bytes: int, magic: int) -> Dec
     try:
         consumed = reader(data, output, magic)
     except _Full:
-        return Decompressed(b"".join(output.pieces), len(data), "limit")
+        return Decompressed(output.data(), len(data), "limit")
     except _Broken as error:
-        return Decompressed(b"".join(output.pieces), len(data), "broken", str(error))
-    return Decompressed(b"".join(output.pieces), consumed, "whole", output.mismatch)
+        return Decompressed(output.data(), len(data), "broken", str(error))
+    return Decompressed(output.data(), consumed, "whole", output.mismatch)
 
 
 def compress(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = None) -> bytes:
@@ -263,9 +290,9 @@ SNAPPY_BUFFER = 2048
 SNAPPY_MOST = 22
 
 
-def _snappy_block(block: memoryview, output: _Output) -> None:
-    """One raw block. Its length in front is checked against what the block can hold and the bound before anything is
-    allocated.
+def _snappy_block(block: memoryview, output: _Output, rest_bytes: int) -> None:
+    """One raw block, behind which ``rest_bytes`` are left. Its length in front is checked against what the block can
+    hold and the bound before anything is allocated.
     """
     size = shift = 0
     for byte in block:
@@ -282,11 +309,9 @@ def _snappy_block(block: memoryview, output: _Output) -> None:
     if size > output.room:
         raise _Full
     try:
-        piece = snappy.uncompress(block)
-    except Exception as error:
-        # The binding's exception type has changed between its versions.
+        output.fill(cramjam.snappy.decompress_raw_into, block, size, rest_bytes)
+    except cramjam.DecompressionError as error:
         raise _Broken(f"snappy: {error}") from None
-    output.add(piece)
 
 
 def _open_snappy(data: memoryview, output: _Output, magic: int) -> int:
@@ -295,7 +320,7 @@ def _open_snappy(data: memoryview, output: _Output, magic: int) -> int:
         raise _Broken("the snappy stream is empty")
     if len(data) >= XERIAL_HEADER.size and data[: len(XERIAL_MAGIC)] == XERIAL_MAGIC:
         return XERIAL_HEADER.size
-    _snappy_block(data, output)
+    _snappy_block(data, output, 0)
     return len(data)
 
 
@@ -318,7 +343,7 @@ def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
             continue
         if size < 0 or size > XERIAL_LARGEST_CHUNK or size > end - at:
             raise _Broken(f"a snappy chunk of {size} bytes where {end - at} are left")
-        _snappy_block(data[at : at + size], output)
+        _snappy_block(data[at : at + size], output, end - at - size)
         at += size
     return at
 
@@ -404,14 +429,16 @@ def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
             if end - at < 4 or LZ4_WORD.unpack_from(data, at) != (xxhash.xxh32_intdigest(block),):
                 raise _Broken("an lz4 block checksum is wrong")
             at += 4
-        piece: bytes = bytes(block) if stored else _lz4_block(block, min(largest, output.room + 1), largest)
-        output.add(piece)
-        if not piece:
+        if stored:
+            came = output.fill(_copy, block, size, end - at)
+        else:
+            came = _lz4_block(block, output, largest, end - at)
+        if came == 0:
             # Kafka's buffered stream takes a block of no bytes for the end.
             return at
-        total += len(piece)
-        if content is not None:
-            content.update(piece)
+        total += came
+        if content is not None and output.filling is not None:
+            content.update(output.filling.tail(came))
     # Kafka steps over the content's size and checksum without looking at them.
     if flags & LZ4_CONTENT_SIZE and total != int.from_bytes(data[6:14], "little"):
         output.mismatch = "the lz4 content size is wrong"
@@ -424,17 +451,23 @@ def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
     return at
 
 
-def _lz4_block(block: memoryview, room: int, largest: int) -> bytes:
-    """One block of at most ``room`` bytes; what does not fit is the bound's doing if ``room`` is below ``largest``."""
+def _lz4_block(block: memoryview, output: _Output, largest: int, rest_bytes: int) -> int:
+    """One block of at most ``largest`` bytes, behind which ``rest_bytes`` are left: how many came out."""
     # No byte of input can make more than 255 of output, so little input never makes a large buffer.
-    size = min(room, len(block) * 255 + 16)
+    most = min(largest, len(block) * 255 + 16)
+    size = min(most, output.room + 1)
     try:
-        piece: bytes = lz4.block.decompress(block, uncompressed_size=size)
-    except lz4.block.LZ4BlockError as error:
-        if size < min(largest, len(block) * 255 + 16):
+        return output.fill(cramjam.lz4.decompress_block_into, block, size, rest_bytes)
+    except cramjam.DecompressionError as error:
+        # What does not fit is the bound's doing if that is what made the space small.
+        if size < most:
             raise _Full from None
         raise _Broken(f"lz4: {error}") from None
-    return piece
+
+
+def _copy(block: memoryview, space: memoryview) -> int:
+    space[:] = block
+    return len(block)
 
 
 def _write_lz4(data: bytes, level: int | None, magic: int) -> list[bytes]:

@@ -335,19 +335,19 @@ class Walk:
         codec = CODECS[scan.codec]
         body_at = scan.at + BATCH_HEADER_SIZE
         body = self.view[body_at : scan.at + scan.size]
-        payload = self.opened(scan.found, codec, body, body_at)
-        if payload is not None and not self.parsed(scan, payload):
+        if scan.found == 0:
+            self.opened(codec, body, body_at)
+        elif not self.parsed(scan, self.decompressed(codec, body, body_at, 2)):
             raise _Refused
 
-    def opened(self, count: int, codec: Codec, body: memoryview, body_at: int) -> bytes | None:
-        """The decompressed payload; None for a batch without records, of which nobody reads more than the beginning."""
-        if count == 0:
-            # Kafka opens the stream of a compressed batch before it looks at the count, and reads no record of any.
-            self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, body_at)
-            if len(body) and not _is_empty_stream(codec, body):
-                self.note("payload-without-records", "payload", body_at, len(body))
-            return None
-        return self.decompressed(codec, body, body_at, 2)
+    def opened(self, codec: Codec, body: memoryview, body_at: int) -> None:
+        """The payload of a batch without records, of which nobody reads more than the beginning.
+
+        Kafka opens the stream of a compressed batch before it looks at the count, and reads no record of any.
+        """
+        self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, body_at)
+        if len(body) and not _is_empty_stream(codec, body):
+            self.note("payload-without-records", "payload", body_at, len(body))
 
     def parsed(self, scan: Scan, payload: bytes) -> bool:
         ok = scan.parse(payload)

@@ -11,19 +11,9 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int32_t, int64_t, uint
 from kfuzz.errors import EncodeError
 
 from kfuzz.wire.cursor cimport unlikely
+from kfuzz.wire.filling cimport cut_bytes
 from kfuzz.wire.record_batch cimport FIXED_BYTES, HEADER_SIZE, header_t, put_payload, seal, to_header
 from kfuzz.wire.sink cimport put_int8, put_mixed_varlong, put_varlong, size_of_bytes, size_of_varlong
-
-cdef extern from *:
-    """
-    /* Let bytes that nobody has seen end earlier; what was behind that stays theirs. */
-    static void kfuzz_cut_bytes(PyObject *bytes, Py_ssize_t n)
-    {
-        Py_SET_SIZE(bytes, n);
-        PyBytes_AS_STRING(bytes)[n] = 0;
-    }
-    """
-    void kfuzz_cut_bytes(object bytes, Py_ssize_t n)
 
 cdef extern from "rows.h":
     int KFUZZ_COPY_SLACK
@@ -363,12 +353,7 @@ cdef class ColumnWriter:
             first = last
         if pack is not None:
             return b"".join(packed)
-        # There was more room than it takes. Shrinking a large block sends the rest of its pages back, and the next one
-        # pays for clearing them; so a little is left where it is, and of much a copy is made.
-        if p - start < most / 4 * 3:
-            return PyBytes_FromStringAndSize(<const char *> start, p - start)
-        kfuzz_cut_bytes(made, p - start)
-        return made
+        return cut_bytes(made, p - start)
 
     cdef object refusal(self, const fault_t *fault):
         if fault.invalid:
