@@ -72,8 +72,10 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     arrow = _arrow()
     walk = _ColumnWalk(data, profile, limits)
     walk.run().raise_fatal()
+    # First, for whatever is exported has to be imported.
+    schema = _schema()
     # Arrow's own C data interface: to put the table together from Python would take as long as 500 records.
-    return arrow.RecordBatch._import_from_c(walk.columns.export(), _schema())
+    return arrow.RecordBatch._import_from_c(walk.columns.export(), schema)
 
 
 @cache
@@ -168,8 +170,6 @@ def _writer(columns: pa.RecordBatch) -> ColumnWriter:
         kind = timestamps.type
         if not (arrow.types.is_int64(kind) or (arrow.types.is_timestamp(kind) and kind.unit == "ms")):
             raise UsageError(f"column timestamp is {kind}; it must be int64")
-        if timestamps.null_count:
-            timestamps = timestamps.cast(arrow.int64()).fill_null(-1)
     if offsets is not None:
         if not arrow.types.is_int64(offsets.type):
             raise UsageError(f"column offset is {offsets.type}; it must be int64")
@@ -198,8 +198,6 @@ def _headers(column: pa.Array) -> tuple[pa.Array, Bytes | None, Bytes | None]:
     names = [kind.value_type[i].name for i in range(kind.value_type.num_fields)]
     if sorted(names) != ["key", "value"]:
         raise UsageError(f"column headers is {kind}; its structs must have a key and a value")
-    if column.null_count:
-        column = column.fill_null(arrow.scalar([], kind))
     parts = dict(zip(names, column.values.flatten(), strict=True))
     return column, _bytes("headers.key", parts["key"]), _bytes("headers.value", parts["value"])
 

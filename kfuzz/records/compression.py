@@ -1,9 +1,8 @@
 """Codec containers as Apache Kafka reads and writes them; the block codecs are the libraries'.
 
-A decompressor never judges: it says which bytes came out, how many it consumed and how it ended, and never makes more
-than the bound it
-is given. Where a library is stricter or laxer than Kafka's Java classes, the container is walked here. May import
-``errors``, ``model`` and ``kfuzz.wire`` only.
+A decompressor never judges: it says which bytes came out, how many it consumed and how it ended, and never gives more
+than the bound it is given. Where a library is stricter or laxer than Kafka's Java classes, the container is walked
+here. May import ``errors``, ``model`` and ``kfuzz.wire`` only.
 """
 
 from __future__ import annotations

@@ -159,8 +159,9 @@ def batches(
 def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> Iterator[Record]:
     """The records in ``data`` as a consumer gets them, control records too, one at a time.
 
-    The cheapest way to have objects: a record that nobody keeps serves again, two later. Each batch is judged
-    whole before its first record comes. ``RecordsError`` with the first fatal finding, when its batch is come to.
+    The cheapest way to have objects: a record that nobody keeps serves again, two later, and so do its bytes. Each
+    batch is judged whole before its first record comes. ``RecordsError`` with the first fatal finding, when its batch
+    is come to.
     Mirrors ``org.apache.kafka.common.record.MemoryRecords.records``.
 
     >>> from kfuzz import records

@@ -21,8 +21,9 @@ class Bytes:
 class ColumnWriter:
     """``length`` rows of columns as record batches; a column that is None is null, -1, or without headers.
 
-    ``timestamps`` (ms) and ``offsets`` are int64 without nulls; ``header_ends`` is the list that says which of the
-    header keys and values are whose. ``wide`` False does without the wide registers, for tests.
+    ``timestamps`` (ms, null for -1) and ``offsets`` (without nulls) are int64; ``header_ends`` is the list that says
+    which of the header keys and values are whose, null for none. ``wide`` False does without the wide registers, for
+    tests.
     """
 
     def __init__(

@@ -45,6 +45,11 @@ cdef extern from "rows.h":
         const uint8_t *timestamps
         const uint8_t *offsets
         const uint8_t *header_ends
+        const uint8_t *timestamps_valid
+        int64_t timestamps_bit
+        const uint8_t *headers_valid
+        int64_t headers_bit
+    bint kfuzz_bit_at(const uint8_t *bits, int64_t i) nogil
     int64_t kfuzz_int32_at(const uint8_t *numbers, int64_t i) nogil
     int64_t kfuzz_int64_at(const uint8_t *numbers, int64_t i) nogil
     int64_t kfuzz_find_change(const uint8_t *numbers, int64_t width, int64_t i, int64_t n) nogil
@@ -175,6 +180,8 @@ cdef class ColumnWriter:
         self.table.timestamps = self.numbers("timestamp", timestamps, 8, 0)
         self.table.offsets = self.numbers("offset", offsets, 8, 0)
         self.table.header_ends = self.numbers("headers", header_ends, 4, 1)
+        self.table.timestamps_valid = self.bits(timestamps, &self.table.timestamps_bit)
+        self.table.headers_valid = self.bits(header_ends, &self.table.headers_bit)
         if header_ends is not None and (header_keys is None or header_values is None
                                         or header_keys.column.rows != header_values.column.rows):
             raise ValueError("there are not as many header keys as header values")
@@ -194,8 +201,30 @@ cdef class ColumnWriter:
         self.held.append(buffers)
         return start_of(buffers[1], width * <int64_t> array.offset, width * (self.length + more))
 
+    cdef const uint8_t *bits(self, array, int64_t *first) except? NULL:
+        """Where the validity bits of a column stand that has been looked at; NULL where no row is null."""
+        first[0] = 0
+        if array is None or self.length == 0 or not array.null_count:
+            return NULL
+        first[0] = array.offset
+        return start_of(array.buffers()[0], 0, (first[0] + self.length + 7) / 8)
+
     cdef inline int64_t timestamp(self, int64_t i) noexcept nogil:
-        return kfuzz_int64_at(self.table.timestamps, i) if self.table.timestamps != NULL else -1
+        cdef const table_t *table = &self.table
+        if table.timestamps == NULL:
+            return -1
+        if table.timestamps_valid != NULL and not kfuzz_bit_at(table.timestamps_valid, table.timestamps_bit + i):
+            return -1
+        return kfuzz_int64_at(table.timestamps, i)
+
+    cdef inline int64_t header_count(self, int64_t i) noexcept nogil:
+        """As many as the ends say, which may be none of a number; none of a null."""
+        cdef const table_t *table = &self.table
+        if table.header_ends == NULL:
+            return 0
+        if table.headers_valid != NULL and not kfuzz_bit_at(table.headers_valid, table.headers_bit + i):
+            return 0
+        return kfuzz_int32_at(table.header_ends, i + 1) - kfuzz_int32_at(table.header_ends, i)
 
     cdef int64_t room(self, int64_t first, int64_t last) noexcept nogil:
         """What these rows take at most, if they are valid Arrow data."""
@@ -241,7 +270,7 @@ cdef class ColumnWriter:
         cdef piece_t value
         cdef uint8_t *start
         cdef int64_t i
-        cdef int64_t headers = 0
+        cdef int64_t headers
         cdef int64_t offset_delta
         cdef int64_t timestamp
         cdef int64_t timestamp_delta
@@ -258,8 +287,7 @@ cdef class ColumnWriter:
             timestamp_delta = <int64_t> (<uint64_t> timestamp - <uint64_t> base_timestamp)
             if unlikely(not kfuzz_get_piece(&table.keys, i, &key) or not kfuzz_get_piece(&table.values, i, &value)):
                 return NULL
-            if table.header_ends != NULL:
-                headers = kfuzz_int32_at(table.header_ends, i + 1) - kfuzz_int32_at(table.header_ends, i)
+            headers = self.header_count(i)
             # More than there is room for: the columns' ends go back and forth, or the batch is too long anyway.
             if unlikely(key.n + value.n + FIXED_BYTES + KFUZZ_COPY_SLACK > end - p):
                 fault.invalid = p - begin <= INT32_MAX

@@ -69,8 +69,8 @@ cdef class Columns:
     cdef int32_t *header_ends   # where each record's headers end among all; one more, for the first
     cdef views_t views[4]       # by the names above
     # Where the views' bytes are: in buffer number `buffer`.
-    cdef readonly list buffers
-    cdef readonly list untimed  # indices of the records that have no timestamp
+    cdef list buffers
+    cdef list untimed           # indices of the records that have no timestamp
     cdef int32_t buffer
     cdef int64_t expected_bytes
     cdef int64_t seen_bytes

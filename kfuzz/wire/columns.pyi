@@ -11,14 +11,6 @@ class Columns:
 
     def __init__(self, expected_bytes: int, wide: bool = ...) -> None: ...
     def __len__(self) -> int: ...
-    @property
-    def buffers(self) -> list[Buffer]:
-        """What views refer to, by number."""
-
-    @property
-    def untimed(self) -> list[int]:
-        """Indices of the records that have no timestamp, as in magic 0."""
-
     def add_records(self, records: list[Record], batch: int) -> None:
         """Append records that are objects, without headers, as those of magic 0 and 1 are."""
 

@@ -64,6 +64,7 @@ cdef class Columns:
         self.expected_bytes = expected_bytes
         self.wide = wide and KFUZZ_WIDE_THERE
         self.buffers = []
+        self.buffer = -1
         self.untimed = []
 
     def __dealloc__(self):

@@ -8,16 +8,10 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport int64_t
 
-cdef extern from *:
-    """
-    /* Let bytes that nobody has seen end earlier; what was behind that stays theirs. */
-    static void kfuzz_cut_bytes(PyObject *bytes, Py_ssize_t n)
-    {
-        Py_SET_SIZE(bytes, n);
-        PyBytes_AS_STRING(bytes)[n] = 0;
-    }
-    """
+cdef extern from "cut.h":
     void kfuzz_cut_bytes(object bytes, Py_ssize_t n)
+
+cdef extern from "Python.h":
     int _PyBytes_Resize(PyObject **string, Py_ssize_t size) except -1
 
 

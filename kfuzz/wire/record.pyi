@@ -1,6 +1,7 @@
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, final
 
+@final
 class Record:
     """One record.
 

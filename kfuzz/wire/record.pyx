@@ -24,6 +24,10 @@ cdef extern from *:
         {"headers", T_OBJECT_EX, 0, READONLY, NULL},
     };
     /* Let a type have a member `offset` bytes into its objects, which the interpreter then reads without a call. */
+    static void kfuzz_refuse_subclasses(PyTypeObject *type)
+    {
+        type->tp_flags &= ~Py_TPFLAGS_BASETYPE;
+    }
     static int kfuzz_add_member(PyTypeObject *type, PyMemberDef *member, Py_ssize_t offset)
     {
         PyObject *descriptor;
@@ -45,6 +49,7 @@ cdef extern from *:
         pass
     PyMemberDef kfuzz_record_members[3]
     int kfuzz_add_member(PyTypeObject *type, PyMemberDef *member, Py_ssize_t offset) except -1
+    void kfuzz_refuse_subclasses(PyTypeObject *type)
     Py_ssize_t kfuzz_key_offset(Record record)
     Py_ssize_t kfuzz_value_offset(Record record)
     Py_ssize_t kfuzz_headers_offset(Record record)
@@ -112,7 +117,7 @@ cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
     return pairs
 
 
-# A record refers to bytes and tuples of bytes, which cannot refer back: no work for the garbage collector.
+# What a record is made of cannot refer back to it: no work for the garbage collector.
 @cython.no_gc
 @cython.freelist(1024)
 cdef class Record:
@@ -257,6 +262,8 @@ cdef expose_members():
     kfuzz_add_member(kind, &kfuzz_record_members[0], kfuzz_key_offset(record))
     kfuzz_add_member(kind, &kfuzz_record_members[1], kfuzz_value_offset(record))
     kfuzz_add_member(kind, &kfuzz_record_members[2], kfuzz_headers_offset(record))
+    # The lazy one is there; the writer would take no other.
+    kfuzz_refuse_subclasses(kind)
 
 
 expose_members()

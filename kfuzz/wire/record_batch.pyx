@@ -96,7 +96,7 @@ cdef extern from *:
     void kfuzz_prefetch(const void *p) nogil
 
 cdef extern from "spare.h":
-    object kfuzz_spare_bytes(spare_t *spare, const uint8_t *p, int64_t n, int64_t readable)
+    object kfuzz_spare_bytes(spare_t *spare, PyObject *holder, const uint8_t *p, int64_t n, int64_t readable)
 
 cdef extern from "plain.h":
     bint kfuzz_is_plain(const uint8_t *p, int32_t n) nogil
@@ -526,7 +526,7 @@ cdef void fill_lazy(LazyRecord record, const uint8_t *base, object source, const
     record.value_unread = row.value_length + 1
     record.headers_at = row.headers_at
     record.headers_unread = row.header_count
-    # A new one has none of these.
+    # A new one has none of these. What goes may run someone's code, and that may take the scan on to other rows.
     if record.c_key is not None:
         record.c_key = None
     if record.c_value is not None:
@@ -540,15 +540,22 @@ cdef int fill_whole(Record record, const uint8_t *base, object source, const hea
     """Make ``record`` that of a row, with bytes of its own, or with those it had if nobody has kept them."""
     cdef const uint8_t *end = <const uint8_t *> PyBytes_AS_STRING(source) + PyBytes_GET_SIZE(source)
     cdef const uint8_t *p
-    fill_fixed(record, h, row)
-    record.c_key = record.c_value = None
+    cdef object key = None
+    cdef object value = None
+    cdef object headers = ()
     if row.key_length >= 0:
         p = base + row.key_at
-        record.c_key = kfuzz_spare_bytes(&spares.key, p, row.key_length, end - p)
+        key = kfuzz_spare_bytes(&spares.key, <PyObject *> record.c_key, p, row.key_length, end - p)
     if row.value_length >= 0:
         p = base + row.value_at
-        record.c_value = kfuzz_spare_bytes(&spares.value, p, row.value_length, end - p)
-    record.c_headers = read_headers(base + row.headers_at, end, row.header_count) if row.header_count else ()
+        value = kfuzz_spare_bytes(&spares.value, <PyObject *> record.c_value, p, row.value_length, end - p)
+    if row.header_count:
+        headers = read_headers(base + row.headers_at, end, row.header_count)
+    fill_fixed(record, h, row)
+    # What goes now may run someone's code, and that may take the scan on to other rows: nothing is read from here on.
+    record.c_key = key
+    record.c_value = value
+    record.c_headers = headers
     return 0
 
 

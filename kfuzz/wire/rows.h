@@ -130,7 +130,17 @@ typedef struct {
     const uint8_t *timestamps;  /* int64, or NULL */
     const uint8_t *offsets;     /* int64, or NULL */
     const uint8_t *header_ends; /* int32, one more than there are rows, or NULL */
+    /* Bits, NULL where no row is null, and which of them is the first row's. */
+    const uint8_t *timestamps_valid;
+    int64_t timestamps_bit;
+    const uint8_t *headers_valid;
+    int64_t headers_bit;
 } kfuzz_table;
+
+static inline int kfuzz_bit_at(const uint8_t *bits, int64_t i)
+{
+    return bits[i >> 3] >> (i & 7) & 1;
+}
 
 static inline int64_t kfuzz_int64_at(const uint8_t *numbers, int64_t i)
 {
@@ -245,6 +255,8 @@ KFUZZ_INLINE uint8_t *kfuzz_put_block_as(const kfuzz_table *table, uint8_t *p, u
     int64_t top = *largest;
     uint64_t odd = 0;
     int j;
+    if (table->timestamps_valid || table->headers_valid)
+        return NULL;
     if (!kfuzz_gather(&table->keys, first, m, &keys) || !kfuzz_gather(&table->values, first, m, &values))
         return NULL;
     for (j = 0; j < m; j++) {
@@ -377,24 +389,17 @@ static uint8_t *kfuzz_put_wide_block(const kfuzz_table *table, uint8_t *p, uint8
                               1);
 }
 
-#else
-
-static uint8_t *kfuzz_put_wide_block(const kfuzz_table *table, uint8_t *p, uint8_t *end, int64_t batch_first,
-                                     int64_t first, int m, int64_t base_offset, int64_t base_timestamp,
-                                     int64_t fixed_bytes, int64_t *largest)
-{
-    return NULL;
-}
-
 #endif
 
 static uint8_t *kfuzz_put_block(const kfuzz_table *table, uint8_t *p, uint8_t *end, int64_t batch_first, int64_t first,
                                 int m, int64_t base_offset, int64_t base_timestamp, int64_t fixed_bytes,
                                 int64_t *largest, int wide)
 {
+#if KFUZZ_HAS_WIDE
     if (wide)
         return kfuzz_put_wide_block(table, p, end, batch_first, first, m, base_offset, base_timestamp, fixed_bytes,
                                     largest);
+#endif
     return kfuzz_put_block_as(table, p, end, batch_first, first, m, base_offset, base_timestamp, fixed_bytes, largest,
                               0);
 }

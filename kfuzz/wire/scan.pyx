@@ -7,7 +7,7 @@ message of magic 0 or 1, or at each batch, if so asked. Mirrors ``org.apache.kaf
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 
 from kfuzz.wire.checksum cimport crc32c_of
@@ -100,8 +100,9 @@ cdef class Scan:
     cdef bint unfinished
     cdef Columns columns
     cdef bint has_columns
-    # Where the part of `data` begins that the columns refer to now; -1 while they refer to something else.
+    # Where the part of `data` begins that buffer number `window` of the columns is. Others add buffers too.
     cdef int64_t window_at
+    cdef int window
     # Where the rows of the batch stand: their bytes, and who keeps them.
     cdef const uint8_t *rows_base
     cdef object rows_source
@@ -138,7 +139,7 @@ cdef class Scan:
         self.each = each or (with_rows and columns is None)
         self.columns = columns
         self.has_columns = columns is not None
-        self.window_at = -1
+        self.window = -1
         self.believed = 1
         clear(&self.report)
 
@@ -230,12 +231,13 @@ cdef class Scan:
             at = 0
         self.columns.add_buffer(self.data if at == 0 and self.n <= INT32_MAX else self.view[at:at + INT32_MAX])
         self.window_at = at
+        self.window = self.columns.buffer
         return 0
 
     cdef bint put_columns(self) noexcept nogil:
         """The rows of this batch, which stand in ``data``. False where there is no memory."""
         cdef const uint8_t *p = self.base + self.at
-        if self.window_at < 0 or self.at + self.size - self.window_at > INT32_MAX:
+        if self.window < 0 or self.window != self.columns.buffer or self.at + self.size - self.window_at > INT32_MAX:
             with gil:
                 try:
                     self.open_window(self.at)
@@ -266,7 +268,6 @@ cdef class Scan:
             self.columns.add_buffer(payload)
             if not self.columns.take(&self.h, &self.rows, self.batch_count, base, c.end, 0, self.size):
                 raise MemoryError
-            self.window_at = -1
         return ok
 
     def notes(self, bint inside=False):
@@ -309,13 +310,12 @@ cdef class Scan:
 
     cdef void learn(self, const turn_t *turn) noexcept:
         """What the lazy record of this turn was asked for, of what it had."""
-        if not turn.lazy or turn.record == NULL:
-            return
-        record = <Record> turn.record
-        if self.had_both:
-            self.reads_both = record.key_unread == 0 and record.value_unread == 0
-        if self.had_headers:
-            self.reads_headers = record.headers_unread == 0
+        if turn.lazy and turn.record != NULL:
+            record = <Record> turn.record
+            if self.had_both:
+                self.reads_both = record.key_unread == 0 and record.value_unread == 0
+            if self.had_headers:
+                self.reads_headers = record.headers_unread == 0
         self.believed = BELIEVED_WHOLE if self.reads_both else BELIEVED_LAZY
 
     def places(self):
@@ -358,7 +358,7 @@ cdef class BatchRecords:
         cdef int64_t i = self.i
         cdef turn_t *turn = &scan.turns[scan.turn]
         cdef const row_t *row
-        cdef PyObject *before
+        cdef object before = None
         cdef bint lazy
         cdef Record record
         if i >= self.count:
@@ -369,7 +369,7 @@ cdef class BatchRecords:
         self.i = i + 1
         scan.turn ^= 1
         scan.believed -= 1
-        if unlikely(scan.believed == -2):
+        if unlikely(scan.believed <= -2):
             scan.learn(turn)
         lazy = (not scan.reads_both) | ((row.header_count != 0) & (not scan.reads_headers))
         if unlikely(scan.believed == 0):
@@ -378,12 +378,13 @@ cdef class BatchRecords:
             scan.had_headers = row.header_count != 0
         if turn.record == NULL or turn.record.ob_refcnt != 1 or turn.lazy != lazy:
             record = LazyRecord.__new__(LazyRecord) if lazy else Record.__new__(Record)
+            # What goes may run someone's code, so it goes when all is in order: at the end.
+            if turn.record != NULL:
+                before = <object> turn.record
+                Py_DECREF(before)
             Py_INCREF(record)
-            # What goes may run someone's code, so it goes when all is in order.
-            before = turn.record
             turn.record = <PyObject *> record
             turn.lazy = lazy
-            Py_XDECREF(before)
         else:
             record = <Record> turn.record
         if not lazy:

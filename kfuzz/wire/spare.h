@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "copy.h"
+#include "cut.h"
 
 /* Room is made up to here: who keeps one of a few bytes should not keep a megabyte with it. */
 #define KFUZZ_SPARE_MOST (7 * KFUZZ_COPY_SLACK - 1)
@@ -19,20 +20,21 @@ typedef struct {
     int roomy;
 } kfuzz_spare;
 
-static PyObject *kfuzz_more_bytes(kfuzz_spare *spare, const uint8_t *p, int64_t n)
+static PyObject *kfuzz_more_bytes(kfuzz_spare *spare, int held, const uint8_t *p, int64_t n)
 {
     PyObject *before = spare->bytes;
     /* Nobody kept the one before, so nobody may keep this one either. */
-    const int roomy = before != NULL && Py_REFCNT(before) == 1 && n <= KFUZZ_SPARE_MOST;
+    const int roomy = before != NULL && Py_REFCNT(before) == 1 + held;
     const int64_t room = roomy ? n | (KFUZZ_COPY_SLACK - 1) : n;
-    PyObject *made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t) room);
+    PyObject *made;
+    if (n > KFUZZ_SPARE_MOST)
+        return PyBytes_FromStringAndSize((const char *) p, (Py_ssize_t) n);
+    made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t) room);
     if (made == NULL)
         return NULL;
     memcpy(PyBytes_AS_STRING(made), p, (size_t) n);
-    if (roomy) {
-        Py_SET_SIZE(made, (Py_ssize_t) n);
-        PyBytes_AS_STRING(made)[n] = 0;
-    }
+    if (roomy)
+        kfuzz_cut_bytes(made, (Py_ssize_t) n);
     spare->bytes = made;
     spare->room = room;
     spare->roomy = roomy;
@@ -41,17 +43,18 @@ static PyObject *kfuzz_more_bytes(kfuzz_spare *spare, const uint8_t *p, int64_t 
     return made;
 }
 
-/* A new reference to `n` bytes as those at p, of which `readable` may be read; NULL with an error set. */
-static inline PyObject *kfuzz_spare_bytes(kfuzz_spare *spare, const uint8_t *p, int64_t n, int64_t readable)
+/* A new reference to `n` bytes as those at p, of which `readable` may be read; NULL with an error set. `holder` is what
+ * the record has now that the bytes are for: if it is the spare, that is one reference that is nobody else's. */
+static inline PyObject *kfuzz_spare_bytes(kfuzz_spare *spare, const PyObject *holder, const uint8_t *p, int64_t n,
+                                          int64_t readable)
 {
-#ifndef Py_GIL_DISABLED
     PyObject *bytes = spare->bytes;
-    /* With one reference it is this one, and no hash, no view and no borrower can remember what was in it. */
-    if (bytes != NULL && Py_REFCNT(bytes) == 1 && spare->roomy && n <= spare->room) {
-        char *to = PyBytes_AS_STRING(bytes);
-        kfuzz_copy((uint8_t *) to, p, n, readable);
-        to[n] = 0;
-        Py_SET_SIZE(bytes, (Py_ssize_t) n);
+    const int held = holder == bytes;
+#ifndef Py_GIL_DISABLED
+    /* Without further references no hash, no view and no borrower can remember what was in it. */
+    if (bytes != NULL && Py_REFCNT(bytes) == 1 + held && spare->roomy && n <= spare->room) {
+        kfuzz_copy((uint8_t *) PyBytes_AS_STRING(bytes), p, n, readable);
+        kfuzz_cut_bytes(bytes, (Py_ssize_t) n);
 #if defined(__GNUC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
@@ -64,7 +67,7 @@ static inline PyObject *kfuzz_spare_bytes(kfuzz_spare *spare, const uint8_t *p, 
         return bytes;
     }
 #endif
-    return kfuzz_more_bytes(spare, p, n);
+    return kfuzz_more_bytes(spare, held, p, n);
 }
 
 #endif

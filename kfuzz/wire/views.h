@@ -27,7 +27,6 @@ static const int32_t kfuzz_view_masks[14][4] __attribute__((aligned(16))) = {
 static inline void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_t *end, int32_t n, uint32_t buffer,
                                   uint32_t at)
 {
-    uint8_t *bytes = (uint8_t *) view;
 #if defined(__SSE2__)
     if (end - p >= 16) {
         /* Lengths come as they like, so there is no branch on them. */
@@ -39,6 +38,7 @@ static inline void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_
         return;
     }
 #endif
+    uint8_t *bytes = (uint8_t *) view;
     memset(bytes, 0, 16);
     memcpy(bytes, &n, 4);
     if (n <= 12) {
@@ -49,6 +49,7 @@ static inline void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_
         memcpy(bytes + 12, &at, 4);
     }
 }
+
 /* Spans: each a place and a length (-1: null) of 32 bits, `stride` bytes from one to the next. */
 typedef struct {
     const uint8_t *first;
@@ -150,21 +151,16 @@ static int64_t kfuzz_put_wide_views(uint64_t *views, uint64_t *bits, int64_t at,
     return nulls;
 }
 
-#else
-
-static int64_t kfuzz_put_wide_views(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
-                                    const kfuzz_source *source)
-{
-    return kfuzz_put_each_view(views, bits, at, spans, source);
-}
-
 #endif
 
 static int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
                                const kfuzz_source *source, int wide)
 {
-    return wide ? kfuzz_put_wide_views(views, bits, at, spans, source)
-                : kfuzz_put_each_view(views, bits, at, spans, source);
+#if KFUZZ_HAS_WIDE
+    if (wide)
+        return kfuzz_put_wide_views(views, bits, at, spans, source);
+#endif
+    return kfuzz_put_each_view(views, bits, at, spans, source);
 }
 
 #endif

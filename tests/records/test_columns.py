@@ -64,6 +64,18 @@ def registers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(arrow, "Columns", partial(Columns, wide=request.param))
 
 
+def test_uncompressed_batches_around_a_message_of_an_older_magic_keep_their_own_bytes() -> None:
+    """Each refers to the buffer that it stands in, whoever added one in between."""
+    for middle in ({"magic": 1}, {"magic": 0}, {"compression": "gzip"}, {"magic": 1, "compression": "snappy"}):
+        parts: list[bytes] = []
+        for i in range(4):
+            record = Record(i, None if middle.get("magic") == 0 and i % 2 else 1, b"k", bytes([65 + i]) * 20)
+            fields: Any = middle if i % 2 else {}
+            parts.append(records.encode_batch(RecordBatch(i, i, [record], **fields)))
+        data = b"".join(parts)
+        assert rows_in(records.columns(data)) == rows_of(data)
+
+
 @pytest.mark.usefixtures("registers")
 @pytest.mark.parametrize("count", [1, 15, 63, 64, 65, 128, 300])
 def test_every_length_around_what_a_view_holds(count: int) -> None:

@@ -400,6 +400,18 @@ def test_header_ends_that_go_back_and_forth_are_an_encode_error() -> None:
             records.encode_columns(pa.RecordBatch.from_arrays([column], names=["headers"]))
 
 
+def test_null_rows_of_lists_that_are_not_valid_are_no_headers() -> None:
+    """Of a null nothing is looked at, neither by us nor by pyarrow."""
+    inner = pa.array([{"key": b"k", "value": b"v"}] * 3, HEADERS.value_type)
+    ends = b"".join(le(end, 4) for end in (0, 1, 1 << 30, -5, 3))
+    column = pa.Array.from_buffers(HEADERS, 4, [pa.py_buffer(b"\x09"), pa.py_buffer(ends)], children=[inner])
+    table = pa.RecordBatch.from_arrays([column], names=["headers"])
+    with pytest.raises(EncodeError, match="row 3 of the columns is not valid"):
+        records.encode_columns(table)
+    [batch] = records.decode(records.encode_columns(table.slice(0, 3)))
+    assert [record.headers for record in batch.records] == [((b"k", b"v"),), (), ()]
+
+
 def test_no_byte_is_read_beyond_a_columns_own() -> None:
     """Copies are longer than what they copy where that is there to read, and only there."""
     done = subprocess.run(

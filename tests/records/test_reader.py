@@ -15,7 +15,7 @@ import pytest
 from kfuzz import records
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.mutate import Mutator
-from kfuzz.records import Finding, Record, RecordBatch
+from kfuzz.records import Codec, Finding, Record, RecordBatch
 from kfuzz.vectors import load_suite
 from kfuzz.wire.scan import Scan
 
@@ -263,6 +263,38 @@ def test_whatever_runs_while_a_record_is_made_may_ask_for_the_next_one() -> None
         del record
     assert sorted(seen + taken) == list(range(100))
     assert taken
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("field", ["key", "value", "headers"])
+@pytest.mark.parametrize("kept_at", [0, 9, 38])
+def test_whatever_runs_may_take_the_iterator_into_a_larger_batch(codec: Codec, field: str, kept_at: int) -> None:
+    """The rows of the batch before are gone then, and what was being made of one is right all the same."""
+
+    class Greedy:
+        def __del__(self) -> None:
+            # Far into the next batch, or to the end of all.
+            taken.extend((record.offset, record.key, record.value) for record in islice(found, 60))
+
+    taken: list[tuple[int, bytes | None, bytes | None]] = []
+    seen: list[tuple[int, bytes | None, bytes | None]] = []
+    rows = [Record(i, i, b"k%d" % i, b"v" * (30 if i < 40 else 5000), ((b"h", b"%d" % i),)) for i in range(400)]
+    batches = [RecordBatch(0, 39, rows[:40], compression=codec), RecordBatch(40, 399, rows[40:], compression=codec)]
+    found = records.iterate(records.encode(batches))
+    for i, record in enumerate(found):
+        assert record.headers == rows[record.offset].headers
+        seen.append((record.offset, record.key, record.value))
+        if i == kept_at:
+            setattr(record, field, Greedy())
+    assert taken
+    assert sorted(seen + taken) == [(row.offset, row.key, row.value) for row in rows]
+
+
+def test_records_cannot_be_inherited_from() -> None:
+    for kind in (Record, type(records.decode(DATA)[0].records[0])):
+        with pytest.raises(TypeError, match="not an acceptable base type"):
+            type("Mine", (kind,), {})
+        assert issubclass(kind, Record)
 
 
 def test_a_scan_that_has_gone_on_gives_no_records_of_the_batch_before() -> None:
