@@ -84,11 +84,10 @@ class _Output:
         if self.filling is None:
             alike = most_bytes * -(-rest_bytes // len(block))
             self.filling = Filling(min(most_bytes + min(alike, USUAL_RATIO * rest_bytes), self.room))
-        with self.filling.space(most_bytes) as space:
-            size = write(block, space)
-        self.filling.advance(min(size, self.room))
+        size = self.filling.put(write, block, most_bytes)
         self.room -= size
         if self.room < 0:
+            self.filling.drop(-self.room)
             raise _Full
         return size
 
@@ -289,20 +288,35 @@ SNAPPY_BUFFER = 2048
 SNAPPY_MOST = 22
 
 
+def _uvarint(block: memoryview) -> int:
+    """The length that a block begins with."""
+    try:
+        size = block[0]
+        if size < 0x80:
+            return size
+        size = size & 0x7F | block[1] << 7
+        if size < 1 << 14:
+            return size
+        # Three bytes are what a full block takes.
+        size = size & 0x3FFF | block[2] << 14
+        if size < 1 << 21:
+            return size
+        size = size & 0x1FFFFF | block[3] << 21
+        if size < 1 << 28:
+            return size
+        size = size & 0xFFFFFFF | block[4] << 28
+    except IndexError:
+        raise _Broken("a snappy block's length is cut") from None
+    if size >= 1 << 35:
+        raise _Broken("a snappy block's length is too long")
+    return size
+
+
 def _snappy_block(block: memoryview, output: _Output, rest_bytes: int) -> None:
     """One raw block, behind which ``rest_bytes`` are left. Its length in front is checked against what the block can
     hold and the bound before anything is allocated.
     """
-    size = shift = 0
-    for byte in block:
-        size |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift == 35:
-            raise _Broken("a snappy block's length is too long")
-    else:
-        raise _Broken("a snappy block's length is cut")
+    size = _uvarint(block)
     if size > 0xFFFFFFFF or size > len(block) * SNAPPY_MOST:
         raise _Broken(f"a snappy block of {len(block)} bytes claims to hold {size}")
     if size > output.room:

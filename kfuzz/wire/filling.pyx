@@ -48,17 +48,26 @@ cdef class Filling:
             raise ValueError("the filling is closed")
         return PyBytes_AS_STRING(<object> self.made) + place
 
-    def space(self, int64_t size):
+    def put(self, write, block, int64_t most):
+        cdef int64_t size
         self.at(0)
-        if size > self.capacity - self.used:
-            _PyBytes_Resize(&self.made, <Py_ssize_t> max(self.used + size, 2 * self.capacity))
+        if most > self.capacity - self.used:
+            _PyBytes_Resize(&self.made, <Py_ssize_t> max(self.used + most, 2 * self.capacity))
             self.capacity = PyBytes_GET_SIZE(<object> self.made)
-        return PyMemoryView_FromMemory(self.at(self.used), <Py_ssize_t> max(size, 0), PyBUF_WRITE)
-
-    def advance(self, int64_t size):
-        if size < 0 or size > self.capacity - self.used:
-            raise ValueError(f"{size} bytes written where there was space for {self.capacity - self.used}")
+        space = PyMemoryView_FromMemory(self.at(self.used), <Py_ssize_t> max(most, 0), PyBUF_WRITE)
+        try:
+            size = write(block, space)
+        finally:
+            space.release()
+        if size < 0 or size > most:
+            raise ValueError(f"{size} bytes written where there was space for {most}")
         self.used += size
+        return size
+
+    def drop(self, int64_t size):
+        if size < 0 or size > self.used:
+            raise ValueError(f"the last {size} of {self.used} bytes")
+        self.used -= size
 
     def tail(self, int64_t size):
         if size < 0 or size > self.used:
