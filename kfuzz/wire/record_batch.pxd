@@ -1,7 +1,7 @@
 from kfuzz.wire.record cimport LazyRecord, Record
 # Magic 2: the header's struct, the rows that a parse may fill, and inline writers for compiled callers.
 from cpython.object cimport PyObject
-from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfuzz.wire.cursor cimport cursor_t
 from kfuzz.wire.sink cimport put_int8, put_int16, put_int32, put_int64
@@ -112,10 +112,37 @@ cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
 cdef tuple header_tuple(const header_t *h)
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil
 cdef void free_rows(rows_t *rows) noexcept nogil
-cdef void fill_lazy(LazyRecord record, const uint8_t *base, object source, const header_t *h,
+cdef void fill_lazy(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,
                     const row_t *row) noexcept
 cdef int fill_whole(Record record, const uint8_t *base, object source, const header_t *h, const row_t *row,
                     spares_t *spares) except -1
 cdef void free_spares(spares_t *spares) noexcept
 cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows)
 cdef list to_places(const rows_t *rows)
+
+cdef inline void fill_fixed(Record record, const header_t *h, const row_t *row) noexcept:
+    """What a record has without bytes; sums wrap as Java's do."""
+    record.c_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> <int64_t> row.offset_delta)
+    record.c_timestamp = h.max_timestamp
+    if not h.attributes & LOG_APPEND_TIME:
+        record.c_timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
+    record.has_timestamp = True
+    record.c_attributes = row.attributes
+
+cdef inline bint is_bare(LazyRecord record) noexcept:
+    """Whether nothing of it has been made or put into it."""
+    return record.c_key is None and record.c_value is None and record.c_headers is None
+
+cdef inline void fill_bare(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,
+                           const row_t *row) noexcept:
+    """Make such a one that of a row. Nobody's code is run."""
+    fill_fixed(record, h, row)
+    if <PyObject *> record.source != source:
+        record.source = <object> source
+    record.base = base
+    record.key_at = row.key_at
+    record.key_unread = row.key_length + 1
+    record.value_at = row.value_at
+    record.value_unread = row.value_length + 1
+    record.headers_at = row.headers_at
+    record.headers_unread = row.header_count

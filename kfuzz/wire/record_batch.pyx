@@ -298,8 +298,8 @@ cdef inline const uint8_t *get_ordinary(cursor_t *c, const uint8_t *p, row_t *ro
     p += 1
     size = row.key_length & ~(row.key_length >> 31)
     row.key_at = <int32_t> (p - c.base)
-    # Two bytes of the value's length are looked at, and the header count's one.
-    if unlikely(odd or row.key_length < -1 or size > wall[0] - p - 3):
+    # Two bytes are looked at: the value's length, and what else it has or the header count.
+    if unlikely(odd or row.key_length < -1 or size > wall[0] - p - 2):
         return NULL
     p += size
     p = get_one_or_two(p, &raw, &odd)
@@ -503,30 +503,11 @@ cdef void free_rows(rows_t *rows) noexcept nogil:
     free(rows.headers)
 
 
-cdef inline void fill_fixed(Record record, const header_t *h, const row_t *row) noexcept:
-    """What a record has without bytes; sums wrap as Java's do."""
-    record.c_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> <int64_t> row.offset_delta)
-    record.c_timestamp = h.max_timestamp
-    if not h.attributes & LOG_APPEND_TIME:
-        record.c_timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
-    record.has_timestamp = True
-    record.c_attributes = row.attributes
-
-
-cdef void fill_lazy(LazyRecord record, const uint8_t *base, object source, const header_t *h,
+cdef void fill_lazy(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,
                     const row_t *row) noexcept:
     """Make ``record`` that of a row; its bytes stay in ``source`` at ``base``."""
-    fill_fixed(record, h, row)
-    if record.source is not source:
-        record.source = source
-    record.base = base
-    record.key_at = row.key_at
-    record.key_unread = row.key_length + 1
-    record.value_at = row.value_at
-    record.value_unread = row.value_length + 1
-    record.headers_at = row.headers_at
-    record.headers_unread = row.header_count
-    # A new one has none of these. What goes may run someone's code, and that may take the scan on to other rows.
+    fill_bare(record, base, source, h, row)
+    # What goes may run someone's code, and that may take the scan on to other rows.
     if record.c_key is not None:
         record.c_key = None
     if record.c_value is not None:
@@ -571,7 +552,7 @@ cdef list to_records(const uint8_t *base, object source, const header_t *h, cons
     cdef int64_t i
     for i in range(rows.count):
         record = LazyRecord.__new__(LazyRecord)
-        fill_lazy(record, base, source, h, &rows.rows[i])
+        fill_bare(record, base, <PyObject *> source, h, &rows.rows[i])
         Py_INCREF(record)
         PyList_SET_ITEM(out, i, record)
     return out

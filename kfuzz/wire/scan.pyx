@@ -24,6 +24,7 @@ from kfuzz.wire.record_batch cimport (
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
+    fill_bare,
     fill_lazy,
     fill_whole,
     free_spares,
@@ -31,6 +32,7 @@ from kfuzz.wire.record_batch cimport (
     get_records,
     header_t,
     header_tuple,
+    is_bare,
     row_t,
     rows_t,
     spares_t,
@@ -354,43 +356,51 @@ cdef class BatchRecords:
 
     cdef object give(self):
         """The next one, or None."""
-        cdef Scan scan = self.scan
-        cdef int64_t i = self.i
-        cdef turn_t *turn = &scan.turns[scan.turn]
+        cdef turn_t *turn
         cdef const row_t *row
-        cdef object before = None
         cdef bint lazy
-        cdef Record record
-        if i >= self.count:
+        if self.i >= self.count:
             return None
-        if self.stops != scan.stops:
+        if self.stops != self.scan.stops:
             raise RuntimeError("the scan has gone on to another batch; its records are no longer there")
-        row = &scan.rows.rows[i]
-        self.i = i + 1
-        scan.turn ^= 1
-        scan.believed -= 1
-        if unlikely(scan.believed <= -2):
-            scan.learn(turn)
-        lazy = (not scan.reads_both) | ((row.header_count != 0) & (not scan.reads_headers))
-        if unlikely(scan.believed == 0):
+        row = &self.scan.rows.rows[self.i]
+        turn = &self.scan.turns[self.scan.turn]
+        self.i += 1
+        self.scan.turn ^= 1
+        self.scan.believed -= 1
+        if unlikely(self.scan.believed <= -2):
+            self.scan.learn(turn)
+        lazy = (not self.scan.reads_both) | ((row.header_count != 0) & (not self.scan.reads_headers))
+        if unlikely(self.scan.believed == 0):
             lazy = True
-            scan.had_both = row.key_length >= 0 and row.value_length >= 0
-            scan.had_headers = row.header_count != 0
-        if turn.record == NULL or turn.record.ob_refcnt != 1 or turn.lazy != lazy:
+            self.scan.had_both = row.key_length >= 0 and row.value_length >= 0
+            self.scan.had_headers = row.header_count != 0
+        # The cheapest first: one that nobody has kept or touched.
+        if lazy and turn.lazy and turn.record.ob_refcnt == 1 and is_bare(<LazyRecord> turn.record):
+            fill_bare(<LazyRecord> turn.record, self.scan.rows_base, <PyObject *> self.scan.rows_source, &self.scan.h,
+                      row)
+            return <object> turn.record
+        return self.give_other(turn, row, lazy)
+
+    cdef object give_other(self, turn_t *turn, const row_t *row, bint lazy):
+        """Any record, of the one before if nobody has kept that. What goes may run someone's code, so it goes last."""
+        cdef Scan scan = self.scan
+        cdef object before = None
+        cdef Record record
+        if turn.record != NULL and turn.record.ob_refcnt == 1 and turn.lazy == lazy:
+            record = <Record> turn.record
+        else:
             record = LazyRecord.__new__(LazyRecord) if lazy else Record.__new__(Record)
-            # What goes may run someone's code, so it goes when all is in order: at the end.
             if turn.record != NULL:
                 before = <object> turn.record
                 Py_DECREF(before)
             Py_INCREF(record)
             turn.record = <PyObject *> record
             turn.lazy = lazy
+        if lazy:
+            fill_lazy(<LazyRecord> record, scan.rows_base, <PyObject *> scan.rows_source, &scan.h, row)
         else:
-            record = <Record> turn.record
-        if not lazy:
             fill_whole(record, scan.rows_base, scan.rows_source, &scan.h, row, &turn.spares)
-            return record
-        fill_lazy(<LazyRecord> record, scan.rows_base, scan.rows_source, &scan.h, row)
         return record
 
 
@@ -410,12 +420,12 @@ cdef class EachRecord:
     def __next__(self):
         # References of its own to both: whatever runs in between may ask for the next record itself.
         cdef object part = self.part
-        cdef object record = None
+        cdef object record
         while True:
             if type(part) is BatchRecords:
                 record = (<BatchRecords> part).give()
-            elif part is not None:
-                record = next(part, None)
+            else:
+                record = None if part is None else next(part, None)
             if record is not None:
                 return record
             part = next(self.parts)
