@@ -12,17 +12,21 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import cramjam
 import lz4.frame
-import snappy
 import xxhash
 import zstandard
 
 from kfuzz.errors import UsageError
 from kfuzz.records.model import Codec
+from kfuzz.wire.cursor import uvarint_in_front
 from kfuzz.wire.filling import Filling
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["Decompressed", "compress", "compress_parts", "decompress", "open_stream"]
 
@@ -66,6 +70,8 @@ class _Full(Exception):
 class _Output:
     """What comes out, up to a bound: pieces that a library makes, or blocks that it writes to where they stay."""
 
+    __slots__ = ("filling", "mismatch", "pieces", "room")
+
     def __init__(self, limit_bytes: int) -> None:
         self.pieces: list[bytes] = []
         self.filling: Filling | None = None
@@ -81,13 +87,14 @@ class _Output:
 
         ``rest_bytes`` of input are left behind it, from which the room for all is guessed at first.
         """
-        if self.filling is None:
+        filling = self.filling
+        if filling is None:
             alike = most_bytes * -(-rest_bytes // len(block))
-            self.filling = Filling(min(most_bytes + min(alike, USUAL_RATIO * rest_bytes), self.room))
-        size = self.filling.put(write, block, most_bytes)
+            filling = self.filling = Filling(min(most_bytes + min(alike, USUAL_RATIO * rest_bytes), self.room))
+        size = filling.put(write, block, most_bytes)
         self.room -= size
         if self.room < 0:
-            self.filling.drop(-self.room)
+            filling.drop(-self.room)
             raise _Full
         return size
 
@@ -137,7 +144,7 @@ def compress(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = N
     return b"".join(compress_parts(codec, data, magic=magic, level=level))
 
 
-def compress_parts(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = None) -> list[bytes]:
+def compress_parts(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = None) -> list[Buffer]:
     """What :func:`compress` makes, in the pieces that it comes in, for whoever puts something in front of it."""
     if codec == "none":
         return [data]
@@ -266,7 +273,7 @@ def _inflate_to_fault(data: memoryview, most_bytes: int) -> bytes:
     return bytes(out[:most_bytes])
 
 
-def _write_gzip(data: bytes, level: int | None, magic: int) -> list[bytes]:
+def _write_gzip(data: bytes, level: int | None, magic: int) -> list[Buffer]:
     deflater = zlib.compressobj(
         zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, zlib.MAX_WBITS | 16
     )
@@ -279,8 +286,10 @@ def _write_gzip(data: bytes, level: int | None, magic: int) -> list[bytes]:
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEAD = int.from_bytes(XERIAL_MAGIC[:4], "big", signed=True)
 XERIAL_HEADER = struct.Struct(">8sii")
+XERIAL_BYTES = XERIAL_HEADER.size
 XERIAL_BLOCK = 32 * 1024
 SNAPPY_CHUNK = struct.Struct(">i")
+XERIAL_BEGIN = XERIAL_HEADER.pack(XERIAL_MAGIC, 1, 1)
 XERIAL_LARGEST_CHUNK = 512 * 1024 * 1024
 # What Kafka fills at a time from a snappy stream (SnappyCompression.decompressionOutputSize).
 SNAPPY_BUFFER = 2048
@@ -288,35 +297,13 @@ SNAPPY_BUFFER = 2048
 SNAPPY_MOST = 22
 
 
-def _uvarint(block: memoryview) -> int:
-    """The length that a block begins with."""
-    try:
-        size = block[0]
-        if size < 0x80:
-            return size
-        size = size & 0x7F | block[1] << 7
-        if size < 1 << 14:
-            return size
-        # Three bytes are what a full block takes.
-        size = size & 0x3FFF | block[2] << 14
-        if size < 1 << 21:
-            return size
-        size = size & 0x1FFFFF | block[3] << 21
-        if size < 1 << 28:
-            return size
-        size = size & 0xFFFFFFF | block[4] << 28
-    except IndexError:
-        raise _Broken("a snappy block's length is cut") from None
-    if size >= 1 << 35:
-        raise _Broken("a snappy block's length is too long")
-    return size
-
-
 def _snappy_block(block: memoryview, output: _Output, rest_bytes: int) -> None:
     """One raw block, behind which ``rest_bytes`` are left. Its length in front is checked against what the block can
     hold and the bound before anything is allocated.
     """
-    size = _uvarint(block)
+    size = uvarint_in_front(block)
+    if size < 0:
+        raise _Broken(f"a snappy block's length is {'cut' if size == -1 else 'too long'}")
     if size > 0xFFFFFFFF or size > len(block) * SNAPPY_MOST:
         raise _Broken(f"a snappy block of {len(block)} bytes claims to hold {size}")
     if size > output.room:
@@ -331,8 +318,8 @@ def _open_snappy(data: memoryview, output: _Output, magic: int) -> int:
     """Step over the xerial header; without one, the whole is a raw block."""
     if not len(data):
         raise _Broken("the snappy stream is empty")
-    if len(data) >= XERIAL_HEADER.size and data[: len(XERIAL_MAGIC)] == XERIAL_MAGIC:
-        return XERIAL_HEADER.size
+    if len(data) >= XERIAL_BYTES and data[:8] == XERIAL_MAGIC:
+        return XERIAL_BYTES
     _snappy_block(data, output, 0)
     return len(data)
 
@@ -372,12 +359,14 @@ def _snappy_header(data: memoryview, at: int) -> bool:
     return bool(found == XERIAL_MAGIC)
 
 
-def _write_snappy(data: bytes, level: int | None, magic: int) -> list[bytes]:
-    out = [XERIAL_HEADER.pack(XERIAL_MAGIC, 1, 1)]
-    view = memoryview(data)
+def _write_snappy(data: bytes, level: int | None, magic: int) -> list[Buffer]:
+    out: list[Buffer] = [XERIAL_BEGIN]
+    # A view costs more than a short copy, and a payload of one block needs neither.
+    view = memoryview(data) if len(data) > XERIAL_BLOCK else data
     for at in range(0, len(data), XERIAL_BLOCK):
-        block: bytes = snappy.compress(view[at : at + XERIAL_BLOCK])
-        out += len(block).to_bytes(4, "big"), block
+        block = cramjam.snappy.compress_raw(view[at : at + XERIAL_BLOCK])
+        out.append(SNAPPY_CHUNK.pack(len(block)))
+        out.append(block)
     return out
 
 
@@ -392,9 +381,15 @@ LZ4_CONTENT_CHECKSUM = 0x04
 
 
 def _lz4_descriptor(data: memoryview, magic: int) -> tuple[int, int, int]:
-    """Where the blocks begin, the flags, and the largest block;
-    org.apache.kafka.common.compress.Lz4BlockInputStream.
-    """
+    """Where the blocks begin, the flags, and the largest block."""
+    there = len(data) > 4 and data[4] & LZ4_CONTENT_SIZE
+    return _lz4_head(bytes(data[: 15 if there else 7]), magic)
+
+
+# A writer's frames all begin alike.
+@lru_cache(maxsize=64)
+def _lz4_head(data: bytes, magic: int) -> tuple[int, int, int]:
+    """The same of a frame's first bytes; org.apache.kafka.common.compress.Lz4BlockInputStream."""
     if len(data) < 6:
         raise _Broken("the lz4 frame is cut in its header")
     if data[:4] != LZ4_MAGIC:
@@ -483,7 +478,7 @@ def _copy(block: memoryview, space: memoryview) -> int:
     return len(block)
 
 
-def _write_lz4(data: bytes, level: int | None, magic: int) -> list[bytes]:
+def _write_lz4(data: bytes, level: int | None, magic: int) -> list[Buffer]:
     frame: bytes = lz4.frame.compress(
         data,
         compression_level=0 if level is None else level,
@@ -683,7 +678,7 @@ def _zstd_frame(frame: memoryview, content: int | None, most: int, window: int, 
     output.add(piece)
 
 
-def _write_zstd(data: bytes, level: int | None, magic: int) -> list[bytes]:
+def _write_zstd(data: bytes, level: int | None, magic: int) -> list[Buffer]:
     return [_contexts.compressor(3 if level is None else level).compress(data)]
 
 

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 
 import pyarrow as pa
+from typing_extensions import Buffer
 
 from kfuzz.wire.record_batch import HeaderFields
 
@@ -40,7 +41,7 @@ class ColumnWriter:
         wide: bool = ...,
     ) -> None: ...
     def batches(
-        self, ends: list[int], fields: HeaderFields, pack: Callable[[bytes], list[bytes]] | None = None
+        self, ends: list[int], fields: HeaderFields, pack: Callable[[bytes], list[Buffer]] | None = None
     ) -> bytes:
         """Batches of the rows up to each of ``ends``, one after the other.
 

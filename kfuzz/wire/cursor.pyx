@@ -1,5 +1,7 @@
 """The rare paths of the cursor: varints of three bytes and more, overlong ones, and those that are refused."""
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
 from kfuzz.wire.report cimport (
     RECORD_TRUNCATED,
     VARINT_EXCESS_BITS,
@@ -40,3 +42,28 @@ cdef const uint8_t *slow_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wa
         raw &= 0xffffffffULL
     out[0] = unzigzag(raw)
     return p
+
+
+def uvarint_in_front(data not None):
+    """The number that a buffer begins with, an unsigned varint of five bytes at most: below 0 where there is none.
+
+    -1 says that it is cut, -2 that it is longer.
+    """
+    cdef Py_buffer view
+    cdef uint64_t raw = 0
+    cdef int64_t found = -2
+    cdef int size = 0
+    cdef uint8_t b
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    while size < VARINT:
+        if size >= view.len:
+            found = -1
+            break
+        b = (<const uint8_t *> view.buf)[size]
+        raw |= <uint64_t> (b & 0x7f) << (7 * size)
+        size += 1
+        if b < 0x80:
+            found = <int64_t> raw
+            break
+    PyBuffer_Release(&view)
+    return found

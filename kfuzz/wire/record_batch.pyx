@@ -3,6 +3,7 @@
 Mirrors ``org.apache.kafka.common.record.DefaultRecordBatch`` and ``DefaultRecord``.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
@@ -941,15 +942,24 @@ def encode_payload(tuple fields not None, list parts not None):
 
 cdef bytes put_payload(header_t *h, list parts):
     cdef int64_t size = HEADER_SIZE
-    cdef bytes part
     cdef uint8_t *p
+    cdef const uint8_t *end
+    cdef Py_buffer view
     for part in parts:
-        size += PyBytes_GET_SIZE(part)
+        PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)
+        size += view.len
+        PyBuffer_Release(&view)
     if size > INT32_MAX:
         raise EncodeError(f"the payload takes {size - HEADER_SIZE} bytes; a batch's length is an int32")
     made = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> size)
     p = <uint8_t *> PyBytes_AS_STRING(made) + HEADER_SIZE
+    end = p + size - HEADER_SIZE
     for part in parts:
-        p = put_bytes(p, <const uint8_t *> PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
+        PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)
+        if view.len > end - p:
+            PyBuffer_Release(&view)
+            raise ValueError("a part of the payload has grown meanwhile")
+        p = put_bytes(p, <const uint8_t *> view.buf, view.len)
+        PyBuffer_Release(&view)
     seal(<uint8_t *> PyBytes_AS_STRING(made), size, h)
     return made
