@@ -465,12 +465,17 @@ def _lz4_block(block: memoryview, output: _Output, largest: int, rest_bytes: int
     most = min(largest, len(block) * 255 + 16)
     size = min(most, output.room + 1)
     try:
-        return output.fill(cramjam.lz4.decompress_block_into, block, size, rest_bytes)
+        return output.fill(_lz4_into, block, size, rest_bytes)
     except cramjam.DecompressionError as error:
         # What does not fit is the bound's doing if that is what made the space small.
         if size < most:
             raise _Full from None
         raise _Broken(f"lz4: {error}") from None
+
+
+def _lz4_into(block: memoryview, space: memoryview) -> int:
+    # Without a length, the binding may take a block's first four bytes for one.
+    return cramjam.lz4.decompress_block_into(block, space, output_len=len(space))
 
 
 def _copy(block: memoryview, space: memoryview) -> int:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zlib
 
+import lz4.block
 import lz4.frame
 import pytest
 import snappy
@@ -210,3 +211,14 @@ def test_what_came_out_of_a_stream_before_its_fault_is_kept(codec: Codec) -> Non
 
 def test_the_bound_keeps_what_fits() -> None:
     assert decompress("gzip", compress("gzip", TEXT), 1_000).data == TEXT[:1_000]
+
+
+def test_a_block_that_begins_like_a_length_is_a_block() -> None:
+    """1267 stands in its first four bytes, which is less than the room that the block may take."""
+    frame = bytes.fromhex(
+        "04224d1860401a30000000f3040000fc00000000050000000ea7ec68030000ff010000170040000000061a00e0e38a6876"
+        "0000000000000000000000000000"
+    )
+    found = decompress("lz4", frame, 1 << 20, magic=0)
+    assert (found.ended, found.consumed) == ("whole", len(frame))
+    assert found.data == lz4.block.decompress(frame[11:-4], uncompressed_size=1000)
