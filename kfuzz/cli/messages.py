@@ -1,0 +1,249 @@
+"""``kfuzz messages``: list, show, compare and import definitions. The work is in ``kfuzz.messages``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from kfuzz.cli.console import echo_json, json_option
+from kfuzz.errors import UsageError
+from kfuzz.files import write_whole
+from kfuzz.messages.catalogue import LATEST, RELEASES, Catalogue, catalogue, condense, load
+from kfuzz.messages.evolution import compare_all
+from kfuzz.messages.model import Definition, Field, Versions
+
+__all__ = ["command"]
+
+source_option = click.option(
+    "--definitions",
+    "source",
+    metavar="SOURCE",
+    default=LATEST,
+    show_default=True,
+    help=f"Where definitions come from: a release ({', '.join(RELEASES)}), a jar, a folder, or a file.",
+)
+
+
+def definitions_of(source: str) -> Catalogue:
+    """A release that kfuzz carries, or whatever is at a path."""
+    return catalogue(source) if source in RELEASES else load(source)
+
+
+@click.group()
+def command() -> None:
+    """List, show, compare and import the definitions of Kafka's messages.
+
+    \b
+    Examples:
+      kfuzz messages list
+      kfuzz messages show Fetch --version 17
+      kfuzz messages diff 3.9.2 4.4.0
+      kfuzz messages import kafka-clients-4.4.0.jar --kafka 4.4.0 --out 4.4.0.json
+    """
+
+
+# ------------------------------------------------------------------------------------------------- list
+
+
+@command.command("list")
+@json_option
+@source_option
+def list_messages(as_json: bool, source: str) -> None:
+    """List the messages: their numbers, kinds and versions.
+
+    \b
+    Examples:
+      kfuzz messages list
+      kfuzz messages list --definitions 3.9.2 --json
+    """
+    messages = sorted(definitions_of(source).messages.values(), key=_place)
+    if as_json:
+        echo_json([described(message) for message in messages])
+        return
+    width = max(len(message.name) for message in messages)
+    for message in messages:
+        key = "" if message.api_key is None else str(message.api_key)
+        notes = [f"flexible {message.flexible_versions}"]
+        if message.deprecated_versions:
+            notes.append(f"deprecated {message.deprecated_versions}")
+        if message.latest_version_unstable:
+            notes.append(f"{message.valid_versions.highest} is unstable")
+        click.echo(
+            f"{key:>4}  {message.name:<{width}}  {message.kind:<8}  {message.valid_versions!s:<6}  {', '.join(notes)}"
+        )
+    click.echo(f"{len(messages)} messages")
+
+
+def _place(message: Definition) -> tuple[bool, int, str, str]:
+    """By number, requests before responses; what has no number comes last."""
+    return message.api_key is None, message.api_key or 0, message.kind, message.name
+
+
+def described(message: Definition) -> dict[str, Any]:
+    """A message without its fields."""
+    return {
+        "api_key": message.api_key,
+        "deprecated_versions": str(message.deprecated_versions),
+        "flexible_versions": str(message.flexible_versions),
+        "latest_version_unstable": message.latest_version_unstable,
+        "listeners": list(message.listeners),
+        "name": message.name,
+        "type": message.kind,
+        "valid_versions": str(message.valid_versions),
+    }
+
+
+# ------------------------------------------------------------------------------------------------- show
+
+
+@command.command("show")
+@click.argument("name", metavar="MESSAGE")
+@click.option("--version", type=int, metavar="N", help="Only what is in version N. Without it, all versions at once.")
+@json_option
+@source_option
+def show_message(name: str, version: int | None, as_json: bool, source: str) -> None:
+    """Show the fields of a message in the order in which they are sent.
+
+    A request may be called without its ending: Fetch is FetchRequest.
+
+    \b
+    Examples:
+      kfuzz messages show Fetch --version 17
+      kfuzz messages show MetadataResponse
+    """
+    message = definitions_of(source).find(name)
+    if version is not None and version not in message.valid_versions:
+        raise UsageError(f"{message.name} has no version {version}; its versions are {message.valid_versions}")
+    versions = message.valid_versions if version is None else Versions(version, version)
+    rows = [row for field in message.fields for row in _rows(message, field, versions, ())]
+    if as_json:
+        echo_json(described(message) | {"fields": [json_row for _, json_row in rows]})
+        return
+    key = "" if message.api_key is None else f", number {message.api_key}"
+    click.echo(
+        f"{message.name}: {message.kind}{key}, versions {message.valid_versions}, flexible {message.flexible_versions}"
+    )
+    columns = [cells for cells, _ in rows]
+    widths = [max((len(row[i]) for row in columns), default=0) for i in range(2)]
+    for row in columns:
+        click.echo(f"  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}".rstrip())
+
+
+Row = tuple[tuple[str, str, str], dict[str, Any]]
+
+
+def _rows(message: Definition, field: Field, versions: Versions, inside: tuple[str, ...]) -> list[Row]:
+    """A field and what is in it, of these versions: for people, and for JSON."""
+    there = field.versions & versions
+    if not there:
+        return []
+    notes = _notes(message, field, versions)
+    row = {
+        "default": None if field.null_default else field.default,
+        "depth": len(inside),
+        "ignorable": field.ignorable,
+        "map_key": field.map_key,
+        "name": field.name,
+        "nullable_versions": str(field.nullable & versions),
+        "tag": field.tag if field.tagged & versions else None,
+        "type": str(field.type),
+        "versions": str(there),
+    }
+    made: list[Row] = [(("  " * len(inside) + field.name, _type(message, field, versions), ", ".join(notes)), row)]
+    struct = field.type.struct
+    # A struct may hold itself; once is enough to see it.
+    if struct is not None and struct not in inside:
+        for inner in message.structs[struct].fields:
+            made += _rows(message, inner, versions, (*inside, struct))
+    return made
+
+
+def _type(message: Definition, field: Field, versions: Versions) -> str:
+    """As it is sent: compact types have a size that is one more, as an unsigned varint."""
+    sized = field.type.array or field.type.name in ("string", "bytes", "records")
+    one = versions.lowest if versions.lowest == versions.highest else None
+    if one is not None and sized and field.is_flexible(one, message.flexible_versions):
+        return f"compact {field.type}"
+    return str(field.type)
+
+
+def _notes(message: Definition, field: Field, versions: Versions) -> list[str]:
+    notes = []
+    if not (message.valid_versions & versions) <= field.versions:
+        notes.append(f"versions {field.versions & versions}")
+    if nullable := field.nullable & versions:
+        notes.append("nullable" if (field.versions & versions) <= field.nullable else f"nullable in {nullable}")
+    if field.tagged & versions:
+        notes.append(f"tag {field.tag}")
+    if field.null_default:
+        notes.append("default null")
+    elif field.default not in (None, "", 0, False):
+        notes.append(f"default {field.default}")
+    if field.map_key:
+        notes.append("map key")
+    if field.ignorable:
+        notes.append("ignorable")
+    return notes
+
+
+# ------------------------------------------------------------------------------------------------- diff
+
+
+@command.command("diff")
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@json_option
+def diff(old: str, new: str, as_json: bool) -> None:
+    """Compare definitions: what of NEW the peers that know OLD cannot live with. Exit 1 if there is anything.
+
+    OLD and NEW are releases, jars, folders, catalogues or single definitions. Changes that keep the bytes as they are,
+    such as another name, are shown too.
+
+    \b
+    Examples:
+      kfuzz messages diff 3.9.2 4.4.0
+      kfuzz messages diff FetchRequest.json.orig FetchRequest.json
+    """
+    changes = compare_all(definitions_of(old).messages, definitions_of(new).messages)
+    bad = sum(change.incompatible for change in changes)
+    if as_json:
+        echo_json(
+            [
+                {
+                    "code": change.code,
+                    "incompatible": change.incompatible,
+                    "message": change.message,
+                    "path": change.path,
+                    "text": change.text,
+                }
+                for change in changes
+            ]
+        )
+    else:
+        for change in changes:
+            click.echo(f"{'incompatible' if change.incompatible else 'fine':<13}{change}")
+        click.echo(f"{bad} incompatible, {len(changes) - bad} fine")
+    click.get_current_context().exit(1 if bad else 0)
+
+
+# ------------------------------------------------------------------------------------------------- import
+
+
+@command.command("import")
+@click.argument("sources", nargs=-1, required=True, metavar="JAR...")
+@click.option("--kafka", "release", required=True, metavar="VERSION", help="The release that they are of.")
+@click.option("--out", "out", required=True, metavar="FILE", help="The catalogue to write.")
+def import_definitions(sources: tuple[str, ...], release: str, out: str) -> None:
+    """Condense the definitions in jars or folders into one catalogue: names, types, versions and flags.
+
+    \b
+    Examples:
+      kfuzz messages import kafka-clients-4.4.0.jar --kafka 4.4.0 --out 4.4.0.json
+      kfuzz messages list --definitions 4.4.0.json
+    """
+    catalogues = [load(source) for source in sources]
+    write_whole(Path(out), condense(catalogues, release))
+    count = len({name for one in catalogues for name in one.messages})
+    click.echo(f"{out}: {count} messages of Kafka {release}")

@@ -1,0 +1,223 @@
+"""Definitions at hand: of a Kafka release that kfuzz carries, of a jar, of a folder. Imports ``language`` and below.
+
+A catalogue is one file with the definitions of one release, condensed to facts: names, types, versions, flags. It is
+written in the definition language itself, so that one reader serves all sources.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz.errors import UsageError
+from kfuzz.messages.language import parse_definition
+from kfuzz.messages.model import Definition, Field, Struct
+from kfuzz.messages.text import parse, plain
+
+__all__ = ["LATEST", "RELEASES", "Catalogue", "catalogue", "condense", "load"]
+
+FORMAT: Final = "kfuzz-messages/1"
+# The releases that kfuzz carries, oldest first.
+RELEASES: Final = ("3.9.2", "4.4.0")
+LATEST: Final = RELEASES[-1]
+# No definition of Kafka's has a hundredth of this; a jar may say of a member what it likes.
+MOST_BYTES: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """Definitions by name, in the order of their names; ``source`` is where they come from, for errors."""
+
+    source: str
+    messages: Mapping[str, Definition]
+
+    def find(self, name: str) -> Definition:
+        """The definition called ``name``, in any case; a request may be called without its ending. ``UsageError``."""
+        wanted = name.lower()
+        by_case = {known.lower(): known for known in self.messages}
+        for candidate in (wanted, f"{wanted}request"):
+            if candidate in by_case:
+                return self.messages[by_case[candidate]]
+        near = [known for known in self.messages if wanted in known.lower()][:5]
+        hint = f"; there are {', '.join(near)}" if near else "; `kfuzz messages list` shows all"
+        raise UsageError(f"{self.source} has no message called {name!r}{hint}")
+
+
+@cache
+def catalogue(release: str = LATEST) -> Catalogue:
+    """The definitions of a release that kfuzz carries: of the jar kafka-clients. ``UsageError`` for any other."""
+    if release not in RELEASES:
+        raise UsageError(
+            f"there is no catalogue of Kafka {release}; take one of {', '.join(RELEASES)}, or a jar or folder"
+        )
+    return load(Path(__file__).with_name("catalogues") / f"{release}.json")
+
+
+def load(source: str | Path) -> Catalogue:
+    """The definitions in a jar, a folder of JSON files, a catalogue, or one file; ``UsageError`` where one is wrong."""
+    path = Path(source)
+    if path.is_dir():
+        texts = {str(file): _text(file.read_bytes(), str(file)) for file in sorted(path.rglob("*.json"))}
+        return _catalogue(str(path), texts)
+    if not path.is_file():
+        raise UsageError(f"{path} is neither a file nor a folder; name a jar, a folder of definitions, or a catalogue")
+    if zipfile.is_zipfile(path):
+        return _catalogue(str(path), _members(path))
+    return _condensed(path)
+
+
+def _members(path: Path) -> dict[str, str]:
+    """The definitions in a jar: every JSON file in a folder called message."""
+    texts = {}
+    try:
+        with zipfile.ZipFile(path) as jar:
+            for member in sorted(jar.namelist()):
+                if member.endswith(".json") and Path(member).parent.name == "message":
+                    if jar.getinfo(member).file_size > MOST_BYTES:
+                        raise UsageError(
+                            f"{path}: {member} has more than {MOST_BYTES} bytes; no definition is so large"
+                        )
+                    texts[f"{path.name}/{member}"] = _text(jar.read(member), f"{path}: {member}")
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        raise UsageError(f"{path} cannot be read as a jar: {error}; fetch it again") from None
+    return texts
+
+
+def _text(data: bytes, file: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: byte {error.start} is not UTF-8; save the definition as UTF-8") from None
+
+
+def _catalogue(source: str, texts: Mapping[str, str]) -> Catalogue:
+    if not texts:
+        raise UsageError(
+            f"{source} has no definitions; name a jar or folder with files such as message/FetchRequest.json"
+        )
+    return _named(source, [(file, parse_definition(text, file)) for file, text in texts.items()])
+
+
+def _named(source: str, definitions: Iterable[tuple[str, Definition]]) -> Catalogue:
+    messages: dict[str, Definition] = {}
+    for file, definition in definitions:
+        if definition.name in messages:
+            raise UsageError(f"{file}: {definition.name} is defined twice in {source}; take one of them away")
+        messages[definition.name] = definition
+    return Catalogue(source, dict(sorted(messages.items())))
+
+
+def _condensed(path: Path) -> Catalogue:
+    text = _text(path.read_bytes(), str(path))
+    root = parse(text, str(path))
+    members = root.value if isinstance(root.value, dict) else {}
+    if "format" not in members or members["format"].value != FORMAT or "messages" not in members:
+        if "name" in members:
+            return _catalogue(str(path), {str(path): text})
+        raise UsageError(f"{path} is no catalogue of messages, nor a definition; make one with `kfuzz messages import`")
+    lines = members["messages"].value
+    if not isinstance(lines, list):
+        raise UsageError(f"{path}:{members['messages'].line}: messages must be a list; make the catalogue anew")
+    return _named(
+        path.stem,
+        [(f"{path}:{node.line}", parse_definition(json.dumps(plain(node)), f"{path}:{node.line}")) for node in lines],
+    )
+
+
+# ------------------------------------------------------------------------------------------------- condensing
+
+
+def condense(catalogues: Iterable[Catalogue], release: str) -> bytes:
+    """One catalogue's file with the definitions of all, a message a line, sorted by name; the same bytes each time."""
+    messages: dict[str, Definition] = {}
+    for one in catalogues:
+        for name, definition in one.messages.items():
+            if messages.setdefault(name, definition) != definition:
+                raise UsageError(f"{one.source} defines {name} otherwise than the one before; import them one by one")
+    lines = [_compact(message_of(messages[name])) for name in sorted(messages)]
+    head = f'{{"format": "{FORMAT}", "kafka": {json.dumps(release)}, "messages": [\n'
+    return (head + ",\n".join(lines) + "\n]}\n").encode()
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def message_of(definition: Definition) -> dict[str, Any]:
+    """The definition as its language says it, without what is as by default and without prose."""
+    inline = _inline(definition)
+    made: dict[str, Any] = {"name": definition.name, "type": definition.kind}
+    if definition.api_key is not None:
+        made["apiKey"] = definition.api_key
+    made["validVersions"] = str(definition.valid_versions)
+    if definition.deprecated_versions:
+        made["deprecatedVersions"] = str(definition.deprecated_versions)
+    made["flexibleVersions"] = str(definition.flexible_versions)
+    if definition.latest_version_unstable:
+        made["latestVersionUnstable"] = True
+    if definition.listeners:
+        made["listeners"] = list(definition.listeners)
+    made["fields"] = [_field_of(field, definition, inline) for field in definition.fields]
+    common = [struct for name, struct in definition.structs.items() if name not in inline]
+    if common:
+        made["commonStructs"] = [
+            {
+                "name": struct.name,
+                "versions": str(struct.versions),
+                "fields": [_field_of(field, definition, inline) for field in struct.fields],
+            }
+            for struct in common
+        ]
+    return made
+
+
+def _inline(definition: Definition) -> set[str]:
+    """Structs that the one field which uses them defines."""
+    uses: dict[str, list[Field]] = {}
+
+    def visit(fields: Iterable[Field]) -> None:
+        for field in fields:
+            if field.type.struct is not None:
+                uses.setdefault(field.type.struct, []).append(field)
+
+    visit(definition.fields)
+    for struct in definition.structs.values():
+        visit(struct.fields)
+    return {name for name, fields in uses.items() if len(fields) == 1 and not definition.structs[name].common}
+
+
+def _field_of(field: Field, definition: Definition, inline: set[str]) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": field.name, "type": str(field.type), "versions": str(field.versions)}
+    if field.nullable:
+        made["nullableVersions"] = str(field.nullable)
+    if field.tag is not None:
+        made["tag"] = field.tag
+        made["taggedVersions"] = str(field.tagged)
+    default = _default_of(field)
+    if default is not None:
+        made["default"] = default
+    for key, value in (("ignorable", field.ignorable), ("mapKey", field.map_key), ("zeroCopy", field.zero_copy)):
+        if value:
+            made[key] = True
+    if field.entity_type is not None:
+        made["entityType"] = field.entity_type
+    if field.flexible is not None:
+        made["flexibleVersions"] = str(field.flexible)
+    if field.type.struct in inline:
+        struct: Struct = definition.structs[str(field.type.struct)]
+        made["fields"] = [_field_of(inner, definition, inline) for inner in struct.fields]
+    return made
+
+
+def _default_of(field: Field) -> str | None:
+    """As the language writes it; None where it is the type's own."""
+    if field.null_default:
+        return None if str(field.type) == "records" else "null"
+    if field.default in (None, "", 0, False):
+        return None
+    return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)

@@ -1,0 +1,306 @@
+"""What changed between two definitions of a message, and whether the peers of before can live with it.
+
+Mirrors the section on incompatible changes of the definition language's document; Kafka's own checker
+(``org.apache.kafka.message.checker.EvolutionVerifier``) knows a part of it. Imports ``model``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from kfuzz.messages.model import Definition, Field, Struct, Versions
+
+__all__ = ["CODES", "Change", "Code", "compare", "compare_all"]
+
+Code = Literal[
+    "api-key-changed",
+    "array-of-structs",
+    "default-changed",
+    "field-renamed",
+    "fields-reordered",
+    "message-lost",
+    "message-renamed",
+    "released-version-changed",
+    "tag-changed",
+    "tag-lost",
+    "tag-reused",
+    "type-changed",
+    "version-lost",
+]
+
+# What each is, and whether it is incompatible.
+CODES: Final[Mapping[Code, tuple[str, bool]]] = {
+    "api-key-changed": ("the message has another number or kind", True),
+    "array-of-structs": ("an array of primitives is now one of structs with one such field: the same bytes", False),
+    "default-changed": ("peers would not agree on what a missing field means", True),
+    "field-renamed": ("names are not sent: the same bytes", False),
+    "fields-reordered": ("fields that were there stand in another order", True),
+    "message-lost": ("no version of the message is left", True),
+    "message-renamed": ("names are not sent: the same bytes", False),
+    "released-version-changed": ("a version that was released has another layout", True),
+    "tag-changed": ("a tagged field has another tag", True),
+    "tag-lost": ("a tagged field is gone from versions that had it", True),
+    "tag-reused": ("a tag now means something else", True),
+    "type-changed": ("a field has another type", True),
+    "version-lost": ("a version that was released is not valid any more", True),
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Change:
+    """A change of ``message`` at ``path``, a field's names from the message's own down, empty for the message."""
+
+    message: str
+    path: str
+    code: Code
+    text: str
+
+    @property
+    def incompatible(self) -> bool:
+        return CODES[self.code][1]
+
+    def __str__(self) -> str:
+        where = f"{self.message}.{self.path}" if self.path else self.message
+        return f"{where}: {self.code}: {self.text}"
+
+
+def compare_all(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> list[Change]:
+    """The changes of all messages of ``old``; a message that is new breaks nobody.
+
+    A message is known by its name, and else by its number and kind.
+    """
+    numbered = {(one.kind, one.api_key or 0): one for one in new.values() if one.api_key is not None}
+    unstable = {one.api_key for one in old.values() if one.kind == "request" and one.latest_version_unstable}
+    changes: list[Change] = []
+    for name in sorted(old):
+        before = old[name]
+        after = new.get(name)
+        if after is None and before.api_key is not None:
+            after = numbered.get((before.kind, before.api_key))
+        # Whether a version is released is said of the request, and counts for the response.
+        is_unstable = before.kind in ("request", "response") and before.api_key in unstable
+        if after is not None:
+            changes += compare(before, after, latest_version_unstable=is_unstable)
+        elif _released(before, is_unstable):
+            changes.append(Change(name, "", "message-lost", f"versions {_released(before, is_unstable)} were released"))
+    return changes
+
+
+def compare(old: Definition, new: Definition, *, latest_version_unstable: bool | None = None) -> list[Change]:
+    """The changes from ``old`` to ``new``, sorted by path.
+
+    ``latest_version_unstable`` says whether the last version was, where ``old`` itself cannot: a response.
+    """
+    unstable = old.latest_version_unstable if latest_version_unstable is None else latest_version_unstable
+    return sorted(_Comparison(old, new, unstable).changes())
+
+
+def _released(definition: Definition, latest_version_unstable: bool) -> Versions:
+    """A version that was marked unstable was not released yet."""
+    valid = definition.valid_versions
+    return valid & Versions(0, valid.highest - 1) if latest_version_unstable else valid
+
+
+class _Comparison:
+    def __init__(self, old: Definition, new: Definition, latest_version_unstable: bool) -> None:
+        self.old = old
+        self.new = new
+        self.released = _released(old, latest_version_unstable)
+
+    def changes(self) -> Iterator[Change]:
+        old, new = self.old, self.new
+        if old.name != new.name:
+            yield self.change("", "message-renamed", f"its name is now {new.name}")
+        if (old.kind, old.api_key) != (new.kind, new.api_key):
+            yield self.change(
+                "", "api-key-changed", f"{old.kind} {_number(old.api_key)} is now {new.kind} {_number(new.api_key)}"
+            )
+        if self.released and not new.valid_versions:
+            yield self.change("", "message-lost", f"versions {self.released} were released")
+            return
+        lost = [version for version in self.released if version not in new.valid_versions]
+        if lost:
+            yield self.change(
+                "", "version-lost", f"versions {self.released} were released, and {new.valid_versions} are valid now"
+            )
+        scope = self.released & new.valid_versions
+        changed = [v for v in scope if (v in old.flexible_versions) != (v in new.flexible_versions)]
+        if changed:
+            yield self.change(
+                "", "released-version-changed",
+                f"flexibleVersions were {old.flexible_versions}, and are {new.flexible_versions}",
+            )  # fmt: skip
+        yield from self.fields(old.fields, new.fields, scope, "", frozenset())
+
+    def change(self, path: str, code: Code, text: str) -> Change:
+        return Change(self.old.name, path, code, text)
+
+    # -- the fields of a message or a struct
+
+    def fields(
+        self, old: Sequence[Field], new: Sequence[Field], scope: Versions, path: str, inside: frozenset[str]
+    ) -> Iterator[Change]:
+        pairs = _pairs(old, new, scope)
+        yield from self.order(old, new, pairs, path)
+        yield from self.tags(old, new, pairs, path)
+        for before in old:
+            here = f"{path}.{before.name}".removeprefix(".")
+            if before.name not in pairs:
+                yield from self.lost(before, scope, here)
+                continue
+            after = pairs[before.name]
+            if after.name != before.name:
+                yield self.change(here, "field-renamed", f"its name is now {after.name}")
+            yield from self.field(before, after, scope, here, inside)
+        paired = {field.name for field in pairs.values()}
+        for after in new:
+            if after.name not in paired and after.versions & scope and not _only_tagged(after, scope):
+                yield self.change(
+                    f"{path}.{after.name}".removeprefix("."), "released-version-changed",
+                    f"it is new in versions {after.versions & scope}, which were released without it",
+                )  # fmt: skip
+
+    def lost(self, field: Field, scope: Versions, path: str) -> Iterator[Change]:
+        if field.tag is not None:
+            if field.tagged & scope:
+                yield self.change(path, "tag-lost", f"tag {field.tag} of versions {field.tagged & scope} is gone")
+        elif field.versions & scope:
+            yield self.change(path, "released-version-changed", f"it is gone from versions {field.versions & scope}")
+
+    def order(
+        self, old: Sequence[Field], new: Sequence[Field], pairs: Mapping[str, Field], path: str
+    ) -> Iterator[Change]:
+        """Fields without a tag, which stand where they stand; those with one are sent by its number."""
+        place = {field.name: i for i, field in enumerate(new)}
+        before: Field | None = None
+        for field in old:
+            if field.name not in pairs or field.tag is not None:
+                continue
+            if before is not None and place[pairs[field.name].name] < place[pairs[before.name].name]:
+                yield self.change(
+                    f"{path}.{field.name}".removeprefix("."), "fields-reordered",
+                    f"it came after {before.name}, and comes before it now",
+                )  # fmt: skip
+            before = field
+
+    def tags(
+        self, old: Sequence[Field], new: Sequence[Field], pairs: Mapping[str, Field], path: str
+    ) -> Iterator[Change]:
+        owners = {field.tag: field for field in old if field.tag is not None}
+        for after in new:
+            owner = owners.get(after.tag) if after.tag is not None else None
+            if owner is not None and pairs.get(owner.name) != after:
+                yield self.change(
+                    f"{path}.{after.name}".removeprefix("."), "tag-reused",
+                    f"tag {after.tag} is that of {owner.name}; take one that was never used",
+                )  # fmt: skip
+
+    def field(self, old: Field, new: Field, scope: Versions, path: str, inside: frozenset[str]) -> Iterator[Change]:
+        for what, before, after in (
+            ("there in", old.versions & scope, new.versions & scope),
+            ("nullable in", old.nullable & scope, new.nullable & scope),
+        ):
+            if before != after:
+                yield self.change(
+                    path, "released-version-changed", f"it was {what} versions {before}, and is in {after}"
+                )
+        if old.tag is not None and new.tag is not None and old.tag != new.tag:
+            yield self.change(path, "tag-changed", f"its tag was {old.tag}, and is {new.tag}")
+        elif old.tagged & scope != new.tagged & scope:
+            code: Code = "tag-lost" if old.tagged and not old.tagged <= new.tagged else "released-version-changed"
+            yield self.change(
+                path, code, f"it was tagged in versions {old.tagged & scope}, and is in {new.tagged & scope}"
+            )
+        compact = [
+            v for v in scope & old.versions & new.versions
+            if old.is_flexible(v, self.old.flexible_versions) != new.is_flexible(v, self.new.flexible_versions)
+        ]  # fmt: skip
+        if compact and (old.flexible, new.flexible) != (None, None):
+            yield self.change(
+                path,
+                "released-version-changed",
+                f"its own flexibleVersions were {old.flexible}, and are {new.flexible}",
+            )
+        yield from self.type(old, new, scope & old.versions, path, inside)
+
+    def type(self, old: Field, new: Field, scope: Versions, path: str, inside: frozenset[str]) -> Iterator[Change]:
+        before, after = old.type, new.type
+        if before.array and after.array and before.struct is None and after.struct is not None:
+            struct = self.new.structs[after.struct]
+            if _boxes(struct, before.name, scope):
+                yield self.change(
+                    path, "array-of-structs", f"{before} is now {after}, with {struct.fields[0].name} in it"
+                )
+                return
+        if before.array != after.array or (before.struct is None) != (after.struct is None) or (
+            before.struct is None and before.name != after.name
+        ):  # fmt: skip
+            yield self.change(path, "type-changed", f"it was {before}, and is {after}")
+        elif before.struct is not None and after.struct is not None and before.struct not in inside:
+            # A struct may hold itself; once is enough.
+            old_struct, new_struct = self.old.structs[before.struct], self.new.structs[after.struct]
+            yield from self.fields(old_struct.fields, new_struct.fields, scope, path, inside | {before.struct})
+        if (old.default, old.null_default) != (new.default, new.null_default) and before == after:
+            yield self.change(path, "default-changed", f"it was {_default(old)}, and is {_default(new)}")
+
+
+def _pairs(old: Sequence[Field], new: Sequence[Field], scope: Versions) -> dict[str, Field]:
+    """Who is who, by the old field's name: the same name, or another name in the same gap with all else the same."""
+    by_name = {field.name: field for field in new}
+    pairs = {field.name: by_name[field.name] for field in old if field.name in by_name}
+    for before, after in zip(_gaps(old, pairs, scope), _gaps(new, {field.name for field in old}, scope), strict=False):
+        for field in before:
+            found = next((other for other in after if _says(other) == _says(field)), None)
+            if found is not None:
+                pairs[field.name] = found
+                # They stand in order, so those before it are nobody's.
+                after = after[after.index(found) + 1 :]
+    return pairs
+
+
+def _gaps(fields: Sequence[Field], known: Iterable[str], scope: Versions) -> list[list[Field]]:
+    """The fields that only one side has, between those that both have."""
+    gaps: list[list[Field]] = [[]]
+    for field in fields:
+        if field.name in known:
+            gaps.append([])
+        elif field.versions & scope:
+            gaps[-1].append(field)
+    return gaps
+
+
+def _says(field: Field) -> tuple[object, ...]:
+    """All that a peer sees of a field."""
+    struct = "struct" if field.type.struct else field.type.name
+    return (
+        struct,
+        field.type.array,
+        field.versions.lowest,
+        field.nullable.lowest,
+        field.tag,
+        field.default,
+        field.null_default,
+    )
+
+
+def _only_tagged(field: Field, scope: Versions) -> bool:
+    """Whether peers that do not know it step over it."""
+    return field.versions & scope <= field.tagged
+
+
+def _boxes(struct: Struct, primitive: str, scope: Versions) -> bool:
+    """Whether the struct is sent as the primitive alone: in these versions it has no other field."""
+    there = [field for field in struct.fields if field.versions & scope and not _only_tagged(field, scope)]
+    return len(there) == 1 and str(there[0].type) == primitive and scope <= there[0].versions and not there[0].nullable
+
+
+def _default(field: Field) -> str:
+    if field.null_default:
+        return "null"
+    return "none of its own" if field.default is None else repr(field.default)
+
+
+def _number(key: int | None) -> str:
+    return "without a number" if key is None else str(key)

@@ -1,0 +1,588 @@
+"""Kafka's message-definition language: text in, a checked ``Definition`` out. Imports ``text``, ``model``, ``errors``.
+
+The rules are those of ``org.apache.kafka.message`` (``MessageSpec``, ``FieldSpec``, ``StructSpec``, ``StructRegistry``,
+``EntityType``), and what its document asks for beyond them. A wrong definition raises ``UsageError``: one sentence with
+file, line, field and remedy.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, NoReturn
+
+from kfuzz.errors import UsageError
+from kfuzz.messages.model import (
+    INT_RANGES,
+    KINDS,
+    LAST_VERSION,
+    NONE,
+    PRIMITIVES,
+    Default,
+    Definition,
+    Field,
+    Struct,
+    Type,
+    Versions,
+)
+from kfuzz.messages.text import Node, parse
+
+__all__ = ["ENTITY_TYPES", "LISTENERS", "parse_definition", "parse_versions"]
+
+LISTENERS: Final = ("broker", "controller", "zkBroker")
+# What a field may be said to hold, and the type that it then has.
+ENTITY_TYPES: Final[Mapping[str, str]] = {
+    "transactionalId": "string",
+    "producerId": "int64",
+    "groupId": "string",
+    "topicName": "string",
+    "brokerId": "int32",
+}
+# The kinds that are told apart by a number: those of the network, of the metadata log, and of coordinators' logs.
+KEYED: Final = ("request", "response", "metadata", "coordinator-key", "coordinator-value")
+
+_MESSAGE_KEYS: Final = {
+    "name": str, "type": str, "apiKey": int, "validVersions": str, "flexibleVersions": str, "deprecatedVersions": str,
+    "latestVersionUnstable": bool, "listeners": list, "fields": list, "commonStructs": list, "about": str,
+}  # fmt: skip
+_STRUCT_KEYS: Final = {"name": str, "versions": str, "deprecatedVersions": str, "fields": list, "about": str}
+_FIELD_KEYS: Final = {
+    "name": str, "type": str, "versions": str, "nullableVersions": str, "default": None, "ignorable": bool, "tag": None,
+    "taggedVersions": str, "mapKey": bool, "entityType": str, "about": str, "fields": list, "flexibleVersions": str,
+    "zeroCopy": bool,
+}  # fmt: skip
+_WORDS: Final = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "an object"}
+
+_VERSIONS: Final = re.compile(r"(\d{1,5})(?:(\+)|-(\d{1,5}))?")
+_FIELD_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_STRUCT_NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]*")
+# Decimal, hexadecimal behind 0x, octal behind 0; Java's parsers take an underscore in none of them.
+_INTEGER: Final = re.compile(r"([+-]?)(?:0[xX]([0-9A-Fa-f]+)|0([0-7]+)|(0|[1-9]\d*))")
+
+
+def parse_versions(text: str) -> Versions:
+    """``"3"``, ``"1-4"``, ``"2+"`` or ``"none"``; ``ValueError`` for anything else. Mirrors ``Versions.parse``."""
+    if text.strip() in ("", "none"):
+        return NONE
+    found = _VERSIONS.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f'"{text}" is no range of versions; write "3", "1-4", "2+" or "none"')
+    lowest = int(found[1])
+    highest = LAST_VERSION if found[2] else int(found[3] or lowest)
+    if highest < lowest:
+        raise ValueError(f'"{text}" ends before it begins; write "{highest}-{lowest}"')
+    if highest > LAST_VERSION:
+        raise ValueError(f'"{text}" goes beyond {LAST_VERSION}; a version is an int16')
+    return Versions(lowest, highest)
+
+
+def parse_definition(text: str, file: str = "definition") -> Definition:
+    """The message that ``text`` defines; ``file`` is what errors call it. ``UsageError`` where it is wrong."""
+    root = parse(text, file)
+    return _Reader(file).message(root)
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """An object of the language: its members by name, where it is, and the path that errors say."""
+
+    members: Mapping[str, Node]
+    line: int
+    path: str
+
+    def get(self, key: str, missing: Any = None) -> Any:
+        return self.members[key].value if key in self.members else missing
+
+    def line_of(self, key: str) -> int:
+        return self.members[key].line if key in self.members else self.line
+
+
+class _Reader:
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.structs: dict[str, Struct] = {}
+        self.common: set[str] = set()
+        # Structs that fields name before they are defined, and where.
+        self.named: list[tuple[str, int, str]] = []
+        self.flexible = NONE
+
+    def fail(self, line: int, path: str, what: str) -> NoReturn:
+        raise UsageError(f"{self.file}:{line}: {f'{path}: ' if path else ''}{what}")
+
+    # -- objects and their members
+
+    def object(self, node: Node, keys: Mapping[str, type | None], path: str) -> _Object:
+        """``node`` as an object that has none but these members, each of its type."""
+        if not isinstance(node.value, dict):
+            self.fail(node.line, path, f"{_name_of(node.value)} where an object belongs; write it in braces")
+        for key, member in node.value.items():
+            if key not in keys:
+                near = difflib.get_close_matches(key, keys, 1, 0.6)
+                hint = f'did you mean "{near[0]}"' if near else f"there are {', '.join(keys)}"
+                self.fail(member.line, path, f'"{key}" is nothing that is known here; {hint}')
+            wanted = keys[key]
+            if wanted is not None and type(member.value) is not wanted:
+                self.fail(member.line, path, f'"{key}" is {_name_of(member.value)}; it must be {_WORDS[wanted]}')
+        return _Object(node.value, node.line, path)
+
+    def required(self, given: _Object, key: str, what: str) -> Any:
+        if key not in given.members:
+            self.fail(given.line, given.path, f'"{key}" is missing; {what}')
+        return given.get(key)
+
+    def versions(self, given: _Object, key: str, missing: Versions = NONE) -> Versions:
+        if key not in given.members:
+            return missing
+        try:
+            return parse_versions(given.get(key))
+        except ValueError as error:
+            self.fail(given.line_of(key), given.path, f"{key} {error}")
+
+    # -- the message
+
+    def message(self, root: Node) -> Definition:
+        given = self.object(root, _MESSAGE_KEYS, "")
+        name = self.required(given, "name", 'add "name", such as "FetchRequest"')
+        if not _STRUCT_NAME.fullmatch(name):
+            self.fail(
+                given.line_of("name"), "", f'the name "{name}" has to begin with a capital, of letters and digits'
+            )
+        given = replace(given, path=name)
+        kind = self.required(given, "type", f'add "type": one of {", ".join(KINDS)}')
+        if kind not in KINDS:
+            self.fail(given.line_of("type"), name, f'type "{kind}" does not exist; take one of {", ".join(KINDS)}')
+        for suffix in ("Request", "Response"):
+            if kind == suffix.lower() and not name.endswith(suffix):
+                self.fail(
+                    given.line_of("name"), name, f'the name of a {kind} ends with "{suffix}"; call it {name}{suffix}'
+                )
+        valid = self.valid_versions(given)
+        key = self.api_key(given, kind)
+        self.flexible = self.flexible_versions(given, valid)
+        for node in given.get("commonStructs", []):
+            self.common_struct(node)
+        fields = self.fields(given, name, valid, required=bool(valid))
+        for struct_name, line, path in self.named:
+            if struct_name not in self.structs:
+                self.fail(
+                    line,
+                    path,
+                    f'nothing is called "{struct_name}"; give the field "fields", or define it in commonStructs',
+                )
+        self.refuse_endless_structs(given)
+        return Definition(
+            name=name,
+            kind=kind,
+            api_key=key,
+            valid_versions=valid,
+            flexible_versions=self.flexible,
+            fields=fields,
+            structs=self.structs,
+            deprecated_versions=self.deprecated(given, valid),
+            latest_version_unstable=self.only_for(given, "latestVersionUnstable", kind, missing=False),
+            listeners=self.listeners(given, kind),
+        )
+
+    def valid_versions(self, given: _Object) -> Versions:
+        self.required(given, "validVersions", 'add "validVersions", such as "0-3"; "none" for a message of the past')
+        valid = self.versions(given, "validVersions")
+        if valid.open:
+            such = f"{valid.lowest}-{valid.lowest + 1}"
+            self.fail(
+                given.line_of("validVersions"), given.path,
+                f'validVersions "{valid}" has no end; name the highest version, such as "{such}"',
+            )  # fmt: skip
+        return valid
+
+    def api_key(self, given: _Object, kind: str) -> int | None:
+        if kind not in KEYED:
+            if "apiKey" in given.members:
+                self.fail(given.line_of("apiKey"), given.path, f"a message of type {kind} has no apiKey; take it out")
+            return None
+        key = int(self.required(given, "apiKey", f'a {kind} is known by its number; add "apiKey"'))
+        if not 0 <= key <= LAST_VERSION:
+            self.fail(given.line_of("apiKey"), given.path, f"apiKey is {key}; it must be from 0 to {LAST_VERSION}")
+        return key
+
+    def flexible_versions(self, given: _Object, valid: Versions) -> Versions:
+        if not valid and "flexibleVersions" not in given.members:
+            return NONE
+        self.required(
+            given, "flexibleVersions", 'add "flexibleVersions": "0+" for a new message, "none" for an old one'
+        )
+        flexible = self.versions(given, "flexibleVersions")
+        self.require_open(given, "flexibleVersions", flexible)
+        return flexible
+
+    def require_open(self, given: _Object, key: str, versions: Versions) -> None:
+        if versions and not versions.open:
+            self.fail(
+                given.line_of(key), given.path,
+                f'{key} "{versions}" ends; write "{versions.lowest}+", for what has become flexible stays so',
+            )  # fmt: skip
+
+    def deprecated(self, given: _Object, valid: Versions) -> Versions:
+        deprecated = self.versions(given, "deprecatedVersions")
+        if not deprecated <= valid:
+            self.fail(
+                given.line_of("deprecatedVersions"), given.path,
+                f'deprecatedVersions "{deprecated}" are not among validVersions "{valid}"; keep them within',
+            )  # fmt: skip
+        return deprecated
+
+    def only_for(self, given: _Object, key: str, kind: str, *, missing: Any) -> Any:
+        if kind != "request" and given.get(key, missing) != missing:
+            self.fail(given.line_of(key), given.path, f'"{key}" is for requests; take it out of this {kind}')
+        return given.get(key, missing)
+
+    def listeners(self, given: _Object, kind: str) -> tuple[str, ...]:
+        names = []
+        for node in self.only_for(given, "listeners", kind, missing=[]):
+            if node.value not in LISTENERS:
+                found = node.value if isinstance(node.value, str) else _name_of(node.value)
+                self.fail(node.line, given.path, f'listener "{found}" does not exist; take of {", ".join(LISTENERS)}')
+            if node.value in names:
+                self.fail(node.line, given.path, f'listener "{node.value}" is there twice; keep one')
+            names.append(node.value)
+        return tuple(names)
+
+    def common_struct(self, node: Node) -> None:
+        given = self.object(node, _STRUCT_KEYS, "commonStructs")
+        name = self.required(given, "name", "a common struct is known by its name; add it")
+        self.require_struct_name(given, name)
+        if name in self.structs:
+            self.fail(given.line_of("name"), name, "the common struct is defined twice; keep one of them")
+        given = replace(given, path=name)
+        self.required(given, "versions", 'add "versions", such as "0+"')
+        versions = self.versions(given, "versions")
+        # Its own name is taken before its fields are read, for they may have it too.
+        self.structs[name] = Struct(name, versions, (), common=True)
+        self.common.add(name)
+        fields = self.fields(given, name, versions, required=True)
+        self.structs[name] = Struct(name, versions, fields, common=True)
+
+    def require_struct_name(self, given: _Object, name: str) -> None:
+        if not _STRUCT_NAME.fullmatch(name) or name.lower() in PRIMITIVES:
+            self.fail(
+                given.line_of("name"), given.path,
+                f'"{name}" is no name for a struct; begin with a capital, of letters and digits, unlike any primitive',
+            )  # fmt: skip
+
+    def refuse_endless_structs(self, given: _Object) -> None:
+        """A struct that holds itself without an array or a null in between can never be written to its end."""
+        state: dict[str, bool] = {}
+
+        def visit(name: str) -> None:
+            if name in state:
+                if state[name]:
+                    self.fail(
+                        given.line, name, "the struct holds itself; put it in an array, or make the field nullable"
+                    )
+                return
+            state[name] = True
+            for field in self.structs[name].fields:
+                if field.type.struct and not field.type.array and not field.nullable:
+                    visit(field.type.struct)
+            state[name] = False
+
+        for name in self.structs:
+            visit(name)
+
+    # -- fields
+
+    def fields(self, given: _Object, path: str, versions: Versions, *, required: bool) -> tuple[Field, ...]:
+        if "fields" not in given.members and required:
+            self.fail(given.line, given.path, '"fields" is missing; add the list of fields, empty if there are none')
+        made: list[Field] = []
+        for node in given.get("fields", []):
+            field = self.field(node, path, versions)
+            for other in made:
+                if other.name == field.name:
+                    self.fail(
+                        field.line,
+                        f"{path}.{field.name}",
+                        f"the name is taken by the field of line {other.line}; rename one",
+                    )
+                if field.tag is not None and other.tag == field.tag:
+                    self.fail(
+                        field.line,
+                        f"{path}.{field.name}",
+                        f"tag {field.tag} is that of {other.name}; take one that was never used",
+                    )
+            made.append(field)
+        self.require_tags_in_a_row(made, path)
+        self.require_one_use(made, path)
+        return tuple(made)
+
+    def require_tags_in_a_row(self, fields: Iterable[Field], path: str) -> None:
+        tagged = sorted((field.tag, field) for field in fields if field.tag is not None)
+        for i, (tag, field) in enumerate(tagged):
+            if tag != i:
+                self.fail(field.line, f"{path}.{field.name}", f"tag {tag} comes before tag {i} is used; take {i}")
+
+    def require_one_use(self, fields: list[Field], path: str) -> None:
+        """Map keys are compared one by one: one that only some versions have would find nothing in the others."""
+        for field in fields:
+            if field.map_key and field.tag is not None:
+                self.fail(
+                    field.line, f"{path}.{field.name}", 'a tagged field is no map key; take out "tag" or "mapKey"'
+                )
+
+    def field(self, node: Node, path: str, parent: Versions) -> Field:
+        known = node.value.get("name") if isinstance(node.value, dict) else None
+        called = f"{path}.{known.value}" if known is not None and isinstance(known.value, str) else path
+        given = self.object(node, _FIELD_KEYS, called)
+        name = self.required(given, "name", "a field is known by its name; add it")
+        if not _FIELD_NAME.fullmatch(name):
+            self.fail(
+                given.line_of("name"),
+                path,
+                f'"{name}" is no name for a field; begin with a letter, of letters and digits',
+            )
+        given = replace(given, path=f"{path}.{name}")
+        type_ = self.type(given)
+        self.required(given, "versions", 'add "versions", such as "0+"')
+        versions = self.versions(given, "versions")
+        nullable = self.nullable(given, type_, versions)
+        tag, tagged = self.tag(given, versions, nullable)
+        self.inner_struct(given, type_, versions & parent)
+        default, null_default = self.default(given, type_, versions, nullable)
+        return Field(
+            name=name,
+            type=type_,
+            versions=versions,
+            nullable=nullable,
+            tag=tag,
+            tagged=tagged,
+            default=default,
+            null_default=null_default,
+            ignorable=given.get("ignorable", False),
+            map_key=self.map_key(given, type_),
+            entity_type=self.entity_type(given, type_),
+            flexible=self.own_flexible(given, type_),
+            zero_copy=self.zero_copy(given, type_),
+            about=given.get("about", ""),
+            line=given.line,
+        )
+
+    def type(self, given: _Object) -> Type:
+        text = self.required(given, "type", f'add "type": {", ".join(PRIMITIVES)}, a struct, or an array of one')
+        line = given.line_of("type")
+        name = text.removeprefix("[]")
+        type_ = Type(name, text.startswith("[]"))
+        if name.startswith("[]"):
+            self.fail(line, given.path, f'type "{text}" is an array of arrays; put a struct in between')
+        if name == "records" and type_.array:
+            self.fail(line, given.path, 'type "[]records" does not exist; put the records into a struct')
+        if type_.struct is not None and not _STRUCT_NAME.fullmatch(name):
+            near = difflib.get_close_matches(name.lower(), PRIMITIVES, 1, 0.5)
+            hint = f'did you mean "{text.replace(name, near[0])}"' if near else "a struct begins with a capital"
+            self.fail(line, given.path, f'type "{text}" does not exist; {hint}')
+        return type_
+
+    def inner_struct(self, given: _Object, type_: Type, versions: Versions) -> None:
+        """The struct that a field defines, if it does."""
+        fields = "fields" in given.members
+        line = given.line_of("fields")
+        if type_.struct is None:
+            if given.get("fields"):
+                self.fail(
+                    line,
+                    given.path,
+                    f'a field of type "{type_}" has no fields; take them out, or name a struct as its type',
+                )
+        elif type_.struct in self.common:
+            if given.get("fields"):
+                self.fail(line, given.path, f"the fields of {type_.struct} stand in commonStructs; take them out here")
+        elif not fields:
+            self.named.append((type_.struct, given.line_of("type"), given.path))
+        elif type_.struct in self.structs:
+            self.fail(
+                line, given.path, f"the struct {type_.struct} is defined twice; move it to commonStructs, or rename one"
+            )
+        else:
+            self.require_struct_name(given, type_.struct)
+            self.structs[type_.struct] = Struct(type_.struct, versions, ())
+            made = self.fields(given, given.path, versions, required=True)
+            self.structs[type_.struct] = Struct(type_.struct, versions, made)
+
+    def nullable(self, given: _Object, type_: Type, versions: Versions) -> Versions:
+        nullable = self.versions(given, "nullableVersions")
+        if nullable and not type_.nullable:
+            self.fail(
+                given.line_of("nullableVersions"), given.path,
+                f'a field of type "{type_}" is never null; take out "nullableVersions"',
+            )  # fmt: skip
+        return nullable & versions if versions else nullable
+
+    def tag(self, given: _Object, versions: Versions, nullable: Versions) -> tuple[int | None, Versions]:
+        tagged = self.versions(given, "taggedVersions")
+        tag = given.get("tag")
+        line = given.line_of("tag" if "tag" in given.members else "taggedVersions")
+        if tag is None:
+            if tagged:
+                self.fail(line, given.path, f'taggedVersions "{tagged}" without a tag; add "tag", or take them out')
+            return None, NONE
+        # One definition of Kafka 3.9 has its tag as a text, and Kafka's own reader takes it.
+        if isinstance(tag, str) and tag.isdecimal():
+            tag = int(tag)
+        if type(tag) is not int:
+            self.fail(line, given.path, f'"tag" is {_name_of(tag)}; it must be a whole number')
+        if not 0 <= tag < 1 << 31:
+            self.fail(line, given.path, f"tag {tag} is out of range; take the lowest that was never used, from 0 on")
+        if not tagged:
+            self.fail(line, given.path, f'tag {tag} without versions; add "taggedVersions", such as "{versions}"')
+        self.require_open(given, "taggedVersions", tagged)
+        line = given.line_of("taggedVersions")
+        if not tagged <= versions:
+            self.fail(
+                line, given.path, f'taggedVersions "{tagged}" are not among versions "{versions}"; keep them within'
+            )
+        if not tagged <= self.flexible:
+            self.fail(
+                line,
+                given.path,
+                f'taggedVersions "{tagged}" are not all flexible; keep them within flexibleVersions "{self.flexible}"',
+            )
+        if nullable & tagged and not tagged <= nullable:
+            self.fail(
+                line,
+                given.path,
+                f'nullableVersions "{nullable}" begin amid taggedVersions "{tagged}"; make all nullable, or none',
+            )
+        return tag, tagged
+
+    def map_key(self, given: _Object, type_: Type) -> bool:
+        if not given.get("mapKey", False):
+            return False
+        if type_.array or type_.struct is not None or type_.name in ("records", "float64"):
+            self.fail(
+                given.line_of("mapKey"),
+                given.path,
+                f'a "{type_}" is no map key; take a number, text, uuid, bool or bytes',
+            )
+        return True
+
+    def entity_type(self, given: _Object, type_: Type) -> str | None:
+        entity = given.get("entityType")
+        if entity is None:
+            return None
+        line = given.line_of("entityType")
+        if entity not in ENTITY_TYPES:
+            self.fail(line, given.path, f'entityType "{entity}" does not exist; take one of {", ".join(ENTITY_TYPES)}')
+        if type_.name != ENTITY_TYPES[entity]:
+            self.fail(
+                line,
+                given.path,
+                f'a {entity} is of type {ENTITY_TYPES[entity]}, and this field of "{type_}"; change one of the two',
+            )
+        return str(entity)
+
+    def own_flexible(self, given: _Object, type_: Type) -> Versions | None:
+        if "flexibleVersions" not in given.members:
+            return None
+        if type_.array or type_.name not in ("string", "bytes"):
+            self.fail(
+                given.line_of("flexibleVersions"), given.path,
+                f'only strings and bytes have flexibleVersions of their own, and this is "{type_}"; take them out',
+            )  # fmt: skip
+        return self.versions(given, "flexibleVersions")
+
+    def zero_copy(self, given: _Object, type_: Type) -> bool:
+        if given.get("zeroCopy", False) and (type_.array or type_.name != "bytes"):
+            self.fail(
+                given.line_of("zeroCopy"), given.path, f'zeroCopy is for bytes, and this is "{type_}"; take it out'
+            )
+        return bool(given.get("zeroCopy", False))
+
+    # -- defaults
+
+    def default(self, given: _Object, type_: Type, versions: Versions, nullable: Versions) -> tuple[Default, bool]:
+        """The value, and whether it is a null of a type that has no other default of its own."""
+        text = given.get("default", "")
+        line = given.line_of("default")
+        if isinstance(text, list | dict) or text is None:
+            self.fail(
+                line,
+                given.path,
+                f'"default" is {_name_of(text)}; write a number, a text or a flag, and "null" for null',
+            )
+        if text == "null" and type_.nullable:
+            if not versions <= nullable:
+                self.fail(
+                    line,
+                    given.path,
+                    f'null is the default, but not allowed in all versions; let nullableVersions be "{versions}"',
+                )
+            return None, True
+        if not type_.array:
+            if type_.name in INT_RANGES:
+                return self.default_integer(given, type_.name, text), False
+            if type_.name == "bool":
+                return self.default_flag(given, text), False
+            if type_.name == "float64":
+                return self.default_float(given, text), False
+            if type_.name == "string":
+                if not isinstance(text, str):
+                    self.fail(
+                        line, given.path, f"the default of a string is {_name_of(text)}; put it in quotation marks"
+                    )
+                return text, False
+        if text != "" and not (type_.name == "uuid" and not type_.array):
+            self.fail(
+                line, given.path, f'a field of type "{type_}" has no default of its own but null; take out "default"'
+            )
+        if type_.name == "uuid" and text:
+            self.fail(line, given.path, 'the default of a uuid is all zeros; take out "default"')
+        # Without any, records are null: there are no records without a batch.
+        return None, type_.name == "records" and not type_.array
+
+    def default_integer(self, given: _Object, name: str, text: Any) -> int:
+        line = given.line_of("default")
+        least, most = INT_RANGES[name]
+        value = text
+        if isinstance(text, str):
+            found = _INTEGER.fullmatch(text or "0")
+            if found is None:
+                self.fail(line, given.path, f'the default "{text}" is no whole number; write 12, 0xc or 014')
+            digits, base = next((found[i], base) for i, base in ((2, 16), (3, 8), (4, 10)) if found[i])
+            value = int(found[1] + digits, base)
+        if type(value) is not int:
+            self.fail(line, given.path, f"the default is {_name_of(value)}; it must be a whole number")
+        if not least <= value <= most:
+            self.fail(line, given.path, f"the default {text} does not fit an {name}; take one from {least} to {most}")
+        return value
+
+    def default_flag(self, given: _Object, text: Any) -> bool:
+        if isinstance(text, bool):
+            return text
+        if not isinstance(text, str) or text.lower() not in ("", "true", "false"):
+            self.fail(given.line_of("default"), given.path, f'the default {text!r} is no flag; write "true" or "false"')
+        return text.lower() == "true"
+
+    def default_float(self, given: _Object, text: Any) -> float:
+        try:
+            value = float(text or 0)
+        except (TypeError, ValueError):
+            value = math.inf
+        if isinstance(text, bool) or not math.isfinite(value):
+            self.fail(
+                given.line_of("default"), given.path, f'the default {text!r} is no number; write one such as "0.5"'
+            )
+        return value
+
+
+def _name_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    return {
+        bool: "a flag",
+        int: "a number",
+        float: "a number with a fraction",
+        str: "a text",
+        list: "a list",
+        dict: "an object",
+    }[type(value)]

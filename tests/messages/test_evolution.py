@@ -1,0 +1,173 @@
+"""Every change that the document calls incompatible is found, and what keeps the bytes is none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kfuzz.messages import Definition, parse_definition
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.evolution import CODES, Change, compare, compare_all
+
+OLD = """
+{ "name": "CountRequest", "type": "request", "apiKey": 9, "validVersions": "1-4", "flexibleVersions": "3+", "fields": [
+  { "name": "Id", "type": "uuid", "versions": "1+" },
+  { "name": "Name", "type": "string", "versions": "1+", "nullableVersions": "2+" },
+  { "name": "Places", "type": "[]int32", "versions": "1+" },
+  { "name": "Parts", "type": "[]Part", "versions": "2+", "fields": [
+    { "name": "Size", "type": "int64", "versions": "2+", "default": "-1" },
+    { "name": "Kind", "type": "int8", "versions": "2+" },
+    { "name": "Inner", "type": "[]Part", "versions": "4+" }
+  ]},
+  { "name": "Data", "type": "bytes", "versions": "1-3" },
+  { "name": "Rest", "type": "int32", "versions": "3+", "tag": 0, "taggedVersions": "3+" },
+  { "name": "More", "type": "int32", "versions": "3+", "tag": 1, "taggedVersions": "3+" }
+]}
+""".replace(
+    """,
+    { "name": "Inner", "type": "[]Part", "versions": "4+" }""",
+    "",
+)
+
+
+def changes(*edits: tuple[str, str]) -> list[Change]:
+    text = OLD
+    for before, after in edits:
+        assert text.count(before) == 1, before
+        text = text.replace(before, after)
+    return compare(parse_definition(OLD), parse_definition(text))
+
+
+def codes(found: list[Change]) -> list[str]:
+    return [f"{change.path} {change.code}".strip() for change in found]
+
+
+ID = '{ "name": "Id", "type": "uuid", "versions": "1+" },'
+KIND = '{ "name": "Kind", "type": "int8", "versions": "2+" }'
+SIZE = '{ "name": "Size", "type": "int64", "versions": "2+", "default": "-1" }'
+MORE = '{ "name": "More", "type": "int32", "versions": "3+", "tag": 1, "taggedVersions": "3+" }'
+PLACES = '{ "name": "Places", "type": "[]int32", "versions": "1+" },'
+
+
+@pytest.mark.parametrize(
+    ("edits", "found"),
+    [
+        # Versions that were released.
+        ([('"1-4"', '"2-4"')], ["version-lost"]),
+        ([('"1-4"', '"1-3"')], ["version-lost"]),
+        ([('"1-4"', '"none"')], ["message-lost"]),
+        ([('"flexibleVersions": "3+"', '"flexibleVersions": "2+"')], ["released-version-changed"]),
+        ([(ID, "")], ["Id released-version-changed"]),
+        ([(ID, ID + '{ "name": "New", "type": "int8", "versions": "4+" },')], ["New released-version-changed"]),
+        (
+            [('"type": "bytes", "versions": "1-3"', '"type": "bytes", "versions": "1-2"')],
+            ["Data released-version-changed"],
+        ),
+        ([('"nullableVersions": "2+"', '"nullableVersions": "1+"')], ["Name released-version-changed"]),
+        ([(KIND, KIND.replace("2+", "3+"))], ["Parts.Kind released-version-changed"]),
+        ([('"type": "bytes", ', '"type": "bytes", "flexibleVersions": "none", ')], ["Data released-version-changed"]),
+        # The order of fields.
+        ([(f"{SIZE},\n    {KIND}", f"{KIND},\n    {SIZE}")], ["Parts.Kind fields-reordered"]),
+        # Defaults and types.
+        ([('"default": "-1"', '"default": "0"')], ["Parts.Size default-changed"]),
+        ([('"nullableVersions": "2+"', '"nullableVersions": "2+", "default": "x"')], ["Name default-changed"]),
+        ([(KIND, KIND.replace("int8", "int16"))], ["Parts.Kind type-changed"]),
+        ([(PLACES, PLACES.replace("[]int32", "int32"))], ["Places type-changed"]),
+        ([(PLACES, PLACES.replace("[]int32", "[]int64"))], ["Places type-changed"]),
+        (
+            [(PLACES, '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [%s %s] },')],
+            ["Places type-changed"],
+        ),
+        # Tags.
+        (
+            [
+                (MORE, MORE.replace('"tag": 1', '"tag": 0')),
+                ('"tag": 0, "taggedVersions": "3+" },', '"tag": 1, "taggedVersions": "3+" },'),
+            ],
+            ["More tag-changed", "More tag-reused", "Rest tag-changed", "Rest tag-reused"],
+        ),
+        ([(f",\n  {MORE}", "")], ["More tag-lost"]),
+        ([(MORE, MORE.replace('"3+"', '"4+"', 2))], ["More released-version-changed", "More tag-lost"]),
+        ([(MORE, MORE.replace("More", "Other").replace("int32", "string"))], ["More tag-lost", "Other tag-reused"]),
+        # What a message is.
+        ([('"apiKey": 9', '"apiKey": 8')], ["api-key-changed"]),
+        # Nothing that a peer could tell.
+        ([], []),
+        ([('"1-4"', '"1-5"')], []),
+        ([('"1-4"', '"1-5"'), (ID, ID + '{ "name": "New", "type": "int8", "versions": "5+" },')], []),
+        ([('"1-4"', '"1-5"'), (KIND, KIND.replace('"2+"', '"2-4"'))], []),
+        (
+            [
+                (
+                    MORE,
+                    MORE + ',{ "name": "Added", "type": "string", "versions": "3+", "tag": 2, "taggedVersions": "3+" }',
+                )
+            ],
+            [],
+        ),
+        ([(KIND, KIND.replace("}", ', "ignorable": true, "about": "x" }'))], []),
+        # The same bytes under other names.
+        ([(KIND, KIND.replace("Kind", "Sort"))], ["Parts.Kind field-renamed"]),
+        (
+            [(SIZE, SIZE.replace("Size", "Length")), (KIND, KIND.replace("Kind", "Sort"))],
+            ["Parts.Kind field-renamed", "Parts.Size field-renamed"],
+        ),
+        ([('"CountRequest"', '"TallyRequest"')], ["message-renamed"]),
+        (
+            [(PLACES, '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [%s] },')],
+            ["Places array-of-structs"],
+        ),
+    ],
+)
+def test_a_change_is_found_for_what_it_is(edits: list[tuple[str, str]], found: list[str]) -> None:
+    number = '{ "name": "Number", "type": "int32", "versions": "1+" }'
+    fill = {1: (number,), 2: (number, ',{ "name": "Other", "type": "int32", "versions": "1+" }')}
+    made = [(before, after % fill[after.count("%s")] if "%s" in after else after) for before, after in edits]
+    assert codes(changes(*made)) == found
+
+
+def test_every_kind_of_change_is_known_by_what_it_does() -> None:
+    fine = {code for code, (_, incompatible) in CODES.items() if not incompatible}
+    assert fine == {"array-of-structs", "field-renamed", "message-renamed"}
+
+
+def test_a_version_that_was_unstable_was_not_released() -> None:
+    unstable = OLD.replace('"validVersions"', '"latestVersionUnstable": true, "validVersions"')
+    new = OLD.replace(ID, ID + '{ "name": "New", "type": "int8", "versions": "4+" },')
+    assert compare(parse_definition(unstable), parse_definition(new)) == []
+    # It is said of the request, and counts for the response.
+    renamed: Callable[[str], str] = lambda text: text.replace("CountRequest", "CountResponse").replace(  # noqa: E731
+        '"request"', '"response"'
+    )
+    request, response = parse_definition(unstable), parse_definition(renamed(OLD))
+    old = {one.name: one for one in (request, response)}
+    newer = {one.name: one for one in (parse_definition(new), parse_definition(renamed(new)))}
+    assert compare_all(old, newer) == []
+    assert compare_all({response.name: response}, newer) != []
+
+
+def test_a_message_that_is_gone_is_lost_unless_it_has_another_name() -> None:
+    old = parse_definition(OLD)
+    assert codes(compare_all({old.name: old}, {})) == ["message-lost"]
+    other: Definition = replace(old, name="TallyRequest")
+    assert codes(compare_all({old.name: old}, {other.name: other})) == ["message-renamed"]
+
+
+def test_from_kafka_3_9_to_4_4_versions_went_and_names_changed_and_no_released_layout_did() -> None:
+    found = compare_all(catalogue("3.9.2").messages, catalogue("4.4.0").messages)
+    assert {change.code for change in found} == {"version-lost", "message-lost", "field-renamed", "message-renamed"}
+    lost = {change.message for change in found if change.code == "message-lost"}
+    # What only ZooKeeper's brokers sent to one another.
+    assert lost == {
+        f"{name}{kind}"
+        for name in ("ControlledShutdown", "LeaderAndIsr", "StopReplica", "UpdateMetadata")
+        for kind in ("Request", "Response")
+    }
+    assert sum(change.code == "version-lost" for change in found) == 41
+
+
+def test_a_release_has_not_changed_against_itself() -> None:
+    for release in ("3.9.2", "4.4.0"):
+        assert compare_all(catalogue(release).messages, catalogue(release).messages) == []

@@ -1,0 +1,466 @@
+"""The definition language: what it says, and one sentence for each way of getting it wrong."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kfuzz.errors import UsageError
+from kfuzz.messages import Definition, Type, Versions, parse_definition, parse_versions
+from kfuzz.messages.text import parse, plain
+
+GOOD = """
+// What stands behind two slashes is for people.
+{
+  "apiKey": 7,
+  "type": "request",
+  "listeners": ["broker", "controller"],
+  "name": "WalkRequest", // also behind a value
+  "validVersions": "1-5",
+  "deprecatedVersions": "1-2",
+  "flexibleVersions": "3+",
+  "latestVersionUnstable": true,
+  "fields": [
+    { "name": "Url", "type": "string", "versions": "1+", "nullableVersions": "2+", "default": "http://none",
+      "about": "Slashes in a text are no comment: // see." },
+    { "name": "Steps", "type": "[]Step", "versions": "1+", "fields": [
+      { "name": "Place", "type": "string", "versions": "1+", "mapKey": true, "entityType": "topicName" },
+      { "name": "Way", "type": "Way", "versions": "3+", "nullableVersions": "4+" },
+      { "name": "Back", "type": "[]Way", "versions": "4+", "nullableVersions": "4+", "default": "null" }
+    ]},
+    { "name": "Hex", "type": "int32", "versions": "1+", "default": "0x7fffffff" },
+    { "name": "Octal", "type": "int16", "versions": "1+", "default": "-017" },
+    { "name": "Flag", "type": "bool", "versions": "1+", "default": "true", "ignorable": true },
+    { "name": "Share", "type": "float64", "versions": "1+", "default": "0.25" },
+    { "name": "Id", "type": "uuid", "versions": "1+" },
+    { "name": "Large", "type": "uint32", "versions": "1+", "default": 4294967295 },
+    { "name": "Data", "type": "bytes", "versions": "1+", "zeroCopy": true, "flexibleVersions": "none" },
+    { "name": "Batch", "type": "records", "versions": "1+", "nullableVersions": "1+" },
+    { "name": "Late", "type": "int64", "versions": "3+", "tag": 1, "taggedVersions": "3+", "default": "-1" },
+    { "name": "Later", "type": "string", "versions": "4+", "tag": "0", "taggedVersions": "4+",
+      "nullableVersions": "4+", "default": "null" }
+  ],
+  "commonStructs": [
+    { "name": "Way", "versions": "3+", "fields": [
+      { "name": "Length", "type": "int64", "versions": "3+" },
+      { "name": "Parts", "type": "[]Way", "versions": "3+" }
+    ]}
+  ]
+}
+"""
+
+
+def good() -> Definition:
+    return parse_definition(GOOD, "walk.json")
+
+
+def test_a_definition_says_what_it_says() -> None:
+    walk = good()
+    assert (walk.name, walk.kind, walk.api_key) == ("WalkRequest", "request", 7)
+    assert (walk.valid_versions, walk.deprecated_versions) == (Versions(1, 5), Versions(1, 2))
+    assert walk.flexible_versions.open
+    assert 3 in walk.flexible_versions
+    assert walk.latest_version_unstable
+    assert walk.listeners == ("broker", "controller")
+    assert list(walk.structs) == ["Way", "Step"]
+    assert walk.structs["Way"].common
+    assert not walk.structs["Step"].common
+    fields = {field.name: field for field in walk.fields}
+    assert list(fields) == [
+        "Url", "Steps", "Hex", "Octal", "Flag", "Share", "Id", "Large", "Data", "Batch", "Late", "Later",
+    ]  # fmt: skip
+    assert fields["Url"].default == "http://none"
+    assert str(fields["Url"].nullable) == "2+"
+    assert "// see" in fields["Url"].about
+    assert fields["Steps"].type == Type("Step", array=True)
+    assert [fields[name].default for name in ("Hex", "Octal", "Flag", "Share", "Large", "Late")] == [
+        2147483647, -15, True, 0.25, 4294967295, -1,
+    ]  # fmt: skip
+    assert fields["Flag"].ignorable
+    assert fields["Data"].zero_copy
+    assert not fields["Data"].is_flexible(5, walk.flexible_versions)
+    assert fields["Url"].is_flexible(5, walk.flexible_versions)
+    assert fields["Batch"].null_default
+    assert (fields["Later"].tag, fields["Later"].null_default, fields["Later"].default) == (0, True, None)
+    place, way, back = walk.structs["Step"].fields
+    assert place.map_key
+    assert place.entity_type == "topicName"
+    assert way.type.struct == "Way"
+    assert back.null_default
+    assert walk.fields[1].line == 15
+
+
+@pytest.mark.parametrize(
+    ("text", "versions"),
+    [("3", (3, 3)), ("1-4", (1, 4)), ("2+", (2, 32767)), ("none", (1, 0)), ("", (1, 0)), (" 0-0 ", (0, 0))],
+)
+def test_versions_are_read(text: str, versions: tuple[int, int]) -> None:
+    assert parse_versions(text) == Versions(*versions)
+    assert parse_versions(str(parse_versions(text))) == Versions(*versions)
+
+
+def test_versions_meet_and_contain_one_another() -> None:
+    some, others = parse_versions("2-5"), parse_versions("4+")
+    assert str(some & others) == "4-5"
+    assert not some & parse_versions("6+")
+    assert (some & others) <= some
+    assert parse_versions("none") <= some
+    assert not some <= others
+    assert list(parse_versions("3-5")) == [3, 4, 5]
+
+
+# The text is GOOD with the first of a pair changed to the second, from which "@" is taken away: there the error is.
+# The words are those that tell the reader what is wrong, where, and what to do.
+FIELD = '{ "name": "Id", "type": "uuid", "versions": "1+" }'
+WRONG = {
+    # The text itself.
+    "a comma too many": (
+        '"mapKey": true, "entityType": "topicName" }',
+        '"mapKey": true, @}',
+        "a comma before '}'; take it out",
+    ),
+    "no comma": ('"apiKey": 7,', '"apiKey": 7\n  @"about": "x",', "'\"' where a comma or '}' belongs"),
+    "no colon": ('"apiKey": 7', '"apiKey" @7', 'a colon belongs behind "apiKey"'),
+    "no name": ('"apiKey": 7', "@apiKey: 7", "a name in quotation marks belongs here"),
+    "no value": ('"apiKey": 7', '"apiKey": @,', "',' where a value belongs"),
+    "a word": ('"apiKey": 7', '"apiKey": @seven', "'s' where a value belongs"),
+    "a text without end": ('"name": "WalkRequest",', '"name": @"WalkRequest,', "a text is broken"),
+    "a text with a bad escape": ('"name": "WalkRequest",', '"name": @"Walk\\xRequest",', "a text is broken"),
+    "a number without end": ('"apiKey": 7', '"apiKey": @' + "7" * 401, "a number of 401 digits"),
+    "said twice": ('"apiKey": 7', '"apiKey": 7, "apiKey": 8@', '"apiKey" is there twice, and not the same; keep one'),
+    # Members.
+    "an unknown member": (
+        '"apiKey": 7',
+        '@"api_key": 7',
+        '"api_key" is nothing that is known here; did you mean "apiKey"',
+    ),
+    "an unknown member of a field": (
+        '"ignorable": true',
+        '@"ignorabel": true',
+        'WalkRequest.Flag: "ignorabel" is nothing that is known here; did you mean "ignorable"',
+    ),
+    "a member like none": ('"apiKey": 7', '@"zzz": 7', "there are name, type, apiKey"),
+    "a number for a text": (
+        '"validVersions": "1-5"',
+        '@"validVersions": 5',
+        '"validVersions" is a number; it must be a text',
+    ),
+    "a text for a number": ('"apiKey": 7', '@"apiKey": "7"', '"apiKey" is a text; it must be a whole number'),
+    "a fraction": ('"apiKey": 7', '@"apiKey": 7.5', '"apiKey" is a number with a fraction; it must be a whole number'),
+    "a text for a flag": (
+        '"ignorable": true',
+        '@"ignorable": "true"',
+        '"ignorable" is a text; it must be true or false',
+    ),
+    "a number for a list": (
+        '"listeners": ["broker", "controller"]',
+        '@"listeners": 1',
+        '"listeners" is a number; it must be a list',
+    ),
+    "a text for a field": (FIELD, '@"Id"', "a text where an object belongs; write it in braces"),
+    # The message.
+    "no name of the message": ('"name": "WalkRequest",', "", '"name" is missing; add "name"'),
+    "a name without capital": ('"WalkRequest"', '@"walkRequest"', "has to begin with a capital"),
+    "a request called otherwise": (
+        '"WalkRequest"',
+        '@"Walk"',
+        'the name of a request ends with "Request"; call it WalkRequest',
+    ),
+    "a response called a request": (
+        '"type": "request"',
+        '"type": "response"',
+        'the name of a response ends with "Response"',
+    ),
+    "no type": ('"type": "request",', "", 'WalkRequest: "type" is missing'),
+    "an unknown type of message": (
+        '"type": "request"',
+        '@"type": "reqest"',
+        'type "reqest" does not exist; take one of request',
+    ),
+    "no validVersions": ('"validVersions": "1-5",', "", '"validVersions" is missing'),
+    "versions without end": (
+        '"validVersions": "1-5"',
+        '@"validVersions": "1+"',
+        'has no end; name the highest version, such as "1-2"',
+    ),
+    "versions backwards": (
+        '"validVersions": "1-5"',
+        '@"validVersions": "5-1"',
+        '"5-1" ends before it begins; write "1-5"',
+    ),
+    "versions in words": ('"validVersions": "1-5"', '@"validVersions": "all"', '"all" is no range of versions'),
+    "versions too large": (
+        '"validVersions": "1-5"',
+        '@"validVersions": "1-40000"',
+        "goes beyond 32767; a version is an int16",
+    ),
+    "a negative version": ('"validVersions": "1-5"', '@"validVersions": "-1"', '"-1" is no range of versions'),
+    "no flexibleVersions": (
+        '"flexibleVersions": "3+",',
+        "",
+        '"flexibleVersions" is missing; add "flexibleVersions": "0+"',
+    ),
+    "flexibleVersions that end": (
+        '"flexibleVersions": "3+"',
+        '@"flexibleVersions": "3-5"',
+        'flexibleVersions "3-5" ends; write "3+"',
+    ),
+    "deprecatedVersions outside": (
+        '"deprecatedVersions": "1-2"',
+        '@"deprecatedVersions": "0-2"',
+        'are not among validVersions "1-5"',
+    ),
+    "no apiKey": ('"apiKey": 7,', "", 'a request is known by its number; add "apiKey"'),
+    "a negative apiKey": ('"apiKey": 7', '@"apiKey": -1', "apiKey is -1; it must be from 0 to 32767"),
+    "an apiKey of data": ('"type": "request"', '"type": "data"', "a message of type data has no apiKey; take it out"),
+    "listeners of a response": ('"type": "request",', '"type": "response",', None),
+    "an unknown listener": (
+        '["broker", "controller"]',
+        '[@"broker", "raft"]',
+        'listener "raft" does not exist; take of broker',
+    ),
+    "a listener twice": (
+        '["broker", "controller"]',
+        '[@"broker", "broker"]',
+        'listener "broker" is there twice; keep one',
+    ),
+    # Structs.
+    "a common struct without name": (
+        '{ "name": "Way", "versions": "3+",',
+        '@{ "versions": "3+",',
+        "a common struct is known by its name",
+    ),
+    "a common struct without versions": (
+        '{ "name": "Way", "versions": "3+",',
+        '@{ "name": "Way",',
+        'Way: "versions" is missing',
+    ),
+    "a common struct in small letters": (
+        '{ "name": "Way", "versions": "3+",',
+        '@{ "name": "way", "versions": "3+",',
+        '"way" is no name for a struct',
+    ),
+    "a common struct called as a primitive": (
+        '{ "name": "Way", "versions": "3+",',
+        '@{ "name": "String", "versions": "3+",',
+        "unlike any primitive",
+    ),
+    "fields of a common struct in two places": (
+        '"type": "Way", "versions": "3+",',
+        '"type": "Way", "versions": "3+", @"fields": [' + FIELD + "],",
+        "the fields of Way stand in commonStructs",
+    ),
+    "a struct that is not there": (
+        '"type": "Way", "versions": "3+",',
+        '@"type": "Road", "versions": "3+",',
+        'nothing is called "Road"; give the field "fields"',
+    ),
+    "a struct that holds itself": (
+        '"type": "[]Way", "versions": "3+" }',
+        '"type": "Way", "versions": "3+" }',
+        "Way: the struct holds itself; put it in an array",
+    ),
+    "a message without fields": ('"validVersions": "1-5"', '"about": "x"', None),
+    # Fields.
+    "a field without name": (FIELD, '@{ "type": "uuid", "versions": "1+" }', "a field is known by its name; add it"),
+    "a field called wrongly": (
+        FIELD,
+        '@{ "name": "my_id", "type": "uuid", "versions": "1+" }',
+        '"my_id" is no name for a field',
+    ),
+    "a field without type": (FIELD, '@{ "name": "Id", "versions": "1+" }', 'WalkRequest.Id: "type" is missing'),
+    "a field without versions": (FIELD, '@{ "name": "Id", "type": "uuid" }', 'WalkRequest.Id: "versions" is missing'),
+    "a field twice": (
+        FIELD,
+        '@{ "name": "Hex", "type": "uuid", "versions": "1+" }',
+        "the name is taken by the field of line",
+    ),
+    "an unknown primitive": (
+        FIELD,
+        '@{ "name": "Id", "type": "int33", "versions": "1+" }',
+        'type "int33" does not exist; did you mean "int32"',
+    ),
+    "a type in small letters": (
+        FIELD,
+        '@{ "name": "Id", "type": "thing", "versions": "1+" }',
+        'type "thing" does not exist',
+    ),
+    "an array of arrays": (
+        FIELD,
+        '@{ "name": "Id", "type": "[][]int32", "versions": "1+" }',
+        "an array of arrays; put a struct in between",
+    ),
+    "an array of records": (
+        FIELD,
+        '@{ "name": "Id", "type": "[]records", "versions": "1+" }',
+        '"[]records" does not exist',
+    ),
+    "fields of a primitive": (
+        FIELD,
+        '@{ "name": "Id", "type": "uuid", "versions": "1+", "fields": [' + FIELD + "] }",
+        'a field of type "uuid" has no fields',
+    ),
+    "a nullable number": (
+        '"default": "0x7fffffff"',
+        '@"nullableVersions": "1+"',
+        'a field of type "int32" is never null; take out "nullableVersions"',
+    ),
+    "a nullable uuid": (
+        FIELD,
+        '@{ "name": "Id", "type": "uuid", "versions": "1+", "nullableVersions": "1+" }',
+        'a field of type "uuid" is never null',
+    ),
+    "a tag without versions": (
+        '"tag": 1, "taggedVersions": "3+"',
+        '@"tag": 1',
+        'tag 1 without versions; add "taggedVersions"',
+    ),
+    "versions without a tag": (
+        '"tag": 1, "taggedVersions": "3+"',
+        '@"taggedVersions": "3+"',
+        'without a tag; add "tag", or take them out',
+    ),
+    "a negative tag": ('"tag": 1,', '@"tag": -1,', "tag -1 is out of range"),
+    "a tag in words": ('"tag": 1,', '@"tag": "one",', '"tag" is a text; it must be a whole number'),
+    "a tag twice": ('"tag": 1,', '"tag": 0,', "tag 0 is that of Late"),
+    "a gap before a tag": ('"tag": 1,', '@"tag": 2,', "tag 2 comes before tag 1 is used; take 1"),
+    "tags that end": ('"taggedVersions": "3+"', '@"taggedVersions": "3-4"', 'taggedVersions "3-4" ends; write "3+"'),
+    "tags before the field": (
+        '"versions": "3+", "tag": 1',
+        '@"versions": "4+", "tag": 1',
+        'taggedVersions "3+" are not among versions "4+"',
+    ),
+    "tags before flexibility": (
+        '"versions": "3+", "tag": 1, "taggedVersions": "3+"',
+        '@"versions": "2+", "tag": 1, "taggedVersions": "2+"',
+        'are not all flexible; keep them within flexibleVersions "3+"',
+    ),
+    "tags that become nullable": (
+        '"taggedVersions": "4+",\n      "nullableVersions": "4+"',
+        '@"taggedVersions": "4+",\n      "nullableVersions": "5+"',
+        None,
+    ),
+    "a tagged map key": (
+        '"taggedVersions": "3+"',
+        '@"taggedVersions": "3+", "mapKey": true',
+        "a tagged field is no map key",
+    ),
+    "an array as a map key": (
+        '"versions": "4+", "nullableVersions": "4+", "default": "null" }',
+        '@"versions": "4+", "mapKey": true }',
+        'a "[]Way" is no map key',
+    ),
+    "an unknown entity": (
+        '"entityType": "topicName"',
+        '@"entityType": "topic"',
+        'entityType "topic" does not exist; take one of transactionalId',
+    ),
+    "an entity of another type": (
+        '"entityType": "topicName"',
+        '@"entityType": "brokerId"',
+        'a brokerId is of type int32, and this field of "string"',
+    ),
+    "own flexibleVersions of a number": (
+        '"default": "0x7fffffff"',
+        '@"flexibleVersions": "none"',
+        "only strings and bytes have flexibleVersions of their own",
+    ),
+    "zero copy of a text": (
+        '"default": "http://none",',
+        '@"zeroCopy": true,',
+        'zeroCopy is for bytes, and this is "string"',
+    ),
+    # Defaults.
+    "a default that is too large": (
+        '"default": "-017"',
+        '@"default": "0x8000"',
+        "does not fit an int16; take one from -32768 to 32767",
+    ),
+    "a default that is no number": (
+        '"default": "-017"',
+        '@"default": "many"',
+        'the default "many" is no whole number; write 12, 0xc or 014',
+    ),
+    "a default that is no octal": ('"default": "-017"', '@"default": "089"', None),
+    "a negative unsigned default": ('"default": 4294967295', '@"default": -1', "the default -1 does not fit an uint32"),
+    "a fraction by default": (
+        '"default": 4294967295',
+        '@"default": 1.5',
+        "the default is a number with a fraction; it must be a whole number",
+    ),
+    "a default that is no flag": ('"default": "true"', '@"default": "yes"', "the default 'yes' is no flag"),
+    "a default that is no float": (
+        '"default": "0.25"',
+        '@"default": "a quarter"',
+        "the default 'a quarter' is no number",
+    ),
+    "an endless default": ('"default": "0.25"', '@"default": "1e999"', "the default '1e999' is no number"),
+    "a number for a text by default": (
+        '"default": "http://none"',
+        '@"default": 3',
+        "the default of a string is a number; put it in quotation marks",
+    ),
+    "a list by default": ('"default": "http://none"', '@"default": []', '"default" is a list'),
+    "a null that is no text": (
+        '"default": "http://none"',
+        '@"default": null',
+        '"default" is null; write a number, a text or a flag, and "null" for null',
+    ),
+    "null by default but not allowed": (
+        '"default": "http://none"',
+        '@"default": "null"',
+        'null is the default, but not allowed in all versions; let nullableVersions be "1+"',
+    ),
+    "a default of an array": (
+        '"versions": "4+", "nullableVersions": "4+", "default": "null" }',
+        '@"versions": "4+", "default": "none" }',
+        'a field of type "[]Way" has no default of its own but null',
+    ),
+    "a default of a uuid": (
+        FIELD,
+        '@{ "name": "Id", "type": "uuid", "versions": "1+", "default": "x" }',
+        "the default of a uuid is all zeros",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_definition_gets_one_sentence_with_its_place(case: str) -> None:
+    before, after, words = WRONG[case]
+    assert GOOD.count(before) == 1
+    text = GOOD.replace(before, after, 1)
+    at = text.find("@")
+    with pytest.raises(UsageError) as caught:
+        parse_definition(text.replace("@", "", 1), "walk.json")
+    said = str(caught.value)
+    found = re.match(r"walk\.json:(\d+): ", said)
+    assert found is not None, said
+    assert "\n" not in said
+    if at >= 0:
+        assert int(found[1]) == text.count("\n", 0, at) + 1, said
+    if words is not None:
+        assert words in said, said
+
+
+def test_there_are_many_ways_to_be_wrong() -> None:
+    assert len(WRONG) >= 60
+
+
+@pytest.mark.parametrize(
+    "text", ["", "  // nothing\n", "[", "{", '{"a"', '{"a":', "nul", "[1,", '"', "{} {}", "[" * 1000]
+)
+def test_what_is_no_json_is_one_sentence(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^x\.json:\d+: "):
+        parse(text, "x.json")
+
+
+def test_comments_stand_anywhere_but_in_texts() -> None:
+    text = '// a\n{ // b\n "x" // c\n : // d\n [1, // e\n "// f"] // g\n}// h'
+    assert plain(parse(text, "x")) == {"x": [1, "// f"]}
+
+
+def test_a_thing_said_twice_in_the_same_words_is_said(tmp_path: Path) -> None:
+    text = GOOD.replace('"apiKey": 7', '"apiKey": 7, "apiKey": 7', 1)
+    assert parse_definition(text) == good()
