@@ -344,8 +344,11 @@ class _Reader:
             )
         given = replace(given, path=f"{path}.{name}")
         type_ = self.type(given)
-        self.required(given, "versions", 'add "versions", such as "0+"')
-        versions = self.versions(given, "versions")
+        # Without versions of its own, a tagged field is there where it is tagged.
+        tagged = self.versions(given, "taggedVersions")
+        if not tagged:
+            self.required(given, "versions", 'add "versions", such as "0+"')
+        versions = self.versions(given, "versions", tagged)
         nullable = self.nullable(given, type_, versions)
         tag, tagged = self.tag(given, versions, nullable)
         self.inner_struct(given, type_, versions & parent)
@@ -502,9 +505,11 @@ class _Reader:
 
     def default(self, given: _Object, type_: Type, versions: Versions, nullable: Versions) -> tuple[Default, bool]:
         """The value, and whether it is a null of a type that has no other default of its own."""
+        # Two definitions of Kafka's have a bare null, which its reader takes for nothing at all.
         text = given.get("default", "")
+        text = "" if text is None else text
         line = given.line_of("default")
-        if isinstance(text, list | dict) or text is None:
+        if isinstance(text, list | dict):
             self.fail(
                 line,
                 given.path,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from conftest import require_tool
 
+from kfuzz.conformance.broker import artefacts
 from kfuzz.conformance.testees import all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.messages.catalogue import LATEST, RELEASES, catalogue, condense, load
@@ -28,6 +30,23 @@ def test_the_catalogue_is_what_the_jar_makes(release: str) -> None:
     jar = ROOT / "testees" / "kafka-clients" / "target" / release / "lib" / f"kafka-clients-{release}.jar"
     committed = (ROOT / "kfuzz" / "messages" / "catalogues" / f"{release}.json").read_bytes()
     assert condense([load(jar)], release) == committed
+
+
+@pytest.mark.java
+def test_what_coordinators_keep_in_their_logs_is_read_from_their_own_jars() -> None:
+    """From the artefacts that the real broker is started from."""
+    require_tool("mvn", "install Maven and a JDK")
+    testee = artefacts()
+    testee.make_ready()
+    assert testee.folder is not None
+    found = {}
+    for name in ("kafka-group-coordinator", "kafka-transaction-coordinator"):
+        messages = load(testee.folder / "target" / "lib" / f"{name}-{testee.version}.jar").messages
+        found[name] = Counter(message.kind for message in messages.values())
+    assert found == {
+        "kafka-group-coordinator": {"coordinator-key": 22, "coordinator-value": 22},
+        "kafka-transaction-coordinator": {"coordinator-key": 1, "coordinator-value": 1},
+    }
 
 
 def test_what_kafka_has_is_there() -> None:

@@ -403,11 +403,6 @@ WRONG = {
         "the default of a string is a number; put it in quotation marks",
     ),
     "a list by default": ('"default": "http://none"', '@"default": []', '"default" is a list'),
-    "a null that is no text": (
-        '"default": "http://none"',
-        '@"default": null',
-        '"default" is null; write a number, a text or a flag, and "null" for null',
-    ),
     "null by default but not allowed": (
         '"default": "http://none"',
         '@"default": "null"',
@@ -459,6 +454,13 @@ def test_what_is_no_json_is_one_sentence(text: str) -> None:
 def test_comments_stand_anywhere_but_in_texts() -> None:
     text = '// a\n{ // b\n "x" // c\n : // d\n [1, // e\n "// f"] // g\n}// h'
     assert plain(parse(text, "x")) == {"x": [1, "// f"]}
+
+
+def test_a_bare_null_is_no_default_and_a_tagged_field_is_there_where_it_is_tagged() -> None:
+    """As in two definitions of the group coordinator, and one of the transaction coordinator."""
+    assert parse_definition(GOOD.replace('"default": "http://none"', '"default": null')).fields[0].default == ""
+    late = '"versions": "3+", "tag": 1, "taggedVersions": "3+"'
+    assert parse_definition(GOOD.replace(late, '"tag": 1, "taggedVersions": "3+"')) == good()
 
 
 def test_a_thing_said_twice_in_the_same_words_is_said(tmp_path: Path) -> None:
