@@ -24,6 +24,7 @@ import java.util.List;
 import java.util.function.Supplier;
 import java.util.function.Function;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.utils.internals.AppInfoParser;
 
@@ -47,6 +48,7 @@ public final class Testee {
     private final FetchReader reader = new FetchReader();
     private ProduceReader producer;
     private SegmentReader segment;
+    private final MessageTypes messages = new MessageTypes();
     private final RecordTools tools = new RecordTools();
     private ByteArrayOutputStream answer = new ByteArrayOutputStream();
 
@@ -82,7 +84,7 @@ public final class Testee {
             json.writeStringField("version", AppInfoParser.getVersion());
             json.writeStringField("language", "java");
             writeStrings(json, "operations", "decode-records", "encode-records", "decode-stream",
-                "append-stream");
+                "append-stream", "decode-message", "encode-message");
             writeStrings(json, "roles", "consumer", "broker", "log");
             json.writeFieldName("magic");
             json.writeArray(new int[] {0, 1, 2}, 0, 3);
@@ -118,6 +120,9 @@ public final class Testee {
             case "encode-records" -> encodeRecords(id, request);
             case "decode-stream" -> decodeStream(id, request);
             case "append-stream" -> appendStream(id, request);
+            case "decode-message" -> decodeMessage(id, request);
+            case "encode-message" -> encodeMessage(id, request);
+            case "convert-message" -> convertMessage(id, request);
             case "convert-records" -> useTool(id, request, tools::convert);
             case "filter-records" -> useTool(id, request, tools::filter);
             case "control-records" -> useTool(id, request, VersionedTools::control);
@@ -129,9 +134,7 @@ public final class Testee {
     private record Verdict(List<BatchContents> batches, int consumed, byte[] stored, Throwable failure) {}
 
     private void decodeRecords(JsonNode id, JsonNode request) throws IOException {
-        byte[] bytes = Json.hex(request.get("hex"), "hex");
-        if (bytes == null)
-            throw new BadRequestException("hex is missing");
+        byte[] bytes = bytes(request);
         String role = Json.text(request, "role", "consumer");
         Supplier<Verdict> judge = judge(role, bytes, request);
         long allocatedBefore = threads.getCurrentThreadAllocatedBytes();
@@ -231,6 +234,77 @@ public final class Testee {
                 step.writeTo(json);
             json.writeEndArray();
         });
+    }
+
+    private void decodeMessage(JsonNode id, JsonNode request) throws IOException {
+        MessageType type = messages.of(request);
+        short version = type.version(request);
+        byte[] bytes = bytes(request);
+        Message message = type.empty();  // Beforehand, for what reflection allocates is none of Kafka's.
+        long allocatedBefore = threads.getCurrentThreadAllocatedBytes();
+        MessageType.Reading reading = MessageType.decode(message, bytes, version);
+        long allocatedBytes = threads.getCurrentThreadAllocatedBytes() - allocatedBefore;
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", outcome(reading));
+            if (reading.failure() != null)
+                json.writeStringField("error", describe(reading.failure()));
+            json.writeNumberField("allocated_bytes", allocatedBytes);
+            if (reading.failure() == null) {
+                json.writeNumberField("consumed", reading.consumed());
+                json.writeFieldName("message");
+                type.writeJson(json, reading.message(), version);
+            }
+        });
+    }
+
+    private static String outcome(MessageType.Reading reading) {
+        if (reading.failure() == null)
+            return "accepted";
+        return MessageType.isRefusalToRead(reading.failure()) ? "rejected" : "fault";
+    }
+
+    private void encodeMessage(JsonNode id, JsonNode request) throws IOException {
+        MessageType type = messages.of(request);
+        short version = type.version(request);
+        if (!request.path("body").isObject())
+            throw new BadRequestException("body must be an object, not " + request.get("body"));
+        byte[] bytes;
+        try {
+            bytes = type.encode(request.get("body"), version);
+        } catch (RuntimeException e) {
+            writeFailure(id, MessageType.isRefusalToWrite(e) ? "rejected" : "fault", describe(e));
+            return;
+        }
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", "accepted");
+            json.writeStringField("hex", HexFormat.of().formatHex(bytes));
+        });
+    }
+
+    /** A tool of kfuzz's own tests, as those below: a second opinion on the JSON of a message. */
+    private void convertMessage(JsonNode id, JsonNode request) throws IOException {
+        MessageType type = messages.of(request);
+        short version = type.version(request);
+        MessageType.Reading reading = MessageType.decode(type.empty(), bytes(request), version);
+        if (reading.failure() != null) {
+            writeFailure(id, outcome(reading), describe(reading.failure()));
+            return;
+        }
+        JsonNode converted = type.converted(reading.message(), version);
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", "accepted");
+            json.writeObjectField("message", converted);
+        });
+    }
+
+    private static byte[] bytes(JsonNode request) {
+        byte[] bytes = Json.hex(request.get("hex"), "hex");
+        if (bytes == null)
+            throw new BadRequestException("hex is missing");
+        return bytes;
     }
 
     /** The tools of kfuzz's own tests, which the handshake does not offer. */

@@ -1,0 +1,137 @@
+package kfuzz.testee;
+
+import com.fasterxml.jackson.core.json.JsonReadFeature;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.json.JsonMapper;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.lang.reflect.Method;
+import java.util.HashMap;
+import java.util.Locale;
+import java.util.Map;
+import java.util.regex.Pattern;
+import org.apache.kafka.common.protocol.Message;
+
+/**
+ * The messages of this kafka-clients: its jar holds the definitions that its classes were generated from. Definitions
+ * tell what neither the classes nor their JSON converters do: which fields a version has.
+ */
+final class MessageTypes {
+    private static final String PACKAGE = "org.apache.kafka.common.message.";
+    private static final Pattern NAME = Pattern.compile("[A-Za-z0-9]+");
+    private static final JsonMapper DEFINITIONS =
+        JsonMapper.builder().enable(JsonReadFeature.ALLOW_JAVA_COMMENTS).build();
+
+    private final Map<String, MessageType> types = new HashMap<>();
+
+    /** The message that a request names. */
+    MessageType of(JsonNode request) {
+        String name = Json.text(request.get("message"), "message");
+        MessageType known = types.get(name);
+        if (known == null) {
+            known = load(name);
+            types.put(name, known);
+        }
+        return known;
+    }
+
+    private static MessageType load(String name) {
+        try {
+            JsonNode definition = definition(name);
+            if (definition.get("validVersions").textValue().equals("none"))  // Kept for its API key; it has no class.
+                throw new UnsupportedRequestException(name + " has no versions left");
+            Class<?> java = Reflection.named(PACKAGE + className(definition));
+            return new MessageType(name, java, new Structs(definition, java).message());
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
+    private static JsonNode definition(String name) throws IOException {
+        if (NAME.matcher(name).matches()) {
+            ClassLoader loader = Message.class.getClassLoader();
+            try (InputStream text = loader.getResourceAsStream("common/message/" + name + ".json")) {
+                if (text != null)
+                    return DEFINITIONS.readTree(text);
+            }
+        }
+        throw new UnsupportedRequestException("this kafka-clients has no message " + name);
+    }
+
+    /** The generator keeps the names of these classes apart from those of the requests written by hand. */
+    private static String className(JsonNode definition) {
+        String name = definition.get("name").textValue();
+        return switch (definition.get("type").textValue()) {
+            case "header", "request", "response" -> name + "Data";
+            default -> name;
+        };
+    }
+
+    /** The structs of one definition; each is a class inside the message's. */
+    private static final class Structs {
+        private final Class<?> outer;
+        private final JsonNode definition;
+        private final Map<String, StructType> byName = new HashMap<>();
+
+        Structs(JsonNode definition, Class<?> outer) {
+            this.definition = definition;
+            this.outer = outer;
+        }
+
+        StructType message() {
+            return fill(new StructType(outer), outer, definition.get("fields"));
+        }
+
+        private StructType fill(StructType struct, Class<?> java, JsonNode fields) {
+            for (JsonNode field : fields)
+                struct.add(field(field, java));
+            return struct;
+        }
+
+        private StructType.Field field(JsonNode field, Class<?> java) {
+            String defined = field.get("name").textValue();  // With a capital at its head, but for a few.
+            String name = defined.substring(0, 1).toLowerCase(Locale.ROOT) + defined.substring(1);
+            String setter = "set" + defined.substring(0, 1).toUpperCase(Locale.ROOT) + defined.substring(1);
+            Method getter = Reflection.method(java, name);
+            Class<?> value = getter.getReturnType();
+            String[] versions = field.get("versions").textValue().split("(?=\\+)|-");
+            int lowest = Integer.parseInt(versions[0]);
+            int highest = versions.length == 1 ? lowest
+                : versions[1].equals("+") ? Short.MAX_VALUE : Integer.parseInt(versions[1]);
+            return new StructType.Field(name, lowest, highest, type(field, value), getter,
+                Reflection.method(java, setter, value));
+        }
+
+        private ValueType type(JsonNode field, Class<?> java) {
+            String name = field.get("type").textValue();
+            if (!name.startsWith("[]"))
+                return isStruct(name) ? struct(name, field) : ValueType.scalar(name, java);
+            String element = name.substring(2);
+            return ArrayType.of(
+                isStruct(element) ? struct(element, field) : ValueType.scalar(element, Object.class), java);
+        }
+
+        private static boolean isStruct(String type) {
+            return Character.isUpperCase(type.charAt(0));
+        }
+
+        /** A struct is defined where it is used, or once for several fields among the common ones. */
+        private StructType struct(String name, JsonNode field) {
+            StructType known = byName.get(name);
+            if (known != null)
+                return known;
+            Class<?> java = Reflection.named(outer.getName() + "$" + name);
+            StructType struct = new StructType(java);
+            byName.put(name, struct);
+            return fill(struct, java, field.has("fields") ? field.get("fields") : common(name));
+        }
+
+        private JsonNode common(String name) {
+            for (JsonNode struct : definition.get("commonStructs"))
+                if (struct.get("name").textValue().equals(name))
+                    return struct.get("fields");
+            throw new IllegalStateException("a definition lacks the struct " + name);
+        }
+    }
+}

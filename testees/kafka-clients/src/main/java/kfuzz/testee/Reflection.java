@@ -1,0 +1,66 @@
+package kfuzz.testee;
+
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.Collection;
+import org.apache.kafka.common.protocol.Message;
+
+/** Kafka's generated classes by their names; what they throw comes out as it is. */
+final class Reflection {
+    private Reflection() {}
+
+    static Class<?> named(String name) {
+        try {
+            return Class.forName(name);
+        } catch (ClassNotFoundException e) {
+            throw notAsDefined(e);
+        }
+    }
+
+    static Method method(Class<?> type, String name, Class<?>... parameters) {
+        try {
+            return type.getMethod(name, parameters);
+        } catch (NoSuchMethodException e) {
+            throw notAsDefined(e);
+        }
+    }
+
+    static Message message(Class<?> type) {
+        return (Message) make(type);
+    }
+
+    @SuppressWarnings("unchecked")
+    static Collection<Object> collection(Class<?> type) {
+        return (Collection<Object>) make(type);
+    }
+
+    private static Object make(Class<?> type) {
+        try {
+            return type.getConstructor().newInstance();
+        } catch (InvocationTargetException e) {
+            throw cause(e);
+        } catch (ReflectiveOperationException e) {
+            throw notAsDefined(e);
+        }
+    }
+
+    static Object call(Method method, Object target, Object... arguments) {
+        try {
+            return method.invoke(target, arguments);
+        } catch (InvocationTargetException e) {
+            throw cause(e);
+        } catch (ReflectiveOperationException e) {
+            throw notAsDefined(e);
+        }
+    }
+
+    private static RuntimeException cause(InvocationTargetException failure) {
+        if (failure.getCause() instanceof Error error)
+            throw error;
+        return (RuntimeException) failure.getCause();  // Generated classes declare no checked exception.
+    }
+
+    private static IllegalStateException notAsDefined(ReflectiveOperationException failure) {
+        return new IllegalStateException("a generated class is not what its definition says", failure);
+    }
+}

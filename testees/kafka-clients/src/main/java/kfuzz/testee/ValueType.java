@@ -1,0 +1,245 @@
+package kfuzz.testee;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.HexFormat;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.record.internal.MemoryRecords;
+
+/** A type of Kafka's message definitions: how its Java value is written in the JSON of a message, and read from it. */
+interface ValueType {
+    HexFormat HEX = HexFormat.of();
+
+    /** Writes a value that is not null. */
+    void write(JsonGenerator json, Object value, short version) throws IOException;
+
+    /** The value of JSON that is not null, or a {@link BadMessageException}. */
+    Object read(JsonNode json);
+
+    /** Whether null can be given to Kafka's classes, which know where it may be written. */
+    default boolean hasNull() {
+        return true;
+    }
+
+    default void writeOrNull(JsonGenerator json, Object value, short version) throws IOException {
+        if (value == null)
+            json.writeNull();
+        else
+            write(json, value, version);
+    }
+
+    default Object readOrNull(JsonNode json) {
+        return json.isNull() && hasNull() ? null : read(json);
+    }
+
+    /** The type of one value; {@code java} is what the generated class keeps it as. */
+    static ValueType scalar(String name, Class<?> java) {
+        return switch (name) {
+            case "bool" -> new Bool();
+            case "int8" -> new Int(Byte.MIN_VALUE, Byte.MAX_VALUE, value -> (byte) value);
+            case "int16" -> new Int(Short.MIN_VALUE, Short.MAX_VALUE, value -> (short) value);
+            case "uint16" -> new Int(0, 0xffff, value -> (int) value);
+            case "int32" -> new Int(Integer.MIN_VALUE, Integer.MAX_VALUE, value -> (int) value);
+            case "uint32" -> new Int(0, 0xffff_ffffL, value -> value);
+            case "int64" -> new Int64();
+            case "float64" -> new Float64();
+            case "uuid" -> new Id();
+            case "string" -> new Text();
+            case "bytes" -> java == ByteBuffer.class ? new Buffer() : new Bytes();
+            case "records" -> new Records();
+            default -> throw new IllegalStateException("the definitions of messages have a new type: " + name);
+        };
+    }
+
+    private static BadMessageException mistyped(String wanted, JsonNode json) {
+        String shown = json.toString();
+        return new BadMessageException("must be " + wanted + ", not "
+            + (shown.length() > 60 ? shown.substring(0, 60) + "…" : shown));
+    }
+
+    private static byte[] octets(JsonNode json) {
+        try {
+            if (json.isTextual())
+                return HEX.parseHex(json.textValue());
+        } catch (IllegalArgumentException e) {
+            throw mistyped("hex", json);
+        }
+        throw mistyped("hex", json);
+    }
+
+    private static void writeHex(JsonGenerator json, ByteBuffer buffer) throws IOException {
+        byte[] bytes = new byte[buffer.remaining()];
+        buffer.duplicate().get(bytes);
+        json.writeString(HEX.formatHex(bytes));
+    }
+
+    record Bool() implements ValueType {
+        @Override
+        public void write(JsonGenerator json, Object value, short version) throws IOException {
+            json.writeBoolean((Boolean) value);
+        }
+
+        @Override
+        public Object read(JsonNode json) {
+            if (!json.isBoolean())
+                throw mistyped("true or false", json);
+            return json.booleanValue();
+        }
+
+        @Override
+        public boolean hasNull() {
+            return false;
+        }
+    }
+
+    /** An integer that every JSON library keeps whole. */
+    record Int(long least, long greatest, Boxing boxing) implements ValueType {
+        /** What makes the wrapper of the very primitive that a setter takes. */
+        interface Boxing {
+            Object of(long value);
+        }
+
+        @Override
+        public void write(JsonGenerator json, Object value, short version) throws IOException {
+            json.writeNumber(((Number) value).longValue());
+        }
+
+        @Override
+        public Object read(JsonNode json) {
+            boolean fits = json.isIntegralNumber() && json.canConvertToLong();
+            if (!fits || json.longValue() < least || json.longValue() > greatest)
+                throw mistyped("an integer in " + least + ".." + greatest, json);
+            return boxing.of(json.longValue());
+        }
+
+        @Override
+        public boolean hasNull() {
+            return false;
+        }
+    }
+
+    record Int64() implements ValueType {
+        @Override
+        public void write(JsonGenerator json, Object value, short version) throws IOException {
+            json.writeString(value.toString());
+        }
+
+        @Override
+        public Object read(JsonNode json) {
+            try {
+                if (json.isTextual())
+                    return Long.parseLong(json.textValue());
+            } catch (NumberFormatException e) {
+                throw mistyped("a 64-bit integer as a decimal string", json);
+            }
+            throw mistyped("a 64-bit integer as a decimal string", json);
+        }
+
+        @Override
+        public boolean hasNull() {
+            return false;
+        }
+    }
+
+    record Float64() implements ValueType {
+        /** The generator itself quotes what JSON has no number for: NaN, Infinity, -Infinity. */
+        @Override
+        public void write(JsonGenerator json, Object value, short version) throws IOException {
+            json.writeNumber((double) value);
+        }
+
+        @Override
+        public Object read(JsonNode json) {
+            if (json.isNumber())
+                return json.doubleValue();
+            return switch (json.asText()) {
+                case "NaN" -> Double.NaN;
+                case "Infinity" -> Double.POSITIVE_INFINITY;
+                case "-Infinity" -> Double.NEGATIVE_INFINITY;
+                default -> throw mistyped("a number, NaN, Infinity or -Infinity", json);
+            };
+        }
+
+        @Override
+        public boolean hasNull() {
+            return false;
+        }
+    }
+
+    record Id() implements ValueType {
+        @Override
+        public void write(JsonGenerator json, Object value, short version) throws IOException {
+            json.writeString(value.toString());
+        }
+
+        @Override
+        public Object read(JsonNode json) {
+            try {
+                if (json.isTextual())
+                    return Uuid.fromString(json.textValue());
+            } catch (IllegalArgumentException e) {
+                throw mistyped("a uuid in Kafka's text form", json);
+            }
+            throw mistyped("a uuid in Kafka's text form", json);
+        }
+
+        @Override
+        public boolean hasNull() {
+            return false;
+        }
+    }
+
+    record Text() implements ValueType {
+        @Override
+        public void write(JsonGenerator json, Object value, short version) throws IOException {
+            json.writeString((String) value);
+        }
+
+        @Override
+        public Object read(JsonNode json) {
+            if (!json.isTextual())
+                throw mistyped("a string", json);
+            return json.textValue();
+        }
+    }
+
+    record Bytes() implements ValueType {
+        @Override
+        public void write(JsonGenerator json, Object value, short version) throws IOException {
+            json.writeString(HEX.formatHex((byte[]) value));
+        }
+
+        @Override
+        public Object read(JsonNode json) {
+            return octets(json);
+        }
+    }
+
+    /** Bytes of a field that is marked zeroCopy. */
+    record Buffer() implements ValueType {
+        @Override
+        public void write(JsonGenerator json, Object value, short version) throws IOException {
+            writeHex(json, (ByteBuffer) value);
+        }
+
+        @Override
+        public Object read(JsonNode json) {
+            return ByteBuffer.wrap(octets(json));
+        }
+    }
+
+    /** Record batches, which nobody looks into here. */
+    record Records() implements ValueType {
+        @Override
+        public void write(JsonGenerator json, Object value, short version) throws IOException {
+            writeHex(json, ((MemoryRecords) value).buffer());
+        }
+
+        @Override
+        public Object read(JsonNode json) {
+            return MemoryRecords.readableRecords(ByteBuffer.wrap(octets(json)));
+        }
+    }
+}
