@@ -9,6 +9,7 @@ a checked value or raise ``ProtocolError`` with one sentence. A field with an un
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,8 +22,10 @@ __all__ = [
     "APPEND_STREAM",
     "CODECS",
     "DECODE",
+    "DECODE_MESSAGE",
     "DECODE_STREAM",
     "ENCODE",
+    "ENCODE_MESSAGE",
     "LINE_BYTES_MAX",
     "PROTOCOL",
     "ROLES",
@@ -40,12 +43,17 @@ ENCODE: Final = "encode-records"
 # Rules that need memory: what a consumer hands out of several batches, and what a broker appends of them.
 DECODE_STREAM: Final = "decode-stream"
 APPEND_STREAM: Final = "append-stream"
-OPERATIONS: Final = (DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM, "decode-message", "encode-message")
+# One request, response, header or other message, which the request names with its version.
+DECODE_MESSAGE: Final = "decode-message"
+ENCODE_MESSAGE: Final = "encode-message"
+OPERATIONS: Final = (DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM, DECODE_MESSAGE, ENCODE_MESSAGE)
 ROLES: Final = ("consumer", "broker", "log")
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
 # The runner sends this many requests before it waits for an answer.
 AHEAD: Final = 64
+# Of objects and arrays in a message, far beyond those of Kafka's own.
+MESSAGE_DEPTH_MAX: Final = 32
 # Longer lines are rubbish: values over 64 KiB may be given by their hash.
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -76,7 +84,10 @@ class Handshake:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One checked answer. ``batches`` and ``records`` are in the record's JSON form; what was left out is None."""
+    """One checked answer. ``batches`` and ``records`` are in the record's JSON form, ``message`` in that of messages.
+
+    What was left out is None.
+    """
 
     id: str
     outcome: str
@@ -86,6 +97,7 @@ class Answer:
     batches: list[dict[str, Any]] | None = None
     records: list[dict[str, Any]] | None = None
     data: bytes | None = None
+    message: dict[str, Any] | None = None
     allocated_bytes: int | None = None
     # Of a stream: what became of each step, and the offsets after the last.
     steps: list[dict[str, Any]] | None = None
@@ -252,6 +264,51 @@ def _steps(value: Any) -> str | None:
     return None
 
 
+_FIELD = re.compile(r"[a-z][A-Za-z0-9]*")
+_UNKNOWN_TAGGED_FIELDS: Final = "_unknownTaggedFields"
+_TAGGED_FIELD: dict[str, _Check] = {"tag": _integer(0, 2**32 - 1), "hex": _hex}
+
+
+def _message(value: Any) -> str | None:
+    """A message, as far as it can be judged without its definition: names, numbers, unknown tags."""
+    wrong = _struct(value, 0) if isinstance(value, dict) else f" is {_shown(value)}"
+    return wrong and f"an object of a message's fields, but it{wrong}"
+
+
+def _struct(struct: dict[str, Any], depth: int) -> str | None:
+    """None, or what is wrong, worded to follow the place of the struct."""
+    for name, value in struct.items():
+        if name == _UNKNOWN_TAGGED_FIELDS:
+            wrong = _tagged_fields(value)
+        elif _FIELD.fullmatch(name):
+            wrong = _value(value, depth + 1)
+        else:
+            return f" has the field {_shown(name)}, whose name is not in camelCase"
+        if wrong:
+            return f".{name}{wrong}"
+    return None
+
+
+def _value(value: Any, depth: int) -> str | None:
+    if depth > MESSAGE_DEPTH_MAX:
+        return f" is nested more than {MESSAGE_DEPTH_MAX} deep"
+    if isinstance(value, dict):
+        return _struct(value, depth)
+    if isinstance(value, list):
+        found = ((index, _value(item, depth + 1)) for index, item in enumerate(value))
+        return next((f"[{index}]{wrong}" for index, wrong in found if wrong), None)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f' is {_shown(value)}; what JSON has no number for is "NaN", "Infinity" or "-Infinity"'
+    return None
+
+
+def _tagged_fields(value: Any) -> str | None:
+    if not isinstance(value, list) or not value:
+        return f" is {_shown(value)}; where there are none, it is left out"
+    found = ((index, _object(item, _TAGGED_FIELD, ("tag", "hex"))) for index, item in enumerate(value))
+    return next((f"[{index}]{wrong}" for index, wrong in found if wrong), None)
+
+
 _ANSWER: dict[str, _Check] = {
     "id": _text,
     "outcome": _one_of(*OUTCOMES),
@@ -261,6 +318,7 @@ _ANSWER: dict[str, _Check] = {
     "batches": _batches,
     "records": _records,
     "hex": _hex,
+    "message": _message,
     "allocated_bytes": _integer(0, 2**63 - 1),
     "steps": _steps,
     "next_offset": _integer_text,
@@ -346,10 +404,12 @@ def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
     if raw["id"] != id:
         raise ProtocolError(f"the answer is to {_shown(raw['id'])}, but {_shown(id)} was asked: answers come in order")
     if raw["outcome"] == "accepted":
-        if operation == ENCODE and "hex" not in raw:
+        if operation in (ENCODE, ENCODE_MESSAGE) and "hex" not in raw:
             raise ProtocolError("the answer lacks hex: who accepts to encode must give the bytes")
         if operation == DECODE and ("batches" in raw) == ("records" in raw):
             raise ProtocolError("the answer must have either batches or records: who accepts must say what was read")
+        if operation == DECODE_MESSAGE and "message" not in raw:
+            raise ProtocolError("the answer lacks message: who accepts must say what was read")
         if operation == DECODE_STREAM and "records" not in raw:
             raise ProtocolError("the answer lacks records: who accepts must say what was handed out")
         if operation == APPEND_STREAM and "steps" not in raw:
@@ -363,6 +423,7 @@ def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
         batches=raw.get("batches"),
         records=raw.get("records"),
         data=bytes.fromhex(raw["hex"]) if "hex" in raw else None,
+        message=raw.get("message"),
         allocated_bytes=raw.get("allocated_bytes"),
         steps=raw.get("steps"),
         next_offset=raw.get("next_offset"),

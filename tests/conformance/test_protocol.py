@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from kfuzz.conformance.protocol import DECODE, ENCODE, ProtocolError, parse_answer, parse_handshake
+from kfuzz.conformance.protocol import (
+    DECODE,
+    DECODE_MESSAGE,
+    ENCODE,
+    ENCODE_MESSAGE,
+    ProtocolError,
+    parse_answer,
+    parse_handshake,
+)
 
 HANDSHAKE: dict[str, Any] = {
     "protocol": "kfuzz-testee/1",
@@ -58,6 +66,12 @@ def test_a_wrong_handshake_is_refused_with_the_field(changes: dict[str, Any], se
     assert str(caught.value).startswith(sentence)
 
 
+def test_who_speaks_of_messages_alone_declares_neither_roles_nor_codecs() -> None:
+    whole = HANDSHAKE | {"operations": [DECODE_MESSAGE, ENCODE_MESSAGE]}
+    line = json.dumps({name: value for name, value in whole.items() if name not in ("roles", "magic", "codecs")})
+    assert parse_handshake(line.encode()).operations == {DECODE_MESSAGE, ENCODE_MESSAGE}
+
+
 @pytest.mark.parametrize("name", ["protocol", "name", "version", "language", "operations", "roles", "magic", "codecs"])
 def test_a_handshake_declares_everything_that_it_must(name: str) -> None:
     line = json.dumps({field: value for field, value in HANDSHAKE.items() if field != name}).encode()
@@ -103,6 +117,40 @@ def test_a_wrong_answer_is_refused_with_the_place(fields: dict[str, Any], place:
 
 def test_an_encoder_that_accepts_gives_bytes() -> None:
     assert refused(answer(), ENCODE) == "the answer lacks hex: who accepts to encode must give the bytes"
+
+
+def test_a_message_is_taken_over_whole() -> None:
+    message = {
+        "throttleTimeMs": 0,
+        "share": 0.5,
+        "rate": "-Infinity",
+        "topics": [{"name": None, "_unknownTaggedFields": [{"tag": 4294967295, "hex": ""}]}],
+    }
+    parsed = parse_answer(answer(message=message, consumed=9), id="a", operation=DECODE_MESSAGE)
+    assert (parsed.message, parsed.consumed) == (message, 9)
+    assert parse_answer(answer(hex="00ff"), id="a", operation=ENCODE_MESSAGE).data == b"\x00\xff"
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        (None, "it is null"),
+        ([], "it is []"),
+        ({"a": [{}, {"Name": 1}]}, 'it.a[1] has the field "Name", whose name is not in camelCase'),
+        ({"a": {"rate": float("nan")}}, "it.a.rate is NaN"),
+        ({"_unknownTaggedFields": []}, "it._unknownTaggedFields is []; where there are none, it is left out"),
+        ({"a": {"_unknownTaggedFields": [{"tag": 0}]}}, "it.a._unknownTaggedFields[0] lacks hex"),
+        ({"_unknownTaggedFields": [{"tag": -1, "hex": ""}]}, "it._unknownTaggedFields[0].tag is -1"),
+        ({"a": json.loads("[" * 40 + "]" * 40)}, "is nested more than 32 deep"),
+    ],
+)
+def test_a_wrong_message_is_refused_with_the_place(message: Any, place: str) -> None:
+    assert place in refused(answer(message=message), DECODE_MESSAGE)
+
+
+@pytest.mark.parametrize(("operation", "lacking"), [(DECODE_MESSAGE, "message"), (ENCODE_MESSAGE, "hex")])
+def test_who_accepts_a_message_gives_what_was_asked_for(operation: str, lacking: str) -> None:
+    assert refused(answer(), operation).startswith(f"the answer lacks {lacking}: ")
 
 
 def test_an_answer_to_another_request_is_refused() -> None:

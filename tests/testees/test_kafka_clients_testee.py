@@ -57,7 +57,14 @@ def test_each_version_runs_the_library_it_was_built_for() -> None:
                 "name": "kafka-clients",
                 "version": version,
                 "language": "java",
-                "operations": ["decode-records", "encode-records", "decode-stream", "append-stream"],
+                "operations": [
+                    "decode-records",
+                    "encode-records",
+                    "decode-stream",
+                    "append-stream",
+                    "decode-message",
+                    "encode-message",
+                ],
                 "roles": ["consumer", "broker", "log"],
                 "magic": [0, 1, 2],
                 "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
@@ -348,7 +355,7 @@ def test_a_bad_request_is_answered_and_the_next_one_too(testee: RunningTestee, l
 
 
 @pytest.mark.parametrize(
-    "request_fields", [{"operation": "decode-message"}, {"operation": "decode-records", "role": "proxy", "hex": ""}]
+    "request_fields", [{"operation": "sing"}, {"operation": "decode-records", "role": "proxy", "hex": ""}]
 )
 def test_what_a_testee_does_not_offer_is_unsupported(testee: RunningTestee, request_fields: dict[str, Any]) -> None:
     assert testee.ask(**request_fields)["outcome"] == "unsupported"
