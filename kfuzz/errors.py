@@ -6,6 +6,8 @@
     the request itself was wrong: a missing file, a bad option, a file that breaks its schema. Mend the request.
 ``RecordsError``
     the *bytes* were refused; ``finding`` says where and why. Nothing is wrong with the request.
+``MessageError``
+    the same of a message's bytes
 ``EncodeError``
     the *values* cannot be written in the format asked for. Mend the values.
 """
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kfuzz.records.findings import Finding
 
-__all__ = ["EncodeError", "KfuzzError", "RecordsError", "UsageError"]
+__all__ = ["EncodeError", "KfuzzError", "MessageError", "RecordsError", "UsageError"]
 
 
 class KfuzzError(Exception):
@@ -34,6 +36,14 @@ class EncodeError(KfuzzError):
 
 class RecordsError(KfuzzError):
     """The bytes were refused. ``finding`` is the first fatal finding."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(str(finding))
+        self.finding = finding
+
+
+class MessageError(KfuzzError):
+    """A message's bytes were refused. ``finding`` is the first fatal finding."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(str(finding))

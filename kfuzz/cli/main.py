@@ -16,7 +16,7 @@ VERBS = {
     "show": ("kfuzz.cli.show", "Annotated dump of a file or a vector."),
     "check": ("kfuzz.cli.check", "Findings in files of record batches; exit 1 if any is fatal."),
     "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),
-    "messages": ("kfuzz.cli.messages", "List, show, compare and import definitions of Kafka's messages."),
+    "messages": ("kfuzz.cli.messages", "Kafka's messages: definitions, what may change, bytes and JSON."),
     "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),
     "testee": ("kfuzz.cli.testee", "kfuzz's own decoder behind the testee protocol."),
     "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),

@@ -1,18 +1,23 @@
-"""``kfuzz messages``: list, show, compare and import definitions. The work is in ``kfuzz.messages``."""
+"""``kfuzz messages``: definitions, and messages as bytes and JSON. The work is in ``kfuzz.messages``."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option
+from kfuzz.cli.console import echo_json, json_option, standard_streams
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.messages.catalogue import LATEST, RELEASES, Catalogue, catalogue, condense, load
+from kfuzz.messages.codec import read
 from kfuzz.messages.evolution import compare_all
+from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Field, Versions
+from kfuzz.messages.schema import schema
+from kfuzz.records.findings import PROFILES, Profile
 
 __all__ = ["command"]
 
@@ -33,7 +38,7 @@ def definitions_of(source: str) -> Catalogue:
 
 @click.group()
 def command() -> None:
-    """List, show, compare and import the definitions of Kafka's messages.
+    """Definitions of Kafka's messages: list, show, compare, import; and messages as bytes and JSON.
 
     \b
     Examples:
@@ -41,6 +46,7 @@ def command() -> None:
       kfuzz messages show Fetch --version 17
       kfuzz messages diff 3.9.2 4.4.0
       kfuzz messages import kafka-clients-4.4.0.jar --kafka 4.4.0 --out 4.4.0.json
+      kfuzz messages decode ApiVersions --version 3 < request.bin
     """
 
 
@@ -247,3 +253,58 @@ def import_definitions(sources: tuple[str, ...], release: str, out: str) -> None
     write_whole(Path(out), condense(catalogues, release))
     count = len({name for one in catalogues for name in one.messages})
     click.echo(f"{out}: {count} messages of Kafka {release}")
+
+
+# ------------------------------------------------------------------------------------------------- decode, encode
+
+version_option = click.option("--version", type=int, required=True, metavar="N", help="The version that it is of.")
+
+
+@command.command("decode")
+@click.argument("name", metavar="MESSAGE")
+@version_option
+@click.option("--profile", type=click.Choice(PROFILES), default="kafka", show_default=True, help="What is refused.")
+@source_option
+def decode_message(name: str, version: int, profile: Profile, source: str) -> None:
+    """Read a message's bytes from standard input, without its header, and print it as JSON.
+
+    What is odd is told on standard error; exit 1 where the message is refused.
+
+    \b
+    Examples:
+      kfuzz messages decode Fetch --version 17 < body.bin
+      kfuzz messages decode MetadataResponse --version 12 --profile strict < body.bin
+    """
+    message = definitions_of(source).find(name)
+    reading = read(message, version, standard_streams()[0].read(), profile=profile)
+    for finding in reading.findings:
+        click.echo(f"{finding.severity}: {finding}", err=True)
+    if reading.message is None:
+        click.get_current_context().exit(1)
+    click.echo(json.dumps(to_json(message, version, reading.message), indent=2, ensure_ascii=False))
+
+
+@command.command("encode")
+@click.argument("name", metavar="MESSAGE")
+@version_option
+@source_option
+def encode_message(name: str, version: int, source: str) -> None:
+    """Read a message as JSON from standard input and write its bytes, without a header, to standard output.
+
+    Fields that are left out have their defaults; docs/messages.md has the JSON form.
+
+    \b
+    Examples:
+      echo '{"clientSoftwareName": "me"}' | kfuzz messages encode ApiVersions --version 3 | xxd
+      kfuzz messages decode Fetch --version 17 < a.bin | kfuzz messages encode Fetch --version 17 | cmp - a.bin
+    """
+    message = definitions_of(source).find(name)
+    # Before anything is read from a terminal.
+    program = schema(message, version)
+    given, out = standard_streams()
+    try:
+        form = json.loads(given.read())
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"standard input is no JSON: {error}; write one object") from None
+    out.write(program.encode(from_json(message, version, form)))
+    out.flush()

@@ -35,7 +35,7 @@ from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, encode_header, encode_rec
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Rebuilt", "empty_batch", "frames", "rebuild", "through_java"]
+__all__ = ["AS_JAVA", "Rebuilt", "empty_batch", "frames", "rebuild", "through_java"]
 
 INT32_MAX: Final = (1 << 31) - 1
 NO_TIMESTAMP: Final = -1
@@ -322,7 +322,7 @@ def through_java(data: bytes) -> bytes:
     >>> through_java(b"k\\xff").hex()
     '6befbfbd'
     """
-    return data.decode(errors=_AS_JAVA).encode()
+    return data.decode(errors=AS_JAVA).encode()
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
@@ -334,5 +334,6 @@ def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
     return "\ufffd", end
 
 
-_AS_JAVA: Final = "kfuzz-as-java"
-codecs.register_error(_AS_JAVA, _replace_as_java)
+# The name of the error handler that reads text as Java does.
+AS_JAVA: Final = "kfuzz-as-java"
+codecs.register_error(AS_JAVA, _replace_as_java)

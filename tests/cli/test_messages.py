@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from cli_driver import kfuzz
 
-from kfuzz.messages.catalogue import load
+from kfuzz.messages.catalogue import catalogue, load
+from kfuzz.messages.codec import encode
+from kfuzz.messages.sample import filled
+
+KFUZZ = [sys.executable, "-m", "kfuzz.cli.main"]
 
 DEFINITION = """{ "name": "TallyRequest", "type": "request", "apiKey": 1, "validVersions": "0-1",
   "flexibleVersions": "1+", "fields": [
@@ -85,3 +91,38 @@ def test_an_import_makes_a_catalogue(tmp_path: Path) -> None:
     assert wrong.returncode == 2
     assert "defines TallyRequest otherwise" in wrong.stderr
     assert not (tmp_path / "no").exists()
+
+
+def test_a_message_goes_from_bytes_to_json_and_back() -> None:
+    data = encode("Fetch", 17, filled(catalogue().find("Fetch"), 17, 5))
+    read = kfuzz("messages", "decode", "Fetch", "--version", "17", stdin=data)
+    assert read.returncode == 0
+    again = subprocess.run(
+        [*KFUZZ, "messages", "encode", "Fetch", "--version", "17"], input=read.stdout.encode(), capture_output=True
+    )
+    assert (again.returncode, again.stdout) == (0, data)
+
+
+def test_a_message_that_is_refused_is_told_where_and_ends_with_1() -> None:
+    done = kfuzz("messages", "decode", "ApiVersions", "--version", "3", stdin=bytes.fromhex("066b66757a7a0231"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "fatal: ApiVersionsRequest at byte 8: 1 bytes belong here, and 0 are left [message-cut]\n"
+    odd = kfuzz("messages", "decode", "ApiVersions", "--version", "3", stdin=bytes.fromhex("066b66757a7a02310061"))
+    assert (odd.returncode, json.loads(odd.stdout)["clientSoftwareName"]) == (0, "kfuzz")
+    assert "deviation: ApiVersionsRequest at byte 9: 1 bytes are left behind the message" in odd.stderr
+
+
+def test_json_that_is_no_message_is_one_sentence() -> None:
+    for text, words in (
+        ("", "standard input is no JSON"),
+        ("[]", "ApiVersionsRequest is a list; it must be an object"),
+        ("[" * 100_000, "standard input is no JSON"),
+        ('{"clientSoftwareNmae": "x"}', "ApiVersionsRequest.clientSoftwareNmae is no field of it"),
+        ('{"clientSoftwareName": 7}', "clientSoftwareName is a number; it must be a text"),
+        ('{"clientSoftwareName": null}', "clientSoftwareName is None; it must not be in version 3"),
+        ('{"_unknownTaggedFields": [{"tag": 1}]}', "must be an object such as"),
+    ):
+        done = kfuzz("messages", "encode", "ApiVersions", "--version", "3", stdin=text.encode())
+        assert (done.returncode, done.stdout) == (2, "")
+        assert words in done.stderr
+        assert done.stderr.count("\n") == 1

@@ -1,0 +1,182 @@
+"""The differential of messages: every API, kind and version of a release, read and written alike by kfuzz and a testee.
+
+Of each the default message, filled ones, and mutants of those. Equal seeds make equal inputs. May import
+``kfuzz.messages``, ``kfuzz.mutate`` and the rest of this folder.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kfuzz.conformance.process import Limits, NoHandshake, Session, Trouble
+from kfuzz.conformance.protocol import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, ProtocolError, parse_answer, to_line
+from kfuzz.conformance.testees import BuildFailed, Testee
+from kfuzz.errors import UsageError
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.codec import read
+from kfuzz.messages.jsonform import to_json
+from kfuzz.messages.model import Definition
+from kfuzz.messages.sample import filled
+from kfuzz.messages.schema import schema
+from kfuzz.mutate.message import mutant
+from kfuzz.records import Finding
+
+__all__ = ["KINDS", "Asked", "MessageDifferential", "MessageDisagreement", "ask_messages", "differ_messages"]
+
+# What goes over the network; log records stand in jars of their own.
+KINDS: Final = ("request", "response", "header")
+AHEAD: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of the testee protocol, and what kfuzz makes of it: parts of the answer, or a refusal."""
+
+    what: str
+    request: Mapping[str, Any]
+    expected: Mapping[str, Any] | Finding
+
+
+@dataclass(frozen=True, slots=True)
+class MessageDisagreement:
+    """Which message differs, how, and the request that shows it again."""
+
+    reason: str
+    request: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class MessageDifferential:
+    """What a run found: ``agreed`` by what was asked, ``ruled`` by the rule of docs/differences.md that explains it."""
+
+    testee: str
+    versions: int = 0
+    agreed: Counter[str] = field(default_factory=Counter)
+    ruled: Counter[str] = field(default_factory=Counter)
+    disagreements: list[MessageDisagreement] = field(default_factory=list)
+
+
+def ask_messages(
+    release: str, *, seed: int, samples: int, mutants: int
+) -> Iterator[tuple[Definition, int, list[Asked]]]:
+    """What is asked of each message and version of a release: ``samples`` filled messages, ``mutants`` of all."""
+    for definition in catalogue(release).messages.values():
+        if definition.kind in KINDS:
+            for version in definition.valid_versions:
+                yield definition, version, _ask(definition, version, seed, samples, mutants)
+
+
+def _ask(definition: Definition, version: int, seed: int, samples: int, mutants: int) -> list[Asked]:
+    program = schema(definition, version)
+    rng = random.Random(f"{seed} {definition.name} {version}")
+    named = {"message": definition.name, "version": version}
+    asked = []
+    bodies = []
+    for i in range(1 + samples):
+        values = filled(definition, version, seed * 1000 + i) if i else {}
+        data = program.encode(values)
+        bodies.append(data)
+        form = to_json(definition, version, values)
+        asked.append(Asked("encoded", {"operation": ENCODE_MESSAGE, **named, "body": form}, {"hex": data.hex()}))
+        asked.append(_to_decode("decoded", definition, version, data))
+    return asked + [_to_decode("mutants", definition, version, mutant(rng, rng.choice(bodies))) for _ in range(mutants)]
+
+
+def _to_decode(what: str, definition: Definition, version: int, data: bytes) -> Asked:
+    reading = read(definition, version, data)
+    request = {"operation": DECODE_MESSAGE, "message": definition.name, "version": version, "hex": data.hex()}
+    if reading.fatal is not None:
+        return Asked(what, request, reading.fatal)
+    assert reading.message is not None
+    expected = {"consumed": reading.consumed, "message": to_json(definition, version, reading.message)}
+    return Asked(what, request, expected)
+
+
+def differ_messages(
+    testee: Testee,
+    release: str,
+    *,
+    seed: int = 1,
+    samples: int = 3,
+    mutants: int = 200,
+    on_progress: Callable[[int], None] = lambda done: None,
+) -> MessageDifferential:
+    """Ask ``testee`` for every API, kind and version of ``release``, and compare with what kfuzz makes of the same.
+
+    ``UsageError`` where the testee does not begin, or breaks on the way. That it lets an undeclared exception escape
+    where kfuzz refuses is agreement, as for records: docs/differences.md.
+    """
+    if reason := testee.missing():
+        raise UsageError(f"{reason}; install that, or name another with --testee")
+    found = MessageDifferential(testee.label)
+    waiting: deque[Asked] = deque()
+    number = answered = 0
+    try:
+        testee.make_ready()
+        with Session(testee.argv, cwd=testee.folder) as session:
+            session.start(Limits())
+
+            def receive() -> None:
+                nonlocal answered
+                asked = waiting.popleft()
+                _judge(found, asked, _answer(session, asked, answered, testee))
+                answered += 1
+
+            for _, _, all_asked in ask_messages(release, seed=seed, samples=samples, mutants=mutants):
+                found.versions += 1
+                for asked in all_asked:
+                    session.send(to_line({"id": str(number), **asked.request}))
+                    number += 1
+                    waiting.append(asked)
+                    if len(waiting) == AHEAD:
+                        receive()
+                on_progress(found.versions)
+            while waiting:
+                receive()
+    except (BuildFailed, NoHandshake) as error:
+        raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee begins") from None
+    return found
+
+
+def _answer(session: Session, asked: Asked, number: int, testee: Testee) -> Answer:
+    line = session.next_line(Limits().budget(None))
+    if isinstance(line, Trouble):
+        raise UsageError(f"{testee.label} {line.text} with request {number}: {session.last_words()}; mend it first")
+    try:
+        return parse_answer(line, id=str(number), operation=asked.request["operation"])
+    except ProtocolError as error:
+        raise UsageError(f"{testee.label} broke the protocol: {error}; docs/testee-protocol.md has it") from None
+
+
+def _judge(found: MessageDifferential, asked: Asked, answer: Answer) -> None:
+    expected = asked.expected
+    if isinstance(expected, Finding):
+        if answer.outcome in ("rejected", "fault"):
+            found.agreed[asked.what] += 1
+        elif rule := _rule(expected, found.testee):
+            found.ruled[rule] += 1
+        else:
+            _differ(found, asked, f"kfuzz refuses ({expected}), {found.testee} {answer.outcome}")
+        return
+    given = {name: answer.raw.get(name) for name in expected}
+    if answer.outcome == "accepted" and given == expected:
+        found.agreed[asked.what] += 1
+    else:
+        words = f" ({answer.error})" if answer.error else ""
+        _differ(found, asked, f"{found.testee} {answer.outcome}{words}; kfuzz makes something else of it")
+
+
+def _rule(finding: Finding, testee: str) -> str | None:
+    """Where an older Kafka reads what the newest refuses."""
+    if "@3." in testee and finding.code in ("tag-count-exceeds-message", "count-too-large", "tag-count-too-large"):
+        return "counts that Kafka 4 bounds"
+    return None
+
+
+def _differ(found: MessageDifferential, asked: Asked, reason: str) -> None:
+    name, version = asked.request["message"], asked.request["version"]
+    found.disagreements.append(MessageDisagreement(f"{name} {version}, {asked.what}: {reason}", asked.request))

@@ -1,0 +1,138 @@
+"""Bytes of a message and its values. Imports ``schema``, ``catalogue``, and the records' ``Finding``.
+
+A message is a dict with the definitions' field names, the first letter small: numbers, text, ``bytes`` (a uuid has 16),
+lists, dicts, None. What is not given has its default; tagged fields that this version does not know stand under
+``_unknownTaggedFields`` as pairs of tag and bytes. Mirrors the classes of ``org.apache.kafka.common.message``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from kfuzz.errors import MessageError, UsageError
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.model import Definition
+from kfuzz.messages.schema import schema
+from kfuzz.records.findings import PROFILES, Code, Finding, Profile
+
+if TYPE_CHECKING:
+    from kfuzz.wire.message import Note
+
+__all__ = ["CODES", "Message", "MessageReading", "check", "decode", "encode", "read", "size"]
+
+Message = dict[str, Any]
+
+# Kafka's severity of each, and its sentence; no document numbers its requirements of messages.
+CODES: Final[Mapping[str, Code]] = {
+    "bool-not-0-or-1": Code("deviation", None, "the flag is {found}; it must be 0 or 1"),
+    "bytes-after-message": Code("deviation", None, "{found} bytes are left behind the message"),
+    "count-exceeds-message": Code("fatal", None, "the array has {found} elements, and {allowed} bytes are left"),
+    "count-too-large": Code("fatal", None, "the array has {found} elements; {allowed} is the most that Kafka reads"),
+    "length-below-minus-one": Code("deviation", None, "the length is {found}; only {allowed} says null"),
+    "length-exceeds-message": Code("fatal", None, "the length is {found}, and {allowed} bytes are left"),
+    "message-cut": Code("fatal", None, "{allowed} bytes belong here, and {found} are left"),
+    "nested-too-deep": Code("fatal", None, "structs stand {found} deep in one another; {allowed} is the most"),
+    "null-not-allowed": Code("fatal", None, "the length is {found}, which is null; this version has no null here"),
+    "string-not-utf8": Code("deviation", None, "the {found} bytes of the text are not UTF-8"),
+    "string-too-long": Code("fatal", None, "the text takes {found} bytes; {allowed} is the most"),
+    "tag-count-exceeds-message": Code("fatal", None, "there are {found} tagged fields, and {allowed} bytes are left"),
+    "tag-count-too-large": Code(
+        "fatal", None, "there are {found} tagged fields; {allowed} is the most that Kafka reads"
+    ),
+    "tag-not-ascending": Code("deviation", None, "tag {found} comes where {allowed} is the least"),
+    "tag-not-in-version": Code("fatal", None, "tag {found} is of other versions"),
+    "tag-repeated": Code("deviation", None, "tag {found} is there again"),
+    "tag-size-exceeds-message": Code("fatal", None, "the tagged field has {found} bytes, and {allowed} are left"),
+    "tag-size-mismatch": Code("deviation", None, "the tagged field is said to have {found} bytes; it has {allowed}"),
+    "tag-unknown": Code("deviation", None, "tag {found} is not known"),
+    "varint-overlong": Code("deviation", None, "the number takes {found} bytes, more than it needs or can say"),
+    "varint-too-long": Code("fatal", None, "the number takes {found} bytes or more; {allowed} is the most"),
+}
+# What the documents themselves allow, or ask for: whoever does not know a tag keeps or steps over it.
+_NEVER_REFUSED: Final = frozenset({"tag-unknown"})
+
+
+@dataclass
+class MessageReading:
+    """What is in ``data``: the values, None where it is refused; where the message ends; and what was found."""
+
+    message: Message | None
+    consumed: int
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def fatal(self) -> Finding | None:
+        return next((finding for finding in self.findings if finding.severity == "fatal"), None)
+
+
+def _definition(message: str | Definition) -> Definition:
+    return catalogue().find(message) if isinstance(message, str) else message
+
+
+def read(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> MessageReading:
+    """Values and findings; never raises on bad bytes. ``message`` is a definition, or the name of one of the latest.
+
+    Profile ``kafka`` refuses what the generated classes of the release refuse; ``strict`` all that a writer may not do.
+    ``UsageError`` for an unknown message, version or profile.
+    """
+    if profile not in PROFILES:
+        raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
+    program = schema(_definition(message), version)
+    consumed, notes, value = program.decode(bytes(data))
+    return _reading(program.name, consumed, notes, value, profile)
+
+
+def check(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> MessageReading:
+    """As :func:`read`, but no values are made."""
+    if profile not in PROFILES:
+        raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
+    program = schema(_definition(message), version)
+    consumed, notes = program.check(data)
+    return _reading(program.name, consumed, notes, None, profile)
+
+
+def decode(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> Message:
+    """The values; ``MessageError`` with the first fatal finding.
+
+    >>> decode("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a023100"))
+    {'clientSoftwareName': 'kfuzz', 'clientSoftwareVersion': '1'}
+    """
+    reading = read(message, version, data, profile=profile)
+    if reading.fatal is not None:
+        raise MessageError(reading.fatal)
+    assert reading.message is not None
+    return reading.message
+
+
+def encode(message: str | Definition, version: int, values: Message) -> bytes:
+    """The bytes; ``EncodeError`` with the field's path where a value does not fit, before a byte is given out.
+
+    A value that this version has no place for is an error, unless it is the default or the field is ignorable.
+
+    >>> encode("ApiVersionsRequest", 3, {"clientSoftwareName": "kfuzz", "clientSoftwareVersion": "1"}).hex()
+    '066b66757a7a023100'
+    """
+    return schema(_definition(message), version).encode(values)
+
+
+def size(message: str | Definition, version: int, values: Message) -> int:
+    """How many bytes :func:`encode` makes of the values."""
+    return schema(_definition(message), version).size(values)
+
+
+def _reading(name: str, consumed: int, notes: list[Note], value: Message | None, profile: Profile) -> MessageReading:
+    findings = [_finding(name, note, profile) for note in sorted(notes, key=lambda note: (note[1], note[0]))]
+    reading = MessageReading(value, consumed, findings)
+    if reading.fatal is not None:
+        reading.message, reading.consumed = None, 0
+    return reading
+
+
+def _finding(name: str, note: Note, profile: Profile) -> Finding:
+    code, at, found, allowed, steps = note
+    path = name + "".join(f".{step}" + (f"[{element}]" if element >= 0 else "") for step, element in steps)
+    known = CODES[code]
+    severity = "deviation" if code in _NEVER_REFUSED else known.severity(profile, "consumer")
+    return Finding(code, severity, at, path, known.requirement, known.sentence.format(found=found, allowed=allowed))

@@ -1,0 +1,152 @@
+"""A definition at one version, as the flat program that ``kfuzz.wire.message`` runs. Imports ``model`` and the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, Final
+
+from kfuzz.errors import UsageError
+from kfuzz.messages.model import Definition, Field, Type
+from kfuzz.records.rebuild import AS_JAVA
+from kfuzz.wire.message import Schema
+
+__all__ = ["Keyed", "default_of", "key_of", "schema"]
+
+# What a type has where a definition gives no default; structs have those of their fields.
+_DEFAULTS: Final[dict[str, Any]] = {"string": "", "bytes": b"", "records": None, "uuid": bytes(16)}
+
+
+class Keyed(list[dict[str, Any]]):
+    """The elements of an array that has map keys, in their order; ``find`` looks one up in O(1).
+
+    >>> topics = Keyed([{"name": "a", "id": 1}, {"name": "b", "id": 2}], ("name",))
+    >>> topics.find(name="b")
+    {'name': 'b', 'id': 2}
+    """
+
+    __slots__ = ("_index", "keys")
+
+    def __init__(self, elements: Iterable[dict[str, Any]] = (), keys: tuple[str, ...] = ()) -> None:
+        super().__init__(elements)
+        self.keys = keys
+        self._index: dict[tuple[Any, ...], dict[str, Any]] | None = None
+
+    def find(self, **values: Any) -> dict[str, Any] | None:
+        """The first element with these values of all its keys, or None. ``UsageError`` where they are other keys."""
+        if set(values) != set(self.keys):
+            asked = " and ".join(values) or "nothing"
+            raise UsageError(f"elements are found by {' and '.join(self.keys)}, not by {asked}")
+        # Made when it is first asked for, and again when the list has grown or shrunk.
+        if self._index is None or len(self._index) > len(self):
+            self._index = {}
+        if len(self._index) < len(self):
+            index: dict[tuple[Any, ...], dict[str, Any]] = {}
+            for element in self:
+                index.setdefault(tuple(element[key] for key in self.keys), element)
+            self._index = index
+        return self._index.get(tuple(values[key] for key in self.keys))
+
+
+def key_of(name: str) -> str:
+    """The name that a field has in values: the definition's, with a small letter in front."""
+    return name[0].lower() + name[1:]
+
+
+@lru_cache(maxsize=2048)
+def _compiled(definition: _Identity, version: int) -> Schema:
+    return _Compiler(definition.definition, version).schema()
+
+
+class _Identity:
+    """A definition as a key of the cache: it holds a mapping, so it cannot be hashed itself."""
+
+    __slots__ = ("definition",)
+
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+
+    def __hash__(self) -> int:
+        return hash(self.definition.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.definition == other.definition
+
+
+def schema(definition: Definition, version: int) -> Schema:
+    """The program for one version, made once; ``UsageError`` where the message has no such version."""
+    if version not in definition.valid_versions:
+        raise UsageError(f"{definition.name} has no version {version}; its versions are {definition.valid_versions}")
+    return _compiled(_Identity(definition), version)
+
+
+def default_of(definition: Definition, field: Field, version: int) -> Any:
+    """The value of a field that is not given."""
+    if field.null_default:
+        return None
+    if field.type.array:
+        return []
+    if field.type.struct is not None:
+        inner = definition.structs[field.type.struct].fields
+        return {key_of(one.name): default_of(definition, one, version) for one in inner if version in one.versions}
+    if field.type.name in ("bytes", "uuid"):
+        return _DEFAULTS[field.type.name]
+    return field.default
+
+
+class _Compiler:
+    def __init__(self, definition: Definition, version: int) -> None:
+        self.definition = definition
+        self.version = version
+        self.flexible = version in definition.flexible_versions
+        # The message's own fields come first; a struct has the number of its place.
+        self.numbers: dict[str, int] = {}
+        self.order: list[tuple[Field, ...]] = [definition.fields]
+
+    def schema(self) -> Schema:
+        made: list[dict[str, Any]] = []
+        # Structs are met on the way.
+        while len(made) < len(self.order):
+            made.append(self.plan(self.order[len(made)]))
+        return Schema(self.definition.name, self.version, made, Keyed, AS_JAVA)
+
+    def plan(self, fields: tuple[Field, ...]) -> dict[str, Any]:
+        version = self.version
+        plain = [field for field in fields if version in field.versions and version not in field.tagged]
+        tagged = sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)
+        there = {field.name for field in plain} | {field.name for field in tagged if version in field.tagged}
+        return {
+            "flexible": self.flexible,
+            "fields": [self.field(field, -1) for field in plain],
+            "tagged": [self.field(field, field.tag or 0) for field in tagged],
+            "absent": {
+                key_of(field.name): (default_of(self.definition, field, version), field.ignorable)
+                for field in fields
+                if field.name not in there
+            },
+            "map_keys": tuple(key_of(field.name) for field in plain if field.map_key),
+        }
+
+    def field(self, field: Field, tag: int) -> dict[str, Any]:
+        """A field in its place, ``tag`` -1, or behind its tag, which is known where it is not there too."""
+        version = self.version
+        return {
+            "name": key_of(field.name),
+            "kind": "struct" if field.type.struct is not None else field.type.name,
+            "array": field.type.array,
+            "nullable": version in field.nullable,
+            # A field with versions of its own is written so in those, even where the message is not flexible.
+            "compact": self.flexible and field.is_flexible(version, self.definition.flexible_versions),
+            "there": tag < 0 or version in field.tagged,
+            "tag": tag,
+            "plan": self.number(field.type),
+            "default": default_of(self.definition, field, version),
+        }
+
+    def number(self, type_: Type) -> int:
+        if type_.struct is None:
+            return 0
+        if type_.struct not in self.numbers:
+            self.numbers[type_.struct] = len(self.order)
+            self.order.append(self.definition.structs[type_.struct].fields)
+        return self.numbers[type_.struct]

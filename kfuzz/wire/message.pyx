@@ -1,0 +1,1001 @@
+"""Messages by their schemas: one walk that checks bytes, one that makes values of what was checked, and the writer.
+
+A schema is a definition at one version, flat: a list of fields for each struct. Mirrors what Kafka's generated classes
+(``org.apache.kafka.common.message``) do with a ``ByteBufferAccessor``; the interface is described in message.pyi.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_GetItem, PyDict_New, PyDict_SetItem, PyDict_Size
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
+from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove
+
+from kfuzz.errors import EncodeError
+
+from kfuzz.wire.cursor cimport kfuzz_be16, kfuzz_be32, kfuzz_be64, load16, load32, load64, unlikely
+
+# What Kafka 4.4 makes room for at most: elements of an array, tagged fields of a struct.
+cdef enum:
+    MOST_ELEMENTS = 1000000
+    MOST_TAGS = 10000
+
+# How deep structs may stand in one another; Kafka's own stop at five.
+cdef enum:
+    DEEPEST = 64
+
+cdef enum:
+    K_BOOL
+    K_INT8
+    K_INT16
+    K_UINT16
+    K_INT32
+    K_UINT32
+    K_INT64
+    K_FLOAT64
+    K_UUID
+    K_STRING
+    K_BYTES
+    K_STRUCT
+
+KINDS = {
+    "bool": K_BOOL, "int8": K_INT8, "int16": K_INT16, "uint16": K_UINT16, "int32": K_INT32, "uint32": K_UINT32,
+    "int64": K_INT64, "float64": K_FLOAT64, "uuid": K_UUID, "string": K_STRING, "bytes": K_BYTES, "records": K_BYTES,
+    "struct": K_STRUCT,
+}
+
+# What a primitive of fixed size takes.
+cdef int[9] WIDTHS = [1, 1, 2, 2, 4, 4, 8, 8, 16]
+
+cdef enum:
+    BOOL_NOT_0_OR_1
+    BYTES_AFTER_MESSAGE
+    COUNT_EXCEEDS_MESSAGE
+    COUNT_TOO_LARGE
+    LENGTH_BELOW_MINUS_ONE
+    LENGTH_EXCEEDS_MESSAGE
+    MESSAGE_CUT
+    NESTED_TOO_DEEP
+    NULL_NOT_ALLOWED
+    STRING_NOT_UTF8
+    STRING_TOO_LONG
+    TAG_COUNT_EXCEEDS_MESSAGE
+    TAG_COUNT_TOO_LARGE
+    TAG_NOT_ASCENDING
+    TAG_NOT_IN_VERSION
+    TAG_REPEATED
+    TAG_SIZE_EXCEEDS_MESSAGE
+    TAG_SIZE_MISMATCH
+    TAG_UNKNOWN
+    VARINT_OVERLONG
+    VARINT_TOO_LONG
+    CODE_COUNT
+
+# In the order of the numbers above.
+CODES = (
+    "bool-not-0-or-1", "bytes-after-message", "count-exceeds-message", "count-too-large", "length-below-minus-one",
+    "length-exceeds-message", "message-cut", "nested-too-deep", "null-not-allowed", "string-not-utf8",
+    "string-too-long", "tag-count-exceeds-message", "tag-count-too-large", "tag-not-ascending", "tag-not-in-version",
+    "tag-repeated", "tag-size-exceeds-message", "tag-size-mismatch", "tag-unknown", "varint-overlong",
+    "varint-too-long",
+)
+
+cdef struct plan_t
+
+# A field as it is in one version.
+cdef struct op_t:
+    int kind
+    bint array
+    bint nullable
+    bint compact
+    bint there                 # a tag of other versions is known, and refused
+    int64_t tag                # -1: none
+    int place                  # among its plan's, tagged ones by themselves
+    plan_t *plan               # of a struct
+
+cdef struct plan_t:
+    op_t *ops
+    int count
+    op_t *tagged               # by tags
+    int tagged_count
+    bint flexible
+    int number
+
+# A step of the way to a field: which one, and the element of an array, -1 for none.
+cdef struct step_t:
+    const plan_t *plan
+    const op_t *op
+    int64_t element
+
+# The first of its code.
+cdef struct message_note_t:
+    int64_t at
+    int64_t found
+    int64_t allowed
+    int depth
+    step_t steps[DEEPEST]
+
+cdef struct walk_t:
+    const uint8_t *base
+    const uint8_t *end
+    int depth
+    step_t steps[DEEPEST]
+    uint64_t seen
+    message_note_t *notes      # by codes
+
+
+cdef void note(walk_t *w, int code, const uint8_t *at, int64_t found, int64_t allowed) noexcept nogil:
+    cdef message_note_t *first
+    if w.seen >> code & 1:
+        return
+    w.seen |= (<uint64_t> 1) << code
+    first = &w.notes[code]
+    first.at = at - w.base
+    first.found = found
+    first.allowed = allowed
+    first.depth = w.depth
+    memcpy(first.steps, w.steps, <size_t> w.depth * sizeof(step_t))
+
+
+# ------------------------------------------------------------------------------------------------- checking
+
+cdef const uint8_t *check_uvarint(walk_t *w, const uint8_t *p, uint32_t *out) noexcept nogil:
+    """An unsigned varint of five bytes at most; what does not fit 32 bits is dropped, as Java drops it."""
+    cdef const uint8_t *start = p
+    cdef uint64_t raw = 0
+    cdef int shift = 0
+    cdef uint8_t byte = 0x80
+    while byte >= 0x80:
+        if unlikely(p >= w.end):
+            note(w, MESSAGE_CUT, p, 0, 1)
+            return NULL
+        if unlikely(shift == 35):
+            note(w, VARINT_TOO_LONG, start, 6, 5)
+            return NULL
+        byte = p[0]
+        raw |= <uint64_t> (byte & 0x7f) << shift
+        shift += 7
+        p += 1
+    if unlikely((shift > 7 and byte == 0) or raw >> 32 != 0):
+        note(w, VARINT_OVERLONG, start, p - start, 5)
+    out[0] = <uint32_t> raw
+    return p
+
+
+cdef const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t *op, bint short_one,
+                                 int64_t *out) noexcept nogil:
+    """A length or a count; -1 for null, which is allowed then."""
+    cdef const uint8_t *start = p
+    cdef uint32_t raw
+    cdef int64_t n
+    if op.compact:
+        p = check_uvarint(w, p, &raw)
+        if unlikely(p == NULL):
+            return NULL
+        n = <int32_t> (raw - 1)
+    elif short_one:
+        if unlikely(w.end - p < 2):
+            note(w, MESSAGE_CUT, p, w.end - p, 2)
+            return NULL
+        n = <int16_t> load16(p)
+        p += 2
+    else:
+        if unlikely(w.end - p < 4):
+            note(w, MESSAGE_CUT, p, w.end - p, 4)
+            return NULL
+        n = <int32_t> load32(p)
+        p += 4
+    if n < 0:
+        if unlikely(not op.nullable):
+            note(w, NULL_NOT_ALLOWED, start, n, 0)
+            return NULL
+        if unlikely(n < -1):
+            note(w, LENGTH_BELOW_MINUS_ONE, start, n, -1)
+        n = -1
+    out[0] = n
+    return p
+
+
+cdef bint is_ascii(const uint8_t *p, int64_t n) noexcept nogil:
+    cdef uint64_t word
+    while n >= 8:
+        memcpy(&word, p, 8)
+        if word & <uint64_t> 0x8080808080808080ULL:
+            return False
+        p += 8
+        n -= 8
+    while n > 0:
+        if p[0] & 0x80:
+            return False
+        p += 1
+        n -= 1
+    return True
+
+
+cdef const uint8_t *check_value(walk_t *w, const uint8_t *p, const op_t *op, bint element) noexcept nogil:
+    """A value that is no array; elements of arrays are never null."""
+    cdef const uint8_t *start = p
+    cdef int64_t n
+    cdef op_t plain
+    if op.kind < K_STRING:
+        if unlikely(w.end - p < WIDTHS[op.kind]):
+            note(w, MESSAGE_CUT, p, w.end - p, WIDTHS[op.kind])
+            return NULL
+        if op.kind == K_BOOL and unlikely(p[0] > 1):
+            note(w, BOOL_NOT_0_OR_1, p, p[0], 1)
+        return p + WIDTHS[op.kind]
+    if op.kind == K_STRUCT:
+        if op.nullable and not element:
+            if unlikely(p >= w.end):
+                note(w, MESSAGE_CUT, p, 0, 1)
+                return NULL
+            if <int8_t> p[0] < 0:
+                if unlikely(<int8_t> p[0] < -1):
+                    note(w, LENGTH_BELOW_MINUS_ONE, p, <int8_t> p[0], -1)
+                return p + 1
+            if unlikely(p[0] != 1):
+                note(w, BOOL_NOT_0_OR_1, p, p[0], 1)
+            p += 1
+        return check_struct(w, p, op.plan)
+    if element:
+        plain = op[0]
+        plain.nullable = False
+        op = &plain
+    p = check_length(w, p, op, op.kind == K_STRING, &n)
+    if unlikely(p == NULL) or n < 0:
+        return p
+    if op.kind == K_STRING and unlikely(n > 0x7fff):
+        note(w, STRING_TOO_LONG, start, n, 0x7fff)
+        return NULL
+    if unlikely(n > w.end - p):
+        note(w, LENGTH_EXCEEDS_MESSAGE, start, n, w.end - p)
+        return NULL
+    if op.kind == K_STRING and unlikely(not is_ascii(p, n)):
+        check_text(w, p, n)
+    return p + n
+
+
+cdef void check_text(walk_t *w, const uint8_t *p, int64_t n) noexcept nogil:
+    with gil:
+        try:
+            PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, NULL)
+        except UnicodeDecodeError:
+            note(w, STRING_NOT_UTF8, p, n, 0)
+        except MemoryError:
+            pass
+
+
+cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan, const op_t *op) noexcept nogil:
+    cdef const uint8_t *start = p
+    cdef step_t *step
+    cdef int64_t n
+    cdef int64_t i
+    if unlikely(w.depth == DEEPEST):
+        note(w, NESTED_TOO_DEEP, p, DEEPEST, DEEPEST)
+        return NULL
+    step = &w.steps[w.depth]
+    step.plan = plan
+    step.op = op
+    step.element = -1
+    w.depth += 1
+    if not op.array:
+        p = check_value(w, p, op, False)
+    else:
+        p = check_length(w, p, op, False, &n)
+        if unlikely(p == NULL):
+            return NULL
+        # Kafka asks so before it makes room, whatever the elements take.
+        if unlikely(n > w.end - p):
+            note(w, COUNT_EXCEEDS_MESSAGE, start, n, w.end - p)
+            return NULL
+        if unlikely(n > MOST_ELEMENTS):
+            note(w, COUNT_TOO_LARGE, start, n, MOST_ELEMENTS)
+            return NULL
+        for i in range(n):
+            step.element = i
+            p = check_value(w, p, op, True)
+            if unlikely(p == NULL):
+                return NULL
+    if unlikely(p == NULL):
+        return NULL
+    w.depth -= 1
+    return p
+
+
+cdef const uint8_t *check_struct(walk_t *w, const uint8_t *p, const plan_t *plan) noexcept nogil:
+    cdef int i
+    for i in range(plan.count):
+        p = check_field(w, p, plan, &plan.ops[i])
+        if unlikely(p == NULL):
+            return NULL
+    if plan.flexible:
+        return check_tags(w, p, plan)
+    return p
+
+
+cdef const op_t *op_of(const plan_t *plan, int64_t tag) noexcept nogil:
+    cdef int i
+    for i in range(plan.tagged_count):
+        if plan.tagged[i].tag == tag:
+            return &plan.tagged[i]
+    return NULL
+
+
+cdef const uint8_t *check_tags(walk_t *w, const uint8_t *p, const plan_t *plan) noexcept nogil:
+    cdef const uint8_t *start = p
+    cdef const uint8_t *value
+    cdef const op_t *op
+    cdef int64_t before = -1
+    cdef uint32_t count
+    cdef uint32_t tag
+    cdef uint32_t size
+    cdef uint32_t _i
+    p = check_uvarint(w, p, &count)
+    if unlikely(p == NULL):
+        return NULL
+    if unlikely(count > w.end - p):
+        note(w, TAG_COUNT_EXCEEDS_MESSAGE, start, count, w.end - p)
+        return NULL
+    if unlikely(count > MOST_TAGS):
+        note(w, TAG_COUNT_TOO_LARGE, start, count, MOST_TAGS)
+        return NULL
+    for _i in range(count):
+        start = p
+        p = check_uvarint(w, p, &tag)
+        if unlikely(p == NULL):
+            return NULL
+        if unlikely(tag == before):
+            note(w, TAG_REPEATED, start, tag, before + 1)
+        elif unlikely(<int64_t> tag < before):
+            note(w, TAG_NOT_ASCENDING, start, tag, before + 1)
+        before = max(before, <int64_t> tag)
+        value = p
+        p = check_uvarint(w, p, &size)
+        if unlikely(p == NULL):
+            return NULL
+        op = op_of(plan, tag)
+        if op == NULL:
+            note(w, TAG_UNKNOWN, start, tag, 0)
+            if unlikely(size > w.end - p):
+                note(w, TAG_SIZE_EXCEEDS_MESSAGE, value, size, w.end - p)
+                return NULL
+            p += size
+            continue
+        if unlikely(not op.there):
+            note(w, TAG_NOT_IN_VERSION, start, tag, 0)
+            return NULL
+        value = p
+        p = check_field(w, p, plan, op)
+        if unlikely(p == NULL):
+            return NULL
+        # Kafka does not look at the size of what it knows.
+        if unlikely(p - value != size):
+            note(w, TAG_SIZE_MISMATCH, start, size, p - value)
+    return p
+
+
+# ------------------------------------------------------------------------------------------------- values
+
+# What is read here has been checked.
+cdef inline const uint8_t *get_uvarint(const uint8_t *p, uint32_t *out) noexcept:
+    cdef uint64_t raw = 0
+    cdef int shift = 0
+    cdef uint8_t byte = 0x80
+    while byte >= 0x80:
+        byte = p[0]
+        raw |= <uint64_t> (byte & 0x7f) << shift
+        shift += 7
+        p += 1
+    out[0] = <uint32_t> raw
+    return p
+
+
+cdef inline const uint8_t *get_length(const uint8_t *p, const op_t *op, bint short_one, int64_t *out) noexcept:
+    cdef uint32_t raw
+    if op.compact:
+        p = get_uvarint(p, &raw)
+        out[0] = <int32_t> (raw - 1)
+        return p
+    if short_one:
+        out[0] = <int16_t> load16(p)
+        return p + 2
+    out[0] = <int32_t> load32(p)
+    return p + 4
+
+
+cdef object text_of(const uint8_t *p, int64_t n, bytes errors):
+    try:
+        return PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, NULL)
+    except UnicodeDecodeError:
+        return PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, PyBytes_AS_STRING(errors))
+
+
+cdef object float_of(const uint8_t *p):
+    cdef uint64_t raw = load64(p)
+    cdef double value
+    memcpy(&value, &raw, 8)
+    return value
+
+
+# ------------------------------------------------------------------------------------------------- writing
+
+cdef struct out_t:
+    uint8_t *start
+    uint8_t *p
+    uint8_t *end
+
+
+cdef inline int need(out_t *out, int64_t size) except -1:
+    cdef int64_t used
+    cdef int64_t capacity
+    cdef void *moved
+    if size <= out.end - out.p:
+        return 0
+    used = out.p - out.start
+    if used + size > INT32_MAX:
+        raise EncodeError(f"the message takes more than {INT32_MAX} bytes; no request is so large")
+    capacity = min(2 * used + size + 256, <int64_t> INT32_MAX + 16)
+    moved = PyMem_Realloc(out.start, <size_t> capacity)
+    if moved == NULL:
+        raise MemoryError
+    out.start = <uint8_t *> moved
+    out.p = out.start + used
+    out.end = out.start + capacity
+    return 0
+
+
+cdef inline void put16(out_t *out, uint16_t value) noexcept:
+    value = kfuzz_be16(value)
+    memcpy(out.p, &value, 2)
+    out.p += 2
+
+
+cdef inline void put32(out_t *out, uint32_t value) noexcept:
+    value = kfuzz_be32(value)
+    memcpy(out.p, &value, 4)
+    out.p += 4
+
+
+cdef inline void put64(out_t *out, uint64_t value) noexcept:
+    value = kfuzz_be64(value)
+    memcpy(out.p, &value, 8)
+    out.p += 8
+
+
+cdef inline void put_uvarint(out_t *out, uint32_t value) noexcept:
+    while value >= 0x80:
+        out.p[0] = <uint8_t> (value | 0x80)
+        out.p += 1
+        value >>= 7
+    out.p[0] = <uint8_t> value
+    out.p += 1
+
+
+cdef inline int put_length(out_t *out, const op_t *op, bint short_one, int64_t n) except -1:
+    """A length or a count, -1 for null."""
+    need(out, 8)
+    if op.compact:
+        put_uvarint(out, <uint32_t> (n + 1))
+    elif short_one:
+        put16(out, <uint16_t> n)
+    else:
+        put32(out, <uint32_t> n)
+    return 0
+
+
+cdef int64_t[7] LEAST = [0, -(1 << 7), -(1 << 15), 0, -(<int64_t> 1 << 31), 0, 0]
+cdef int64_t[7] MOST = [1, (1 << 7) - 1, (1 << 15) - 1, (1 << 16) - 1, (<int64_t> 1 << 31) - 1, (<int64_t> 1 << 32) - 1,
+                        0]
+INT_NAMES = {K_INT8: "int8", K_INT16: "int16", K_UINT16: "uint16", K_INT32: "int32", K_UINT32: "uint32",
+             K_INT64: "int64"}
+
+
+cdef class Plan:
+    """The names and defaults of a struct's fields, in the order of its C plan."""
+
+    cdef plan_t c
+    cdef tuple names
+    cdef tuple tagged_names
+    cdef tuple defaults            # of both, as values; what can be changed is made anew
+    cdef tuple tagged_defaults
+    # Fields that this version lacks: name to (default, ignorable).
+    cdef dict absent
+    cdef tuple map_keys            # of a struct that arrays are looked up by
+
+    def __dealloc__(self):
+        PyMem_Free(self.c.ops)
+        PyMem_Free(self.c.tagged)
+
+    cdef bint has(self, object name):
+        cdef int i
+        if name in self.names:
+            return True
+        for i in range(self.c.tagged_count):
+            if self.c.tagged[i].there and self.tagged_names[i] == name:
+                return True
+        return False
+
+
+cdef str UNKNOWN = "_unknownTaggedFields"
+
+# A scratch beyond this goes with its message.
+cdef enum:
+    KEPT_BYTES = 1 << 20
+
+
+@cython.final
+cdef class Schema:
+    """The interface is described in message.pyi."""
+
+    cdef readonly str name
+    cdef readonly int version
+    cdef list plans
+    cdef Plan root
+    cdef message_note_t *notes
+    # Where messages are written before they are bytes; taken by whoever writes.
+    cdef out_t scratch
+    cdef object keyed
+    cdef bytes text_errors
+
+    def __cinit__(self):
+        self.notes = <message_note_t *> PyMem_Calloc(CODE_COUNT, sizeof(message_note_t))
+        if self.notes == NULL:
+            raise MemoryError
+
+    def __init__(self, str name not None, int version, list plans not None, keyed, str text_errors not None):
+        cdef Plan plan
+        cdef dict described
+        self.name = name
+        self.version = version
+        self.keyed = keyed
+        self.text_errors = text_errors.encode()
+        self.plans = [Plan.__new__(Plan) for _ in plans]
+        for plan, described in zip(self.plans, plans):
+            self.fill(plan, described)
+        self.root = self.plans[0]
+
+    def __dealloc__(self):
+        PyMem_Free(self.notes)
+        PyMem_Free(self.scratch.start)
+
+    cdef int fill(self, Plan plan, dict described) except -1:
+        plan.c.flexible = described["flexible"]
+        plan.c.number = self.plans.index(plan)
+        plan.absent = described["absent"]
+        plan.map_keys = described["map_keys"]
+        plan.names = tuple([field["name"] for field in described["fields"]])
+        plan.tagged_names = tuple([field["name"] for field in described["tagged"]])
+        plan.defaults = tuple([field["default"] for field in described["fields"]])
+        plan.tagged_defaults = tuple([field["default"] for field in described["tagged"]])
+        plan.c.count = <int> len(plan.names)
+        plan.c.tagged_count = <int> len(plan.tagged_names)
+        plan.c.ops = self.ops(described["fields"])
+        plan.c.tagged = self.ops(described["tagged"])
+        return 0
+
+    cdef op_t *ops(self, list fields) except NULL:
+        cdef op_t *ops = <op_t *> PyMem_Calloc(<size_t> (len(fields) + 1), sizeof(op_t))
+        cdef op_t *op
+        cdef Py_ssize_t i
+        if ops == NULL:
+            raise MemoryError
+        for i in range(len(fields)):
+            field = fields[i]
+            op = &ops[i]
+            op.kind = KINDS[field["kind"]]
+            op.array = field["array"]
+            op.nullable = field["nullable"]
+            op.compact = field["compact"]
+            op.there = field["there"]
+            op.tag = field["tag"]
+            op.place = <int> i
+            op.plan = &(<Plan> self.plans[field["plan"]]).c if op.kind == K_STRUCT else NULL
+        return ops
+
+    # -- reading
+
+    cdef const uint8_t *walk(self, walk_t *w, const uint8_t *p, int64_t n) noexcept nogil:
+        w.base = p
+        w.end = p + n
+        w.depth = 0
+        w.seen = 0
+        w.notes = self.notes
+        p = check_struct(w, p, &self.root.c)
+        if p != NULL and p < w.end:
+            note(w, BYTES_AFTER_MESSAGE, p, w.end - p, 0)
+        return p
+
+    def check(self, const uint8_t[::1] data not None):
+        cdef walk_t w
+        cdef int64_t n = data.shape[0]
+        cdef const uint8_t *start = &data[0] if n else <const uint8_t *> b""
+        cdef const uint8_t *end = self.walk(&w, start, n)
+        return -1 if end == NULL else end - start, self.notes_of(&w) if w.seen else []
+
+    def decode(self, bytes data not None):
+        cdef walk_t w
+        cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
+        cdef const uint8_t *end = self.walk(&w, p, PyBytes_GET_SIZE(data))
+        value = self.make_struct(&p, self.root) if end != NULL else None
+        return -1 if end == NULL else end - w.base, self.notes_of(&w) if w.seen else [], value
+
+    cdef list notes_of(self, const walk_t *w):
+        cdef const message_note_t *first
+        cdef int code
+        cdef int i
+        cdef list made = []
+        for code in range(CODE_COUNT):
+            if w.seen >> code & 1:
+                first = &w.notes[code]
+                made.append((CODES[code], first.at, first.found, first.allowed,
+                             [self.step_of(&first.steps[i]) for i in range(first.depth)]))
+        return made
+
+    cdef tuple step_of(self, const step_t *step):
+        cdef Plan plan = self.plans[step.plan.number]
+        names = plan.names if step.op.tag < 0 else plan.tagged_names
+        return names[step.op.place], step.element
+
+    cdef dict make_struct(self, const uint8_t **p, Plan plan):
+        cdef dict made = PyDict_New()
+        cdef int i
+        for i in range(plan.c.count):
+            PyDict_SetItem(made, plan.names[i], self.make_field(p, &plan.c.ops[i]))
+        if plan.c.flexible:
+            self.make_tags(p, plan, made)
+        return made
+
+    cdef int make_tags(self, const uint8_t **p, Plan plan, dict made) except -1:
+        cdef const uint8_t *at
+        cdef const op_t *op
+        cdef uint32_t count
+        cdef uint32_t tag
+        cdef uint32_t size
+        cdef uint32_t _i
+        cdef int k
+        for k in range(plan.c.tagged_count):
+            if plan.c.tagged[k].there:
+                PyDict_SetItem(made, plan.tagged_names[k], fresh(plan.tagged_defaults[k]))
+        at = get_uvarint(p[0], &count)
+        unknown = None
+        for _i in range(count):
+            at = get_uvarint(at, &tag)
+            at = get_uvarint(at, &size)
+            op = op_of(&plan.c, tag)
+            if op == NULL:
+                if unknown is None:
+                    unknown = []
+                unknown.append((tag, PyBytes_FromStringAndSize(<const char *> at, size)))
+                at += size
+                continue
+            p[0] = at
+            PyDict_SetItem(made, plan.tagged_names[op.place], self.make_field(p, op))
+            at = p[0]
+        p[0] = at
+        if unknown is not None:
+            PyDict_SetItem(made, UNKNOWN, unknown)
+        return 0
+
+    cdef object make_field(self, const uint8_t **p, const op_t *op):
+        cdef int64_t n
+        cdef int64_t i
+        cdef Plan plan
+        if not op.array:
+            return self.make_value(p, op, False)
+        p[0] = get_length(p[0], op, False, &n)
+        if n < 0:
+            return None
+        made = PyList_New(<Py_ssize_t> n)
+        for i in range(n):
+            value = self.make_value(p, op, True)
+            Py_INCREF(value)
+            PyList_SET_ITEM(made, i, value)
+        if op.kind == K_STRUCT:
+            plan = self.plans[op.plan.number]
+            if plan.map_keys:
+                return self.keyed(made, plan.map_keys)
+        return made
+
+    cdef object make_value(self, const uint8_t **p, const op_t *op, bint element):
+        cdef const uint8_t *at = p[0]
+        cdef int64_t n
+        if op.kind < K_STRING:
+            p[0] = at + WIDTHS[op.kind]
+            if op.kind == K_INT32:
+                return <int32_t> load32(at)
+            if op.kind == K_INT64:
+                return <int64_t> load64(at)
+            if op.kind == K_INT16:
+                return <int16_t> load16(at)
+            if op.kind == K_BOOL:
+                return at[0] != 0
+            if op.kind == K_INT8:
+                return <int8_t> at[0]
+            if op.kind == K_UINT16:
+                return load16(at)
+            if op.kind == K_UINT32:
+                return load32(at)
+            if op.kind == K_FLOAT64:
+                return float_of(at)
+            return PyBytes_FromStringAndSize(<const char *> at, 16)
+        if op.kind == K_STRUCT:
+            if op.nullable and not element:
+                p[0] = at + 1
+                if <int8_t> at[0] < 0:
+                    return None
+            return self.make_struct(p, self.plans[op.plan.number])
+        at = get_length(at, op, op.kind == K_STRING, &n)
+        if n < 0:
+            p[0] = at
+            return None
+        p[0] = at + n
+        if op.kind == K_STRING:
+            return text_of(at, n, self.text_errors)
+        return PyBytes_FromStringAndSize(<const char *> at, <Py_ssize_t> n)
+
+    # -- writing
+
+    def encode(self, dict message not None):
+        cdef out_t out
+        self.take_scratch(&out)
+        try:
+            self.put_struct(&out, self.root, message, self.name)
+            return PyBytes_FromStringAndSize(<const char *> out.start, out.p - out.start)
+        finally:
+            self.leave_scratch(&out)
+
+    def size(self, dict message not None):
+        cdef out_t out
+        self.take_scratch(&out)
+        try:
+            self.put_struct(&out, self.root, message, self.name)
+            return out.p - out.start
+        finally:
+            self.leave_scratch(&out)
+
+    cdef void take_scratch(self, out_t *out) noexcept:
+        """The memory of the last message, unless someone is writing in it."""
+        out[0] = self.scratch
+        out.p = out.start
+        self.scratch.start = self.scratch.end = NULL
+
+    cdef void leave_scratch(self, out_t *out) noexcept:
+        if self.scratch.start == NULL and out.end - out.start <= KEPT_BYTES:
+            self.scratch = out[0]
+        else:
+            PyMem_Free(out.start)
+
+    cdef int put_struct(self, out_t *out, Plan plan, object given, object path) except -1:
+        cdef int i
+        cdef Py_ssize_t found = 0
+        cdef PyObject *value
+        if type(given) is not dict:
+            raise EncodeError(f"{path_of(path)} is {type(given).__name__}; it must be a dict")
+        for i in range(plan.c.count):
+            value = PyDict_GetItem(given, plan.names[i])
+            if value == NULL:
+                self.put_field(out, &plan.c.ops[i], plan.defaults[i], (path, plan.names[i]))
+            else:
+                found += 1
+                self.put_field(out, &plan.c.ops[i], <object> value, (path, plan.names[i]))
+        if plan.c.flexible:
+            found += self.put_tags(out, plan, given, path)
+        if found != PyDict_Size(given):
+            self.require_nothing_lost(plan, given, path)
+        return 0
+
+    cdef int require_nothing_lost(self, Plan plan, dict given, object path) except -1:
+        """Fields that this version has no place for have their defaults, or do not matter; others do not exist."""
+        for name, value in given.items():
+            if plan.has(name) or (name == UNKNOWN and plan.c.flexible):
+                continue
+            if name == UNKNOWN:
+                if value:
+                    raise EncodeError(f"{path_of((path, name))} are given, but version {self.version} has no tags")
+                continue
+            if name not in plan.absent:
+                raise EncodeError(f"{path_of((path, name))} is no field of it; there are {', '.join(plan.names)}")
+            default, ignorable = plan.absent[name]
+            if not ignorable and value != default:
+                raise EncodeError(f"{path_of((path, name))} is {value!r}, and version {self.version} has no place for "
+                                  "it; leave it out, or take another version")
+        return 0
+
+    cdef Py_ssize_t put_tags(self, out_t *out, Plan plan, dict given, object path) except -1:
+        """The tagged fields that are not as by default, and the unknown ones, by tags; how many names there were."""
+        cdef Py_ssize_t found = 0
+        cdef list tags = []
+        cdef int i
+        cdef PyObject *value
+        cdef const op_t *op
+        for i in range(plan.c.tagged_count):
+            op = &plan.c.tagged[i]
+            if not op.there:
+                continue
+            value = PyDict_GetItem(given, plan.tagged_names[i])
+            if value == NULL:
+                continue
+            found += 1
+            if not is_default(<object> value, plan.tagged_defaults[i]):
+                tags.append((op.tag, i, None))
+        value = PyDict_GetItem(given, UNKNOWN)
+        if value != NULL:
+            found += 1
+            for tag, data in checked_unknown(<object> value, path):
+                if op_of(&plan.c, tag) != NULL:
+                    raise EncodeError(f"{path_of((path, UNKNOWN))}: tag {tag} is known; give the field by its name")
+                tags.append((tag, -1, data))
+            tags.sort(key=first_of)
+            for i in range(1, <int> len(tags)):
+                if tags[i][0] == tags[i - 1][0]:
+                    raise EncodeError(f"{path_of((path, UNKNOWN))}: tag {tags[i][0]} is there twice")
+        need(out, 8)
+        put_uvarint(out, <uint32_t> len(tags))
+        for tag, where, data in tags:
+            need(out, 16)
+            put_uvarint(out, <uint32_t> tag)
+            if where < 0:
+                put_uvarint(out, <uint32_t> len(data))
+                need(out, len(data))
+                memcpy(out.p, PyBytes_AS_STRING(data), <size_t> len(data))
+                out.p += len(data)
+            else:
+                self.put_tagged(out, plan, <int> where, given, path)
+        return found
+
+    cdef int put_tagged(self, out_t *out, Plan plan, int i, dict given, object path) except -1:
+        """The field behind its size, which is known when it is written: five bytes are left for it, and closed up."""
+        cdef int64_t start = out.p - out.start
+        cdef int64_t size
+        cdef uint8_t *value
+        need(out, 8)
+        out.p += 5
+        self.put_field(out, &plan.c.tagged[i], given[plan.tagged_names[i]], (path, plan.tagged_names[i]))
+        size = out.p - out.start - start - 5
+        value = out.start + start + 5
+        out.p = out.start + start
+        put_uvarint(out, <uint32_t> size)
+        memmove(out.p, value, <size_t> size)
+        out.p += size
+        return 0
+
+    cdef int put_field(self, out_t *out, const op_t *op, object value, object path) except -1:
+        cdef Py_ssize_t i
+        if not op.array:
+            return self.put_value(out, op, value, False, path)
+        if value is None:
+            if not op.nullable:
+                raise EncodeError(f"{path_of(path)} is None; it must be a list in version {self.version}")
+            return put_length(out, op, False, -1)
+        if not isinstance(value, (list, tuple)):
+            raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be a list")
+        put_length(out, op, False, len(value))
+        for i in range(len(value)):
+            self.put_value(out, op, value[i], True, (path, i))
+        return 0
+
+    cdef int put_value(self, out_t *out, const op_t *op, object value, bint element, object path) except -1:
+        cdef const char *text
+        cdef Py_ssize_t n
+        if op.kind < K_UUID:
+            need(out, 8)
+            return self.put_number(out, op, value, path)
+        if op.kind == K_STRUCT:
+            if op.nullable and not element:
+                need(out, 1)
+                out.p[0] = 0xff if value is None else 1
+                out.p += 1
+                if value is None:
+                    return 0
+            return self.put_struct(out, self.plans[op.plan.number], value, path)
+        if value is None:
+            if not op.nullable or element or op.kind == K_UUID:
+                raise EncodeError(f"{path_of(path)} is None; it must not be in version {self.version}")
+            return put_length(out, op, op.kind == K_STRING, -1)
+        if op.kind == K_STRING:
+            if type(value) is not str:
+                raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be a str")
+            try:
+                text = PyUnicode_AsUTF8AndSize(value, &n)
+            except UnicodeEncodeError:
+                raise EncodeError(f"{path_of(path)} has half a surrogate pair in it; that is no text") from None
+            if n > 0x7fff:
+                raise EncodeError(f"{path_of(path)} takes {n} bytes; a string takes {0x7fff} at most")
+        else:
+            if type(value) is not bytes:
+                raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be bytes")
+            text = PyBytes_AS_STRING(value)
+            n = PyBytes_GET_SIZE(value)
+        if op.kind == K_UUID:
+            if n != 16:
+                raise EncodeError(f"{path_of(path)} has {n} bytes; a uuid has 16")
+        else:
+            put_length(out, op, op.kind == K_STRING, n)
+        need(out, n)
+        memcpy(out.p, text, <size_t> n)
+        out.p += n
+        return 0
+
+    cdef int put_number(self, out_t *out, const op_t *op, object value, object path) except -1:
+        cdef int64_t number
+        cdef double real
+        cdef uint64_t raw
+        if op.kind == K_BOOL:
+            if type(value) is not bool:
+                raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be a bool")
+            out.p[0] = value is True
+            out.p += 1
+            return 0
+        if op.kind == K_FLOAT64:
+            if type(value) is not float and type(value) is not int:
+                raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be a float")
+            real = value
+            memcpy(&raw, &real, 8)
+            put64(out, raw)
+            return 0
+        if type(value) is not int:
+            raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be an int")
+        try:
+            number = value
+        except OverflowError:
+            raise EncodeError(f"{path_of(path)} is {value}; it does not fit {INT_NAMES[op.kind]}") from None
+        if op.kind != K_INT64 and (number < LEAST[op.kind] or number > MOST[op.kind]):
+            raise EncodeError(f"{path_of(path)} is {value}; it does not fit {INT_NAMES[op.kind]}")
+        if op.kind == K_INT8:
+            out.p[0] = <uint8_t> number
+            out.p += 1
+        elif op.kind == K_INT16 or op.kind == K_UINT16:
+            put16(out, <uint16_t> number)
+        elif op.kind == K_INT64:
+            put64(out, <uint64_t> number)
+        else:
+            put32(out, <uint32_t> number)
+        return 0
+
+
+cdef object fresh(object default):
+    """A default as a value of its own."""
+    if type(default) is list:
+        return []
+    if type(default) is dict:
+        return {name: fresh(value) for name, value in default.items()}
+    return default
+
+
+cdef bint is_default(object value, object default):
+    """Whether a tagged field may be left out; a struct may leave out those of its fields that are as by default."""
+    if type(default) is dict and type(value) is dict:
+        return all([name in default and is_default(value[name], default[name]) for name in value])
+    return type(value) is type(default) and value == default
+
+
+def first_of(pair):
+    return pair[0]
+
+
+cdef list checked_unknown(object value, object path):
+    made = []
+    if not isinstance(value, (list, tuple)):
+        raise EncodeError(f"{path_of((path, UNKNOWN))} is {type(value).__name__}; it must be a list of tags and bytes")
+    for pair in value:
+        if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not int or type(pair[1]) is not bytes:
+            raise EncodeError(f"{path_of((path, UNKNOWN))} has {pair!r}; it must be a tuple of a tag and bytes")
+        # The last one stands for no tag at all among Kafka's writers.
+        if not 0 <= pair[0] < INT32_MAX:
+            raise EncodeError(f"{path_of((path, UNKNOWN))}: tag {pair[0]} is none; tags go from 0 to {INT32_MAX - 1}")
+        made.append(pair)
+    return made
+
+
+cdef str path_of(object path):
+    """``FetchRequest.topics[3].partitions``, of the pairs that a writer goes down by."""
+    cdef list words = []
+    while type(path) is tuple:
+        step = path[1]
+        words.append(f"[{step}]" if type(step) is int else f".{step}")
+        path = path[0]
+    return str(path) + "".join(reversed(words))

@@ -1,0 +1,273 @@
+"""Messages: bytes that one can count on one's fingers, every version there and back, every way to be refused."""
+
+from __future__ import annotations
+
+import json
+import random
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from kfuzz.errors import EncodeError, MessageError, UsageError
+from kfuzz.messages import Definition, parse_definition
+from kfuzz.messages.catalogue import RELEASES, catalogue
+from kfuzz.messages.codec import CODES, check, decode, encode, read, size
+from kfuzz.messages.jsonform import from_json, to_json
+from kfuzz.messages.sample import filled
+from kfuzz.messages.schema import Keyed, schema
+
+OF_ALL = parse_definition(
+    """{ "name": "OfAllData", "type": "data", "validVersions": "0-2", "flexibleVersions": "1+", "fields": [
+  { "name": "Flag", "type": "bool", "versions": "0+" },
+  { "name": "Tiny", "type": "int8", "versions": "0+" },
+  { "name": "Port", "type": "uint16", "versions": "0+" },
+  { "name": "Large", "type": "uint32", "versions": "0+" },
+  { "name": "Share", "type": "float64", "versions": "0+" },
+  { "name": "Id", "type": "uuid", "versions": "0+" },
+  { "name": "Text", "type": "string", "versions": "0+", "nullableVersions": "0+" },
+  { "name": "Data", "type": "bytes", "versions": "0+" },
+  { "name": "Parts", "type": "[]Part", "versions": "0+", "fields": [
+    { "name": "Name", "type": "string", "versions": "0+", "mapKey": true },
+    { "name": "Size", "type": "int64", "versions": "0+" } ]},
+  { "name": "Maybe", "type": "Other", "versions": "2+", "nullableVersions": "2+", "default": "null", "fields": [
+    { "name": "Number", "type": "int32", "versions": "2+" } ]},
+  { "name": "Late", "type": "int16", "versions": "1+", "tag": 0, "taggedVersions": "1+", "default": "7" },
+  { "name": "Later", "type": "[]int32", "versions": "2+", "tag": 1, "taggedVersions": "2+", "ignorable": true }
+]}"""
+)
+VALUES: dict[str, Any] = {
+    "flag": True,
+    "tiny": -2,
+    "port": 65535,
+    "large": 4294967295,
+    "share": 0.5,
+    "id": bytes(range(16)),
+    "text": "zwölf",
+    "data": b"\x00\xff",
+    "parts": [{"name": "a", "size": -1}],
+}
+HEAD = "01feffffffffffff3fe0000000000000000102030405060708090a0b0c0d0e0f"
+OLD = HEAD + "00067a77c3b66c660000000200ff00000001000161ffffffffffffffff"
+# Lengths are one more, each struct has its tags.
+NEW = HEAD + "077a77c3b66c660300ff020261ffffffffffffffff00"
+
+
+@pytest.mark.parametrize(
+    ("version", "more", "wire"),
+    [
+        (0, {}, OLD),
+        (1, {}, NEW + "00"),
+        (1, {"late": 7}, NEW + "00"),
+        (1, {"late": 8}, NEW + "01" "00" "02" "0008"),
+        (2, {}, NEW + "ff" "00"),
+        (2, {"maybe": {"number": 3}}, NEW + "01" "00000003" "00" "00"),
+        (2, {"late": 1, "later": [5]}, NEW + "ff" "02" "00" "02" "0001" "01" "05" "02" "00000005"),
+        (2, {"_unknownTaggedFields": [(300, b"xy")]}, NEW + "ff" "01" "ac02" "02" "7879"),
+        (2, {"_unknownTaggedFields": [(9, b""), (5, b"z")], "late": 1},
+         NEW + "ff" "03" "00" "02" "0001" "05" "01" "7a" "09" "00"),
+    ],
+)  # fmt: skip
+def test_bytes_are_those_that_one_can_count(version: int, more: dict[str, Any], wire: str) -> None:
+    message = VALUES | more
+    assert encode(OF_ALL, version, message).hex() == wire
+    assert size(OF_ALL, version, message) == len(wire) // 2
+    found = read(OF_ALL, version, bytes.fromhex(wire))
+    assert {finding.code for finding in found.findings} <= {"tag-unknown"}
+    assert found.consumed == len(wire) // 2
+    assert found.message is not None
+    known = {"maybe": None} if version == 2 else {}
+    known |= {"late": 7} if version > 0 else {}
+    known |= {"later": []} if version == 2 else {}
+    unknown = sorted(more.get("_unknownTaggedFields", []))
+    assert found.message == VALUES | known | more | ({"_unknownTaggedFields": unknown} if unknown else {})
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_version_of_every_message_there_and_back(release: str) -> None:
+    count = 0
+    for definition in catalogue(release).messages.values():
+        for version in definition.valid_versions:
+            program = schema(definition, version)
+            for seed in range(4):
+                values = filled(definition, version, seed) if seed else {}
+                data = program.encode(values)
+                assert program.size(values) == len(data)
+                consumed, notes, found = program.decode(data)
+                assert (consumed, {note[0] for note in notes} - {"tag-unknown"}) == (len(data), set())
+                assert program.check(data) == (consumed, notes)
+                assert found is not None
+                assert program.encode(found) == data
+                form = json.loads(json.dumps(to_json(definition, version, found)))
+                assert form == to_json(definition, version, values)
+                assert program.encode(from_json(definition, version, form)) == data
+                count += 1
+            for cut in range(len(schema(definition, version).encode({}))):
+                assert program.check(program.encode({})[:cut])[0] == -1
+    assert count == {"3.9.2": 4 * 666, "4.4.0": 4 * 640}[release]
+
+
+def test_the_same_seed_makes_the_same_values_and_others_do_not() -> None:
+    definition = catalogue().find("Fetch")
+    assert filled(definition, 17, 3) == filled(definition, 17, 3)
+    assert filled(definition, 17, 3) != filled(definition, 17, 4)
+
+
+def findings(definition: Definition, version: int, wire: str) -> list[str]:
+    found = read(definition, version, bytes.fromhex(wire))
+    assert [str(one) for one in check(definition, version, bytes.fromhex(wire)).findings] == list(
+        map(str, found.findings)
+    )
+    assert (found.fatal is None) == (found.message is not None)
+    return [f"{one.path} {one.at} {one.code} {one.severity}" for one in found.findings]
+
+
+@pytest.mark.parametrize(
+    ("wire", "found"),
+    [
+        ("02" + NEW[2:] + "ff00", ["OfAllData.flag 0 bool-not-0-or-1 deviation"]),
+        (NEW + "ff00" + "61", ["OfAllData 56 bytes-after-message deviation"]),
+        (NEW[:84] + "7f" + "61", ["OfAllData.parts 42 count-exceeds-message fatal"]),
+        (HEAD + "ffffffff0f",
+         ["OfAllData.text 32 length-below-minus-one deviation", "OfAllData.data 37 message-cut fatal"]),
+        (HEAD + "8888018888", ["OfAllData.text 32 length-exceeds-message fatal"]),
+        (HEAD + "00" + "00", ["OfAllData.data 33 null-not-allowed fatal"]),
+        (HEAD + "03" "c328" + "01" "01" "ff" "00", ["OfAllData.text 33 string-not-utf8 deviation"]),
+        (HEAD + "818002", ["OfAllData.text 32 string-too-long fatal"]),
+        (NEW + "ff" "7f", ["OfAllData 55 tag-count-exceeds-message fatal"]),
+        (NEW + "ff" "02" "0900" "0800",
+         ["OfAllData 56 tag-unknown deviation", "OfAllData 58 tag-not-ascending deviation"]),
+        (NEW + "ff" "02" "00020001" "00020002", ["OfAllData 60 tag-repeated deviation"]),
+        (NEW + "ff" "01" "09" "7f",
+         ["OfAllData 57 tag-size-exceeds-message fatal", "OfAllData 56 tag-unknown deviation"]),
+        (NEW + "ff" "01" "00050001", ["OfAllData 56 tag-size-mismatch deviation"]),
+        (HEAD + "8100" + "01" "01" "ff" "00", ["OfAllData.text 32 varint-overlong deviation"]),
+        (HEAD + "808080808000", ["OfAllData.text 32 varint-too-long fatal"]),
+        (NEW + "fe" "00", ["OfAllData.maybe 54 length-below-minus-one deviation"]),
+        (NEW + "02" "00000001" "00" "00", ["OfAllData.maybe 54 bool-not-0-or-1 deviation"]),
+        (NEW + "01" "000000", ["OfAllData.maybe.number 55 message-cut fatal"]),
+    ],
+)  # fmt: skip
+def test_what_is_odd_is_found_where_it_stands(wire: str, found: list[str]) -> None:
+    assert sorted(findings(OF_ALL, 2, wire)) == sorted(found)
+
+
+def test_a_tag_of_other_versions_is_refused() -> None:
+    assert findings(OF_ALL, 1, NEW + "0101050200000005") == ["OfAllData 55 tag-not-in-version fatal"]
+
+
+def test_limits_are_those_of_kafka_4_4() -> None:
+    array = catalogue().find("OffsetForLeaderEpoch")
+    head = encode(array, 3, {})[:4].hex()
+    for count, found in ((1_000_000, "message-cut"), (1_000_001, "count-too-large")):
+        fatal = read(array, 3, bytes.fromhex(head + f"{count:08x}") + bytes(1_000_001)).fatal
+        assert fatal is None if found == "message-cut" and fatal is None else fatal is not None
+        assert (fatal.code if fatal else "message-cut") == found
+    tagged = b"".join(
+        encode("ApiVersions", 3, {"_unknownTaggedFields": [(i, b"") for i in range(n)]}) for n in (10_000,)
+    )
+    assert read("ApiVersions", 3, tagged).fatal is None
+    fatal = read("ApiVersions", 3, tagged[:2] + b"\x91\x4e" + bytes(30_000)).fatal
+    assert fatal is not None
+    assert fatal.code == "tag-count-too-large"
+
+
+def test_every_code_is_known_and_strict_refuses_all_but_unknown_tags() -> None:
+    data = bytes.fromhex(NEW + "ff010900" + "61")
+    assert {one.severity for one in read(OF_ALL, 2, data).findings} == {"deviation"}
+    strict = read(OF_ALL, 2, data, profile="strict")
+    assert {one.code: one.severity for one in strict.findings} == {
+        "bytes-after-message": "fatal",
+        "tag-unknown": "deviation",
+    }
+    with pytest.raises(MessageError, match="bytes-after-message"):
+        decode(OF_ALL, 2, data, profile="strict")
+    assert len(CODES) == 21
+
+
+def test_a_bomb_is_refused_without_room_for_it() -> None:
+    for name, version, wire in (
+        ("MetadataResponse", 1, "7fffffff" + "00000000"),
+        ("FetchResponse", 4, "00000000" + "7fffffff"),
+        ("MetadataResponse", 9, "00000000" + "ffffffff0f"),
+        ("ApiVersionsRequest", 3, "ffffffff07" + "61"),
+    ):
+        tracemalloc.start()
+        found = read(name, version, bytes.fromhex(wire))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found.fatal is not None
+        assert peak < 200_000
+
+
+@pytest.mark.parametrize(
+    ("version", "change", "says"),
+    [
+        (0, {"tiny": 128}, "OfAllData.tiny is 128; it does not fit int8"),
+        (0, {"port": -1}, "OfAllData.port is -1; it does not fit uint16"),
+        (0, {"large": 1 << 32}, "OfAllData.large is 4294967296; it does not fit uint32"),
+        (0, {"parts": [{"size": 1 << 63}]}, r"OfAllData.parts\[0\].size is 9223372036854775808; it does not fit int64"),
+        (0, {"tiny": True}, "OfAllData.tiny is bool; it must be an int"),
+        (0, {"flag": 1}, "OfAllData.flag is int; it must be a bool"),
+        (0, {"share": "1"}, "OfAllData.share is str; it must be a float"),
+        (0, {"id": b"short"}, "OfAllData.id has 5 bytes; a uuid has 16"),
+        (0, {"text": b"bytes"}, "OfAllData.text is bytes; it must be a str"),
+        (0, {"text": "x" * 32768}, "OfAllData.text takes 32768 bytes; a string takes 32767 at most"),
+        (0, {"text": "\ud800"}, "half a surrogate pair"),
+        (0, {"data": None}, "OfAllData.data is None; it must not be in version 0"),
+        (0, {"parts": None}, "OfAllData.parts is None; it must be a list in version 0"),
+        (0, {"parts": {}}, "OfAllData.parts is dict; it must be a list"),
+        (0, {"parts": [None]}, r"OfAllData.parts\[0\] is NoneType; it must be a dict"),
+        (0, {"parts": [{"nmae": "x"}]}, r"OfAllData.parts\[0\].nmae is no field of it; there are name, size"),
+        (0, {"late": 8}, "OfAllData.late is 8, and version 0 has no place for it"),
+        (0, {"_unknownTaggedFields": [(1, b"")]}, "version 0 has no tags"),
+        (2, {"_unknownTaggedFields": [(0, b"")]}, "tag 0 is known; give the field by its name"),
+        (2, {"_unknownTaggedFields": [(9, b""), (9, b"")]}, "tag 9 is there twice"),
+        (2, {"_unknownTaggedFields": [(-1, b"")]}, "tag -1 is none"),
+        (2, {"_unknownTaggedFields": [(2**31 - 1, b"")]}, "tag 2147483647 is none"),
+        (2, {"_unknownTaggedFields": [9]}, "it must be a tuple of a tag and bytes"),
+        (2, {"_unknownTaggedFields": 9}, "it must be a list of tags and bytes"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_told_with_its_path(version: int, change: dict[str, Any], says: str) -> None:
+    with pytest.raises(EncodeError, match=says):
+        encode(OF_ALL, version, VALUES | change)
+
+
+def test_what_a_version_lacks_may_have_its_default_or_not_matter() -> None:
+    assert encode(OF_ALL, 0, VALUES | {"late": 7, "maybe": None, "later": [1, 2]}).hex() == OLD
+
+
+def test_elements_with_map_keys_are_found_by_them() -> None:
+    parts = [{"name": f"p{i}", "size": i} for i in range(100)]
+    found = decode(OF_ALL, 2, encode(OF_ALL, 2, VALUES | {"parts": parts}))["parts"]
+    assert isinstance(found, Keyed)
+    assert [part["name"] for part in found] == [part["name"] for part in parts]
+    assert found.find(name="p42") == {"name": "p42", "size": 42}
+    assert found.find(name="nobody") is None
+    found.append({"name": "new", "size": 0})
+    assert found.find(name="new") is found[-1]
+    with pytest.raises(UsageError, match="found by name, not by size"):
+        found.find(size=1)
+
+
+def test_random_bytes_never_raise_anything_of_their_own() -> None:
+    rng = random.Random(9)
+    definitions = list(catalogue().messages.values())
+    for _ in range(20_000):
+        definition = rng.choice(definitions)
+        if not definition.valid_versions:
+            continue
+        version = rng.choice(list(definition.valid_versions))
+        data = rng.randbytes(rng.randrange(60))
+        found = read(definition, version, data)
+        assert 0 <= found.consumed <= len(data)
+
+
+def test_an_unknown_message_version_or_profile_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="no message called"):
+        decode("Nothing", 0, b"")
+    with pytest.raises(UsageError, match="FetchRequest has no version 99"):
+        decode("Fetch", 99, b"")
+    with pytest.raises(UsageError, match="profile 'lax' does not exist"):
+        read("Fetch", 12, b"", profile="lax")  # type: ignore[arg-type]
