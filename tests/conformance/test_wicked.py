@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -110,15 +111,15 @@ def test_a_testee_that_never_shakes_hands_is_broken_with_a_sentence(argv: list[s
 def test_no_process_of_a_testee_outlives_the_run() -> None:
     """Nor does a child that it started, nor an orphan that is only in its process group; both hold its pipes."""
     before = {process.pid for process in psutil.Process().children(recursive=True)}
-    shell = ["sh", "-c", f"(sleep 613 &) ; sleep 613 & {sys.executable} -S {wicked('dies')[2]}; sleep 613"]
+    # A length that no other run on this machine has.
+    sleep = ["sleep", f"613.{os.getpid()}"]
+    word = " ".join(sleep)
+    shell = ["sh", "-c", f"({word} &) ; {word} & {sys.executable} -S {wicked('dies')[2]}; {word}"]
     outcome = run_cases(shell, toy_cases(id="toy/calm"), limits=SMALL_LIMITS)
     assert {cell.outcome for cell in outcome.cells.values()} == {"pass"}
-    sleepers = [
-        process.pid
-        for process in psutil.process_iter(["cmdline"])
-        if process.info["cmdline"] == ["sleep", "613"] and process.status() != psutil.STATUS_ZOMBIE
-    ]
-    assert sleepers == []
+    sleepers = [process for process in psutil.process_iter(["cmdline"]) if process.info["cmdline"] == sleep]
+    # They are killed by then; how soon a killed process is gone is for the system to say.
+    assert psutil.wait_procs(sleepers, timeout=10)[1] == []
     after = {process.pid for process in psutil.Process().children(recursive=True)}
     assert after <= before
 
