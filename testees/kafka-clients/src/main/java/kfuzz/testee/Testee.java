@@ -206,6 +206,10 @@ public final class Testee {
             writeFailure(id, "rejected", describe(e));
             return;
         }
+        writeEncoded(id, bytes);
+    }
+
+    private void writeEncoded(JsonNode id, byte[] bytes) throws IOException {
         write(json -> {
             json.writeObjectField("id", id);
             json.writeStringField("outcome", "accepted");
@@ -276,11 +280,7 @@ public final class Testee {
             writeFailure(id, MessageType.isRefusalToWrite(e) ? "rejected" : "fault", describe(e));
             return;
         }
-        write(json -> {
-            json.writeObjectField("id", id);
-            json.writeStringField("outcome", "accepted");
-            json.writeStringField("hex", HexFormat.of().formatHex(bytes));
-        });
+        writeEncoded(id, bytes);
     }
 
     /** A tool of kfuzz's own tests, as those below: a second opinion on the JSON of a message. */

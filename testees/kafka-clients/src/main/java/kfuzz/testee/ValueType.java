@@ -75,7 +75,15 @@ interface ValueType {
         json.writeString(HEX.formatHex(bytes));
     }
 
-    record Bool() implements ValueType {
+    /** Numbers, flags and uuids: Kafka's classes keep primitives, or have no null of them. */
+    interface NeverNull extends ValueType {
+        @Override
+        default boolean hasNull() {
+            return false;
+        }
+    }
+
+    record Bool() implements NeverNull {
         @Override
         public void write(JsonGenerator json, Object value, short version) throws IOException {
             json.writeBoolean((Boolean) value);
@@ -87,15 +95,10 @@ interface ValueType {
                 throw mistyped("true or false", json);
             return json.booleanValue();
         }
-
-        @Override
-        public boolean hasNull() {
-            return false;
-        }
     }
 
     /** An integer that every JSON library keeps whole. */
-    record Int(long least, long greatest, Boxing boxing) implements ValueType {
+    record Int(long least, long greatest, Boxing boxing) implements NeverNull {
         /** What makes the wrapper of the very primitive that a setter takes. */
         interface Boxing {
             Object of(long value);
@@ -113,14 +116,9 @@ interface ValueType {
                 throw mistyped("an integer in " + least + ".." + greatest, json);
             return boxing.of(json.longValue());
         }
-
-        @Override
-        public boolean hasNull() {
-            return false;
-        }
     }
 
-    record Int64() implements ValueType {
+    record Int64() implements NeverNull {
         @Override
         public void write(JsonGenerator json, Object value, short version) throws IOException {
             json.writeString(value.toString());
@@ -136,14 +134,9 @@ interface ValueType {
             }
             throw mistyped("a 64-bit integer as a decimal string", json);
         }
-
-        @Override
-        public boolean hasNull() {
-            return false;
-        }
     }
 
-    record Float64() implements ValueType {
+    record Float64() implements NeverNull {
         /** The generator itself quotes what JSON has no number for: NaN, Infinity, -Infinity. */
         @Override
         public void write(JsonGenerator json, Object value, short version) throws IOException {
@@ -161,14 +154,9 @@ interface ValueType {
                 default -> throw mistyped("a number, NaN, Infinity or -Infinity", json);
             };
         }
-
-        @Override
-        public boolean hasNull() {
-            return false;
-        }
     }
 
-    record Id() implements ValueType {
+    record Id() implements NeverNull {
         @Override
         public void write(JsonGenerator json, Object value, short version) throws IOException {
             json.writeString(value.toString());
@@ -183,11 +171,6 @@ interface ValueType {
                 throw mistyped("a uuid in Kafka's text form", json);
             }
             throw mistyped("a uuid in Kafka's text form", json);
-        }
-
-        @Override
-        public boolean hasNull() {
-            return false;
         }
     }
 
