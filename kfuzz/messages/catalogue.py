@@ -10,14 +10,14 @@ import json
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
-from kfuzz.messages.language import parse_definition
+from kfuzz.messages.language import definition_of, parse_definition
 from kfuzz.messages.model import Definition, Field, Struct
-from kfuzz.messages.text import parse, plain
+from kfuzz.messages.text import parse
 
 __all__ = ["LATEST", "RELEASES", "Catalogue", "catalogue", "condense", "load"]
 
@@ -36,13 +36,18 @@ class Catalogue:
     source: str
     messages: Mapping[str, Definition]
 
+    @cached_property
+    def _by_case(self) -> dict[str, Definition]:
+        return {name.lower(): definition for name, definition in self.messages.items()}
+
     def find(self, name: str) -> Definition:
         """The definition called ``name``, in any case; a request may be called without its ending. ``UsageError``."""
+        if name in self.messages:
+            return self.messages[name]
         wanted = name.lower()
-        by_case = {known.lower(): known for known in self.messages}
         for candidate in (wanted, f"{wanted}request"):
-            if candidate in by_case:
-                return self.messages[by_case[candidate]]
+            if candidate in self._by_case:
+                return self._by_case[candidate]
         near = [known for known in self.messages if wanted in known.lower()][:5]
         hint = f"; there are {', '.join(near)}" if near else "; `kfuzz messages list` shows all"
         raise UsageError(f"{self.source} has no message called {name!r}{hint}")
@@ -123,10 +128,7 @@ def _condensed(path: Path) -> Catalogue:
     lines = members["messages"].value
     if not isinstance(lines, list):
         raise UsageError(f"{path}:{members['messages'].line}: messages must be a list; make the catalogue anew")
-    return _named(
-        path.stem,
-        [(f"{path}:{node.line}", parse_definition(json.dumps(plain(node)), f"{path}:{node.line}")) for node in lines],
-    )
+    return _named(path.stem, [(f"{path}:{node.line}", definition_of(node, str(path))) for node in lines])
 
 
 # ------------------------------------------------------------------------------------------------- condensing

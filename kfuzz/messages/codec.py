@@ -18,7 +18,7 @@ from kfuzz.messages.schema import schema
 from kfuzz.records.findings import PROFILES, Code, Finding, Profile
 
 if TYPE_CHECKING:
-    from kfuzz.wire.message import Note
+    from kfuzz.wire.message import Note, Schema
 
 __all__ = ["CODES", "Message", "MessageReading", "check", "decode", "encode", "read", "size"]
 
@@ -67,8 +67,13 @@ class MessageReading:
         return next((finding for finding in self.findings if finding.severity == "fatal"), None)
 
 
-def _definition(message: str | Definition) -> Definition:
-    return catalogue().find(message) if isinstance(message, str) else message
+def _program(message: str | Definition, version: int) -> Schema:
+    return schema(catalogue().find(message) if isinstance(message, str) else message, version)
+
+
+def _require_profile(profile: Profile) -> None:
+    if profile not in PROFILES:
+        raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
 
 
 def read(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> MessageReading:
@@ -77,18 +82,16 @@ def read(message: str | Definition, version: int, data: bytes, *, profile: Profi
     Profile ``kafka`` refuses what the generated classes of the release refuse; ``strict`` all that a writer may not do.
     ``UsageError`` for an unknown message, version or profile.
     """
-    if profile not in PROFILES:
-        raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
-    program = schema(_definition(message), version)
+    _require_profile(profile)
+    program = _program(message, version)
     consumed, notes, value = program.decode(bytes(data))
     return _reading(program.name, consumed, notes, value, profile)
 
 
 def check(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> MessageReading:
     """As :func:`read`, but no values are made."""
-    if profile not in PROFILES:
-        raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
-    program = schema(_definition(message), version)
+    _require_profile(profile)
+    program = _program(message, version)
     consumed, notes = program.check(data)
     return _reading(program.name, consumed, notes, None, profile)
 
@@ -114,12 +117,12 @@ def encode(message: str | Definition, version: int, values: Message) -> bytes:
     >>> encode("ApiVersionsRequest", 3, {"clientSoftwareName": "kfuzz", "clientSoftwareVersion": "1"}).hex()
     '066b66757a7a023100'
     """
-    return schema(_definition(message), version).encode(values)
+    return _program(message, version).encode(values)
 
 
 def size(message: str | Definition, version: int, values: Message) -> int:
     """How many bytes :func:`encode` makes of the values."""
-    return schema(_definition(message), version).size(values)
+    return _program(message, version).size(values)
 
 
 def _reading(name: str, consumed: int, notes: list[Note], value: Message | None, profile: Profile) -> MessageReading:

@@ -30,7 +30,7 @@ from kfuzz.messages.model import (
 )
 from kfuzz.messages.text import Node, parse
 
-__all__ = ["ENTITY_TYPES", "LISTENERS", "parse_definition", "parse_versions"]
+__all__ = ["ENTITY_TYPES", "LISTENERS", "definition_of", "parse_definition", "parse_versions"]
 
 LISTENERS: Final = ("broker", "controller", "zkBroker")
 # What a field may be said to hold, and the type that it then has.
@@ -81,7 +81,11 @@ def parse_versions(text: str) -> Versions:
 
 def parse_definition(text: str, file: str = "definition") -> Definition:
     """The message that ``text`` defines; ``file`` is what errors call it. ``UsageError`` where it is wrong."""
-    root = parse(text, file)
+    return definition_of(parse(text, file), file)
+
+
+def definition_of(root: Node, file: str) -> Definition:
+    """The message that stands at ``root``, where a file may have others."""
     return _Reader(file).message(root)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 __all__ = [
     "ALL",
@@ -168,6 +168,8 @@ class Definition:
     deprecated_versions: Versions = NONE
     latest_version_unstable: bool = False
     listeners: tuple[str, ...] = ()
+    # What ``schema`` has compiled, by version; it goes with the definition, and is nothing of what that says.
+    programs: dict[int, Any] = dataclass_field(default_factory=dict, init=False, compare=False, repr=False)
 
     def fields_of(self, type_: Type) -> tuple[Field, ...]:
         """The fields of a struct; none of a primitive."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
@@ -13,8 +12,8 @@ from kfuzz.wire.message import Schema
 
 __all__ = ["Keyed", "default_of", "key_of", "schema"]
 
-# What a type has where a definition gives no default; structs have those of their fields.
-_DEFAULTS: Final[dict[str, Any]] = {"string": "", "bytes": b"", "records": None, "uuid": bytes(16)}
+# Of the types for which a definition gives no default; structs have those of their fields.
+_DEFAULTS: Final = {"bytes": b"", "uuid": bytes(16)}
 
 
 class Keyed(list[dict[str, Any]]):
@@ -25,12 +24,13 @@ class Keyed(list[dict[str, Any]]):
     {'name': 'b', 'id': 2}
     """
 
-    __slots__ = ("_index", "keys")
+    __slots__ = ("_index", "_indexed", "keys")
 
     def __init__(self, elements: Iterable[dict[str, Any]] = (), keys: tuple[str, ...] = ()) -> None:
         super().__init__(elements)
         self.keys = keys
-        self._index: dict[tuple[Any, ...], dict[str, Any]] | None = None
+        self._index: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._indexed = 0
 
     def find(self, **values: Any) -> dict[str, Any] | None:
         """The first element with these values of all its keys, or None. ``UsageError`` where they are other keys."""
@@ -38,13 +38,11 @@ class Keyed(list[dict[str, Any]]):
             asked = " and ".join(values) or "nothing"
             raise UsageError(f"elements are found by {' and '.join(self.keys)}, not by {asked}")
         # Made when it is first asked for, and again when the list has grown or shrunk.
-        if self._index is None or len(self._index) > len(self):
+        if self._indexed != len(self):
             self._index = {}
-        if len(self._index) < len(self):
-            index: dict[tuple[Any, ...], dict[str, Any]] = {}
             for element in self:
-                index.setdefault(tuple(element[key] for key in self.keys), element)
-            self._index = index
+                self._index.setdefault(tuple(element[key] for key in self.keys), element)
+            self._indexed = len(self)
         return self._index.get(tuple(values[key] for key in self.keys))
 
 
@@ -53,31 +51,15 @@ def key_of(name: str) -> str:
     return name[0].lower() + name[1:]
 
 
-@lru_cache(maxsize=2048)
-def _compiled(definition: _Identity, version: int) -> Schema:
-    return _Compiler(definition.definition, version).schema()
-
-
-class _Identity:
-    """A definition as a key of the cache: it holds a mapping, so it cannot be hashed itself."""
-
-    __slots__ = ("definition",)
-
-    def __init__(self, definition: Definition) -> None:
-        self.definition = definition
-
-    def __hash__(self) -> int:
-        return hash(self.definition.name)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.definition == other.definition
-
-
 def schema(definition: Definition, version: int) -> Schema:
     """The program for one version, made once; ``UsageError`` where the message has no such version."""
-    if version not in definition.valid_versions:
-        raise UsageError(f"{definition.name} has no version {version}; its versions are {definition.valid_versions}")
-    return _compiled(_Identity(definition), version)
+    program: Schema | None = definition.programs.get(version)
+    if program is None:
+        if version not in definition.valid_versions:
+            versions = definition.valid_versions
+            raise UsageError(f"{definition.name} has no version {version}; its versions are {versions}")
+        program = definition.programs[version] = _Compiler(definition, version).schema()
+    return program
 
 
 def default_of(definition: Definition, field: Field, version: int) -> Any:
@@ -89,9 +71,7 @@ def default_of(definition: Definition, field: Field, version: int) -> Any:
     if field.type.struct is not None:
         inner = definition.structs[field.type.struct].fields
         return {key_of(one.name): default_of(definition, one, version) for one in inner if version in one.versions}
-    if field.type.name in ("bytes", "uuid"):
-        return _DEFAULTS[field.type.name]
-    return field.default
+    return _DEFAULTS.get(field.type.name, field.default)
 
 
 class _Compiler:

@@ -166,7 +166,7 @@ cdef const uint8_t *check_uvarint(walk_t *w, const uint8_t *p, uint32_t *out) no
     return p
 
 
-cdef const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t *op, bint short_one,
+cdef const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t *op, bint short_one, bint nullable,
                                  int64_t *out) noexcept nogil:
     """A length or a count; -1 for null, which is allowed then."""
     cdef const uint8_t *start = p
@@ -190,7 +190,7 @@ cdef const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t *op, bi
         n = <int32_t> load32(p)
         p += 4
     if n < 0:
-        if unlikely(not op.nullable):
+        if unlikely(not nullable):
             note(w, NULL_NOT_ALLOWED, start, n, 0)
             return NULL
         if unlikely(n < -1):
@@ -220,7 +220,6 @@ cdef const uint8_t *check_value(walk_t *w, const uint8_t *p, const op_t *op, bin
     """A value that is no array; elements of arrays are never null."""
     cdef const uint8_t *start = p
     cdef int64_t n
-    cdef op_t plain
     if op.kind < K_STRING:
         if unlikely(w.end - p < WIDTHS[op.kind]):
             note(w, MESSAGE_CUT, p, w.end - p, WIDTHS[op.kind])
@@ -241,11 +240,7 @@ cdef const uint8_t *check_value(walk_t *w, const uint8_t *p, const op_t *op, bin
                 note(w, BOOL_NOT_0_OR_1, p, p[0], 1)
             p += 1
         return check_struct(w, p, op.plan)
-    if element:
-        plain = op[0]
-        plain.nullable = False
-        op = &plain
-    p = check_length(w, p, op, op.kind == K_STRING, &n)
+    p = check_length(w, p, op, op.kind == K_STRING, op.nullable and not element, &n)
     if unlikely(p == NULL) or n < 0:
         return p
     if op.kind == K_STRING and unlikely(n > 0x7fff):
@@ -285,7 +280,7 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
     if not op.array:
         p = check_value(w, p, op, False)
     else:
-        p = check_length(w, p, op, False, &n)
+        p = check_length(w, p, op, False, op.nullable, &n)
         if unlikely(p == NULL):
             return NULL
         # Kafka asks so before it makes room, whatever the elements take.
