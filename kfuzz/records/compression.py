@@ -23,7 +23,7 @@ import zstandard
 from kfuzz.errors import UsageError
 from kfuzz.records.model import Codec
 from kfuzz.wire.cursor import uvarint_in_front
-from kfuzz.wire.filling import Filling
+from kfuzz.wire.output import Full, Output
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -45,14 +45,8 @@ class Decompressed(NamedTuple):
     reason: str = ""
 
 
-# What more of an input is taken to hold before it has shown it.
-USUAL_RATIO = 8
-
-# What decompresses a block into a space, and says how many bytes of it that took.
-_Writer = Callable[["memoryview", "memoryview"], int]
-
 # What walks a container: from the data into the output, to where the stream ends.
-_Reader = Callable[["memoryview", "_Output", int], int]
+_Reader = Callable[[memoryview, Output, int], int]
 
 
 class _Broken(Exception):
@@ -61,48 +55,6 @@ class _Broken(Exception):
 
 class _Cut(_Broken):
     """The stream ends too early."""
-
-
-class _Full(Exception):
-    """The bound is reached."""
-
-
-class _Output:
-    """What comes out, up to a bound: pieces that a library makes, or blocks that it writes to where they stay."""
-
-    __slots__ = ("filling", "mismatch", "pieces", "room")
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.pieces: list[bytes] = []
-        self.filling: Filling | None = None
-        self.room = limit_bytes
-        # What is wrong with the content though the stream can be read.
-        self.mismatch = ""
-
-    def data(self) -> bytes:
-        return b"".join(self.pieces) if self.filling is None else self.filling.close()
-
-    def fill(self, write: _Writer, block: memoryview, most_bytes: int, rest_bytes: int) -> int:
-        """Let ``write`` decompress a block to where it stays: how many bytes came of it, of ``most_bytes``.
-
-        ``rest_bytes`` of input are left behind it, from which the room for all is guessed at first.
-        """
-        filling = self.filling
-        if filling is None:
-            alike = most_bytes * -(-rest_bytes // len(block))
-            filling = self.filling = Filling(min(most_bytes + min(alike, USUAL_RATIO * rest_bytes), self.room))
-        size = filling.put(write, block, most_bytes)
-        self.room -= size
-        if self.room < 0:
-            filling.drop(-self.room)
-            raise _Full
-        return size
-
-    def add(self, piece: bytes) -> None:
-        self.pieces.append(piece if len(piece) <= self.room else piece[: self.room])
-        self.room -= len(piece)
-        if self.room < 0:
-            raise _Full
 
 
 def decompress(codec: Codec, data: bytes | memoryview, limit_bytes: int, *, magic: int = 2) -> Decompressed:
@@ -125,17 +77,17 @@ def open_stream(codec: Codec, data: bytes | memoryview, limit_bytes: int, *, mag
 
 
 def _run(reader: _Reader, data: memoryview, limit_bytes: int, magic: int) -> Decompressed:
-    output = _Output(limit_bytes)
+    output = Output(limit_bytes)
     try:
         consumed = reader(data, output, magic)
-    except _Full:
-        return Decompressed(output.data(), len(data), "limit")
+    except Full:
+        return Decompressed(output.close(), len(data), "limit")
     except _Broken as error:
-        return Decompressed(output.data(), len(data), "broken", str(error))
-    return Decompressed(output.data(), consumed, "whole", output.mismatch)
+        return Decompressed(output.close(), len(data), "broken", str(error))
+    return Decompressed(output.close(), consumed, "whole", output.mismatch)
 
 
-def compress(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = None) -> bytes:
+def compress(codec: Codec, data: Buffer, *, magic: int = 2, level: int | None = None) -> bytes:
     """``data`` in the container that Kafka's producer writes: gzip; xerial snappy; an lz4 frame of independent
     blocks; zstd.
 
@@ -144,7 +96,7 @@ def compress(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = N
     return b"".join(compress_parts(codec, data, magic=magic, level=level))
 
 
-def compress_parts(codec: Codec, data: bytes, *, magic: int = 2, level: int | None = None) -> list[Buffer]:
+def compress_parts(codec: Codec, data: Buffer, *, magic: int = 2, level: int | None = None) -> list[Buffer]:
     """What :func:`compress` makes, in the pieces that it comes in, for whoever puts something in front of it."""
     if codec == "none":
         return [data]
@@ -195,11 +147,11 @@ def _gzip_header(data: memoryview, at: int) -> int:
     return at
 
 
-def _open_gzip(data: memoryview, output: _Output, magic: int) -> int:
+def _open_gzip(data: memoryview, output: Output, magic: int) -> int:
     return _gzip_header(data, 0)
 
 
-def _read_gzip(data: memoryview, output: _Output, magic: int) -> int:
+def _read_gzip(data: memoryview, output: Output, magic: int) -> int:
     at = buffered = _gzip_header(data, 0)
     # One piece for the one member that there nearly always is; small ones for any others, for what a member leaves of
     # a piece is copied.
@@ -218,7 +170,7 @@ def _read_gzip(data: memoryview, output: _Output, magic: int) -> int:
         buffered = max(buffered, at)
 
 
-def _gzip_member(data: memoryview, at: int, buffered: int, piece_bytes: int, output: _Output) -> tuple[int, int, int]:
+def _gzip_member(data: memoryview, at: int, buffered: int, piece_bytes: int, output: Output) -> tuple[int, int, int]:
     """Inflate from ``at``: the place after the trailer, the end of Java's buffer, and what that held before the
     trailer.
     """
@@ -235,7 +187,7 @@ def _gzip_member(data: memoryview, at: int, buffered: int, piece_bytes: int, out
         try:
             piece = inflater.decompress(chunk, output.room + 1)
         except zlib.error as error:
-            with contextlib.suppress(_Full):
+            with contextlib.suppress(Full):
                 output.add(_inflate_to_fault(data[start:], size + output.room)[size:])
             raise _Broken(f"deflate: {error}") from None
         output.add(piece)
@@ -273,7 +225,7 @@ def _inflate_to_fault(data: memoryview, most_bytes: int) -> bytes:
     return bytes(out[:most_bytes])
 
 
-def _write_gzip(data: bytes, level: int | None, magic: int) -> list[Buffer]:
+def _write_gzip(data: Buffer, level: int | None, magic: int) -> list[Buffer]:
     deflater = zlib.compressobj(
         zlib.Z_DEFAULT_COMPRESSION if level is None else level, zlib.DEFLATED, zlib.MAX_WBITS | 16
     )
@@ -297,7 +249,7 @@ SNAPPY_BUFFER = 2048
 SNAPPY_MOST = 22
 
 
-def _snappy_block(block: memoryview, output: _Output, rest_bytes: int) -> None:
+def _snappy_block(block: memoryview, output: Output, rest_bytes: int) -> None:
     """One raw block, behind which ``rest_bytes`` are left. Its length in front is checked against what the block can
     hold and the bound before anything is allocated.
     """
@@ -307,14 +259,14 @@ def _snappy_block(block: memoryview, output: _Output, rest_bytes: int) -> None:
     if size > 0xFFFFFFFF or size > len(block) * SNAPPY_MOST:
         raise _Broken(f"a snappy block of {len(block)} bytes claims to hold {size}")
     if size > output.room:
-        raise _Full
+        raise Full
     try:
         output.fill(cramjam.snappy.decompress_raw_into, block, size, rest_bytes)
     except cramjam.DecompressionError as error:
         raise _Broken(f"snappy: {error}") from None
 
 
-def _open_snappy(data: memoryview, output: _Output, magic: int) -> int:
+def _open_snappy(data: memoryview, output: Output, magic: int) -> int:
     """Step over the xerial header; without one, the whole is a raw block."""
     if not len(data):
         raise _Broken("the snappy stream is empty")
@@ -324,7 +276,7 @@ def _open_snappy(data: memoryview, output: _Output, magic: int) -> int:
     return len(data)
 
 
-def _read_snappy(data: memoryview, output: _Output, magic: int) -> int:
+def _read_snappy(data: memoryview, output: Output, magic: int) -> int:
     at = _open_snappy(data, output, magic)
     filled_from = output.room
     end = len(data)
@@ -359,11 +311,10 @@ def _snappy_header(data: memoryview, at: int) -> bool:
     return bool(found == XERIAL_MAGIC)
 
 
-def _write_snappy(data: bytes, level: int | None, magic: int) -> list[Buffer]:
+def _write_snappy(data: Buffer, level: int | None, magic: int) -> list[Buffer]:
     out: list[Buffer] = [XERIAL_BEGIN]
-    # A view costs more than a short copy, and a payload of one block needs neither.
-    view = memoryview(data) if len(data) > XERIAL_BLOCK else data
-    for at in range(0, len(data), XERIAL_BLOCK):
+    view = memoryview(data)
+    for at in range(0, len(view), XERIAL_BLOCK):
         block = cramjam.snappy.compress_raw(view[at : at + XERIAL_BLOCK])
         out.append(SNAPPY_CHUNK.pack(len(block)))
         out.append(block)
@@ -411,11 +362,11 @@ def _lz4_head(data: bytes, magic: int) -> tuple[int, int, int]:
     return at + 1, flags, 1 << (8 + 2 * (block >> 4))
 
 
-def _open_lz4(data: memoryview, output: _Output, magic: int) -> int:
+def _open_lz4(data: memoryview, output: Output, magic: int) -> int:
     return _lz4_descriptor(data, magic)[0]
 
 
-def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
+def _read_lz4(data: memoryview, output: Output, magic: int) -> int:
     at, flags, largest = _lz4_descriptor(data, magic)
     content = xxhash.xxh32() if flags & LZ4_CONTENT_CHECKSUM else None
     total = 0
@@ -445,8 +396,8 @@ def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
             # Kafka's buffered stream takes a block of no bytes for the end.
             return at
         total += came
-        if content is not None and output.filling is not None:
-            content.update(output.filling.tail(came))
+        if content is not None:
+            content.update(output.tail(came))
     # Kafka steps over the content's size and checksum without looking at them.
     if flags & LZ4_CONTENT_SIZE and total != int.from_bytes(data[6:14], "little"):
         output.mismatch = "the lz4 content size is wrong"
@@ -459,7 +410,7 @@ def _read_lz4(data: memoryview, output: _Output, magic: int) -> int:
     return at
 
 
-def _lz4_block(block: memoryview, output: _Output, largest: int, rest_bytes: int) -> int:
+def _lz4_block(block: memoryview, output: Output, largest: int, rest_bytes: int) -> int:
     """One block of at most ``largest`` bytes, behind which ``rest_bytes`` are left: how many came out."""
     # No byte of input can make more than 255 of output, so little input never makes a large buffer.
     most = min(largest, len(block) * 255 + 16)
@@ -469,7 +420,7 @@ def _lz4_block(block: memoryview, output: _Output, largest: int, rest_bytes: int
     except cramjam.DecompressionError as error:
         # What does not fit is the bound's doing if that is what made the space small.
         if size < most:
-            raise _Full from None
+            raise Full from None
         raise _Broken(f"lz4: {error}") from None
 
 
@@ -483,7 +434,7 @@ def _copy(block: memoryview, space: memoryview) -> int:
     return len(block)
 
 
-def _write_lz4(data: bytes, level: int | None, magic: int) -> list[Buffer]:
+def _write_lz4(data: Buffer, level: int | None, magic: int) -> list[Buffer]:
     frame: bytes = lz4.frame.compress(
         data,
         compression_level=0 if level is None else level,
@@ -583,11 +534,11 @@ def _zstd_blocks(data: memoryview, at: int, window: int) -> tuple[int, int]:
             return at, most
 
 
-def _open_zstd(data: memoryview, output: _Output, magic: int) -> int:
+def _open_zstd(data: memoryview, output: Output, magic: int) -> int:
     return 0
 
 
-def _read_zstd(data: memoryview, output: _Output, magic: int) -> int:
+def _read_zstd(data: memoryview, output: Output, magic: int) -> int:
     at = 0
     while at < len(data):
         try:
@@ -596,7 +547,7 @@ def _read_zstd(data: memoryview, output: _Output, magic: int) -> int:
             # zstd-jni forgets that it needs more when a frame ended in the same buffer: what is there is then all.
             starts_buffer = at % ZSTD_BUFFER == 0
             if not isinstance(fault, _Cut) or starts_buffer or len(data) > (at // ZSTD_BUFFER + 1) * ZSTD_BUFFER:
-                with contextlib.suppress(_Broken, _Full):
+                with contextlib.suppress(_Broken, Full):
                     _zstd_rest(data[at:], output)
                 raise
             _zstd_rest(data[at:], output)
@@ -605,7 +556,7 @@ def _read_zstd(data: memoryview, output: _Output, magic: int) -> int:
     return at
 
 
-def _zstd_next(data: memoryview, at: int, output: _Output) -> int:
+def _zstd_next(data: memoryview, at: int, output: Output) -> int:
     """Decompress the frame that begins at ``at``, or step over a skippable one; where it ends."""
     start = at
     if len(data) - at < 4:
@@ -652,7 +603,7 @@ def _zstd_lean(frame: memoryview, window: int, needed: int) -> tuple[memoryview 
     return b"".join((frame[:5], bytes([exponent - 10 << 3]), rest)), 1 << exponent
 
 
-def _zstd_rest(data: memoryview, output: _Output) -> None:
+def _zstd_rest(data: memoryview, output: Output) -> None:
     """What comes out of a frame before its cut or its fault."""
     frame: memoryview | bytes = data
     window = 0
@@ -668,9 +619,9 @@ def _zstd_rest(data: memoryview, output: _Output) -> None:
         raise _Broken(f"zstd: {error}") from None
 
 
-def _zstd_frame(frame: memoryview, content: int | None, most: int, window: int, output: _Output) -> None:
+def _zstd_frame(frame: memoryview, content: int | None, most: int, window: int, output: Output) -> None:
     if content is not None and content > output.room:
-        raise _Full
+        raise Full
     room = min(most, output.room)
     lean, window = _zstd_lean(frame, window, room + ZSTD_LARGEST_BLOCK) if content is None else (frame, window)
     try:
@@ -678,13 +629,13 @@ def _zstd_frame(frame: memoryview, content: int | None, most: int, window: int, 
     except zstandard.ZstdError as error:
         # The frame is whole, so what the library misses is room.
         if room < most and ("too small" in str(error) or "full frame" in str(error)):
-            raise _Full from None
+            raise Full from None
         raise _Broken(f"zstd: {error}") from None
     output.add(piece)
 
 
-def _write_zstd(data: bytes, level: int | None, magic: int) -> list[Buffer]:
-    return [_contexts.compressor(3 if level is None else level).compress(data)]
+def _write_zstd(data: Buffer, level: int | None, magic: int) -> list[Buffer]:
+    return [_contexts.compressor(3 if level is None else level).compress(memoryview(data))]
 
 
 _OPENERS: dict[str, _Reader] = {"gzip": _open_gzip, "snappy": _open_snappy, "lz4": _open_lz4, "zstd": _open_zstd}

@@ -8,7 +8,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_GetItem, PyDict_New, PyDict_SetItem, PyDict_Size
 from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
@@ -18,6 +18,7 @@ from libc.string cimport memcpy, memmove
 from kfuzz.errors import EncodeError
 
 from kfuzz.wire.cursor cimport kfuzz_be16, kfuzz_be32, kfuzz_be64, load16, load32, load64, unlikely
+from kfuzz.wire.scratch cimport Scratch, out_t, reserve
 
 # What Kafka 4.4 makes room for at most: elements of an array, tagged fields of a struct.
 cdef enum:
@@ -418,29 +419,10 @@ cdef object float_of(const uint8_t *p):
 
 # ------------------------------------------------------------------------------------------------- writing
 
-cdef struct out_t:
-    uint8_t *start
-    uint8_t *p
-    uint8_t *end
-
-
 cdef inline int need(out_t *out, int64_t size) except -1:
-    cdef int64_t used
-    cdef int64_t capacity
-    cdef void *moved
-    if size <= out.end - out.p:
-        return 0
-    used = out.p - out.start
-    if used + size > INT32_MAX:
+    if out.p - out.start + size > INT32_MAX:
         raise EncodeError(f"the message takes more than {INT32_MAX} bytes; no request is so large")
-    capacity = min(2 * used + size + 256, <int64_t> INT32_MAX + 16)
-    moved = PyMem_Realloc(out.start, <size_t> capacity)
-    if moved == NULL:
-        raise MemoryError
-    out.start = <uint8_t *> moved
-    out.p = out.start + used
-    out.end = out.start + capacity
-    return 0
+    return reserve(out, size)
 
 
 cdef inline void put16(out_t *out, uint16_t value) noexcept:
@@ -517,10 +499,6 @@ cdef class Plan:
 
 cdef str UNKNOWN = "_unknownTaggedFields"
 
-# A scratch beyond this goes with its message.
-cdef enum:
-    KEPT_BYTES = 1 << 20
-
 
 @cython.final
 cdef class Schema:
@@ -531,8 +509,6 @@ cdef class Schema:
     cdef list plans
     cdef Plan root
     cdef message_note_t *notes
-    # Where messages are written before they are bytes; taken by whoever writes.
-    cdef out_t scratch
     cdef object keyed
     cdef bytes text_errors
 
@@ -555,7 +531,6 @@ cdef class Schema:
 
     def __dealloc__(self):
         PyMem_Free(self.notes)
-        PyMem_Free(self.scratch.start)
 
     cdef int fill(self, Plan plan, dict described) except -1:
         plan.c.flexible = described["flexible"]
@@ -735,34 +710,14 @@ cdef class Schema:
     # -- writing
 
     def encode(self, dict message not None):
-        cdef out_t out
-        self.take_scratch(&out)
-        try:
-            self.put_struct(&out, self.root, message, self.name)
-            return PyBytes_FromStringAndSize(<const char *> out.start, out.p - out.start)
-        finally:
-            self.leave_scratch(&out)
+        cdef Scratch scratch = Scratch.__new__(Scratch)
+        self.put_struct(&scratch.out, self.root, message, self.name)
+        return PyBytes_FromStringAndSize(<const char *> scratch.out.start, scratch.out.p - scratch.out.start)
 
     def size(self, dict message not None):
-        cdef out_t out
-        self.take_scratch(&out)
-        try:
-            self.put_struct(&out, self.root, message, self.name)
-            return out.p - out.start
-        finally:
-            self.leave_scratch(&out)
-
-    cdef void take_scratch(self, out_t *out) noexcept:
-        """The memory of the last message, unless someone is writing in it."""
-        out[0] = self.scratch
-        out.p = out.start
-        self.scratch.start = self.scratch.end = NULL
-
-    cdef void leave_scratch(self, out_t *out) noexcept:
-        if self.scratch.start == NULL and out.end - out.start <= KEPT_BYTES:
-            self.scratch = out[0]
-        else:
-            PyMem_Free(out.start)
+        cdef Scratch scratch = Scratch.__new__(Scratch)
+        self.put_struct(&scratch.out, self.root, message, self.name)
+        return scratch.out.p - scratch.out.start
 
     cdef int put_struct(self, out_t *out, Plan plan, object given, object path) except -1:
         cdef int i

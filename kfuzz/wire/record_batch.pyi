@@ -2,6 +2,7 @@ from typing_extensions import Buffer
 
 from kfuzz.wire.record import Record
 from kfuzz.wire.report import Note
+from kfuzz.wire.scratch import Scratch
 
 Span = tuple[int, int]
 # (at, length, attributes, timestamp_delta, offset_delta, key, value, headers); a span's length is -1 for null
@@ -26,7 +27,7 @@ def parse_places(
     Mirrors ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``; with ``skim``, ``readPartiallyFrom``.
     """
 
-def encode_records(records: list[Record], base_offset: int, base_timestamp: int | None) -> tuple[bytes, int, int]:
+def encode_records(records: list[Record], base_offset: int, base_timestamp: int | None) -> tuple[Scratch, int, int]:
     """``(payload, base timestamp, largest timestamp)``, in ms; a base timestamp of None is the first record's.
 
     A record without a timestamp counts and is written as -1. ``EncodeError`` where a value does not fit its field.

@@ -67,6 +67,7 @@ from kfuzz.wire.report cimport (
     report_t,
     to_notes,
 )
+from kfuzz.wire.scratch cimport Scratch, out_t, reserve
 from kfuzz.wire.sink cimport (
     put_bytes,
     put_int8,
@@ -81,7 +82,6 @@ from kfuzz.wire.sink cimport (
 
 cdef extern from "Python.h":
     PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)
-    int _PyBytes_Resize(PyObject **string, Py_ssize_t size) except -1
 
 cdef extern from *:
     """
@@ -642,31 +642,6 @@ def parse_places(const uint8_t[::1] payload not None, int64_t at, tuple header n
 
 # ------------------------------------------------------------------------------------------------- writing
 
-cdef struct buffer_t:
-    PyObject *bytes            # the only reference, as _PyBytes_Resize asks
-    uint8_t *start
-    uint8_t *p
-    uint8_t *end
-
-
-cdef int resize(buffer_t *out, int64_t capacity) except -1:
-    cdef int64_t used = out.p - out.start
-    _PyBytes_Resize(&out.bytes, <Py_ssize_t> capacity)
-    out.start = <uint8_t *> PyBytes_AS_STRING(<object> out.bytes)
-    out.p = out.start + used
-    out.end = out.start + capacity
-    return 0
-
-
-cdef inline int reserve(buffer_t *out, int64_t size) except -1:
-    """Room for ``size`` bytes at ``out.p``."""
-    if size <= out.end - out.p:
-        return 0
-    if out.p - out.start + size > <int64_t> INT32_MAX + FIXED_BYTES:
-        raise EncodeError(f"the records take more than {INT32_MAX} bytes; a batch's length is an int32")
-    return resize(out, 2 * (out.p - out.start) + size)
-
-
 cdef object checked_bytes(object value, str what, Py_ssize_t index, bint nullable):
     """Bytes as they are; other buffers copied once; anything else is refused before a byte is written."""
     if type(value) is bytes or (value is None and nullable):
@@ -757,7 +732,7 @@ cdef uint8_t *put_headers(uint8_t *p, object headers):
     return p
 
 
-cdef int put_record(buffer_t *out, object given, Py_ssize_t index, int64_t base_offset,
+cdef int put_record(out_t *out, object given, Py_ssize_t index, int64_t base_offset,
                     int64_t base_timestamp) except -1:
     """Append one record. Nothing of it can change between measuring and writing: neither runs Python code."""
     cdef Record record
@@ -782,6 +757,8 @@ cdef int put_record(buffer_t *out, object given, Py_ssize_t index, int64_t base_
     body += size_of_bytes(fields.key.n) + size_of_bytes(fields.value.n) + fields.headers_size
     if body > INT32_MAX:
         raise EncodeError(f"records[{index}] takes {body} bytes; a record's length is an int32")
+    if out.p - out.start + body > INT32_MAX:
+        raise EncodeError(f"the records take more than {INT32_MAX} bytes; a batch's length is an int32")
     reserve(out, body + FIXED_BYTES)
     p = put_mixed_varlong(out.p, body)
     p = put_int8(p, record.c_attributes)
@@ -830,46 +807,31 @@ cdef inline void send_for(list records, Py_ssize_t i) noexcept:
                     send_for_lines(PyTuple_GET_ITEM(pair, 1), 2)
 
 
-cdef object put_records(list records, int64_t base_offset, object base_timestamp, int64_t front, int64_t *base,
-                        int64_t *largest):
-    """The records' bytes behind ``front`` bytes that are not written; ``base`` and ``largest`` are the timestamps."""
-    cdef buffer_t out
-    cdef int64_t capacity = front + 64 + 64 * len(records)
+cdef Scratch put_records(list records, int64_t base_offset, object base_timestamp, int64_t *base, int64_t *largest):
+    """The records' bytes; ``base`` and ``largest`` are the timestamps."""
+    cdef Scratch payload = Scratch.__new__(Scratch)
     cdef int64_t timestamp
     cdef Py_ssize_t i = 0
     base[0] = largest[0] = -1
     if base_timestamp is not None:
         base[0] = base_timestamp
-    made = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> capacity)
-    Py_INCREF(made)
-    out.bytes = <PyObject *> made
-    out.start = <uint8_t *> PyBytes_AS_STRING(made)
-    out.p = out.start + front
-    out.end = out.start + capacity
-    made = None
-    try:
-        # A copy of an odd value may run code that changes the list, so its length is asked for each time.
-        while i < len(records):
-            send_for(records, i)
-            record = records[i]
-            if is_record(record):
-                timestamp = (<Record> record).c_timestamp
-                if i == 0:
-                    largest[0] = timestamp
-                    if base_timestamp is None:
-                        base[0] = timestamp
-                elif timestamp > largest[0]:
-                    largest[0] = timestamp
-            put_record(&out, record, i, base_offset, base[0])
-            i += 1
-        if i != len(records):
-            raise EncodeError(f"records has {len(records)} entries, {i} were written: it changed meanwhile")
-        if out.p - out.start - front > INT32_MAX:
-            raise EncodeError(f"the records take more than {INT32_MAX} bytes; a batch's length is an int32")
-        resize(&out, out.p - out.start)
-        return <object> out.bytes
-    finally:
-        Py_XDECREF(out.bytes)
+    # A copy of an odd value may run code that changes the list, so its length is asked for each time.
+    while i < len(records):
+        send_for(records, i)
+        record = records[i]
+        if is_record(record):
+            timestamp = (<Record> record).c_timestamp
+            if i == 0:
+                largest[0] = timestamp
+                if base_timestamp is None:
+                    base[0] = timestamp
+            elif timestamp > largest[0]:
+                largest[0] = timestamp
+        put_record(&payload.out, record, i, base_offset, base[0])
+        i += 1
+    if i != len(records):
+        raise EncodeError(f"records has {len(records)} entries, {i} were written: it changed meanwhile")
+    return payload
 
 
 def encode_records(list records not None, int64_t base_offset, base_timestamp):
@@ -879,7 +841,7 @@ def encode_records(list records not None, int64_t base_offset, base_timestamp):
     """
     cdef int64_t base
     cdef int64_t largest
-    payload = put_records(records, base_offset, base_timestamp, 0, &base, &largest)
+    payload = put_records(records, base_offset, base_timestamp, &base, &largest)
     return payload, base, largest
 
 
@@ -919,16 +881,13 @@ def encode_batch(list records not None, tuple fields not None):
     cdef int64_t base
     cdef int64_t largest
     cdef list row = list(fields)
-    made = put_records(records, row[0], row[7], HEADER_SIZE, &base, &largest)
+    payload = put_records(records, row[0], row[7], &base, &largest)
     row[7] = base
     if row[8] is None:
         row[8] = largest
     row[12] = len(records)
-    if PyBytes_GET_SIZE(made) - AT_PARTITION_LEADER_EPOCH > INT32_MAX:
-        raise EncodeError(f"the batch takes {len(made)} bytes; its length is an int32")
     h = to_header(tuple(row))
-    seal(<uint8_t *> PyBytes_AS_STRING(made), PyBytes_GET_SIZE(made), &h)
-    return made
+    return put_payload(&h, [payload])
 
 
 def encode_payload(tuple fields not None, list parts not None):

@@ -1,0 +1,55 @@
+"""Memory to write in that is kept from one writer to the next.
+
+A batch or a message is as long as it turns out. To grow a new piece of memory for each hands pages back to the system
+and fetches them again, which costs more than to write on them.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef enum:
+    # Kafka's default limit of a batch; what a larger one has taken goes with it.
+    KEPT_BYTES = 1 << 20
+
+# The memory that nobody writes in now, of which `p` means nothing. Whoever takes it leaves none.
+cdef out_t kept = out_t(NULL, NULL, NULL)
+
+
+cdef int grow(out_t *out, int64_t size) except -1:
+    cdef int64_t used = out.p - out.start
+    cdef int64_t capacity = 2 * used + size + 256
+    cdef void *moved = PyMem_Realloc(out.start, <size_t> capacity)
+    if moved == NULL:
+        raise MemoryError
+    out.start = <uint8_t *> moved
+    out.p = out.start + used
+    out.end = out.start + capacity
+    return 0
+
+
+@cython.final
+@cython.freelist(4)
+cdef class Scratch:
+    """The interface is described in scratch.pyi."""
+
+    def __cinit__(self):
+        global kept
+        self.out = kept
+        self.out.p = self.out.start
+        kept = out_t(NULL, NULL, NULL)
+
+    def __dealloc__(self):
+        global kept
+        if kept.start == NULL and self.out.end - self.out.start <= KEPT_BYTES:
+            kept = self.out
+        else:
+            PyMem_Free(self.out.start)
+
+    def __len__(self):
+        return self.out.p - self.out.start
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        PyBuffer_FillInfo(view, self, self.out.start, self.out.p - self.out.start, True, flags)
