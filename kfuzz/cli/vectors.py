@@ -176,43 +176,29 @@ def ask_kafka(vectors: Sequence[Vector], role: str = "consumer") -> dict[str, di
     A version that does not offer the role is left out. Raises
     ``UsageError`` where it cannot be built or run here, or ends before its time.
     """
-    from kfuzz.conformance.testees import BuildFailed, all_testees, select
-
-    answers = {}
-    for testee in select(all_testees(), ["kafka-clients"]):
-        try:
-            testee.make_ready()
-        except BuildFailed as error:
-            raise UsageError(f"{testee.label}: {error}; mend its build") from None
-        with progress(f"asking {testee.label}", len(vectors)) as set_done:
-            said = _ask(testee.argv, testee.folder, testee.label, vectors, role, set_done)
-        if said is not None:
-            answers[testee.version] = said
-    return answers
-
-
-def _ask(
-    argv: Sequence[str], folder: Path | None, label: str, vectors: Sequence[Vector], role: str, set_done: Any
-) -> dict[str, dict[str, Any]] | None:
     from kfuzz.conformance.compare import Case, request
-    from kfuzz.conformance.process import Limits, NoHandshake, Session, Trouble
+    from kfuzz.conformance.process import Limits, Trouble
     from kfuzz.conformance.protocol import to_line
+    from kfuzz.conformance.start import started
+    from kfuzz.conformance.testees import all_testees, select
 
     limits = Limits()
-    answers = {}
-    with Session(argv, cwd=folder) as session:
-        try:
-            if role not in session.start(limits).roles:
-                return None
-        except NoHandshake as error:
-            raise UsageError(f"{label}: {error}; see testees/README.md") from None
-        for done, vector in enumerate(vectors, 1):
-            session.send(to_line(request(Case(vector, role))))
-            line = session.next_line(limits.budget(vector.budget))
-            if isinstance(line, Trouble):
-                raise UsageError(f"{label} {line.text} at {vector.id}; judge that vector alone with `kfuzz conform`")
-            answers[vector.id] = json.loads(line)
-            set_done(done)
+    answers: dict[str, dict[str, dict[str, Any]]] = {}
+    for testee in select(all_testees(), ["kafka-clients"]):
+        with started(testee, limits) as (session, handshake):
+            if role not in handshake.roles:
+                continue
+            said = answers[testee.version] = {}
+            with progress(f"asking {testee.label}", len(vectors)) as set_done:
+                for done, vector in enumerate(vectors, 1):
+                    session.send(to_line(request(Case(vector, role))))
+                    line = session.next_line(limits.budget(vector.budget))
+                    if isinstance(line, Trouble):
+                        raise UsageError(
+                            f"{testee.label} {line.text} at {vector.id}; judge that vector alone with `kfuzz conform`"
+                        )
+                    said[vector.id] = json.loads(line)
+                    set_done(done)
     return answers
 
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.conformance.compare import Case, declared_unsupported, judge, request, wrong_reading
-from kfuzz.conformance.process import Limits, NoHandshake, Session, Trouble
+from kfuzz.conformance.process import Limits, Session, Trouble
 from kfuzz.conformance.protocol import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
-from kfuzz.conformance.testees import BuildFailed, Testee
+from kfuzz.conformance.start import started
+from kfuzz.conformance.testees import Testee
 from kfuzz.conformance.verdict import Verdict, verdict
-from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.records import Role
 from kfuzz.records.compression import XERIAL_MAGIC, decompress
@@ -303,15 +303,8 @@ def differ(
     Stops at the first input that breaks the testee, with one sentence in ``broken``. Raises ``UsageError`` where the
     testee does not begin.
     """
-    if reason := testee.missing():
-        raise UsageError(f"{reason}; install that, or name another with --testee")
-    try:
-        testee.make_ready()
-        with Session(testee.argv, cwd=testee.folder) as session:
-            handshake = session.start(limits or Limits())
-            return _Run(session, handshake, role, limits or Limits(), judged, on_progress).run(inputs)
-    except (BuildFailed, NoHandshake) as error:
-        raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee begins") from None
+    with started(testee, limits or Limits()) as (session, handshake):
+        return _Run(session, handshake, role, limits or Limits(), judged, on_progress).run(inputs)
 
 
 class _Run:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kfuzz.conformance.process import Limits, NoHandshake, Session, Trouble
+from kfuzz.conformance.process import Limits, Session, Trouble
 from kfuzz.conformance.protocol import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, ProtocolError, parse_answer, to_line
-from kfuzz.conformance.testees import BuildFailed, Testee
+from kfuzz.conformance.start import started
+from kfuzz.conformance.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import read
@@ -110,35 +111,28 @@ def differ_messages(
     ``UsageError`` where the testee does not begin, or breaks on the way. That it lets an undeclared exception escape
     where kfuzz refuses is agreement, as for records: docs/differences.md.
     """
-    if reason := testee.missing():
-        raise UsageError(f"{reason}; install that, or name another with --testee")
     found = MessageDifferential(testee.label)
     waiting: deque[Asked] = deque()
     number = answered = 0
-    try:
-        testee.make_ready()
-        with Session(testee.argv, cwd=testee.folder) as session:
-            session.start(Limits())
+    with started(testee, Limits()) as (session, _):
 
-            def receive() -> None:
-                nonlocal answered
-                asked = waiting.popleft()
-                _judge(found, asked, _answer(session, asked, answered, testee))
-                answered += 1
+        def receive() -> None:
+            nonlocal answered
+            asked = waiting.popleft()
+            _judge(found, asked, _answer(session, asked, answered, testee))
+            answered += 1
 
-            for _, _, all_asked in ask_messages(release, seed=seed, samples=samples, mutants=mutants):
-                found.versions += 1
-                for asked in all_asked:
-                    session.send(to_line({"id": str(number), **asked.request}))
-                    number += 1
-                    waiting.append(asked)
-                    if len(waiting) == AHEAD:
-                        receive()
-                on_progress(found.versions)
-            while waiting:
-                receive()
-    except (BuildFailed, NoHandshake) as error:
-        raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee begins") from None
+        for _, _, all_asked in ask_messages(release, seed=seed, samples=samples, mutants=mutants):
+            found.versions += 1
+            for asked in all_asked:
+                session.send(to_line({"id": str(number), **asked.request}))
+                number += 1
+                waiting.append(asked)
+                if len(waiting) == AHEAD:
+                    receive()
+            on_progress(found.versions)
+        while waiting:
+            receive()
     return found
 
 

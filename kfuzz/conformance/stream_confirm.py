@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kfuzz.conformance.compare import Case, cases_of, judge, request
-from kfuzz.conformance.process import Limits, NoHandshake, Session, Trouble
+from kfuzz.conformance.process import Limits, Session, Trouble
 from kfuzz.conformance.protocol import Answer, Handshake, parse_answer, to_line
-from kfuzz.conformance.testees import BuildFailed, Testee, all_testees, select
+from kfuzz.conformance.start import started
+from kfuzz.conformance.testees import Testee, all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.vectors.model import Vector
 
@@ -37,14 +38,9 @@ def confirm_streams(vectors: Sequence[Vector]) -> Confirmation:
     found = Confirmation()
     cases = cases_of([vector for vector in vectors if vector.kind == "stream"])
     for testee in select(all_testees(), ["kafka-clients"]):
-        try:
-            testee.make_ready()
-            with Session(testee.argv, cwd=testee.folder) as session:
-                handshake = session.start(Limits())
-                for case in cases:
-                    _take(found, testee.version, case, handshake, _ask(session, testee, case))
-        except (BuildFailed, NoHandshake) as error:
-            raise UsageError(f"{testee.label}: {error}; see testees/README.md") from None
+        with started(testee, Limits()) as (session, handshake):
+            for case in cases:
+                _take(found, testee.version, case, handshake, _ask(session, testee, case))
     return found
 
 

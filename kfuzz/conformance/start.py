@@ -1,0 +1,29 @@
+"""A session with a testee that is built and has said its handshake. Imports its neighbours below the differential."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kfuzz.conformance.process import Limits, NoHandshake, Session
+from kfuzz.conformance.protocol import Handshake
+from kfuzz.conformance.testees import BuildFailed, Testee
+from kfuzz.errors import UsageError
+
+__all__ = ["started"]
+
+
+@contextmanager
+def started(testee: Testee, limits: Limits) -> Iterator[tuple[Session, Handshake]]:
+    """Build ``testee`` if need be, start it, read its handshake; it ends with the block.
+
+    ``UsageError`` where its toolchain is missing or it does not begin.
+    """
+    if reason := testee.missing():
+        raise UsageError(f"{reason}; install that, or name another with --testee")
+    try:
+        testee.make_ready()
+        with Session(testee.argv, cwd=testee.folder) as session:
+            yield session, session.start(limits)
+    except (BuildFailed, NoHandshake) as error:
+        raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee begins") from None
