@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import Buffer
 
@@ -8,6 +8,10 @@ CODES: tuple[str, ...]
 
 # (code, offset, found, allowed, steps): a step is a field's name and the element of its array, -1 for none.
 Note = tuple[str, int, int, int, list[tuple[str, int]]]
+
+# (offset, size, path, part, value): of a field its value, or the length, count or presence in front of it; of a struct
+# its tag count and the tags, and of a tagged field its size. A length, count or size of bytes is as it is read there.
+Place = tuple[int, int, str, Literal["value", "length", "count", "presence", "tag-count", "tag", "tag-size"], Any]
 
 class Schema:
     """A message at one version. ``plans`` describe its structs, the message's own fields first.
@@ -32,6 +36,9 @@ class Schema:
 
     def decode(self, data: bytes) -> tuple[int, list[Note], dict[str, Any] | None]:
         """The same, and the values."""
+
+    def places(self, data: bytes) -> tuple[int, list[Note], list[Place]]:
+        """The same, and where everything of the message stands, up to what it is refused for."""
 
     def encode(self, message: dict[str, Any]) -> bytes:
         """The bytes; fields that are not given have their defaults. ``EncodeError`` with a field's path."""

@@ -1,0 +1,71 @@
+"""Where everything of a message stands: each byte once, as far as the message can be read."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.codec import encode
+from kfuzz.messages.sample import filled
+from kfuzz.messages.schema import schema
+from kfuzz.mutate.message import mutant
+
+ALL = [(definition, version) for definition in catalogue().messages.values() for version in definition.valid_versions]
+
+
+def test_every_byte_up_to_the_end_or_the_fault_has_its_place() -> None:
+    rng = random.Random(4)
+    refused = 0
+    for definition, version in ALL:
+        program = schema(definition, version)
+        good = program.encode(filled(definition, version, 1))
+        for data in (good, *(mutant(rng, good) for _ in range(3))):
+            end, notes, places = program.places(data)
+            ends = [at + size for at, size, _, _, _ in places]
+            assert [at for at, _, _, _, _ in places] == [0, *ends][: len(ends)], definition.name
+            assert (end, notes) == program.check(data)
+            if end >= 0:
+                assert ends[-1:] in ([end], [])
+            else:
+                refused += 1
+                # Of a number that is cut, only the beginning is known.
+                fault = max(note[1] for note in notes)
+                assert 0 <= fault - max(ends, default=0) <= 5
+    assert refused > 500
+
+
+def test_the_parts_of_a_flexible_request() -> None:
+    values = {
+        "topics": [{"topic": "a", "partitions": []}],
+        "clusterId": "x",
+        "_unknownTaggedFields": [(9, b"\x01\x02")],
+    }
+    data = encode("Fetch", 12, values)
+    places = schema(catalogue().find("Fetch"), 12).places(data)[2]
+    assert [(size, path.removeprefix("FetchRequest"), part, value) for _, size, path, part, value in places[7:]] == [
+        (1, ".topics", "count", 2),
+        (1, ".topics[0].topic", "length", 2),
+        (1, ".topics[0].topic", "value", "a"),
+        (1, ".topics[0].partitions", "count", 1),
+        (1, ".topics[0]", "tag-count", 0),
+        (1, ".forgottenTopicsData", "count", 1),
+        (1, ".rackId", "length", 1),
+        (1, "", "tag-count", 2),
+        (1, "", "tag", 0),
+        (1, ".clusterId", "tag-size", 2),
+        (1, ".clusterId", "length", 2),
+        (1, ".clusterId", "value", "x"),
+        (1, "", "tag", 9),
+        (1, "._unknownTaggedFields[9]", "tag-size", 2),
+        (2, "._unknownTaggedFields[9]", "value", b"\x01\x02"),
+    ]
+
+
+@pytest.mark.parametrize("presence", [1, -1])
+def test_the_byte_in_front_of_a_struct_that_may_be_null(presence: int) -> None:
+    name, version = "DescribeTopicPartitionsRequest", 0
+    data = encode(name, version, {"cursor": {"topicName": "t", "partitionIndex": 3} if presence > 0 else None})
+    places = schema(catalogue().find(name), version).places(data)[2]
+    assert (f"{name}.cursor", "presence", presence) in [(path, part, value) for _, _, path, part, value in places]
