@@ -13,7 +13,7 @@ import click
 
 from kfuzz.cli.console import echo_json, progress
 from kfuzz.conformance import differential, report
-from kfuzz.conformance.compare import ENCODE_ROLE, cases_of
+from kfuzz.conformance.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.protocol import ROLES
 from kfuzz.conformance.run import Places, Run, run
 from kfuzz.conformance.run import update_expected as rewrite_expected
@@ -40,7 +40,7 @@ SEED_BYTES_MAX = 4096
     "--role",
     "roles",
     multiple=True,
-    type=click.Choice([*ROLES, ENCODE_ROLE]),
+    type=click.Choice(ALL_ROLES),
     help="Ask for this role only; may be repeated.  [default: all]",
 )
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - prints it, and no matrix.")
@@ -117,7 +117,7 @@ def command(
     if update_expected and not whole:
         raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave GLOB and --role away")
     suite = Path(root) if root else default_root()
-    cases = cases_of(load_suite(globs or "*", suite, kinds=KINDS), roles or (*ROLES, ENCODE_ROLE))
+    cases = cases_of(load_suite(globs or "*", suite, kinds=KINDS), roles or ALL_ROLES)
     if not cases:
         raise UsageError("no question fits; choose other GLOBs or another --role")
     places = Places.beside(suite)

@@ -40,7 +40,7 @@ def command() -> None:
 @json_option
 @root_option
 def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> None:
-    """List the vectors whose ids match, with their verdicts for the consumer.
+    """List the vectors whose ids match, with their verdicts for the consumer, or for a message's reader.
 
     \b
     Examples:
@@ -61,7 +61,9 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
 
 
 def _verdict(vector: Vector) -> str:
-    return str(vector.expect["consumer"]["verdict"]) if vector.kind == "records" else vector.kind
+    if vector.kind == "stream":
+        return vector.kind
+    return str(vector.expect["reader" if vector.kind == "message" else "consumer"]["verdict"])
 
 
 def _described(vector: Vector) -> dict[str, Any]:
@@ -127,19 +129,21 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
 
 def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with Kafka's cells; prints its contradictions and exits with 1 if there are any."""
+    from kfuzz.conformance.protocol import READER, ROLES
     from kfuzz.conformance.stream_confirm import confirm_streams
     from kfuzz.vectors import build
     from kfuzz.vectors.confirm import contradiction
 
-    vectors = [vector for file in files for vector in file.vectors if vector.kind == "records"]
+    vectors = [vector for file in files for vector in file.vectors]
     found = []
-    for role in ("consumer", "broker", "log"):
-        answers = ask_kafka(vectors, role)
+    for role in (*ROLES, READER):
+        asked = [vector for vector in vectors if vector.kind == ("message" if role == READER else "records")]
+        answers = ask_kafka(asked, role)
         found += [
             f"{vector.id}: Kafka {version} as {role} contradicts it: {text}"
             for version, said in answers.items()
-            for vector in vectors
-            if role in vector.expect and (text := contradiction(vector, said[vector.id], role))
+            for vector in asked
+            if role in vector.expect and vector.id in said and (text := contradiction(vector, said[vector.id], role))
         ]
         files = build.confirmed(files, answers, role)
     streams = confirm_streams([vector for file in files for vector in file.vectors])
@@ -173,12 +177,12 @@ def _end_if(contradictions: Sequence[str]) -> None:
 def ask_kafka(vectors: Sequence[Vector], role: str = "consumer") -> dict[str, dict[str, dict[str, Any]]]:
     """What each version of the testee ``kafka-clients`` answers to each vector in ``role``: ``answers[version][id]``.
 
-    A version that does not offer the role is left out. Raises
-    ``UsageError`` where it cannot be built or run here, or ends before its time.
+    A version is not asked in a role, or for a message, that it says it does not have. Raises ``UsageError`` where it
+    cannot be built or run here, or ends before its time.
     """
-    from kfuzz.conformance.compare import Case, request
+    from kfuzz.conformance.compare import Case, declared_unsupported, request
     from kfuzz.conformance.process import Limits, Trouble
-    from kfuzz.conformance.protocol import to_line
+    from kfuzz.conformance.protocol import READER, to_line
     from kfuzz.conformance.start import started
     from kfuzz.conformance.testees import all_testees, select
 
@@ -186,12 +190,16 @@ def ask_kafka(vectors: Sequence[Vector], role: str = "consumer") -> dict[str, di
     answers: dict[str, dict[str, dict[str, Any]]] = {}
     for testee in select(all_testees(), ["kafka-clients"]):
         with started(testee, limits) as (session, handshake):
-            if role not in handshake.roles:
+            cases = [Case(vector, role) for vector in vectors]
+            if role == READER:
+                cases = [case for case in cases if not declared_unsupported(case, handshake)]
+            elif role not in handshake.roles:
                 continue
             said = answers[testee.version] = {}
-            with progress(f"asking {testee.label}", len(vectors)) as set_done:
-                for done, vector in enumerate(vectors, 1):
-                    session.send(to_line(request(Case(vector, role))))
+            with progress(f"asking {testee.label}", len(cases)) as set_done:
+                for done, case in enumerate(cases, 1):
+                    vector = case.vector
+                    session.send(to_line(request(case)))
                     line = session.next_line(limits.budget(vector.budget))
                     if isinstance(line, Trouble):
                         raise UsageError(

@@ -18,15 +18,20 @@ from kfuzz.conformance.protocol import (
     APPEND_STREAM,
     CODECS,
     DECODE,
+    DECODE_MESSAGE,
     DECODE_STREAM,
     ENCODE,
+    ENCODE_MESSAGE,
+    READER,
     ROLES,
     Answer,
     Handshake,
 )
+from kfuzz.vectors.confirm import first_difference
 from kfuzz.vectors.model import Vector
 
 __all__ = [
+    "ALL_ROLES",
     "ENCODE_ROLE",
     "OUTCOMES",
     "Case",
@@ -52,6 +57,7 @@ OUTCOMES: Final = (
 )
 # Encoding knows no role; in matrices and files of expected outcomes this word stands in the role's place.
 ENCODE_ROLE: Final = "encode"
+ALL_ROLES: Final = (*ROLES, READER, ENCODE_ROLE)
 
 CRC_FINDING: Final = "crc-mismatch"
 
@@ -75,6 +81,8 @@ class Case:
         """The protocol's name of what is asked."""
         if self.vector.kind == "stream":
             return APPEND_STREAM if self.role == "broker" else DECODE_STREAM
+        if self.vector.kind == "message":
+            return ENCODE_MESSAGE if self.role == ENCODE_ROLE else DECODE_MESSAGE
         return ENCODE if self.role == ENCODE_ROLE else DECODE
 
     @property
@@ -100,12 +108,12 @@ class Cell:
 # --- which questions there are --------------------------------------------------------------------------------------
 
 
-def cases_of(vectors: Sequence[Vector], roles: Sequence[str] = (*ROLES, ENCODE_ROLE)) -> tuple[Case, ...]:
+def cases_of(vectors: Sequence[Vector], roles: Sequence[str] = ALL_ROLES) -> tuple[Case, ...]:
     """All questions that the vectors give rise to, by id, then role. Encoding follows decoding."""
     cases = []
     for vector in vectors:
         expect = vector.steps[0]["expect"] if vector.kind == "stream" else vector.expect
-        cases += [Case(vector, role) for role in ROLES if role in roles and role in expect]
+        cases += [Case(vector, role) for role in (*ROLES, READER) if role in roles and role in expect]
         if ENCODE_ROLE in roles and _encode_source(vector):
             cases.append(Case(vector, ENCODE_ROLE))
     return tuple(cases)
@@ -124,7 +132,12 @@ def stream_expectation(vector: Vector, role: str) -> Json:
 
 
 def _encode_source(vector: Vector) -> str | None:
-    """The role whose contents an encoder is given: those of a valid vector that states all of them in full."""
+    """The role whose contents an encoder is given: those of a valid vector that states all of them in full.
+
+    A message has one encoding, or it is none that is canonical.
+    """
+    if vector.kind == "message":
+        return READER if vector.canonical else None
     for role in ROLES:
         expectation = vector.expect.get(role, {})
         if expectation.get("verdict") == "valid" and expectation.get("batches") and not expectation.get("partial_tail"):
@@ -145,6 +158,9 @@ def request(case: Case) -> dict[str, Any]:
     """The runner's question as the protocol wants it."""
     if case.operation == ENCODE:
         return {"id": case.vector.id, "operation": ENCODE, "batches": case.expectation["batches"]}
+    if case.vector.kind == "message":
+        body = {"hex": case.vector.data.hex()} if case.role == READER else {"body": case.expectation["message"]}
+        return {"id": case.vector.id, "operation": case.operation, **case.vector.options, **body}
     asked: dict[str, Any] = {"id": case.vector.id, "operation": case.operation, "role": case.role}
     if case.vector.kind == "stream":
         return {**asked, **case.vector.options, "steps": [step["hex"] for step in case.vector.steps]}
@@ -160,6 +176,8 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
     """Why the testee need not answer, in a sentence; None if it must."""
     if case.operation not in handshake.operations:
         return f"does not offer {case.operation}"
+    if case.vector.kind == "message":
+        return _lacks_message(handshake, case.vector.options["message"], case.vector.options["version"])
     if case.operation != ENCODE and case.role not in handshake.roles:
         return f"does not offer the role {case.role}"
     magics, codecs = features(case)
@@ -170,6 +188,13 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
     if case.operation == DECODE and not handshake.checks_crc and _only_fault_is_crc(case.expectation):
         return "does not check CRCs"
     return None
+
+
+def _lacks_message(handshake: Handshake, name: str, version: int) -> str | None:
+    if name not in handshake.messages:
+        return f"has no {name}"
+    low, high = handshake.messages[name]
+    return None if low <= version <= high else f"has {name} in the versions {low} to {high}"
 
 
 def _only_fault_is_crc(expectation: Json) -> bool:
@@ -220,20 +245,28 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
         wrong = _wrong_decoding(case, handshake, answer)
     elif case.operation == DECODE_STREAM:
         wrong = _wrong_handing_out(case, answer)
+    elif case.operation == DECODE_MESSAGE:
+        wrong = _wrong_message(case.expectation, handshake, answer)
+    elif case.operation == ENCODE_MESSAGE:
+        wrong = _wrong_message_bytes(case, answer)
     else:
         wrong = _wrong_appends(case.expectation, answer)
     return Cell("fail", wrong, answer=answer.raw) if wrong else Cell("pass")
 
 
 def _wrong_decoding(case: Case, handshake: Handshake, answer: Answer) -> str | None:
-    expectation, verdict = case.expectation, case.expectation["verdict"]
-    if answer.outcome == "rejected":
-        if verdict == "valid":
-            return "refused what must be accepted" + _because(answer.error)
-        return _wrong_rejection(expectation, handshake, answer)
-    if verdict == "invalid":
+    if answer.outcome == "accepted" and case.expectation["verdict"] != "invalid":
+        return _wrong_contents(case.expectation, handshake, answer)
+    return _wrong_outcome(case.expectation, handshake, answer)
+
+
+def _wrong_outcome(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
+    """Of a rejection, or of bytes that nobody may accept."""
+    if answer.outcome == "accepted":
         return f"accepted what must be refused ({expectation.get('finding', 'invalid')})"
-    return _wrong_contents(expectation, handshake, answer)
+    if expectation["verdict"] == "valid":
+        return "refused what must be accepted" + _because(answer.error)
+    return _wrong_rejection(expectation, handshake, answer)
 
 
 def _because(error: str) -> str:
@@ -372,10 +405,34 @@ def _wrong_encoding(case: Case, answer: Answer) -> str | None:
     # Compressed bytes differ between versions of a library; there the contents decide.
     exact = case.vector.canonical and all(batch["compression"] == "none" for batch in expected)
     if exact and answer.data != case.vector.data:
-        at = next((i for i, (a, b) in enumerate(zip(answer.data, case.vector.data, strict=False)) if a != b), None)
-        where = f"differ at byte {at}" if at is not None else f"are {len(answer.data)}, not {len(case.vector.data)}"
+        where = _first_odd_byte(answer.data, case.vector.data)
         return f"the contents are right but the vector is canonical and the bytes {where}"
     return None
+
+
+def _first_odd_byte(got: bytes, expected: bytes) -> str:
+    at = next((i for i, (a, b) in enumerate(zip(got, expected, strict=False)) if a != b), None)
+    return f"differ at byte {at}" if at is not None else f"are {len(got)}, not {len(expected)}"
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _wrong_message(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
+    if answer.outcome == "rejected" or expectation["verdict"] == "invalid":
+        return _wrong_outcome(expectation, handshake, answer)
+    if wrong := first_difference(answer.message, expectation["message"], "message"):
+        return wrong
+    if answer.consumed is not None and answer.consumed != expectation["consumed"]:
+        return f"consumed {answer.consumed} bytes; the message ends at {expectation['consumed']}"
+    return None
+
+
+def _wrong_message_bytes(case: Case, answer: Answer) -> str | None:
+    if answer.outcome == "rejected":
+        return "refused to encode a message that is valid" + _because(answer.error)
+    assert answer.data is not None
+    return None if answer.data == case.vector.data else "the bytes " + _first_odd_byte(answer.data, case.vector.data)
 
 
 # --- streams --------------------------------------------------------------------------------------------------------

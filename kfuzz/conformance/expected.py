@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kfuzz.conformance.compare import ENCODE_ROLE, OUTCOMES, Case, Cell
-from kfuzz.conformance.protocol import ROLES
+from kfuzz.conformance.compare import ALL_ROLES, OUTCOMES, Case, Cell
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 
@@ -26,7 +25,6 @@ UNEXPLAINED: Final = "unexplained"
 # What a stranger could turn against a program in use. New ones go to the embargo first.
 DANGEROUS: Final = frozenset({"crash", "timeout", "memory"})
 LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", "withheld"))
-_ROLE_ORDER: Final = (*ROLES, ENCODE_ROLE)
 _LINE = re.compile(r"(\S+)\s+(\S+)\s+(\S+)(?:\s+#\s*(.*))?")
 
 
@@ -91,8 +89,8 @@ def _parse_line(place: str, text: str) -> Line:
     if not found:
         raise UsageError(f"{place}: not of the form `id role outcome  # reason or link`; mend the line")
     id, role, outcome, reason = found.groups()
-    if role not in _ROLE_ORDER:
-        raise UsageError(f"{place}: no role {role!r}; write one of {', '.join(_ROLE_ORDER)}")
+    if role not in ALL_ROLES:
+        raise UsageError(f"{place}: no role {role!r}; write one of {', '.join(ALL_ROLES)}")
     if outcome == "pass":
         raise UsageError(f"{place}: a pass needs no line; remove it")
     if outcome not in LISTABLE:
@@ -168,5 +166,5 @@ def _first_reason(cell: Cell) -> str:
 
 def _write(path: Path, label: str, lines: list[Line]) -> None:
     head = f"# What {label} does other than pass. One line each: id role outcome  # reason or link\n"
-    lines.sort(key=lambda line: (line.id, _ROLE_ORDER.index(line.role)))
+    lines.sort(key=lambda line: (line.id, ALL_ROLES.index(line.role)))
     write_whole(path, head + "".join(f"{line}\n" for line in lines))

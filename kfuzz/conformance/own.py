@@ -1,4 +1,7 @@
-"""kfuzz's own decoder and encoder behind the testee protocol; judged as any other testee. May import records/."""
+"""kfuzz's own decoder and encoder behind the testee protocol; judged as any other testee.
+
+May import records/ and messages/.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,21 @@ from collections.abc import Mapping
 from typing import IO, Any, Final
 
 from kfuzz import __version__, records
-from kfuzz.conformance.protocol import APPEND_STREAM, DECODE, DECODE_STREAM, ENCODE, PROTOCOL, to_line
+from kfuzz.conformance.protocol import (
+    APPEND_STREAM,
+    DECODE,
+    DECODE_MESSAGE,
+    DECODE_STREAM,
+    ENCODE,
+    ENCODE_MESSAGE,
+    PROTOCOL,
+    to_line,
+)
 from kfuzz.conformance.verdict import verdict
 from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.messages.catalogue import RELEASES, catalogue, newest
+from kfuzz.messages.codec import encode, read
+from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.records.roles import Topic
 from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
 
@@ -38,13 +53,25 @@ def _handshake(profile: str) -> dict[str, Any]:
         "name": "kfuzz" if profile == "kafka" else f"kfuzz-{profile}",
         "version": __version__,
         "language": "cython",
-        "operations": [DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM],
+        "operations": [DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM, DECODE_MESSAGE, ENCODE_MESSAGE],
         "roles": list(records.ROLES),
         "magic": [0, 1, 2],
         "codecs": list(records.CODECS),
         "checks_crc": True,
         "control": "shown",
+        "messages": _versions(),
     }
+
+
+def _versions() -> dict[str, tuple[int, int]]:
+    """The lowest and the highest version of each message in any release."""
+    found: dict[str, tuple[int, int]] = {}
+    for release in RELEASES:
+        for name, definition in catalogue(release).messages.items():
+            versions = (*definition.valid_versions, *found.get(name, ()))
+            if versions:
+                found[name] = min(versions), max(versions)
+    return found
 
 
 def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
@@ -60,6 +87,8 @@ def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
             answer = _encode(request)
         elif operation in (DECODE_STREAM, APPEND_STREAM):
             answer = answer_stream(request, profile)
+        elif operation in (DECODE_MESSAGE, ENCODE_MESSAGE):
+            answer = _message(request, profile)
         else:
             answer = {"outcome": "unsupported", "error": f"no operation {operation}"}
     except Exception as error:
@@ -85,6 +114,26 @@ def _encode(request: Mapping[str, Any]) -> dict[str, Any]:
         return {"outcome": "accepted", "hex": records.encode(records.from_json(request["batches"])).hex()}
     except (EncodeError, UsageError) as error:
         return {"outcome": "rejected", "error": str(error)}
+
+
+def _message(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
+    name, version = request["message"], request["version"]
+    try:
+        definition = newest(name, version)
+    except UsageError as error:
+        return {"outcome": "unsupported", "error": str(error)}
+    if request["operation"] == ENCODE_MESSAGE:
+        try:
+            data = encode(definition, version, from_json(definition, version, request["body"]))
+        except (EncodeError, UsageError) as error:
+            return {"outcome": "rejected", "error": str(error)}
+        return {"outcome": "accepted", "hex": data.hex()}
+    reading = read(definition, version, bytes.fromhex(request["hex"]), profile=profile)
+    if fatal := reading.fatal:
+        return {"outcome": "rejected", "error": str(fatal), "finding": fatal.code}
+    assert reading.message is not None
+    message = to_json(definition, version, reading.message)
+    return {"outcome": "accepted", "consumed": reading.consumed, "message": message}
 
 
 def answer_stream(request: Mapping[str, Any], profile: records.Profile = "kafka") -> dict[str, Any]:

@@ -28,6 +28,7 @@ __all__ = [
     "ENCODE_MESSAGE",
     "LINE_BYTES_MAX",
     "PROTOCOL",
+    "READER",
     "ROLES",
     "Answer",
     "Handshake",
@@ -48,6 +49,8 @@ DECODE_MESSAGE: Final = "decode-message"
 ENCODE_MESSAGE: Final = "encode-message"
 OPERATIONS: Final = (DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM, DECODE_MESSAGE, ENCODE_MESSAGE)
 ROLES: Final = ("consumer", "broker", "log")
+# A message has one reader, whoever that is.
+READER: Final = "reader"
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
 # The runner sends this many requests before it waits for an answer.
@@ -75,6 +78,8 @@ class Handshake:
     codecs: frozenset[str] = frozenset()
     checks_crc: bool = True
     control: str = "shown"
+    # The lowest and the highest version of each message, by the definitions' names.
+    messages: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -119,6 +124,7 @@ _Check = Callable[[Any], str | None]
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,38}")
 _HEX = re.compile(r"[0-9a-f]*")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_MESSAGE = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -325,6 +331,19 @@ _ANSWER: dict[str, _Check] = {
     "last_stable_offset": _integer_text,
 }
 
+
+def _versions(value: Any) -> str | None:
+    wanted = "an object of messages, each with its lowest and highest version"
+    if not isinstance(value, dict):
+        return wanted
+    for name, pair in value.items():
+        if not (_MESSAGE.fullmatch(name) and isinstance(pair, list) and len(pair) == 2 and all(map(_is_int, pair))):
+            return wanted
+        if not 0 <= pair[0] <= pair[1] <= 32767:
+            return wanted
+    return None
+
+
 _HANDSHAKE: dict[str, _Check] = {
     "protocol": _one_of(PROTOCOL),
     "name": _label,
@@ -336,6 +355,7 @@ _HANDSHAKE: dict[str, _Check] = {
     "codecs": _subset_of(*CODECS),
     "checks_crc": _boolean,
     "control": _one_of("shown", "hidden"),
+    "messages": _versions,
 }
 
 
@@ -380,6 +400,8 @@ def parse_handshake(line: bytes) -> Handshake:
     needed = ["roles"] if operations & {DECODE, DECODE_STREAM, APPEND_STREAM} else []
     if operations & {DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM}:
         needed += ["magic", "codecs"]
+    if operations & {DECODE_MESSAGE, ENCODE_MESSAGE}:
+        needed.append("messages")
     for name in needed:
         if name not in raw:
             raise ProtocolError(f"the handshake lacks {name}: what is unsupported must be declared")
@@ -393,6 +415,7 @@ def parse_handshake(line: bytes) -> Handshake:
         codecs=frozenset(raw.get("codecs", ())),
         checks_crc=raw.get("checks_crc", True),
         control=raw.get("control", "shown"),
+        messages={name: (low, high) for name, (low, high) in raw.get("messages", {}).items()},
     )
 
 

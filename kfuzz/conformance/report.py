@@ -288,11 +288,16 @@ def _row(case: Case, judged: Sequence[Judged]) -> dict[str, Any]:
         "finding": case.expectation.get("finding", "") if case.role != ENCODE_ROLE else "",
         "about": _asked(case),
         "kafka": _kafka(case),
-        "expected": _pretty(case.expectation.get("batches", case.expectation.get("steps"))),
+        "expected": _pretty(_contents(case.expectation)),
         "dump": [] if case.role == ENCODE_ROLE else list(_dump(vector.data, vector.layout)),
         "left_out": max(0, len(vector.data) - DUMP_BYTES_MAX),
         "fields": [] if case.role == ENCODE_ROLE else _fields(vector.data, vector.layout),
     }
+
+
+def _contents(expectation: Mapping[str, Any]) -> Any:
+    """What is to be read, whatever the vector is of."""
+    return next((expectation[name] for name in ("batches", "steps", "message") if name in expectation), None)
 
 
 # What each role does with bytes that it does not refuse.
@@ -300,6 +305,7 @@ _ACCEPT: Final = {
     "consumer": "accept, and read these contents",
     "broker": "append, and store these contents",
     "log": "keep a segment with these contents",
+    "reader": "accept, and read this message",
 }
 
 

@@ -19,7 +19,7 @@ from kfuzz.messages.language import definition_of, parse_definition
 from kfuzz.messages.model import Definition, Field, Struct
 from kfuzz.messages.text import parse
 
-__all__ = ["LATEST", "RELEASES", "Catalogue", "catalogue", "condense", "load"]
+__all__ = ["LATEST", "RELEASES", "Catalogue", "catalogue", "condense", "load", "newest"]
 
 FORMAT: Final = "kfuzz-messages/1"
 # The releases that kfuzz carries, oldest first.
@@ -61,6 +61,15 @@ def catalogue(release: str = LATEST) -> Catalogue:
             f"there is no catalogue of Kafka {release}; take one of {', '.join(RELEASES)}, or a jar or folder"
         )
     return load(Path(__file__).with_name("catalogues") / f"{release}.json")
+
+
+def newest(name: str, version: int) -> Definition:
+    """The definition of the newest release that has ``version`` of the message; ``UsageError`` where none has."""
+    for release in reversed(RELEASES):
+        definition = catalogue(release).messages.get(name)
+        if definition is not None and version in definition.valid_versions:
+            return definition
+    raise UsageError(f"no Kafka from {RELEASES[0]} to {LATEST} has version {version} of a message called {name!r}")
 
 
 def load(source: str | Path) -> Catalogue:

@@ -43,6 +43,9 @@ def contradiction(vector: Vector, answer: Mapping[str, Any], role: str = "consum
         return f"it is valid, and Kafka says {answer['outcome']}: {error}" if verdict == "valid" else None
     if verdict == "invalid":
         return "it is invalid, and Kafka accepts it"
+    if role == "reader":
+        difference = first_difference(answer["message"], expect["message"], "message")
+        return difference or first_difference(answer["consumed"], expect["consumed"], "consumed")
     if (role == "consumer" or "consumed" in answer) and answer["consumed"] != expect["consumed"]:
         return f"Kafka consumed {answer['consumed']} bytes; expected {expect['consumed']}"
     if role == "consumer" or "batches" in answer:

@@ -161,7 +161,7 @@ def _report(target: Path, chosen: Documents, made: Mapping[str, bytes]) -> Copie
 
 def _verdict(vector: Mapping[str, Any]) -> str:
     expect = vector["expect"]
-    return str(next(expect[role]["verdict"] for role in ("consumer", "broker", "log") if role in expect))
+    return str(next(expect[role]["verdict"] for role in ("consumer", "broker", "log", "reader") if role in expect))
 
 
 def _readme(report: Copied, bombs: bool) -> str:

@@ -2,7 +2,7 @@
 
 ``vectors/coverage.json`` holds what nobody can derive: the families of cases in Kafka's tests and the incidents, each
 with what the vectors about it are. From it and the suite :func:`document` makes ``docs/coverage.md``, and :func:`gaps`
-says what has no vector. May import kfuzz.records for the findings' codes.
+says what has no vector. May import kfuzz.records and kfuzz.messages for the findings' codes.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from typing import Any
 
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
-from kfuzz.records import CODES
+from kfuzz.messages.codec import CODES as MESSAGE_CODES
+from kfuzz.records import CODES as RECORD_CODES
+from kfuzz.records.findings import Code
 from kfuzz.vectors.model import KINDS, REQUIREMENTS_FILE, SuiteFile, Vector, load_files
 
 __all__ = [
+    "CODES",
     "COVERAGE_FILE",
     "Coverage",
     "document",
@@ -33,6 +36,19 @@ __all__ = [
 ]
 
 COVERAGE_FILE = "coverage.json"
+# What a vector of each kind may find. Some words stand in both tables.
+CODES: Mapping[str, Mapping[str, Code]] = {
+    "records": RECORD_CODES,
+    "stream": RECORD_CODES,
+    "message": MESSAGE_CODES,
+}
+# Findings of messages that no vector has, and why.
+WITHOUT_VECTOR = {
+    "count-too-large": "takes a megabyte; tested by `tests/messages/test_codec.py`",
+    "nested-too-deep": "no definition of Kafka's nests so deep; tested by `tests/messages/test_codec.py`",
+    "tag-unknown": "nobody may refuse for it; the vectors `messages/tags/*-unknown` are valid",
+    "tag-count-too-large": "takes ten thousand tags; tested by `tests/messages/test_codec.py`",
+}
 # So many ids stand in a cell of the tables; the rest is counted.
 SHOWN = 3
 
@@ -50,6 +66,7 @@ class Coverage:
     obeyed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     broken: Mapping[str, Sequence[str]] = field(default_factory=dict)
     findings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    message_findings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     links: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def matching(self, globs: Iterable[str]) -> list[str]:
@@ -78,12 +95,15 @@ def measure(root: Path, files: Sequence[SuiteFile] | None = None) -> Coverage:
     """What the suite under ``root`` covers; raises ``UsageError`` where its tables cannot be read."""
     files = load_files(root) if files is None else files
     vectors = tuple(sorted((v for file in files for v in file.vectors), key=lambda v: v.id))
-    obeyed, broken, findings = defaultdict(set), defaultdict(set), defaultdict(set)
+    obeyed, broken = defaultdict(set), defaultdict(set)
+    record_findings: defaultdict[str, set[str]] = defaultdict(set)
+    message_findings: defaultdict[str, set[str]] = defaultdict(set)
     for vector in vectors:
         found = {e["finding"] for _, e in expectations(vector) if "finding" in e}
-        for code in found:
-            findings[code].add(vector.id)
-        breaks = {CODES[code].requirement for code in found if code in CODES} - {None}
+        codes = CODES[vector.kind]
+        for code in found & codes.keys():
+            (message_findings if vector.kind == "message" else record_findings)[code].add(vector.id)
+        breaks = {codes[code].requirement for code in found & codes.keys()} - {None}
         for name in breaks | (set(vector.requirements) if found else set()):
             broken[name].add(vector.id)
         if any(e["verdict"] == "valid" for _, e in expectations(vector)):
@@ -103,7 +123,8 @@ def measure(root: Path, files: Sequence[SuiteFile] | None = None) -> Coverage:
         vectors=vectors,
         obeyed=_sorted(obeyed),
         broken=_sorted(broken),
-        findings=_sorted(findings),
+        findings=_sorted(record_findings),
+        message_findings=_sorted(message_findings),
         links=_sorted(links),
     )
 
@@ -146,9 +167,12 @@ def gaps(coverage: Coverage, repository: Path | None = None) -> Iterator[tuple[s
     for incident in coverage.incidents:
         if not coverage.of_incident(incident):
             yield COVERAGE_FILE, f"no vector stands for {incident['name']}"
-    for code in CODES:
+    for code in RECORD_CODES:
         if not coverage.findings.get(code):
             yield COVERAGE_FILE, f"no vector has the finding {code}"
+    for code in MESSAGE_CODES:
+        if not coverage.message_findings.get(code) and code not in WITHOUT_VECTOR:
+            yield COVERAGE_FILE, f"no vector of a message has the finding {code}"
 
 
 def _is_missing(repository: Path | None, path: str) -> bool:
@@ -182,13 +206,15 @@ def write(root: Path) -> None:
 
 def document(coverage: Coverage) -> bytes:
     """``docs/coverage.md``."""
-    parts = [_head(coverage), _requirements(coverage), _families(coverage), _incidents(coverage), _findings(coverage)]
+    parts = [_head(coverage), _requirements(coverage), _families(coverage), _incidents(coverage)]
+    parts += [_findings(coverage), _message_findings(coverage)]
     return "\n".join(parts).encode()
 
 
 def _head(coverage: Coverage) -> str:
     kinds = Counter(vector.kind for vector in coverage.vectors)
     verdicts = Counter(v.expect["consumer"]["verdict"] for v in coverage.vectors if v.kind == "records")
+    read = Counter(v.expect["reader"]["verdict"] for v in coverage.vectors if v.kind == "message")
     plain = sum(map(is_plainly_valid, coverage.vectors))
     total = len(coverage.vectors)
     counted = ", ".join(f"{kinds[kind]} of kind {kind}" for kind in KINDS)
@@ -197,7 +223,8 @@ def _head(coverage: Coverage) -> str:
 Written by `kfuzz vectors build` from the suite and `vectors/coverage.json`; `kfuzz vectors lint` fails at a gap.
 
 {total} vectors: {counted}. To a consumer {verdicts["valid"]} are valid, {verdicts["acceptable"]} acceptable and
-{verdicts["invalid"]} invalid; {(total - plain) * 100 // total} % of all are not plainly valid to every role.
+{verdicts["invalid"]} invalid; to a reader of messages {read["valid"]}, {read["acceptable"]} and {read["invalid"]}.
+{(total - plain) * 100 // total} % of all are not plainly valid to every role.
 """
 
 
@@ -260,8 +287,18 @@ def _incidents(coverage: Coverage) -> str:
 
 
 def _findings(coverage: Coverage) -> str:
-    rows = []
-    for code, meaning in CODES.items():
-        rows.append([f"`{code}`", meaning.requirement or "", _cell(coverage.findings.get(code, ()))])
     about = "Each code that kfuzz's reader, broker rules and stream rules give, and the vectors that expect it."
-    return _table("Findings", about, ["code", "requirement", "vectors"], rows)
+    return _finding_table("Findings", about, RECORD_CODES, coverage.findings)
+
+
+def _message_findings(coverage: Coverage) -> str:
+    about = "The same of messages."
+    return _finding_table("Findings of messages", about, MESSAGE_CODES, coverage.message_findings)
+
+
+def _finding_table(title: str, about: str, codes: Mapping[str, Code], found: Mapping[str, Sequence[str]]) -> str:
+    rows = []
+    for code, meaning in codes.items():
+        ids = _cell(found.get(code, ())) or f"none: {WITHOUT_VECTOR.get(code, '')}"
+        rows.append([f"`{code}`", meaning.requirement or "", ids])
+    return _table(title, about, ["code", "requirement", "vectors"], rows)

@@ -15,11 +15,11 @@ import crc32c
 
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
-from kfuzz.records import CODES
+from kfuzz.messages.catalogue import catalogue
 from kfuzz.vectors import coverage
 from kfuzz.vectors.build import canonical_json
 from kfuzz.vectors.confirm import REAL_BROKER_VERSION
-from kfuzz.vectors.coverage import expectations, is_plainly_valid
+from kfuzz.vectors.coverage import CODES, expectations, is_plainly_valid
 from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
 from kfuzz.vectors.register import REGISTER_FILE, registered
 
@@ -191,11 +191,12 @@ def _cited(suite: Suite) -> Iterator[Problem]:
                 yield Problem(_place(suite, vector), f"the requirement {name} is not in {REQUIREMENTS_FILE}")
         for _, expectation in expectations(vector):
             finding = expectation.get("finding")
-            if finding is not None and finding not in CODES:
+            if finding is not None and finding not in CODES[vector.kind]:
                 yield Problem(_place(suite, vector), f"the finding {finding} is not known")
-    for code, meaning in CODES.items():
-        if meaning.requirement is not None and meaning.requirement not in suite.requirements:
-            yield Problem(REQUIREMENTS_FILE, f"{meaning.requirement} is missing; the finding {code} cites it")
+    for codes in CODES.values():
+        for code, meaning in codes.items():
+            if meaning.requirement is not None and meaning.requirement not in suite.requirements:
+                yield Problem(REQUIREMENTS_FILE, f"{meaning.requirement} is missing; the finding {code} cites it")
 
 
 # --- vectors --------------------------------------------------------------------------------------------------------
@@ -209,8 +210,10 @@ def _layouts(suite: Suite) -> Iterator[Problem]:
 
 
 def _hostile(suite: Suite) -> Iterator[Problem]:
-    for vector in suite.records:
+    for vector in suite.vectors:
         verdicts = {expectation["verdict"] for expectation in vector.expect.values()}
+        if vector.steps:
+            continue
         if verdicts == {"invalid"} and not any(place.get("hostile") for place in vector.layout):
             yield Problem(_place(suite, vector), "it is invalid, and its layout marks no hostile field")
 
@@ -236,6 +239,23 @@ def _kafka_cells(suite: Suite) -> Iterator[Problem]:
                 yield Problem(_place(suite, vector), f"{who} was not asked; run `kfuzz vectors build --confirm`")
             elif (verdict == "valid" and said != "accepted") or (verdict == "invalid" and said == "accepted"):
                 yield Problem(_place(suite, vector), f"it is {verdict}, and {who} says {said}")
+
+
+def _message_cells(suite: Suite) -> Iterator[Problem]:
+    for vector in (vector for vector in suite.vectors if vector.kind == "message"):
+        name, number = vector.options["message"], vector.options["version"]
+        verdict = vector.expect["reader"]["verdict"]
+        for version in KAFKA_VERSIONS:
+            definition = catalogue(version).messages.get(name)
+            if definition is None or number not in definition.valid_versions:
+                continue
+            said = vector.kafka.get(version, {}).get("reader")
+            if said is None:
+                yield Problem(
+                    _place(suite, vector), f"Kafka {version} was not asked; run `kfuzz vectors build --confirm`"
+                )
+            elif (verdict == "valid" and said != "accepted") or (verdict == "invalid" and said == "accepted"):
+                yield Problem(_place(suite, vector), f"it is {verdict}, and Kafka {version} says {said}")
 
 
 def _stream_cells(suite: Suite) -> Iterator[Problem]:
@@ -270,7 +290,11 @@ def _real_broker_cells(suite: Suite) -> Iterator[Problem]:
 
 def _crcs(suite: Suite) -> Iterator[Problem]:
     for vector in suite.vectors:
-        if not _is_about_crc(vector) and not all(crc_is_right(frame) for frame in frames(vector.data)):
+        if (
+            vector.kind != "message"
+            and not _is_about_crc(vector)
+            and not all(crc_is_right(frame) for frame in frames(vector.data))
+        ):
             yield Problem(_place(suite, vector), "a CRC is wrong, and the vector is not about the CRC")
 
 
@@ -360,6 +384,7 @@ RULES: Sequence[Rule] = (
     _budgets,
     _kafka_cells,
     _stream_cells,
+    _message_cells,
     _real_broker_cells,
     _crcs,
     _balance,

@@ -22,6 +22,7 @@ __all__ = [
     "CONTENT_RECORDS_MAX",
     "FORMAT",
     "KINDS",
+    "MESSAGE_OPTIONS",
     "STREAM_OPTIONS",
     "TOPIC",
     "Flag",
@@ -41,8 +42,10 @@ CONTENT_RECORDS_MAX = 1000
 STREAM_OPTIONS = ("isolation", "aborted", "fetch_offset", "transaction_version")
 # What records may say beside their bytes: the topic that a broker appends them to, by the names of the same protocol.
 TOPIC = "topic"
+# What a message says beside its bytes: the definition's name, and the version.
+MESSAGE_OPTIONS = ("message", "version")
 # What a file may be about; the kinds that are not here yet are reserved in the schema.
-KINDS = ("records", "stream")
+KINDS = ("records", "stream", "message")
 SCHEMA_FILE = "schema.json"
 REQUIREMENTS_FILE = "requirements.json"
 EXPECTED_DIRECTORY = "expected"
@@ -74,6 +77,8 @@ class Vector:
     Of kind ``stream``, ``steps`` come one after another, each with ``hex`` and its own ``expect``; ``data`` is all
     their bytes, ``expect`` is empty, and ``options`` may have the names of ``STREAM_OPTIONS``. Of kind ``records``,
     ``options`` may have a ``topic``: what a broker is configured to, where its verdict depends on that.
+    Of kind ``message``, ``options`` has its name and version, and ``expect`` has one role, "reader", with the contents
+    as ``message`` in place of batches.
     """
 
     id: str
@@ -271,7 +276,7 @@ def _vector(path: Path, place: str, kind: str, item: Mapping[str, Any]) -> Vecto
         budget=item.get("budget"),
         file=path,
         steps=tuple(item.get("steps", ())),
-        options={name: item[name] for name in (*STREAM_OPTIONS, TOPIC) if name in item},
+        options={name: item[name] for name in (*STREAM_OPTIONS, TOPIC, *MESSAGE_OPTIONS) if name in item},
     )
 
 

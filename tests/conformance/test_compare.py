@@ -330,3 +330,96 @@ def test_compressed_bytes_are_never_compared() -> None:
     other = records.encode([batch(compression="gzip")], level=1)
     assert other != case.vector.data
     assert judged(case, outcome="accepted", hex=other.hex()).outcome == "pass"
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+MESSAGE = {"correlationId": 7}
+MESSENGER = changed(operations=frozenset({"decode-message", "encode-message"}), messages={"ResponseHeader": (0, 1)})
+
+
+def message_case(role: str = "reader", version: int = 0, **expect: Any) -> Case:
+    expectation = {"verdict": "valid", "message": MESSAGE, "consumed": 4} | expect
+    data = b"\x00\x00\x00\x07"
+    options = {"message": "ResponseHeader", "version": version}
+    vector = make_vector(
+        "toy/case", data, kind="message", expect={"reader": expectation}, options=options, canonical=True
+    )
+    return Case(vector, role)
+
+
+def test_a_message_is_asked_by_its_name_and_version_and_encoded_from_its_contents() -> None:
+    reading, writing = cases_of([message_case().vector])
+    named = {"id": "toy/case", "message": "ResponseHeader", "version": 0}
+    assert request(reading) == {**named, "operation": "decode-message", "hex": "00000007"}
+    assert request(writing) == {**named, "operation": "encode-message", "body": MESSAGE}
+
+
+@pytest.mark.parametrize(
+    ("handshake", "reason"),
+    [
+        (FULL, "does not offer decode-message"),
+        (changed(operations=frozenset({"decode-message"}), messages={}), "has no ResponseHeader"),
+        (
+            changed(operations=frozenset({"decode-message"}), messages={"ResponseHeader": (1, 2)}),
+            "has ResponseHeader in the versions 1 to 2",
+        ),
+        (MESSENGER, None),
+    ],
+)
+def test_a_message_that_a_testee_does_not_have_is_unsupported(handshake: Handshake, reason: str | None) -> None:
+    assert declared_unsupported(message_case(), handshake) == reason
+
+
+@pytest.mark.parametrize(
+    ("expect", "answer", "outcome", "text"),
+    [
+        ({}, {"outcome": "accepted", "message": MESSAGE}, "pass", ""),
+        ({}, {"outcome": "accepted", "message": MESSAGE, "consumed": 4}, "pass", ""),
+        ({}, {"outcome": "accepted", "message": MESSAGE, "consumed": 3}, "fail", "consumed 3 bytes"),
+        (
+            {},
+            {"outcome": "accepted", "message": {"correlationId": 8}},
+            "fail",
+            "message.correlationId is 8; expected 7",
+        ),
+        ({}, {"outcome": "accepted", "message": {}}, "fail", "message.correlationId is None; expected 7"),
+        ({}, {"outcome": "rejected", "error": "no"}, "fail", "refused what must be accepted"),
+        ({"verdict": "invalid", "finding": "message-cut"}, {"outcome": "rejected"}, "pass", ""),
+        ({"verdict": "invalid", "finding": "message-cut"}, {"outcome": "fault", "error": "oom"}, "fault", "oom"),
+        (
+            {"verdict": "invalid", "finding": "message-cut"},
+            {"outcome": "accepted", "message": MESSAGE},
+            "fail",
+            "accepted what must be refused (message-cut)",
+        ),
+        (
+            {"verdict": "acceptable", "finding": "tag-repeated"},
+            {"outcome": "rejected", "finding": "message-cut"},
+            "fail",
+            "refused for message-cut; the fault is tag-repeated",
+        ),
+        ({"verdict": "acceptable", "finding": "tag-repeated"}, {"outcome": "rejected"}, "pass", ""),
+    ],
+)
+def test_what_an_answer_about_a_message_is_worth(
+    expect: dict[str, Any], answer: dict[str, Any], outcome: str, text: str
+) -> None:
+    cell = judged(message_case(**expect), handshake=MESSENGER, **answer)
+    assert cell.outcome == outcome
+    assert text in cell.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "text"),
+    [
+        ({"outcome": "accepted", "hex": "00000007"}, "pass", ""),
+        ({"outcome": "accepted", "hex": "00000008"}, "fail", "the bytes differ at byte 3"),
+        ({"outcome": "accepted", "hex": "0000000700"}, "fail", "the bytes are 5, not 4"),
+        ({"outcome": "rejected", "error": "no"}, "fail", "refused to encode a message that is valid: no"),
+    ],
+)
+def test_an_encoded_message_has_the_very_bytes(answer: dict[str, Any], outcome: str, text: str) -> None:
+    cell = judged(message_case("encode"), handshake=MESSENGER, **answer)
+    assert cell.outcome == outcome
+    assert text in cell.text

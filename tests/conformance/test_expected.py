@@ -74,7 +74,7 @@ def test_a_line_whose_question_is_gone_is_told() -> None:
     [
         ("toy/a consumer", "not of the form"),
         ("toy/a consumer fail because", "not of the form"),
-        ("toy/a reader fail  # why", "no role 'reader'"),
+        ("toy/a writer fail  # why", "no role 'writer'"),
         ("toy/a consumer pass  # why", "a pass needs no line"),
         ("toy/a consumer withheld  # why", "no outcome 'withheld'"),
         ("toy/a consumer fail", "no reason"),

@@ -97,7 +97,17 @@ def test_contents_that_cannot_be_written_are_rejected() -> None:
         (b"hello", "fault"),
         (b"[]", "fault"),
         (b'{"id": "a"}', "fault"),
-        ({"id": "a", "operation": "decode-message"}, "unsupported"),
+        ({"id": "a", "operation": "dance"}, "unsupported"),
+        ({"id": "a", "operation": "decode-message"}, "fault"),
+        ({"id": "a", "operation": "decode-message", "message": "NoRequest", "version": 0, "hex": ""}, "unsupported"),
+        (
+            {"id": "a", "operation": "encode-message", "message": "FetchRequest", "version": 99, "body": {}},
+            "unsupported",
+        ),
+        (
+            {"id": "a", "operation": "encode-message", "message": "FetchRequest", "version": 4, "body": {"x": 1}},
+            "rejected",
+        ),
         (decode(b"", role="nobody"), "unsupported"),
         (decode(b"", hex="zz"), "fault"),
         (decode(b"", role="broker", topic={"colour": "red"}), "fault"),

@@ -68,8 +68,24 @@ def test_a_wrong_handshake_is_refused_with_the_field(changes: dict[str, Any], se
 
 def test_who_speaks_of_messages_alone_declares_neither_roles_nor_codecs() -> None:
     whole = HANDSHAKE | {"operations": [DECODE_MESSAGE, ENCODE_MESSAGE]}
+    whole["messages"] = {"FetchRequest": [4, 17]}
     line = json.dumps({name: value for name, value in whole.items() if name not in ("roles", "magic", "codecs")})
-    assert parse_handshake(line.encode()).operations == {DECODE_MESSAGE, ENCODE_MESSAGE}
+    handshake = parse_handshake(line.encode())
+    assert handshake.operations == {DECODE_MESSAGE, ENCODE_MESSAGE}
+    assert handshake.messages == {"FetchRequest": (4, 17)}
+
+
+@pytest.mark.parametrize("versions", [[], [1], [2, 1], [-1, 0], [0, 40_000], [0, "1"], [0, True], 3, None])
+def test_the_versions_of_a_message_are_a_pair(versions: Any) -> None:
+    line = json.dumps(HANDSHAKE | {"messages": {"FetchRequest": versions}}).encode()
+    with pytest.raises(ProtocolError, match=r"handshake.messages is .* its lowest and highest version"):
+        parse_handshake(line)
+
+
+def test_who_offers_messages_says_which() -> None:
+    line = json.dumps(HANDSHAKE | {"operations": [DECODE_MESSAGE]}).encode()
+    with pytest.raises(ProtocolError, match="lacks messages"):
+        parse_handshake(line)
 
 
 @pytest.mark.parametrize("name", ["protocol", "name", "version", "language", "operations", "roles", "magic", "codecs"])

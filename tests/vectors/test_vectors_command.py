@@ -102,10 +102,11 @@ def answers_of(
     """What a Kafka would answer that agrees with every vector, but for those in ``changed`` (by the id's last word)."""
     said = {}
     for vector in vectors:
-        expect = vector.expect.get(role, vector.expect["consumer"])
+        expect = vector.expect.get(role) or vector.expect["consumer"]
         agreeing = {"outcome": "rejected", "error": "no"}
         if expect["verdict"] != "invalid":
-            agreeing = {"outcome": "accepted", "consumed": expect["consumed"], "batches": expect["batches"]}
+            contents = {name: expect[name] for name in ("batches", "message") if name in expect}
+            agreeing = {"outcome": "accepted", "consumed": expect["consumed"], **contents}
         said[vector.id] = {**agreeing, **changed.get(vector.id.rpartition("/")[2], {})}
     return {"9.9.9": said}
 

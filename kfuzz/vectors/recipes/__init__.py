@@ -1,4 +1,7 @@
-"""One module per theme of the golden suite, each making vectors from values through ``builder``. May import wire/."""
+"""One module per theme of the golden suite, each making vectors from values through ``builder`` or ``message``.
+
+May import wire/, records/ and messages/.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,17 @@ THEMES = (
     "stream_epoch",
     "stream_transaction",
     "stream_isolation",
+    "message_requests",
+    "message_responses",
+    "message_headers",
+    "message_oldest",
+    "message_counts",
+    "message_lengths",
+    "message_tags",
+    "message_text",
+    "message_numbers",
+    "message_truncation",
+    "message_printed",
 )
 
 

@@ -1,9 +1,10 @@
 """A theme: the recipes of one vector file. ``valid``, ``invalid`` and ``acceptable`` add a vector each, by what the
-consumer makes of it; ``broker=`` and ``log=`` say what those make of it where that matters; ``stream`` adds a sequence.
+consumer makes of it; ``broker=`` and ``log=`` say what those make of it where that matters; ``stream`` adds a sequence,
+``message`` a message.
 What a consumer may read and the rules of Produce requests forbid is refused by the broker without being told.
 
-May import ``builder``, ``produced`` and ``model``. A theme knows nothing of what Apache Kafka said: those cells are
-filled by ``kfuzz vectors build --confirm``.
+May import ``builder``, ``message``, ``produced`` and ``model``. A theme knows nothing of what Apache Kafka said: those
+cells are filled by ``kfuzz vectors build --confirm``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from kfuzz.vectors.model import CONTENT_RECORDS_MAX, contents_digest
 from kfuzz.vectors.recipes.builder import Raw, concat
+from kfuzz.vectors.recipes.message import Body
 from kfuzz.vectors.recipes.produced import refusal
 
 __all__ = ["SMALL", "Judged", "Recipe", "Step", "Theme", "accepts", "refuses"]
@@ -218,6 +220,38 @@ class Theme:
         if aborted is not None:
             document["aborted"] = [{"producer_id": str(producer), "first_offset": str(at)} for producer, at in aborted]
         self.recipes.append(Recipe(document, whole.data, False))
+
+    def message(
+        self,
+        slug: str,
+        summary: str,
+        body: Body,
+        *,
+        requirements: Sequence[str],
+        flags: Sequence[str] = (),
+        level: str = "required",
+        canonical: bool = False,
+        budget: Json | None = None,
+    ) -> None:
+        """A vector of kind ``message``; the body itself says what is to become of it."""
+        expectation: Json = {"verdict": body.verdict}
+        expectation |= {"finding": body.finding} if body.finding is not None else {}
+        if body.contents is not None:
+            expectation |= {"message": body.contents, "consumed": body.consumed}
+        document: Json = {
+            "id": f"{self.path}/{slug}",
+            "summary": summary,
+            "level": level,
+            "message": body.definition.name,
+            "version": body.version,
+            "requirements": list(requirements),
+            "flags": list(flags),
+            "canonical": canonical,
+            "layout": [place.to_json() for place in body.places],
+            "expect": {"reader": expectation},
+        }
+        document |= {"budget": budget} if budget else {}
+        self.recipes.append(Recipe(document, body.data, False))
 
 
 ThemeMaker = Callable[[], Theme]

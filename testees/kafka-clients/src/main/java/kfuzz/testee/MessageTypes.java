@@ -1,5 +1,6 @@
 package kfuzz.testee;
 
+import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.core.json.JsonReadFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.json.JsonMapper;
@@ -11,6 +12,9 @@ import java.util.HashMap;
 import java.util.Locale;
 import java.util.Map;
 import java.util.regex.Pattern;
+import org.apache.kafka.common.message.ApiMessageType;
+import org.apache.kafka.common.message.RequestHeaderData;
+import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.Message;
 
 /**
@@ -34,6 +38,27 @@ final class MessageTypes {
             types.put(name, known);
         }
         return known;
+    }
+
+    /** The lowest and the highest version of each request, response and header. */
+    static void writeVersions(JsonGenerator json) throws IOException {
+        json.writeStartObject();
+        for (ApiMessageType api : ApiMessageType.values()) {
+            writeVersions(json, api.name + "Request", api.lowestSupportedVersion(), api.highestSupportedVersion(true));
+            writeVersions(json, api.name + "Response", api.lowestSupportedVersion(), api.highestSupportedVersion(true));
+        }
+        writeVersions(json, "RequestHeader", RequestHeaderData.LOWEST_SUPPORTED_VERSION,
+            RequestHeaderData.HIGHEST_SUPPORTED_VERSION);
+        writeVersions(json, "ResponseHeader", ResponseHeaderData.LOWEST_SUPPORTED_VERSION,
+            ResponseHeaderData.HIGHEST_SUPPORTED_VERSION);
+        json.writeEndObject();
+    }
+
+    private static void writeVersions(JsonGenerator json, String name, short lowest, short highest) throws IOException {
+        if (lowest <= highest) {  // Not of those that are kept for their API key alone.
+            json.writeFieldName(name);
+            json.writeArray(new int[] {lowest, highest}, 0, 2);
+        }
     }
 
     private static MessageType load(String name) {

@@ -91,6 +91,8 @@ public final class Testee {
             writeStrings(json, "codecs", "none", "gzip", "snappy", "lz4", "zstd");
             json.writeBooleanField("checks_crc", true);
             json.writeStringField("control", "shown");
+            json.writeFieldName("messages");
+            MessageTypes.writeVersions(json);
         });
         answer.writeTo(out);
     }

@@ -1,0 +1,214 @@
+"""What the themes of messages are made with: values of every field, and bytes with one thing wrong in them.
+
+``Body`` is a message that is right, ``Body.broken`` the same with other bytes at one of its places. What is in bytes
+that are wrong and may be read is what kfuzz reads in them, which Apache Kafka has to confirm as everything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kfuzz import records
+from kfuzz.errors import UsageError
+from kfuzz.messages.catalogue import catalogue, newest
+from kfuzz.messages.codec import read
+from kfuzz.messages.jsonform import to_json
+from kfuzz.messages.model import INT_RANGES, Definition, Field
+from kfuzz.messages.schema import default_of, key_of, schema
+
+__all__ = ["INT32_MAX", "Body", "Place", "body", "definitions", "full", "slug_of", "uvarint"]
+
+Json = dict[str, Any]
+
+INT32_MAX = 2**31 - 1
+
+
+def definitions(*kinds: str) -> Iterator[Definition]:
+    """The newest definitions that have versions, by name."""
+    for definition in catalogue().messages.values():
+        if definition.kind in kinds and definition.valid_versions:
+            yield definition
+
+
+def slug_of(name: str, version: int) -> str:
+    """FetchRequest in version 17 as ``fetch-request-v17``."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
+    return f"{words}-v{version}"
+
+
+def uvarint(number: int) -> bytes:
+    """An unsigned varint, of one byte for each seven bits."""
+    made = bytearray()
+    while number >= 0x80:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*made, number])
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+
+def full(definition: Definition, version: int) -> Json:
+    """A value in every field of the version, none its default, tagged ones too; one element in each array."""
+    return _Values(definition, version).struct(definition.fields)
+
+
+class _Values:
+    """Numbers that grow from field to field, so that no two fields can be taken for each other."""
+
+    def __init__(self, definition: Definition, version: int) -> None:
+        self.definition = definition
+        self.version = version
+        self.count = 0
+
+    def struct(self, fields: tuple[Field, ...]) -> Json:
+        return {key_of(one.name): self.value(one) for one in fields if self.version in one.versions}
+
+    def value(self, one: Field) -> Any:
+        return [self.element(one)] if one.type.array else self.element(one)
+
+    def element(self, one: Field) -> Any:
+        if one.type.struct is not None:
+            return self.struct(self.definition.fields_of(one.type))
+        self.count += 1
+        name = one.type.name
+        if name == "bool":
+            return not default_of(self.definition, one, self.version) or one.type.array
+        if name in INT_RANGES:
+            number = _NUMBERS[name] + self.count
+            return number + 1 if number == default_of(self.definition, one, self.version) else number
+        made: dict[str, Callable[[], Any]] = {
+            "float64": lambda: self.count + 0.5,
+            "string": lambda: f"{key_of(one.name)[:4]}{self.count}",
+            "uuid": lambda: bytes(range(self.count, self.count + 16)),
+            "bytes": lambda: bytes([self.count, 0, 255]),
+            "records": _batch,
+        }
+        return made[name]()
+
+
+# Away from zero and from what fits a smaller type.
+_NUMBERS = {"int8": 0, "int16": 1000, "uint16": 50_000, "int32": 1_000_000, "uint32": 3_000_000_000, "int64": 10**12}
+
+
+def _batch() -> bytes:
+    return records.encode([records.RecordBatch(0, 0, [records.Record(0, 1_700_000_000_000, b"k", b"v")])])
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something of a message stands: of the field ``path`` its ``part``, in the words of the wire module."""
+
+    at: int
+    size: int
+    path: str
+    part: str
+    hostile: bool = False
+
+    def to_json(self) -> Json:
+        name = " ".join(filter(None, (self.path, self.part if self.part != "value" else "")))
+        return {"at": self.at, "size": self.size, "field": name} | ({"hostile": True} if self.hostile else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Bytes of a message and where everything stands in them; ``contents`` is None where they must be refused."""
+
+    definition: Definition
+    version: int
+    data: bytes
+    places: tuple[Place, ...]
+    contents: Json | None
+    finding: str | None = None
+
+    @property
+    def slug(self) -> str:
+        return slug_of(self.definition.name, self.version)
+
+    @property
+    def verdict(self) -> str:
+        if self.contents is None:
+            return "invalid"
+        return "valid" if self.finding is None else "acceptable"
+
+    @property
+    def consumed(self) -> int:
+        """Where the message ends, in bytes."""
+        return sum(place.size for place in self.places if place.part != "rest")
+
+    @property
+    def compact(self) -> bool:
+        """Whether lengths and counts are compact."""
+        return self.version in self.definition.flexible_versions
+
+    def number(self, place: Place, number: int) -> bytes:
+        """The length or count ``number`` as it is written at ``place``."""
+        return uvarint(number + 1) if self.compact else number.to_bytes(place.size, "big", signed=True)
+
+    def behind(self, place: Place) -> bytes:
+        """What follows what a length or count is of."""
+        own = (place.path, f"{place.path}[")
+        after = (one.at for one in self.places if one.at > place.at)
+        of_it = {one.at for one in self.places if one.path == own[0] or one.path.startswith(own[1])}
+        return self.data[next((at for at in after if at not in of_it), len(self.data)) :]
+
+    def find(self, part: str, path: str | None = None) -> Place | None:
+        """The first place of a ``part``, of ``path`` if it is given."""
+        return next((one for one in self.places if one.part == part and path in (None, one.path)), None)
+
+    def place(self, part: str, path: str) -> Place:
+        """The place that must be there."""
+        found = self.find(part, path)
+        assert found is not None, f"{self.slug} has no {part} of {path!r}"
+        return found
+
+    def broken(self, place: Place, instead: bytes, finding: str | None, *, behind: bytes | None = None) -> Body:
+        """With ``instead`` at ``place``; ``behind`` replaces all that follows, if it is given.
+
+        ``finding`` is what there is to be found then, None if nothing departs from the documents.
+        """
+        rest = self.data[place.at + place.size :] if behind is None else behind
+        data = self.data[: place.at] + instead + rest
+        reading = read(self.definition, self.version, data)
+        codes = [one.code for one in reading.findings if one.code != "tag-unknown"]
+        expected = [] if finding is None else [finding]
+        found = [reading.fatal.code] if reading.fatal else codes
+        if found != expected:
+            raise UsageError(f"the recipe {self.slug}, {place.path} {place.part}: {found} instead of {expected}")
+        before = tuple(one for one in self.places if one.at < place.at)
+        hostile = Place(place.at, len(instead), place.path, place.part, finding is not None)
+        if reading.message is None:
+            return Body(self.definition, self.version, data, (*before, hostile), None, finding)
+        contents = to_json(self.definition, self.version, reading.message)
+        # What follows the message is no place of it.
+        rest = data[reading.consumed :]
+        hostile_at = None if finding is None or rest else place.at
+        places = tuple(
+            Place(one.at, one.size, one.path, one.part, one.at == hostile_at)
+            for one in _places(self.definition, self.version, data)
+        )
+        if rest:
+            places += (Place(reading.consumed, len(rest), "", "rest", hostile=True),)
+        return Body(self.definition, self.version, data, places, contents, finding)
+
+
+def body(name: str, version: int | None = None, values: Mapping[str, Any] | None = None) -> Body:
+    """A message that is right; of its newest version, and full, if nothing else is said."""
+    if version is None:
+        version = catalogue().find(name).valid_versions.highest
+    definition = newest(name, version)
+    given = full(definition, version) if values is None else dict(values)
+    data = schema(definition, version).encode(given)
+    contents = to_json(definition, version, given)
+    return Body(definition, version, data, tuple(_places(definition, version, data)), contents)
+
+
+def _places(definition: Definition, version: int, data: bytes) -> Iterator[Place]:
+    for at, size, path, part, _ in schema(definition, version).places(data)[2]:
+        yield Place(at, size, path.removeprefix(definition.name).removeprefix("."), part)

@@ -1,0 +1,103 @@
+"""The vectors of messages: Apache Kafka confirms each again, their layouts have every byte, and all APIs are there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from conftest import require_tool
+
+from kfuzz.cli.vectors import ask_kafka
+from kfuzz.conformance.protocol import READER
+from kfuzz.errors import UsageError
+from kfuzz.messages.catalogue import catalogue, newest
+from kfuzz.messages.codec import read
+from kfuzz.messages.jsonform import from_json, to_json
+from kfuzz.messages.schema import schema
+from kfuzz.vectors import load_suite
+from kfuzz.vectors.confirm import contradiction
+from kfuzz.vectors.model import Vector
+from kfuzz.vectors.recipes.message import body
+
+SUITE = load_suite(kinds=("message",))
+
+Answers = dict[str, dict[str, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "install a JDK of version 17 or later and Maven")
+    return ask_kafka(SUITE, READER)
+
+
+def has(release: str, vector: Vector) -> bool:
+    definition = catalogue(release).messages.get(vector.options["message"])
+    return definition is not None and vector.options["version"] in definition.valid_versions
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("release", ["3.9.2", "4.4.0"])
+def test_each_kafka_reads_what_the_vectors_say_of_the_messages_that_it_has(answers: Answers, release: str) -> None:
+    asked = [vector for vector in SUITE if has(release, vector)]
+    assert sorted(answers[release]) == [vector.id for vector in asked]
+    assert len(asked) > 900
+    said = {vector.id: contradiction(vector, answers[release][vector.id], READER) for vector in asked}
+    assert {name: text for name, text in said.items() if text} == {}
+    cells = {vector.id: vector.kafka[release][READER] for vector in asked}
+    assert cells == {name: answer["outcome"] for name, answer in answers[release].items()}
+
+
+def test_every_api_has_valid_and_hostile_vectors() -> None:
+    verdicts = Counter((vector.options["message"], vector.expect[READER]["verdict"]) for vector in SUITE)
+    for definition in catalogue().messages.values():
+        if definition.kind in ("request", "response") and definition.valid_versions and definition.fields:
+            assert verdicts[definition.name, "valid"], definition.name
+    hostile = {name for name, verdict in verdicts if verdict != "valid"}
+    alike = {definition.name for definition in catalogue().messages.values() if definition.name in hostile}
+    # What is without lengths and counts can only be cut.
+    assert len(alike) >= 170
+
+
+@pytest.mark.parametrize("vector", SUITE, ids=lambda vector: vector.id)
+def test_the_layout_has_each_byte_up_to_the_fault(vector: Vector) -> None:
+    end = 0
+    for place in vector.layout:
+        assert place["at"] == end
+        end += place["size"]
+    expect = vector.expect[READER]
+    hostile = [place for place in vector.layout if place.get("hostile")]
+    assert len(hostile) == (expect["verdict"] != "valid")
+    if expect["verdict"] != "invalid":
+        assert end == len(vector.data)
+        assert expect["consumed"] in (end, hostile[0]["at"] if hostile else end)
+
+
+def test_what_is_canonical_is_what_the_contents_are_written_as() -> None:
+    asked = [vector for vector in SUITE if vector.canonical]
+    assert len(asked) > 500
+    for vector in asked:
+        definition, version = newest(vector.options["message"], vector.options["version"]), vector.options["version"]
+        values = from_json(definition, version, vector.expect[READER]["message"])
+        assert schema(definition, version).encode(values) == vector.data, vector.id
+
+
+def test_full_messages_have_no_field_at_its_default() -> None:
+    for definition in catalogue().messages.values():
+        if definition.kind in ("request", "response") and definition.valid_versions:
+            version = definition.valid_versions.highest
+            whole = body(definition.name)
+            empty = to_json(definition, version, {})
+            assert whole.contents is not None
+            same = [name for name, value in whole.contents.items() if value == empty[name]]
+            assert same == [], definition.name
+            reading = read(definition, version, whole.data)
+            assert reading.findings == []
+
+
+def test_a_recipe_whose_fault_is_not_the_one_it_names_is_refused() -> None:
+    whole = body("FetchRequest", 12)
+    place = whole.place("count", "topics")
+    with pytest.raises(UsageError, match=r"'count-exceeds-message'\] instead of \['null-not-allowed'\]"):
+        whole.broken(place, b"\x7f", "null-not-allowed", behind=b"")
