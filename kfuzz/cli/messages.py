@@ -11,7 +11,7 @@ import click
 from kfuzz.cli.console import echo_json, json_option, standard_streams
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
-from kfuzz.messages.catalogue import LATEST, RELEASES, Catalogue, catalogue, condense, load
+from kfuzz.messages.catalogue import CARRIED, LATEST, Catalogue, catalogue, condense, load
 from kfuzz.messages.codec import read
 from kfuzz.messages.evolution import compare_all
 from kfuzz.messages.jsonform import from_json, to_json
@@ -27,13 +27,13 @@ source_option = click.option(
     metavar="SOURCE",
     default=LATEST,
     show_default=True,
-    help=f"Where definitions come from: a release ({', '.join(RELEASES)}), a jar, a folder, or a file.",
+    help=f"Where definitions come from: of those carried ({', '.join(CARRIED)}), a jar, a folder, or a file.",
 )
 
 
 def definitions_of(source: str) -> Catalogue:
-    """A release that kfuzz carries, or whatever is at a path."""
-    return catalogue(source) if source in RELEASES else load(source)
+    """A catalogue that kfuzz carries, or whatever is at a path."""
+    return catalogue(source) if source in CARRIED else load(source)
 
 
 @click.group()
@@ -59,16 +59,21 @@ def command() -> None:
 def list_messages(as_json: bool, source: str) -> None:
     """List the messages: their numbers, kinds and versions.
 
+    Without --definitions, those that clients and brokers know; the records of a broker's logs have catalogues of
+    their own. Every other command finds both by name.
+
     \b
     Examples:
       kfuzz messages list
       kfuzz messages list --definitions 3.9.2 --json
+      kfuzz messages list --definitions records-4.4.0
     """
     messages = sorted(definitions_of(source).messages.values(), key=_place)
     if as_json:
         echo_json([described(message) for message in messages])
         return
     width = max(len(message.name) for message in messages)
+    kind_width = max(len(message.kind) for message in messages)
     for message in messages:
         key = "" if message.api_key is None else str(message.api_key)
         notes = [f"flexible {message.flexible_versions}"]
@@ -77,14 +82,16 @@ def list_messages(as_json: bool, source: str) -> None:
         if message.latest_version_unstable:
             notes.append(f"{message.valid_versions.highest} is unstable")
         click.echo(
-            f"{key:>4}  {message.name:<{width}}  {message.kind:<8}  {message.valid_versions!s:<6}  {', '.join(notes)}"
+            f"{key:>4}  {message.name:<{width}}  {message.kind:<{kind_width}}  {message.valid_versions!s:<6}  "
+            f"{', '.join(notes)}"
         )
     click.echo(f"{len(messages)} messages")
 
 
-def _place(message: Definition) -> tuple[bool, int, str, str]:
-    """By number, requests before responses; what has no number comes last."""
-    return message.api_key is None, message.api_key or 0, message.kind, message.name
+def _place(message: Definition) -> tuple[bool, str, int, str, str]:
+    """By number, requests before responses, and the records of each sort of log; what has no number comes last."""
+    log = "" if message.kind in ("request", "response") else message.kind.partition("-")[0]
+    return message.api_key is None, log, message.api_key or 0, message.kind, message.name
 
 
 def described(message: Definition) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The differential of messages: every API, kind and version of a release, read and written alike by kfuzz and a testee.
+"""The differential of messages: every message and version of a catalogue, read and written alike by kfuzz and a testee.
 
 Of each the default message, filled ones, and mutants of those. Equal seeds make equal inputs. May import
 ``kfuzz.messages``, ``kfuzz.mutate`` and the rest of this folder.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,16 +20,17 @@ from kfuzz.errors import UsageError
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
-from kfuzz.messages.model import Definition
+from kfuzz.messages.model import Definition, Kind
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schema import schema
 from kfuzz.mutate.message import mutant
 from kfuzz.records import Finding
 
-__all__ = ["KINDS", "Asked", "MessageDifferential", "MessageDisagreement", "ask_messages", "differ_messages"]
+__all__ = ["KINDS", "Asked", "MessageDifferential", "MessageDisagreement", "RECORD_KINDS", "ask_messages", "differ_messages"]
 
-# What goes over the network; log records stand in jars of their own.
-KINDS: Final = ("request", "response", "header")
+# What goes over the network, and what stands in logs, in files and within other messages.
+KINDS: Final[tuple[Kind, ...]] = ("request", "response", "header")
+RECORD_KINDS: Final[tuple[Kind, ...]] = ("data", "metadata", "coordinator-key", "coordinator-value")
 AHEAD: Final = 64
 
 
@@ -62,11 +63,11 @@ class MessageDifferential:
 
 
 def ask_messages(
-    release: str, *, seed: int, samples: int, mutants: int
+    name: str, *, kinds: Collection[Kind] = KINDS, seed: int, samples: int, mutants: int
 ) -> Iterator[tuple[Definition, int, list[Asked]]]:
-    """What is asked of each message and version of a release: ``samples`` filled messages, ``mutants`` of all."""
-    for definition in catalogue(release).messages.values():
-        if definition.kind in KINDS:
+    """What is asked of each message and version of a catalogue: ``samples`` filled messages, ``mutants`` of all."""
+    for definition in catalogue(name).messages.values():
+        if definition.kind in kinds:
             for version in definition.valid_versions:
                 yield definition, version, _ask(definition, version, seed, samples, mutants)
 
@@ -99,14 +100,17 @@ def _to_decode(what: str, definition: Definition, version: int, data: bytes) -> 
 
 def differ_messages(
     testee: Testee,
-    release: str,
+    name: str,
     *,
+    kinds: Collection[Kind] = KINDS,
     seed: int = 1,
     samples: int = 3,
     mutants: int = 200,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> MessageDifferential:
-    """Ask ``testee`` for every API, kind and version of ``release``, and compare with what kfuzz makes of the same.
+    """Ask ``testee`` for every message and version of a catalogue, and compare with what kfuzz makes of the same.
+
+    ``name`` is that of a catalogue which kfuzz carries; of its messages those of ``kinds`` are asked for.
 
     ``UsageError`` where the testee does not begin, or breaks on the way. That it lets an undeclared exception escape
     where kfuzz refuses is agreement, as for records: docs/differences.md.
@@ -122,7 +126,7 @@ def differ_messages(
             _judge(found, asked, _answer(session, asked, answered, testee))
             answered += 1
 
-        for _, _, all_asked in ask_messages(release, seed=seed, samples=samples, mutants=mutants):
+        for _, _, all_asked in ask_messages(name, kinds=kinds, seed=seed, samples=samples, mutants=mutants):
             found.versions += 1
             for asked in all_asked:
                 session.send(to_line({"id": str(number), **asked.request}))

@@ -1,7 +1,8 @@
 """Definitions at hand: of a Kafka release that kfuzz carries, of a jar, of a folder. Imports ``language`` and below.
 
 A catalogue is one file with the definitions of one release, condensed to facts: names, types, versions, flags. It is
-written in the definition language itself, so that one reader serves all sources.
+written in the definition language itself, so that one reader serves all sources. A release has two: what its clients'
+jar defines, and what a broker's jars define beside it, which stands in logs and not on the wire.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -19,48 +20,70 @@ from kfuzz.messages.language import definition_of, parse_definition
 from kfuzz.messages.model import Definition, Field, Struct
 from kfuzz.messages.text import parse
 
-__all__ = ["LATEST", "RELEASES", "Catalogue", "catalogue", "condense", "load", "newest"]
+__all__ = ["CARRIED", "LATEST", "RECORDS", "RELEASES", "Catalogue", "catalogue", "condense", "load", "newest"]
 
 FORMAT: Final = "kfuzz-messages/1"
 # The releases that kfuzz carries, oldest first.
 RELEASES: Final = ("3.9.2", "4.4.0")
 LATEST: Final = RELEASES[-1]
+# What the catalogue of each release's records is called: of logs and files, from the jars of its broker.
+RECORDS: Final[Mapping[str, str]] = {release: f"records-{release}" for release in RELEASES}
+CARRIED: Final = (*RELEASES, *RECORDS.values())
+# Where definitions stand in a jar: those of the metadata log in a folder of their own.
+FOLDERS: Final = ("message", "metadata")
 # No definition of Kafka's has a hundredth of this; a jar may say of a member what it likes.
 MOST_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Definitions by name, in the order of their names; ``source`` is where they come from, for errors."""
+    """Definitions by name, in the order of their names; ``source`` is where they come from, for errors.
+
+    ``beside`` is the catalogue that kfuzz carries of the same release's records, empty where there is none.
+    """
 
     source: str
     messages: Mapping[str, Definition]
+    beside: str = ""
 
     @cached_property
     def _by_case(self) -> dict[str, Definition]:
         return {name.lower(): definition for name, definition in self.messages.items()}
 
     def find(self, name: str) -> Definition:
-        """The definition called ``name``, in any case; a request may be called without its ending. ``UsageError``."""
+        """The definition called ``name``, in any case; a request may be called without its ending. ``UsageError``.
+
+        What is not among these is sought among the records of the same release.
+        """
+        found = self._named(name)
+        if found is None and self.beside:
+            found = catalogue(self.beside)._named(name)
+        if found is None:
+            raise UsageError(f"{self.source} has no message called {name!r}{self._hint(name.lower())}")
+        return found
+
+    def _named(self, name: str) -> Definition | None:
         if name in self.messages:
             return self.messages[name]
         wanted = name.lower()
-        for candidate in (wanted, f"{wanted}request"):
-            if candidate in self._by_case:
-                return self._by_case[candidate]
-        near = [known for known in self.messages if wanted in known.lower()][:5]
-        hint = f"; there are {', '.join(near)}" if near else "; `kfuzz messages list` shows all"
-        raise UsageError(f"{self.source} has no message called {name!r}{hint}")
+        return self._by_case.get(wanted) or self._by_case.get(f"{wanted}request")
+
+    def _hint(self, wanted: str) -> str:
+        known = [*self.messages, *(catalogue(self.beside).messages if self.beside else ())]
+        if near := [name for name in known if wanted in name.lower()][:5]:
+            return f"; there are {', '.join(near)}"
+        return "; `kfuzz messages list` shows all" + (f", with --definitions {self.beside} the records" if self.beside else "")
 
 
 @cache
-def catalogue(release: str = LATEST) -> Catalogue:
-    """The definitions of a release that kfuzz carries: of the jar kafka-clients. ``UsageError`` for any other."""
-    if release not in RELEASES:
+def catalogue(name: str = LATEST) -> Catalogue:
+    """A catalogue that kfuzz carries: of a release's kafka-clients, or of its records. ``UsageError`` for any other."""
+    if name not in CARRIED:
         raise UsageError(
-            f"there is no catalogue of Kafka {release}; take one of {', '.join(RELEASES)}, or a jar or folder"
+            f"there is no catalogue of Kafka {name}; take one of {', '.join(CARRIED)}, or a jar or folder"
         )
-    return load(Path(__file__).with_name("catalogues") / f"{release}.json")
+    found = load(Path(__file__).with_name("catalogues") / f"{name}.json")
+    return replace(found, beside=RECORDS.get(name, ""))
 
 
 def newest(name: str, version: int) -> Definition:
@@ -86,12 +109,12 @@ def load(source: str | Path) -> Catalogue:
 
 
 def _members(path: Path) -> dict[str, str]:
-    """The definitions in a jar: every JSON file in a folder called message."""
+    """The definitions in a jar: every JSON file in one of the folders in which Kafka's jars have theirs."""
     texts = {}
     try:
         with zipfile.ZipFile(path) as jar:
             for member in sorted(jar.namelist()):
-                if member.endswith(".json") and Path(member).parent.name == "message":
+                if member.endswith(".json") and Path(member).parent.name in FOLDERS:
                     if jar.getinfo(member).file_size > MOST_BYTES:
                         raise UsageError(
                             f"{path}: {member} has more than {MOST_BYTES} bytes; no definition is so large"

@@ -1,4 +1,4 @@
-"""The message definitions that a jar of kafka-clients holds, and messages made from them; for tests only.
+"""The message definitions that Kafka's jars hold, and messages made from them; for tests only.
 
 This is a second reading of the definitions, in few lines and without a codec: it says what a message's JSON must hold.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ _FILLING: dict[str, Any] = {
     "int16": -32768,
     "uint16": 65535,
     "int32": 2147483646,
+    "uint32": 4294967295,
     "int64": "-9223372036854775808",
     "float64": -1.5,
     "string": "é\U0001f600",
@@ -113,13 +114,16 @@ def _camel(field: dict[str, Any]) -> str:
 
 
 def _of_version(fields: Any, version: int) -> Iterator[dict[str, Any]]:
-    return (field for field in fields if version in versions(field["versions"]))
+    """A tagged field may leave its versions out: it is there where it is tagged."""
+    return (field for field in fields if version in versions(field.get("versions") or field["taggedVersions"]))
 
 
-def definitions(jar: Path) -> dict[str, Definition]:
+def definitions(jars: Iterable[Path]) -> dict[str, Definition]:
     """Those of the messages that have a version left."""
-    with zipfile.ZipFile(jar) as archive:
-        names = sorted(n for n in archive.namelist() if re.fullmatch(r"common/message/\w+\.json", n))
-        texts = [archive.read(name).decode() for name in names]
+    texts = []
+    for jar in jars:
+        with zipfile.ZipFile(jar) as archive:
+            names = sorted(n for n in archive.namelist() if re.fullmatch(r"(common/)?(message|metadata)/\w+\.json", n))
+            texts += [archive.read(name).decode() for name in names]
     found = [Definition(json.loads(_COMMENT.sub("", text))) for text in texts]
     return {definition.name: definition for definition in found if definition.versions}

@@ -19,8 +19,8 @@ from kfuzz.conformance.protocol import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, p
 
 pytestmark = pytest.mark.java
 
-# How many versions all messages of a jar have together, headers and data included.
-VERSIONS_IN_ALL = {"4.4.0": 640, "3.9.2": 666}
+# How many versions all messages of kafka-clients have together, headers and data included, and all records.
+VERSIONS_IN_ALL = {"4.4.0": 640 + 104, "3.9.2": 666 + 74}
 Message = dict[str, Any]
 
 
@@ -29,8 +29,8 @@ class MessageTestee:
 
     def __init__(self, testee: RunningTestee, version: str) -> None:
         self._testee = testee
-        jar = TESTEES / "kafka-clients" / "target" / version / "lib" / f"kafka-clients-{version}.jar"
-        self.definitions = definitions(jar)
+        jars = TESTEES / "kafka-clients" / "target" / version / "lib"
+        self.definitions = definitions(sorted(jars.glob("kafka-*.jar")))
         self.version = version
 
     def decode(self, message: str, version: int, data: str) -> Answer:
@@ -172,6 +172,30 @@ BY_HAND: dict[str, tuple[str, int, str, Message]] = {
         0,
         "0000 00000003 01 01 00",
         {"version": 0, "leaderId": 3, "voters": [], "grantingVoters": []},
+    ),
+    "record of the metadata log": (
+        "TopicRecord",
+        0,
+        "02 61 000102030405060708090a0b0c0d0e0f 00",
+        {"name": "a", "topicId": "AAECAwQFBgcICQoLDA0ODw"},
+    ),
+    "definition in a file of another name": ("ZkMigrationStateRecord", 0, "02 00", {"zkMigrationState": 2}),
+    "record of a coordinator": (
+        "OffsetCommitValue",
+        3,
+        "0000000000000007 ffffffff 0001 6d 0000000000000009",
+        {"offset": "7", "leaderEpoch": -1, "metadata": "m", "commitTimestamp": "9"},
+    ),
+    "record of remote storage": (
+        "RemotePartitionDeleteMetadataRecord",
+        0,
+        "02 61 000102030405060708090a0b0c0d0e0f 00000001 00 00000007 0000000000000009 01 00",
+        {
+            "topicIdPartition": {"name": "a", "id": "AAECAwQFBgcICQoLDA0ODw", "partition": 1},
+            "brokerId": 7,
+            "eventTimestampMs": "9",
+            "remotePartitionDeleteState": 1,
+        },
     ),
     "name that ends in Data": (
         "DefaultPrincipalData",

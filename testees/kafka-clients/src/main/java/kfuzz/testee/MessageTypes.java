@@ -9,6 +9,7 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.lang.reflect.Method;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.regex.Pattern;
@@ -18,11 +19,24 @@ import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.Message;
 
 /**
- * The messages of this kafka-clients: its jar holds the definitions that its classes were generated from. Definitions
- * tell what neither the classes nor their JSON converters do: which fields a version has.
+ * The messages of this kafka-clients, and the records of the broker's jars of the same release: each jar holds the
+ * definitions that its classes were generated from. Definitions tell what neither the classes nor their JSON converters
+ * do: which fields a version has.
  */
 final class MessageTypes {
-    private static final String PACKAGE = "org.apache.kafka.common.message.";
+    /** Where jars have definitions: most, those of the metadata log, and those of kafka-storage. */
+    private static final List<String> FOLDERS = List.of("common/message/", "common/metadata/", "message/");
+    /** Where the classes are that were generated from them; no two have one of the same name. */
+    private static final List<String> PACKAGES = List.of(
+        "org.apache.kafka.common.message.",
+        "org.apache.kafka.common.metadata.",
+        "org.apache.kafka.coordinator.group.generated.",
+        "org.apache.kafka.coordinator.share.generated.",
+        "org.apache.kafka.coordinator.transaction.generated.",
+        "org.apache.kafka.raft.generated.",
+        "org.apache.kafka.server.log.remote.metadata.storage.generated.");
+    /** The one definition that stands in a file of another name. */
+    private static final Map<String, String> FILES = Map.of("ZkMigrationStateRecord", "ZkMigrationRecord");
     private static final Pattern NAME = Pattern.compile("[A-Za-z0-9]+");
     private static final JsonMapper DEFINITIONS =
         JsonMapper.builder().enable(JsonReadFeature.ALLOW_JAVA_COMMENTS).build();
@@ -66,7 +80,7 @@ final class MessageTypes {
             JsonNode definition = definition(name);
             if (definition.get("validVersions").textValue().equals("none"))  // Kept for its API key; it has no class.
                 throw new UnsupportedRequestException(name + " has no versions left");
-            Class<?> java = Reflection.named(PACKAGE + className(definition));
+            Class<?> java = Reflection.named(PACKAGES, className(definition));
             return new MessageType(name, java, new Structs(definition, java).message());
         } catch (IOException e) {
             throw new UncheckedIOException(e);
@@ -76,10 +90,11 @@ final class MessageTypes {
     private static JsonNode definition(String name) throws IOException {
         if (NAME.matcher(name).matches()) {
             ClassLoader loader = Message.class.getClassLoader();
-            try (InputStream text = loader.getResourceAsStream("common/message/" + name + ".json")) {
-                if (text != null)
-                    return DEFINITIONS.readTree(text);
-            }
+            for (String folder : FOLDERS)
+                try (InputStream text = loader.getResourceAsStream(folder + FILES.getOrDefault(name, name) + ".json")) {
+                    if (text != null)
+                        return DEFINITIONS.readTree(text);
+                }
         }
         throw new UnsupportedRequestException("this kafka-clients has no message " + name);
     }
@@ -120,7 +135,8 @@ final class MessageTypes {
             String setter = "set" + defined.substring(0, 1).toUpperCase(Locale.ROOT) + defined.substring(1);
             Method getter = Reflection.method(java, name);
             Class<?> value = getter.getReturnType();
-            String[] versions = field.get("versions").textValue().split("(?=\\+)|-");
+            JsonNode given = field.has("versions") ? field.get("versions") : field.get("taggedVersions");
+            String[] versions = given.textValue().split("(?=\\+)|-");
             int lowest = Integer.parseInt(versions[0]);
             int highest = versions.length == 1 ? lowest
                 : versions[1].equals("+") ? Short.MAX_VALUE : Integer.parseInt(versions[1]);

@@ -3,6 +3,7 @@ package kfuzz.testee;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.Collection;
+import java.util.List;
 import org.apache.kafka.common.protocol.Message;
 
 /** Kafka's generated classes by their names; what they throw comes out as it is. */
@@ -15,6 +16,17 @@ final class Reflection {
         } catch (ClassNotFoundException e) {
             throw notAsDefined(e);
         }
+    }
+
+    /** The class called {@code name} in the first of the packages that has one; they end with a dot. */
+    static Class<?> named(List<String> packages, String name) {
+        for (String prefix : packages)
+            try {
+                return Class.forName(prefix + name);
+            } catch (ClassNotFoundException e) {
+                continue;
+            }
+        throw notAsDefined(new ClassNotFoundException(name + " in none of " + packages));
     }
 
     static Method method(Class<?> type, String name, Class<?>... parameters) {
