@@ -26,7 +26,15 @@ from kfuzz.messages.schema import schema
 from kfuzz.mutate.message import mutant
 from kfuzz.records import Finding
 
-__all__ = ["KINDS", "Asked", "MessageDifferential", "MessageDisagreement", "RECORD_KINDS", "ask_messages", "differ_messages"]
+__all__ = [
+    "KINDS",
+    "RECORD_KINDS",
+    "Asked",
+    "MessageDifferential",
+    "MessageDisagreement",
+    "ask_messages",
+    "differ_messages",
+]
 
 # What goes over the network, and what stands in logs, in files and within other messages.
 KINDS: Final[tuple[Kind, ...]] = ("request", "response", "header")

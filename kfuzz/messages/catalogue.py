@@ -72,16 +72,16 @@ class Catalogue:
         known = [*self.messages, *(catalogue(self.beside).messages if self.beside else ())]
         if near := [name for name in known if wanted in name.lower()][:5]:
             return f"; there are {', '.join(near)}"
-        return "; `kfuzz messages list` shows all" + (f", with --definitions {self.beside} the records" if self.beside else "")
+        return "; `kfuzz messages list` shows all" + (
+            f", with --definitions {self.beside} the records" if self.beside else ""
+        )
 
 
 @cache
 def catalogue(name: str = LATEST) -> Catalogue:
     """A catalogue that kfuzz carries: of a release's kafka-clients, or of its records. ``UsageError`` for any other."""
     if name not in CARRIED:
-        raise UsageError(
-            f"there is no catalogue of Kafka {name}; take one of {', '.join(CARRIED)}, or a jar or folder"
-        )
+        raise UsageError(f"there is no catalogue of Kafka {name}; take one of {', '.join(CARRIED)}, or a jar or folder")
     found = load(Path(__file__).with_name("catalogues") / f"{name}.json")
     return replace(found, beside=RECORDS.get(name, ""))
 

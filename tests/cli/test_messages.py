@@ -44,6 +44,32 @@ def test_the_list_has_every_message_by_its_number() -> None:
     }
 
 
+def test_records_are_listed_by_log_and_number() -> None:
+    done = kfuzz("messages", "list", "--definitions", "records-4.4.0")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "   0  LegacyOffsetCommitKey                       coordinator-key    0       flexible none"
+    assert [line.split()[1] for line in lines if line.startswith("   3 ")] == [
+        "ConsumerGroupMetadataKey", "ConsumerGroupMetadataValue", "PartitionRecord",
+        "RemoteLogSegmentMetadataSnapshotRecord",
+    ]  # fmt: skip
+    assert lines[-1] == "83 messages"
+
+
+def test_a_record_is_found_among_the_messages_of_its_release() -> None:
+    shown = kfuzz("messages", "show", "TopicRecord")
+    assert shown.stdout.splitlines()[0] == "TopicRecord: metadata, number 2, versions 0, flexible 0+"
+    form = {"name": "a", "topicId": "AAECAwQFBgcICQoLDA0ODw"}
+    data = encode("TopicRecord", 0, {"name": "a", "topicId": bytes(range(16))})
+    read = kfuzz("messages", "decode", "TopicRecord", "--version", "0", stdin=data)
+    assert json.loads(read.stdout) == form
+    done = subprocess.run(
+        [*KFUZZ, "messages", "encode", "TopicRecord", "--version", "0"],
+        input=json.dumps(form).encode(),
+        capture_output=True,
+    )
+    assert (done.returncode, done.stdout) == (0, data)
+
+
 def test_a_message_is_shown_as_it_is_sent(tmp_path: Path) -> None:
     (tmp_path / "tally.json").write_text(DEFINITION)
     whole = kfuzz("messages", "show", "tally", "--definitions", tmp_path / "tally.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,38 +14,51 @@ from conftest import require_tool
 from kfuzz.conformance.broker import artefacts
 from kfuzz.conformance.testees import all_testees, select
 from kfuzz.errors import UsageError
-from kfuzz.messages.catalogue import LATEST, RELEASES, catalogue, condense, load
+from kfuzz.messages.catalogue import CARRIED, LATEST, RECORDS, RELEASES, Catalogue, catalogue, condense, load
 
 ROOT = Path(__file__).resolve().parents[2]
+# The jars of a broker that have definitions; that of share groups was not published before Kafka 4.
+RECORD_JARS = (
+    "kafka-group-coordinator", "kafka-metadata", "kafka-raft", "kafka-share-coordinator", "kafka-storage",
+    "kafka-transaction-coordinator",
+)  # fmt: skip
 DEFINITION = """{ "name": "DataOfMine", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
   { "name": "Value", "type": "int32", "versions": "0+", "about": "Prose is not kept." } ] }"""
 
 
+def jars_of(folder: Path, version: str, names: Iterable[str]) -> dict[str, Catalogue]:
+    """Of these jars the ones that a version has, by name."""
+    paths = {name: folder / f"{name}-{version}.jar" for name in names}
+    return {name: load(path) for name, path in paths.items() if path.exists()}
+
+
 @pytest.mark.java
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_catalogue_is_what_the_jar_makes(release: str) -> None:
-    """From the Maven artefact that the testee is built with."""
+def test_the_catalogues_are_what_the_jars_make(release: str) -> None:
+    """From the Maven artefacts that the testee is built with."""
     require_tool("mvn", "install Maven and a JDK")
     [testee] = select(all_testees(), [f"kafka-clients@{release}"])
     testee.make_ready()
-    jar = ROOT / "testees" / "kafka-clients" / "target" / release / "lib" / f"kafka-clients-{release}.jar"
-    committed = (ROOT / "kfuzz" / "messages" / "catalogues" / f"{release}.json").read_bytes()
-    assert condense([load(jar)], release) == committed
+    folder = ROOT / "testees" / "kafka-clients" / "target" / release / "lib"
+    for name, jars in ((release, ["kafka-clients"]), (RECORDS[release], RECORD_JARS)):
+        committed = (ROOT / "kfuzz" / "messages" / "catalogues" / f"{name}.json").read_bytes()
+        assert condense(jars_of(folder, release, jars).values(), release) == committed
 
 
 @pytest.mark.java
-def test_what_coordinators_keep_in_their_logs_is_read_from_their_own_jars() -> None:
-    """From the artefacts that the real broker is started from."""
+def test_what_a_broker_keeps_in_logs_and_files_is_read_from_its_own_jars() -> None:
+    """From the artefacts that the real broker is started from, which Kafka 4.3 names as 4.4 does."""
     require_tool("mvn", "install Maven and a JDK")
     testee = artefacts()
     testee.make_ready()
     assert testee.folder is not None
-    found = {}
-    for name in ("kafka-group-coordinator", "kafka-transaction-coordinator"):
-        messages = load(testee.folder / "target" / "lib" / f"{name}-{testee.version}.jar").messages
-        found[name] = Counter(message.kind for message in messages.values())
-    assert found == {
+    jars = jars_of(testee.folder / "target" / "lib", testee.version, RECORD_JARS)
+    assert {name: Counter(message.kind for message in jar.messages.values()) for name, jar in jars.items()} == {
         "kafka-group-coordinator": {"coordinator-key": 22, "coordinator-value": 22},
+        "kafka-metadata": {"metadata": 26},
+        "kafka-raft": {"data": 1},
+        "kafka-share-coordinator": {"coordinator-key": 2, "coordinator-value": 2},
+        "kafka-storage": {"metadata": 4, "data": 1},
         "kafka-transaction-coordinator": {"coordinator-key": 1, "coordinator-value": 1},
     }
 
@@ -63,13 +77,31 @@ def test_what_kafka_has_is_there() -> None:
     assert versions == [651, 622]
 
 
+def test_what_a_broker_keeps_is_there() -> None:
+    kinds = [Counter(one.kind for one in catalogue(name).messages.values()) for name in RECORDS.values()]
+    # Kafka 3.9 does not tell the records of coordinators from other data, nor has it those of share and streams groups.
+    assert kinds == [
+        {"metadata": 29, "data": 25},
+        {"metadata": 31, "coordinator-key": 25, "coordinator-value": 25, "data": 2},
+    ]
+    versions = [sum(len(list(one.valid_versions)) for one in catalogue(name).messages.values())
+                for name in RECORDS.values()]  # fmt: skip
+    assert versions == [74, 104]
+
+
+def test_no_record_is_called_as_a_message_of_the_clients() -> None:
+    for release, records in RECORDS.items():
+        names = [[name.lower() for name in catalogue(one).messages] for one in (release, records)]
+        assert not set(names[0]) & set(names[1])
+
+
 def test_a_catalogue_is_the_same_when_it_is_condensed_again(tmp_path: Path) -> None:
-    for release in RELEASES:
-        once = condense([catalogue(release)], release)
+    for name in CARRIED:
+        once = condense([catalogue(name)], name)
         (tmp_path / "again.json").write_bytes(once)
         again = load(tmp_path / "again.json")
-        assert again.messages == catalogue(release).messages
-        assert condense([again], release) == once
+        assert again.messages == catalogue(name).messages
+        assert condense([again], name) == once
         assert b"about" not in once
 
 
@@ -79,12 +111,15 @@ def test_jars_folders_and_files_are_read_alike(tmp_path: Path) -> None:
     (folder / "deep" / "message" / "DataOfMine.json").write_text(DEFINITION)
     with zipfile.ZipFile(tmp_path / "some.jar", "w") as jar:
         jar.write(folder / "deep" / "message" / "DataOfMine.json", "common/message/DataOfMine.json")
+        jar.writestr("common/metadata/OtherOfMine.json", DEFINITION.replace("DataOf", "OtherOf"))
         jar.writestr("common/other/ignored.json", "no definition")
         jar.writestr("common/message/ignored.txt", "no definition")
     single = folder / "deep" / "message" / "DataOfMine.json"
-    sources = [load(source).messages for source in (folder, tmp_path / "some.jar", single)]
+    sources = [dict(load(source).messages) for source in (folder, tmp_path / "some.jar", single)]
+    other = sources[1].pop("OtherOfMine")
     assert list(sources[0]) == ["DataOfMine"]
     assert sources[0] == sources[1] == sources[2]
+    assert other.fields == sources[0]["DataOfMine"].fields
 
 
 def test_a_message_is_found_in_any_case_and_a_request_without_its_ending() -> None:
@@ -95,6 +130,20 @@ def test_a_message_is_found_in_any_case_and_a_request_without_its_ending() -> No
         new.find("fetsch")
     with pytest.raises(UsageError, match=r"there are .*OffsetFetchRequest"):
         new.find("ffsetFetc")
+
+
+def test_a_record_is_found_by_name_in_its_release() -> None:
+    assert catalogue().find("partitionrecord") == catalogue("records-4.4.0").messages["PartitionRecord"]
+    assert catalogue("3.9.2").find("OffsetCommitKey").kind == "data"
+    assert catalogue("4.4.0").find("OffsetCommitKey").kind == "coordinator-key"
+    with pytest.raises(UsageError, match=r"there are RemoteLogSegmentMetadataRecord, .*"):
+        catalogue().find("logsegmentmetadata")
+    with pytest.raises(UsageError, match=r"shows all, with --definitions records-3\.9\.2 the records"):
+        catalogue("3.9.2").find("ClearElrs")
+    with pytest.raises(
+        UsageError, match=r"records-4\.4\.0 has no message called 'Fetch'; `kfuzz messages list` shows all$"
+    ):
+        catalogue("records-4.4.0").find("Fetch")
 
 
 def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:

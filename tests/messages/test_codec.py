@@ -11,7 +11,7 @@ import pytest
 
 from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.messages import Definition, parse_definition
-from kfuzz.messages.catalogue import RELEASES, catalogue
+from kfuzz.messages.catalogue import CARRIED, catalogue
 from kfuzz.messages.codec import CODES, check, decode, encode, read, size
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.sample import filled
@@ -83,10 +83,10 @@ def test_bytes_are_those_that_one_can_count(version: int, more: dict[str, Any], 
     assert found.message == VALUES | known | more | ({"_unknownTaggedFields": unknown} if unknown else {})
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_every_version_of_every_message_there_and_back(release: str) -> None:
+@pytest.mark.parametrize("name", CARRIED)
+def test_every_version_of_every_message_there_and_back(name: str) -> None:
     count = 0
-    for definition in catalogue(release).messages.values():
+    for definition in catalogue(name).messages.values():
         for version in definition.valid_versions:
             program = schema(definition, version)
             for seed in range(4):
@@ -104,7 +104,23 @@ def test_every_version_of_every_message_there_and_back(release: str) -> None:
                 count += 1
             for cut in range(len(schema(definition, version).encode({}))):
                 assert program.check(program.encode({})[:cut])[0] == -1
-    assert count == {"3.9.2": 4 * 666, "4.4.0": 4 * 640}[release]
+    versions = {"3.9.2": 666, "4.4.0": 640, "records-3.9.2": 74, "records-4.4.0": 104}
+    assert count == 4 * versions[name]
+
+
+def test_what_was_the_version_of_a_coordinators_key_is_its_number_now_and_the_bytes_are_the_same() -> None:
+    old, new = catalogue("records-3.9.2").messages, catalogue("records-4.4.0").messages
+    renamed = {("OffsetCommitKey", 0): "LegacyOffsetCommitKey"}
+    numbers = []
+    for before in (one for name, one in old.items() if name.endswith("Key") and name in new):
+        for version in before.valid_versions:
+            now = new[renamed.get((before.name, version), before.name)]
+            values = filled(before, version, 1)
+            assert encode(now, 0, values) == encode(before, version, values)
+            assert now.api_key == version
+            numbers.append(version)
+    # That of the transactions is 0 as well.
+    assert sorted(numbers) == [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11]
 
 
 def test_the_same_seed_makes_the_same_values_and_others_do_not() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kfuzz.messages import Definition, parse_definition
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogue import CARRIED, catalogue
 from kfuzz.messages.evolution import CODES, Change, compare, compare_all
 
 OLD = """
@@ -168,6 +168,23 @@ def test_from_kafka_3_9_to_4_4_versions_went_and_names_changed_and_no_released_l
     assert sum(change.code == "version-lost" for change in found) == 41
 
 
+def test_from_kafka_3_9_to_4_4_coordinators_got_numbers_and_only_share_groups_changed_a_layout() -> None:
+    found = compare_all(catalogue("records-3.9.2").messages, catalogue("records-4.4.0").messages)
+    numbered = [change.message for change in found if change.code == "api-key-changed"]
+    kinds = {change.text.rpartition(" ")[0] for change in found if change.code == "api-key-changed"}
+    assert kinds == {f"data without a number is now coordinator-{part}" for part in ("key", "value")}
+    # What was the version of a key is its number now: the int16 in front of it is the same.
+    lost = [change.message for change in found if change.code == "version-lost"]
+    assert all(name.endswith("Key") and name in numbered for name in lost)
+    others = [change for change in found if change.code not in ("api-key-changed", "version-lost")]
+    assert [(change.message, change.code) for change in others] == [
+        ("ShareGroupMetadataValue", "released-version-changed"),
+        ("ShareGroupPartitionMetadataKey", "message-lost"),
+        ("ShareGroupPartitionMetadataValue", "message-lost"),
+    ]
+    assert (len(numbered), len(lost)) == (22, 10)
+
+
 def test_a_release_has_not_changed_against_itself() -> None:
-    for release in ("3.9.2", "4.4.0"):
-        assert compare_all(catalogue(release).messages, catalogue(release).messages) == []
+    for name in CARRIED:
+        assert compare_all(catalogue(name).messages, catalogue(name).messages) == []

@@ -30,13 +30,10 @@ VERSIONS = [
 
 @pytest.mark.java
 @pytest.mark.parametrize(("release", "name", "kinds", "versions"), VERSIONS)
-def test_every_message_kind_and_version_agrees(
-    release: str, name: str, kinds: tuple[Kind, ...], versions: int
-) -> None:
+def test_every_message_kind_and_version_agrees(release: str, name: str, kinds: tuple[Kind, ...], versions: int) -> None:
     require_tool("mvn", "install Maven and a JDK")
     [testee] = select(all_testees(), [f"kafka-clients@{release}"])
     found = differ_messages(testee, name, kinds=kinds, samples=SAMPLES, mutants=MUTANTS)
-    print(name, kinds, found.versions, dict(found.agreed), dict(found.ruled))
     assert [one.reason for one in found.disagreements] == []
     assert found.versions == versions
     assert found.agreed["encoded"] == found.agreed["decoded"] == versions * (1 + SAMPLES)
