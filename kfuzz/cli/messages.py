@@ -60,7 +60,7 @@ def list_messages(as_json: bool, source: str) -> None:
     """List the messages: their numbers, kinds and versions.
 
     Without --definitions, those that clients and brokers know; the records of a broker's logs have catalogues of
-    their own. Every other command finds both by name.
+    their own. show, decode and encode find both by name.
 
     \b
     Examples:
