@@ -250,6 +250,11 @@ class Broker:
         return self._home / "data"
 
     @property
+    def port(self) -> int:
+        """Where it listens on loopback."""
+        return self._port
+
+    @property
     def log(self) -> bytes:
         """What the broker has logged since its last start."""
         return (self._home / "broker.log").read_bytes()

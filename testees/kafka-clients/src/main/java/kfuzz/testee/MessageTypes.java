@@ -75,6 +75,18 @@ final class MessageTypes {
         }
     }
 
+    /** The versions of the headers in front of a version of a request and of its response. */
+    static RecordTools.Fields headerVersions(JsonNode request) {
+        ApiMessageType api = ApiMessageType.fromApiKey(Json.int16(request, "api_key", (short) -1));
+        short version = Json.int16(request, "version", (short) 0);
+        short ofRequest = api.requestHeaderVersion(version);
+        short ofResponse = api.responseHeaderVersion(version);
+        return json -> {
+            json.writeNumberField("request", ofRequest);
+            json.writeNumberField("response", ofResponse);
+        };
+    }
+
     private static MessageType load(String name) {
         try {
             JsonNode definition = definition(name);

@@ -126,6 +126,7 @@ public final class Testee {
             case "encode-message" -> encodeMessage(id, request);
             case "convert-message" -> convertMessage(id, request);
             case "convert-records" -> useTool(id, request, tools::convert);
+            case "header-versions" -> useTool(id, request, MessageTypes::headerVersions);
             case "filter-records" -> useTool(id, request, tools::filter);
             case "control-records" -> useTool(id, request, VersionedTools::control);
             default -> throw new UnsupportedRequestException("operation " + operation);

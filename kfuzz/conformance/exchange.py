@@ -1,0 +1,442 @@
+"""A conversation with a real broker, in requests that kfuzz writes, kept as bytes and values (docs/real-broker.md).
+
+``converse`` says all that a producer with transactions and a consumer say, at every version that the broker and the
+latest catalogue have in common; ``Exchange.flaws`` tells what of an answer kfuzz does not read, or would write
+otherwise. May import ``kfuzz.messages`` and ``kfuzz.records``.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from types import TracebackType
+from typing import Any, Final, NamedTuple
+
+from kfuzz import __version__, records
+from kfuzz.conformance.broker import BrokerFailed
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.codec import Message, MessageReading, encode, read
+from kfuzz.messages.headers import request_header_version, response_header_version
+from kfuzz.messages.model import Definition, Versions
+
+__all__ = ["SETTINGS", "TOPIC", "Connection", "Conversation", "Exchange", "converse", "error_codes", "exchange_of"]
+
+# What a lone broker needs to coordinate groups and transactions; and it looks whether a batch's transaction is one.
+SETTINGS: Final = {
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.partition.verification.enable": "true",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+}
+TOPIC: Final = "exchange"
+# A Fetch gives what is in one segment. A new one begins where timestamps are far apart, as ours and a marker's are.
+_ONE_SEGMENT: Final = [{"name": "segment.ms", "value": str((1 << 63) - 1)}]
+
+_API_VERSIONS: Final = "ApiVersions"
+_SIZE: Final = struct.Struct(">i")
+_ERROR_CODE: Final = struct.Struct(">h")
+_ANSWER_TIMEOUT_S: Final = 60
+_READY_TIMEOUT_S: Final = 60
+_POLL_S: Final = 0.02
+_MOST_BYTES: Final = 16 * 1024 * 1024
+_CLIENT_ID: Final = "kfuzz"
+_TIMEOUT_MS: Final = 30_000
+_TIMESTAMP_MS: Final = 1_700_000_000_000
+_LATEST_TIMESTAMP: Final = -1
+_READ_COMMITTED: Final = 1
+_OF_TRANSACTION: Final = 1
+_UNSUPPORTED_VERSION: Final = 35
+# A leader, a coordinator or the end of the transaction before is still on its way: UNKNOWN_TOPIC_OR_PARTITION,
+# LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+# NOT_COORDINATOR, CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC_ID.
+_NOT_YET: Final = frozenset({3, 5, 6, 14, 15, 16, 51, 100})
+# From these on a Produce request adds its partition to the transaction itself, and EndTxn ends such a transaction.
+_PRODUCE_ADDS_FROM: Final = 12
+_END_OF_ADDED_FROM: Final = 5
+_RECORDS_IN_BATCH: Final = 3
+# Produce 3 and Fetch 4 know no zstd.
+_CODECS: Final = records.CODECS[:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request of ``version`` and its response: whole frames, each with its size in front.
+
+    ``header`` and ``body`` are what kfuzz reads in the response; ``body_version`` is the version that this is of.
+    """
+
+    api: str
+    version: int
+    request: bytes
+    response: bytes
+    header_version: int
+    header: MessageReading
+    body_version: int
+    body: MessageReading
+
+    @property
+    def values(self) -> Message:
+        """What the response says; ``BrokerFailed`` where it is refused."""
+        if self.body.message is None:
+            why = self.header.fatal or self.body.fatal
+            raise BrokerFailed(f"the answer to {self.api} {self.version} cannot be read: {why}")
+        return self.body.message
+
+    def flaws(self) -> list[str]:
+        """What keeps the response from being decoded fully, findings of any severity among it; none is as it should be.
+
+        Its values, written again, must be the very bytes that came.
+        """
+        # The body is left behind the header.
+        flaws = [str(one) for one in self.header.findings if one.code != "bytes-after-message"]
+        flaws += [str(one) for one in self.body.findings]
+        if self.header.message is None or self.body.message is None:
+            return flaws
+        if self.header.message["correlationId"] != (sent := _correlation_id(self.request)):
+            flaws.append(f"it answers request {self.header.message['correlationId']}, not {sent}")
+        again = _frame(
+            encode("ResponseHeader", self.header_version, self.header.message),
+            encode(f"{self.api}Response", self.body_version, self.body.message),
+        )
+        if again != self.response:
+            flaws.append(f"its values are written as {again.hex()}; it is {self.response.hex()}")
+        return flaws
+
+
+def exchange_of(api: str, version: int, request: bytes, response: bytes) -> Exchange:
+    """The exchange with these frames. Never raises on a bad response; ``UsageError`` for an unknown API or version."""
+    definition = catalogue().find(f"{api}Response")
+    header_version = response_header_version(definition, version)
+    header = read("ResponseHeader", header_version, response[_SIZE.size :])
+    data = response[_SIZE.size + header.consumed :]
+    body_version = 0 if api == _API_VERSIONS and _is_too_new(definition, version, data) else version
+    # Nobody knows where the body begins behind a header that is refused.
+    body = read(definition, body_version, data) if header.fatal is None else MessageReading(None, 0)
+    return Exchange(api, version, request, response, header_version, header, body_version, body)
+
+
+def _is_too_new(response: Definition, version: int, body: bytes) -> bool:
+    """Whether a broker says in version 0 that it does not know this ``version`` of ApiVersions; or kfuzz does not."""
+    return version not in response.valid_versions or body.startswith(_ERROR_CODE.pack(_UNSUPPORTED_VERSION))
+
+
+def error_codes(values: Any) -> Iterator[int]:
+    """The error codes in a message's values, wherever they stand, that are not 0."""
+    if isinstance(values, list):
+        for value in values:
+            yield from error_codes(value)
+    elif isinstance(values, dict):
+        for name, value in values.items():
+            if name.lower().endswith("errorcode"):
+                if value:
+                    yield value
+            else:
+                yield from error_codes(value)
+
+
+def _frame(header: bytes, body: bytes) -> bytes:
+    return _SIZE.pack(len(header) + len(body)) + header + body
+
+
+def _correlation_id(request: bytes) -> int:
+    """It stands behind the frame's size, the API's number and the version."""
+    return int.from_bytes(request[8:12], "big", signed=True)
+
+
+# --- one connection -------------------------------------------------------------------------------------------------
+
+
+class Connection:
+    """A connection to a broker on ``port`` of loopback, for one request at a time. Use it in a ``with`` block.
+
+    ``BrokerFailed`` where there is no answer.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._correlation_ids = count(1)
+        try:
+            self._socket = socket.create_connection(("127.0.0.1", port), _ANSWER_TIMEOUT_S)
+        except OSError as error:
+            raise BrokerFailed(f"no broker answers on port {port} of loopback: {error}") from None
+        self._in = self._socket.makefile("rb")
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._in.close()
+        self._socket.close()
+
+    def ask(self, api: str, version: int, values: Message) -> Exchange:
+        """Send a request and read what comes. Of ApiVersions any version, with the fields of the newest that is known.
+
+        ``UsageError`` for an unknown API or version, ``EncodeError`` where the values do not fit: nothing is sent then.
+        """
+        definition = catalogue().find(f"{api}Request")
+        header = {
+            "requestApiKey": definition.api_key,
+            "requestApiVersion": version,
+            "correlationId": next(self._correlation_ids),
+            "clientId": _CLIENT_ID,
+        }
+        known = min(version, definition.valid_versions.highest) if api == _API_VERSIONS else version
+        request = _frame(
+            encode("RequestHeader", request_header_version(definition, version), header),
+            encode(definition, known, values),
+        )
+        try:
+            self._socket.sendall(request)
+            response = self._response()
+        except (OSError, EOFError) as error:
+            raise BrokerFailed(f"no answer to {api} {version}: {error}") from None
+        return exchange_of(api, version, request, response)
+
+    def _response(self) -> bytes:
+        size = self._exactly(_SIZE.size)
+        (length,) = _SIZE.unpack(size)
+        if not 0 <= length <= _MOST_BYTES:
+            raise EOFError(f"a response of {length} bytes, where {_MOST_BYTES} is the most")
+        return size + self._exactly(length)
+
+    def _exactly(self, size: int) -> bytes:
+        data = self._in.read(size)
+        if len(data) < size:
+            raise EOFError(f"the broker hung up after {len(data)} of {size} bytes")
+        return data
+
+
+# --- the conversation -----------------------------------------------------------------------------------------------
+
+
+class _Producer(NamedTuple):
+    """Who produces; the transactional id is None for one that is idempotent only."""
+
+    transactional_id: str | None
+    id: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What was said, in its order.
+
+    ``common`` are the versions that the broker and kfuzz both have, by API. ``batches`` are those that were produced,
+    as they were sent; the last ones have a transaction each, and ``transactions`` says whether that was committed.
+    """
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    common: dict[str, Versions] = field(default_factory=dict)
+    batches: list[bytes] = field(default_factory=list)
+    transactions: list[bool] = field(default_factory=list)
+
+    def of(self, api: str) -> list[Exchange]:
+        """The exchanges of one API."""
+        return [exchange for exchange in self.exchanges if exchange.api == api]
+
+
+def converse(port: int) -> Conversation:
+    """Speak to a broker with :data:`SETTINGS` that has not been spoken to yet, on ``port`` of loopback.
+
+    ApiVersions, CreateTopics, Metadata, FindCoordinator, InitProducerId, AddPartitionsToTxn, Produce, EndTxn,
+    ListOffsets and Fetch: about a hundred exchanges. ``BrokerFailed`` where it does not answer, or does not get ready.
+    """
+    with Connection(port) as connection:
+        talk = _Talk(connection)
+        talk.ask_for_versions()
+        topic_id = talk.make_topic()
+        talk.look_around()
+        talk.produce(topic_id)
+        talk.transact(topic_id)
+        talk.consume(topic_id)
+        return talk.said
+
+
+class _Talk:
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.said = Conversation()
+        # Of the topic's one partition; control batches count.
+        self.end_offset = 0
+
+    def ask(self, api: str, version: int, values: Message) -> Message:
+        """What is answered; again and again while something is not ready yet, of which nothing is kept."""
+        asked = self._until(
+            lambda: self.connection.ask(api, version, values),
+            lambda exchange: _NOT_YET.isdisjoint(error_codes(exchange.values)),
+        )
+        self.said.exchanges.append(asked)
+        return asked.values
+
+    def versions(self, api: str) -> Versions:
+        return self.said.common[api]
+
+    def _until(self, ask: Callable[[], Exchange], ready: Callable[[Exchange], bool]) -> Exchange:
+        deadline = time.monotonic() + _READY_TIMEOUT_S
+        while not ready(asked := ask()):
+            if time.monotonic() > deadline:
+                raise BrokerFailed(f"after {_READY_TIMEOUT_S} s it still answers {asked.api} with {asked.values}")
+            time.sleep(_POLL_S)
+        return asked
+
+    def ask_for_versions(self) -> None:
+        """First as a client would that is newer than all brokers."""
+        us = {"clientSoftwareName": _CLIENT_ID, "clientSoftwareVersion": __version__}
+        newest = catalogue().find("ApiVersionsRequest").valid_versions.highest
+        self._learn(self.ask(_API_VERSIONS, newest + 1, us))
+        for version in self.versions(_API_VERSIONS):
+            self._learn(self.ask(_API_VERSIONS, version, us))
+
+    def _learn(self, answer: Message) -> None:
+        offered = {one["apiKey"]: Versions(one["minVersion"], one["maxVersion"]) for one in answer["apiKeys"]}
+        for definition in catalogue().messages.values():
+            if definition.kind == "request" and definition.api_key in offered:
+                api = definition.name.removesuffix("Request")
+                self.said.common[api] = offered[definition.api_key] & definition.valid_versions
+
+    def make_topic(self) -> bytes:
+        """One topic for each version; the id of the last one, which is :data:`TOPIC`."""
+        versions = self.versions("CreateTopics")
+        for version in versions:
+            name = TOPIC if version == versions.highest else f"{TOPIC}-{version}"
+            topic = {"name": name, "numPartitions": 1, "replicationFactor": 1, "configs": _ONE_SEGMENT}
+            answer = self.ask("CreateTopics", version, {"topics": [topic]})
+        topic_id: bytes = answer["topics"].find(name=TOPIC)["topicId"]
+        return topic_id
+
+    def look_around(self) -> None:
+        for version in self.versions("Metadata"):
+            authorized = {"includeTopicAuthorizedOperations": True} if version >= 8 else {}
+            self.ask("Metadata", version, {"topics": [{"name": TOPIC}], **authorized})
+        for version in self.versions("FindCoordinator"):
+            self.ask("FindCoordinator", version, _coordinator_wanted(version))
+
+    def init(self, version: int, transactional_id: str | None) -> _Producer:
+        answer = self.ask(
+            "InitProducerId", version, {"transactionalId": transactional_id, "transactionTimeoutMs": _TIMEOUT_MS}
+        )
+        return _Producer(transactional_id, answer["producerId"], answer["producerEpoch"])
+
+    def produce(self, topic_id: bytes) -> None:
+        """One batch at each version, by one idempotent producer."""
+        producer = self.init(self.versions("InitProducerId").highest, None)
+        for number, version in enumerate(self.versions("Produce")):
+            self.append(version, topic_id, producer, number * _RECORDS_IN_BATCH)
+
+    def append(self, version: int, topic_id: bytes, producer: _Producer, sequence: int) -> None:
+        batch = _batch(len(self.said.batches), producer, sequence)
+        partition = {"index": 0, "records": batch}
+        values = {
+            "transactionalId": producer.transactional_id,
+            "acks": -1,
+            "timeoutMs": _TIMEOUT_MS,
+            "topicData": [{"name": TOPIC, "topicId": topic_id, "partitionData": [partition]}],
+        }
+        self.ask("Produce", version, values)
+        self.said.batches.append(batch)
+        self.end_offset += _RECORDS_IN_BATCH
+
+    def transact(self, topic_id: bytes) -> None:
+        """Transactions that begin and end at each version, every other one committed."""
+        apis = [self.versions(api) for api in ("InitProducerId", "AddPartitionsToTxn", "EndTxn")]
+        for version in range(min(one.lowest for one in apis), max(one.highest for one in apis) + 1):
+            init, add, end = (min(max(version, one.lowest), one.highest) for one in apis)
+            producer = self.init(init, f"{TOPIC}-{version}")
+            self.ask("AddPartitionsToTxn", add, _partitions_added(add, producer))
+            newest = self.versions("Produce").highest
+            produce = newest if end >= _END_OF_ADDED_FROM else min(newest, _PRODUCE_ADDS_FROM - 1)
+            self.append(produce, topic_id, producer, 0)
+            self.end(end, producer, committed=version % 2 == 0)
+
+    def end(self, version: int, producer: _Producer, *, committed: bool) -> None:
+        values = {
+            "transactionalId": producer.transactional_id,
+            "producerId": producer.id,
+            "producerEpoch": producer.epoch,
+            "committed": committed,
+        }
+        self.ask("EndTxn", version, values)
+        self.said.transactions.append(committed)
+        self.end_offset += 1
+        # The answer comes before the marker is written.
+        newest = self.versions("ListOffsets").highest
+        self._until(
+            lambda: self.connection.ask("ListOffsets", newest, _end_wanted(newest)),
+            lambda exchange: exchange.values["topics"][0]["partitions"][0]["offset"] == self.end_offset,
+        )
+
+    def consume(self, topic_id: bytes) -> None:
+        for version in self.versions("ListOffsets"):
+            self.ask("ListOffsets", version, _end_wanted(version))
+        for version in self.versions("Fetch"):
+            self.ask("Fetch", version, _all_wanted(topic_id))
+
+
+def _coordinator_wanted(version: int) -> Message:
+    """Of a group, in version 0, which knows no others; of a transaction in all others."""
+    if version == 0:
+        return {"key": TOPIC}
+    return {"keyType": _OF_TRANSACTION, **({"key": TOPIC} if version < 4 else {"coordinatorKeys": [TOPIC]})}
+
+
+def _partitions_added(version: int, producer: _Producer) -> Message:
+    topics = [{"name": TOPIC, "partitions": [0]}]
+    if version < 4:
+        return {
+            "v3AndBelowTransactionalId": producer.transactional_id,
+            "v3AndBelowProducerId": producer.id,
+            "v3AndBelowProducerEpoch": producer.epoch,
+            "v3AndBelowTopics": topics,
+        }
+    transaction = {
+        "transactionalId": producer.transactional_id,
+        "producerId": producer.id,
+        "producerEpoch": producer.epoch,
+        "topics": topics,
+    }
+    return {"transactions": [transaction]}
+
+
+def _end_wanted(version: int) -> Message:
+    isolation = {"isolationLevel": _READ_COMMITTED} if version >= 2 else {}
+    partition = {"partitionIndex": 0, "timestamp": _LATEST_TIMESTAMP}
+    return {"replicaId": -1, **isolation, "topics": [{"name": TOPIC, "partitions": [partition]}]}
+
+
+def _all_wanted(topic_id: bytes) -> Message:
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": _MOST_BYTES // 2}
+    return {
+        "maxWaitMs": _TIMEOUT_MS,
+        "minBytes": 1,
+        "maxBytes": _MOST_BYTES // 2,
+        "isolationLevel": _READ_COMMITTED,
+        "topics": [{"topic": TOPIC, "topicId": topic_id, "partitions": [partition]}],
+    }
+
+
+def _batch(number: int, producer: _Producer, sequence: int) -> bytes:
+    """Three records, with nulls and a header among them; the codecs take turns."""
+    text = f"batch {number}".encode()
+    made = [
+        records.Record(0, _TIMESTAMP_MS, text, b"value"),
+        records.Record(1, _TIMESTAMP_MS + 1, text, None, [(b"header", text), (b"none", None)]),
+        records.Record(2, _TIMESTAMP_MS + 2, None, text * number),
+    ]
+    batch = records.RecordBatch(
+        0,
+        _RECORDS_IN_BATCH - 1,
+        made,
+        compression=_CODECS[number % len(_CODECS)],
+        transactional=producer.transactional_id is not None,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        base_sequence=sequence,
+    )
+    return records.encode([batch])

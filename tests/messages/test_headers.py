@@ -1,0 +1,62 @@
+"""Headers: the rule and its two exceptions by hand, and Kafka's own answer for every version of every API."""
+
+from __future__ import annotations
+
+import pytest
+from testee_driver import running
+
+from kfuzz.errors import UsageError
+from kfuzz.messages.catalogue import RELEASES, catalogue
+from kfuzz.messages.headers import request_header_version, response_header_version
+from kfuzz.messages.model import LAST_VERSION
+
+# Of all APIs together, and one of each that is too high.
+VERSIONS = {"3.9.2": 323 + 88, "4.4.0": 309 + 91}
+
+
+@pytest.mark.parametrize(
+    ("api", "version", "versions"),
+    [
+        ("Fetch", 11, (1, 0)),
+        ("Fetch", 12, (2, 1)),
+        ("SaslHandshake", 1, (1, 0)),
+        ("ApiVersions", 2, (1, 0)),
+        ("ApiVersions", 3, (2, 0)),
+        ("ApiVersions", 32767, (2, 0)),
+        ("ControlledShutdown", 0, (0, 0)),
+        ("ControlledShutdown", 1, (1, 0)),
+        ("ControlledShutdown", 3, (2, 1)),
+    ],
+)
+def test_a_flexible_version_has_a_flexible_header_but_for_two_apis(
+    api: str, version: int, versions: tuple[int, int]
+) -> None:
+    known = catalogue("3.9.2")
+    request, response = known.find(f"{api}Request"), known.find(f"{api}Response")
+    assert (request_header_version(request, version), response_header_version(response, version)) == versions
+
+
+def test_only_requests_and_responses_have_headers() -> None:
+    with pytest.raises(UsageError, match="FetchResponse is a response; take the definition of a request"):
+        request_header_version(catalogue().find("FetchResponse"), 12)
+    with pytest.raises(UsageError, match="RequestHeader is a header; take the definition of a response"):
+        response_header_version(catalogue().find("RequestHeader"), 1)
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("release", RELEASES)
+def test_kafka_says_the_same_of_every_version_of_every_api(release: str) -> None:
+    known = catalogue(release)
+    asked = 0
+    with running("kafka-clients", release) as kafka:
+        for request in known.messages.values():
+            if request.kind == "request" and request.valid_versions:
+                response = known.find(request.name.removesuffix("Request") + "Response")
+                for version in (*request.valid_versions, LAST_VERSION):
+                    said = kafka.ask(operation="header-versions", api_key=request.api_key, version=version)
+                    assert (said.get("request"), said.get("response")) == (
+                        request_header_version(request, version),
+                        response_header_version(response, version),
+                    ), (request.name, version, said)
+                    asked += 1
+    assert asked == VERSIONS[release]
