@@ -16,7 +16,7 @@ from kfuzz.errors import UsageError
 from kfuzz.messages.model import INT_RANGES, Definition, Field
 from kfuzz.messages.schema import default_of, key_of
 
-__all__ = ["from_json", "to_json"]
+__all__ = ["from_json", "to_json", "uuid_text"]
 
 UNKNOWN: Final = "_unknownTaggedFields"
 _NO_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -33,6 +33,11 @@ def from_json(definition: Definition, version: int, form: Any) -> dict[str, Any]
     Fields of other versions are taken as they are: whether they may be given is for the writer to say.
     """
     return _struct_from(definition, definition.fields, version, form, definition.name)
+
+
+def uuid_text(value: bytes) -> str:
+    """A uuid as Kafka writes it: ``AAAAAAAAAAAAAAAAAAAAAA`` for the one of zeros."""
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 
 def _struct_to(
@@ -64,7 +69,7 @@ def _element_to(definition: Definition, field: Field, version: int, value: Any) 
     if field.type.name == "int64":
         return str(value)
     if field.type.name == "uuid":
-        return base64.urlsafe_b64encode(value).decode().rstrip("=")
+        return uuid_text(value)
     if field.type.name in ("bytes", "records"):
         return value.hex()
     if field.type.name == "float64" and not math.isfinite(value):

@@ -10,7 +10,7 @@ from kfuzz.messages.model import Definition, Field, Type
 from kfuzz.records.rebuild import AS_JAVA
 from kfuzz.wire.message import Schema
 
-__all__ = ["Keyed", "default_of", "key_of", "schema"]
+__all__ = ["Keyed", "default_of", "is_compact", "key_of", "schema"]
 
 # Of the types for which a definition gives no default; structs have those of their fields.
 _DEFAULTS: Final = {"bytes": b"", "uuid": bytes(16)}
@@ -60,6 +60,12 @@ def schema(definition: Definition, version: int) -> Schema:
             raise UsageError(f"{definition.name} has no version {version}; its versions are {versions}")
         program = definition.programs[version] = _Compiler(definition, version).schema()
     return program
+
+
+def is_compact(definition: Definition, field: Field, version: int) -> bool:
+    """Whether the field's lengths and counts are varints, one more than they say."""
+    # A field may have versions of its own, where the message is flexible.
+    return version in definition.flexible_versions and field.is_flexible(version, definition.flexible_versions)
 
 
 def default_of(definition: Definition, field: Field, version: int) -> Any:
@@ -115,8 +121,7 @@ class _Compiler:
             "kind": "struct" if field.type.struct is not None else field.type.name,
             "array": field.type.array,
             "nullable": version in field.nullable,
-            # A field with versions of its own is written so in those, even where the message is not flexible.
-            "compact": self.flexible and field.is_flexible(version, self.definition.flexible_versions),
+            "compact": is_compact(self.definition, field, version),
             "there": tag < 0 or version in field.tagged,
             "tag": tag,
             "plan": self.number(field.type),

@@ -5,6 +5,7 @@ The parts come from the layout tables and the parse loops of ``kfuzz.wire``, so 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,7 +25,11 @@ if TYPE_CHECKING:
     from kfuzz.wire.message_set import MessageTuple
     from kfuzz.wire.record_batch import HeaderTuple, PlaceTuple, Span
 
-__all__ = ["Part", "annotate"]
+__all__ = ["PREVIEW_SIZE", "Part", "annotate", "preview", "scope_of"]
+
+_SCOPE = re.compile(r".*\bbatch\[\d+\](?:\.payload(?=\.))?")
+# Of a text or of bytes that are one, a dump shows so many.
+PREVIEW_SIZE = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +51,32 @@ class Part:
         return self.path.count(".") + (not self.heading)
 
 
-def annotate(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Part]:
-    """The parts of every batch in ``data``, in order, as far as the bytes can be read. Never raises on bad bytes."""
+def scope_of(path: str) -> str:
+    """Of a field's whole path, what it lies in: a batch, the decompressed payload of one, or neither ("").
+
+    >>> scope_of("batch[0].payload.records[1].key"), scope_of("batch[0].payload")
+    ('batch[0].payload', 'batch[0]')
+    """
+    found = _SCOPE.match(path)
+    return found[0] if found else ""
+
+
+def annotate(
+    data: Buffer, *, at: int = 0, under: str = "", batches: int | None = None, limits: Limits = DEFAULT_LIMITS
+) -> Iterator[Part]:
+    """The parts of every batch in ``data``, in order, as far as the bytes can be read. Never raises on bad bytes.
+
+    The batches begin ``at`` bytes into ``data``, and ``under`` stands in front of every path. After so many ``batches``
+    comes one heading more, which says what is left.
+    """
     view = memoryview(data).cast("B")
-    at = index = 0
+    index = 0
     while at < len(view):
+        path = f"{under}batch[{index}]"
+        if index == batches:
+            yield Part(path, "", at, b"", f"{len(view) - at} bytes, not shown", heading=True)
+            return
         size, magic, _ = next_frame(view, at)
-        path = f"batch[{index}]"
         if size <= 0 or magic is None:
             what = "an incomplete batch: a partial tail" if size == 0 else "bytes that frame no batch"
             yield Part(path, "", at, bytes(view[at:]), f"{len(view) - at} bytes, {what}", heading=True)
@@ -124,7 +148,7 @@ def _record(
         yield part(f"{name}_length", end, span[0], str(span[1]))
         end = span[0] + max(span[1], 0)
         if span[1] > 0:
-            yield part(name, span[0], end, texts.get(name) or _preview(payload, span))
+            yield part(name, span[0], end, texts.get(name) or preview(payload, span))
     start, end = end, _varint_end(payload, end)
     yield part("header_count", start, end, str(len(headers)))
     for k, (name_span, value_span) in enumerate(headers):
@@ -132,7 +156,7 @@ def _record(
             yield part(f"{name}_length", end, span[0], str(span[1]), f".headers[{k}]")
             end = span[0] + max(span[1], 0)
             if span[1] > 0:
-                yield part(name, span[0], end, _preview(payload, span), f".headers[{k}]")
+                yield part(name, span[0], end, preview(payload, span), f".headers[{k}]")
     return end
 
 
@@ -202,11 +226,11 @@ def _message_parts(view: memoryview, message: MessageTuple, path: str) -> Iterat
         here = start + offset_ + width
         yield Part(path, name, here - width, bytes(view[here - width : here]), values[name])
     if key:
-        yield Part(path, "key", here, key, _preview(view, (here, len(key))))
+        yield Part(path, "key", here, key, preview(view, (here, len(key))))
     yield Part(path, "value_length", value_at - 4, bytes(view[value_at - 4 : value_at]), str(value_length))
     if value_length > 0:
         value = bytes(view[value_at : value_at + value_length])
-        yield Part(path, "value", value_at, value, _preview(view, (value_at, value_length)))
+        yield Part(path, "value", value_at, value, preview(view, (value_at, value_length)))
     rest = value_at + max(value_length, 0)
     if rest < end:
         yield Part(path, "rest", rest, bytes(view[rest:end]), f"{end - rest} bytes after the message")
@@ -232,13 +256,10 @@ def _attributes(value: int) -> str:
     return f"{value & 0xFFFF:#06x} ({', '.join(names)})"
 
 
-PREVIEW_BYTES = 48
-
-
-def _preview(payload: bytes | memoryview, span: Span) -> str:
+def preview(payload: bytes | memoryview, span: Span) -> str:
     """The bytes as text where they are printable ASCII, else their number."""
     at, length = span
-    head = bytes(payload[at : at + min(length, PREVIEW_BYTES)])
+    head = bytes(payload[at : at + min(length, PREVIEW_SIZE)])
     if all(0x20 <= byte < 0x7F for byte in head):
-        return repr(head.decode("ascii")) + ("…" if length > PREVIEW_BYTES else "")
+        return repr(head.decode("ascii")) + ("…" if length > PREVIEW_SIZE else "")
     return f"{length} bytes"
