@@ -3,33 +3,73 @@
 from __future__ import annotations
 
 import mmap
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from kfuzz import records
 from kfuzz.cli.check import open_buffer
 from kfuzz.cli.console import echo_json, json_option
+from kfuzz.cli.messages import definitions_of, source_option
 from kfuzz.errors import UsageError
+from kfuzz.messages.annotate import Annotation
+from kfuzz.messages.annotate import annotate as annotate_message
+from kfuzz.messages.model import Definition
+from kfuzz.messages.schema import schema
+from kfuzz.records.annotate import Part, scope_of
+from kfuzz.records.annotate import annotate as annotate_records
+from kfuzz.records.findings import PROFILES, Finding, Profile
 
 if TYPE_CHECKING:
-    from kfuzz.records import Profile
-    from kfuzz.records.annotate import Part
+    from kfuzz.vectors.model import Vector
 
 BYTES_PER_LINE = 16
 # A field longer than this is cut in the dump; its size is told.
 LONGEST_LINES = 4
 
 
+@dataclass(frozen=True)
+class Dump:
+    """What is to be printed: ``facts`` are the members of the JSON document that are not of every dump."""
+
+    parts: list[Part]
+    findings: list[Finding]
+    facts: dict[str, Any]
+    outcome: str
+
+
 @click.command()
-@click.argument("source", metavar="FILE|ID")
-@click.option("--profile", type=click.Choice(["kafka", "strict"]), default="kafka", show_default=True)
+@click.argument("name", metavar="FILE|ID")
 @click.option(
-    "--batches", type=click.IntRange(min=1), default=20, show_default=True, help="Show at most so many batches."
+    "--message", metavar="MESSAGE", help="The bytes are a message, without header; with --version.  [default: records]"
+)
+@click.option("--version", type=int, metavar="N", help="The version that the message is of.")
+@source_option
+@click.option("--profile", type=click.Choice(PROFILES), default="kafka", show_default=True)
+@click.option(
+    "--batches",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Show at most so many batches; of a message, in each of its fields.",
 )
 @json_option
-def command(source: str, profile: str, batches: int, as_json: bool) -> None:
-    """Annotated dump of a file of record batches (a segment, a fetch, - for standard input) or of a vector.
+def command(
+    name: str,
+    message: str | None,
+    version: int | None,
+    source: str,
+    profile: Profile,
+    batches: int,
+    as_json: bool,
+) -> None:
+    """Annotated dump of a file of record batches (a segment, a fetch, - for standard input) or of a vector; with
+    --message, of a request, a response or a header, and the record batches inside.
 
     Every field with its place, its bytes and its value; then what is wrong. Places inside a compressed batch
     count from the start of its decompressed payload.
@@ -39,26 +79,19 @@ def command(source: str, profile: str, batches: int, as_json: bool) -> None:
       kfuzz show 00000000000000000000.log
       kfuzz show records/v2/count/negative-one
       kfuzz show --json fetch.bin
+      kfuzz show --message FetchResponse --version 17 body.bin
+      kfuzz messages encode ApiVersions --version 3 < a.json | kfuzz show --message ApiVersions --version 3 -
     """
-    from kfuzz import records
-    from kfuzz.records.annotate import annotate
-
-    name, data = load(source)
-    parts = []
-    cut = False
-    for part in annotate(data):
-        if part.heading and part.path == f"batch[{batches}]":
-            cut = True
-            break
-        parts.append(part)
-    reading = records.check(data, profile=cast("Profile", profile))
+    vector = vector_of(name)
+    chosen = message_of(message, version, source)
+    title = name if vector is None else f"{vector.id}: {vector.summary}"
+    data = open_buffer(name) if vector is None else vector.data
+    dump = dump_records(data, profile, batches) if chosen is None else dump_message(*chosen, data, profile, batches)
     if as_json:
         echo_json(
-            {
-                "source": name,
-                "size": len(data),
-                "consumed": reading.consumed,
-                "partial_tail": reading.partial_tail,
+            {"source": title, "size": len(data)}
+            | dump.facts
+            | {
                 "parts": [
                     {
                         "path": p.path,
@@ -68,52 +101,113 @@ def command(source: str, profile: str, batches: int, as_json: bool) -> None:
                         "hex": p.data.hex(),
                         "value": p.value,
                     }
-                    for p in parts
+                    for p in dump.parts
                     if not p.heading or p.data
                 ],
-                "findings": [finding.to_json() for finding in reading.findings],
+                "findings": [finding.to_json() for finding in dump.findings],
             }
         )
         return
-    click.echo(f"{name}: {len(data)} bytes")
-    places = [(space(finding.path), finding.at, finding.code) for finding in reading.findings]
-    for part in parts:
-        end = part.at + len(part.data)
-        inside = [
-            f"{code} at {at:#x}" for where, at, code in places if part.at <= at < end and where == space(part.path)
-        ]
-        for line in lines(part, f"   <-- {', '.join(inside)}" if inside else ""):
+    click.echo(f"{title}: {len(data)} bytes")
+    marks = marks_of(dump)
+    for i, part in enumerate(dump.parts):
+        for line in lines(part, f"   <-- {', '.join(marks[i])}" if i in marks else ""):
             click.echo(line)
-    if cut:
+    if any(part.heading and part.path.endswith(f"batch[{batches}]") for part in dump.parts):
         click.echo(f"… more batches follow; --batches {2 * batches} shows more of them")
     click.echo("")
-    if not len(data):
-        click.echo("no bytes: an empty file is an empty log, and valid")
-    for finding in reading.findings:
+    for finding in dump.findings:
         click.echo(f"{finding.severity}: {finding}")
-    tail = ", then a partial tail" if reading.partial_tail else ""
-    state = "refused" if reading.fatal else "read"
-    counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
-    click.echo(f"{state}: {counts}{tail}")
+    click.echo(dump.outcome)
 
 
-def load(source: str) -> tuple[str, bytes | mmap.mmap]:
-    """The name and bytes of a file, of standard input, or of a vector by its id."""
-    if source == "-" or Path(source).exists():
-        return source, open_buffer(source)
+def vector_of(name: str) -> Vector | None:
+    """The vector with this id; None where the name is a file's, or standard input's."""
+    if name == "-" or Path(name).exists():
+        return None
     from kfuzz.vectors import load_suite
     from kfuzz.vectors.model import KINDS
 
     for vector in load_suite(kinds=KINDS):
-        if vector.id == source:
-            return f"{vector.id}: {vector.summary}", vector.data
-    raise UsageError(f"{source} is neither a file nor a vector; `kfuzz vectors list` lists the vectors")
+        if vector.id == name:
+            return vector
+    raise UsageError(f"{name} is neither a file nor a vector; `kfuzz vectors list` lists the vectors")
 
 
-def space(path: str) -> str:
-    """What the offsets under ``path`` count from: the buffer, or one batch's decompressed payload."""
-    head, inside, _ = path.partition(".payload.")
-    return head if inside or path.endswith("].payload") else ""
+def message_of(name: str | None, version: int | None, source: str) -> tuple[Definition, int] | None:
+    """The message that is asked for, and its version; None where records are."""
+    if name is None:
+        given = click.get_current_context().get_parameter_source("source") is not ParameterSource.DEFAULT
+        for option, stray in (("--version", version is not None), ("--definitions", given)):
+            if stray:
+                raise UsageError(f"{option} is for a message; say which with --message, or leave it out for records")
+        return None
+    definition = definitions_of(source).find(name)
+    if version is None:
+        raise UsageError(f"--message needs --version; {definition.name} has {definition.valid_versions}")
+    # An unknown version is told before anything is read from a terminal.
+    schema(definition, version)
+    return definition, version
+
+
+# ------------------------------------------------------------------------------------------------- what is printed
+
+
+def dump_records(data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dump:
+    """Of record batches."""
+    reading = records.check(data, profile=profile)
+    tail = ", then a partial tail" if reading.partial_tail else ""
+    state = "refused" if reading.fatal else "read"
+    counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
+    empty = "" if len(data) else "no bytes: an empty file is an empty log, and valid\n"
+    return Dump(
+        list(annotate_records(data, batches=batches)),
+        reading.findings,
+        {"consumed": reading.consumed, "partial_tail": reading.partial_tail},
+        f"{empty}{state}: {counts}{tail}",
+    )
+
+
+def dump_message(definition: Definition, version: int, data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dump:
+    """Of a message, and the record batches inside."""
+    made = annotate_message(definition, version, bytes(data), profile=profile, batches=batches)
+    return Dump(
+        made.parts,
+        made.findings,
+        {"message": definition.name, "version": version, "consumed": made.reading.consumed},
+        outcome_of(f"{definition.name} version {version}", made),
+    )
+
+
+def outcome_of(name: str, made: Annotation) -> str:
+    """The last line about a message: what became of it, and of the records inside."""
+    fatal = made.reading.fatal is not None
+    outcome = f"refused: {name}" if fatal else f"read: {name}, {made.reading.consumed} bytes"
+    if not made.records:
+        return outcome
+    counts = (
+        (sum(one.batch_count for one in made.records), "batches"),
+        (sum(one.record_count for one in made.records), "records"),
+        (sum(one.partial_tail for one in made.records), "partial tails"),
+        (sum(one.fatal is not None for one in made.records), "refused"),
+    )
+    inside = ", ".join(f"{count} {what}" for count, what in counts if count)
+    return f"{outcome}; inside {len(made.records)} fields of records: {inside}"
+
+
+def marks_of(dump: Dump) -> dict[int, list[str]]:
+    """By the numbers of parts, the findings about them: each is about the last part that begins where it is found."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for i, part in enumerate(dump.parts):
+        if part.data or not part.heading:
+            numbers[scope_of(f"{part.path}.{part.field}")].append(i)
+    marks: dict[int, list[str]] = defaultdict(list)
+    for finding in dump.findings:
+        there = numbers[scope_of(finding.path)]
+        place = bisect_right(there, finding.at, key=lambda i: dump.parts[i].at)
+        if place:
+            marks[there[place - 1]].append(f"{finding.code} at {finding.at:#x}")
+    return marks
 
 
 def lines(part: Part, mark: str) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from cli_driver import kfuzz
 
 from kfuzz import records
+from kfuzz.messages.codec import encode
 from kfuzz.records import Record, RecordBatch
 from kfuzz.wire.checksum import crc32c
 
@@ -132,6 +133,164 @@ def test_show_looks_into_compressed_batches(tmp_path: Path, codec: records.Codec
 
 def test_show_reads_standard_input(good: Path) -> None:
     assert "base_offset: 7" in kfuzz("show", "-", stdin=good.read_bytes()).stdout
+
+
+def test_show_marks_the_payload_that_cannot_be_decompressed(tmp_path: Path) -> None:
+    batch = bytearray(records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", None)], compression="gzip")))
+    batch[61] ^= 1
+    batch[17:21] = crc32c(batch[21:]).to_bytes(4, "big")
+    file = tmp_path / "broken.log"
+    file.write_bytes(batch)
+    (line,) = [line for line in kfuzz("show", file).stdout.splitlines() if "<--" in line]
+    assert line.startswith("0000003d")
+    assert line.endswith("bytes, gzip   <-- decompression-failed at 0x3d")
+
+
+def test_show_stops_after_so_many_batches(good: Path) -> None:
+    good.write_bytes(good.read_bytes() * 3)
+    out = kfuzz("show", "--batches", "2", good).stdout
+    assert "batch[1].records[1]" in out
+    assert f"batch[2]: {good.stat().st_size // 3} bytes, not shown\n… more batches follow; --batches 4 shows" in out
+    assert "batch[2].records" not in out
+    assert out.endswith(f"read: 3 batches, 6 records, {good.stat().st_size} bytes\n")
+    assert "more batches" not in kfuzz("show", "--batches", "3", good).stdout
+
+
+# ------------------------------------------------------------------------------------------------- messages
+
+
+def fetch_response(*fields: bytes) -> bytes:
+    partitions = [{"partitionIndex": i, "highWatermark": 9, "records": field} for i, field in enumerate(fields)]
+    return encode("FetchResponse", 17, {"responses": [{"topicId": bytes(16), "partitions": partitions}]})
+
+
+def show_fetch(data: bytes, *words: str) -> str:
+    done = kfuzz("show", "--message", "FetchResponse", "--version", "17", *words, "-", stdin=data)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_show_a_message(tmp_path: Path) -> None:
+    file = tmp_path / "body.bin"
+    file.write_bytes(bytes.fromhex("066b66757a7a023100"))
+    done = kfuzz("show", "--message", "ApiVersions", "--version", "3", file)
+    assert (
+        done.stdout
+        == f"""\
+{file}: 9 bytes
+00000000                                                   ApiVersionsRequest: version 3
+00000000  06                                                 clientSoftwareName length: 5 bytes
+00000001  6b 66 75 7a 7a                                     clientSoftwareName: 'kfuzz'
+00000006  02                                                 clientSoftwareVersion length: 1 bytes
+00000007  31                                                 clientSoftwareVersion: '1'
+00000008  00                                                 tag count: 0
+
+read: ApiVersionsRequest version 3, 9 bytes
+"""
+    )
+    (tmp_path / "empty").touch()
+    cut = kfuzz("show", "--message", "ApiVersions", "--version", "3", tmp_path / "empty")
+    assert cut.returncode == 0
+    assert cut.stdout.splitlines()[2:] == [
+        f"00000000  {'':47}    rest: nothing is left   <-- message-cut at 0x0",
+        "",
+        "fatal: ApiVersionsRequest.clientSoftwareName at byte 0: 1 bytes belong here, and 0 are left [message-cut]",
+        "refused: ApiVersionsRequest version 3",
+    ]
+
+
+def test_show_a_header_and_what_stands_behind_it() -> None:
+    header = encode("RequestHeader", 2, {"requestApiKey": 18, "correlationId": 7, "clientId": "me"})
+    out = kfuzz("show", "--message", "RequestHeader", "--version", "2", "-", stdin=header + b"body").stdout
+    assert f"{len(header):08x}  62 6f 64 79 " in out
+    assert "rest: 4 bytes after the message   <-- bytes-after-message" in out
+    assert out.endswith(f"read: RequestHeader version 2, {len(header)} bytes\n")
+
+
+def test_show_marks_findings_of_a_messages_batches_where_they_are(good: Path, bad: Path) -> None:
+    inside = good.read_bytes()
+    # The batch ends where its third record should begin: that is where the next partition does.
+    missing = bytearray(inside)
+    missing[57:61] = (3).to_bytes(4, "big")
+    missing[17:21] = crc32c(missing[21:]).to_bytes(4, "big")
+    data = fetch_response(bytes(missing), bad.read_bytes(), inside)
+    out = show_fetch(data)
+    one, two = [line for line in out.splitlines() if "<--" in line]
+    end = data.index(missing) + len(missing)
+    assert one.startswith(f"{end - 1:08x}  78 ")
+    assert one.endswith(f"value: 'x'   <-- record-count-too-high at {end:#x}")
+    crc = data.index(bad.read_bytes()) + 17
+    assert two.endswith(f"<-- crc-mismatch at {crc:#x}")
+    assert f"fatal: FetchResponse.responses[0].partitions[1].records.batch[0].crc at byte {crc}: " in out
+    assert out.endswith(f"{len(data)} bytes; inside 3 fields of records: 1 batches, 2 records, 2 refused\n")
+
+
+def test_show_counts_what_is_inside_a_message(good: Path) -> None:
+    inside = good.read_bytes()
+    out = show_fetch(fetch_response(inside + inside, inside + inside[:20]), "--batches", "1")
+    assert out.count(".records.batch[0].records[1]: ") == 2
+    assert out.count(" bytes, not shown\n") == 2
+    assert "… more batches follow; --batches 2 shows more of them" in out
+    assert out.endswith("inside 2 fields of records: 3 batches, 6 records, 1 partial tails\n")
+    assert "inside" not in show_fetch(fetch_response())
+
+
+def test_show_a_message_as_json(bad: Path) -> None:
+    data = fetch_response(bad.read_bytes())
+    document = json.loads(show_fetch(data, "--json"))
+    assert {name: document[name] for name in ("source", "size", "message", "version", "consumed")} == {
+        "source": "-",
+        "size": len(data),
+        "message": "FetchResponse",
+        "version": 17,
+        "consumed": len(data),
+    }
+    assert "".join(part["hex"] for part in document["parts"]) == data.hex()
+    assert document["parts"][3] == {
+        "path": "FetchResponse",
+        "field": "responses",
+        "at": 10,
+        "size": 1,
+        "hex": "02",
+        "value": "1 elements",
+    }
+    assert [finding["code"] for finding in document["findings"]] == ["crc-mismatch"]
+
+
+def test_show_a_message_by_other_definitions_and_in_strict(tmp_path: Path) -> None:
+    (tmp_path / "tally.json").write_text(
+        """{ "name": "TallyRequest", "type": "request", "apiKey": 1, "validVersions": "0", "flexibleVersions": "none",
+          "fields": [{ "name": "Sure", "type": "bool", "versions": "0+" }]}"""
+    )
+    words = ["--message", "tally", "--version", "0", "--definitions", str(tmp_path / "tally.json"), "-"]
+    out = kfuzz("show", *words, stdin=b"\2").stdout
+    assert "sure: true   <-- bool-not-0-or-1 at 0x0" in out
+    assert out.endswith("read: TallyRequest version 0, 1 bytes\n")
+    strict = kfuzz("show", "--profile", "strict", *words, stdin=b"\2").stdout
+    assert "sure: true   <-- bool-not-0-or-1 at 0x0" in strict
+    assert strict.endswith("refused: TallyRequest version 0\n")
+    words = ["--message", "ControlledShutdown", "--version", "0", "--definitions", "3.9.2", "-"]
+    assert "brokerId: 0" in kfuzz("show", *words, stdin=bytes(4)).stdout
+
+
+STRAY = "is for a message; say which with --message, or leave it out for records"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--version 17", f"--version {STRAY}"),
+        ("--definitions 3.9.2", f"--definitions {STRAY}"),
+        ("--message Fetch", "--message needs --version; FetchRequest has 4-18"),
+        ("--message Fetch --version 99", "FetchRequest has no version 99; its versions are 4-18"),
+        ("--message Fetsch --version 17", "4.4.0 has no message called 'Fetsch'; `kfuzz messages list` shows all"),
+    ],
+)
+def test_what_is_wrong_about_a_message_is_said_before_anything_is_read(
+    words: str, sentence: str, tmp_path: Path
+) -> None:
+    done = kfuzz("show", *words.split(), tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"kfuzz: {sentence}\n")
 
 
 def test_show_and_check_call_an_empty_file_an_empty_log(tmp_path: Path) -> None:

@@ -1,0 +1,195 @@
+"""What stands at which byte of a message, record batches inside it too: parts for dumps, as those of the records.
+
+The parts come from the walk that reads the message (``kfuzz.wire.message``), so a dump shows what the reader read.
+Imports ``codec``, ``schema``, ``catalogue``, and the records' ``annotate``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.codec import MessageReading, check
+from kfuzz.messages.jsonform import UNKNOWN, uuid_text
+from kfuzz.messages.model import Definition, Field
+from kfuzz.messages.schema import is_compact, key_of, schema
+from kfuzz.records import Reading
+from kfuzz.records import check as check_records
+from kfuzz.records.annotate import PREVIEW_SIZE, Part, preview, scope_of
+from kfuzz.records.annotate import annotate as annotate_records
+from kfuzz.records.findings import Finding, Profile
+
+if TYPE_CHECKING:
+    from kfuzz.wire.message import Place
+
+__all__ = ["Annotation", "annotate"]
+
+_INDICES: Final = re.compile(r"\[\d+\]")
+_INT32_MAX: Final = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """A message's ``parts``, in order: every byte of the data is in one, save those of batches that are not shown.
+
+    Where a message ends or is refused before the data does, what is left is the last part. ``reading`` is the
+    message's, without values; ``records`` are those of its fields of type ``records``, in order. ``findings`` are the
+    message's and then those of each such field, with offsets and paths of the message.
+    """
+
+    parts: list[Part]
+    reading: MessageReading
+    records: list[Reading]
+    findings: list[Finding]
+
+
+def annotate(
+    message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka", batches: int | None = None
+) -> Annotation:
+    """The parts of a message and what is wrong with it and its record batches; never raises on bad bytes.
+
+    Of each field of type ``records`` so many ``batches`` are shown. ``UsageError`` for an unknown message, version or
+    profile.
+    """
+    definition = catalogue().find(message) if isinstance(message, str) else message
+    reading = check(definition, version, data, profile=profile)
+    end, _, places = schema(definition, version).places(data)
+    parts = _Parts(definition, version, data, batches)
+    inside = [place for place in places if parts.holds_records(place)]
+    readings = [check_records(memoryview(data)[at : at + size], profile=profile) for at, size, *_ in inside]
+    moved = [
+        _moved(finding, at, path)
+        for (at, _, path, *_), one in zip(inside, readings, strict=True)
+        for finding in one.findings
+    ]
+    return Annotation(list(parts.of(places, cut=end < 0)), reading, readings, reading.findings + moved)
+
+
+def _moved(finding: Finding, at: int, path: str) -> Finding:
+    """A finding about records, as one about the message that they begin ``at`` bytes into."""
+    in_payload = scope_of(finding.path).endswith(".payload")
+    return replace(finding, at=finding.at if in_payload else at + finding.at, path=f"{path}.{finding.path}")
+
+
+class _Parts:
+    """Makes parts of the places in a message."""
+
+    def __init__(self, definition: Definition, version: int, data: bytes, batches: int | None) -> None:
+        self.definition = definition
+        self.version = version
+        self.data = data
+        self.batches = batches
+        # What paths without indices lead to: a field, and the fields of a struct.
+        self.fields: dict[str, Field] = {}
+        self.structs: dict[str, tuple[Field, ...]] = {definition.name: definition.fields}
+        # The structs that have their headings.
+        self.opened: set[str] = set()
+
+    def of(self, places: list[Place], *, cut: bool) -> Iterator[Part]:
+        """All parts; ``cut``: the places end where the message is refused."""
+        name = self.definition.name
+        end = 0
+        yield Part(name, "", 0, b"", f"version {self.version}", heading=True)
+        self.opened.add(name)
+        for place in places:
+            yield from self.headings(place)
+            yield from self.records(place) if self.holds_records(place) else self.part(place)
+            end = place[0] + place[1]
+        rest = len(self.data) - end
+        if cut:
+            yield Part(name, "rest", end, self.data[end:], f"{rest} bytes, not read" if rest else "nothing is left")
+        elif rest:
+            yield Part(name, "rest", end, self.data[end:], f"{rest} bytes after the message")
+
+    def headings(self, place: Place) -> Iterator[Part]:
+        """One for each struct that begins here."""
+        at, _, path, part, _ = place
+        owner = _owner(path, part)
+        begun: list[str] = []
+        while owner not in self.opened:
+            begun.append(owner)
+            self.opened.add(owner)
+            owner = owner.rpartition(".")[0]
+        for one in reversed(begun):
+            yield Part(one, "", at, b"", str(self.field(one).type.struct), heading=True)
+
+    def part(self, place: Place) -> Iterator[Part]:
+        at, size, path, part, value = place
+        owner = _owner(path, part)
+        name = path[len(owner) + 1 :]
+        if part in ("tag-count", "tag", "tag-size"):
+            name = part.replace("-", " ")
+        elif part == "length" and self.amount(path, value) is not None:
+            name += " length"
+        yield Part(owner, name, at, self.data[at : at + size], self.text(place))
+
+    def records(self, place: Place) -> Iterator[Part]:
+        """The batches in a field."""
+        at, size, path, *_ = place
+        within = memoryview(self.data)[: at + size]
+        return annotate_records(within, at=at, under=f"{path}.", batches=self.batches)
+
+    # --------------------------------------------------------------------------------------------- texts
+
+    def text(self, place: Place) -> str:
+        at, size, path, part, value = place
+        match part:
+            case "length" | "count":
+                amount = self.amount(path, value)
+                return "null" if amount is None else f"{amount} {'bytes' if part == 'length' else 'elements'}"
+            case "presence":
+                return "null" if value < 0 else "present"
+            case "tag":
+                return f"{value} {self.name_of_tag(path, value)}"
+            case "tag-size":
+                return f"{value} bytes"
+            case "tag-count":
+                return str(value)
+        return self.value(path, (at, size), value)
+
+    def amount(self, path: str, value: int) -> int | None:
+        """The length or count that is sent as ``value``; None for null, as which Kafka reads all that is no int32."""
+        number = value - is_compact(self.definition, self.field(path), self.version)
+        return number if 0 <= number <= _INT32_MAX else None
+
+    def name_of_tag(self, path: str, tag: int) -> str:
+        return next((key_of(field.name) for field in self.struct(path) if field.tag == tag), "unknown")
+
+    def value(self, path: str, span: tuple[int, int], value: Any) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, str):
+            return repr(value[:PREVIEW_SIZE]) + ("…" if len(value) > PREVIEW_SIZE else "")
+        if isinstance(value, bytes):
+            return uuid_text(value) if self.holds(path, "uuid") else preview(self.data, span)
+        return str(value)
+
+    # --------------------------------------------------------------------------------------------- definitions
+
+    def holds_records(self, place: Place) -> bool:
+        return place[3] == "value" and self.holds(place[2], "records")
+
+    def holds(self, path: str, kind: str) -> bool:
+        """Whether a value is of a field of this type; what stands behind an unknown tag is of none."""
+        return f".{UNKNOWN}[" not in path and self.field(path).type.name == kind
+
+    def field(self, path: str) -> Field:
+        path = _INDICES.sub("", path)
+        if path not in self.fields:
+            owner, _, name = path.rpartition(".")
+            self.fields[path] = next(field for field in self.struct(owner) if key_of(field.name) == name)
+        return self.fields[path]
+
+    def struct(self, path: str) -> tuple[Field, ...]:
+        path = _INDICES.sub("", path)
+        if path not in self.structs:
+            self.structs[path] = self.definition.fields_of(self.field(path).type)
+        return self.structs[path]
+
+
+def _owner(path: str, part: str) -> str:
+    """The struct that something stands in: a count of tags, and a tag, are the struct's own."""
+    return path if part in ("tag-count", "tag") else path.rpartition(".")[0]
