@@ -19,6 +19,7 @@ from kfuzz.cli.messages import definitions_of, source_option
 from kfuzz.errors import UsageError
 from kfuzz.messages.annotate import Annotation
 from kfuzz.messages.annotate import annotate as annotate_message
+from kfuzz.messages.catalogue import newest
 from kfuzz.messages.model import Definition
 from kfuzz.messages.schema import schema
 from kfuzz.records.annotate import Part, scope_of
@@ -78,12 +79,13 @@ def command(
     Examples:
       kfuzz show 00000000000000000000.log
       kfuzz show records/v2/count/negative-one
+      kfuzz show messages/counts/fetch-request-v18-huge
       kfuzz show --json fetch.bin
       kfuzz show --message FetchResponse --version 17 body.bin
       kfuzz messages encode ApiVersions --version 3 < a.json | kfuzz show --message ApiVersions --version 3 -
     """
     vector = vector_of(name)
-    chosen = message_of(message, version, source)
+    chosen = message_of(message, version, source) or message_in(vector)
     title = name if vector is None else f"{vector.id}: {vector.summary}"
     data = open_buffer(name) if vector is None else vector.data
     dump = dump_records(data, profile, batches) if chosen is None else dump_message(*chosen, data, profile, batches)
@@ -148,6 +150,13 @@ def message_of(name: str | None, version: int | None, source: str) -> tuple[Defi
     # An unknown version is told before anything is read from a terminal.
     schema(definition, version)
     return definition, version
+
+
+def message_in(vector: Vector | None) -> tuple[Definition, int] | None:
+    """The message that the vector is; None where it is none."""
+    if vector is None or vector.kind != "message":
+        return None
+    return newest(vector.options["message"], vector.options["version"]), vector.options["version"]
 
 
 # ------------------------------------------------------------------------------------------------- what is printed

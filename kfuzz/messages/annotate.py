@@ -139,7 +139,9 @@ class _Parts:
         match part:
             case "length" | "count":
                 amount = self.amount(path, value)
-                return "null" if amount is None else f"{amount} {'bytes' if part == 'length' else 'elements'}"
+                if amount is None:
+                    return "null"
+                return f"{amount} bytes" if part == "length" else f"{amount} element{'' if amount == 1 else 's'}"
             case "presence":
                 return "null" if value < 0 else "present"
             case "tag":

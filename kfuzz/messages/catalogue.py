@@ -89,9 +89,10 @@ def catalogue(name: str = LATEST) -> Catalogue:
 def newest(name: str, version: int) -> Definition:
     """The definition of the newest release that has ``version`` of the message; ``UsageError`` where none has."""
     for release in reversed(RELEASES):
-        definition = catalogue(release).messages.get(name)
-        if definition is not None and version in definition.valid_versions:
-            return definition
+        for source in (release, RECORDS[release]):
+            definition = catalogue(source).messages.get(name)
+            if definition is not None and version in definition.valid_versions:
+                return definition
     raise UsageError(f"no Kafka from {RELEASES[0]} to {LATEST} has version {version} of a message called {name!r}")
 
 

@@ -252,7 +252,7 @@ def test_show_a_message_as_json(bad: Path) -> None:
         "at": 10,
         "size": 1,
         "hex": "02",
-        "value": "1 elements",
+        "value": "1 element",
     }
     assert [finding["code"] for finding in document["findings"]] == ["crc-mismatch"]
 
@@ -283,7 +283,10 @@ STRAY = "is for a message; say which with --message, or leave it out for records
         ("--definitions 3.9.2", f"--definitions {STRAY}"),
         ("--message Fetch", "--message needs --version; FetchRequest has 4-18"),
         ("--message Fetch --version 99", "FetchRequest has no version 99; its versions are 4-18"),
-        ("--message Fetsch --version 17", "4.4.0 has no message called 'Fetsch'; `kfuzz messages list` shows all"),
+        (
+            "--message Fetsch --version 17",
+            "4.4.0 has no message called 'Fetsch'; `kfuzz messages list` shows all, with --definitions records-4.4.0 the records",
+        ),
     ],
 )
 def test_what_is_wrong_about_a_message_is_said_before_anything_is_read(

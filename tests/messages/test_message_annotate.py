@@ -73,7 +73,7 @@ def test_a_flexible_request_in_words() -> None:
     }
     data = encode("Fetch", 15, values)
     assert said("FetchRequest", 15, data)[6:] == [
-        ("", "topics", "1 elements"),
+        ("", "topics", "1 element"),
         (".topics[0]", "topicId", "AAAAAAAAAAAAAAAAAAAA_w"),
         (".topics[0]", "partitions", "0 elements"),
         (".topics[0]", "tag count", "0"),
@@ -101,10 +101,10 @@ def test_texts_and_nulls_of_a_request_that_is_not_flexible() -> None:
         ("", "transactionalId", "null"),
         ("", "acks", "-1"),
         ("", "timeoutMs", "5"),
-        ("", "topicData", "1 elements"),
+        ("", "topicData", "1 element"),
         (".topicData[0]", "name length", "60 bytes"),
         (".topicData[0]", "name", f"'{'t' * 48}'…"),
-        (".topicData[0]", "partitionData", "1 elements"),
+        (".topicData[0]", "partitionData", "1 element"),
         (".topicData[0].partitionData[0]", "index", "0"),
         (".topicData[0].partitionData[0]", "records", "null"),
     ]

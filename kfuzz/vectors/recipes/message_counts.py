@@ -56,6 +56,7 @@ def _huge(made: Theme, whole: Body, count: Place, flag: str) -> None:
 def _lies(made: Theme, whole: Body, path: str, flag: str) -> None:
     count = whole.place("count", path)
     slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
+    what = f"{whole.definition.name} in version {whole.version}: {path}"
     rest = len(whole.data) - count.at - count.size
     nullable = path in ("topics", "responses[0].partitions[0].abortedTransactions") and whole.definition.name in (
         "MetadataRequest",
@@ -65,7 +66,7 @@ def _lies(made: Theme, whole: Body, path: str, flag: str) -> None:
     for name, number in wide:
         made.message(
             f"{slug}-{name}",
-            f"{whole.slug}: {path} claims {number:,} elements where {rest} bytes are left",
+            f"{what} claims {number:,} elements where {rest} bytes are left",
             whole.broken(count, whole.number(count, number), "count-exceeds-message"),
             requirements=ARRAY,
             flags=[flag] if number > 1_000_000 else [],
@@ -77,14 +78,14 @@ def _lies(made: Theme, whole: Body, path: str, flag: str) -> None:
         finding = "length-below-minus-one" if nullable else "null-not-allowed"
         made.message(
             f"{slug}-{name}",
-            f"{whole.slug}: {path} claims {number} elements",
+            f"{what} claims {number} elements",
             whole.broken(count, whole.number(count, number), finding, behind=whole.behind(count)),
             requirements=["MSG-NULL-1"] if nullable else NULL,
         )
     null = whole.number(count, -1)
     made.message(
         f"{slug}-null",
-        f"{whole.slug}: {path} is null, which {'it may be' if nullable else 'it may not'}",
+        f"{what} is null, which {'it may be' if nullable else 'it may not'}",
         whole.broken(count, null, None if nullable else "null-not-allowed", behind=whole.behind(count)),
         requirements=["MSG-NULL-1"] if nullable else NULL,
         canonical=nullable,
