@@ -285,7 +285,8 @@ STRAY = "is for a message; say which with --message, or leave it out for records
         ("--message Fetch --version 99", "FetchRequest has no version 99; its versions are 4-18"),
         (
             "--message Fetsch --version 17",
-            "4.4.0 has no message called 'Fetsch'; `kfuzz messages list` shows all, with --definitions records-4.4.0 the records",
+            "4.4.0 has no message called 'Fetsch'; `kfuzz messages list` shows all, "
+            "with --definitions records-4.4.0 the records",
         ),
     ],
 )
