@@ -63,7 +63,7 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
 def _verdict(vector: Vector) -> str:
     if vector.kind == "stream":
         return vector.kind
-    return str(vector.expect["reader" if vector.kind == "message" else "consumer"]["verdict"])
+    return str(vector.expect["consumer" if vector.kind == "records" else "reader"]["verdict"])
 
 
 def _described(vector: Vector) -> dict[str, Any]:
@@ -137,7 +137,8 @@ def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
     vectors = [vector for file in files for vector in file.vectors]
     found = []
     for role in (*ROLES, READER):
-        asked = [vector for vector in vectors if vector.kind == ("message" if role == READER else "records")]
+        kinds = ("message", "primitive") if role == READER else ("records",)
+        asked = [vector for vector in vectors if vector.kind in kinds]
         answers = ask_kafka(asked, role)
         found += [
             f"{vector.id}: Kafka {version} as {role} contradicts it: {text}"

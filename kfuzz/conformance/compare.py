@@ -19,9 +19,11 @@ from kfuzz.conformance.protocol import (
     CODECS,
     DECODE,
     DECODE_MESSAGE,
+    DECODE_PRIMITIVE,
     DECODE_STREAM,
     ENCODE,
     ENCODE_MESSAGE,
+    ENCODE_PRIMITIVE,
     READER,
     ROLES,
     Answer,
@@ -57,6 +59,8 @@ OUTCOMES: Final = (
 )
 # Encoding knows no role; in matrices and files of expected outcomes this word stands in the role's place.
 ENCODE_ROLE: Final = "encode"
+# Where the contents stand of what has one reader, whoever that is.
+CONTENTS: Final = {"message": "message", "primitive": "value"}
 ALL_ROLES: Final = (*ROLES, READER, ENCODE_ROLE)
 
 CRC_FINDING: Final = "crc-mismatch"
@@ -83,6 +87,8 @@ class Case:
             return APPEND_STREAM if self.role == "broker" else DECODE_STREAM
         if self.vector.kind == "message":
             return ENCODE_MESSAGE if self.role == ENCODE_ROLE else DECODE_MESSAGE
+        if self.vector.kind == "primitive":
+            return ENCODE_PRIMITIVE if self.role == ENCODE_ROLE else DECODE_PRIMITIVE
         return ENCODE if self.role == ENCODE_ROLE else DECODE
 
     @property
@@ -134,9 +140,9 @@ def stream_expectation(vector: Vector, role: str) -> Json:
 def _encode_source(vector: Vector) -> str | None:
     """The role whose contents an encoder is given: those of a valid vector that states all of them in full.
 
-    A message has one encoding, or it is none that is canonical.
+    Of messages and primitives only canonical ones have an encoding that can be told.
     """
-    if vector.kind == "message":
+    if vector.kind in CONTENTS:
         return READER if vector.canonical else None
     for role in ROLES:
         expectation = vector.expect.get(role, {})
@@ -158,9 +164,10 @@ def request(case: Case) -> dict[str, Any]:
     """The runner's question as the protocol wants it."""
     if case.operation == ENCODE:
         return {"id": case.vector.id, "operation": ENCODE, "batches": case.expectation["batches"]}
-    if case.vector.kind == "message":
-        body = {"hex": case.vector.data.hex()} if case.role == READER else {"body": case.expectation["message"]}
-        return {"id": case.vector.id, "operation": case.operation, **case.vector.options, **body}
+    if case.vector.kind in CONTENTS:
+        name = "body" if case.vector.kind == "message" else "value"
+        given = {"hex": case.vector.data.hex()} if case.role == READER else {name: contents_of(case)}
+        return {"id": case.vector.id, "operation": case.operation, **case.vector.options, **given}
     asked: dict[str, Any] = {"id": case.vector.id, "operation": case.operation, "role": case.role}
     if case.vector.kind == "stream":
         return {**asked, **case.vector.options, "steps": [step["hex"] for step in case.vector.steps]}
@@ -178,6 +185,9 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
         return f"does not offer {case.operation}"
     if case.vector.kind == "message":
         return _lacks_message(handshake, case.vector.options["message"], case.vector.options["version"])
+    if case.vector.kind == "primitive":
+        primitive = case.vector.options["primitive"]
+        return None if primitive in handshake.primitives else f"has no primitive {primitive}"
     if case.operation != ENCODE and case.role not in handshake.roles:
         return f"does not offer the role {case.role}"
     magics, codecs = features(case)
@@ -188,6 +198,11 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
     if case.operation == DECODE and not handshake.checks_crc and _only_fault_is_crc(case.expectation):
         return "does not check CRCs"
     return None
+
+
+def contents_of(case: Case) -> Any:
+    """What a message or a primitive holds."""
+    return case.expectation[CONTENTS[case.vector.kind]]
 
 
 def _lacks_message(handshake: Handshake, name: str, version: int) -> str | None:
@@ -245,9 +260,9 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
         wrong = _wrong_decoding(case, handshake, answer)
     elif case.operation == DECODE_STREAM:
         wrong = _wrong_handing_out(case, answer)
-    elif case.operation == DECODE_MESSAGE:
-        wrong = _wrong_message(case.expectation, handshake, answer)
-    elif case.operation == ENCODE_MESSAGE:
+    elif case.operation in (DECODE_MESSAGE, DECODE_PRIMITIVE):
+        wrong = _wrong_message(case, handshake, answer)
+    elif case.operation in (ENCODE_MESSAGE, ENCODE_PRIMITIVE):
         wrong = _wrong_message_bytes(case, answer)
     else:
         wrong = _wrong_appends(case.expectation, answer)
@@ -415,22 +430,24 @@ def _first_odd_byte(got: bytes, expected: bytes) -> str:
     return f"differ at byte {at}" if at is not None else f"are {len(got)}, not {len(expected)}"
 
 
-# --- messages ---------------------------------------------------------------------------------------------------------
+# --- messages and primitives ------------------------------------------------------------------------------------------
 
 
-def _wrong_message(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
+def _wrong_message(case: Case, handshake: Handshake, answer: Answer) -> str | None:
+    expectation = case.expectation
     if answer.outcome == "rejected" or expectation["verdict"] == "invalid":
         return _wrong_outcome(expectation, handshake, answer)
-    if wrong := first_difference(answer.message, expectation["message"], "message"):
+    name = CONTENTS[case.vector.kind]
+    if wrong := first_difference(answer.raw[name], expectation[name], name):
         return wrong
     if answer.consumed is not None and answer.consumed != expectation["consumed"]:
-        return f"consumed {answer.consumed} bytes; the message ends at {expectation['consumed']}"
+        return f"consumed {answer.consumed} bytes; it ends at {expectation['consumed']}"
     return None
 
 
 def _wrong_message_bytes(case: Case, answer: Answer) -> str | None:
     if answer.outcome == "rejected":
-        return "refused to encode a message that is valid" + _because(answer.error)
+        return "refused to encode what is valid" + _because(answer.error)
     assert answer.data is not None
     return None if answer.data == case.vector.data else "the bytes " + _first_odd_byte(answer.data, case.vector.data)
 

@@ -15,14 +15,18 @@ from kfuzz.conformance.protocol import (
     APPEND_STREAM,
     DECODE,
     DECODE_MESSAGE,
+    DECODE_PRIMITIVE,
     DECODE_STREAM,
     ENCODE,
     ENCODE_MESSAGE,
+    ENCODE_PRIMITIVE,
+    OPERATIONS,
     PROTOCOL,
     to_line,
 )
 from kfuzz.conformance.verdict import verdict
 from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.messages import primitives
 from kfuzz.messages.catalogue import RELEASES, catalogue, newest
 from kfuzz.messages.codec import encode, read
 from kfuzz.messages.jsonform import from_json, to_json
@@ -53,13 +57,14 @@ def _handshake(profile: str) -> dict[str, Any]:
         "name": "kfuzz" if profile == "kafka" else f"kfuzz-{profile}",
         "version": __version__,
         "language": "cython",
-        "operations": [DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM, DECODE_MESSAGE, ENCODE_MESSAGE],
+        "operations": OPERATIONS,
         "roles": list(records.ROLES),
         "magic": [0, 1, 2],
         "codecs": list(records.CODECS),
         "checks_crc": True,
         "control": "shown",
         "messages": _versions(),
+        "primitives": primitives.PRIMITIVES,
     }
 
 
@@ -89,6 +94,8 @@ def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
             answer = answer_stream(request, profile)
         elif operation in (DECODE_MESSAGE, ENCODE_MESSAGE):
             answer = _message(request, profile)
+        elif operation in (DECODE_PRIMITIVE, ENCODE_PRIMITIVE):
+            answer = _primitive(request, profile)
         else:
             answer = {"outcome": "unsupported", "error": f"no operation {operation}"}
     except Exception as error:
@@ -134,6 +141,24 @@ def _message(request: Mapping[str, Any], profile: records.Profile) -> dict[str, 
     assert reading.message is not None
     message = to_json(definition, version, reading.message)
     return {"outcome": "accepted", "consumed": reading.consumed, "message": message}
+
+
+def _primitive(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
+    name = request["primitive"]
+    if name not in primitives.PRIMITIVES:
+        return {"outcome": "unsupported", "error": f"no primitive {name}"}
+    if request["operation"] == ENCODE_PRIMITIVE:
+        try:
+            data = primitives.write(name, primitives.from_json_value(name, request["value"]))
+        except (EncodeError, UsageError) as error:
+            return {"outcome": "rejected", "error": str(error)}
+        return {"outcome": "accepted", "hex": data.hex()}
+    reading = primitives.read(name, bytes.fromhex(request["hex"]), profile=profile)
+    if fatal := reading.fatal:
+        return {"outcome": "rejected", "error": str(fatal), "finding": fatal.code}
+    assert reading.message is not None
+    value = primitives.to_json_value(name, reading.message["value"])
+    return {"outcome": "accepted", "consumed": reading.consumed, "value": value}
 
 
 def answer_stream(request: Mapping[str, Any], profile: records.Profile = "kafka") -> dict[str, Any]:

@@ -23,10 +23,13 @@ __all__ = [
     "CODECS",
     "DECODE",
     "DECODE_MESSAGE",
+    "DECODE_PRIMITIVE",
     "DECODE_STREAM",
     "ENCODE",
     "ENCODE_MESSAGE",
+    "ENCODE_PRIMITIVE",
     "LINE_BYTES_MAX",
+    "OPERATIONS",
     "PROTOCOL",
     "READER",
     "ROLES",
@@ -47,7 +50,19 @@ APPEND_STREAM: Final = "append-stream"
 # One request, response, header or other message, which the request names with its version.
 DECODE_MESSAGE: Final = "decode-message"
 ENCODE_MESSAGE: Final = "encode-message"
-OPERATIONS: Final = (DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM, DECODE_MESSAGE, ENCODE_MESSAGE)
+# One value of one of the types that messages are made of.
+DECODE_PRIMITIVE: Final = "decode-primitive"
+ENCODE_PRIMITIVE: Final = "encode-primitive"
+OPERATIONS: Final = (
+    DECODE,
+    ENCODE,
+    DECODE_STREAM,
+    APPEND_STREAM,
+    DECODE_MESSAGE,
+    ENCODE_MESSAGE,
+    DECODE_PRIMITIVE,
+    ENCODE_PRIMITIVE,
+)
 ROLES: Final = ("consumer", "broker", "log")
 # A message has one reader, whoever that is.
 READER: Final = "reader"
@@ -80,6 +95,7 @@ class Handshake:
     control: str = "shown"
     # The lowest and the highest version of each message, by the definitions' names.
     messages: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    primitives: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
@@ -103,6 +119,7 @@ class Answer:
     records: list[dict[str, Any]] | None = None
     data: bytes | None = None
     message: dict[str, Any] | None = None
+    value: Any = None
     allocated_bytes: int | None = None
     # Of a stream: what became of each step, and the offsets after the last.
     steps: list[dict[str, Any]] | None = None
@@ -125,6 +142,7 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,38}")
 _HEX = re.compile(r"[0-9a-f]*")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _MESSAGE = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
+_PRIMITIVE = re.compile(r"[a-z0-9-]{1,40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -308,6 +326,11 @@ def _value(value: Any, depth: int) -> str | None:
     return None
 
 
+def _one_value(value: Any) -> str | None:
+    wrong = _value(value, 0)
+    return wrong and f"a value of a primitive, but it{wrong}"
+
+
 def _tagged_fields(value: Any) -> str | None:
     if not isinstance(value, list) or not value:
         return f" is {_shown(value)}; where there are none, it is left out"
@@ -325,6 +348,7 @@ _ANSWER: dict[str, _Check] = {
     "records": _records,
     "hex": _hex,
     "message": _message,
+    "value": _one_value,
     "allocated_bytes": _integer(0, 2**63 - 1),
     "steps": _steps,
     "next_offset": _integer_text,
@@ -344,6 +368,11 @@ def _versions(value: Any) -> str | None:
     return None
 
 
+def _primitives(value: Any) -> str | None:
+    is_list = isinstance(value, list) and all(isinstance(name, str) and _PRIMITIVE.fullmatch(name) for name in value)
+    return None if is_list else "a list of primitives by their names"
+
+
 _HANDSHAKE: dict[str, _Check] = {
     "protocol": _one_of(PROTOCOL),
     "name": _label,
@@ -356,6 +385,7 @@ _HANDSHAKE: dict[str, _Check] = {
     "checks_crc": _boolean,
     "control": _one_of("shown", "hidden"),
     "messages": _versions,
+    "primitives": _primitives,
 }
 
 
@@ -402,6 +432,8 @@ def parse_handshake(line: bytes) -> Handshake:
         needed += ["magic", "codecs"]
     if operations & {DECODE_MESSAGE, ENCODE_MESSAGE}:
         needed.append("messages")
+    if operations & {DECODE_PRIMITIVE, ENCODE_PRIMITIVE}:
+        needed.append("primitives")
     for name in needed:
         if name not in raw:
             raise ProtocolError(f"the handshake lacks {name}: what is unsupported must be declared")
@@ -416,6 +448,7 @@ def parse_handshake(line: bytes) -> Handshake:
         checks_crc=raw.get("checks_crc", True),
         control=raw.get("control", "shown"),
         messages={name: (low, high) for name, (low, high) in raw.get("messages", {}).items()},
+        primitives=frozenset(raw.get("primitives", ())),
     )
 
 
@@ -427,12 +460,14 @@ def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
     if raw["id"] != id:
         raise ProtocolError(f"the answer is to {_shown(raw['id'])}, but {_shown(id)} was asked: answers come in order")
     if raw["outcome"] == "accepted":
-        if operation in (ENCODE, ENCODE_MESSAGE) and "hex" not in raw:
+        if operation in (ENCODE, ENCODE_MESSAGE, ENCODE_PRIMITIVE) and "hex" not in raw:
             raise ProtocolError("the answer lacks hex: who accepts to encode must give the bytes")
         if operation == DECODE and ("batches" in raw) == ("records" in raw):
             raise ProtocolError("the answer must have either batches or records: who accepts must say what was read")
         if operation == DECODE_MESSAGE and "message" not in raw:
             raise ProtocolError("the answer lacks message: who accepts must say what was read")
+        if operation == DECODE_PRIMITIVE and "value" not in raw:
+            raise ProtocolError("the answer lacks value: who accepts must say what was read")
         if operation == DECODE_STREAM and "records" not in raw:
             raise ProtocolError("the answer lacks records: who accepts must say what was handed out")
         if operation == APPEND_STREAM and "steps" not in raw:
@@ -447,6 +482,7 @@ def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
         records=raw.get("records"),
         data=bytes.fromhex(raw["hex"]) if "hex" in raw else None,
         message=raw.get("message"),
+        value=raw.get("value"),
         allocated_bytes=raw.get("allocated_bytes"),
         steps=raw.get("steps"),
         next_offset=raw.get("next_offset"),

@@ -297,7 +297,7 @@ def _row(case: Case, judged: Sequence[Judged]) -> dict[str, Any]:
 
 def _contents(expectation: Mapping[str, Any]) -> Any:
     """What is to be read, whatever the vector is of."""
-    return next((expectation[name] for name in ("batches", "steps", "message") if name in expectation), None)
+    return next((expectation[name] for name in ("batches", "steps", "message", "value") if name in expectation), None)
 
 
 # What each role does with bytes that it does not refuse.
@@ -305,7 +305,7 @@ _ACCEPT: Final = {
     "consumer": "accept, and read these contents",
     "broker": "append, and store these contents",
     "log": "keep a segment with these contents",
-    "reader": "accept, and read this message",
+    "reader": "accept, and read these contents",
 }
 
 

@@ -20,7 +20,7 @@ from kfuzz.records.findings import PROFILES, Code, Finding, Profile
 if TYPE_CHECKING:
     from kfuzz.wire.message import Note, Schema
 
-__all__ = ["CODES", "Message", "MessageReading", "check", "decode", "encode", "read", "size"]
+__all__ = ["CODES", "Message", "MessageReading", "check", "decode", "encode", "read", "reading_of", "size"]
 
 Message = dict[str, Any]
 
@@ -99,7 +99,7 @@ def read(message: str | Definition, version: int, data: bytes, *, profile: Profi
     _require_profile(profile)
     program = _program(message, version)
     consumed, notes, value = program.decode(bytes(data))
-    return _reading(program.name, consumed, notes, value, profile)
+    return reading_of(program.name, consumed, notes, value, profile)
 
 
 def check(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> MessageReading:
@@ -107,7 +107,7 @@ def check(message: str | Definition, version: int, data: bytes, *, profile: Prof
     _require_profile(profile)
     program = _program(message, version)
     consumed, notes = program.check(data)
-    return _reading(program.name, consumed, notes, None, profile)
+    return reading_of(program.name, consumed, notes, None, profile)
 
 
 def decode(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> Message:
@@ -139,7 +139,8 @@ def size(message: str | Definition, version: int, values: Message) -> int:
     return _program(message, version).size(values)
 
 
-def _reading(name: str, consumed: int, notes: list[Note], value: Message | None, profile: Profile) -> MessageReading:
+def reading_of(name: str, consumed: int, notes: list[Note], value: Message | None, profile: Profile) -> MessageReading:
+    """The reading that the program's notes make; ``name`` is what paths begin with."""
     findings = [_finding(name, note, profile) for note in sorted(notes, key=lambda note: (note[1], note[0]))]
     reading = MessageReading(value, consumed, findings)
     if reading.fatal is not None:

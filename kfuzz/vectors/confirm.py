@@ -44,7 +44,8 @@ def contradiction(vector: Vector, answer: Mapping[str, Any], role: str = "consum
     if verdict == "invalid":
         return "it is invalid, and Kafka accepts it"
     if role == "reader":
-        difference = first_difference(answer["message"], expect["message"], "message")
+        name = "message" if vector.kind == "message" else "value"
+        difference = first_difference(answer[name], expect[name], name)
         return difference or first_difference(answer["consumed"], expect["consumed"], "consumed")
     if (role == "consumer" or "consumed" in answer) and answer["consumed"] != expect["consumed"]:
         return f"Kafka consumed {answer['consumed']} bytes; expected {expect['consumed']}"

@@ -41,6 +41,7 @@ CODES: Mapping[str, Mapping[str, Code]] = {
     "records": RECORD_CODES,
     "stream": RECORD_CODES,
     "message": MESSAGE_CODES,
+    "primitive": MESSAGE_CODES,
 }
 # Findings of messages that no vector has, and why.
 WITHOUT_VECTOR = {
@@ -102,7 +103,7 @@ def measure(root: Path, files: Sequence[SuiteFile] | None = None) -> Coverage:
         found = {e["finding"] for _, e in expectations(vector) if "finding" in e}
         codes = CODES[vector.kind]
         for code in found & codes.keys():
-            (message_findings if vector.kind == "message" else record_findings)[code].add(vector.id)
+            (message_findings if codes is MESSAGE_CODES else record_findings)[code].add(vector.id)
         breaks = {codes[code].requirement for code in found & codes.keys()} - {None}
         for name in breaks | (set(vector.requirements) if found else set()):
             broken[name].add(vector.id)
@@ -214,7 +215,7 @@ def document(coverage: Coverage) -> bytes:
 def _head(coverage: Coverage) -> str:
     kinds = Counter(vector.kind for vector in coverage.vectors)
     verdicts = Counter(v.expect["consumer"]["verdict"] for v in coverage.vectors if v.kind == "records")
-    read = Counter(v.expect["reader"]["verdict"] for v in coverage.vectors if v.kind == "message")
+    read = Counter(v.expect["reader"]["verdict"] for v in coverage.vectors if CODES[v.kind] is MESSAGE_CODES)
     plain = sum(map(is_plainly_valid, coverage.vectors))
     total = len(coverage.vectors)
     counted = ", ".join(f"{kinds[kind]} of kind {kind}" for kind in KINDS)
@@ -223,7 +224,8 @@ def _head(coverage: Coverage) -> str:
 Written by `kfuzz vectors build` from the suite and `vectors/coverage.json`; `kfuzz vectors lint` fails at a gap.
 
 {total} vectors: {counted}. To a consumer {verdicts["valid"]} are valid, {verdicts["acceptable"]} acceptable and
-{verdicts["invalid"]} invalid; to a reader of messages {read["valid"]}, {read["acceptable"]} and {read["invalid"]}.
+{verdicts["invalid"]} invalid; to a reader of messages and primitives {read["valid"]}, {read["acceptable"]}
+and {read["invalid"]}.
 {(total - plain) * 100 // total} % of all are not plainly valid to every role.
 """
 

@@ -241,13 +241,16 @@ def _kafka_cells(suite: Suite) -> Iterator[Problem]:
                 yield Problem(_place(suite, vector), f"it is {verdict}, and {who} says {said}")
 
 
+def _has_message(release: str, vector: Vector) -> bool:
+    definition = catalogue(release).messages.get(vector.options["message"])
+    return definition is not None and vector.options["version"] in definition.valid_versions
+
+
 def _message_cells(suite: Suite) -> Iterator[Problem]:
-    for vector in (vector for vector in suite.vectors if vector.kind == "message"):
-        name, number = vector.options["message"], vector.options["version"]
+    for vector in (vector for vector in suite.vectors if "reader" in vector.expect):
         verdict = vector.expect["reader"]["verdict"]
         for version in KAFKA_VERSIONS:
-            definition = catalogue(version).messages.get(name)
-            if definition is None or number not in definition.valid_versions:
+            if vector.kind == "message" and not _has_message(version, vector):
                 continue
             said = vector.kafka.get(version, {}).get("reader")
             if said is None:
@@ -291,7 +294,7 @@ def _real_broker_cells(suite: Suite) -> Iterator[Problem]:
 def _crcs(suite: Suite) -> Iterator[Problem]:
     for vector in suite.vectors:
         if (
-            vector.kind != "message"
+            vector.kind in ("records", "stream")
             and not _is_about_crc(vector)
             and not all(crc_is_right(frame) for frame in frames(vector.data))
         ):

@@ -22,7 +22,6 @@ __all__ = [
     "CONTENT_RECORDS_MAX",
     "FORMAT",
     "KINDS",
-    "MESSAGE_OPTIONS",
     "STREAM_OPTIONS",
     "TOPIC",
     "Flag",
@@ -44,8 +43,11 @@ STREAM_OPTIONS = ("isolation", "aborted", "fetch_offset", "transaction_version")
 TOPIC = "topic"
 # What a message says beside its bytes: the definition's name, and the version.
 MESSAGE_OPTIONS = ("message", "version")
-# What a file may be about; the kinds that are not here yet are reserved in the schema.
-KINDS = ("records", "stream", "message")
+# And a primitive: which it is.
+PRIMITIVE_OPTION = "primitive"
+OPTIONS = (*STREAM_OPTIONS, TOPIC, *MESSAGE_OPTIONS, PRIMITIVE_OPTION)
+# What a file may be about.
+KINDS = ("records", "stream", "message", "primitive")
 SCHEMA_FILE = "schema.json"
 REQUIREMENTS_FILE = "requirements.json"
 EXPECTED_DIRECTORY = "expected"
@@ -78,7 +80,7 @@ class Vector:
     their bytes, ``expect`` is empty, and ``options`` may have the names of ``STREAM_OPTIONS``. Of kind ``records``,
     ``options`` may have a ``topic``: what a broker is configured to, where its verdict depends on that.
     Of kind ``message``, ``options`` has its name and version, and ``expect`` has one role, "reader", with the contents
-    as ``message`` in place of batches.
+    as ``message`` in place of batches; of kind ``primitive``, which ``primitive`` it is, and the contents as ``value``.
     """
 
     id: str
@@ -276,7 +278,7 @@ def _vector(path: Path, place: str, kind: str, item: Mapping[str, Any]) -> Vecto
         budget=item.get("budget"),
         file=path,
         steps=tuple(item.get("steps", ())),
-        options={name: item[name] for name in (*STREAM_OPTIONS, TOPIC, *MESSAGE_OPTIONS) if name in item},
+        options={name: item[name] for name in OPTIONS if name in item},
     )
 
 

@@ -7,3 +7,9 @@ def uvarint_in_front(data: Buffer) -> int:
 
     -1 says that it is cut, -2 that it is longer.
     """
+
+def uvarint_of(data: Buffer, longest: int) -> tuple[int, int]:
+    """``(number, size)`` of what a buffer begins with, an unsigned varint of ``longest`` bytes, ten at most.
+
+    The size is -1 where it is cut, -2 where it is longer. What does not fit 64 bits is dropped.
+    """

@@ -44,26 +44,48 @@ cdef const uint8_t *slow_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wa
     return p
 
 
+cdef int find_uvarint(const uint8_t *p, int64_t n, int longest, uint64_t *out) noexcept nogil:
+    """The bytes that the number takes, -1 where it is cut, -2 where it is longer than ``longest``."""
+    cdef int size = 0
+    cdef uint8_t b
+    out[0] = 0
+    while size < longest:
+        if size >= n:
+            return -1
+        b = p[size]
+        # What is shifted beyond the highest bit is dropped, as Java drops it.
+        out[0] |= <uint64_t> (b & 0x7f) << (7 * size)
+        size += 1
+        if b < 0x80:
+            return size
+    return -2
+
+
 def uvarint_in_front(data not None):
     """The number that a buffer begins with, an unsigned varint of five bytes at most: below 0 where there is none.
 
     -1 says that it is cut, -2 that it is longer.
     """
     cdef Py_buffer view
-    cdef uint64_t raw = 0
-    cdef int64_t found = -2
-    cdef int size = 0
-    cdef uint8_t b
+    cdef uint64_t raw
+    cdef int size
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    while size < VARINT:
-        if size >= view.len:
-            found = -1
-            break
-        b = (<const uint8_t *> view.buf)[size]
-        raw |= <uint64_t> (b & 0x7f) << (7 * size)
-        size += 1
-        if b < 0x80:
-            found = <int64_t> raw
-            break
+    size = find_uvarint(<const uint8_t *> view.buf, view.len, VARINT, &raw)
     PyBuffer_Release(&view)
-    return found
+    return size if size < 0 else <int64_t> raw
+
+
+def uvarint_of(data not None, int longest):
+    """``(number, size)`` of what a buffer begins with, an unsigned varint of ``longest`` bytes, ten at most.
+
+    The size is -1 where it is cut, -2 where it is longer. What does not fit 64 bits is dropped.
+    """
+    cdef Py_buffer view
+    cdef uint64_t raw
+    cdef int size
+    if longest < 1 or longest > VARLONG:
+        raise ValueError(f"a varint of {longest} bytes")
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    size = find_uvarint(<const uint8_t *> view.buf, view.len, longest, &raw)
+    PyBuffer_Release(&view)
+    return raw, size

@@ -416,7 +416,7 @@ def test_what_an_answer_about_a_message_is_worth(
         ({"outcome": "accepted", "hex": "00000007"}, "pass", ""),
         ({"outcome": "accepted", "hex": "00000008"}, "fail", "the bytes differ at byte 3"),
         ({"outcome": "accepted", "hex": "0000000700"}, "fail", "the bytes are 5, not 4"),
-        ({"outcome": "rejected", "error": "no"}, "fail", "refused to encode a message that is valid: no"),
+        ({"outcome": "rejected", "error": "no"}, "fail", "refused to encode what is valid: no"),
     ],
 )
 def test_an_encoded_message_has_the_very_bytes(answer: dict[str, Any], outcome: str, text: str) -> None:

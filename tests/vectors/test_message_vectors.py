@@ -1,4 +1,4 @@
-"""The vectors of messages: Apache Kafka confirms each again, their layouts have every byte, and all APIs are there."""
+"""Messages and primitives: Apache Kafka confirms each vector again, layouts have every byte, all APIs are there."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from conftest import require_tool
 from kfuzz.cli.vectors import ask_kafka
 from kfuzz.conformance.protocol import READER
 from kfuzz.errors import UsageError
+from kfuzz.messages import primitives
 from kfuzz.messages.catalogue import catalogue, newest
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import from_json, to_json
@@ -21,6 +22,7 @@ from kfuzz.vectors.model import Vector
 from kfuzz.vectors.recipes.message import body
 
 SUITE = load_suite(kinds=("message",))
+SINGLE = load_suite(kinds=("primitive",))
 
 Answers = dict[str, dict[str, dict[str, Any]]]
 
@@ -29,7 +31,7 @@ Answers = dict[str, dict[str, dict[str, Any]]]
 def answers() -> Answers:
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK of version 17 or later and Maven")
-    return ask_kafka(SUITE, READER)
+    return ask_kafka([*SUITE, *SINGLE], READER)
 
 
 def has(release: str, vector: Vector) -> bool:
@@ -40,13 +42,30 @@ def has(release: str, vector: Vector) -> bool:
 @pytest.mark.java
 @pytest.mark.parametrize("release", ["3.9.2", "4.4.0"])
 def test_each_kafka_reads_what_the_vectors_say_of_the_messages_that_it_has(answers: Answers, release: str) -> None:
-    asked = [vector for vector in SUITE if has(release, vector)]
+    asked = [*(vector for vector in SUITE if has(release, vector)), *SINGLE]
     assert sorted(answers[release]) == [vector.id for vector in asked]
-    assert len(asked) > 900
+    assert len(asked) > 1200
     said = {vector.id: contradiction(vector, answers[release][vector.id], READER) for vector in asked}
     assert {name: text for name, text in said.items() if text} == {}
     cells = {vector.id: vector.kafka[release][READER] for vector in asked}
     assert cells == {name: answer["outcome"] for name, answer in answers[release].items()}
+
+
+def test_every_primitive_has_values_and_faults_and_is_written_as_it_was_read() -> None:
+    verdicts = {(vector.options["primitive"], vector.expect[READER]["verdict"]) for vector in SINGLE}
+    assert {(name, verdict) for name in primitives.PRIMITIVES for verdict in ("valid", "invalid")} <= verdicts
+    for vector in SINGLE:
+        name, expect = vector.options["primitive"], vector.expect[READER]
+        reading = primitives.read(name, vector.data)
+        if expect["verdict"] == "invalid":
+            assert reading.fatal is not None
+            assert reading.fatal.code == expect["finding"]
+            continue
+        assert reading.message is not None
+        value = reading.message["value"]
+        assert (primitives.to_json_value(name, value), reading.consumed) == (expect["value"], expect["consumed"])
+        if vector.canonical:
+            assert primitives.write(name, primitives.from_json_value(name, expect["value"])) == vector.data
 
 
 def test_every_api_has_valid_and_hostile_vectors() -> None:

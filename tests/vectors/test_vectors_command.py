@@ -105,7 +105,7 @@ def answers_of(
         expect = vector.expect.get(role) or vector.expect["consumer"]
         agreeing = {"outcome": "rejected", "error": "no"}
         if expect["verdict"] != "invalid":
-            contents = {name: expect[name] for name in ("batches", "message") if name in expect}
+            contents = {name: expect[name] for name in ("batches", "message", "value") if name in expect}
             agreeing = {"outcome": "accepted", "consumed": expect["consumed"], **contents}
         said[vector.id] = {**agreeing, **changed.get(vector.id.rpartition("/")[2], {})}
     return {"9.9.9": said}

@@ -49,6 +49,9 @@ THEMES = (
     "message_numbers",
     "message_truncation",
     "message_printed",
+    "primitive_numbers",
+    "primitive_lengths",
+    "primitive_varints",
 )
 
 

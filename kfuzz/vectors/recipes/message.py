@@ -17,9 +17,10 @@ from kfuzz.messages.catalogue import catalogue, newest
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import INT_RANGES, Definition, Field
+from kfuzz.messages.primitives import uvarint
 from kfuzz.messages.schema import default_of, key_of, schema
 
-__all__ = ["INT32_MAX", "Body", "Place", "body", "definitions", "full", "slug_of", "uvarint"]
+__all__ = ["INT32_MAX", "Body", "Place", "body", "definitions", "full", "slug_of"]
 
 Json = dict[str, Any]
 
@@ -37,15 +38,6 @@ def slug_of(name: str, version: int) -> str:
     """FetchRequest in version 17 as ``fetch-request-v17``."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
     return f"{words}-v{version}"
-
-
-def uvarint(number: int) -> bytes:
-    """An unsigned varint, of one byte for each seven bits."""
-    made = bytearray()
-    while number >= 0x80:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*made, number])
 
 
 # --- values ---------------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kfuzz.vectors.recipes.message import INT32_MAX, Body, Place, body, definitions, uvarint
+from kfuzz.messages.primitives import uvarint
+from kfuzz.vectors.recipes.message import INT32_MAX, Body, Place, body, definitions
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 __all__ = ["theme"]

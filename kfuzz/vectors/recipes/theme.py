@@ -1,10 +1,10 @@
 """A theme: the recipes of one vector file. ``valid``, ``invalid`` and ``acceptable`` add a vector each, by what the
 consumer makes of it; ``broker=`` and ``log=`` say what those make of it where that matters; ``stream`` adds a sequence,
-``message`` a message.
+``message`` a message, ``primitive`` one value of one type.
 What a consumer may read and the rules of Produce requests forbid is refused by the broker without being told.
 
-May import ``builder``, ``message``, ``produced`` and ``model``. A theme knows nothing of what Apache Kafka said: those
-cells are filled by ``kfuzz vectors build --confirm``.
+May import ``builder``, ``message``, ``primitive``, ``produced`` and ``model``. A theme knows nothing of what Apache
+Kafka said: those cells are filled by ``kfuzz vectors build --confirm``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from kfuzz.vectors.model import CONTENT_RECORDS_MAX, contents_digest
 from kfuzz.vectors.recipes.builder import Raw, concat
 from kfuzz.vectors.recipes.message import Body
+from kfuzz.vectors.recipes.primitive import NOTHING, Single
 from kfuzz.vectors.recipes.produced import refusal
 
 __all__ = ["SMALL", "Judged", "Recipe", "Step", "Theme", "accepts", "refuses"]
@@ -252,6 +253,37 @@ class Theme:
         }
         document |= {"budget": budget} if budget else {}
         self.recipes.append(Recipe(document, body.data, False))
+
+    def primitive(
+        self,
+        slug: str,
+        summary: str,
+        single: Single,
+        *,
+        requirements: Sequence[str],
+        flags: Sequence[str] = (),
+        canonical: bool = False,
+        budget: Json | None = None,
+    ) -> None:
+        """A vector of kind ``primitive``; the value itself says what is to become of it."""
+        expectation: Json = {"verdict": single.verdict}
+        expectation |= {"finding": single.finding} if single.finding is not None else {}
+        if single.value is not NOTHING:
+            expectation |= {"value": single.value, "consumed": single.size}
+        hostile = {"hostile": True} if single.finding is not None else {}
+        document: Json = {
+            "id": f"{self.path}/{slug}",
+            "summary": summary,
+            "level": "required",
+            "primitive": single.primitive,
+            "requirements": list(requirements),
+            "flags": list(flags),
+            "canonical": canonical,
+            "layout": [{"at": 0, "size": len(single.data), "field": "value"} | hostile],
+            "expect": {"reader": expectation},
+        }
+        document |= {"budget": budget} if budget else {}
+        self.recipes.append(Recipe(document, single.data, False))
 
 
 ThemeMaker = Callable[[], Theme]

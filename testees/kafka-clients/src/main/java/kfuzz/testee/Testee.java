@@ -84,7 +84,7 @@ public final class Testee {
             json.writeStringField("version", AppInfoParser.getVersion());
             json.writeStringField("language", "java");
             writeStrings(json, "operations", "decode-records", "encode-records", "decode-stream",
-                "append-stream", "decode-message", "encode-message");
+                "append-stream", "decode-message", "encode-message", "decode-primitive", "encode-primitive");
             writeStrings(json, "roles", "consumer", "broker", "log");
             json.writeFieldName("magic");
             json.writeArray(new int[] {0, 1, 2}, 0, 3);
@@ -93,6 +93,7 @@ public final class Testee {
             json.writeStringField("control", "shown");
             json.writeFieldName("messages");
             MessageTypes.writeVersions(json);
+            writeStrings(json, "primitives", PrimitiveType.names());
         });
         answer.writeTo(out);
     }
@@ -124,6 +125,8 @@ public final class Testee {
             case "append-stream" -> appendStream(id, request);
             case "decode-message" -> decodeMessage(id, request);
             case "encode-message" -> encodeMessage(id, request);
+            case "decode-primitive" -> decodePrimitive(id, request);
+            case "encode-primitive" -> encodePrimitive(id, request);
             case "convert-message" -> convertMessage(id, request);
             case "convert-records" -> useTool(id, request, tools::convert);
             case "header-versions" -> useTool(id, request, MessageTypes::headerVersions);
@@ -281,6 +284,42 @@ public final class Testee {
             bytes = type.encode(request.get("body"), version);
         } catch (RuntimeException e) {
             writeFailure(id, MessageType.isRefusalToWrite(e) ? "rejected" : "fault", describe(e));
+            return;
+        }
+        writeEncoded(id, bytes);
+    }
+
+    private void decodePrimitive(JsonNode id, JsonNode request) throws IOException {
+        PrimitiveType type = PrimitiveType.of(request);
+        ByteBuffer buffer = ByteBuffer.wrap(bytes(request));
+        long allocatedBefore = threads.getCurrentThreadAllocatedBytes();
+        Object value;
+        try {
+            value = type.decode(buffer);
+        } catch (Throwable e) {
+            writeFailure(id, PrimitiveType.isRefusal(e) ? "rejected" : "fault", describe(e));
+            return;
+        }
+        long allocatedBytes = threads.getCurrentThreadAllocatedBytes() - allocatedBefore;
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", "accepted");
+            json.writeNumberField("allocated_bytes", allocatedBytes);
+            json.writeNumberField("consumed", buffer.position());
+            json.writeFieldName("value");
+            type.writeJson(json, value);
+        });
+    }
+
+    private void encodePrimitive(JsonNode id, JsonNode request) throws IOException {
+        PrimitiveType type = PrimitiveType.of(request);
+        if (!request.has("value"))
+            throw new BadRequestException("value is missing");
+        byte[] bytes;
+        try {
+            bytes = type.encode(request.get("value"));
+        } catch (RuntimeException e) {
+            writeFailure(id, PrimitiveType.isRefusal(e) ? "rejected" : "fault", describe(e));
             return;
         }
         writeEncoded(id, bytes);

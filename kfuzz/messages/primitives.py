@@ -1,0 +1,153 @@
+"""The primitives of which messages are made, each alone. Imports ``codec``, ``jsonform``, ``schema`` and below.
+
+A primitive is what one field of a message has, read and written by the same program as that. ``varint``, ``varlong``
+and ``unsigned-varint`` stand in records and inside the compact forms. Mirrors
+``org.apache.kafka.common.protocol.types.Type``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
+
+from kfuzz.errors import EncodeError, UsageError
+from kfuzz.messages.codec import MessageReading, reading_of
+from kfuzz.messages.jsonform import from_json, to_json
+from kfuzz.messages.model import ALL, NONE, Definition, Field, Type
+from kfuzz.messages.schema import Keyed
+from kfuzz.records.findings import Profile
+from kfuzz.records.rebuild import AS_JAVA
+from kfuzz.wire.cursor import uvarint_of
+from kfuzz.wire.message import Schema
+
+if TYPE_CHECKING:
+    from kfuzz.wire.message import Note
+
+__all__ = ["PRIMITIVES", "from_json_value", "read", "to_json_value", "uvarint", "write"]
+
+FIXED: Final = ("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid")
+# The number of bits that a varint has, and of bytes that it may take.
+VARINTS: Final = {"varint": (32, 5), "varlong": (64, 10), "unsigned-varint": (32, 5)}
+# The forms of what has a length or a count; arrays are of int32.
+_FORMS: Final = {
+    "": (False, False),
+    "nullable-": (True, False),
+    "compact-": (False, True),
+    "compact-nullable-": (True, True),
+}
+PRIMITIVES: Final = (*FIXED, *VARINTS, *(form + kind for kind in ("string", "bytes", "array") for form in _FORMS))
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A primitive as a field of a definition."""
+
+    definition: Definition
+    schema: Schema
+
+
+def read(primitive: str, data: bytes, *, profile: Profile = "kafka") -> MessageReading:
+    """What ``data`` begins with, as ``{"value": …}``, and findings; never raises on bad bytes.
+
+    ``UsageError`` for an unknown primitive or profile.
+
+    >>> read("compact-string", b"\\x03ab").message
+    {'value': 'ab'}
+    """
+    _require(primitive)
+    if primitive in VARINTS:
+        return _read_varint(primitive, data, profile)
+    consumed, notes, value = _shape(primitive).schema.decode(bytes(data))
+    return reading_of(primitive, consumed, notes, value, profile)
+
+
+def write(primitive: str, value: Any) -> bytes:
+    """The bytes; ``EncodeError`` where the value does not fit, ``UsageError`` for an unknown primitive.
+
+    >>> write("varint", -3).hex()
+    '05'
+    """
+    _require(primitive)
+    if primitive not in VARINTS:
+        return _shape(primitive).schema.encode({"value": value})
+    bits = VARINTS[primitive][0]
+    least, most = (0, 2**32 - 1) if primitive == "unsigned-varint" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    if type(value) is not int or not least <= value <= most:
+        raise EncodeError(f"{primitive} is {value!r}; it must be a whole number from {least} to {most}")
+    return uvarint(value if primitive == "unsigned-varint" else value << 1 ^ value >> (bits - 1))
+
+
+def to_json_value(primitive: str, value: Any) -> Any:
+    """The value as in the JSON form of a message; a varlong is decimal text, as an int64 is."""
+    if primitive in VARINTS:
+        return str(value) if primitive == "varlong" else value
+    return to_json(_shape(primitive).definition, 0, {"value": value})["value"]
+
+
+def from_json_value(primitive: str, form: Any) -> Any:
+    """The value of a JSON form; ``UsageError`` where it is none."""
+    if primitive == "varlong":
+        return from_json(_shape("int64").definition, 0, {"value": form})["value"]
+    if primitive in VARINTS:
+        return from_json(_shape("int32").definition, 0, {"value": form})["value"]
+    return from_json(_shape(primitive).definition, 0, {"value": form})["value"]
+
+
+def uvarint(number: int) -> bytes:
+    """An unsigned varint: seven bits a byte, the lowest first."""
+    made = bytearray()
+    while number >= 0x80:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*made, number])
+
+
+def _require(primitive: str) -> None:
+    if primitive not in PRIMITIVES:
+        raise UsageError(f"there is no primitive {primitive!r}; take one of {', '.join(PRIMITIVES)}")
+
+
+@cache
+def _shape(primitive: str) -> _Shape:
+    form, _, kind = primitive.rpartition("-")
+    nullable, compact = _FORMS[f"{form}-" if form else ""]
+    array = kind == "array"
+    type_ = Type("int32", array=True) if array else Type(kind)
+    default = "" if kind == "string" else 0
+    field = Field("value", type_, ALL, nullable=ALL if nullable else NONE, default=default)
+    definition = Definition(primitive, "data", None, ALL, NONE, (field,), {})
+    described = {
+        "name": "value",
+        "kind": type_.name,
+        "array": array,
+        "nullable": nullable,
+        "compact": compact,
+        "there": True,
+        "tag": -1,
+        "plan": 0,
+        "default": [] if array else {"bytes": b"", "uuid": bytes(16)}.get(kind, default),
+    }
+    # Compact forms belong to flexible versions, whose structs have tags; a primitive alone has none.
+    plan = {"flexible": False, "fields": [described], "tagged": [], "absent": {}, "map_keys": ()}
+    return _Shape(definition, Schema(primitive, 0, [plan], Keyed, AS_JAVA))
+
+
+def _read_varint(primitive: str, data: bytes, profile: Profile) -> MessageReading:
+    bits, longest = VARINTS[primitive]
+    raw, size = uvarint_of(data, longest)
+    steps = [("value", -1)]
+    if size == -1:
+        return reading_of(primitive, -1, [("message-cut", len(data), 0, 1, steps)], None, profile)
+    if size == -2:
+        return reading_of(primitive, -1, [("varint-too-long", 0, longest + 1, longest, steps)], None, profile)
+    notes: list[Note] = []
+    # Of the last byte of the longest form, so many values are left over.
+    fits = 2 ** (bits - 7 * (longest - 1))
+    if size > 1 and (data[size - 1] == 0 or (size == longest and data[size - 1] >= fits)):
+        notes.append(("varint-overlong", 0, size, longest, steps))
+    if size < len(data):
+        notes.append(("bytes-after-message", size, len(data) - size, 0, []))
+    raw &= (1 << bits) - 1
+    value = raw if primitive == "unsigned-varint" else (raw >> 1) ^ -(raw & 1)
+    return reading_of(primitive, size, notes, {"value": value}, profile)

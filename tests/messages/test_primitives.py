@@ -1,0 +1,97 @@
+"""Primitives alone: there and back, values that do not fit, and what the vectors cannot say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kfuzz.errors import EncodeError, UsageError
+from kfuzz.messages.primitives import PRIMITIVES, from_json_value, read, to_json_value, write
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "bool": st.booleans(),
+    "int8": st.integers(-128, 127),
+    "int16": st.integers(-(2**15), 2**15 - 1),
+    "uint16": st.integers(0, 2**16 - 1),
+    "int32": INT32,
+    "uint32": st.integers(0, 2**32 - 1),
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),
+    "uuid": st.binary(min_size=16, max_size=16),
+    "varint": INT32,
+    "varlong": st.integers(-(2**63), 2**63 - 1),
+    "unsigned-varint": st.integers(0, 2**32 - 1),
+    "string": st.text(st.characters(codec="utf-8"), max_size=40),
+    "bytes": st.binary(max_size=40),
+    "array": st.lists(INT32, max_size=20),
+}
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_a_value_is_read_as_it_was_written(name: str) -> None:
+    values = VALUES[name] if name in VALUES else VALUES[name.rpartition("-")[2]]
+
+    @given(values | st.none() if "nullable" in name else values, st.binary(max_size=3))
+    def check(value: Any, behind: bytes) -> None:
+        data = write(name, value)
+        reading = read(name, data + behind)
+        assert reading.message == {"value": value}
+        assert reading.consumed == len(data)
+        assert [finding.code for finding in reading.findings] == (["bytes-after-message"] if behind else [])
+        assert from_json_value(name, to_json_value(name, value)) == value
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("int8", 128),
+        ("uint16", -1),
+        ("int64", 2**63),
+        ("varint", 2**31),
+        ("varlong", -(2**63) - 1),
+        ("unsigned-varint", -1),
+        ("unsigned-varint", 2**32),
+        ("varint", "1"),
+        ("varint", True),
+        ("string", None),
+        ("compact-bytes", None),
+        ("string", "x" * 32_768),
+        ("array", [1, "2"]),
+        ("uuid", b"short"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(EncodeError):
+        write(name, value)
+
+
+def test_an_unknown_primitive_is_named_with_those_that_there_are() -> None:
+    for call in (lambda: read("int24", b""), lambda: write("int24", 1)):
+        with pytest.raises(UsageError, match="no primitive 'int24'; take one of bool, int8"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "value", "code"),
+    [
+        ("varint", "ffffffff0f", -(2**31), None),
+        ("varint", "ffffffff1f", -(2**31), "varint-overlong"),
+        ("unsigned-varint", "ffffffff0f", 2**32 - 1, None),
+        ("unsigned-varint", "ffffffff1f", 2**32 - 1, "varint-overlong"),
+        ("varlong", "ffffffffffffffffff01", -(2**63), None),
+        ("varlong", "ffffffffffffffffff03", -(2**63), "varint-overlong"),
+        ("varint", "ffffffff8000", None, "varint-too-long"),
+        ("varlong", "ff" * 10, None, "varint-too-long"),
+        ("varlong", "ff" * 9, None, "message-cut"),
+    ],
+)
+def test_the_ends_of_varints(name: str, data: str, value: int | None, code: str | None) -> None:
+    reading = read(name, bytes.fromhex(data))
+    assert reading.message == (None if value is None else {"value": value})
+    assert [finding.code for finding in reading.findings] == ([] if code is None else [code])
