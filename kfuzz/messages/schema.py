@@ -2,48 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Definition, Field, Type
 from kfuzz.records.rebuild import AS_JAVA
-from kfuzz.wire.message import Schema
+from kfuzz.wire.message import Keyed, Schema
 
 __all__ = ["Keyed", "default_of", "is_compact", "key_of", "schema"]
 
 # Of the types for which a definition gives no default; structs have those of their fields.
 _DEFAULTS: Final = {"bytes": b"", "uuid": bytes(16)}
-
-
-class Keyed(list[dict[str, Any]]):
-    """The elements of an array that has map keys, in their order; ``find`` looks one up in O(1).
-
-    >>> topics = Keyed([{"name": "a", "id": 1}, {"name": "b", "id": 2}], ("name",))
-    >>> topics.find(name="b")
-    {'name': 'b', 'id': 2}
-    """
-
-    __slots__ = ("_index", "_indexed", "keys")
-
-    def __init__(self, elements: Iterable[dict[str, Any]] = (), keys: tuple[str, ...] = ()) -> None:
-        super().__init__(elements)
-        self.keys = keys
-        self._index: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self._indexed = 0
-
-    def find(self, **values: Any) -> dict[str, Any] | None:
-        """The first element with these values of all its keys, or None. ``UsageError`` where they are other keys."""
-        if set(values) != set(self.keys):
-            asked = " and ".join(values) or "nothing"
-            raise UsageError(f"elements are found by {' and '.join(self.keys)}, not by {asked}")
-        # Made when it is first asked for, and again when the list has grown or shrunk.
-        if self._indexed != len(self):
-            self._index = {}
-            for element in self:
-                self._index.setdefault(tuple(element[key] for key in self.keys), element)
-            self._indexed = len(self)
-        return self._index.get(tuple(values[key] for key in self.keys))
 
 
 def key_of(name: str) -> str:
@@ -94,7 +63,7 @@ class _Compiler:
         # Structs are met on the way.
         while len(made) < len(self.order):
             made.append(self.plan(self.order[len(made)]))
-        return Schema(self.definition.name, self.version, made, Keyed, AS_JAVA)
+        return Schema(self.definition.name, self.version, made, AS_JAVA)
 
     def plan(self, fields: tuple[Field, ...]) -> dict[str, Any]:
         version = self.version

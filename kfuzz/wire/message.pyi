@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from typing_extensions import Buffer
@@ -13,10 +13,24 @@ Note = tuple[str, int, int, int, list[tuple[str, int]]]
 # its tag count and the tags, and of a tagged field its size. A length, count or size of bytes is as it is read there.
 Place = tuple[int, int, str, Literal["value", "length", "count", "presence", "tag-count", "tag", "tag-size"], Any]
 
+class Keyed(list[dict[str, Any]]):
+    """The elements of an array that has map keys, in their order; ``find`` looks one up in O(1).
+
+    >>> topics = Keyed([{"name": "a", "id": 1}, {"name": "b", "id": 2}], ("name",))
+    >>> topics.find(name="b")
+    {'name': 'b', 'id': 2}
+    """
+
+    def __init__(self, elements: Iterable[dict[str, Any]] = (), keys: tuple[str, ...] = ()) -> None: ...
+    @property
+    def keys(self) -> tuple[str, ...]: ...
+    def find(self, **values: Any) -> dict[str, Any] | None:
+        """The first element with these values of all its keys, or None. ``UsageError`` where they are other keys."""
+
 class Schema:
     """A message at one version. ``plans`` describe its structs, the message's own fields first.
 
-    ``keyed`` makes what stands for an array with map keys; ``text_errors`` is the error handler for what is not UTF-8.
+    ``text_errors`` is the error handler for what is not UTF-8.
     """
 
     def __init__(
@@ -24,7 +38,6 @@ class Schema:
         name: str,
         version: int,
         plans: list[dict[str, Any]],
-        keyed: Callable[[list[Any], tuple[str, ...]], Any],
         text_errors: str,
     ) -> None: ...
     @property

@@ -5,20 +5,38 @@ A schema is a definition at one version, flat: a list of fields for each struct.
 """
 
 cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_GetItem, PyDict_New, PyDict_SetItem, PyDict_Size
-from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.dict cimport PyDict_Copy, PyDict_Next, PyDict_SetItem, PyDict_Size
+from cpython.list cimport PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from cpython.unicode cimport PyUnicode_AsUTF8AndSize, PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport (
+    INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
+)
 from libc.string cimport memcpy, memmove
 
-from kfuzz.errors import EncodeError
+from sys import intern
+
+from kfuzz.errors import EncodeError, UsageError
 
 from kfuzz.wire.cursor cimport kfuzz_be16, kfuzz_be32, kfuzz_be64, load16, load32, load64, unlikely
-from kfuzz.wire.scratch cimport Scratch, out_t, reserve
+from kfuzz.wire.scratch cimport Scratch, grow, out_t
+
+cdef extern from "Python.h":
+    object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
+    void *PyUnicode_DATA(object text)
+    int PyList_SetSlice(object list, Py_ssize_t low, Py_ssize_t high, object items) except -1
+    PyObject *PyDict_GetItemWithError(object dict, object key) except? NULL
+    long long PyLong_AsLongLongAndOverflow(object number, int *overflow)
+    # Without Cython's look at whether it failed, which takes as long as the call.
+    const char *utf8_of "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t *size)
+    void PyErr_Clear()
+    bint PyGC_Disable()
+    bint PyGC_Enable()
 
 # What Kafka 4.4 makes room for at most: elements of an array, tagged fields of a struct.
 cdef enum:
@@ -97,6 +115,12 @@ cdef struct op_t:
     int64_t tag                # -1: none
     int place                  # among its plan's, tagged ones by themselves
     plan_t *plan               # of a struct
+    # From here on, fields of which any bytes will do: how many, and what they take.
+    int run_count
+    int run_bytes
+    # Both are its Plan's.
+    PyObject *name
+    PyObject *default
 
 cdef struct plan_t:
     op_t *ops
@@ -105,6 +129,7 @@ cdef struct plan_t:
     int tagged_count
     bint flexible
     int number
+    PyObject *owner            # the Plan that this is of
 
 # A step of the way to a field: which one, and the element of an array, -1 for none.
 cdef struct step_t:
@@ -265,6 +290,11 @@ cdef void check_text(walk_t *w, const uint8_t *p, int64_t n) noexcept nogil:
             pass
 
 
+cdef inline bint is_any(int kind) noexcept nogil:
+    """Whether all bytes are a value of it."""
+    return kind < K_STRING and kind != K_BOOL
+
+
 cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan, const op_t *op) noexcept nogil:
     cdef const uint8_t *start = p
     cdef step_t *step
@@ -291,6 +321,9 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
         if unlikely(n > MOST_ELEMENTS):
             note(w, COUNT_TOO_LARGE, start, n, MOST_ELEMENTS)
             return NULL
+        if n > 0 and is_any(op.kind) and n * WIDTHS[op.kind] <= w.end - p:
+            p += n * WIDTHS[op.kind]
+            n = 0
         for i in range(n):
             step.element = i
             p = check_value(w, p, op, True)
@@ -303,11 +336,18 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
 
 
 cdef const uint8_t *check_struct(walk_t *w, const uint8_t *p, const plan_t *plan) noexcept nogil:
-    cdef int i
-    for i in range(plan.count):
-        p = check_field(w, p, plan, &plan.ops[i])
+    cdef const op_t *op
+    cdef int i = 0
+    while i < plan.count:
+        op = &plan.ops[i]
+        if op.run_count and op.run_bytes <= w.end - p and w.depth < DEEPEST:
+            p += op.run_bytes
+            i += op.run_count
+            continue
+        p = check_field(w, p, plan, op)
         if unlikely(p == NULL):
             return NULL
+        i += 1
     if plan.flexible:
         return check_tags(w, p, plan)
     return p
@@ -404,6 +444,15 @@ cdef inline const uint8_t *get_length(const uint8_t *p, const op_t *op, bint sho
 
 
 cdef object text_of(const uint8_t *p, int64_t n, bytes errors):
+    # Of one letter Python keeps a text.
+    if n < 2 or unlikely(not is_ascii(p, n)):
+        return decoded_text(p, n, errors)
+    made = PyUnicode_New(<Py_ssize_t> n, 127)
+    memcpy(PyUnicode_DATA(made), p, <size_t> n)
+    return made
+
+
+cdef object decoded_text(const uint8_t *p, int64_t n, bytes errors):
     try:
         return PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, NULL)
     except UnicodeDecodeError:
@@ -419,10 +468,20 @@ cdef object float_of(const uint8_t *p):
 
 # ------------------------------------------------------------------------------------------------- writing
 
-cdef inline int need(out_t *out, int64_t size) except -1:
+cdef int refuse_size() except -1:
+    raise EncodeError(f"the message takes more than {INT32_MAX} bytes; no request is so large")
+
+
+cdef int more_room(out_t *out, int64_t size) except -1:
     if out.p - out.start + size > INT32_MAX:
-        raise EncodeError(f"the message takes more than {INT32_MAX} bytes; no request is so large")
-    return reserve(out, size)
+        return refuse_size()
+    return grow(out, size)
+
+
+cdef inline int need(out_t *out, int64_t size) except -1:
+    if size <= out.end - out.p:
+        return 0
+    return more_room(out, size)
 
 
 cdef inline void put16(out_t *out, uint16_t value) noexcept:
@@ -453,8 +512,8 @@ cdef inline void put_uvarint(out_t *out, uint32_t value) noexcept:
 
 
 cdef inline int put_length(out_t *out, const op_t *op, bint short_one, int64_t n) except -1:
-    """A length or a count, -1 for null."""
-    need(out, 8)
+    """A length or a count, -1 for null, and room for what it is the length of."""
+    need(out, 8 + max(n, 0))
     if op.compact:
         put_uvarint(out, <uint32_t> (n + 1))
     elif short_one:
@@ -464,11 +523,70 @@ cdef inline int put_length(out_t *out, const op_t *op, bint short_one, int64_t n
     return 0
 
 
-cdef int64_t[7] LEAST = [0, -(1 << 7), -(1 << 15), 0, -(<int64_t> 1 << 31), 0, 0]
+# Of the integers, by their kinds; the first is a bool.
+cdef int64_t[7] LEAST = [0, -(1 << 7), -(1 << 15), 0, -(<int64_t> 1 << 31), 0, INT64_MIN]
 cdef int64_t[7] MOST = [1, (1 << 7) - 1, (1 << 15) - 1, (1 << 16) - 1, (<int64_t> 1 << 31) - 1, (<int64_t> 1 << 32) - 1,
-                        0]
+                        INT64_MAX]
 INT_NAMES = {K_INT8: "int8", K_INT16: "int16", K_UINT16: "uint16", K_INT32: "int32", K_UINT32: "uint32",
              K_INT64: "int64"}
+
+# The way down to what is being written. Each step stands in the frame of its struct's writer.
+cdef struct way_t:
+    const way_t *above
+    const op_t *op
+    int64_t element            # -1: the field itself
+
+
+# Of a dict, the one that comes next; no name at the end.
+cdef struct entry_t:
+    Py_ssize_t at
+    PyObject *name
+    PyObject *value
+
+
+cdef class Keyed(list):
+    """The interface is described in message.pyi."""
+
+    cdef readonly tuple keys
+    cdef dict index
+    cdef Py_ssize_t indexed
+
+    def __init__(self, elements=(), tuple keys not None=()):
+        list.__init__(self, elements)
+        self.keys = keys
+
+    def __reduce__(self):
+        return Keyed, (list(self), self.keys)
+
+    def find(self, **values):
+        if set(values) != set(self.keys):
+            asked = " and ".join(values) or "nothing"
+            raise UsageError(f"elements are found by {' and '.join(self.keys)}, not by {asked}")
+        # Made when it is first asked for, and again when the list has grown or shrunk.
+        if self.index is None or self.indexed != PyList_GET_SIZE(self):
+            self.index = {}
+            for element in self:
+                self.index.setdefault(tuple([element[key] for key in self.keys]), element)
+            self.indexed = PyList_GET_SIZE(self)
+        return self.index.get(tuple([values[key] for key in self.keys]))
+
+
+cdef void count_runs(plan_t *plan) noexcept:
+    cdef op_t *op
+    cdef int i
+    for i in range(plan.count - 1, -1, -1):
+        op = &plan.ops[i]
+        if is_any(op.kind) and not op.array:
+            # Behind the last one there is room for one more, of which all is 0.
+            op.run_count = plan.ops[i + 1].run_count + 1
+            op.run_bytes = plan.ops[i + 1].run_bytes + WIDTHS[op.kind]
+
+
+cdef Keyed keyed(list elements, tuple keys):
+    cdef Keyed made = Keyed.__new__(Keyed)
+    made.keys = keys
+    PyList_SetSlice(made, 0, 0, elements)
+    return made
 
 
 cdef class Plan:
@@ -482,6 +600,8 @@ cdef class Plan:
     # Fields that this version lacks: name to (default, ignorable).
     cdef dict absent
     cdef tuple map_keys            # of a struct that arrays are looked up by
+    # All names in their order; what is read is put into a copy.
+    cdef dict blank
 
     def __dealloc__(self):
         PyMem_Free(self.c.ops)
@@ -509,7 +629,6 @@ cdef class Schema:
     cdef list plans
     cdef Plan root
     cdef message_note_t *notes
-    cdef object keyed
     cdef bytes text_errors
 
     def __cinit__(self):
@@ -517,12 +636,11 @@ cdef class Schema:
         if self.notes == NULL:
             raise MemoryError
 
-    def __init__(self, str name not None, int version, list plans not None, keyed, str text_errors not None):
+    def __init__(self, str name not None, int version, list plans not None, str text_errors not None):
         cdef Plan plan
         cdef dict described
         self.name = name
         self.version = version
-        self.keyed = keyed
         self.text_errors = text_errors.encode()
         self.plans = [Plan.__new__(Plan) for _ in plans]
         for plan, described in zip(self.plans, plans):
@@ -537,17 +655,25 @@ cdef class Schema:
         plan.c.number = self.plans.index(plan)
         plan.absent = described["absent"]
         plan.map_keys = described["map_keys"]
-        plan.names = tuple([field["name"] for field in described["fields"]])
-        plan.tagged_names = tuple([field["name"] for field in described["tagged"]])
+        # Interned as the names in anybody's source code are: most are then known by where they stand.
+        plan.names = tuple([intern(field["name"]) for field in described["fields"]])
+        plan.tagged_names = tuple([intern(field["name"]) for field in described["tagged"]])
         plan.defaults = tuple([field["default"] for field in described["fields"]])
         plan.tagged_defaults = tuple([field["default"] for field in described["tagged"]])
         plan.c.count = <int> len(plan.names)
         plan.c.tagged_count = <int> len(plan.tagged_names)
-        plan.c.ops = self.ops(described["fields"])
-        plan.c.tagged = self.ops(described["tagged"])
+        plan.c.ops = self.ops(described["fields"], plan.names, plan.defaults)
+        plan.c.tagged = self.ops(described["tagged"], plan.tagged_names, plan.tagged_defaults)
+        plan.c.owner = <PyObject *> plan
+        count_runs(&plan.c)
+        plan.blank = dict.fromkeys(plan.names)
+        for i in range(plan.c.tagged_count):
+            if plan.c.tagged[i].there:
+                default = plan.tagged_defaults[i]
+                plan.blank[plan.tagged_names[i]] = None if is_changeable(default) else default
         return 0
 
-    cdef op_t *ops(self, list fields) except NULL:
+    cdef op_t *ops(self, list fields, tuple names, tuple defaults) except NULL:
         cdef op_t *ops = <op_t *> PyMem_Calloc(<size_t> (len(fields) + 1), sizeof(op_t))
         cdef op_t *op
         cdef Py_ssize_t i
@@ -564,6 +690,8 @@ cdef class Schema:
             op.tag = field["tag"]
             op.place = <int> i
             op.plan = &(<Plan> self.plans[field["plan"]]).c if op.kind == K_STRUCT else NULL
+            op.name = PyTuple_GET_ITEM(names, i)
+            op.default = PyTuple_GET_ITEM(defaults, i)
         return ops
 
     # -- reading
@@ -579,10 +707,18 @@ cdef class Schema:
             note(w, BYTES_AFTER_MESSAGE, p, w.end - p, 0)
         return p
 
-    def check(self, const uint8_t[::1] data not None):
+    def check(self, data):
+        cdef Py_buffer view
+        if type(data) is bytes:
+            return self.checked(<const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            return self.checked(<const uint8_t *> view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef tuple checked(self, const uint8_t *start, int64_t n):
         cdef walk_t w
-        cdef int64_t n = data.shape[0]
-        cdef const uint8_t *start = &data[0] if n else <const uint8_t *> b""
         cdef const uint8_t *end = self.walk(&w, start, n)
         return -1 if end == NULL else end - start, self.notes_of(&w) if w.seen else []
 
@@ -590,8 +726,9 @@ cdef class Schema:
         cdef walk_t w
         cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
         cdef const uint8_t *end = self.walk(&w, p, PyBytes_GET_SIZE(data))
-        value = self.make_struct(&p, self.root) if end != NULL else None
-        return -1 if end == NULL else end - w.base, self.notes_of(&w) if w.seen else [], value
+        if end == NULL:
+            return -1, self.notes_of(&w), None
+        return self.made(&w, end)
 
     def places(self, bytes data not None):
         cdef walk_t w
@@ -628,11 +765,25 @@ cdef class Schema:
         names = plan.names if step.op.tag < 0 else plan.tagged_names
         return names[step.op.place], step.element
 
+    cdef tuple made(self, const walk_t *w, const uint8_t *end):
+        # Of a large message the collector would look at all values again for every few hundred new ones, and find
+        # nothing: no garbage is made here.
+        cdef const uint8_t *p = w.base
+        cdef bint collecting = PyGC_Disable()
+        try:
+            return end - w.base, self.notes_of(w) if w.seen else [], self.make_struct(&p, self.root)
+        finally:
+            if collecting:
+                PyGC_Enable()
+
     cdef dict make_struct(self, const uint8_t **p, Plan plan):
-        cdef dict made = PyDict_New()
+        # A copy has the names, in their order, and room for the values: that is half of the work.
+        cdef dict made = PyDict_Copy(plan.blank)
+        cdef const op_t *op
         cdef int i
         for i in range(plan.c.count):
-            PyDict_SetItem(made, plan.names[i], self.make_field(p, &plan.c.ops[i]))
+            op = &plan.c.ops[i]
+            PyDict_SetItem(made, <object> op.name, self.make_field(p, op))
         if plan.c.flexible:
             self.make_tags(p, plan, made)
         return made
@@ -646,8 +797,9 @@ cdef class Schema:
         cdef uint32_t _i
         cdef int k
         for k in range(plan.c.tagged_count):
-            if plan.c.tagged[k].there:
-                PyDict_SetItem(made, plan.tagged_names[k], fresh(plan.tagged_defaults[k]))
+            op = &plan.c.tagged[k]
+            if op.there and is_changeable(<object> op.default):
+                PyDict_SetItem(made, <object> op.name, fresh(<object> op.default))
         at = get_uvarint(p[0], &count)
         unknown = None
         for _i in range(count):
@@ -661,7 +813,7 @@ cdef class Schema:
                 at += size
                 continue
             p[0] = at
-            PyDict_SetItem(made, plan.tagged_names[op.place], self.make_field(p, op))
+            PyDict_SetItem(made, <object> op.name, self.make_field(p, op))
             at = p[0]
         p[0] = at
         if unknown is not None:
@@ -683,9 +835,9 @@ cdef class Schema:
             Py_INCREF(value)
             PyList_SET_ITEM(made, i, value)
         if op.kind == K_STRUCT:
-            plan = self.plans[op.plan.number]
-            if plan.map_keys:
-                return self.keyed(made, plan.map_keys)
+            plan = <Plan> op.plan.owner
+            if PyTuple_GET_SIZE(plan.map_keys) != 0:
+                return keyed(made, plan.map_keys)
         return made
 
     cdef object make_value(self, const uint8_t **p, const op_t *op, bint element):
@@ -715,7 +867,7 @@ cdef class Schema:
                 p[0] = at + 1
                 if <int8_t> at[0] < 0:
                     return None
-            return self.make_struct(p, self.plans[op.plan.number])
+            return self.make_struct(p, <Plan> op.plan.owner)
         at = get_length(at, op, op.kind == K_STRING, &n)
         if n < 0:
             p[0] = at
@@ -729,100 +881,154 @@ cdef class Schema:
 
     def encode(self, dict message not None):
         cdef Scratch scratch = Scratch.__new__(Scratch)
-        self.put_struct(&scratch.out, self.root, message, self.name)
+        self.put_message(&scratch.out, message)
         return PyBytes_FromStringAndSize(<const char *> scratch.out.start, scratch.out.p - scratch.out.start)
 
     def size(self, dict message not None):
         cdef Scratch scratch = Scratch.__new__(Scratch)
-        self.put_struct(&scratch.out, self.root, message, self.name)
+        self.put_message(&scratch.out, message)
         return scratch.out.p - scratch.out.start
 
-    cdef int put_struct(self, out_t *out, Plan plan, object given, object path) except -1:
-        cdef int i
-        cdef Py_ssize_t found = 0
-        cdef PyObject *value
-        if type(given) is not dict:
-            raise EncodeError(f"{path_of(path)} is {type(given).__name__}; it must be a dict")
-        for i in range(plan.c.count):
-            value = PyDict_GetItem(given, plan.names[i])
-            if value == NULL:
-                self.put_field(out, &plan.c.ops[i], plan.defaults[i], (path, plan.names[i]))
-            else:
-                found += 1
-                self.put_field(out, &plan.c.ops[i], <object> value, (path, plan.names[i]))
-        if plan.c.flexible:
-            found += self.put_tags(out, plan, given, path)
-        if found != PyDict_Size(given):
-            self.require_nothing_lost(plan, given, path)
+    cdef int put_message(self, out_t *out, dict message) except -1:
+        self.put_struct(out, self.root, message, NULL)
+        # There may have been room for more.
+        if out.p - out.start > INT32_MAX:
+            return refuse_size()
         return 0
 
-    cdef int require_nothing_lost(self, Plan plan, dict given, object path) except -1:
+    cdef str path_of(self, const way_t *way):
+        """``FetchRequest.topics[3].partitions``."""
+        cdef list words = []
+        while way != NULL:
+            words.append(f".{<object> way.op.name}" + (f"[{way.element}]" if way.element >= 0 else ""))
+            way = way.above
+        return self.name + "".join(reversed(words))
+
+    cdef int put_struct(self, out_t *out, Plan plan, object given, const way_t *above) except -1:
+        cdef way_t way
+        cdef const op_t *op
+        cdef PyObject *value
+        cdef entry_t next
+        cdef Py_ssize_t found = 0
+        cdef int i
+        if type(given) is not dict:
+            raise EncodeError(f"{self.path_of(above)} is {type(given).__name__}; it must be a dict")
+        way.above = above
+        next.at = 0
+        advance(&next, given)
+        for i in range(plan.c.count):
+            op = &plan.c.ops[i]
+            # Most dicts have their names in the order of the definition; only then nothing is looked up.
+            while next.name != op.name and is_tagged(&plan.c, next.name):
+                advance(&next, given)
+            if next.name == op.name:
+                value = next.value
+                advance(&next, given)
+            else:
+                value = PyDict_GetItemWithError(given, <object> op.name)
+            if value == NULL:
+                self.put_field(out, op, <object> op.default, &way)
+            else:
+                found += 1
+                self.put_field(out, op, <object> value, &way)
+        if plan.c.flexible:
+            self.put_tags(out, plan, given, &way, &found)
+        if found != PyDict_Size(given):
+            self.require_nothing_lost(plan, given, above)
+        return 0
+
+    cdef int require_nothing_lost(self, Plan plan, dict given, const way_t *above) except -1:
         """Fields that this version has no place for have their defaults, or do not matter; others do not exist."""
         for name, value in given.items():
             if plan.has(name) or (name == UNKNOWN and plan.c.flexible):
                 continue
+            path = self.path_of(above) + (f"[{name}]" if type(name) is int else f".{name}")
             if name == UNKNOWN:
                 if value:
-                    raise EncodeError(f"{path_of((path, name))} are given, but version {self.version} has no tags")
+                    raise EncodeError(f"{path} are given, but version {self.version} has no tags")
                 continue
             if name not in plan.absent:
-                raise EncodeError(f"{path_of((path, name))} is no field of it; there are {', '.join(plan.names)}")
+                raise EncodeError(f"{path} is no field of it; there are {', '.join(plan.names)}")
             default, ignorable = plan.absent[name]
             if not ignorable and value != default:
-                raise EncodeError(f"{path_of((path, name))} is {value!r}, and version {self.version} has no place for "
-                                  "it; leave it out, or take another version")
+                raise EncodeError(f"{path} is {value!r}, and version {self.version} has no place for it; leave it out, or "
+                                  "take another version")
         return 0
 
-    cdef Py_ssize_t put_tags(self, out_t *out, Plan plan, dict given, object path) except -1:
-        """The tagged fields that are not as by default, and the unknown ones, by tags; how many names there were."""
-        cdef Py_ssize_t found = 0
-        cdef list tags = []
-        cdef int i
+    cdef int put_tags(self, out_t *out, Plan plan, dict given, way_t *way, Py_ssize_t *found) except -1:
+        """The tagged fields that are not as by default, by tags; ``found`` counts the names that there were."""
         cdef PyObject *value
         cdef const op_t *op
+        cdef uint32_t count = 0
+        cdef int i
+        need(out, 8)
+        # Nothing is left that could be tagged.
+        if found[0] == PyDict_Size(given):
+            put_uvarint(out, 0)
+            return 0
+        if PyDict_GetItemWithError(given, UNKNOWN) != NULL:
+            return self.put_all_tags(out, plan, given, way, found)
+        for i in range(plan.c.tagged_count):
+            value = tagged_value(&plan.c.tagged[i], given)
+            if value != NULL:
+                found[0] += 1
+                count += not is_default(<object> value, <object> plan.c.tagged[i].default)
+        put_uvarint(out, count)
+        if count == 0:
+            return 0
         for i in range(plan.c.tagged_count):
             op = &plan.c.tagged[i]
-            if not op.there:
-                continue
-            value = PyDict_GetItem(given, plan.tagged_names[i])
+            value = tagged_value(op, given)
+            if value != NULL and not is_default(<object> value, <object> op.default):
+                self.put_tagged(out, op, <object> value, way)
+        return 0
+
+    cdef int put_all_tags(self, out_t *out, Plan plan, dict given, way_t *way, Py_ssize_t *found) except -1:
+        """The same with the unknown ones among them."""
+        cdef PyObject *value
+        cdef const op_t *op
+        cdef list tags = []
+        cdef int i
+        for i in range(plan.c.tagged_count):
+            op = &plan.c.tagged[i]
+            value = tagged_value(op, given)
             if value == NULL:
                 continue
-            found += 1
-            if not is_default(<object> value, plan.tagged_defaults[i]):
-                tags.append((op.tag, i, None))
-        value = PyDict_GetItem(given, UNKNOWN)
-        if value != NULL:
-            found += 1
-            for tag, data in checked_unknown(<object> value, path):
-                if op_of(&plan.c, tag) != NULL:
-                    raise EncodeError(f"{path_of((path, UNKNOWN))}: tag {tag} is known; give the field by its name")
-                tags.append((tag, -1, data))
-            tags.sort(key=first_of)
-            for i in range(1, <int> len(tags)):
-                if tags[i][0] == tags[i - 1][0]:
-                    raise EncodeError(f"{path_of((path, UNKNOWN))}: tag {tags[i][0]} is there twice")
-        need(out, 8)
+            found[0] += 1
+            if not is_default(<object> value, <object> op.default):
+                tags.append((op.tag, i, <object> value))
+        found[0] += 1
+        path = f"{self.path_of(way.above)}.{UNKNOWN}"
+        for tag, data in checked_unknown(given[UNKNOWN], path):
+            if op_of(&plan.c, tag) != NULL:
+                raise EncodeError(f"{path}: tag {tag} is known; give the field by its name")
+            tags.append((tag, -1, data))
+        tags.sort(key=first_of)
+        for i in range(1, <int> len(tags)):
+            if tags[i][0] == tags[i - 1][0]:
+                raise EncodeError(f"{path}: tag {tags[i][0]} is there twice")
         put_uvarint(out, <uint32_t> len(tags))
-        for tag, where, data in tags:
-            need(out, 16)
-            put_uvarint(out, <uint32_t> tag)
-            if where < 0:
+        for tag, place, data in tags:
+            if place < 0:
+                need(out, 16 + len(data))
+                put_uvarint(out, <uint32_t> tag)
                 put_uvarint(out, <uint32_t> len(data))
-                need(out, len(data))
                 memcpy(out.p, PyBytes_AS_STRING(data), <size_t> len(data))
                 out.p += len(data)
             else:
-                self.put_tagged(out, plan, <int> where, given, path)
-        return found
+                self.put_tagged(out, &plan.c.tagged[<int> place], data, way)
+        return 0
 
-    cdef int put_tagged(self, out_t *out, Plan plan, int i, dict given, object path) except -1:
+    cdef int put_tagged(self, out_t *out, const op_t *op, object given, way_t *way) except -1:
         """The field behind its size, which is known when it is written: five bytes are left for it, and closed up."""
-        cdef int64_t start = out.p - out.start
+        cdef int64_t start
         cdef int64_t size
         cdef uint8_t *value
-        need(out, 8)
+        need(out, 16)
+        put_uvarint(out, <uint32_t> op.tag)
+        start = out.p - out.start
         out.p += 5
-        self.put_field(out, &plan.c.tagged[i], given[plan.tagged_names[i]], (path, plan.tagged_names[i]))
+        self.put_field(out, op, given, way)
         size = out.p - out.start - start - 5
         value = out.start + start + 5
         out.p = out.start + start
@@ -831,142 +1037,186 @@ cdef class Schema:
         out.p += size
         return 0
 
-    cdef int put_field(self, out_t *out, const op_t *op, object value, object path) except -1:
-        cdef Py_ssize_t i
+    cdef int put_field(self, out_t *out, const op_t *op, object given, way_t *way) except -1:
+        cdef list elements
+        way.op = op
+        way.element = -1
         if not op.array:
-            return self.put_value(out, op, value, False, path)
-        if value is None:
+            return self.put_value(out, op, given, False, way)
+        if given is None:
             if not op.nullable:
-                raise EncodeError(f"{path_of(path)} is None; it must be a list in version {self.version}")
+                raise EncodeError(f"{self.path_of(way)} is None; it must be a list in version {self.version}")
             return put_length(out, op, False, -1)
-        if not isinstance(value, (list, tuple)):
-            raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be a list")
-        put_length(out, op, False, len(value))
-        for i in range(len(value)):
-            self.put_value(out, op, value[i], True, (path, i))
+        if not isinstance(given, (list, tuple)):
+            raise EncodeError(f"{self.path_of(way)} is {type(given).__name__}; it must be a list")
+        elements = <list> given if isinstance(given, list) else list(given)
+        put_length(out, op, False, PyList_GET_SIZE(elements))
+        for element in elements:
+            way.element += 1
+            self.put_value(out, op, element, True, way)
         return 0
 
-    cdef int put_value(self, out_t *out, const op_t *op, object value, bint element, object path) except -1:
-        cdef const char *text
-        cdef Py_ssize_t n
-        if op.kind < K_UUID:
-            need(out, 8)
-            return self.put_number(out, op, value, path)
+    cdef int put_value(self, out_t *out, const op_t *op, object given, bint element, way_t *way) except -1:
+        if op.kind < K_FLOAT64:
+            return self.put_number(out, op, given, way)
         if op.kind == K_STRUCT:
             if op.nullable and not element:
                 need(out, 1)
-                out.p[0] = 0xff if value is None else 1
+                out.p[0] = 0xff if given is None else 1
                 out.p += 1
-                if value is None:
+                if given is None:
                     return 0
-            return self.put_struct(out, self.plans[op.plan.number], value, path)
-        if value is None:
+            return self.put_struct(out, <Plan> op.plan.owner, given, way)
+        if op.kind == K_FLOAT64:
+            return self.put_float(out, given, way)
+        if given is None:
             if not op.nullable or element or op.kind == K_UUID:
-                raise EncodeError(f"{path_of(path)} is None; it must not be in version {self.version}")
+                raise EncodeError(f"{self.path_of(way)} is None; it must not be in version {self.version}")
             return put_length(out, op, op.kind == K_STRING, -1)
         if op.kind == K_STRING:
-            if type(value) is not str:
-                raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be a str")
-            try:
-                text = PyUnicode_AsUTF8AndSize(value, &n)
-            except UnicodeEncodeError:
-                raise EncodeError(f"{path_of(path)} has half a surrogate pair in it; that is no text") from None
-            if n > 0x7fff:
-                raise EncodeError(f"{path_of(path)} takes {n} bytes; a string takes {0x7fff} at most")
-        else:
-            if type(value) is not bytes:
-                raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be bytes")
-            text = PyBytes_AS_STRING(value)
-            n = PyBytes_GET_SIZE(value)
-        if op.kind == K_UUID:
-            if n != 16:
-                raise EncodeError(f"{path_of(path)} has {n} bytes; a uuid has 16")
-        else:
-            put_length(out, op, op.kind == K_STRING, n)
-        need(out, n)
+            return self.put_text(out, op, given, way)
+        return self.put_bytes(out, op, given, way)
+
+    cdef int put_text(self, out_t *out, const op_t *op, object given, const way_t *way) except -1:
+        cdef const char *text
+        cdef Py_ssize_t n
+        if type(given) is not str:
+            raise EncodeError(f"{self.path_of(way)} is {type(given).__name__}; it must be a str")
+        text = utf8_of(given, &n)
+        if text == NULL:
+            PyErr_Clear()
+            raise EncodeError(f"{self.path_of(way)} has half a surrogate pair in it; that is no text")
+        if n > 0x7fff:
+            raise EncodeError(f"{self.path_of(way)} takes {n} bytes; a string takes {0x7fff} at most")
+        put_length(out, op, True, n)
         memcpy(out.p, text, <size_t> n)
         out.p += n
         return 0
 
-    cdef int put_number(self, out_t *out, const op_t *op, object value, object path) except -1:
-        cdef int64_t number
+    cdef int put_bytes(self, out_t *out, const op_t *op, object given, const way_t *way) except -1:
+        cdef Py_ssize_t n
+        if type(given) is not bytes:
+            raise EncodeError(f"{self.path_of(way)} is {type(given).__name__}; it must be bytes")
+        n = PyBytes_GET_SIZE(given)
+        if op.kind != K_UUID:
+            put_length(out, op, False, n)
+        elif n == 16:
+            need(out, n)
+        else:
+            raise EncodeError(f"{self.path_of(way)} has {n} bytes; a uuid has 16")
+        memcpy(out.p, PyBytes_AS_STRING(given), <size_t> n)
+        out.p += n
+        return 0
+
+    cdef int put_float(self, out_t *out, object given, const way_t *way) except -1:
         cdef double real
         cdef uint64_t raw
+        if type(given) is not float and type(given) is not int:
+            raise EncodeError(f"{self.path_of(way)} is {type(given).__name__}; it must be a float")
+        real = given
+        memcpy(&raw, &real, 8)
+        need(out, 8)
+        put64(out, raw)
+        return 0
+
+    cdef int put_number(self, out_t *out, const op_t *op, object given, const way_t *way) except -1:
+        cdef int64_t number
+        cdef int overflow
+        need(out, 8)
         if op.kind == K_BOOL:
-            if type(value) is not bool:
-                raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be a bool")
-            out.p[0] = value is True
+            if type(given) is not bool:
+                raise EncodeError(f"{self.path_of(way)} is {type(given).__name__}; it must be a bool")
+            out.p[0] = given is True
             out.p += 1
             return 0
-        if op.kind == K_FLOAT64:
-            if type(value) is not float and type(value) is not int:
-                raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be a float")
-            real = value
-            memcpy(&raw, &real, 8)
-            put64(out, raw)
-            return 0
-        if type(value) is not int:
-            raise EncodeError(f"{path_of(path)} is {type(value).__name__}; it must be an int")
-        try:
-            number = value
-        except OverflowError:
-            raise EncodeError(f"{path_of(path)} is {value}; it does not fit {INT_NAMES[op.kind]}") from None
-        if op.kind != K_INT64 and (number < LEAST[op.kind] or number > MOST[op.kind]):
-            raise EncodeError(f"{path_of(path)} is {value}; it does not fit {INT_NAMES[op.kind]}")
-        if op.kind == K_INT8:
-            out.p[0] = <uint8_t> number
-            out.p += 1
-        elif op.kind == K_INT16 or op.kind == K_UINT16:
-            put16(out, <uint16_t> number)
+        if type(given) is not int:
+            raise EncodeError(f"{self.path_of(way)} is {type(given).__name__}; it must be an int")
+        number = PyLong_AsLongLongAndOverflow(given, &overflow)
+        if unlikely(overflow != 0 or number < LEAST[op.kind] or number > MOST[op.kind]):
+            raise EncodeError(f"{self.path_of(way)} is {given}; it does not fit {INT_NAMES[op.kind]}")
+        if op.kind == K_INT32 or op.kind == K_UINT32:
+            put32(out, <uint32_t> number)
         elif op.kind == K_INT64:
             put64(out, <uint64_t> number)
+        elif op.kind == K_INT8:
+            out.p[0] = <uint8_t> number
+            out.p += 1
         else:
-            put32(out, <uint32_t> number)
+            put16(out, <uint16_t> number)
         return 0
 
 
+cdef inline void advance(entry_t *next, dict given) noexcept:
+    if PyDict_Next(given, &next.at, &next.name, &next.value) == 0:
+        next.name = NULL
+
+
+cdef inline bint is_tagged(const plan_t *plan, const PyObject *name) noexcept:
+    cdef int i
+    for i in range(plan.tagged_count):
+        if plan.tagged[i].name == name:
+            return True
+    return False
+
+
+cdef inline bint is_changeable(object default):
+    return type(default) is list or type(default) is dict
+
+
 cdef object fresh(object default):
-    """A default as a value of its own."""
+    """A default that can be changed, as a value of its own."""
+    cdef PyObject *name
+    cdef PyObject *value
+    cdef Py_ssize_t at = 0
     if type(default) is list:
         return []
-    if type(default) is dict:
-        return {name: fresh(value) for name, value in default.items()}
-    return default
+    made = PyDict_Copy(default)
+    while PyDict_Next(default, &at, &name, &value):
+        if is_changeable(<object> value):
+            PyDict_SetItem(made, <object> name, fresh(<object> value))
+    return made
 
 
-cdef bint is_default(object value, object default):
+cdef inline PyObject *tagged_value(const op_t *op, dict given) except? NULL:
+    """What is given for a tagged field; NULL for nothing, and in versions that have none."""
+    return PyDict_GetItemWithError(given, <object> op.name) if op.there else NULL
+
+
+cdef bint is_default(object value, object default) except -1:
     """Whether a tagged field may be left out; a struct may leave out those of its fields that are as by default."""
-    if type(default) is dict and type(value) is dict:
-        return all([name in default and is_default(value[name], default[name]) for name in value])
-    return type(value) is type(default) and value == default
+    cdef PyObject *name
+    cdef PyObject *inner
+    cdef PyObject *other
+    cdef Py_ssize_t at = 0
+    if value is default:
+        return True
+    if type(value) is not type(default):
+        return False
+    if type(default) is not dict:
+        return value == default
+    while PyDict_Next(value, &at, &name, &inner):
+        other = PyDict_GetItemWithError(default, <object> name)
+        if other == NULL or not is_default(<object> inner, <object> other):
+            return False
+    return True
 
 
 def first_of(pair):
     return pair[0]
 
 
-cdef list checked_unknown(object value, object path):
+cdef list checked_unknown(object value, str path):
     made = []
     if not isinstance(value, (list, tuple)):
-        raise EncodeError(f"{path_of((path, UNKNOWN))} is {type(value).__name__}; it must be a list of tags and bytes")
+        raise EncodeError(f"{path} is {type(value).__name__}; it must be a list of tags and bytes")
     for pair in value:
         if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not int or type(pair[1]) is not bytes:
-            raise EncodeError(f"{path_of((path, UNKNOWN))} has {pair!r}; it must be a tuple of a tag and bytes")
+            raise EncodeError(f"{path} has {pair!r}; it must be a tuple of a tag and bytes")
         # The last one stands for no tag at all among Kafka's writers.
         if not 0 <= pair[0] < INT32_MAX:
-            raise EncodeError(f"{path_of((path, UNKNOWN))}: tag {pair[0]} is none; tags go from 0 to {INT32_MAX - 1}")
+            raise EncodeError(f"{path}: tag {pair[0]} is none; tags go from 0 to {INT32_MAX - 1}")
         made.append(pair)
     return made
-
-
-cdef str path_of(object path):
-    """``FetchRequest.topics[3].partitions``, of the pairs that a writer goes down by."""
-    cdef list words = []
-    while type(path) is tuple:
-        step = path[1]
-        words.append(f"[{step}]" if type(step) is int else f".{step}")
-        path = path[0]
-    return str(path) + "".join(reversed(words))
 
 
 # ------------------------------------------------------------------------------------------------- explaining
