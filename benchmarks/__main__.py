@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from rich.console import Console
 
 from benchmarks.measure import Ratio
+from benchmarks.message_peers import MESSAGE_PEERS, MessagePeer
 from benchmarks.mixed import BATCH_RECORDS, SMALL_BATCH_RECORDS, MixedSet
-from benchmarks.paths import PATHS, run_path
+from benchmarks.paths import MESSAGE_PATHS, PATHS, RECORD_PATHS, run_message_path, run_path
 from benchmarks.peers import PEERS, Peer, PeerMissing
 from benchmarks.report import to_table, write
 from kfuzz.errors import KfuzzError, UsageError
@@ -26,6 +27,7 @@ QUICK_BATCHES: Final = 4
 QUICK_ROUNDS: Final = 3
 # Small batches hold a thirtieth of the records.
 SMALL_FACTOR: Final = 20
+ALL_PEERS: Final = tuple(dict.fromkeys([*PEERS, *MESSAGE_PEERS]))
 # A table in a file is not cut to the width of a terminal that is not there.
 PIPE_COLUMNS: Final = 120
 
@@ -36,8 +38,10 @@ def _parser() -> argparse.ArgumentParser:
         description="kfuzz beside other implementations, in CPU time. A ratio above 1: kfuzz is faster.",
         epilog="example: python -m benchmarks --path verdict eager-records --peer aiokafka",
     )
-    parser.add_argument("--path", nargs="+", choices=PATHS, default=PATHS, metavar="NAME", help=", ".join(PATHS))
-    parser.add_argument("--peer", nargs="+", choices=PEERS, default=list(PEERS), metavar="NAME", help=", ".join(PEERS))
+    parser.add_argument("--path", nargs="+", choices=PATHS, metavar="NAME", help=", ".join(PATHS))
+    parser.add_argument(
+        "--peer", nargs="+", choices=ALL_PEERS, default=ALL_PEERS, metavar="NAME", help=", ".join(ALL_PEERS)
+    )
     parser.add_argument("--quick", action="store_true", help="a few batches and rounds: does it work, not how fast")
     parser.add_argument("--small", action="store_true", help="batches of 1 to 30 records: what a call costs")
     parser.add_argument(
@@ -70,31 +74,66 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
-    batches, rounds = (QUICK_BATCHES, QUICK_ROUNDS) if options.quick else (BATCHES, ROUNDS)
-    if options.small:
-        mixed = MixedSet(batches * SMALL_FACTOR, batch_records=SMALL_BATCH_RECORDS)
-    else:
-        mixed = MixedSet(batches, batch_records=BATCH_RECORDS)
-    console.print(f"Python {platform.python_version()}, {mixed.census.records} records, {rounds} rounds")
+    rounds = QUICK_ROUNDS if options.quick else ROUNDS
+    console.print(f"Python {platform.python_version()}, {rounds} rounds")
     rows: list[Ratio] = []
     with ExitStack() as stack:
-        peers = []
-        for name in dict.fromkeys(options.peer):
-            try:
-                peer: Peer = PEERS[name]()
-            except PeerMissing as error:
-                console.print(f"{name} is not compared: {error}", soft_wrap=True)
-                continue
-            stack.callback(peer.close)
-            peers.append(peer)
-            console.print(f"against {peer.name} {peer.version}")
-        if not peers:
-            raise UsageError("no peer is installed; install the extra testees")
-        for path in dict.fromkeys(options.path):
-            if sys.stderr.isatty():
-                print(f"{path} …", file=sys.stderr)
-            rows += run_path(path, mixed, peers, rounds)
+        if paths := _asked(options, RECORD_PATHS, PEERS):
+            mixed = _mixed(options)
+            console.print(f"{mixed.census.records} records")
+            peers = []
+            for peer in _installed(options, PEERS, console):
+                stack.callback(peer.close)
+                peers.append(peer)
+            for path in paths:
+                _say(path)
+                rows += run_path(path, mixed, peers, rounds)
+        if paths := _asked(options, MESSAGE_PATHS, MESSAGE_PEERS):
+            message_peers = list(_installed(options, MESSAGE_PEERS, console))
+            for path in paths:
+                _say(path)
+                rows += run_message_path(path, message_peers, rounds)
     return rows
+
+
+def _asked(options: argparse.Namespace, paths: Sequence[str], peers: Mapping[str, object]) -> list[str]:
+    """Those of ``paths`` that are asked for; without ``--path`` all that one of the asked peers takes."""
+    if options.path is None:
+        return list(paths) if any(name in peers for name in options.peer) else []
+    return [path for path in dict.fromkeys(options.path) if path in paths]
+
+
+def _mixed(options: argparse.Namespace) -> MixedSet:
+    batches = QUICK_BATCHES if options.quick else BATCHES
+    if options.small:
+        return MixedSet(batches * SMALL_FACTOR, batch_records=SMALL_BATCH_RECORDS)
+    return MixedSet(batches, batch_records=BATCH_RECORDS)
+
+
+AnyPeer = TypeVar("AnyPeer", Peer, MessagePeer)
+
+
+def _installed(
+    options: argparse.Namespace, known: Mapping[str, Callable[[], AnyPeer]], console: Console
+) -> Iterator[AnyPeer]:
+    """The peers that are asked for and can run here; of the others it is said why."""
+    found = False
+    for name in dict.fromkeys(name for name in options.peer if name in known):
+        try:
+            peer = known[name]()
+        except PeerMissing as error:
+            console.print(f"{name} is not compared: {error}", soft_wrap=True)
+            continue
+        found = True
+        console.print(f"against {peer.name} {peer.version}")
+        yield peer
+    if not found:
+        raise UsageError(f"nobody is there to be compared with; the peers here are {', '.join(known)}")
+
+
+def _say(path: str) -> None:
+    if sys.stderr.isatty():
+        print(f"{path} …", file=sys.stderr)
 
 
 if __name__ == "__main__":

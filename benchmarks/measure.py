@@ -1,4 +1,4 @@
-"""Interleaved rounds in CPU time. Imports ``mixed`` alone.
+"""Interleaved rounds in CPU time. Imports none of its neighbours.
 
 A machine's speed drifts, so contestants take turns (A B C B C A …) and each ratio is taken within a round. Each round
 begins with another contestant, for a place in the order can be an advantage.
@@ -12,12 +12,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from benchmarks.mixed import Census
 from kfuzz.errors import KfuzzError
 
-__all__ = ["LAP_MS", "Contest", "InProcess", "Lap", "NotTheSameWork", "Ratio", "Work", "confirm", "measure"]
+__all__ = ["LAP_MS", "Census", "Contest", "InProcess", "Lap", "NotTheSameWork", "Ratio", "Work", "confirm", "measure"]
 
 
 class NotTheSameWork(KfuzzError):
@@ -29,11 +28,19 @@ class NotTheSameWork(KfuzzError):
 LAP_MS = 20
 
 
+class Census(Protocol):
+    """A named tuple of what was read or written. Its first field counts what a time is given for each of."""
+
+    @property
+    def _fields(self) -> tuple[str, ...]: ...
+    def __getitem__(self, at: int, /) -> Any: ...
+
+
 class Lap(NamedTuple):
     """A pass over the whole set: CPU time, the mean of a few, and the records that the timed code itself counted."""
 
     cpu_ns: int
-    records: int
+    counted: int
 
 
 class Work(Protocol):
@@ -51,7 +58,7 @@ class Work(Protocol):
 
 @dataclass
 class InProcess:
-    """Work in this process: ``run`` makes one pass and returns the number of records, ``take_census`` counts all.
+    """Work in this process: ``run`` makes one pass and returns its count, ``take_census`` counts all.
 
     A loop over records has nothing in it but the work: to count there would take a fifth of the shortest loop's time,
     and would flatter whoever is slow. The set's offsets begin at 0 and have no gaps, so the last one is the count.
@@ -71,14 +78,14 @@ class InProcess:
         # timed makes them this work's again. The collector stays on, as it does for users.
         self.run()
         gc.collect()
-        passes = records = elapsed_ns = 0
+        passes = counted = elapsed_ns = 0
         start = time.process_time_ns()
         while elapsed_ns < LAP_MS * 1_000_000:
-            records += self.run()
+            counted += self.run()
             passes += 1
             elapsed_ns = time.process_time_ns() - start
         # Passes that differ are not the same work, whatever their mean is.
-        return Lap(elapsed_ns // passes, records // passes if records % passes == 0 else -1)
+        return Lap(elapsed_ns // passes, counted // passes if counted % passes == 0 else -1)
 
 
 @dataclass(frozen=True)
@@ -91,7 +98,7 @@ class Contest:
 
 
 class Ratio(NamedTuple):
-    """A row of the results. A ratio above 1 means that kfuzz is faster; times are medians per record."""
+    """A row of the results. A ratio above 1 means that kfuzz is faster; times are medians per record or message."""
 
     path: str
     peer: str
@@ -107,9 +114,9 @@ def confirm(path: str, works: Mapping[str, Work], expected: Census) -> None:
     for name, work in works.items():
         found = work.census()
         differing = [
-            f"{field} {getattr(found, field)} instead of {getattr(expected, field)}"
-            for field in Census._fields
-            if getattr(found, field) != getattr(expected, field)
+            f"{field} {found[at]} instead of {expected[at]}"
+            for at, field in enumerate(expected._fields)
+            if found[at] != expected[at]
         ]
         if differing:
             raise NotTheSameWork(f"{path}: {name} does not do the same work: {', '.join(differing)}")
@@ -131,15 +138,15 @@ def measure(
         for _ in range(rounds):
             for name in order:
                 lap = works[name].lap()
-                if lap.records != expected.records:
+                if lap.counted != expected[0]:
                     raise NotTheSameWork(
-                        f"{path}: {name} met {lap.records} records while it was timed, not {expected.records}"
+                        f"{path}: {name} met {lap.counted} {expected._fields[0]} while it was timed, not {expected[0]}"
                     )
                 laps[name].append(max(lap.cpu_ns, 1))
             order.rotate(-1)
     finally:
         gc.unfreeze()
-    return [_ratio(path, contest, laps, expected.records) for contest in contests]
+    return [_ratio(path, contest, laps, expected[0]) for contest in contests]
 
 
 def _ratio(path: str, contest: Contest, laps: Mapping[str, list[int]], count: int) -> Ratio:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks import kfuzz_work
+from benchmarks import kfuzz_work, message_work
 from benchmarks.measure import Contest, Ratio, Work, measure
+from benchmarks.message_peers import MessagePeer
+from benchmarks.message_set import SIZES, MessageSet
 from benchmarks.mixed import MixedSet
 from benchmarks.peers import Peer
 from kfuzz.records import CODECS, Codec
 
-__all__ = ["PATHS", "run_path"]
+__all__ = ["MESSAGE_PATHS", "PATHS", "RECORD_PATHS", "run_message_path", "run_path"]
 
-PATHS: Final = (
+RECORD_PATHS: Final = (
     "verdict",
     "columns",
     "lazy-records",
@@ -22,10 +24,14 @@ PATHS: Final = (
     "encode-columns",
     *(f"{way}-{codec}" for codec in CODECS[1:] for way in ("read", "write")),
 )
+MESSAGE_PATHS: Final = tuple(
+    f"{way}-messages-{size}" for way in ("verdict", "size", "decode", "encode") for size in SIZES
+)
+PATHS: Final = RECORD_PATHS + MESSAGE_PATHS
 
 
 def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], rounds: int) -> list[Ratio]:
-    """The ratios of one path on ``mixed``."""
+    """The ratios of one path of records on ``mixed``."""
     way, _, rest = path.partition("-")
     if way in ("read", "write"):
         codec: Codec = next(codec for codec in CODECS if codec == rest)
@@ -33,6 +39,27 @@ def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], rounds: int) -> 
     else:
         works, contests = _uncompressed(path, mixed, peers)
     return measure(path, works, contests, mixed.census, rounds)
+
+
+def run_message_path(path: str, peers: Sequence[MessagePeer], rounds: int) -> list[Ratio]:
+    """The ratios of one path on the messages of its size."""
+    way, _, rest = path.partition("-messages-")
+    messages = MessageSet(next(size for size in SIZES if size == rest))
+    # A peer has a verdict and a size only once it has all values.
+    ours = {
+        "verdict": message_work.verdict,
+        "size": message_work.size,
+        "decode": message_work.decode,
+        "encode": message_work.encode,
+    }[way](messages)
+    theirs = [peer.encode(messages) if way == "encode" else peer.decode(messages) for peer in peers]
+    works: dict[str, Work] = {"kfuzz": ours}
+    works |= {peer.name: work for peer, work in zip(peers, theirs, strict=True)}
+    return measure(path, works, _against(peers), messages.census, rounds)
+
+
+def _against(peers: Sequence[Peer] | Sequence[MessagePeer]) -> list[Contest]:
+    return [Contest("kfuzz", peer.name, (peer.name,)) for peer in peers]
 
 
 def _uncompressed(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
@@ -47,7 +74,7 @@ def _uncompressed(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[di
         write = kfuzz_work.encode_columns if path == "encode-columns" else kfuzz_work.encode
         ours, theirs = write(mixed), [peer.encode(mixed) for peer in peers]
     works = {"kfuzz": ours} | {peer.name: work for peer, work in zip(peers, theirs, strict=True)}
-    return works, [Contest("kfuzz", peer.name, (peer.name,)) for peer in peers]
+    return works, _against(peers)
 
 
 def _read(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
@@ -58,7 +85,7 @@ def _read(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[st
         "bare-codec": kfuzz_work.bare_decompress(mixed, codec),
     }
     works |= {peer.name: peer.eager(mixed, codec) for peer in peers}
-    return works, [_floor(), *(Contest("kfuzz", peer.name, (peer.name,)) for peer in peers)]
+    return works, [_floor(), *_against(peers)]
 
 
 def _write(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:

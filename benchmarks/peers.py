@@ -17,7 +17,7 @@ from benchmarks.mixed import Census, Content, MixedSet, count
 from kfuzz.errors import UsageError
 from kfuzz.records import CODECS, Codec
 
-__all__ = ["PEERS", "AioKafka", "KafkaPython", "Peer", "PeerMissing"]
+__all__ = ["PEERS", "AioKafka", "KafkaPython", "Peer", "PeerMissing", "library"]
 
 # A batch as large as it comes; a builder refuses records beyond this size.
 BUILDER_BYTES: Final = 1 << 30
@@ -48,11 +48,12 @@ class Peer(Protocol):
         """Let go of what was started for it."""
 
 
-def _library(module: str) -> Any:
+def library(module: str, extra: str = "testees") -> Any:
+    """A module of a peer's; ``PeerMissing`` with the extra that brings it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise PeerMissing(f"{error}; install the extra testees") from None
+        raise PeerMissing(f"{error}; install the extra {extra}") from None
 
 
 class _PythonPeer:
@@ -127,8 +128,8 @@ class AioKafka(_PythonPeer):
     levels: Mapping[Codec, int] = {"gzip": 9, "lz4": 9}
 
     def __init__(self) -> None:
-        self.memory_records = _library("aiokafka.record.memory_records").MemoryRecords
-        self.builder = _library("aiokafka.record.default_records").DefaultRecordBatchBuilder
+        self.memory_records = library("aiokafka.record.memory_records").MemoryRecords
+        self.builder = library("aiokafka.record.default_records").DefaultRecordBatchBuilder
         self.version = version("aiokafka")
         for kind in (self.memory_records, self.builder):
             if "._crecords." not in kind.__module__:
@@ -150,8 +151,8 @@ class KafkaPython(_PythonPeer):
     levels: Mapping[Codec, int] = {"gzip": 9}
 
     def __init__(self) -> None:
-        self.memory_records = _library("kafka.record.memory_records").MemoryRecords
-        self.builder = _library("kafka.record.default_records").DefaultRecordBatchBuilder
+        self.memory_records = library("kafka.record.memory_records").MemoryRecords
+        self.builder = library("kafka.record.default_records").DefaultRecordBatchBuilder
         self.version = version("kafka-python")
 
     def batches(self, fetch: bytes) -> Iterator[Iterable[Any]]:

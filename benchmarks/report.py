@@ -24,11 +24,11 @@ DECADE_PX: Final = 200
 
 
 def to_table(rows: Sequence[Ratio]) -> Table:
-    """For a terminal; a ratio above 1 means that kfuzz is faster."""
+    """For a terminal; a ratio above 1 means that kfuzz is faster. Nanoseconds are per record or message."""
     table = Table(title="CPU time of the peer over that of kfuzz")
     for name in ("path", "peer"):
         table.add_column(name, no_wrap=True)
-    for name in ("ratio", "least", "most", "kfuzz ns/record", "peer ns/record"):
+    for name in ("ratio", "least", "most", "kfuzz ns each", "peer ns each"):
         table.add_column(name, justify="right")
     for at, row in enumerate(rows):
         again = at > 0 and rows[at - 1].path == row.path

@@ -951,8 +951,8 @@ cdef class Schema:
                 raise EncodeError(f"{path} is no field of it; there are {', '.join(plan.names)}")
             default, ignorable = plan.absent[name]
             if not ignorable and value != default:
-                raise EncodeError(f"{path} is {value!r}, and version {self.version} has no place for it; leave it out, or "
-                                  "take another version")
+                raise EncodeError(f"{path} is {value!r}, and version {self.version} has no place for it; leave it out, "
+                                  "or take another version")
         return 0
 
     cdef int put_tags(self, out_t *out, Plan plan, dict given, way_t *way, Py_ssize_t *found) except -1:

@@ -18,7 +18,7 @@ from benchmarks import kfuzz_work, peers
 from benchmarks.__main__ import main
 from benchmarks.measure import Contest, InProcess, Lap, NotTheSameWork, measure
 from benchmarks.mixed import Census, Content, MixedSet
-from benchmarks.paths import PATHS
+from benchmarks.paths import RECORD_PATHS
 from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.records import CODECS, Record
@@ -36,11 +36,12 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
     return rows
 
 
-def test_a_quick_run_writes_every_path_against_every_python_peer(tmp_path: Path) -> None:
-    assert main(["--quick", "--peer", "aiokafka", "kafka-python", "--out", str(tmp_path)]) == 0
+def test_a_quick_run_writes_every_path_of_records_against_every_python_peer(tmp_path: Path) -> None:
+    arguments = ["--quick", "--path", *RECORD_PATHS, "--peer", "aiokafka", "kafka-python"]
+    assert main([*arguments, "--out", str(tmp_path)]) == 0
     rows = rows_of(tmp_path)
     expected = []
-    for path in PATHS:
+    for path in RECORD_PATHS:
         floor = ["bare-codec"] if path.startswith(("read-", "write-")) else []
         expected += [(path, "kfuzz", peer) for peer in [*floor, "aiokafka", "kafka-python"]]
     assert [(row["path"], row["subject"], row["peer"]) for row in rows] == expected
@@ -52,7 +53,7 @@ def test_a_quick_run_writes_every_path_against_every_python_peer(tmp_path: Path)
 
 
 def test_every_codec_has_a_path_for_each_way() -> None:
-    assert {f"{way}-{codec}" for codec in CODECS if codec != "none" for way in ("read", "write")} <= set(PATHS)
+    assert {f"{way}-{codec}" for codec in CODECS if codec != "none" for way in ("read", "write")} <= set(RECORD_PATHS)
 
 
 @pytest.mark.java
@@ -61,7 +62,7 @@ def test_kafka_clients_does_the_same_work_on_every_path(tmp_path: Path, monkeypa
         require_tool(tool, "install a JDK and Maven")
     monkeypatch.setattr("benchmarks.java.WARM_UP_CPU_MS", 1)
     assert main(["--quick", "--peer", "kafka-clients", "--out", str(tmp_path)]) == 0
-    assert [row["path"] for row in rows_of(tmp_path) if row["peer"] == "kafka-clients"] == list(PATHS)
+    assert [row["path"] for row in rows_of(tmp_path) if row["peer"] == "kafka-clients"] == list(RECORD_PATHS)
 
 
 def test_the_set_is_the_mixed_one() -> None:
@@ -179,7 +180,7 @@ def test_a_peer_that_is_not_there_is_named_and_left_out(
 
 
 def test_an_interpreted_aiokafka_is_no_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = peers._library("aiokafka.record.default_records")
+    module = peers.library("aiokafka.record.default_records")
     monkeypatch.setattr(module, "DefaultRecordBatchBuilder", module._DefaultRecordBatchBuilderPy)
     with pytest.raises(UsageError, match="not the compiled one"):
         peers.AioKafka()

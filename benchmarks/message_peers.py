@@ -1,0 +1,171 @@
+"""The other Python libraries that read and write messages, each by its own classes.
+
+Imports ``measure``, ``message_set`` and ``peers``; a peer's library only when it is asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import io
+import re
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any, Final, Protocol
+
+from benchmarks.measure import InProcess
+from benchmarks.message_set import NOT_KNOWN, MessageCensus, MessageSet, Sample
+from benchmarks.peers import library
+from kfuzz.messages.codec import Message
+from kfuzz.messages.model import Field
+from kfuzz.messages.schema import default_of, key_of
+
+__all__ = ["MESSAGE_PEERS", "KafkaPythonMessages", "Kio", "MessagePeer"]
+
+
+class MessagePeer(Protocol):
+    """A library under comparison."""
+
+    name: str
+    version: str
+
+    def decode(self, messages: MessageSet) -> InProcess:
+        """To the library's own objects."""
+
+    def encode(self, messages: MessageSet) -> InProcess:
+        """From its own objects, as it has read them itself."""
+
+
+class Kio:
+    """kio's compiled reader and its writer, which is Python; an object and a value of its own for everything."""
+
+    name = "kio"
+
+    def __init__(self) -> None:
+        serial = library("kio.serial", "bench")
+        self.entity_reader = serial.entity_reader
+        self.entity_writer = serial.entity_writer
+        self.version = version("kio")
+
+    def decode(self, messages: MessageSet) -> InProcess:
+        works = [(self.entity_reader(self.entity(sample)), sample.data) for sample in messages.samples]
+
+        def run() -> int:
+            for read, data in works:
+                read(data, 0)
+            return len(works)
+
+        return InProcess(run, lambda: messages.census_of_values(_of_kio(read(data, 0)[0]) for read, data in works))
+
+    def encode(self, messages: MessageSet) -> InProcess:
+        works = []
+        for sample in messages.samples:
+            entity = self.entity(sample)
+            works.append((self.entity_writer(entity), self.entity_reader(entity)(sample.data, 0)[0]))
+
+        def encoded(write: Callable[[io.BytesIO, Any], None], value: Any) -> bytes:
+            buffer = io.BytesIO()
+            write(buffer, value)
+            return buffer.getvalue()
+
+        def run() -> int:
+            for write, value in works:
+                encoded(write, value)
+            return len(works)
+
+        return InProcess(run, lambda: messages.census_of_bytes(encoded(write, value) for write, value in works))
+
+    def entity(self, sample: Sample) -> Any:
+        """The class of a message, of which there is one for each version."""
+        api, _, kind = _snake(sample.definition.name).rpartition("_")
+        module = library(f"kio.schema.{api}.v{sample.version}.{kind}", "bench")
+        return getattr(module, sample.definition.name)
+
+
+def _of_kio(value: Any) -> Any:
+    """The same as kfuzz has it. Durations and times are objects here, and their names have no unit."""
+    if dataclasses.is_dataclass(value):
+        return dict(_field_of_kio(field, getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, tuple):
+        return [_of_kio(element) for element in value]
+    # The number of an error is of a class of its own.
+    return int(value) if isinstance(value, enum.IntEnum) else value
+
+
+def _field_of_kio(field: dataclasses.Field[Any], value: Any) -> tuple[str, Any]:
+    name = re.sub("_(.)", lambda match: match[1].upper(), field.name)
+    kind = field.metadata.get("kafka_type", "")
+    if kind.startswith("timedelta"):
+        return f"{name}Ms", value // datetime.timedelta(milliseconds=1)
+    if kind.startswith("datetime"):
+        return f"{name}Ms", -1 if value is None else round(value.timestamp() * 1000)
+    return name, _of_kio(value)
+
+
+class KafkaPythonMessages:
+    """kafka-python's classes, which are made from the definitions; plain Python that it generates for each version."""
+
+    name = "kafka-python"
+
+    def __init__(self) -> None:
+        self.modules = [library(f"kafka.protocol.{module}") for module in ("admin", "consumer", "metadata", "producer")]
+        self.version = version("kafka-python")
+
+    def decode(self, messages: MessageSet) -> InProcess:
+        works = [(self.kind(sample).decode, sample.data, sample.version) for sample in messages.samples]
+
+        def run() -> int:
+            for read, data, at_version in works:
+                read(data, version=at_version)
+            return len(works)
+
+        def census() -> MessageCensus:
+            read = [read(data, version=at_version) for read, data, at_version in works]
+            return messages.census_of_values(map(_of_kafka_python, read, messages.samples))
+
+        return InProcess(run, census)
+
+    def encode(self, messages: MessageSet) -> InProcess:
+        works = [self.kind(sample).decode(sample.data, version=sample.version) for sample in messages.samples]
+
+        def run() -> int:
+            for message in works:
+                message.encode()
+            return len(works)
+
+        return InProcess(run, lambda: messages.census_of_bytes(bytes(message.encode()) for message in works))
+
+    def kind(self, sample: Sample) -> Any:
+        """The class of a message, one for all versions."""
+        return next(found for module in self.modules if (found := getattr(module, sample.definition.name, None)))
+
+
+def _of_kafka_python(value: Any, sample: Sample) -> Message:
+    """The same as kfuzz has it, field by field of the definition: an object has names of other versions too."""
+    definition, version = sample.definition, sample.version
+
+    def of_struct(struct: Any, fields: tuple[Field, ...]) -> Message:
+        return {key_of(field.name): of_field(struct, field) for field in fields if version in field.versions}
+
+    def of_field(struct: Any, field: Field) -> Any:
+        if field.type.name == "int32" and field.name.endswith("AuthorizedOperations"):
+            # The numbers of the bits that are set; None for the one that says that nothing is known.
+            bits = struct.authorized_operations
+            return NOT_KNOWN if bits is None else sum(1 << bit for bit in bits)
+        found = getattr(struct, _snake(field.name))
+        if found is None and version in field.tagged:
+            return default_of(definition, field, version)
+        if field.type.struct is None or found is None:
+            return found
+        inner = definition.fields_of(field.type)
+        return [of_struct(element, inner) for element in found] if field.type.array else of_struct(found, inner)
+
+    return of_struct(value, definition.fields)
+
+
+def _snake(name: str) -> str:
+    return re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+MESSAGE_PEERS: Final[Mapping[str, Callable[[], MessagePeer]]] = {"kio": Kio, "kafka-python": KafkaPythonMessages}

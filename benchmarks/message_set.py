@@ -1,0 +1,179 @@
+"""Messages that everything is measured on: five requests and their responses, each in three sizes.
+
+The values are made from a seed by the definitions: every field of a version is set, by its type. Imports
+``kfuzz.messages`` alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+from kfuzz.messages import codec
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.codec import Message
+from kfuzz.messages.model import INT_RANGES, Definition, Field
+from kfuzz.messages.schema import default_of, key_of
+
+__all__ = ["NOT_KNOWN", "SIZES", "VERSIONS", "MessageCensus", "MessageSet", "Sample", "Size"]
+
+Size = Literal["small", "medium", "large"]
+SIZES: Final[tuple[Size, ...]] = get_args(Size)
+
+# The newest versions that name topics and not their ids, the same for all libraries: an id is an object of its own for
+# the others and 16 bytes for kfuzz, which would flatter kfuzz.
+VERSIONS: Final = {"Produce": 12, "Fetch": 12, "Metadata": 9, "OffsetCommit": 9, "CreateTopics": 6}
+
+
+class _Shape(NamedTuple):
+    """How many different ones there are of each message, and how many elements their arrays have at most: topics (or
+    brokers), what each has of partitions, and what stands in those.
+    """
+
+    samples: int
+    elements: tuple[int, int, int]
+
+
+# Of few messages a processor learns every branch.
+_SHAPES: Final[dict[Size, _Shape]] = {
+    "small": _Shape(24, (1, 2, 2)),
+    "medium": _Shape(6, (4, 8, 3)),
+    "large": _Shape(1, (40, 24, 3)),
+}
+NULLS: Final = 0.2
+# Seldom sent, except by a broker that has something to tell.
+TAGS: Final = 0.05
+ERRORS: Final = 0.1
+# Known to everybody: kio refuses the numbers that it does not know.
+ERROR_CODES_MAX: Final = 87
+RECORDS_BYTES: Final = (70, 600)
+# The operations that somebody who did not ask for them is allowed.
+NOT_KNOWN: Final = -(1 << 31)
+NUMBER_BITS: Final = 20
+LONG_NUMBER_BITS: Final = 40
+WORDS: Final = ("orders", "payments", "eu-west-1a", "consumer", "cleanup.policy", "compact", "invoice-lines", "b-7")
+
+
+class Sample(NamedTuple):
+    """A message at a version, with a value for every field that it has there, and its bytes."""
+
+    definition: Definition
+    version: int
+    values: Message
+    data: bytes
+
+
+class MessageCensus(NamedTuple):
+    """What was read or written: how many messages, how many bytes they take, and where they are not the set's."""
+
+    messages: int
+    bytes: int
+    difference: str = "none"
+
+
+@dataclass(frozen=True)
+class MessageSet:
+    """Requests and responses of one size, from ``seed``."""
+
+    size: Size
+    seed: int = 5
+
+    @cached_property
+    def samples(self) -> list[Sample]:
+        rng = random.Random(f"{self.seed} {self.size}")
+        shape = _SHAPES[self.size]
+        made = []
+        for _ in range(shape.samples):
+            for name, version in VERSIONS.items():
+                for kind in ("Request", "Response"):
+                    definition = catalogue().find(name + kind)
+                    values = _Values(rng, definition, version, shape.elements).of(definition.fields, 0)
+                    made.append(Sample(definition, version, values, codec.encode(definition, version, values)))
+        return made
+
+    @cached_property
+    def census(self) -> MessageCensus:
+        return MessageCensus(len(self.samples), sum(len(sample.data) for sample in self.samples))
+
+    def census_of_values(self, found: Iterable[Message]) -> MessageCensus:
+        """What it is to have read ``found``, as kfuzz's own values, from the set's bytes."""
+        return self._compared([(values, sample.values) for values, sample in zip(found, self.samples, strict=True)])
+
+    def census_of_bytes(self, found: Iterable[bytes]) -> MessageCensus:
+        """What it is to have written ``found`` of the set's values."""
+        return self._compared([(data, sample.data) for data, sample in zip(found, self.samples, strict=True)])
+
+    def _compared(self, pairs: list[tuple[Any, Any]]) -> MessageCensus:
+        differences = (
+            _difference(sample.definition.name, found, expected)
+            for sample, (found, expected) in zip(self.samples, pairs, strict=True)
+        )
+        return self.census._replace(difference=next((one for one in differences if one), "none"))
+
+
+def _difference(path: str, found: Any, expected: Any) -> str:
+    """The first that is another, and how; nothing where all is the same."""
+    if isinstance(found, dict) and isinstance(expected, dict):
+        if found.keys() != expected.keys():
+            return f"{path} has other fields"
+        inner = (_difference(f"{path}.{name}", found[name], expected[name]) for name in expected)
+    elif isinstance(found, list) and isinstance(expected, list):
+        if len(found) != len(expected):
+            return f"{path} has {len(found)} elements, not {len(expected)}"
+        inner = (_difference(f"{path}[{i}]", found[i], expected[i]) for i in range(len(expected)))
+    elif type(found) is type(expected) and found == expected:
+        return ""
+    elif isinstance(found, bytes) and isinstance(expected, bytes):
+        other = (at for at, (one, two) in enumerate(zip(found, expected, strict=False)) if one != two)
+        return f"{path} has other bytes from byte {next(other, min(len(found), len(expected)))}"
+    else:
+        return f"{path} is {found!r}, not {expected!r}"
+    return next((one for one in inner if one), "")
+
+
+@dataclass
+class _Values:
+    rng: random.Random
+    definition: Definition
+    version: int
+    elements: tuple[int, int, int]
+
+    def of(self, fields: tuple[Field, ...], depth: int) -> Message:
+        return {key_of(field.name): self.value(field, depth) for field in fields if self.version in field.versions}
+
+    def value(self, field: Field, depth: int) -> Any:
+        if self.version in field.tagged and self.rng.random() >= TAGS:
+            return default_of(self.definition, field, self.version)
+        # A null in place of all topics would leave nothing to read.
+        if self.version in field.nullable and not (field.type.array and depth == 0) and self.rng.random() < NULLS:
+            return None
+        if not field.type.array:
+            return self.element(field, depth)
+        most = self.elements[depth]
+        return [
+            self.element(field, depth + 1) for _ in range(self.rng.randint(0 if depth > 1 else most // 2 or 1, most))
+        ]
+
+    def element(self, field: Field, depth: int) -> Any:
+        name = field.type.name
+        if field.type.struct is not None:
+            return self.of(self.definition.fields_of(field.type), depth)
+        if name in INT_RANGES:
+            return self.integer(field)
+        if name == "bool":
+            return self.rng.random() < 0.5
+        if name == "string":
+            return "-".join(self.rng.choices(WORDS, k=self.rng.randint(1, 3)))
+        return self.rng.randbytes(self.rng.randint(*RECORDS_BYTES))
+
+    def integer(self, field: Field) -> int:
+        if field.name.endswith("ErrorCode"):
+            return self.rng.randint(1, ERROR_CODES_MAX) if self.rng.random() < ERRORS else 0
+        if field.name.endswith("AuthorizedOperations"):
+            return NOT_KNOWN
+        # Indices, epochs and ids are small as a rule, offsets of all magnitudes.
+        bits = LONG_NUMBER_BITS if field.type.name == "int64" else NUMBER_BITS
+        return min(self.rng.getrandbits(self.rng.randint(1, bits)), INT_RANGES[field.type.name][1])

@@ -1,0 +1,73 @@
+"""kfuzz's own work with messages. Imports ``measure``, ``message_set`` and kfuzz.
+
+Definitions are found and compiled before anything is timed, as the others' readers and writers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks.measure import InProcess
+from benchmarks.message_set import MessageCensus, MessageSet
+from kfuzz.messages.codec import Message
+from kfuzz.messages.schema import schema
+from kfuzz.wire.message import Schema
+
+__all__ = ["decode", "encode", "size", "verdict"]
+
+
+def verdict(messages: MessageSet) -> InProcess:
+    """Every rule checked and the end of the message found; no values are made."""
+    works = [(schema(sample.definition, sample.version).check, sample.data) for sample in messages.samples]
+
+    def census() -> MessageCensus:
+        found = [check(data) for check, data in works]
+        notes = [note for _, noted in found for note in noted]
+        return MessageCensus(len(found), sum(end for end, _ in found), str(notes[0]) if notes else "none")
+
+    return InProcess(_one_by_one(works), census)
+
+
+def decode(messages: MessageSet) -> InProcess:
+    """To dicts, every rule checked."""
+    works = [(schema(sample.definition, sample.version).decode, sample.data) for sample in messages.samples]
+
+    def census() -> MessageCensus:
+        return messages.census_of_values([values or {} for _, _, values in (read(data) for read, data in works)])
+
+    return InProcess(_one_by_one(works), census)
+
+
+def size(messages: MessageSet) -> InProcess:
+    """How many bytes dicts take, every value checked; no ``bytes`` are made."""
+    works = [(program.size, values) for program, values in _read(messages)]
+
+    def census() -> MessageCensus:
+        return MessageCensus(len(works), sum(size_of(values) for size_of, values in works))
+
+    return InProcess(_one_by_one(works), census)
+
+
+def encode(messages: MessageSet) -> InProcess:
+    """From dicts that have every field, as kfuzz has read them itself."""
+    works = [(program.encode, values) for program, values in _read(messages)]
+    return InProcess(_one_by_one(works), lambda: messages.census_of_bytes([write(values) for write, values in works]))
+
+
+def _read(messages: MessageSet) -> list[tuple[Schema, Message]]:
+    """Values as they lie in memory when they come from a reader: together."""
+    programs = [schema(sample.definition, sample.version) for sample in messages.samples]
+    return [
+        (program, program.decode(sample.data)[2] or {})
+        for program, sample in zip(programs, messages.samples, strict=True)
+    ]
+
+
+def _one_by_one(works: Sequence[tuple[Callable[[Any], object], bytes | Message]]) -> Callable[[], int]:
+    def run() -> int:
+        for call, argument in works:
+            call(argument)
+        return len(works)
+
+    return run

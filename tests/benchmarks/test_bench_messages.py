@@ -1,0 +1,180 @@
+"""Messages in ``python -m benchmarks``: the set is what the docs say, and unequal work is never compared.
+
+Nothing here asserts a speed.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import missing
+
+from benchmarks import message_work
+from benchmarks.__main__ import main
+from benchmarks.measure import NotTheSameWork, confirm
+from benchmarks.message_peers import MESSAGE_PEERS, KafkaPythonMessages, Kio, MessagePeer
+from benchmarks.message_set import SIZES, VERSIONS, MessageSet
+from benchmarks.paths import MESSAGE_PATHS
+from benchmarks.peers import PeerMissing
+from kfuzz.messages import codec
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.codec import Message
+from kfuzz.messages.model import Definition
+
+SET = MessageSet("medium")
+
+
+def kio() -> Kio:
+    if importlib.util.find_spec("kio") is None:
+        missing("kio", "install the extra bench")
+    return Kio()
+
+
+PEERS = [kio, KafkaPythonMessages]
+
+
+def test_a_quick_run_writes_every_path_against_every_peer(tmp_path: Path) -> None:
+    kio()
+    assert main(["--quick", "--path", *MESSAGE_PATHS, "--out", str(tmp_path)]) == 0
+    with (tmp_path / "results.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    expected = [(path, "kfuzz", peer) for path in MESSAGE_PATHS for peer in ("kafka-python", "kio")]
+    assert [(row["path"], row["subject"], row["peer"]) for row in rows] == expected
+    for row in rows:
+        assert 0 < float(row["ratio_min"]) <= float(row["ratio_median"]) <= float(row["ratio_max"])
+
+
+def names_of(definition: Definition, version: int) -> set[str]:
+    fields = [*definition.fields, *(field for struct in definition.structs.values() for field in struct.fields)]
+    return {field.type.name for field in fields if version in field.versions}
+
+
+def test_versions_are_the_newest_that_name_topics() -> None:
+    for name, version in VERSIONS.items():
+        pair = [catalogue().find(name + kind) for kind in ("Request", "Response")]
+        assert not any("uuid" in names_of(definition, version) for definition in pair)
+        assert any("uuid" in names_of(definition, version + 1) for definition in pair)
+
+
+def test_every_size_has_every_request_and_response_and_each_is_larger() -> None:
+    means = []
+    for size in SIZES:
+        samples = MessageSet(size).samples
+        expected = {f"{name}{kind}" for name in VERSIONS for kind in ("Request", "Response")}
+        assert {sample.definition.name for sample in samples} == expected
+        means.append(sum(len(sample.data) for sample in samples) / len(samples))
+    assert means[0] < 300
+    assert means[1] < 10_000 < means[2]
+    assert means == sorted(means)
+
+
+def test_every_field_of_a_version_is_set() -> None:
+    for sample in SET.samples:
+        assert codec.decode(sample.definition, sample.version, sample.data) == sample.values
+
+
+def test_there_are_nulls_and_tagged_fields_but_not_everywhere() -> None:
+    responses = [sample.values for sample in SET.samples if sample.definition.name == "FetchResponse"]
+    partitions = [part for values in responses for topic in values["responses"] for part in topic["partitions"]]
+    for given in (
+        [part["records"] is None for part in partitions],
+        [part["currentLeader"] != {"leaderId": -1, "leaderEpoch": -1} for part in partitions],
+        [part["errorCode"] != 0 for part in partitions],
+    ):
+        assert 0 < sum(given) < len(given) / 2
+
+
+def test_the_same_seed_makes_the_same_set() -> None:
+    assert MessageSet("small").samples == MessageSet("small").samples
+    assert MessageSet("small").samples != MessageSet("small", seed=6).samples
+
+
+@pytest.mark.parametrize("peer", PEERS)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_peer_reads_and_writes_the_same(peer: Callable[[], MessagePeer], size: Any) -> None:
+    library, messages = peer(), MessageSet(size)
+    for work in (library.decode(messages), library.encode(messages)):
+        confirm("path", {"peer": work}, messages.census)
+        assert work.run() == len(messages.samples)
+
+
+def with_another_offset(values: Message) -> None:
+    values["topics"][0]["partitions"][0]["fetchOffset"] += 1
+
+
+def with_a_topic_less(values: Message) -> None:
+    del values["topics"][-1]
+
+
+@pytest.mark.parametrize("peer", [None, *PEERS])
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [(with_another_offset, r"\.topics\[0\]\.partitions\[0\]\.fetchOffset is "), (with_a_topic_less, r"\.topics has ")],
+)
+def test_who_reads_or_writes_something_else_is_refused_with_the_place(
+    peer: Callable[[], MessagePeer] | None, change: Callable[[Message], None], field: str
+) -> None:
+    messages = MessageSet("medium")
+    at = [sample.definition.name for sample in messages.samples].index("FetchRequest")
+    right = messages.samples[at]
+    values = codec.decode(right.definition, right.version, right.data)
+    change(values)
+    messages.samples[at] = right._replace(data=codec.encode(right.definition, right.version, values))
+    contestant: Any = message_work if peer is None else peer()
+    reads, writes = contestant.decode(messages), contestant.encode(messages)
+    messages.samples[at] = right
+    with pytest.raises(NotTheSameWork, match=f"difference FetchRequest{field}"):
+        confirm("path", {"other": reads}, SET.census)
+    with pytest.raises(NotTheSameWork, match=r"difference FetchRequest has other bytes from byte [1-9]"):
+        confirm("path", {"other": writes}, SET.census)
+
+
+def test_a_verdict_that_finds_anything_and_a_size_that_is_another_are_refused() -> None:
+    messages = MessageSet("small")
+    census = MessageSet("small").census
+    last = messages.samples[-1]
+    messages.samples[-1] = last._replace(data=last.data + b"!")
+    with pytest.raises(NotTheSameWork, match=r"difference .*bytes-after-message"):
+        confirm("path", {"kfuzz": message_work.verdict(messages)}, census)
+    messages.samples[-1] = messages.samples[-2]
+    with pytest.raises(NotTheSameWork, match=r"bytes .* instead of"):
+        confirm("path", {"kfuzz": message_work.size(messages)}, census)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "where"),
+    [
+        ({"a": [1, 2]}, {"a": [1, 2]}, "none"),
+        ({"a": [1, 2]}, {"a": [1, 3]}, "ProduceRequest.a[1] is 2, not 3"),
+        ({"a": True}, {"a": 1}, "ProduceRequest.a is True, not 1"),
+        ({"a": [1]}, {"a": [1, 2]}, "ProduceRequest.a has 1 elements, not 2"),
+        ({"a": None}, {"a": []}, "ProduceRequest.a is None, not []"),
+        ({"a": 1}, {"a": 1, "b": 2}, "ProduceRequest has other fields"),
+        ({"a": b"xyz"}, {"a": b"xy!"}, "ProduceRequest.a has other bytes from byte 2"),
+        ({"a": b"xy"}, {"a": b"xy!"}, "ProduceRequest.a has other bytes from byte 2"),
+    ],
+)
+def test_the_first_difference_is_told(found: Message, expected: Message, where: str) -> None:
+    messages = MessageSet("large")
+    messages.samples[:] = [messages.samples[0]._replace(values=expected)]
+    assert messages.census_of_values([found]).difference == where
+
+
+def test_a_peer_that_is_not_there_is_named_and_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nobody() -> MessagePeer:
+        raise PeerMissing("No module named 'kio'; install the extra bench")
+
+    monkeypatch.setitem(MESSAGE_PEERS, "kio", nobody)  # type: ignore[index]
+    arguments = ["--quick", "--path", "verdict-messages-small", "--out", str(tmp_path), "--peer"]
+    assert main([*arguments, "kio", "kafka-python"]) == 0
+    assert "kio is not compared: No module named 'kio'; install the extra bench" in capsys.readouterr().out
+    assert main([*arguments, "kio"]) == 2
+    assert "nobody is there to be compared with; the peers here are kio, kafka-python" in capsys.readouterr().err
+    assert main([*arguments, "aiokafka"]) == 2
