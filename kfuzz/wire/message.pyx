@@ -169,8 +169,15 @@ cdef void note(walk_t *w, int code, const uint8_t *at, int64_t found, int64_t al
 
 # ------------------------------------------------------------------------------------------------- checking
 
-cdef const uint8_t *check_uvarint(walk_t *w, const uint8_t *p, uint32_t *out) noexcept nogil:
+cdef inline const uint8_t *check_uvarint(walk_t *w, const uint8_t *p, uint32_t *out) noexcept nogil:
     """An unsigned varint of five bytes at most; what does not fit 32 bits is dropped, as Java drops it."""
+    if p < w.end and p[0] < 0x80:
+        out[0] = p[0]
+        return p + 1
+    return check_long_uvarint(w, p, out)
+
+
+cdef const uint8_t *check_long_uvarint(walk_t *w, const uint8_t *p, uint32_t *out) noexcept nogil:
     cdef const uint8_t *start = p
     cdef uint64_t raw = 0
     cdef int shift = 0
@@ -226,20 +233,26 @@ cdef const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t *op, bi
     return p
 
 
-cdef bint is_ascii(const uint8_t *p, int64_t n) noexcept nogil:
+cdef inline uint64_t word_at(const uint8_t *p) noexcept nogil:
     cdef uint64_t word
-    while n >= 8:
-        memcpy(&word, p, 8)
-        if word & <uint64_t> 0x8080808080808080ULL:
-            return False
-        p += 8
-        n -= 8
-    while n > 0:
-        if p[0] & 0x80:
-            return False
-        p += 1
-        n -= 1
-    return True
+    memcpy(&word, p, 8)
+    return word
+
+
+cdef bint is_ascii(const uint8_t *p, int64_t n) noexcept nogil:
+    cdef uint64_t seen = 0
+    cdef int64_t at = 0
+    if n >= 8:
+        # The last word may overlap the one before: a text seldom is whole words long.
+        while at < n - 8:
+            seen |= word_at(p + at)
+            at += 8
+        seen |= word_at(p + n - 8)
+    else:
+        while at < n:
+            seen |= p[at]
+            at += 1
+    return seen & <uint64_t> 0x8080808080808080ULL == 0
 
 
 cdef const uint8_t *check_value(walk_t *w, const uint8_t *p, const op_t *op, bint element) noexcept nogil:
@@ -335,7 +348,26 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
     return p
 
 
+cdef inline const uint8_t *after_plain(const walk_t *w, const uint8_t *p, const op_t *op) noexcept nogil:
+    """Behind a flag, or a text or bytes with a length of one byte, that nothing is to be said of; NULL for the rest."""
+    cdef int64_t n
+    if op.array or p >= w.end or unlikely(w.depth == DEEPEST):
+        return NULL
+    if op.kind == K_BOOL:
+        return p + 1 if p[0] <= 1 else NULL
+    if not op.compact or op.kind < K_STRING or op.kind == K_STRUCT or p[0] >= 0x80:
+        return NULL
+    n = <int64_t> p[0] - 1
+    p += 1
+    if n < 0:
+        return p if op.nullable else NULL
+    if n > w.end - p or (op.kind == K_STRING and not is_ascii(p, n)):
+        return NULL
+    return p + n
+
+
 cdef const uint8_t *check_struct(walk_t *w, const uint8_t *p, const plan_t *plan) noexcept nogil:
+    cdef const uint8_t *after
     cdef const op_t *op
     cdef int i = 0
     while i < plan.count:
@@ -344,13 +376,19 @@ cdef const uint8_t *check_struct(walk_t *w, const uint8_t *p, const plan_t *plan
             p += op.run_bytes
             i += op.run_count
             continue
-        p = check_field(w, p, plan, op)
-        if unlikely(p == NULL):
-            return NULL
+        after = after_plain(w, p, op)
+        if after == NULL:
+            after = check_field(w, p, plan, op)
+            if unlikely(after == NULL):
+                return NULL
+        p = after
         i += 1
-    if plan.flexible:
-        return check_tags(w, p, plan)
-    return p
+    if not plan.flexible:
+        return p
+    # Most have no tagged fields.
+    if p < w.end and p[0] == 0:
+        return p + 1
+    return check_tags(w, p, plan)
 
 
 cdef const op_t *op_of(const plan_t *plan, int64_t tag) noexcept nogil:
@@ -801,6 +839,9 @@ cdef class Schema:
             if op.there and is_changeable(<object> op.default):
                 PyDict_SetItem(made, <object> op.name, fresh(<object> op.default))
         at = get_uvarint(p[0], &count)
+        if count == 0:
+            p[0] = at
+            return 0
         unknown = None
         for _i in range(count):
             at = get_uvarint(at, &tag)
