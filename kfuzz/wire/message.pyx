@@ -26,6 +26,10 @@ from kfuzz.errors import EncodeError, UsageError
 from kfuzz.wire.cursor cimport kfuzz_be16, kfuzz_be32, kfuzz_be64, load16, load32, load64, unlikely
 from kfuzz.wire.scratch cimport Scratch, grow, out_t
 
+cdef extern from "entries.h":
+    bint is_plain "kfuzz_is_plain"(object dict)
+    void set_entry "kfuzz_set_entry"(object dict, Py_ssize_t place, object value)
+
 cdef extern from "Python.h":
     object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
     void *PyUnicode_DATA(object text)
@@ -640,6 +644,7 @@ cdef class Plan:
     cdef tuple map_keys            # of a struct that arrays are looked up by
     # All names in their order; what is read is put into a copy.
     cdef dict blank
+    cdef bint plain                # it takes values by their places
 
     def __dealloc__(self):
         PyMem_Free(self.c.ops)
@@ -709,6 +714,7 @@ cdef class Schema:
             if plan.c.tagged[i].there:
                 default = plan.tagged_defaults[i]
                 plan.blank[plan.tagged_names[i]] = None if is_changeable(default) else default
+        plan.plain = is_plain(plan.blank)
         return 0
 
     cdef op_t *ops(self, list fields, tuple names, tuple defaults) except NULL:
@@ -821,7 +827,10 @@ cdef class Schema:
         cdef int i
         for i in range(plan.c.count):
             op = &plan.c.ops[i]
-            PyDict_SetItem(made, <object> op.name, self.make_field(p, op))
+            if plan.plain:
+                set_entry(made, i, self.make_field(p, op))
+            else:
+                PyDict_SetItem(made, <object> op.name, self.make_field(p, op))
         if plan.c.flexible:
             self.make_tags(p, plan, made)
         return made
