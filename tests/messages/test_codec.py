@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import json
+import pickle
 import random
 import tracemalloc
 from typing import Any
@@ -265,6 +268,69 @@ def test_elements_with_map_keys_are_found_by_them() -> None:
     assert found.find(name="new") is found[-1]
     with pytest.raises(UsageError, match="found by name, not by size"):
         found.find(size=1)
+
+
+def test_elements_with_map_keys_are_copied_and_pickled_whole() -> None:
+    parts = Keyed(({"name": name} for name in "ab"), ("name",))
+    for other in (copy.deepcopy(parts), pickle.loads(pickle.dumps(parts))):
+        assert (other, other.keys, type(other)) == (parts, ("name",), Keyed)
+        assert other.find(name="b") is other[1]
+
+
+def test_names_may_be_anybodys_and_in_any_order() -> None:
+    rng = random.Random(3)
+    for definition in catalogue().messages.values():
+        for version in definition.valid_versions:
+            program, values = schema(definition, version), filled(definition, version, 2)
+            # A reader's names are the writer's own objects, in its order; those of ``filled`` are not.
+            data = program.encode(values)
+            read_back = program.decode(data)[2] or {}
+            assert program.encode(read_back) == data
+            assert program.encode(shuffled(rng, read_back)) == data
+
+
+def shuffled(rng: random.Random, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: shuffled(rng, value[name]) for name in rng.sample(list(value), len(value))}
+    return [shuffled(rng, element) for element in value] if isinstance(value, list) and value != [] else value
+
+
+def test_what_is_read_is_nobody_elses() -> None:
+    data = encode("FetchResponse", 12, {"responses": [{"topic": "t", "partitions": [{"partitionIndex": 1}] * 2}]})
+    first, second = (decode("FetchResponse", 12, data)["responses"][0]["partitions"] for _ in range(2))
+    first[0]["currentLeader"]["leaderId"] = 8
+    first[0]["records"] = b"mine"
+    for other in (first[1], *second, *decode("FetchResponse", 12, data)["responses"][0]["partitions"]):
+        assert (other["currentLeader"], other["records"]) == ({"leaderId": -1, "leaderEpoch": -1}, None)
+
+
+def test_the_collector_is_left_as_it_was_and_sees_what_holds_others() -> None:
+    data = encode(OF_ALL, 2, VALUES | {"maybe": {"number": 3}})
+    for switch in (gc.disable, gc.enable):
+        switch()
+        before = gc.isenabled()
+        read_back = decode(OF_ALL, 2, data)
+        assert gc.isenabled() is before
+    # Python says so of its own dicts, too.
+    assert gc.is_tracked(read_back)
+    assert not gc.is_tracked(read_back["maybe"])
+
+
+def test_numbers_in_a_row_are_checked_one_by_one_where_they_are_cut() -> None:
+    data = bytes.fromhex(NEW)
+    for end, field in ((1, "tiny"), (2, "port"), (5, "large"), (6, "large"), (15, "share"), (16, "id"), (31, "id")):
+        (finding,) = check(OF_ALL, 1, data[:end]).findings
+        assert (finding.code, finding.path) == ("message-cut", f"OfAllData.{field}")
+
+
+def test_an_array_of_numbers_is_checked_up_to_the_one_that_is_cut() -> None:
+    numbers = encode("MetadataResponse", 0, {"topics": [{"partitions": [{"replicaNodes": [1, 2, 3]}]}]})
+    at = numbers.index(bytes.fromhex("00000003 00000001"))
+    (finding,) = check("MetadataResponse", 0, numbers[: at + 14]).findings
+    assert (finding.code, finding.at) == ("message-cut", at + 12)
+    assert finding.path == "MetadataResponse.topics[0].partitions[0].replicaNodes[2]"
+    nothing = encode("AlterPartitionReassignments", 0, {"topics": [{"name": "t", "partitions": [{"replicas": None}]}]})
+    assert check("AlterPartitionReassignments", 0, nothing).consumed == len(nothing)
 
 
 def test_random_bytes_never_raise_anything_of_their_own() -> None:
