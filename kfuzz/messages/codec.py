@@ -116,11 +116,15 @@ def decode(message: str | Definition, version: int, data: bytes, *, profile: Pro
     >>> decode("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a023100"))
     {'clientSoftwareName': 'kfuzz', 'clientSoftwareVersion': '1'}
     """
-    reading = read(message, version, data, profile=profile)
-    if reading.fatal is not None:
-        raise MessageError(reading.fatal)
-    assert reading.message is not None
-    return reading.message
+    _require_profile(profile)
+    program = _program(message, version)
+    consumed, notes, value = program.decode(bytes(data))
+    if notes:
+        reading = _reading(program.name, consumed, notes, value, profile)
+        if reading.fatal is not None:
+            raise MessageError(reading.fatal)
+    assert value is not None
+    return value
 
 
 def encode(message: str | Definition, version: int, values: Message) -> bytes:
@@ -141,6 +145,8 @@ def size(message: str | Definition, version: int, values: Message) -> int:
 
 def reading_of(name: str, consumed: int, notes: list[Note], value: Message | None, profile: Profile) -> MessageReading:
     """The reading that the program's notes make; ``name`` is what paths begin with."""
+    if not notes:
+        return MessageReading(value, consumed)
     findings = [_finding(name, note, profile) for note in sorted(notes, key=lambda note: (note[1], note[0]))]
     reading = MessageReading(value, consumed, findings)
     if reading.fatal is not None:
