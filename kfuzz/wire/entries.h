@@ -28,7 +28,7 @@ static inline void kfuzz_set_entry(PyObject *dict, Py_ssize_t place, PyObject *v
     *entry = value;
     Py_DECREF(before);
     /* As a dict itself does: one that holds numbers and texts alone is nothing to the collector. */
-    if (PyObject_IS_GC(value) && !PyObject_GC_IsTracked(dict))
+    if (PyType_IS_GC(Py_TYPE(value)) && !PyObject_GC_IsTracked(dict))
         PyObject_GC_Track(dict);
 }
 

@@ -122,6 +122,7 @@ cdef struct op_t:
     # From here on, fields of which any bytes will do: how many, and what they take.
     int run_count
     int run_bytes
+    int entry                  # the place of its value in what is read
     # Both are its Plan's.
     PyObject *name
     PyObject *default
@@ -631,6 +632,7 @@ cdef Keyed keyed(list elements, tuple keys):
     return made
 
 
+@cython.final
 cdef class Plan:
     """The names and defaults of a struct's fields, in the order of its C plan."""
 
@@ -649,6 +651,13 @@ cdef class Plan:
     def __dealloc__(self):
         PyMem_Free(self.c.ops)
         PyMem_Free(self.c.tagged)
+
+    cdef inline int give(self, dict made, const op_t *op, object value) except -1:
+        """Put the value of a field into a copy of ``blank``."""
+        if self.plain:
+            set_entry(made, op.entry, value)
+            return 0
+        return PyDict_SetItem(made, <object> op.name, value)
 
     cdef bint has(self, object name):
         cdef int i
@@ -710,8 +719,11 @@ cdef class Schema:
         plan.c.owner = <PyObject *> plan
         count_runs(&plan.c)
         plan.blank = dict.fromkeys(plan.names)
+        for i in range(plan.c.count):
+            plan.c.ops[i].entry = i
         for i in range(plan.c.tagged_count):
             if plan.c.tagged[i].there:
+                plan.c.tagged[i].entry = <int> PyDict_Size(plan.blank)
                 default = plan.tagged_defaults[i]
                 plan.blank[plan.tagged_names[i]] = None if is_changeable(default) else default
         plan.plain = is_plain(plan.blank)
@@ -827,10 +839,7 @@ cdef class Schema:
         cdef int i
         for i in range(plan.c.count):
             op = &plan.c.ops[i]
-            if plan.plain:
-                set_entry(made, i, self.make_field(p, op))
-            else:
-                PyDict_SetItem(made, <object> op.name, self.make_field(p, op))
+            plan.give(made, op, self.make_field(p, op))
         if plan.c.flexible:
             self.make_tags(p, plan, made)
         return made
@@ -846,7 +855,7 @@ cdef class Schema:
         for k in range(plan.c.tagged_count):
             op = &plan.c.tagged[k]
             if op.there and is_changeable(<object> op.default):
-                PyDict_SetItem(made, <object> op.name, fresh(<object> op.default))
+                plan.give(made, op, fresh(<object> op.default))
         at = get_uvarint(p[0], &count)
         if count == 0:
             p[0] = at
@@ -863,14 +872,14 @@ cdef class Schema:
                 at += size
                 continue
             p[0] = at
-            PyDict_SetItem(made, <object> op.name, self.make_field(p, op))
+            plan.give(made, op, self.make_field(p, op))
             at = p[0]
         p[0] = at
         if unknown is not None:
             PyDict_SetItem(made, UNKNOWN, unknown)
         return 0
 
-    cdef object make_field(self, const uint8_t **p, const op_t *op):
+    cdef inline object make_field(self, const uint8_t **p, const op_t *op):
         cdef int64_t n
         cdef int64_t i
         cdef Plan plan
