@@ -116,13 +116,13 @@ cdef struct op_t:
     bint nullable
     bint compact
     bint there                 # a tag of other versions is known, and refused
-    int64_t tag                # -1: none
+    int32_t tag                # -1: none
     int place                  # among its plan's, tagged ones by themselves
-    plan_t *plan               # of a struct
+    int entry                  # the place of its value in what is read
     # From here on, fields of which any bytes will do: how many, and what they take.
     int run_count
     int run_bytes
-    int entry                  # the place of its value in what is read
+    plan_t *plan               # of a struct
     # Both are its Plan's.
     PyObject *name
     PyObject *default
