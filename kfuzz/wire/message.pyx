@@ -204,8 +204,8 @@ cdef const uint8_t *check_long_uvarint(walk_t *w, const uint8_t *p, uint32_t *ou
     return p
 
 
-cdef const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t *op, bint short_one, bint nullable,
-                                 int64_t *out) noexcept nogil:
+cdef inline const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t *op, bint short_one, bint nullable,
+                                        int64_t *out) noexcept nogil:
     """A length or a count; -1 for null, which is allowed then."""
     cdef const uint8_t *start = p
     cdef uint32_t raw
@@ -244,7 +244,7 @@ cdef inline uint64_t word_at(const uint8_t *p) noexcept nogil:
     return word
 
 
-cdef bint is_ascii(const uint8_t *p, int64_t n) noexcept nogil:
+cdef inline bint is_ascii(const uint8_t *p, int64_t n) noexcept nogil:
     cdef uint64_t seen = 0
     cdef int64_t at = 0
     if n >= 8:
@@ -344,7 +344,7 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
             n = 0
         for i in range(n):
             step.element = i
-            p = check_value(w, p, op, True)
+            p = check_struct(w, p, op.plan) if op.kind == K_STRUCT else check_value(w, p, op, True)
             if unlikely(p == NULL):
                 return NULL
     if unlikely(p == NULL):
