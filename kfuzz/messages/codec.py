@@ -120,7 +120,7 @@ def decode(message: str | Definition, version: int, data: bytes, *, profile: Pro
     program = _program(message, version)
     consumed, notes, value = program.decode(bytes(data))
     if notes:
-        reading = _reading(program.name, consumed, notes, value, profile)
+        reading = reading_of(program.name, consumed, notes, value, profile)
         if reading.fatal is not None:
             raise MessageError(reading.fatal)
     assert value is not None

@@ -15,7 +15,6 @@ from kfuzz.errors import EncodeError, UsageError
 from kfuzz.messages.codec import MessageReading, reading_of
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import ALL, NONE, Definition, Field, Type
-from kfuzz.messages.schema import Keyed
 from kfuzz.records.findings import Profile
 from kfuzz.records.rebuild import AS_JAVA
 from kfuzz.wire.cursor import uvarint_of
@@ -130,7 +129,7 @@ def _shape(primitive: str) -> _Shape:
     }
     # Compact forms belong to flexible versions, whose structs have tags; a primitive alone has none.
     plan = {"flexible": False, "fields": [described], "tagged": [], "absent": {}, "map_keys": ()}
-    return _Shape(definition, Schema(primitive, 0, [plan], Keyed, AS_JAVA))
+    return _Shape(definition, Schema(primitive, 0, [plan], AS_JAVA))
 
 
 def _read_varint(primitive: str, data: bytes, profile: Profile) -> MessageReading:
