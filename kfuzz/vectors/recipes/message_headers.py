@@ -13,10 +13,25 @@ HEADER = ["MSG-HEADER-1"]
 def theme() -> Theme:
     """messages/headers"""
     made = Theme("messages/headers", "The headers in front of requests and responses.", "message")
+    _oldest(made)
     for version in (1, 2):
         _requests(made, version)
     _responses(made)
     return made
+
+
+def _oldest(made: Theme) -> None:
+    """Without a client id, in front of the one request that had none: ControlledShutdown in version 0."""
+    values = {"requestApiKey": 7, "requestApiVersion": 0, "correlationId": 7}
+    whole = body("RequestHeader", 0, values)
+    _add(made, "request-v0-full", "a request's header in version 0, which has no client id", whole)
+    end = whole.place("value", "correlationId")
+    made.message(
+        "request-v0-client-id",
+        "a request's header in version 0 with a client id behind it, which does not belong to it",
+        whole.broken(end, whole.data[end.at :], "bytes-after-message", behind=b"\x00\x02me"),
+        requirements=[*HEADER, "MSG-FIELDS-1"],
+    )
 
 
 def _requests(made: Theme, version: int) -> None:
