@@ -284,6 +284,8 @@ def decode_message(name: str, version: int, profile: Profile, source: str) -> No
       kfuzz messages decode MetadataResponse --version 12 --profile strict < body.bin
     """
     message = definitions_of(source).find(name)
+    # Before anything is read from a terminal.
+    schema(message, version)
     reading = read(message, version, standard_streams()[0].read(), profile=profile)
     for finding in reading.findings:
         click.echo(f"{finding.severity}: {finding}", err=True)

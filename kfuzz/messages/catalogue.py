@@ -159,8 +159,9 @@ def _condensed(path: Path) -> Catalogue:
             return _catalogue(str(path), {str(path): text})
         raise UsageError(f"{path} is no catalogue of messages, nor a definition; make one with `kfuzz messages import`")
     lines = members["messages"].value
-    if not isinstance(lines, list):
-        raise UsageError(f"{path}:{members['messages'].line}: messages must be a list; make the catalogue anew")
+    if not isinstance(lines, list) or not lines:
+        line = members["messages"].line
+        raise UsageError(f"{path}:{line}: messages must be a list of definitions; make the catalogue anew")
     return _named(path.stem, [(f"{path}:{node.line}", definition_of(node, str(path))) for node in lines])
 
 

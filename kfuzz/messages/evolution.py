@@ -143,7 +143,7 @@ class _Comparison:
         self, old: Sequence[Field], new: Sequence[Field], scope: Versions, path: str, inside: frozenset[str]
     ) -> Iterator[Change]:
         pairs = _pairs(old, new, scope)
-        yield from self.order(old, new, pairs, path)
+        yield from self.order([field for field in old if field.versions & scope], new, pairs, path)
         yield from self.tags(old, new, pairs, path)
         for before in old:
             here = f"{path}.{before.name}".removeprefix(".")
@@ -163,9 +163,8 @@ class _Comparison:
                 )  # fmt: skip
 
     def lost(self, field: Field, scope: Versions, path: str) -> Iterator[Change]:
-        if field.tag is not None:
-            if field.tagged & scope:
-                yield self.change(path, "tag-lost", f"tag {field.tag} of versions {field.tagged & scope} is gone")
+        if field.tagged & scope:
+            yield self.change(path, "tag-lost", f"tag {field.tag} of versions {field.tagged & scope} is gone")
         elif field.versions & scope:
             yield self.change(path, "released-version-changed", f"it is gone from versions {field.versions & scope}")
 
@@ -188,7 +187,7 @@ class _Comparison:
     def tags(
         self, old: Sequence[Field], new: Sequence[Field], pairs: Mapping[str, Field], path: str
     ) -> Iterator[Change]:
-        owners = {field.tag: field for field in old if field.tag is not None}
+        owners = {field.tag: field for field in old if field.tagged & self.released}
         for after in new:
             owner = owners.get(after.tag) if after.tag is not None else None
             if owner is not None and pairs.get(owner.name) != after:
@@ -227,9 +226,12 @@ class _Comparison:
 
     def type(self, old: Field, new: Field, scope: Versions, path: str, inside: frozenset[str]) -> Iterator[Change]:
         before, after = old.type, new.type
+        if not scope:
+            return
         if before.array and after.array and before.struct is None and after.struct is not None:
             struct = self.new.structs[after.struct]
-            if _boxes(struct, before.name, scope):
+            # A struct of a flexible version has a number of tags behind its fields.
+            if not scope & self.new.flexible_versions and _boxes(struct, before.name, scope):
                 yield self.change(
                     path, "array-of-structs", f"{before} is now {after}, with {struct.fields[0].name} in it"
                 )

@@ -129,7 +129,7 @@ def _element_from(definition: Definition, field: Field, version: int, form: Any,
         if isinstance(form, str) and form in _NO_NUMBERS:
             return _NO_NUMBERS[form]
         if type(form) in (int, float):
-            return float(form)
+            return form
         raise UsageError(f'{path} is {_name_of(form)}; it must be a number, "NaN", "Infinity" or "-Infinity"')
     wanted = str if name == "string" else bool if name == "bool" else int
     if type(form) is not wanted:

@@ -59,6 +59,10 @@ _WORDS: Final = {str: "a text", int: "a whole number", bool: "true or false", li
 _VERSIONS: Final = re.compile(r"(\d{1,5})(?:(\+)|-(\d{1,5}))?")
 _FIELD_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _STRUCT_NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]*")
+# Structs are followed from one to the next; no definition of Kafka's has a fifth of so many.
+_MOST_STRUCTS: Final = 100
+# The digits of the largest tag.
+_LONGEST_TAG: Final = 10
 # Decimal, hexadecimal behind 0x, octal behind 0; Java's parsers take an underscore in none of them.
 _INTEGER: Final = re.compile(r"([+-]?)(?:0[xX]([0-9A-Fa-f]+)|0([0-7]+)|(0|[1-9]\d*))")
 
@@ -176,6 +180,8 @@ class _Reader:
                     path,
                     f'nothing is called "{struct_name}"; give the field "fields", or define it in commonStructs',
                 )
+        if len(self.structs) > _MOST_STRUCTS:
+            self.fail(given.line, name, f"there are {len(self.structs)} structs; {_MOST_STRUCTS} are the most")
         self.refuse_endless_structs(given)
         return Definition(
             name=name,
@@ -434,7 +440,7 @@ class _Reader:
                 self.fail(line, given.path, f'taggedVersions "{tagged}" without a tag; add "tag", or take them out')
             return None, NONE
         # One definition of Kafka 3.9 has its tag as a text, and Kafka's own reader takes it.
-        if isinstance(tag, str) and tag.isdecimal():
+        if isinstance(tag, str) and tag.isdecimal() and len(tag) <= _LONGEST_TAG:
             tag = int(tag)
         if type(tag) is not int:
             self.fail(line, given.path, f'"tag" is {_name_of(tag)}; it must be a whole number')
@@ -558,7 +564,12 @@ class _Reader:
             if found is None:
                 self.fail(line, given.path, f'the default "{text}" is no whole number; write 12, 0xc or 014')
             digits, base = next((found[i], base) for i, base in ((2, 16), (3, 8), (4, 10)) if found[i])
-            value = int(found[1] + digits, base)
+            try:
+                value = int(found[1] + digits, base)
+            except ValueError:
+                self.fail(
+                    line, given.path, f"the default has {len(digits)} digits; an {name} has {len(str(most))} at most"
+                )
         if type(value) is not int:
             self.fail(line, given.path, f"the default is {_name_of(value)}; it must be a whole number")
         if not least <= value <= most:

@@ -37,15 +37,16 @@ def is_compact(definition: Definition, field: Field, version: int) -> bool:
     return version in definition.flexible_versions and field.is_flexible(version, definition.flexible_versions)
 
 
-def default_of(definition: Definition, field: Field, version: int) -> Any:
-    """The value of a field that is not given."""
+def default_of(definition: Definition, field: Field, version: int | None) -> Any:
+    """The value of a field that is not given; without ``version`` a struct has its fields of all versions."""
     if field.null_default:
         return None
     if field.type.array:
         return []
     if field.type.struct is not None:
         inner = definition.structs[field.type.struct].fields
-        return {key_of(one.name): default_of(definition, one, version) for one in inner if version in one.versions}
+        there = [one for one in inner if version is None or version in one.versions]
+        return {key_of(one.name): default_of(definition, one, version) for one in there}
     return _DEFAULTS.get(field.type.name, field.default)
 
 
@@ -75,7 +76,8 @@ class _Compiler:
             "fields": [self.field(field, -1) for field in plain],
             "tagged": [self.field(field, field.tag or 0) for field in tagged],
             "absent": {
-                key_of(field.name): (default_of(self.definition, field, version), field.ignorable)
+                # What it is compared with comes from a version that has the field.
+                key_of(field.name): (default_of(self.definition, field, None), field.ignorable)
                 for field in fields
                 if field.name not in there
             },

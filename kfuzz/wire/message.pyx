@@ -592,7 +592,6 @@ cdef class Keyed(list):
 
     cdef readonly tuple keys
     cdef dict index
-    cdef Py_ssize_t indexed
 
     def __init__(self, elements=(), tuple keys not None=()):
         list.__init__(self, elements)
@@ -605,13 +604,60 @@ cdef class Keyed(list):
         if set(values) != set(self.keys):
             asked = " and ".join(values) or "nothing"
             raise UsageError(f"elements are found by {' and '.join(self.keys)}, not by {asked}")
-        # Made when it is first asked for, and again when the list has grown or shrunk.
-        if self.index is None or self.indexed != PyList_GET_SIZE(self):
+        # Made when it is first asked for, and again when the list has changed.
+        if self.index is None:
             self.index = {}
             for element in self:
                 self.index.setdefault(tuple([element[key] for key in self.keys]), element)
-            self.indexed = PyList_GET_SIZE(self)
         return self.index.get(tuple([values[key] for key in self.keys]))
+
+    def append(self, element):
+        self.index = None
+        list.append(self, element)
+
+    def clear(self):
+        self.index = None
+        list.clear(self)
+
+    def extend(self, elements):
+        self.index = None
+        list.extend(self, elements)
+
+    def insert(self, place, element):
+        self.index = None
+        list.insert(self, place, element)
+
+    def remove(self, element):
+        self.index = None
+        list.remove(self, element)
+
+    def reverse(self):
+        self.index = None
+        list.reverse(self)
+
+    def pop(self, place=-1):
+        self.index = None
+        return list.pop(self, place)
+
+    def sort(self, *, key=None, reverse=False):
+        self.index = None
+        list.sort(self, key=key, reverse=reverse)
+
+    def __setitem__(self, place, value):
+        self.index = None
+        list.__setitem__(self, place, value)
+
+    def __delitem__(self, place):
+        self.index = None
+        list.__delitem__(self, place)
+
+    def __iadd__(self, elements):
+        self.extend(elements)
+        return self
+
+    def __imul__(self, times):
+        self.index = None
+        return list.__imul__(self, times)
 
 
 cdef void count_runs(plan_t *plan) noexcept:
@@ -659,14 +705,10 @@ cdef class Plan:
             return 0
         return PyDict_SetItem(made, <object> op.name, value)
 
-    cdef bint has(self, object name):
+    cdef list fields(self):
+        """The names of all that this version has."""
         cdef int i
-        if name in self.names:
-            return True
-        for i in range(self.c.tagged_count):
-            if self.c.tagged[i].there and self.tagged_names[i] == name:
-                return True
-        return False
+        return [*self.names, *[self.tagged_names[i] for i in range(self.c.tagged_count) if self.c.tagged[i].there]]
 
 
 cdef str UNKNOWN = "_unknownTaggedFields"
@@ -998,8 +1040,9 @@ cdef class Schema:
 
     cdef int require_nothing_lost(self, Plan plan, dict given, const way_t *above) except -1:
         """Fields that this version has no place for have their defaults, or do not matter; others do not exist."""
+        cdef list fields = plan.fields()
         for name, value in given.items():
-            if plan.has(name) or (name == UNKNOWN and plan.c.flexible):
+            if name in fields or (name == UNKNOWN and plan.c.flexible):
                 continue
             path = self.path_of(above) + (f"[{name}]" if type(name) is int else f".{name}")
             if name == UNKNOWN:
@@ -1007,9 +1050,9 @@ cdef class Schema:
                     raise EncodeError(f"{path} are given, but version {self.version} has no tags")
                 continue
             if name not in plan.absent:
-                raise EncodeError(f"{path} is no field of it; there are {', '.join(plan.names)}")
+                raise EncodeError(f"{path} is no field of it; there are {', '.join(fields) or 'none'}")
             default, ignorable = plan.absent[name]
-            if not ignorable and value != default:
+            if not ignorable and not is_default(value, default):
                 raise EncodeError(f"{path} is {value!r}, and version {self.version} has no place for it; leave it out, "
                                   "or take another version")
         return 0
@@ -1172,7 +1215,10 @@ cdef class Schema:
         cdef uint64_t raw
         if type(given) is not float and type(given) is not int:
             raise EncodeError(f"{self.path_of(way)} is {type(given).__name__}; it must be a float")
-        real = given
+        try:
+            real = given
+        except OverflowError:
+            raise EncodeError(f"{self.path_of(way)} is {number_of(given)}; it does not fit float64") from None
         memcpy(&raw, &real, 8)
         need(out, 8)
         put64(out, raw)
@@ -1192,7 +1238,7 @@ cdef class Schema:
             raise EncodeError(f"{self.path_of(way)} is {type(given).__name__}; it must be an int")
         number = PyLong_AsLongLongAndOverflow(given, &overflow)
         if unlikely(overflow != 0 or number < LEAST[op.kind] or number > MOST[op.kind]):
-            raise EncodeError(f"{self.path_of(way)} is {given}; it does not fit {INT_NAMES[op.kind]}")
+            raise EncodeError(f"{self.path_of(way)} is {number_of(given)}; it does not fit {INT_NAMES[op.kind]}")
         if op.kind == K_INT32 or op.kind == K_UINT32:
             put32(out, <uint32_t> number)
         elif op.kind == K_INT64:
@@ -1241,6 +1287,11 @@ cdef inline PyObject *tagged_value(const op_t *op, dict given) except? NULL:
     return PyDict_GetItemWithError(given, <object> op.name) if op.there else NULL
 
 
+cdef str number_of(object value):
+    """An int in decimal; of one that is too long for anybody to read, its length."""
+    return str(value) if value.bit_length() <= 256 else f"a number of {value.bit_length()} bits"
+
+
 cdef bint is_default(object value, object default) except -1:
     """Whether a tagged field may be left out; a struct may leave out those of its fields that are as by default."""
     cdef PyObject *name
@@ -1249,6 +1300,11 @@ cdef bint is_default(object value, object default) except -1:
     cdef Py_ssize_t at = 0
     if value is default:
         return True
+    if type(default) is list:
+        # That of every array; an array may be a tuple, or a list with a find of its own.
+        return isinstance(value, (list, tuple)) and len(value) == 0
+    if type(default) is float and type(value) is int:
+        return value == default
     if type(value) is not type(default):
         return False
     if type(default) is not dict:

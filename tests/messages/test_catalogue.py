@@ -152,6 +152,7 @@ def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "latin.json").write_bytes(b'{"name": "\xe4"}')
     (tmp_path / "other.json").write_text('{"format": "kfuzz-vectors/1"}')
     (tmp_path / "odd.json").write_text('{"format": "kfuzz-messages/1", "messages": 7}')
+    (tmp_path / "nothing.json").write_text('{"format": "kfuzz-messages/1", "messages": []}')
     wrong = DEFINITION.replace("int32", "int33")
     (tmp_path / "wrong.json").write_text(json.dumps({"format": "kfuzz-messages/1", "messages": [json.loads(wrong)]}))
     with zipfile.ZipFile(tmp_path / "empty.jar", "w") as jar:
@@ -168,6 +169,7 @@ def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:
         ("latin.json", "byte 10 is not UTF-8"),
         ("other.json", "no catalogue of messages"),
         ("odd.json", "messages must be a list"),
+        ("nothing.json", "messages must be a list of definitions"),
         ("wrong.json", 'type "int33" does not exist'),
         ("empty.jar", "has no definitions"),
         ("twice.jar", "DataOfMine is defined twice"),

@@ -7,7 +7,9 @@ import gc
 import json
 import pickle
 import random
+import sys
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -226,6 +228,9 @@ def test_a_bomb_is_refused_without_room_for_it() -> None:
         (0, {"port": -1}, "OfAllData.port is -1; it does not fit uint16"),
         (0, {"large": 1 << 32}, "OfAllData.large is 4294967296; it does not fit uint32"),
         (0, {"parts": [{"size": 1 << 63}]}, r"OfAllData.parts\[0\].size is 9223372036854775808; it does not fit int64"),
+        (0, {"tiny": 1 << 20_000}, "OfAllData.tiny is a number of 20001 bits; it does not fit int8"),
+        (0, {"share": 10**400}, "OfAllData.share is a number of 1329 bits; it does not fit float64"),
+        (2, {"nobody": 1}, "OfAllData.nobody is no field of it; there are .*later"),
         (0, {"tiny": True}, "OfAllData.tiny is bool; it must be an int"),
         (0, {"flag": 1}, "OfAllData.flag is int; it must be a bool"),
         (0, {"share": "1"}, "OfAllData.share is str; it must be a float"),
@@ -257,6 +262,37 @@ def test_what_a_version_lacks_may_have_its_default_or_not_matter() -> None:
     assert encode(OF_ALL, 0, VALUES | {"late": 7, "maybe": None, "later": [1, 2]}).hex() == OLD
 
 
+def test_a_struct_that_a_version_lacks_has_the_defaults_of_those_that_have_it() -> None:
+    newer = decode("FetchRequest", 17, encode("FetchRequest", 17, {}))
+    assert newer["replicaState"] == {"replicaId": -1, "replicaEpoch": -1}
+    assert encode("FetchRequest", 14, newer) == encode("FetchRequest", 14, {})
+    with pytest.raises(EncodeError, match="version 14 has no place for it"):
+        encode("FetchRequest", 14, newer | {"replicaState": {"replicaId": 1, "replicaEpoch": -1}})
+
+
+def test_an_empty_tagged_array_is_left_out_whatever_list_it_is() -> None:
+    left_out = encode("FetchResponse", 16, {})
+    # The tag of NodeEndpoints with no elements, which Kafka reads and does not write again.
+    read_again = decode("FetchResponse", 16, left_out[:-1] + bytes.fromhex("01000101"))
+    assert isinstance(read_again["nodeEndpoints"], Keyed)
+    for given in (read_again, {"nodeEndpoints": ()}, {"nodeEndpoints": []}):
+        assert encode("FetchResponse", 16, given) == left_out
+
+
+def test_findings_are_those_of_the_bytes_whoever_else_reads_meanwhile() -> None:
+    topics = [{"name": f"t{i}", "partitions": []} for i in range(50)]
+    inputs = [encode("MetadataResponse", 12, {"topics": topics}) + b"!", encode("MetadataResponse", 12, {}) + b"!!"]
+    expected = [read("MetadataResponse", 12, data).findings for data in inputs]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(lambda i: read("MetadataResponse", 12, inputs[i % 2]).findings, range(2000)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert found == expected * 1000
+
+
 def test_elements_with_map_keys_are_found_by_them() -> None:
     parts = [{"name": f"p{i}", "size": i} for i in range(100)]
     found = decode(OF_ALL, 2, encode(OF_ALL, 2, VALUES | {"parts": parts}))["parts"]
@@ -266,6 +302,13 @@ def test_elements_with_map_keys_are_found_by_them() -> None:
     assert found.find(name="nobody") is None
     found.append({"name": "new", "size": 0})
     assert found.find(name="new") is found[-1]
+    found[0] = {"name": "other", "size": 1}
+    assert found.find(name="p0") is None
+    assert found.find(name="other") is found[0]
+    # As many as before, and others.
+    found.append(found.pop(1) | {"name": "last"})
+    assert found.find(name="p1") is None
+    assert found.find(name="last") is found[-1]
     with pytest.raises(UsageError, match="found by name, not by size"):
         found.find(size=1)
 

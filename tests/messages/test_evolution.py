@@ -49,6 +49,8 @@ KIND = '{ "name": "Kind", "type": "int8", "versions": "2+" }'
 SIZE = '{ "name": "Size", "type": "int64", "versions": "2+", "default": "-1" }'
 MORE = '{ "name": "More", "type": "int32", "versions": "3+", "tag": 1, "taggedVersions": "3+" }'
 PLACES = '{ "name": "Places", "type": "[]int32", "versions": "1+" },'
+NUMBER = '{ "name": "Number", "type": "int32", "versions": "1+" }'
+BOXED = '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [' + NUMBER + "] },"
 
 
 @pytest.mark.parametrize(
@@ -76,9 +78,11 @@ PLACES = '{ "name": "Places", "type": "[]int32", "versions": "1+" },'
         ([(KIND, KIND.replace("int8", "int16"))], ["Parts.Kind type-changed"]),
         ([(PLACES, PLACES.replace("[]int32", "int32"))], ["Places type-changed"]),
         ([(PLACES, PLACES.replace("[]int32", "[]int64"))], ["Places type-changed"]),
+        # A struct has its tags behind it in the versions 3 and 4, which are flexible.
+        ([(PLACES, BOXED)], ["Places type-changed"]),
         (
-            [(PLACES, '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [%s %s] },')],
-            ["Places type-changed"],
+            [('"1-4"', '"1-2"'), (PLACES, BOXED.replace(NUMBER, f"{NUMBER}, {NUMBER.replace('Number', 'Other')}"))],
+            ["version-lost", "Places type-changed"],
         ),
         # Tags.
         (
@@ -116,16 +120,13 @@ PLACES = '{ "name": "Places", "type": "[]int32", "versions": "1+" },'
         ),
         ([('"CountRequest"', '"TallyRequest"')], ["message-renamed"]),
         (
-            [(PLACES, '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [%s] },')],
-            ["Places array-of-structs"],
+            [('"1-4"', '"1-2"'), (PLACES, BOXED)],
+            ["version-lost", "Places array-of-structs"],
         ),
     ],
 )
 def test_a_change_is_found_for_what_it_is(edits: list[tuple[str, str]], found: list[str]) -> None:
-    number = '{ "name": "Number", "type": "int32", "versions": "1+" }'
-    fill = {1: (number,), 2: (number, ',{ "name": "Other", "type": "int32", "versions": "1+" }')}
-    made = [(before, after % fill[after.count("%s")] if "%s" in after else after) for before, after in edits]
-    assert codes(changes(*made)) == found
+    assert codes(changes(*edits)) == found
 
 
 def test_every_kind_of_change_is_known_by_what_it_does() -> None:
@@ -146,6 +147,34 @@ def test_a_version_that_was_unstable_was_not_released() -> None:
     newer = {one.name: one for one in (parse_definition(new), parse_definition(renamed(new)))}
     assert compare_all(old, newer) == []
     assert compare_all({response.name: response}, newer) != []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (SIZE, SIZE.replace("int64", "int32")),
+        (SIZE, SIZE.replace("-1", "0")),
+        (f"{SIZE}, {KIND}", f"{KIND}, {SIZE}"),
+        (MORE, MORE.replace("More", "Other").replace("int32", "string")),
+    ],
+)
+def test_what_only_an_unstable_version_has_may_change(before: str, after: str) -> None:
+    frame = """{ "name": "XRequest", "type": "request", "apiKey": 9, "validVersions": "2-3", "flexibleVersions": "3+",
+                 "latestVersionUnstable": UNSTABLE, "fields": [FIELDS] }"""
+
+    def defined(fields: str, unstable: str) -> Definition:
+        late = fields.replace('"2+"', '"3+"').replace('"tag": 1', '"tag": 0')
+        return parse_definition(frame.replace("UNSTABLE", unstable).replace("FIELDS", late))
+
+    assert compare(defined(before, "true"), defined(after, "true")) == []
+    assert any(change.incompatible for change in compare(defined(before, "false"), defined(after, "false")))
+
+
+def test_a_field_that_is_tagged_in_later_versions_alone_is_missed_in_the_earlier() -> None:
+    text = """{ "name": "XRequest", "type": "request", "apiKey": 9, "validVersions": "0", "flexibleVersions": "1+",
+                "fields": [%s] }"""
+    old = text % '{ "name": "A", "type": "int8", "versions": "0+", "tag": 0, "taggedVersions": "1+" }'
+    assert codes(compare(parse_definition(old), parse_definition(text % ""))) == ["A released-version-changed"]
 
 
 def test_a_message_that_is_gone_is_lost_unless_it_has_another_name() -> None:

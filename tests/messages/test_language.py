@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -413,6 +414,16 @@ WRONG = {
         '@"versions": "4+", "default": "none" }',
         'a field of type "[]Way" has no default of its own but null',
     ),
+    "a default of too many digits": (
+        FIELD,
+        '@{ "name": "Id", "type": "int8", "versions": "1+", "default": "%s" }' % ("9" * 5000),
+        "the default has 5000 digits; an int8 has 3 at most",
+    ),
+    "a tag of too many digits": (
+        FIELD,
+        '@{ "name": "Id", "type": "int8", "versions": "3+", "tag": "%s", "taggedVersions": "3+" }' % ("9" * 5000),
+        '"tag" is a text; it must be a whole number',
+    ),
     "a default of a uuid": (
         FIELD,
         '@{ "name": "Id", "type": "uuid", "versions": "1+", "default": "x" }',
@@ -437,6 +448,20 @@ def test_a_wrong_definition_gets_one_sentence_with_its_place(case: str) -> None:
         assert int(found[1]) == text.count("\n", 0, at) + 1, said
     if words is not None:
         assert words in said, said
+
+
+def test_a_chain_of_structs_that_nobody_could_follow_is_refused() -> None:
+    structs = [
+        {"name": f"S{i}", "versions": "0+", "fields": [{"name": "Next", "type": f"S{i + 1}", "versions": "0+"}]}
+        for i in range(2000)
+    ]
+    chain = {
+        "name": "Chain", "type": "data", "validVersions": "0", "flexibleVersions": "none",
+        "fields": [{"name": "First", "type": "S0", "versions": "0+"}],
+        "commonStructs": [*structs, {"name": "S2000", "versions": "0+", "fields": []}],
+    }  # fmt: skip
+    with pytest.raises(UsageError, match="there are 2001 structs; 100 are the most"):
+        parse_definition(json.dumps(chain))
 
 
 def test_there_are_many_ways_to_be_wrong() -> None:
