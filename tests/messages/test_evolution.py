@@ -18,18 +18,13 @@ OLD = """
   { "name": "Places", "type": "[]int32", "versions": "1+" },
   { "name": "Parts", "type": "[]Part", "versions": "2+", "fields": [
     { "name": "Size", "type": "int64", "versions": "2+", "default": "-1" },
-    { "name": "Kind", "type": "int8", "versions": "2+" },
-    { "name": "Inner", "type": "[]Part", "versions": "4+" }
+    { "name": "Kind", "type": "int8", "versions": "2+" }
   ]},
   { "name": "Data", "type": "bytes", "versions": "1-3" },
   { "name": "Rest", "type": "int32", "versions": "3+", "tag": 0, "taggedVersions": "3+" },
   { "name": "More", "type": "int32", "versions": "3+", "tag": 1, "taggedVersions": "3+" }
 ]}
-""".replace(
-    """,
-    { "name": "Inner", "type": "[]Part", "versions": "4+" }""",
-    "",
-)
+"""
 
 
 def changes(*edits: tuple[str, str]) -> list[Change]:
@@ -118,6 +113,15 @@ BOXED = '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [' +
             [(SIZE, SIZE.replace("Size", "Length")), (KIND, KIND.replace("Kind", "Sort"))],
             ["Parts.Kind field-renamed", "Parts.Size field-renamed"],
         ),
+        (
+            [
+                (
+                    '"Name", "type": "string", "versions": "1+", "nullableVersions": "2+"',
+                    '"Title", "type": "string", "versions": "1+", "nullableVersions": "1+"',
+                )
+            ],
+            ["Name released-version-changed", "Title released-version-changed"],
+        ),
         ([('"CountRequest"', '"TallyRequest"')], ["message-renamed"]),
         (
             [('"1-4"', '"1-2"'), (PLACES, BOXED)],
@@ -147,6 +151,27 @@ def test_a_version_that_was_unstable_was_not_released() -> None:
     newer = {one.name: one for one in (parse_definition(new), parse_definition(renamed(new)))}
     assert compare_all(old, newer) == []
     assert compare_all({response.name: response}, newer) != []
+
+
+def test_a_struct_that_holds_itself_is_compared_once() -> None:
+    text = """{ "name": "Tree", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
+      { "name": "Nodes", "type": "[]Node", "versions": "0+", "fields": [
+        { "name": "Size", "type": "int8", "versions": "0+" },
+        { "name": "Inner", "type": "[]Node", "versions": "0+" } ]} ]}"""
+    found = compare(parse_definition(text), parse_definition(text.replace("int8", "int16")))
+    assert codes(found) == ["Nodes.Size type-changed"]
+
+
+def test_an_array_of_structs_with_a_text_that_may_be_null_is_another_array() -> None:
+    text = """{ "name": "Names", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
+      { "name": "Names", "type": "TYPE", "versions": "0+" FIELDS } ]}"""
+    old = parse_definition(text.replace("TYPE", "[]string").replace("FIELDS", ""))
+    for nullable, code in (("none", "array-of-structs"), ("0+", "type-changed")):
+        name = '{ "name": "Text", "type": "string", "versions": "0+", "nullableVersions": "%s" }'.replace(
+            "%s", nullable
+        )
+        new = parse_definition(text.replace("TYPE", "[]Name").replace("FIELDS", f', "fields": [{name}]'))
+        assert codes(compare(old, new)) == [f"Names {code}"]
 
 
 @pytest.mark.parametrize(
