@@ -54,21 +54,25 @@ def command() -> None:
 
 
 @command.command("list")
+@click.option("--all", "every", is_flag=True, help="List what stands inside of other messages and in logs as well.")
 @json_option
 @source_option
-def list_messages(as_json: bool, source: str) -> None:
-    """List the messages: their numbers, kinds and versions.
+def list_messages(every: bool, as_json: bool, source: str) -> None:
+    """List the requests, responses and headers: their numbers, kinds and versions.
 
-    Without --definitions, those that clients and brokers know; the records of a broker's logs have catalogues of
-    their own. show, decode and encode find both by name.
+    Where there is none of them, everything is listed: the records of a broker's logs have catalogues of their own.
+    show, decode and encode find all by name.
 
     \b
     Examples:
       kfuzz messages list
+      kfuzz messages list --all
       kfuzz messages list --definitions 3.9.2 --json
       kfuzz messages list --definitions records-4.4.0
     """
-    messages = sorted(definitions_of(source).messages.values(), key=_place)
+    known = definitions_of(source).messages.values()
+    sent = [message for message in known if message.kind in ("request", "response", "header")]
+    messages = sorted(known if every or not sent else sent, key=_place)
     if as_json:
         echo_json([described(message) for message in messages])
         return
@@ -85,7 +89,8 @@ def list_messages(as_json: bool, source: str) -> None:
             f"{key:>4}  {message.name:<{width}}  {message.kind:<{kind_width}}  {message.valid_versions!s:<6}  "
             f"{', '.join(notes)}"
         )
-    click.echo(f"{len(messages)} messages")
+    more = len(known) - len(messages)
+    click.echo(f"{len(messages)} messages" + (f"; --all shows {more} more" if more else ""))
 
 
 def _place(message: Definition) -> tuple[bool, str, int, str, str]:

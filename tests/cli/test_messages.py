@@ -28,9 +28,12 @@ def test_the_list_has_every_message_by_its_number() -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["0", "ProduceRequest", "request", "3-13", "flexible", "9+"]
-    assert lines[-1] == "203 messages"
+    assert lines[-1] == "192 messages; --all shows 11 more"
+    assert kfuzz("messages", "list", "--all").stdout.splitlines()[-1] == "203 messages"
     listed = json.loads(kfuzz("messages", "list", "--json", "--definitions", "3.9.2").stdout)
-    assert len(listed) == 186
+    assert {one["type"] for one in listed} == {"request", "response", "header"}
+    assert len(listed) == 178
+    assert len(json.loads(kfuzz("messages", "list", "--json", "--all", "--definitions", "3.9.2").stdout)) == 186
     fetch = next(one for one in listed if one["name"] == "FetchRequest")
     assert fetch == {
         "api_key": 1,

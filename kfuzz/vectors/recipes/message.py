@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from kfuzz import records
 from kfuzz.errors import UsageError
-from kfuzz.messages.catalogue import catalogue, newest
+from kfuzz.messages.catalogue import RELEASES, catalogue, newest
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import INT_RANGES, Definition, Field
@@ -27,11 +28,20 @@ Json = dict[str, Any]
 INT32_MAX = 2**31 - 1
 
 
+@cache
+def _last() -> dict[str, Definition]:
+    """The newest definition of each message that has versions; of what the newest Kafka has dropped, the last one."""
+    return {
+        definition.name: definition
+        for release in RELEASES
+        for definition in catalogue(release).messages.values()
+        if definition.valid_versions
+    }
+
+
 def definitions(*kinds: str) -> Iterator[Definition]:
-    """The newest definitions that have versions, by name."""
-    for definition in catalogue().messages.values():
-        if definition.kind in kinds and definition.valid_versions:
-            yield definition
+    """The definitions of the ``kinds``, in the order of their names."""
+    return (definition for _, definition in sorted(_last().items()) if definition.kind in kinds)
 
 
 def slug_of(name: str, version: int) -> str:
@@ -193,7 +203,7 @@ class Body:
 def body(name: str, version: int | None = None, values: Mapping[str, Any] | None = None) -> Body:
     """A message that is right; of its newest version, and full, if nothing else is said."""
     if version is None:
-        version = catalogue().find(name).valid_versions.highest
+        version = _last()[name].valid_versions.highest
     definition = newest(name, version)
     given = full(definition, version) if values is None else dict(values)
     data = schema(definition, version).encode(given)
