@@ -23,8 +23,9 @@ from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import Definition, Kind
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schema import schema
-from kfuzz.mutate.message import mutant
+from kfuzz.mutate.message import mutant, restructured
 from kfuzz.records import Finding
+from kfuzz.wire.message import Schema
 
 __all__ = [
     "KINDS",
@@ -93,7 +94,16 @@ def _ask(definition: Definition, version: int, seed: int, samples: int, mutants:
         form = to_json(definition, version, values)
         asked.append(Asked("encoded", {"operation": ENCODE_MESSAGE, **named, "body": form}, {"hex": data.hex()}))
         asked.append(_to_decode("decoded", definition, version, data))
-    return asked + [_to_decode("mutants", definition, version, mutant(rng, rng.choice(bodies))) for _ in range(mutants)]
+    changed = (_changed(rng, program, rng.choice(bodies)) for _ in range(mutants))
+    return asked + [_to_decode("mutants", definition, version, data) for data in changed]
+
+
+def _changed(rng: random.Random, program: Schema, data: bytes) -> bytes:
+    """Half of them are changed by structure, and of those a few blindly as well."""
+    if rng.random() < 0.5:
+        return mutant(rng, data)
+    data = restructured(rng, data, program.places(data)[2])
+    return mutant(rng, data) if rng.random() < 0.1 else data
 
 
 def _to_decode(what: str, definition: Definition, version: int, data: bytes) -> Asked:

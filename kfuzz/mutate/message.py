@@ -1,14 +1,20 @@
 """Messages with something wrong in them: bytes of a good one changed, taken out, put in. Imports nothing of kfuzz.
 
-What a length, a count or a null may be wrong by is drawn more often than anything else.
+What a length, a count or a null may be wrong by is drawn more often than anything else. ``mutant`` knows no structure;
+``restructured`` changes what stands at the places of a message, and mostly mends the counts and sizes around it.
 """
 
 from __future__ import annotations
 
 import random
-from typing import Final
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
-__all__ = ["mutant"]
+if TYPE_CHECKING:
+    from kfuzz.wire.message import Place
+
+__all__ = ["mutant", "restructured"]
 
 _BYTES: Final = (0x00, 0x01, 0x02, 0x7F, 0x80, 0xFE, 0xFF)
 _WORDS: Final = (
@@ -44,3 +50,200 @@ def mutant(rng: random.Random, data: bytes) -> bytes:
         else:
             made += rng.randbytes(rng.randint(1, 3))
     return bytes(made)
+
+
+# ------------------------------------------------------------------------------------------------- by structure
+
+# What stands in the place of so many bytes: where, how many, and what.
+_Edit = tuple[int, int, bytes]
+_Change = Callable[[random.Random, bytes, "Sequence[Place]"], list[_Edit]]
+
+_COUNTS: Final = ("count", "tag-count")
+# Ends of what takes one byte more, of what Kafka reads, and of int16 and int32, as they are or one more.
+_NUMBERS: Final = (
+    *(0, 1, 2, 0x7F, 0x80, 0x3FFF, 0x4000, 0x7FFF, 0x8000, 0xFFFF),
+    *(10_000, 10_001, 1_000_000, 1_000_001, 1_000_002),
+    *((1 << 31) - 1, 1 << 31, (1 << 32) - 1),
+)
+# Tags of known fields and of none, up to the last that a writer takes and beyond.
+_TAGS: Final = (0, 1, 2, 3, 4, 9, 127, 128, 10_000, (1 << 31) - 2, (1 << 31) - 1, (1 << 32) - 1)
+_SIZES: Final = (0, 1, 2, 126, 127, 128, 255, 256, 1000)
+# What is no text, or says it otherwise than it must: a lone byte, an overlong NUL, half a surrogate, beyond Unicode.
+_TEXTS: Final = (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\0", "\u20ac".encode())
+_KEEPS_COUNT: Final = 0.25
+_KEEPS_SIZES: Final = 0.25
+_OVERLONG: Final = 0.1
+
+
+def restructured(rng: random.Random, data: bytes, places: Sequence[Place]) -> bytes:
+    """``data`` after one change, drawn from ``rng``, of what stands at one of its ``places`` (``Schema.places``).
+
+    A length, count, tag or value gets another value; a text or bytes get another length; an element or a tagged field
+    is left out, copied or moved; a tagged field that nobody knows is put in. Data without a place is changed blindly.
+    """
+    change = rng.choices(_CHANGES, _WEIGHTS)[0]
+    edits = change(rng, data, places)
+    if not edits:
+        return mutant(rng, data)
+    if rng.random() >= _KEEPS_SIZES:
+        edits += _sizes_around(places, edits)
+    made = bytearray(data)
+    for at, size, new in sorted(edits, reverse=True):
+        made[at : at + size] = new
+    return bytes(made)
+
+
+def _other_number(rng: random.Random, data: bytes, places: Sequence[Place]) -> list[_Edit]:
+    """Another length, count, tag, size or presence."""
+    numbers = [place for place in places if place[3] != "value"]
+    if not numbers:
+        return []
+    place = rng.choice(numbers)
+    at, size, _, _, value = place
+    new = _written(data, place, value + rng.randint(-2, 2) if rng.random() < 0.5 else rng.choice(_NUMBERS))
+    if not _is_fixed(data, place) and rng.random() < _OVERLONG:
+        new = new[:-1] + bytes([new[-1] | 0x80]) + b"\x80" * rng.choice((0, 0, 1, 3, 4)) + b"\0"
+    return [(at, size, new)]
+
+
+def _other_value(rng: random.Random, data: bytes, places: Sequence[Place]) -> list[_Edit]:
+    """Another number, or other bytes, of the same size."""
+    values = [place for place in places if place[3] == "value"]
+    if not values:
+        return []
+    at, size, _, _, value = rng.choice(values)
+    if isinstance(value, str):
+        new = rng.choice(_TEXTS)[:size]
+        at += rng.randrange(size - len(new) + 1)
+        return [(at, len(new), new)]
+    ends = (bytes(size), b"\xff" * size, b"\x7f" + b"\xff" * (size - 1), b"\x80" + bytes(size - 1))
+    return [
+        (at, size, rng.choice((*ends, bytes(size - 1) + b"\1", b"\x7f\xf8" + bytes(size), rng.randbytes(size)))[:size])
+    ]
+
+
+def _other_size(rng: random.Random, data: bytes, places: Sequence[Place]) -> list[_Edit]:
+    """A text or bytes longer, shorter, or null, with the length that goes with that."""
+    lengths = [i for i, place in enumerate(places) if place[3] == "length"]
+    if not lengths:
+        return []
+    i = rng.choice(lengths)
+    at, size, path, _, _ = places[i]
+    has_bytes = i + 1 < len(places) and places[i + 1][2:4] == (path, "value")
+    end = at + size + (places[i + 1][1] if has_bytes else 0)
+    bias = 0 if _is_fixed(data, places[i]) else 1
+    if rng.random() < 0.2:
+        return [(at, end - at, _written(data, places[i], bias - 1))]
+    n = rng.choice(_SIZES)
+    old = data[at + size : end] or b"x"
+    new = (old * (n // len(old) + 1))[:n]
+    return [(at, end - at, _written(data, places[i], n + bias) + new)]
+
+
+def _other_elements(rng: random.Random, data: bytes, places: Sequence[Place]) -> list[_Edit]:
+    """An element of an array, or a tagged field, left out, copied or moved; the count goes with it mostly."""
+    counts = [i for i in range(len(places) - 1) if places[i][3] in _COUNTS and _is_within(places[i], places[i + 1])]
+    if not counts:
+        return []
+    i = rng.choice(counts)
+    spans = _elements(places, i)
+    k = rng.randrange(len(spans))
+    start, end = spans[k]
+    way = rng.random()
+    if way < 0.2 and k + 1 < len(spans):
+        last = spans[k + 1][1]
+        return [(start, last - start, data[end:last] + data[start:end])]
+    times = 0 if way < 0.5 else rng.choice((2, 2, 2, 3, 9))
+    edits = [(start, end - start, data[start:end] * times)]
+    if rng.random() >= _KEEPS_COUNT:
+        at, size, _, _, value = places[i]
+        edits.append((at, size, _written(data, places[i], value + times - 1)))
+    return edits
+
+
+def _one_more_tag(rng: random.Random, data: bytes, places: Sequence[Place]) -> list[_Edit]:
+    """A tagged field in front of the others of a struct, or behind them."""
+    counts = [i for i, place in enumerate(places) if place[3] == "tag-count"]
+    if not counts:
+        return []
+    i = rng.choice(counts)
+    at, size, _, _, value = places[i]
+    count = _written(data, places[i], value + 1)
+    inside = rng.randbytes(rng.choice((0, 1, 2, 127, 128)))
+    field = _uvarint(rng.choice(_TAGS)) + _uvarint(len(inside)) + inside
+    spans = _elements(places, i)
+    if not spans or rng.random() < 0.3:
+        return [(at, size, count + field)]
+    start, end = spans[-1]
+    return [(at, size, count), (start, end - start, data[start:end] + field)]
+
+
+_CHANGES: Final[tuple[_Change, ...]] = (_other_number, _other_value, _other_size, _other_elements, _one_more_tag)
+_WEIGHTS: Final = (35, 20, 15, 20, 10)
+
+
+def _elements(places: Sequence[Place], i: int) -> list[tuple[int, int]]:
+    """Where the elements, or the tagged fields, of the count at place ``i`` begin and end."""
+    _, _, path, part, _ = places[i]
+    starts: list[int] = []
+    end = 0
+    before = None
+    for place in islice(places, i + 1, None):
+        if not _is_within(places[i], place):
+            break
+        at, size, where, what, _ = place
+        # All places of an element have its number, and a tag begins a field.
+        element = where[: where.index("]", len(path))] if part == "count" else before
+        if element != before or (part == "tag-count" and what == "tag" and where == path):
+            starts.append(at)
+            before = element
+        end = at + size
+    return list(zip(starts, [*starts[1:], end], strict=False))
+
+
+def _is_within(count: Place, place: Place) -> bool:
+    """Whether a place behind the count is of what it counts."""
+    if count[3] == "count":
+        return place[2].startswith(f"{count[2]}[")
+    return place[2].startswith(f"{count[2]}.") or place[2:4] == (count[2], "tag")
+
+
+def _sizes_around(places: Sequence[Place], edits: Sequence[_Edit]) -> list[_Edit]:
+    """The sizes of the tagged fields that hold what the edits change, as they are after it."""
+    first = min(at for at, _, _ in edits)
+    last = max(at + size for at, size, _ in edits)
+    grown = sum(len(new) - size for _, size, new in edits)
+    made: list[_Edit] = []
+    # From the inside out: a size that takes a byte more makes that of the next one grow.
+    for at, size, _, part, value in reversed(places):
+        if part == "tag-size" and at + size <= first and last <= at + size + value:
+            new = _uvarint(value + grown)
+            made.append((at, size, new))
+            grown += len(new) - size
+    return made
+
+
+def _is_fixed(data: bytes, place: Place) -> bool:
+    """Whether a number is an int16, an int32 or a byte, and no varint.
+
+    A varint of two or four bytes has a first bit that makes it negative as a number of fixed size.
+    """
+    at, size, _, part, value = place
+    return part == "presence" or (size in (2, 4) and int.from_bytes(data[at : at + size], "big", signed=True) == value)
+
+
+def _written(data: bytes, place: Place, number: int) -> bytes:
+    """``number`` in the form that the number at the place has."""
+    if _is_fixed(data, place):
+        size = place[1]
+        return (number & ((1 << 8 * size) - 1)).to_bytes(size, "big")
+    return _uvarint(number)
+
+
+def _uvarint(number: int) -> bytes:
+    number &= 0xFFFFFFFF
+    made = bytearray()
+    while number >= 0x80:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*made, number])
