@@ -168,6 +168,7 @@ def _show(result: Result) -> None:
     if result.mutator_calls:
         click.echo(
             f"  mutation hook: {result.mutator_calls:,} calls, {result.repaired or 0:,} with CRC and lengths made right"
+            f", {result.restructured or 0:,} by structure"
         )
     if not result.crashes:
         click.echo("  nothing found")

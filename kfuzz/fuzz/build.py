@@ -34,8 +34,10 @@ SANITIZERS: tuple[str, ...] = get_args(Sanitizer)
 
 PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
-# The folders whose compiled modules the targets reach.
-INSTRUMENTED = ("wire", "fuzz")
+# The folders whose compiled modules the targets reach, and what mutates for them.
+INSTRUMENTED = ("wire", "mutate", "fuzz")
+# What is not compiled, and looked for beside what is.
+LINKED = (".py", ".json")
 COMPILERS = ("clang-16", "clang")
 GET_CLANG = "install clang (Debian and Ubuntu: apt-get install clang-16) and run this again"
 
@@ -102,7 +104,7 @@ def build(
             _publish(staging, directory)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
-    _link_python(directory)
+    _link_rest(directory)
     _write_executables(directory, _environment(directory, sanitizer))
     return Build(directory, sanitizer, native=True)
 
@@ -202,9 +204,9 @@ def _call(command: list[str], cwd: Path, environment: dict[str, str] | None = No
         raise NoNativeCoverage(f"the compiled modules do not build with {command[0]}: {error.strip()}")
 
 
-def _link_python(directory: Path) -> None:
-    """Let the build's package have the Python files of the checkout as they are now, as links."""
-    for path in sorted(PACKAGE.rglob("*.py")):
+def _link_rest(directory: Path) -> None:
+    """Let the build's package have the Python files and the catalogues of the checkout as they are now, as links."""
+    for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in LINKED):
         link = directory / PACKAGE.name / path.relative_to(PACKAGE)
         if link.is_symlink() and link.readlink() == path:
             continue
@@ -237,7 +239,7 @@ def _write_executables(directory: Path, environment: dict[str, str]) -> None:
     hook = directory / "mutator.so"
     for target in TARGETS.values():
         settings = {**environment, "PYTHONHASHSEED": "0"}
-        if target.repairs and hook.is_file():
+        if target.hooked and hook.is_file():
             # Behind the sanitizer's runtime, which must come first.
             settings["LD_PRELOAD"] += f" {hook}"
         _write_executable(directory / "bin" / target.name, settings)

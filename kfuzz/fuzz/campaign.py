@@ -46,7 +46,7 @@ STATUS = re.compile(r"^#(\d+)\s+[A-Za-z]+\s+cov: (\d+) ft: (\d+) ")
 LOADED = re.compile(r"^INFO: Loaded (\d+) modules\s+\((\d+) inline 8-bit counters\)")
 EXECUTED = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
 RUNNING = re.compile(r"^Running: .*/(\d+)$")
-MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) repaired")
+MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) repaired, (\d+) restructured")
 ARTIFACT = re.compile(r"Test unit written to (.+)$")
 UNCAUGHT = "=== Uncaught Python exception: ==="
 NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
@@ -71,9 +71,9 @@ class Result:
     """What a campaign on one target came to.
 
     ``modules`` and ``counters`` are what libFuzzer said it watches of compiled code; ``no_native_coverage`` says why
-    that is nothing, where it is. ``coverage`` counts edges of compiled and of Python code. ``mutator_calls`` and
-    ``repaired`` count the mutation hook's work, and are None where it is not used or the process died before it could
-    say.
+    that is nothing, where it is. ``coverage`` counts edges of compiled and of Python code. ``mutator_calls``,
+    ``repaired`` and ``restructured`` count the mutation hook's work, and are None where it is not used or the process
+    died before it could say.
     """
 
     target: str
@@ -91,6 +91,7 @@ class Result:
     corpus_after: int = 0
     mutator_calls: int | None = None
     repaired: int | None = None
+    restructured: int | None = None
     crashes: list[Crash] = field(default_factory=list)
 
     @property
@@ -325,7 +326,7 @@ class _Campaign:
         elif match := EXECUTED.match(line):
             result.executions = int(match[1])
         elif match := MUTATOR.match(line):
-            result.mutator_calls, result.repaired = int(match[1]), int(match[2])
+            result.mutator_calls, result.repaired, result.restructured = (int(group) for group in match.groups())
         self.lines.append(line)
 
     def judge(self, code: int) -> None:

@@ -6,10 +6,12 @@ This module imports the target late, after atheris has hooked the imports.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import atheris
 
@@ -20,7 +22,12 @@ INSTRUMENTED = [
         "append", "arrow", "compact", "compression", "control", "convert",
         "reader", "rebuild", "roles", "stream", "writer",
     )
-]  # fmt: skip
+] + [f"kfuzz.messages.{name}" for name in ("annotate", "codec", "jsonform", "schema")]  # fmt: skip
+
+# Of mutator.c: data, size, the longest size, a seed; the new size.
+CHANGE = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
+# What C may call must not be collected.
+kept: list[Any] = []
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -30,8 +37,25 @@ def main(arguments: Sequence[str]) -> None:
     with atheris.instrument_imports(include=INSTRUMENTED):
         from kfuzz.fuzz import targets
     target = targets.find(Path(arguments[0]).name)
+    if target.mutate is not None:
+        mutate_by(target.mutate)
     atheris.Setup(list(arguments), target.run)
     atheris.Fuzz()
+
+
+def mutate_by(mutate: Callable[[bytes, int, int], bytes]) -> None:
+    """Let the mutation hook change inputs by ``mutate``; where it is not loaded, libFuzzer mutates alone."""
+    install = getattr(ctypes.CDLL(None), "kfuzz_mutate_by", None)
+    if install is None:
+        return
+
+    def change(data: int, size: int, size_max: int, seed: int) -> int:
+        made = mutate(ctypes.string_at(data, size), size_max, seed)
+        ctypes.memmove(data, made, len(made))
+        return len(made)
+
+    kept.append(CHANGE(change))
+    install(kept[-1])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@
  * time. So after the mutation the frames are walked, the last frame's length is set to what is left, and each CRC is
  * computed anew. Some inputs stay raw, for the gates must be fuzzed too.
  *
+ * A target that is no record batch gives a function of its own, which changes inputs by their structure.
+ *
  * This is a library of its own without Python symbols, preloaded beside the fuzzing runtime: hooks that are given to
  * atheris.Setup are ignored when the runtime is preloaded.
  */
@@ -24,10 +26,16 @@ enum {
     SMALLEST_BATCH = 49,
     RAW_ONE_IN = 8,          /* inputs that stay as libFuzzer made them */
     KEEP_LENGTH_ONE_IN = 16, /* inputs whose last length is not mended */
+    BLIND_ONE_IN = 2,        /* inputs that are not changed by their structure, where something knows it */
 };
+
+/* What makes another input of `data`, in its place: the new size, or 0 where it makes nothing of it. */
+typedef size_t (*change_t)(uint8_t *data, size_t size, size_t size_max, unsigned int seed);
 
 static uint64_t calls;
 static uint64_t repaired;
+static uint64_t restructured;
+static change_t by_structure;
 static uint32_t crc32_table[256];
 static uint32_t crc32c_table[256];
 
@@ -50,7 +58,14 @@ __attribute__((constructor)) static void fill_tables(void)
 /* The campaign reads this line: a hook that is silently not called would leave nothing but slow fuzzing behind. */
 __attribute__((destructor)) static void report_calls(void)
 {
-    fprintf(stderr, "mutator: %llu calls, %llu repaired\n", (unsigned long long)calls, (unsigned long long)repaired);
+    fprintf(stderr, "mutator: %llu calls, %llu repaired, %llu restructured\n", (unsigned long long)calls,
+            (unsigned long long)repaired, (unsigned long long)restructured);
+}
+
+/* The harness calls this before it fuzzes. */
+void kfuzz_mutate_by(change_t change)
+{
+    by_structure = change;
 }
 
 static uint32_t checksum(const uint32_t *table, const uint8_t *data, size_t size)
@@ -98,10 +113,21 @@ static void repair(uint8_t *data, size_t size, int mend_length)
     }
 }
 
+static size_t change(uint8_t *data, size_t size, size_t size_max, unsigned int seed)
+{
+    size_t changed = seed % BLIND_ONE_IN == 0 ? 0 : by_structure(data, size, size_max, seed / BLIND_ONE_IN);
+    if (changed == 0)
+        return LLVMFuzzerMutate(data, size, size_max);
+    restructured++;
+    return changed;
+}
+
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t size_max, unsigned int seed)
 {
-    size = LLVMFuzzerMutate(data, size, size_max);
     calls++;
+    if (by_structure)
+        return change(data, size, size_max, seed);
+    size = LLVMFuzzerMutate(data, size, size_max);
     /* The seed's low bits are as good as any: libFuzzer draws it afresh for each call. */
     if (seed % RAW_ONE_IN == 0)
         return size;

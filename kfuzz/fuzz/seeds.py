@@ -1,4 +1,6 @@
-"""What a campaign starts from: the vectors, the kept corpus, and a batch of every shape. May import vectors/, records/.
+"""What a campaign starts from: the vectors, the kept corpus, and a batch of every shape, or every message.
+
+May import vectors/, messages/, records/.
 
 ``corpus/seeds/<target>.hex`` and ``corpus/regressions/<target>/*.hex`` are text: hex digits, one input a line, ``#``
 begins a comment. An installed package has no ``corpus/``; it starts from the rest.
@@ -12,11 +14,14 @@ from pathlib import Path
 from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
+from kfuzz.fuzz.messages import KINDS, selector
 from kfuzz.fuzz.targets import Target
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.sample import filled
+from kfuzz.messages.schema import schema
 from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
 from kfuzz.records.compression import compress
-from kfuzz.vectors import load_suite
-from kfuzz.vectors.model import KINDS
+from kfuzz.vectors import Vector, load_suite
 from kfuzz.wire.checksum import crc32
 from kfuzz.wire.message_set import encode_message
 
@@ -34,7 +39,7 @@ def seeds(target: Target, *, say: Callable[[str], None] = lambda line: None) -> 
     found = set(_own(target))
     if target.vectors:
         try:
-            found.update(data for _, data in _suite())
+            found.update(data for _, data in _suite(target))
         except UsageError as error:
             say(f"no seeds from the vectors: {error}")
     return sorted((data for data in found if 0 < len(data) <= target.length_max), key=lambda data: (len(data), data))
@@ -43,9 +48,10 @@ def seeds(target: Target, *, say: Callable[[str], None] = lambda line: None) -> 
 def inputs(target: Target) -> list[tuple[str, bytes]]:
     """Everything that is known to be worth running through ``target``, of any length, with names for people.
 
-    That is every vector (each step of a stream, and the bombs), the kept corpus and a batch of every shape.
+    That is every vector of its kinds (each step of a stream, and the bombs), the kept corpus, and a batch of every
+    shape or every message.
     """
-    named = [*(_suite() if target.vectors else ()), *((file.stem, data) for file, data in regressions(target))]
+    named = [*(_suite(target) if target.vectors else ()), *((file.stem, data) for file, data in regressions(target))]
     known = {data for _, data in named}
     own = sorted(set(_own(target)) - known, key=lambda data: (len(data), data))
     return [*named, *((f"seed {i}", data) for i, data in enumerate(own))]
@@ -58,8 +64,20 @@ def _own(target: Target) -> Iterator[bytes]:
     yield from (data for _, data in regressions(target))
 
 
-def _suite() -> list[tuple[str, bytes]]:
-    return [(vector.id, vector.data) for vector in load_suite(kinds=KINDS)]
+def _suite(target: Target) -> list[tuple[str, bytes]]:
+    found = ((vector, _input(vector)) for vector in load_suite(kinds=target.vectors))
+    return [(vector.id, data) for vector, data in found if data is not None]
+
+
+def _input(vector: Vector) -> bytes | None:
+    """The vector's bytes, behind what says which message they are; None of a version that only older releases have."""
+    if vector.kind != "message":
+        return vector.data
+    definition = catalogue().messages.get(vector.options["message"])
+    version = vector.options["version"]
+    if definition is None or definition.kind not in KINDS or version not in definition.valid_versions:
+        return None
+    return selector(definition, version) + vector.data
 
 
 def regressions(target: Target) -> list[tuple[Path, bytes]]:
@@ -152,6 +170,19 @@ def _compressed() -> list[bytes]:
     return out
 
 
+def _messages() -> list[bytes]:
+    """Each message at its first and its last version, as by default and with every field filled."""
+    out = []
+    for definition in catalogue().messages.values():
+        versions = definition.valid_versions
+        # Of some messages no version is left.
+        if definition.kind in KINDS and versions:
+            for version in {versions.lowest, versions.highest}:
+                program, front = schema(definition, version), selector(definition, version)
+                out += [front + program.encode(values) for values in ({}, filled(definition, version, 1))]
+    return out
+
+
 def _canary() -> list[bytes]:
     """One ordinary batch: what the fuzzer needs beyond it, it must find."""
     pair = [Record(0, 1000, b"k", b"v", ((b"h", b"x"), (b"g", None))), Record(1, 1001, None, b"w" * 20)]
@@ -165,5 +196,6 @@ _SHAPES: dict[str, Callable[[], list[bytes]]] = {
     "log-tools": _record_batches,
     "compressed-batch": _unpacked,
     "compression": _compressed,
+    "messages": _messages,
     "canary": _canary,
 }

@@ -1,4 +1,4 @@
-"""The table of fuzz targets, and the oracles behind them. May import ``kfuzz.records`` and ``kfuzz.wire``, not atheris.
+"""The table of fuzz targets, and the oracles behind those of records. May import what is below it, but not atheris.
 
 A target is a function of one input; it returns when all is well and raises when it has found something. Any exception
 counts.
@@ -16,6 +16,9 @@ from typing import Any
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.fuzz.canary import spring
+from kfuzz.fuzz.messages import fuzz_messages
+from kfuzz.fuzz.messages import mutate as mutate_message
+from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.fuzz.packing import pack
 from kfuzz.records import CODECS, Limits, Reading, Record, RecordBatch, Role
 from kfuzz.records.append import append
@@ -36,6 +39,9 @@ LIMITS = Limits(decompressed_bytes=64 * 1024)
 # What was read under LIMITS and written again may be longer: under LogAppendTime the records' own deltas are lost.
 LIMITS_AGAIN = Limits(decompressed_bytes=1024 * 1024)
 
+# The kinds of vectors whose bytes are record batches.
+BATCHES = ("records", "stream")
+
 BEYOND_CONSUMER: tuple[Role, ...] = ("broker", "log")
 
 # Findings about bytes whose contents no encoder of the same format can say again; each with the reason.
@@ -53,10 +59,6 @@ UNREADABLE_AGAIN = {
 }
 
 
-class OracleFailure(Exception):
-    """A target's promise does not hold; the text says which."""
-
-
 class PlantedBug(Exception):
     """The canary was found."""
 
@@ -66,7 +68,8 @@ class Target:
     """What one target fuzzes.
 
     ``run`` takes one input. ``repairs``: mutated inputs get right lengths and CRCs, for they are record batches.
-    ``vectors``: the suite's vectors are seeds. ``dictionary``: its name under ``corpus/dictionaries``.
+    ``mutate`` makes another input of one, of the longest size allowed, and of a seed; where that is empty, libFuzzer
+    mutates. ``vectors``: the kinds of vectors that are seeds. ``dictionary``: its name under ``corpus/dictionaries``.
     ``length_max``: the longest input, in bytes.
     """
 
@@ -74,17 +77,15 @@ class Target:
     about: str
     run: Callable[[bytes], None]
     repairs: bool
-    vectors: bool
+    vectors: tuple[str, ...]
     dictionary: str
     length_max: int = 4096
+    mutate: Callable[[bytes, int, int], bytes] | None = None
 
-
-def exact_buffer(data: bytes) -> array[int]:
-    """``data`` in a block of exactly its size: a ``bytes`` ends in a NUL, behind which an over-read by one byte hides.
-
-    An array made from bytes is over-allocated; a slice of it is not.
-    """
-    return array("B", data)[:]
+    @property
+    def hooked(self) -> bool:
+        """Whether mutations go through the hook."""
+        return self.repairs or self.mutate is not None
 
 
 # ------------------------------------------------------------------------------------------------- record-batch
@@ -401,7 +402,7 @@ TARGETS: dict[str, Target] = {
             "Read, check, write and read again: any bytes, every magic; the promises of kfuzz.records.",
             fuzz_record_batch,
             repairs=True,
-            vectors=True,
+            vectors=BATCHES,
             dictionary="record-batch",
         ),
         Target(
@@ -409,7 +410,7 @@ TARGETS: dict[str, Target] = {
             "As record-batch, inside compressed payloads and wrapper messages, compressed after the mutation.",
             fuzz_compressed_batch,
             repairs=True,
-            vectors=False,
+            vectors=(),
             dictionary="record-batch",
         ),
         Target(
@@ -417,7 +418,7 @@ TARGETS: dict[str, Target] = {
             "Records as Arrow columns: whole, the same as the objects, and written again. Needs pyarrow.",
             fuzz_columns,
             repairs=True,
-            vectors=True,
+            vectors=BATCHES,
             dictionary="record-batch",
         ),
         Target(
@@ -425,7 +426,7 @@ TARGETS: dict[str, Target] = {
             "A Produce request and a segment: the reader's promises in these roles, and what a broker stores.",
             fuzz_broker,
             repairs=True,
-            vectors=True,
+            vectors=BATCHES,
             dictionary="record-batch",
         ),
         Target(
@@ -433,7 +434,7 @@ TARGETS: dict[str, Target] = {
             "Conversion, compaction, streams, control records: refused by the taxonomy, or read again as they must be.",
             fuzz_log_tools,
             repairs=True,
-            vectors=True,
+            vectors=BATCHES,
             dictionary="record-batch",
         ),
         Target(
@@ -441,8 +442,17 @@ TARGETS: dict[str, Target] = {
             "The codec containers alone: bounded, never raising, the same bytes after compressing again.",
             fuzz_compression,
             repairs=False,
-            vectors=False,
+            vectors=(),
             dictionary="compression",
+        ),
+        Target(
+            "messages",
+            "Any request, response or header: read, explained, written, as JSON; the promises of kfuzz.messages.",
+            fuzz_messages,
+            repairs=False,
+            vectors=("message",),
+            dictionary="message",
+            mutate=mutate_message,
         ),
         Target(
             "canary",
@@ -450,7 +460,7 @@ TARGETS: dict[str, Target] = {
             fuzz_canary,
             repairs=True,
             # The canary's depth must not change with the suite.
-            vectors=False,
+            vectors=(),
             dictionary="record-batch",
         ),
     )

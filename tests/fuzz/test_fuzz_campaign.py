@@ -21,13 +21,13 @@ from kfuzz.fuzz.seeds import inputs
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
-from kfuzz.vectors.model import KINDS
 
 # Every seed that was tried finds the canary within 2.7 million inputs; this one within 300,000.
 CANARY_SEED = 4
 CANARY_RUNS_MOST = 6_000_000
 # Python code alone comes to less: the compiled modules make the difference.
 RECORD_BATCH_COVERAGE_LEAST = 1000
+MESSAGES_COVERAGE_LEAST = 2000
 
 CANARY_INPUT = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0\x80000000", b"v" * 16)]))
 
@@ -83,8 +83,23 @@ def test_record_batch_survives_a_short_run_with_native_coverage_and_a_hook_that_
     assert result.repaired is not None
     assert result.mutator_calls > 0.8 * (result.executions - result.corpus_before)
     assert 0.8 < result.repaired / result.mutator_calls < 0.95
+    assert result.restructured == 0
     assert json.loads((tmp_path / "record-batch" / "result.json").read_text()) == result.to_json()
     assert "inline 8-bit counters" in (tmp_path / "record-batch" / "log.txt").read_text()
+
+
+@pytest.mark.clang
+def test_messages_survive_a_short_run_and_the_hook_changes_half_of_them_by_structure(
+    native_build: Build, tmp_path: Path
+) -> None:
+    [result] = campaign.run(["messages"], 60, runs=8_000, out=tmp_path)
+    assert result.crashes == []
+    assert result.coverage >= MESSAGES_COVERAGE_LEAST
+    assert result.mutator_calls is not None
+    assert result.restructured is not None
+    assert result.mutator_calls > 0.8 * (result.executions - result.corpus_before)
+    assert 0.4 < result.restructured / result.mutator_calls < 0.5
+    assert result.repaired == 0
 
 
 @pytest.mark.clang
@@ -146,7 +161,7 @@ def test_every_known_input_is_clean_under_the_sanitizers(
     assert [(one.input, one.crash) for one in done] == [(None, None)] * len(names)
     executions = {one.target: one.executions for one in done}
     assert executions == {name: len(inputs(TARGETS[name])) for name in names}
-    suite = {vector.data for vector in load_suite(kinds=KINDS)}
+    suite = {vector.data for vector in load_suite(kinds=("records", "stream"))}
     assert suite <= {data for _, data in inputs(TARGETS["record-batch"])}
 
 

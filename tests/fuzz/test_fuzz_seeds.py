@@ -10,8 +10,11 @@ import pytest
 from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import seeds as seeds_module
-from kfuzz.fuzz.seeds import dictionary, read_hex, seeds
+from kfuzz.fuzz.messages import KINDS as MESSAGE_KINDS
+from kfuzz.fuzz.messages import chosen, selector
+from kfuzz.fuzz.seeds import dictionary, inputs, read_hex, seeds
 from kfuzz.fuzz.targets import TARGETS
+from kfuzz.messages.catalogue import catalogue
 from kfuzz.vectors import load_suite
 
 
@@ -24,6 +27,32 @@ def test_vectors_are_seeds_of_record_batch() -> None:
     wanted = [v.data for v in load_suite() if v.kind == "records" and 0 < len(v.data) <= 4096]
     assert set(wanted) <= set(found)
     assert found == sorted(set(found), key=lambda data: (len(data), data))
+
+
+def test_messages_are_seeds_of_messages_alone_behind_what_says_which_they_are() -> None:
+    vectors = load_suite(kinds=("message",))
+    known = catalogue().messages
+    wanted = [
+        selector(known[name], version) + vector.data
+        for vector in vectors
+        if (name := vector.options["message"]) in known
+        and known[name].kind in MESSAGE_KINDS
+        and (version := vector.options["version"]) in known[name].valid_versions
+    ]
+    assert len(wanted) > 0.9 * len(vectors)
+    named = dict(inputs(TARGETS["messages"]))
+    assert set(wanted) <= set(named.values())
+    for target in TARGETS.values():
+        if target.name != "messages":
+            assert not {vector.id for vector in vectors} & {name for name, _ in inputs(target)}
+
+
+def test_every_message_is_among_the_seeds_of_messages() -> None:
+    choices = [chosen(data) for data in seeds(TARGETS["messages"])]
+    assert None not in choices
+    there = {choice[0].name for choice in choices if choice}
+    wanted = [one for one in catalogue().messages.values() if one.kind in MESSAGE_KINDS and one.valid_versions]
+    assert there == {definition.name for definition in wanted}
 
 
 def test_a_suite_that_does_not_load_costs_its_seeds_and_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
