@@ -42,7 +42,9 @@ campaign: build ## the full counts: 1,000,000 inputs as consumer, 200,000 as bro
 	$(BIN)/kfuzz conform --differential --role broker --count 200000 --seed 1
 	$(BIN)/kfuzz conform --differential --role log --count 20000 --seed 1
 	$(BIN)/kfuzz conform --differential --streams --count 100000 --seed 1
-	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest tests/conformance/test_real_broker.py tests/messages/test_message_agreement.py
+	$(BIN)/kfuzz conform --differential --messages --count 1000 --seed 1
+	$(BIN)/kfuzz conform --differential --messages --count 1000 --seed 1 --testee kafka-clients@3.9.2
+	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest tests/conformance/test_real_broker.py
 
 sanitize: build ## every known input through decoders and encoders under AddressSanitizer and UndefinedBehaviorSanitizer
 	$(BIN)/kfuzz fuzz --replay --sanitize address

@@ -14,6 +14,12 @@ import click
 from kfuzz.cli.console import echo_json, progress
 from kfuzz.conformance import differential, report
 from kfuzz.conformance.compare import ALL_ROLES, cases_of
+from kfuzz.conformance.message_differential import (
+    differ_messages,
+    keep_messages,
+    sentences_of_messages,
+    versions_of,
+)
 from kfuzz.conformance.protocol import ROLES
 from kfuzz.conformance.run import Places, Run, run
 from kfuzz.conformance.run import update_expected as rewrite_expected
@@ -21,6 +27,7 @@ from kfuzz.conformance.stream_differential import differ_streams, keep_streams, 
 from kfuzz.conformance.testees import Testee, all_testees, from_command, select
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
+from kfuzz.messages.catalogue import LATEST, RELEASES
 from kfuzz.mutate import Mutator
 from kfuzz.records import Role
 from kfuzz.vectors.model import KINDS, default_root, load_suite
@@ -53,7 +60,14 @@ SEED_BYTES_MAX = 4096
 @click.option(
     "--streams", is_flag=True, help="With --differential: random streams of batches instead of mutated inputs."
 )
-@click.option("--count", type=click.IntRange(min=1), help="Inputs of --differential.  [default: 20000]")
+@click.option(
+    "--messages", is_flag=True, help="With --differential: every API, kind and version of the testee's Kafka release."
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    help="Inputs of --differential; with --messages, mutants of each version.  [default: 20000, 200]",
+)
 @click.option("--seed", type=click.IntRange(min=0), help="What --differential's inputs follow from.  [default: 1]")
 @click.option("--out", metavar="DIR", help="Where --differential keeps what differs.  [default: out]")
 @click.argument("globs", nargs=-1, metavar="[GLOB]...")
@@ -71,6 +85,7 @@ def command(
     root: str | None,
     differs: bool,
     streams: bool,
+    messages: bool,
     count: int | None,
     seed: int | None,
     out: str | None,
@@ -84,7 +99,8 @@ def command(
     With --differential, kfuzz and one testee (kafka-clients@4.4.0, if none is named) get the same mutated inputs, begun
     at generated batches and at the vectors, and must agree on outcome, consumed bytes and contents: as consumers, or in
     the role of --role. Brokers must also store the same bytes. With --streams the inputs are sequences of batches, for
-    the rules that need memory, in turn for a broker, a log and a consumer.
+    the rules that need memory, in turn for a broker, a log and a consumer. With --messages they are requests, responses
+    and headers: default ones, filled ones, mutants, and what was read of those written again.
 
     \b
     Examples:
@@ -95,6 +111,7 @@ def command(
       kfuzz conform --differential --count 100000 --seed 7
       kfuzz conform --differential --role broker --count 50000
       kfuzz conform --differential --streams --count 50000
+      kfuzz conform --differential --messages --testee kafka-clients@3.9.2
     """
     for file in (json_file, junit_file, html_file):
         if file is not None and file != "-":
@@ -103,14 +120,27 @@ def command(
         require_writable(Path(out or "out") / "differential", directory=True)
         _refuse_with_differential(junit_file, html_file, update_expected)
         testee = _one_testee(names, commands)
-        if streams:
+        if messages or streams:
+            own = "--messages" if messages else "--streams"
+            if messages and streams:
+                raise UsageError("--messages and --streams are two runs; leave one of them away")
             if roles or globs or json_file:
-                raise UsageError("--streams makes its own inputs for every role; leave GLOB, --role and --json away")
+                raise UsageError(f"{own} makes its own inputs for every role; leave GLOB, --role and --json away")
+        if messages:
+            ctx.exit(_differ_on_messages(testee, 1 if seed is None else seed, count or 200, Path(out or "out")))
+        if streams:
             ctx.exit(_differ_on_streams(testee, 1 if seed is None else seed, count or 20_000, Path(out or "out")))
         role = _one_role(roles)
         mutator = Mutator(1 if seed is None else seed, seeds=_seeds(globs, root), role=role)
         ctx.exit(_differ(testee, role, mutator, count or 20_000, json_file, Path(out or "out")))
-    for option, given in (("--count", count), ("--seed", seed), ("--out", out), ("--streams", streams or None)):
+    only = {
+        "--count": count,
+        "--seed": seed,
+        "--out": out,
+        "--streams": streams or None,
+        "--messages": messages or None,
+    }
+    for option, given in only.items():
         if given is not None:
             raise UsageError(f"{option} belongs to --differential; add that, or leave {option} away")
     whole = not globs and not roles
@@ -203,6 +233,18 @@ def _differ_on_streams(testee: Testee, seed: int, count: int, out: Path) -> int:
     _refuse_silence(testee, count, found.unsupported)
     files = keep_streams(found, out / "differential", seed=seed)
     for sentence in sentences_of_streams(found, files, seed=seed, shown=SENTENCES_SHOWN):
+        click.echo(sentence)
+    return 1 if files else 0
+
+
+def _differ_on_messages(testee: Testee, seed: int, mutants: int, out: Path) -> int:
+    # Who is no Kafka is asked for the newest.
+    release = testee.version if testee.version in RELEASES else LATEST
+    versions = sum(1 for _ in versions_of(release))
+    with progress("messages", versions) as set_done:
+        found = differ_messages(testee, release, seed=seed, mutants=mutants, on_progress=set_done)
+    files = keep_messages(found, out / "differential", seed=seed)
+    for sentence in sentences_of_messages(found, files, seed=seed, shown=SENTENCES_SHOWN):
         click.echo(sentence)
     return 1 if files else 0
 

@@ -6,20 +6,23 @@ Of each the default message, filled ones, and mutants of those. Equal seeds make
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.conformance.process import Limits, Session, Trouble
 from kfuzz.conformance.protocol import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, ProtocolError, parse_answer, to_line
 from kfuzz.conformance.start import started
 from kfuzz.conformance.testees import Testee
-from kfuzz.errors import UsageError
+from kfuzz.errors import EncodeError, UsageError
+from kfuzz.files import write_whole
 from kfuzz.messages.catalogue import catalogue
-from kfuzz.messages.codec import read
-from kfuzz.messages.jsonform import to_json
+from kfuzz.messages.codec import encode, read
+from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Kind
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schema import schema
@@ -35,6 +38,9 @@ __all__ = [
     "MessageDisagreement",
     "ask_messages",
     "differ_messages",
+    "keep_messages",
+    "sentences_of_messages",
+    "versions_of",
 ]
 
 # What goes over the network, and what stands in logs, in files and within other messages.
@@ -49,7 +55,7 @@ class Asked:
 
     what: str
     request: Mapping[str, Any]
-    expected: Mapping[str, Any] | Finding
+    expected: Mapping[str, Any] | Finding | EncodeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +81,35 @@ def ask_messages(
     name: str, *, kinds: Collection[Kind] = KINDS, seed: int, samples: int, mutants: int
 ) -> Iterator[tuple[Definition, int, list[Asked]]]:
     """What is asked of each message and version of a catalogue: ``samples`` filled messages, ``mutants`` of all."""
+    for definition, version in versions_of(name, kinds):
+        yield definition, version, _ask(definition, version, seed, samples, mutants)
+
+
+def versions_of(name: str, kinds: Collection[Kind] = KINDS) -> Iterator[tuple[Definition, int]]:
+    """Every version of the messages of these kinds in a catalogue."""
     for definition in catalogue(name).messages.values():
         if definition.kind in kinds:
-            for version in definition.valid_versions:
-                yield definition, version, _ask(definition, version, seed, samples, mutants)
+            yield from ((definition, version) for version in definition.valid_versions)
+
+
+def keep_messages(found: MessageDifferential, directory: Path, *, seed: int) -> list[Path]:
+    """Write what differs to ``directory``, each as the request that shows it again; returns the files."""
+    files = []
+    for index, item in enumerate(found.disagreements):
+        files.append(directory / f"seed-{seed}-message-{index}.json")
+        write_whole(files[-1], json.dumps({"id": "message", **item.request}, indent=2, sort_keys=True) + "\n")
+    return files
+
+
+def sentences_of_messages(found: MessageDifferential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
+    """What a person is told: the first ``shown`` disagreements with their ``files``, then the counts."""
+    told = [f"{item.reason} ({file})" for item, file in list(zip(found.disagreements, files, strict=True))[:shown]]
+    if len(files) > shown:
+        told.append(f"… and {len(files) - shown} more in {files[0].parent}")
+    told += [f"{count} under the rule: {rule}" for rule, count in sorted(found.ruled.items())]
+    agreed = ", ".join(f"{found.agreed[what]} {what}" for what in ("encoded", "decoded", "mutants", "rewritten"))
+    told.append(f"{found.testee}, seed {seed}, {found.versions} versions: {agreed} agree, {len(files)} differ")
+    return told
 
 
 def _ask(definition: Definition, version: int, seed: int, samples: int, mutants: int) -> list[Asked]:
@@ -94,8 +125,12 @@ def _ask(definition: Definition, version: int, seed: int, samples: int, mutants:
         form = to_json(definition, version, values)
         asked.append(Asked("encoded", {"operation": ENCODE_MESSAGE, **named, "body": form}, {"hex": data.hex()}))
         asked.append(_to_decode("decoded", definition, version, data))
-    changed = (_changed(rng, program, rng.choice(bodies)) for _ in range(mutants))
-    return asked + [_to_decode("mutants", definition, version, data) for data in changed]
+    for _ in range(mutants):
+        mutated = _to_decode("mutants", definition, version, _changed(rng, program, rng.choice(bodies)))
+        asked.append(mutated)
+        if isinstance(mutated.expected, Mapping):
+            asked.append(_to_write_again(definition, version, mutated.expected["message"]))
+    return asked
 
 
 def _changed(rng: random.Random, program: Schema, data: bytes) -> bytes:
@@ -104,6 +139,16 @@ def _changed(rng: random.Random, program: Schema, data: bytes) -> bytes:
         return mutant(rng, data)
     data = restructured(rng, data, program.places(data)[2])
     return mutant(rng, data) if rng.random() < 0.1 else data
+
+
+def _to_write_again(definition: Definition, version: int, form: Mapping[str, Any]) -> Asked:
+    """What was read of a mutant, as a message to write: not all that can be read can be written."""
+    request = {"operation": ENCODE_MESSAGE, "message": definition.name, "version": version, "body": form}
+    try:
+        data = encode(definition, version, from_json(definition, version, form))
+    except EncodeError as error:
+        return Asked("rewritten", request, error)
+    return Asked("rewritten", request, {"hex": data.hex()})
 
 
 def _to_decode(what: str, definition: Definition, version: int, data: bytes) -> Asked:
@@ -170,10 +215,10 @@ def _answer(session: Session, asked: Asked, number: int, testee: Testee) -> Answ
 
 def _judge(found: MessageDifferential, asked: Asked, answer: Answer) -> None:
     expected = asked.expected
-    if isinstance(expected, Finding):
+    if isinstance(expected, Finding | EncodeError):
         if answer.outcome in ("rejected", "fault"):
             found.agreed[asked.what] += 1
-        elif rule := _rule(expected, found.testee):
+        elif isinstance(expected, Finding) and (rule := _rule(expected, found.testee)):
             found.ruled[rule] += 1
         else:
             _differ(found, asked, f"kfuzz refuses ({expected}), {found.testee} {answer.outcome}")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import random
 import tracemalloc
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.errors import EncodeError, MessageError
@@ -221,7 +221,7 @@ def check_again(definition: Definition, version: int, values: Message, encoded: 
     again = codec.read(definition, version, encoded)
     if odd := [finding for finding in again.findings if finding.code != "tag-unknown"]:
         raise OracleFailure(f"what was written is found fault with: {odd[0]}")
-    if unlike := difference(in_order(values), again.message, definition.name):
+    if unlike := difference(values, again.message, definition.name):
         raise OracleFailure(f"written and read again, {unlike}")
     assert again.message is not None
     if codec.encode(definition, version, again.message) != encoded:
@@ -245,7 +245,7 @@ def compare_bytes(program: Schema, before: bytes, encoded: bytes) -> None:
 def cannot_be_written(value: Any, path: str) -> Iterator[str]:
     """What the writer must say of values that Kafka reads, and cannot write either.
 
-    Tags that are there twice, or that no int32 holds; and texts that became longer than a string may be, for
+    Tags that do not rise, or that no int32 holds; and texts that became longer than a string may be, for
     each of their bytes that is no UTF-8 is read as U+FFFD, which takes three.
     """
     if isinstance(value, str) and (size := len(value.encode())) > STRING_MOST:
@@ -254,23 +254,16 @@ def cannot_be_written(value: Any, path: str) -> Iterator[str]:
         for i, element in enumerate(value):
             yield from cannot_be_written(element, f"{path}[{i}]")
     elif isinstance(value, dict):
-        for tag, count in Counter(tag for tag, _ in value.get(UNKNOWN, ())).items():
+        tags = [tag for tag, _ in value.get(UNKNOWN, ())]
+        for tag in tags:
             if tag >= TAG_LIMIT:
                 yield f"{path}.{UNKNOWN}: tag {tag} is none; tags go from 0 to {TAG_LIMIT - 1}"
-            if count > 1:
-                yield f"{path}.{UNKNOWN}: tag {tag} is there twice"
+        for before, tag in pairwise(tags):
+            if tag <= before:
+                yield f"{path}.{UNKNOWN}: tag {tag} comes after tag {before}; give them by rising numbers, each once"
         for name, field in value.items():
             if name != UNKNOWN:
                 yield from cannot_be_written(field, f"{path}.{name}")
-
-
-def in_order(value: Any) -> Any:
-    """The values with unknown tags in the order in which they are written."""
-    if isinstance(value, list):
-        return [in_order(element) for element in value]
-    if not isinstance(value, dict):
-        return value
-    return {name: sorted(field) if name == UNKNOWN else in_order(field) for name, field in value.items()}
 
 
 def difference(before: Any, after: Any, path: str) -> str | None:

@@ -1091,6 +1091,7 @@ cdef class Schema:
         cdef const op_t *op
         cdef list tags = []
         cdef int i
+        cdef int64_t before = -1
         for i in range(plan.c.tagged_count):
             op = &plan.c.tagged[i]
             value = tagged_value(op, given)
@@ -1104,11 +1105,11 @@ cdef class Schema:
         for tag, data in checked_unknown(given[UNKNOWN], path):
             if op_of(&plan.c, tag) != NULL:
                 raise EncodeError(f"{path}: tag {tag} is known; give the field by its name")
+            if tag <= before:
+                raise EncodeError(f"{path}: tag {tag} comes after tag {before}; give them by rising numbers, each once")
+            before = tag
             tags.append((tag, -1, data))
         tags.sort(key=first_of)
-        for i in range(1, <int> len(tags)):
-            if tags[i][0] == tags[i - 1][0]:
-                raise EncodeError(f"{path}: tag {tags[i][0]} is there twice")
         put_uvarint(out, <uint32_t> len(tags))
         for tag, place, data in tags:
             if place < 0:

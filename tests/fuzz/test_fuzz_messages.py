@@ -273,7 +273,9 @@ def test_an_encoder_that_changes_canonical_bytes_is_a_crash(monkeypatch: pytest.
 
 HEADER = catalogue().find("ResponseHeader")
 NO_TAG = "ResponseHeader._unknownTaggedFields: tag 2147483647 is none; tags go from 0 to 2147483646"
-TWICE = "ResponseHeader._unknownTaggedFields: tag 5 is there twice"
+RISING = "give them by rising numbers, each once"
+TWICE = f"ResponseHeader._unknownTaggedFields: tag 5 comes after tag 5; {RISING}"
+FALLING = f"ResponseHeader._unknownTaggedFields: tag 5 comes after tag 2147483647; {RISING}"
 
 
 @pytest.mark.parametrize(
@@ -281,8 +283,9 @@ TWICE = "ResponseHeader._unknownTaggedFields: tag 5 is there twice"
     [
         ("02 0500 0500", [TWICE]),
         ("01 ffffffff07 00", [NO_TAG]),
-        ("03 0500 ffffffff07 00 0500", [TWICE, NO_TAG]),
-        ("02 0600 0500", []),
+        ("03 0500 ffffffff07 00 0500", [NO_TAG, FALLING]),
+        ("02 0600 0500", [FALLING.replace("2147483647", "6")]),
+        ("02 0500 0600", []),
         ("01 feffffff07 00", []),
     ],
 )

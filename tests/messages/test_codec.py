@@ -69,7 +69,7 @@ NEW = HEAD + "077a77c3b66c660300ff020261ffffffffffffffff00"
         (2, {"maybe": {"number": 3}}, NEW + "01" "00000003" "00" "00"),
         (2, {"late": 1, "later": [5]}, NEW + "ff" "02" "00" "02" "0001" "01" "05" "02" "00000005"),
         (2, {"_unknownTaggedFields": [(300, b"xy")]}, NEW + "ff" "01" "ac02" "02" "7879"),
-        (2, {"_unknownTaggedFields": [(9, b""), (5, b"z")], "late": 1},
+        (2, {"_unknownTaggedFields": [(5, b"z"), (9, b"")], "late": 1},
          NEW + "ff" "03" "00" "02" "0001" "05" "01" "7a" "09" "00"),
     ],
 )  # fmt: skip
@@ -246,7 +246,11 @@ def test_a_bomb_is_refused_without_room_for_it() -> None:
         (0, {"late": 8}, "OfAllData.late is 8, and version 0 has no place for it"),
         (0, {"_unknownTaggedFields": [(1, b"")]}, "version 0 has no tags"),
         (2, {"_unknownTaggedFields": [(0, b"")]}, "tag 0 is known; give the field by its name"),
-        (2, {"_unknownTaggedFields": [(9, b""), (9, b"")]}, "tag 9 is there twice"),
+        (
+            2,
+            {"_unknownTaggedFields": [(9, b""), (9, b"")]},
+            "tag 9 comes after tag 9; give them by rising",
+        ),
         (2, {"_unknownTaggedFields": [(-1, b"")]}, "tag -1 is none"),
         (2, {"_unknownTaggedFields": [(2**31 - 1, b"")]}, "tag 2147483647 is none"),
         (2, {"_unknownTaggedFields": [9]}, "it must be a tuple of a tag and bytes"),
