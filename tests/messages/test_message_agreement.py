@@ -20,9 +20,9 @@ from kfuzz.conformance.testees import all_testees, select
 from kfuzz.messages.model import Kind
 
 MUTANTS, SAMPLES = 200, 3
-# Of each catalogue the kinds that are asked for; how many versions their messages have together; how many mutants agree;
-# of how many of those what was read is written again alike, or refused alike; and how many the older Kafka reads beyond
-# the bounds of the newer. Beside headers, requests and responses: what clients keep within these and in control
+# Of each catalogue the kinds that are asked for; how many versions their messages have together; how many mutants
+# agree; of how many of those what was read is written again alike, or refused alike; and how many the older Kafka reads
+# beyond the bounds of the newer. Beside headers, requests and responses: what clients keep within these and in control
 # records, and a broker in its logs and files.
 COUNTS = [
     ("3.9.2", "3.9.2", KINDS, 651, 129_274, 64_145, 926),
