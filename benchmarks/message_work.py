@@ -14,7 +14,7 @@ from kfuzz.messages.codec import Message
 from kfuzz.messages.schema import schema
 from kfuzz.wire.message import Schema
 
-__all__ = ["decode", "encode", "size", "verdict"]
+__all__ = ["decode", "dicts", "encode", "size", "verdict"]
 
 
 def verdict(messages: MessageSet) -> InProcess:
@@ -30,6 +30,17 @@ def verdict(messages: MessageSet) -> InProcess:
 
 
 def decode(messages: MessageSet) -> InProcess:
+    """To objects, every rule checked."""
+    works = [(schema(sample.definition, sample.version).decode_objects, sample.data) for sample in messages.samples]
+
+    def census() -> MessageCensus:
+        found = (values for _, _, values in (read(data) for read, data in works))
+        return messages.census_of_values([values.to_dict() if values else {} for values in found])
+
+    return InProcess(_one_by_one(works), census)
+
+
+def dicts(messages: MessageSet) -> InProcess:
     """To dicts, every rule checked."""
     works = [(schema(sample.definition, sample.version).decode, sample.data) for sample in messages.samples]
 

@@ -25,7 +25,7 @@ RECORD_PATHS: Final = (
     *(f"{way}-{codec}" for codec in CODECS[1:] for way in ("read", "write")),
 )
 MESSAGE_PATHS: Final = tuple(
-    f"{way}-messages-{size}" for way in ("verdict", "size", "decode", "encode") for size in SIZES
+    f"{way}-messages-{size}" for way in ("verdict", "size", "decode", "dicts", "encode") for size in SIZES
 )
 PATHS: Final = RECORD_PATHS + MESSAGE_PATHS
 
@@ -50,6 +50,7 @@ def run_message_path(path: str, peers: Sequence[MessagePeer], rounds: int) -> li
         "verdict": message_work.verdict,
         "size": message_work.size,
         "decode": message_work.decode,
+        "dicts": message_work.dicts,
         "encode": message_work.encode,
     }[way](messages)
     theirs = [peer.encode(messages) if way == "encode" else peer.decode(messages) for peer in peers]

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import INT_RANGES, Definition, Field
 from kfuzz.messages.schema import default_of, key_of
+from kfuzz.wire.values import StructValue
 
 __all__ = ["from_json", "to_json", "uuid_text"]
 
@@ -22,9 +23,10 @@ UNKNOWN: Final = "_unknownTaggedFields"
 _NO_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def to_json(definition: Definition, version: int, values: dict[str, Any]) -> dict[str, Any]:
+def to_json(definition: Definition, version: int, values: dict[str, Any] | StructValue) -> dict[str, Any]:
     """The JSON form of a message's values; what they leave out has its default."""
-    return _struct_to(definition, definition.fields, version, values)
+    in_dicts = values.to_dict() if isinstance(values, StructValue) else values
+    return _struct_to(definition, definition.fields, version, in_dicts)
 
 
 def from_json(definition: Definition, version: int, form: Any) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def _shape(primitive: str) -> _Shape:
         "default": [] if array else {"bytes": b"", "uuid": bytes(16)}.get(kind, default),
     }
     # Compact forms belong to flexible versions, whose structs have tags; a primitive alone has none.
-    plan = {"flexible": False, "fields": [described], "tagged": [], "absent": {}, "map_keys": ()}
+    plan = {"name": primitive, "flexible": False, "fields": [described], "tagged": [], "absent": {}, "map_keys": ()}
     return _Shape(definition, Schema(primitive, 0, [plan], AS_JAVA))
 
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Definition, Field, Type
 from kfuzz.records.rebuild import AS_JAVA
-from kfuzz.wire.message import Keyed, Schema
+from kfuzz.wire.message import Schema
+from kfuzz.wire.values import Keyed
 
 __all__ = ["Keyed", "default_of", "is_compact", "key_of", "schema"]
 
@@ -57,21 +58,22 @@ class _Compiler:
         self.flexible = version in definition.flexible_versions
         # The message's own fields come first; a struct has the number of its place.
         self.numbers: dict[str, int] = {}
-        self.order: list[tuple[Field, ...]] = [definition.fields]
+        self.order: list[tuple[str, tuple[Field, ...]]] = [(definition.name, definition.fields)]
 
     def schema(self) -> Schema:
         made: list[dict[str, Any]] = []
         # Structs are met on the way.
         while len(made) < len(self.order):
-            made.append(self.plan(self.order[len(made)]))
+            made.append(self.plan(*self.order[len(made)]))
         return Schema(self.definition.name, self.version, made, AS_JAVA)
 
-    def plan(self, fields: tuple[Field, ...]) -> dict[str, Any]:
+    def plan(self, name: str, fields: tuple[Field, ...]) -> dict[str, Any]:
         version = self.version
         plain = [field for field in fields if version in field.versions and version not in field.tagged]
         tagged = sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)
         there = {field.name for field in plain} | {field.name for field in tagged if version in field.tagged}
         return {
+            "name": name,
             "flexible": self.flexible,
             "fields": [self.field(field, -1) for field in plain],
             "tagged": [self.field(field, field.tag or 0) for field in tagged],
@@ -104,5 +106,5 @@ class _Compiler:
             return 0
         if type_.struct not in self.numbers:
             self.numbers[type_.struct] = len(self.order)
-            self.order.append(self.definition.structs[type_.struct].fields)
+            self.order.append((type_.struct, self.definition.structs[type_.struct].fields))
         return self.numbers[type_.struct]

@@ -1,7 +1,8 @@
-from collections.abc import Iterable
 from typing import Any, Literal
 
 from typing_extensions import Buffer
+
+from kfuzz.wire.values import StructValue
 
 # The codes of notes.
 CODES: tuple[str, ...]
@@ -12,20 +13,6 @@ Note = tuple[str, int, int, int, list[tuple[str, int]]]
 # (offset, size, path, part, value): of a field its value, or the length, count or presence in front of it; of a struct
 # its tag count and the tags, and of a tagged field its size. A length, count or size of bytes is as it is read there.
 Place = tuple[int, int, str, Literal["value", "length", "count", "presence", "tag-count", "tag", "tag-size"], Any]
-
-class Keyed(list[dict[str, Any]]):
-    """The elements of an array that has map keys, in their order; ``find`` looks one up in O(1).
-
-    >>> topics = Keyed([{"name": "a", "id": 1}, {"name": "b", "id": 2}], ("name",))
-    >>> topics.find(name="b")
-    {'name': 'b', 'id': 2}
-    """
-
-    def __init__(self, elements: Iterable[dict[str, Any]] = (), keys: tuple[str, ...] = ()) -> None: ...
-    @property
-    def keys(self) -> tuple[str, ...]: ...
-    def find(self, **values: Any) -> dict[str, Any] | None:
-        """The first element with these values of all its keys, or None. ``UsageError`` where they are other keys."""
 
 class Schema:
     """A message at one version. ``plans`` describe its structs, the message's own fields first.
@@ -50,11 +37,14 @@ class Schema:
     def decode(self, data: bytes) -> tuple[int, list[Note], dict[str, Any] | None]:
         """The same, and the values."""
 
+    def decode_objects(self, data: bytes) -> tuple[int, list[Note], StructValue | None]:
+        """The same with objects in place of dicts, and tuples in place of lists."""
+
     def places(self, data: bytes) -> tuple[int, list[Note], list[Place]]:
         """The same, and where everything of the message stands, up to what it is refused for."""
 
-    def encode(self, message: dict[str, Any]) -> bytes:
-        """The bytes; fields that are not given have their defaults. ``EncodeError`` with a field's path."""
+    def encode(self, message: dict[str, Any] | StructValue) -> bytes:
+        """The bytes; fields that a dict lacks have their defaults. ``EncodeError`` with a field's path."""
 
-    def size(self, message: dict[str, Any]) -> int:
+    def size(self, message: dict[str, Any] | StructValue) -> int:
         """How many bytes ``encode`` makes."""

@@ -7,11 +7,11 @@ A schema is a definition at one version, flat: a list of fields for each struct.
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_Copy, PyDict_Next, PyDict_SetItem, PyDict_Size
-from cpython.list cimport PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
+from cpython.dict cimport PyDict_Next, PyDict_SetItem, PyDict_Size
+from cpython.list cimport PyList_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport (
@@ -21,19 +21,30 @@ from libc.string cimport memcpy, memmove
 
 from sys import intern
 
-from kfuzz.errors import EncodeError, UsageError
+from kfuzz.errors import EncodeError
 
 from kfuzz.wire.cursor cimport kfuzz_be16, kfuzz_be32, kfuzz_be64, load16, load32, load64, unlikely
 from kfuzz.wire.scratch cimport Scratch, grow, out_t
-
-cdef extern from "entries.h":
-    bint is_plain "kfuzz_is_plain"(object dict)
-    void set_entry "kfuzz_set_entry"(object dict, Py_ssize_t place, object value)
+from kfuzz.wire.values cimport (
+    UNKNOWN, StructValue, array_type, keyed, new_struct, slots_of, struct_type,
+)
 
 cdef extern from "Python.h":
-    object PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar)
-    void *PyUnicode_DATA(object text)
-    int PyList_SetSlice(object list, Py_ssize_t low, Py_ssize_t high, object items) except -1
+    # What is made goes where it belongs without being counted up and down again.
+    PyObject *PyDict_Copy(object dict) except NULL
+    int set_item "PyDict_SetItem"(PyObject *dict, PyObject *name, PyObject *value)
+    PyObject *PyLong_FromLong(long number) except NULL
+    PyObject *PyLong_FromLongLong(long long number) except NULL
+    PyObject *PyBool_FromLong(long flag) except NULL
+    PyObject *PyFloat_FromDouble(double number) except NULL
+    PyObject *bytes_of "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size) except NULL
+    PyObject *PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar) except NULL
+    void *PyUnicode_DATA(PyObject *text)
+    PyObject *PyList_New(Py_ssize_t size) except NULL
+    void PyList_SET_ITEM(PyObject *list, Py_ssize_t at, PyObject *value)
+    PyObject *PyTuple_New(Py_ssize_t size) except NULL
+    void PyTuple_SET_ITEM(PyObject *tuple, Py_ssize_t at, PyObject *value)
+    PyObject *PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t size) except NULL
     PyObject *PyDict_GetItemWithError(object dict, object key) except? NULL
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow)
     # Without Cython's look at whether it failed, which takes as long as the call.
@@ -132,6 +143,7 @@ cdef struct plan_t:
     int count
     op_t *tagged               # by tags
     int tagged_count
+    int unknown                # the place of the unknown fields in an object
     bint flexible
     int number
     PyObject *owner            # the Plan that this is of
@@ -486,10 +498,33 @@ cdef inline const uint8_t *get_length(const uint8_t *p, const op_t *op, bint sho
     return p + 4
 
 
-cdef object text_of(const uint8_t *p, int64_t n, bytes errors):
+cdef tuple NOTHING = ()
+
+
+# What makes values: where it is, and what a struct is put into.
+cdef struct reader_t:
+    const uint8_t *p
+    bint as_objects            # a type's slots, and arrays are tuples; else dicts and lists
+
+
+cdef inline PyObject *counted(object made) noexcept:
+    """A reference to hand over."""
+    Py_INCREF(made)
+    return <PyObject *> made
+
+
+cdef inline object owned(PyObject *made):
+    """What has been handed over, or is to be dropped if anything is raised."""
+    value = <object> made
+    Py_DECREF(value)
+    return value
+
+
+cdef inline PyObject *text_of(const uint8_t *p, int64_t n, bytes errors) except NULL:
+    cdef PyObject *made
     # Of one letter Python keeps a text.
     if n < 2 or unlikely(not is_ascii(p, n)):
-        return decoded_text(p, n, errors)
+        return counted(decoded_text(p, n, errors))
     made = PyUnicode_New(<Py_ssize_t> n, 127)
     memcpy(PyUnicode_DATA(made), p, <size_t> n)
     return made
@@ -502,11 +537,35 @@ cdef object decoded_text(const uint8_t *p, int64_t n, bytes errors):
         return PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, PyBytes_AS_STRING(errors))
 
 
-cdef object float_of(const uint8_t *p):
+cdef PyObject *float_of(const uint8_t *p) except NULL:
     cdef uint64_t raw = load64(p)
     cdef double value
     memcpy(&value, &raw, 8)
-    return value
+    return PyFloat_FromDouble(value)
+
+
+cdef inline PyObject *primitive_of(const uint8_t *p, int kind) except NULL:
+    """A primitive of fixed size."""
+    cdef int64_t number
+    if kind == K_INT32:
+        return PyLong_FromLong(<int32_t> load32(p))
+    elif kind == K_INT64:
+        number = <int64_t> load64(p)
+        # The other one is made for such numbers.
+        return PyLong_FromLong(<int32_t> number) if number == <int32_t> number else PyLong_FromLongLong(number)
+    elif kind == K_INT16:
+        return PyLong_FromLong(<int16_t> load16(p))
+    elif kind == K_BOOL:
+        return PyBool_FromLong(p[0])
+    elif kind == K_INT8:
+        return PyLong_FromLong(<int8_t> p[0])
+    elif kind == K_UINT16:
+        return PyLong_FromLong(load16(p))
+    elif kind == K_UINT32:
+        return PyLong_FromLongLong(load32(p))
+    elif kind == K_FLOAT64:
+        return float_of(p)
+    return bytes_of(<const char *> p, 16)
 
 
 # ------------------------------------------------------------------------------------------------- writing
@@ -587,79 +646,6 @@ cdef struct entry_t:
     PyObject *value
 
 
-cdef class Keyed(list):
-    """The interface is described in message.pyi."""
-
-    cdef readonly tuple keys
-    cdef dict index
-
-    def __init__(self, elements=(), tuple keys not None=()):
-        list.__init__(self, elements)
-        self.keys = keys
-
-    def __reduce__(self):
-        return Keyed, (list(self), self.keys)
-
-    def find(self, **values):
-        if set(values) != set(self.keys):
-            asked = " and ".join(values) or "nothing"
-            raise UsageError(f"elements are found by {' and '.join(self.keys)}, not by {asked}")
-        # Made when it is first asked for, and again when the list has changed.
-        if self.index is None:
-            self.index = {}
-            for element in self:
-                self.index.setdefault(tuple([element[key] for key in self.keys]), element)
-        return self.index.get(tuple([values[key] for key in self.keys]))
-
-    def append(self, element):
-        self.index = None
-        list.append(self, element)
-
-    def clear(self):
-        self.index = None
-        list.clear(self)
-
-    def extend(self, elements):
-        self.index = None
-        list.extend(self, elements)
-
-    def insert(self, place, element):
-        self.index = None
-        list.insert(self, place, element)
-
-    def remove(self, element):
-        self.index = None
-        list.remove(self, element)
-
-    def reverse(self):
-        self.index = None
-        list.reverse(self)
-
-    def pop(self, place=-1):
-        self.index = None
-        return list.pop(self, place)
-
-    def sort(self, *, key=None, reverse=False):
-        self.index = None
-        list.sort(self, key=key, reverse=reverse)
-
-    def __setitem__(self, place, value):
-        self.index = None
-        list.__setitem__(self, place, value)
-
-    def __delitem__(self, place):
-        self.index = None
-        list.__delitem__(self, place)
-
-    def __iadd__(self, elements):
-        self.extend(elements)
-        return self
-
-    def __imul__(self, times):
-        self.index = None
-        return list.__imul__(self, times)
-
-
 cdef void count_runs(plan_t *plan) noexcept:
     cdef op_t *op
     cdef int i
@@ -671,18 +657,12 @@ cdef void count_runs(plan_t *plan) noexcept:
             op.run_bytes = plan.ops[i + 1].run_bytes + WIDTHS[op.kind]
 
 
-cdef Keyed keyed(list elements, tuple keys):
-    cdef Keyed made = Keyed.__new__(Keyed)
-    made.keys = keys
-    PyList_SetSlice(made, 0, 0, elements)
-    return made
-
-
 @cython.final
 cdef class Plan:
     """The names and defaults of a struct's fields, in the order of its C plan."""
 
     cdef plan_t c
+    cdef str name
     cdef tuple names
     cdef tuple tagged_names
     cdef tuple defaults            # of both, as values; what can be changed is made anew
@@ -690,20 +670,15 @@ cdef class Plan:
     # Fields that this version lacks: name to (default, ignorable).
     cdef dict absent
     cdef tuple map_keys            # of a struct that arrays are looked up by
-    # All names in their order; what is read is put into a copy.
+    # All names in their order; what is read is put into a copy, or into the slots of the type.
     cdef dict blank
-    cdef bint plain                # it takes values by their places
+    cdef type type
+    cdef type array_type           # of its arrays, where they are not lists
+    cdef tuple object_defaults     # the tagged ones as an object has them: nobody can change those
 
     def __dealloc__(self):
         PyMem_Free(self.c.ops)
         PyMem_Free(self.c.tagged)
-
-    cdef inline int give(self, dict made, const op_t *op, object value) except -1:
-        """Put the value of a field into a copy of ``blank``."""
-        if self.plain:
-            set_entry(made, op.entry, value)
-            return 0
-        return PyDict_SetItem(made, <object> op.name, value)
 
     cdef list fields(self):
         """The names of all that this version has."""
@@ -711,7 +686,28 @@ cdef class Plan:
         return [*self.names, *[self.tagged_names[i] for i in range(self.c.tagged_count) if self.c.tagged[i].there]]
 
 
-cdef str UNKNOWN = "_unknownTaggedFields"
+cdef inline int give(PyObject *made, PyObject **slots, const op_t *op, PyObject *value) except -1:
+    """Hand the value of a field over to what its struct is put into: ``slots``, or without them a dict."""
+    if slots == NULL:
+        return give_by_name(made, op, value)
+    # A repeated tag has been here before.
+    Py_XDECREF(slots[op.entry])
+    slots[op.entry] = value
+    return 0
+
+
+cdef int give_unknown(Plan plan, PyObject *made, PyObject **slots, list unknown) except -1:
+    if slots == NULL:
+        return PyDict_SetItem(<dict> made, UNKNOWN, unknown)
+    Py_DECREF(<object> slots[plan.c.unknown])
+    slots[plan.c.unknown] = counted(tuple(unknown))
+    return 0
+
+
+cdef inline int give_by_name(PyObject *made, const op_t *op, PyObject *value) except -1:
+    cdef int done = set_item(made, op.name, value)
+    Py_XDECREF(value)
+    return done
 
 
 @cython.final
@@ -747,6 +743,7 @@ cdef class Schema:
     cdef int fill(self, Plan plan, dict described) except -1:
         plan.c.flexible = described["flexible"]
         plan.c.number = self.plans.index(plan)
+        plan.name = described["name"]
         plan.absent = described["absent"]
         plan.map_keys = described["map_keys"]
         # Interned as the names in anybody's source code are: most are then known by where they stand.
@@ -768,7 +765,7 @@ cdef class Schema:
                 plan.c.tagged[i].entry = <int> PyDict_Size(plan.blank)
                 default = plan.tagged_defaults[i]
                 plan.blank[plan.tagged_names[i]] = None if is_changeable(default) else default
-        plan.plain = is_plain(plan.blank)
+        plan.c.unknown = <int> len(plan.blank)
         return 0
 
     cdef op_t *ops(self, list fields, tuple names, tuple defaults) except NULL:
@@ -821,12 +818,20 @@ cdef class Schema:
         return -1 if end == NULL else end - start, self.notes_of(&w) if w.seen else []
 
     def decode(self, bytes data not None):
+        return self.decoded(data, False)
+
+    def decode_objects(self, bytes data not None):
+        if self.root.type is None:
+            self.make_types()
+        return self.decoded(data, True)
+
+    cdef tuple decoded(self, bytes data, bint as_objects):
         cdef walk_t w
         cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
         cdef const uint8_t *end = self.walk(&w, p, PyBytes_GET_SIZE(data))
         if end == NULL:
             return -1, self.notes_of(&w), None
-        return self.made(&w, end)
+        return self.made(&w, end, as_objects)
 
     def places(self, bytes data not None):
         cdef walk_t w
@@ -863,134 +868,169 @@ cdef class Schema:
         names = plan.names if step.op.tag < 0 else plan.tagged_names
         return names[step.op.place], step.element
 
-    cdef tuple made(self, const walk_t *w, const uint8_t *end):
+    cdef int make_types(self) except -1:
+        cdef Plan plan
+        # The root's last: who has it has all.
+        for plan in reversed(self.plans):
+            plan.array_type = array_type(plan.map_keys)
+            # Every dict has the same names, but for the unknown fields.
+            plan.type = struct_type(plan.name, (*plan.blank, UNKNOWN) if plan.c.flexible else tuple(plan.blank))
+        return 0
+
+    cdef tuple made(self, const walk_t *w, const uint8_t *end, bint as_objects):
         # Of a large message the collector would look at all values again for every few hundred new ones, and find
         # nothing: no garbage is made here.
-        cdef const uint8_t *p = w.base
         cdef bint collecting = PyGC_Disable()
+        cdef reader_t r
+        r.p = w.base
+        r.as_objects = as_objects
         try:
-            return end - w.base, self.notes_of(w) if w.seen else [], self.make_struct(&p, self.root)
+            return end - w.base, self.notes_of(w) if w.seen else [], owned(self.make_struct(&r, self.root))
         finally:
             if collecting:
                 PyGC_Enable()
 
-    cdef dict make_struct(self, const uint8_t **p, Plan plan):
-        # A copy has the names, in their order, and room for the values: that is half of the work.
-        cdef dict made = PyDict_Copy(plan.blank)
+    cdef PyObject *make_struct(self, reader_t *r, Plan plan) except NULL:
+        cdef PyObject **slots = NULL
+        cdef PyObject *raw
         cdef const op_t *op
         cdef int i
+        if r.as_objects:
+            raw = new_struct(<PyTypeObject *> plan.type)
+            slots = slots_of(raw)
+        else:
+            # A copy has the names, in their order, and room for the values: that is half of the work.
+            raw = PyDict_Copy(plan.blank)
+        made = owned(raw)
         for i in range(plan.c.count):
             op = &plan.c.ops[i]
-            plan.give(made, op, self.make_field(p, op))
+            if op.run_count:
+                give(raw, slots, op, primitive_of(r.p, op.kind))
+                r.p += WIDTHS[op.kind]
+            else:
+                give(raw, slots, op, self.make_field(r, op))
         if plan.c.flexible:
-            self.make_tags(p, plan, made)
-        return made
+            self.make_tags(r, plan, raw, slots)
+        return counted(made)
 
-    cdef int make_tags(self, const uint8_t **p, Plan plan, dict made) except -1:
-        cdef const uint8_t *at
+    cdef int make_tags(self, reader_t *r, Plan plan, PyObject *made, PyObject **slots) except -1:
         cdef const op_t *op
         cdef uint32_t count
         cdef uint32_t tag
         cdef uint32_t size
         cdef uint32_t _i
-        cdef int k
-        for k in range(plan.c.tagged_count):
-            op = &plan.c.tagged[k]
-            if op.there and is_changeable(<object> op.default):
-                plan.give(made, op, fresh(<object> op.default))
-        at = get_uvarint(p[0], &count)
+        self.give_defaults(plan, made, slots)
+        r.p = get_uvarint(r.p, &count)
         if count == 0:
-            p[0] = at
             return 0
-        unknown = None
+        unknown = []
         for _i in range(count):
-            at = get_uvarint(at, &tag)
-            at = get_uvarint(at, &size)
+            r.p = get_uvarint(r.p, &tag)
+            r.p = get_uvarint(r.p, &size)
             op = op_of(&plan.c, tag)
-            if op == NULL:
-                if unknown is None:
-                    unknown = []
-                unknown.append((tag, PyBytes_FromStringAndSize(<const char *> at, size)))
-                at += size
+            if op != NULL:
+                give(made, slots, op, self.make_field(r, op))
                 continue
-            p[0] = at
-            plan.give(made, op, self.make_field(p, op))
-            at = p[0]
-        p[0] = at
-        if unknown is not None:
-            PyDict_SetItem(made, UNKNOWN, unknown)
+            unknown.append((tag, PyBytes_FromStringAndSize(<const char *> r.p, size)))
+            r.p += size
+        if unknown:
+            give_unknown(plan, made, slots, unknown)
         return 0
 
-    cdef inline object make_field(self, const uint8_t **p, const op_t *op):
+    cdef int give_defaults(self, Plan plan, PyObject *made, PyObject **slots) except -1:
+        """What the tagged fields have if they are not there; the others of a dict stand in its blank."""
+        cdef const op_t *op
+        cdef int i
+        if slots != NULL:
+            slots[plan.c.unknown] = counted(NOTHING)
+            if plan.object_defaults is None:
+                tagged = plan.c.tagged_count
+                plan.object_defaults = tuple([self.object_default(&plan.c.tagged[i]) for i in range(tagged)])
+        for i in range(plan.c.tagged_count):
+            op = &plan.c.tagged[i]
+            if not op.there:
+                continue
+            if slots != NULL:
+                slots[op.entry] = counted(plan.object_defaults[i])
+            elif is_changeable(<object> op.default):
+                give_by_name(made, op, counted(fresh(<object> op.default)))
+        return 0
+
+    cdef object object_default(self, const op_t *op):
+        cdef Scratch scratch
+        cdef reader_t r
+        cdef way_t way
+        if not is_changeable(<object> op.default):
+            return <object> op.default
+        # As it is read when it was written.
+        scratch = Scratch.__new__(Scratch)
+        way.above = NULL
+        self.put_field(&scratch.out, op, <object> op.default, &way)
+        r.p = scratch.out.start
+        r.as_objects = True
+        return owned(self.make_field(&r, op))
+
+    cdef inline PyObject *make_field(self, reader_t *r, const op_t *op) except NULL:
+        return self.make_array(r, op) if op.array else self.make_value(r, op, False)
+
+    cdef PyObject *make_array(self, reader_t *r, const op_t *op) except NULL:
+        cdef PyObject *raw
         cdef int64_t n
         cdef int64_t i
-        cdef Plan plan
-        if not op.array:
-            return self.make_value(p, op, False)
-        p[0] = get_length(p[0], op, False, &n)
+        cdef Plan plan = <Plan> op.plan.owner if op.kind == K_STRUCT else None
+        r.p = get_length(r.p, op, False, &n)
         if n < 0:
-            return None
-        made = PyList_New(<Py_ssize_t> n)
+            return counted(None)
+        if not r.as_objects:
+            raw = PyList_New(<Py_ssize_t> n)
+        elif plan is None or PyTuple_GET_SIZE(plan.map_keys) == 0:
+            raw = PyTuple_New(<Py_ssize_t> n)
+        else:
+            raw = PyType_GenericAlloc(<PyTypeObject *> plan.array_type, <Py_ssize_t> n)
+        made = owned(raw)
         for i in range(n):
-            value = self.make_value(p, op, True)
-            Py_INCREF(value)
-            PyList_SET_ITEM(made, i, value)
-        if op.kind == K_STRUCT:
-            plan = <Plan> op.plan.owner
-            if PyTuple_GET_SIZE(plan.map_keys) != 0:
-                return keyed(made, plan.map_keys)
-        return made
+            if r.as_objects:
+                PyTuple_SET_ITEM(raw, i, self.make_value(r, op, True))
+            else:
+                PyList_SET_ITEM(raw, i, self.make_value(r, op, True))
+        if not r.as_objects and plan is not None and PyTuple_GET_SIZE(plan.map_keys) != 0:
+            return counted(keyed(made, plan.map_keys))
+        return counted(made)
 
-    cdef object make_value(self, const uint8_t **p, const op_t *op, bint element):
-        cdef const uint8_t *at = p[0]
+    cdef inline PyObject *make_value(self, reader_t *r, const op_t *op, bint element) except NULL:
+        cdef const uint8_t *at = r.p
         cdef int64_t n
         if op.kind < K_STRING:
-            p[0] = at + WIDTHS[op.kind]
-            if op.kind == K_INT32:
-                return <int32_t> load32(at)
-            if op.kind == K_INT64:
-                return <int64_t> load64(at)
-            if op.kind == K_INT16:
-                return <int16_t> load16(at)
-            if op.kind == K_BOOL:
-                return at[0] != 0
-            if op.kind == K_INT8:
-                return <int8_t> at[0]
-            if op.kind == K_UINT16:
-                return load16(at)
-            if op.kind == K_UINT32:
-                return load32(at)
-            if op.kind == K_FLOAT64:
-                return float_of(at)
-            return PyBytes_FromStringAndSize(<const char *> at, 16)
+            r.p = at + WIDTHS[op.kind]
+            return primitive_of(at, op.kind)
         if op.kind == K_STRUCT:
             if op.nullable and not element:
-                p[0] = at + 1
+                r.p = at + 1
                 if <int8_t> at[0] < 0:
-                    return None
-            return self.make_struct(p, <Plan> op.plan.owner)
+                    return counted(None)
+            return self.make_struct(r, <Plan> op.plan.owner)
         at = get_length(at, op, op.kind == K_STRING, &n)
         if n < 0:
-            p[0] = at
-            return None
-        p[0] = at + n
+            r.p = at
+            return counted(None)
+        r.p = at + n
         if op.kind == K_STRING:
             return text_of(at, n, self.text_errors)
-        return PyBytes_FromStringAndSize(<const char *> at, <Py_ssize_t> n)
+        return bytes_of(<const char *> at, <Py_ssize_t> n)
 
     # -- writing
 
-    def encode(self, dict message not None):
+    def encode(self, message not None):
         cdef Scratch scratch = Scratch.__new__(Scratch)
         self.put_message(&scratch.out, message)
         return PyBytes_FromStringAndSize(<const char *> scratch.out.start, scratch.out.p - scratch.out.start)
 
-    def size(self, dict message not None):
+    def size(self, message not None):
         cdef Scratch scratch = Scratch.__new__(Scratch)
         self.put_message(&scratch.out, message)
         return scratch.out.p - scratch.out.start
 
-    cdef int put_message(self, out_t *out, dict message) except -1:
+    cdef int put_message(self, out_t *out, message) except -1:
         self.put_struct(out, self.root, message, NULL)
         # There may have been room for more.
         if out.p - out.start > INT32_MAX:
@@ -1006,14 +1046,51 @@ cdef class Schema:
         return self.name + "".join(reversed(words))
 
     cdef int put_struct(self, out_t *out, Plan plan, object given, const way_t *above) except -1:
+        if type(given) is plan.type:
+            return self.put_slots(out, plan, given, above)
+        # One of another version, or of definitions that were read again.
+        if isinstance(given, StructValue):
+            given = given.to_dict()
+        if type(given) is not dict:
+            raise EncodeError(f"{self.path_of(above)} is {type(given).__name__}; it must be a dict")
+        return self.put_dict(out, plan, given, above)
+
+    cdef int put_slots(self, out_t *out, Plan plan, object given, const way_t *above) except -1:
+        cdef PyObject **slots = slots_of(<PyObject *> given)
+        cdef way_t way
+        cdef const op_t *op
+        cdef uint32_t count = 0
+        cdef Py_ssize_t found = 0
+        cdef int i
+        way.above = above
+        for i in range(plan.c.count):
+            op = &plan.c.ops[i]
+            self.put_field(out, op, <object> slots[op.entry], &way)
+        if not plan.c.flexible:
+            return 0
+        if <tuple> slots[plan.c.unknown] != ():
+            return self.put_all_tags(out, plan, given.to_dict(), &way, &found)
+        for i in range(plan.c.tagged_count):
+            count += not self.is_slot_default(plan, i, slots)
+        need(out, 8)
+        put_uvarint(out, count)
+        for i in range(plan.c.tagged_count):
+            if not self.is_slot_default(plan, i, slots):
+                op = &plan.c.tagged[i]
+                self.put_tagged(out, op, <object> slots[op.entry], &way)
+        return 0
+
+    cdef bint is_slot_default(self, Plan plan, int place, PyObject **slots) except -1:
+        cdef const op_t *op = &plan.c.tagged[place]
+        return not op.there or is_default(<object> slots[op.entry], plan.object_defaults[place])
+
+    cdef int put_dict(self, out_t *out, Plan plan, dict given, const way_t *above) except -1:
         cdef way_t way
         cdef const op_t *op
         cdef PyObject *value
         cdef entry_t next
         cdef Py_ssize_t found = 0
         cdef int i
-        if type(given) is not dict:
-            raise EncodeError(f"{self.path_of(above)} is {type(given).__name__}; it must be a dict")
         way.above = above
         next.at = 0
         advance(&next, given)
@@ -1141,7 +1218,6 @@ cdef class Schema:
         return 0
 
     cdef int put_field(self, out_t *out, const op_t *op, object given, way_t *way) except -1:
-        cdef list elements
         way.op = op
         way.element = -1
         if not op.array:
@@ -1150,13 +1226,18 @@ cdef class Schema:
             if not op.nullable:
                 raise EncodeError(f"{self.path_of(way)} is None; it must be a list in version {self.version}")
             return put_length(out, op, False, -1)
-        if not isinstance(given, (list, tuple)):
+        if isinstance(given, list):
+            put_length(out, op, False, PyList_GET_SIZE(given))
+            for element in <list> given:
+                way.element += 1
+                self.put_value(out, op, element, True, way)
+        elif isinstance(given, tuple):
+            put_length(out, op, False, PyTuple_GET_SIZE(given))
+            for element in <tuple> given:
+                way.element += 1
+                self.put_value(out, op, element, True, way)
+        else:
             raise EncodeError(f"{self.path_of(way)} is {type(given).__name__}; it must be a list")
-        elements = <list> given if isinstance(given, list) else list(given)
-        put_length(out, op, False, PyList_GET_SIZE(elements))
-        for element in elements:
-            way.element += 1
-            self.put_value(out, op, element, True, way)
         return 0
 
     cdef int put_value(self, out_t *out, const op_t *op, object given, bint element, way_t *way) except -1:
@@ -1276,7 +1357,7 @@ cdef object fresh(object default):
     cdef Py_ssize_t at = 0
     if type(default) is list:
         return []
-    made = PyDict_Copy(default)
+    made = owned(PyDict_Copy(default))
     while PyDict_Next(default, &at, &name, &value):
         if is_changeable(<object> value):
             PyDict_SetItem(made, <object> name, fresh(<object> value))
@@ -1301,6 +1382,8 @@ cdef bint is_default(object value, object default) except -1:
     cdef Py_ssize_t at = 0
     if value is default:
         return True
+    if type(default) is dict and isinstance(value, StructValue):
+        value = value.to_dict()
     if type(default) is list:
         # That of every array; an array may be a tuple, or a list with a find of its own.
         return isinstance(value, (list, tuple)) and len(value) == 0
@@ -1422,7 +1505,6 @@ cdef class Places:
         return True
 
     cdef bint take_value(self, const op_t *op, bint element, str path) except -1:
-        cdef const uint8_t *end = self.p
         cdef int64_t n
         if op.kind == K_STRUCT:
             if op.nullable and not element:
@@ -1436,12 +1518,11 @@ cdef class Places:
         if op.kind < K_STRING:
             if self.p >= self.stop:
                 return False
-            value = self.schema.make_value(&end, op, element)
-            return self.add(end, path, "value", value)
+            return self.add(self.p + WIDTHS[op.kind], path, "value", owned(primitive_of(self.p, op.kind)))
         if not self.take_length(op, op.kind == K_STRING, path, "length", &n):
             return False
         if n <= 0:
             return True
         if op.kind != K_STRING or n > self.stop - self.p:
             return self.take_bytes(n, path)
-        return self.add(self.p + n, path, "value", text_of(self.p, n, self.schema.text_errors))
+        return self.add(self.p + n, path, "value", owned(text_of(self.p, n, self.schema.text_errors)))

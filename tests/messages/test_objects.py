@@ -1,0 +1,224 @@
+"""Messages as objects: the same values as in dicts, by attributes, and nothing that could be changed."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+import weakref
+from typing import Any
+
+import pytest
+
+from kfuzz.errors import EncodeError, MessageError, UsageError
+from kfuzz.messages import parse_definition
+from kfuzz.messages.catalogue import CARRIED, catalogue
+from kfuzz.messages.codec import StructValue, decode, encode, size
+from kfuzz.messages.jsonform import to_json
+from kfuzz.messages.sample import filled
+from kfuzz.messages.schema import Keyed, schema
+
+FETCHED: dict[str, Any] = {
+    "responses": [{"topic": "t", "partitions": [{"partitionIndex": 1, "records": b"r"}, {"highWatermark": 1 << 40}]}]
+}
+PARTITION = (
+    "PartitionData(partitionIndex=1, errorCode=0, highWatermark=0, lastStableOffset=-1, logStartOffset=-1, "
+    "abortedTransactions=(), preferredReadReplica=-1, records=b'r', "
+    "divergingEpoch=EpochEndOffset(epoch=-1, endOffset=-1), "
+    "currentLeader=LeaderIdAndEpoch(leaderId=-1, leaderEpoch=-1), snapshotId=SnapshotId(endOffset=-1, epoch=-1))"
+)
+
+
+def fetched(version: int = 12, values: dict[str, Any] = FETCHED) -> StructValue:
+    return decode("FetchResponse", version, encode("FetchResponse", version, values), objects=True)
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_objects_of_every_version_are_what_dicts_are_and_are_written_as_they(name: str) -> None:
+    for definition in catalogue(name).messages.values():
+        for version in definition.valid_versions:
+            program = schema(definition, version)
+            for seed in range(3):
+                data = program.encode(filled(definition, version, seed) if seed else {})
+                consumed, notes, values = program.decode(data)
+                found = program.decode_objects(data)
+                assert found[:2] == (consumed, notes)
+                assert found[2] is not None
+                assert values is not None
+                assert_same(found[2], values)
+                assert found[2].to_dict() == values
+                assert program.encode(found[2]) == data
+                assert program.size(found[2]) == len(data)
+                assert program.encode(found[2].to_dict()) == data
+                assert to_json(definition, version, found[2]) == to_json(definition, version, values)
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Field by field, and of the same types."""
+    if isinstance(expected, dict):
+        unknown = {"_unknownTaggedFields": []} if hasattr(found, "_unknownTaggedFields") else {}
+        assert list(type(found).__match_args__) == list(expected | (unknown | expected if unknown else {}))
+        for name, value in (unknown | expected).items():
+            if name == "_unknownTaggedFields":
+                assert found._unknownTaggedFields == tuple(value)
+            else:
+                assert_same(getattr(found, name), value)
+    elif isinstance(expected, list):
+        assert isinstance(found, tuple)
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    else:
+        assert (type(found), found) == (type(expected), expected)
+
+
+def test_it_reads_well() -> None:
+    partition = fetched().responses[0].partitions[0]
+    assert repr(partition) == PARTITION
+    data = encode("ApiVersions", 3, {"clientSoftwareName": "me", "_unknownTaggedFields": [(7, b"x")]})
+    assert repr(decode("ApiVersions", 3, data, objects=True)) == (
+        "ApiVersionsRequest(clientSoftwareName='me', clientSoftwareVersion='', _unknownTaggedFields=((7, b'x'),))"
+    )
+    match fetched().responses[0]:
+        case StructValue(topic=topic, partitions=(first, _)):
+            assert (topic, first) == ("t", partition)
+
+
+def test_equal_is_who_has_the_same_names_and_values() -> None:
+    one, same = fetched(), fetched()
+    assert one == same
+    assert one != fetched(values=FETCHED | {"throttleTimeMs": 1})
+    assert one != fetched(values={})
+    partition = one.responses[0].partitions[0]
+    assert partition.divergingEpoch != partition.snapshotId
+    assert partition.currentLeader == one.responses[0].partitions[1].currentLeader
+    assert one != one.to_dict()
+    # Types are made for each schema; values of others that are alike are equal still.
+    other = parse_definition(
+        """{ "name": "Other", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
+        { "name": "leaderId", "type": "int32", "versions": "0+" },
+        { "name": "leaderEpoch", "type": "int32", "versions": "0+" } ]}"""
+    )
+    leader = decode(other, 0, encode(other, 0, {"leaderId": -1, "leaderEpoch": -1}), objects=True)
+    assert leader == partition.currentLeader
+
+
+def test_nothing_can_be_changed_or_made_up() -> None:
+    value = fetched()
+    for attempt in (
+        lambda: setattr(value, "throttleTimeMs", 1),
+        lambda: setattr(value, "another", 1),
+        lambda: delattr(value, "throttleTimeMs"),
+    ):
+        with pytest.raises((AttributeError, TypeError)):
+            attempt()
+    assert value == fetched()
+    with pytest.raises(TypeError):
+        type(value)()
+    with pytest.raises(TypeError):
+        hash(value)
+    assert not hasattr(value, "__dict__")
+    copied = value.to_dict()
+    copied["responses"][0]["partitions"][0]["currentLeader"]["leaderId"] = 8
+    assert fetched().responses[0].partitions[0].currentLeader.leaderId == -1
+
+
+def test_elements_with_map_keys_are_found_by_them() -> None:
+    names = [f"t{i}" for i in range(50)]
+    data = encode("CreateTopics", 6, {"topics": [{"name": name, "numPartitions": i} for i, name in enumerate(names)]})
+    topics = decode("CreateTopics", 6, data, objects=True).topics
+    assert [topic.name for topic in topics] == names
+    assert topics.find(name="t42") is topics[42]
+    assert topics.find(name="nobody") is None
+    with pytest.raises(UsageError, match="found by name, not by numPartitions"):
+        topics.find(numPartitions=3)
+    # A tagged array that is not there can be asked as well.
+    assert (
+        decode("ApiVersionsResponse", 3, encode("ApiVersionsResponse", 3, {}), objects=True).supportedFeatures.find(
+            name="x"
+        )
+        is None
+    )
+    assert type(decode("CreateTopics", 6, data, objects=True).to_dict()["topics"]) is Keyed
+
+
+def test_objects_stand_in_dicts() -> None:
+    value = fetched()
+    data = encode("FetchResponse", 12, FETCHED)
+    assert encode("FetchResponse", 12, {"responses": value.responses}) == data
+    assert encode("FetchResponse", 12, {"responses": [value.responses[0].to_dict()]}) == data
+    partitions = [one.to_dict() | {"currentLeader": one.currentLeader} for one in value.responses[0].partitions]
+    assert encode("FetchResponse", 12, {"responses": [{"topic": "t", "partitions": partitions}]}) == data
+
+
+def test_objects_go_to_other_versions() -> None:
+    values = {"topics": [{"topic": "t", "partitions": [{"partition": 1, "fetchOffset": 5}]}]}
+    newer = decode("Fetch", 12, encode("Fetch", 12, values), objects=True)
+    assert encode("Fetch", 4, newer) == encode("Fetch", 4, values)
+    assert size("Fetch", 4, newer) == len(encode("Fetch", 4, values))
+    assert encode("Fetch", 4, values | {"forgottenTopicsData": newer.forgottenTopicsData}) == encode("Fetch", 4, values)
+    forgotten = decode("Fetch", 12, encode("Fetch", 12, {"forgottenTopicsData": [{"topic": "t"}]}), objects=True)
+    with pytest.raises(EncodeError, match=r"FetchRequest\.forgottenTopicsData is .* version 4 has no place for it"):
+        encode("Fetch", 4, forgotten)
+
+
+def test_tagged_fields_are_there_with_their_defaults_and_written_when_they_have_others() -> None:
+    tagged: dict[str, Any] = {"partitionIndex": 1, "currentLeader": {"leaderId": 5, "leaderEpoch": 6}}
+    for unknown in ([], [(9, b"z")]):
+        more = {"_unknownTaggedFields": unknown} if unknown else {}
+        values = {"responses": [{"topic": "t", "partitions": [tagged | more]}]}
+        value = fetched(values=values)
+        partition = value.responses[0].partitions[0]
+        assert (partition.currentLeader.leaderId, partition.snapshotId.epoch) == (5, -1)
+        assert partition._unknownTaggedFields == tuple(unknown)
+        assert encode("FetchResponse", 12, value) == encode("FetchResponse", 12, values)
+    assert not hasattr(fetched(4), "_unknownTaggedFields")
+
+
+def test_what_is_no_struct_is_refused_with_its_path() -> None:
+    value = fetched()
+    with pytest.raises(EncodeError, match=r"FetchResponse\.responses\[0\] is int; it must be a dict"):
+        encode("FetchResponse", 12, {"responses": (1,)})
+    with pytest.raises(EncodeError, match="FetchResponse is list; it must be a dict"):
+        encode("FetchResponse", 12, [])  # type: ignore[arg-type]
+    with pytest.raises(EncodeError, match=r"FetchRequest\.throttleTimeMs is no field of it"):
+        encode("FetchRequest", 12, value)
+    with pytest.raises(MessageError, match="message-cut"):
+        decode("FetchResponse", 12, b"\x00", objects=True)
+
+
+def test_a_repeated_tag_leaves_the_last_one_and_nothing_behind() -> None:
+    definition = parse_definition(
+        """{ "name": "Tagged", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
+        { "name": "Text", "type": "string", "versions": "0+", "tag": 0, "taggedVersions": "0+" } ]}"""
+    )
+    long = ["a" * 2000, "b" * 2000]
+    data = bytes.fromhex("02") + b"".join(bytes.fromhex("00d20fd10f") + text.encode() for text in long)
+    assert decode(definition, 0, data, objects=True).text == long[1]
+    tracemalloc.start()
+    for _ in range(200):
+        decode(definition, 0, data, objects=True)
+    left = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert left < 100_000
+
+
+def test_what_is_read_goes_when_nobody_has_it() -> None:
+    definition = parse_definition(
+        """{ "name": "Short", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
+        { "name": "Parts", "type": "[]Part", "versions": "0+", "fields": [
+          { "name": "Number", "type": "int32", "versions": "0+" } ]} ]}"""
+    )
+    data = encode(definition, 0, {"parts": [{"number": 1 << 20}] * 1000})
+    value = decode(definition, 0, data, objects=True)
+    kind = weakref.ref(type(value))
+    assert not gc.is_tracked(value)
+    definition.programs.clear()
+    part = value.parts[999]
+    del value
+    # Its type goes with the last one, and not before.
+    gc.collect()
+    assert part.number == 1 << 20
+    assert repr(part) == "Part(number=1048576)"
+    del part
+    gc.collect()
+    assert kind() is None
