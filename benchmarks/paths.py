@@ -45,7 +45,8 @@ def run_message_path(path: str, peers: Sequence[MessagePeer], rounds: int) -> li
     """The ratios of one path on the messages of its size."""
     way, _, rest = path.partition("-messages-")
     messages = MessageSet(next(size for size in SIZES if size == rest))
-    # A peer has a verdict and a size only once it has all values.
+    # A peer has a verdict, and the size of a message that it got, only once it has all values; and the size of one that
+    # it is to send only once it has all bytes.
     ours = {
         "verdict": message_work.verdict,
         "size": message_work.size,
@@ -53,7 +54,7 @@ def run_message_path(path: str, peers: Sequence[MessagePeer], rounds: int) -> li
         "dicts": message_work.dicts,
         "encode": message_work.encode,
     }[way](messages)
-    theirs = [peer.encode(messages) if way == "encode" else peer.decode(messages) for peer in peers]
+    theirs = [peer.encode(messages) if way in ("encode", "size") else peer.decode(messages) for peer in peers]
     works: dict[str, Work] = {"kfuzz": ours}
     works |= {peer.name: work for peer, work in zip(peers, theirs, strict=True)}
     return measure(path, works, _against(peers), messages.census, rounds)
