@@ -24,6 +24,9 @@ from hand_made import (
 )
 from testee_driver import LARGEST_LEAD, RunningTestee, running
 
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.primitives import PRIMITIVES
+
 pytestmark = pytest.mark.java
 
 VERSIONS = ("4.4.0", "3.9.2")
@@ -64,12 +67,21 @@ def test_each_version_runs_the_library_it_was_built_for() -> None:
                     "append-stream",
                     "decode-message",
                     "encode-message",
+                    "decode-primitive",
+                    "encode-primitive",
                 ],
                 "roles": ["consumer", "broker", "log"],
                 "magic": [0, 1, 2],
                 "codecs": ["none", "gzip", "snappy", "lz4", "zstd"],
                 "checks_crc": True,
                 "control": "shown",
+                # What its classes say of themselves is what the definitions in its jar say.
+                "messages": {
+                    definition.name: [definition.valid_versions.lowest, definition.valid_versions.highest]
+                    for definition in catalogue(version).messages.values()
+                    if definition.kind in ("request", "response", "header") and definition.valid_versions
+                },
+                "primitives": list(PRIMITIVES),
             }
 
 
