@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO, Any, Final
 
 from kfuzz import __version__, records
@@ -28,7 +28,7 @@ from kfuzz.conformance.verdict import verdict
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.messages import primitives
 from kfuzz.messages.catalogue import RELEASES, catalogue, newest
-from kfuzz.messages.codec import encode, read
+from kfuzz.messages.codec import MessageReading, encode, read
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.records.roles import Topic
 from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
@@ -117,10 +117,7 @@ def _decode(request: Mapping[str, Any], profile: records.Profile) -> dict[str, A
 
 
 def _encode(request: Mapping[str, Any]) -> dict[str, Any]:
-    try:
-        return {"outcome": "accepted", "hex": records.encode(records.from_json(request["batches"])).hex()}
-    except (EncodeError, UsageError) as error:
-        return {"outcome": "rejected", "error": str(error)}
+    return _written(lambda: records.encode(records.from_json(request["batches"])))
 
 
 def _message(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
@@ -130,17 +127,9 @@ def _message(request: Mapping[str, Any], profile: records.Profile) -> dict[str, 
     except UsageError as error:
         return {"outcome": "unsupported", "error": str(error)}
     if request["operation"] == ENCODE_MESSAGE:
-        try:
-            data = encode(definition, version, from_json(definition, version, request["body"]))
-        except (EncodeError, UsageError) as error:
-            return {"outcome": "rejected", "error": str(error)}
-        return {"outcome": "accepted", "hex": data.hex()}
+        return _written(lambda: encode(definition, version, from_json(definition, version, request["body"])))
     reading = read(definition, version, bytes.fromhex(request["hex"]), profile=profile)
-    if fatal := reading.fatal:
-        return {"outcome": "rejected", "error": str(fatal), "finding": fatal.code}
-    assert reading.message is not None
-    message = to_json(definition, version, reading.message)
-    return {"outcome": "accepted", "consumed": reading.consumed, "message": message}
+    return _was_read(reading, "message", lambda values: to_json(definition, version, values))
 
 
 def _primitive(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
@@ -148,17 +137,24 @@ def _primitive(request: Mapping[str, Any], profile: records.Profile) -> dict[str
     if name not in primitives.PRIMITIVES:
         return {"outcome": "unsupported", "error": f"no primitive {name}"}
     if request["operation"] == ENCODE_PRIMITIVE:
-        try:
-            data = primitives.write(name, primitives.from_json_value(name, request["value"]))
-        except (EncodeError, UsageError) as error:
-            return {"outcome": "rejected", "error": str(error)}
-        return {"outcome": "accepted", "hex": data.hex()}
+        return _written(lambda: primitives.write(name, primitives.from_json_value(name, request["value"])))
     reading = primitives.read(name, bytes.fromhex(request["hex"]), profile=profile)
+    return _was_read(reading, "value", lambda values: primitives.to_json_value(name, values["value"]))
+
+
+def _written(write: Callable[[], bytes]) -> dict[str, Any]:
+    try:
+        return {"outcome": "accepted", "hex": write().hex()}
+    except (EncodeError, UsageError) as error:
+        return {"outcome": "rejected", "error": str(error)}
+
+
+def _was_read(reading: MessageReading, name: str, form: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+    """The answer, whose contents stand under ``name`` in the JSON form."""
     if fatal := reading.fatal:
         return {"outcome": "rejected", "error": str(fatal), "finding": fatal.code}
     assert reading.message is not None
-    value = primitives.to_json_value(name, reading.message["value"])
-    return {"outcome": "accepted", "consumed": reading.consumed, "value": value}
+    return {"outcome": "accepted", "consumed": reading.consumed, name: form(reading.message)}
 
 
 def answer_stream(request: Mapping[str, Any], profile: records.Profile = "kafka") -> dict[str, Any]:

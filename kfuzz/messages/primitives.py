@@ -17,13 +17,13 @@ from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import ALL, NONE, Definition, Field, Type
 from kfuzz.records.findings import Profile
 from kfuzz.records.rebuild import AS_JAVA
-from kfuzz.wire.cursor import uvarint_of
+from kfuzz.wire.cursor import uvarint, uvarint_of
 from kfuzz.wire.message import Schema
 
 if TYPE_CHECKING:
     from kfuzz.wire.message import Note
 
-__all__ = ["PRIMITIVES", "from_json_value", "read", "to_json_value", "uvarint", "write"]
+__all__ = ["PRIMITIVES", "from_json_value", "read", "to_json_value", "write"]
 
 FIXED: Final = ("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid")
 # The number of bits that a varint has, and of bytes that it may take.
@@ -91,15 +91,6 @@ def from_json_value(primitive: str, form: Any) -> Any:
     if primitive in VARINTS:
         return from_json(_shape("int32").definition, 0, {"value": form})["value"]
     return from_json(_shape(primitive).definition, 0, {"value": form})["value"]
-
-
-def uvarint(number: int) -> bytes:
-    """An unsigned varint: seven bits a byte, the lowest first."""
-    made = bytearray()
-    while number >= 0x80:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*made, number])
 
 
 def _require(primitive: str) -> None:

@@ -1,4 +1,4 @@
-"""Messages with something wrong in them: bytes of a good one changed, taken out, put in. Imports nothing of kfuzz.
+"""Messages with something wrong in them: bytes of a good one changed, taken out, put in. Imports the wire.
 
 What a length, a count or a null may be wrong by is drawn more often than anything else. ``mutant`` knows no structure;
 ``restructured`` changes what stands at the places of a message, and mostly mends the counts and sizes around it.
@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+from kfuzz.wire.cursor import uvarint
 
 if TYPE_CHECKING:
     from kfuzz.wire.message import Place
@@ -170,7 +172,7 @@ def _one_more_tag(rng: random.Random, data: bytes, places: Sequence[Place]) -> l
     at, size, _, _, value = places[i]
     count = _written(data, places[i], value + 1)
     inside = rng.randbytes(rng.choice((0, 1, 2, 127, 128)))
-    field = _uvarint(rng.choice(_TAGS)) + _uvarint(len(inside)) + inside
+    field = uvarint(rng.choice(_TAGS)) + uvarint(len(inside)) + inside
     spans = _elements(places, i)
     if not spans or rng.random() < 0.3:
         return [(at, size, count + field)]
@@ -217,7 +219,7 @@ def _sizes_around(places: Sequence[Place], edits: Sequence[_Edit]) -> list[_Edit
     # From the inside out: a size that takes a byte more makes that of the next one grow.
     for at, size, _, part, value in reversed(places):
         if part == "tag-size" and at + size <= first and last <= at + size + value:
-            new = _uvarint(value + grown)
+            new = uvarint((value + grown) & 0xFFFFFFFF)
             made.append((at, size, new))
             grown += len(new) - size
     return made
@@ -237,13 +239,4 @@ def _written(data: bytes, place: Place, number: int) -> bytes:
     if _is_fixed(data, place):
         size = place[1]
         return (number & ((1 << 8 * size) - 1)).to_bytes(size, "big")
-    return _uvarint(number)
-
-
-def _uvarint(number: int) -> bytes:
-    number &= 0xFFFFFFFF
-    made = bytearray()
-    while number >= 0x80:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*made, number])
+    return uvarint(number & 0xFFFFFFFF)

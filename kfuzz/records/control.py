@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.records.findings import Finding
 from kfuzz.records.rebuild import through_java
+from kfuzz.wire.cursor import uvarint
 
 __all__ = [
     "ControlRecord",
@@ -372,14 +373,6 @@ def _put_integer(bits: int, out: bytearray, value: int, name: str, *, signed: bo
         raise EncodeError(f"{name} is {value}, which is no {sign}{bits}") from None
 
 
-def _put_unsigned_varint(out: bytearray, value: int) -> None:
-    value &= 0xFFFFFFFF
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-
-
 def _put_string(out: bytearray, value: str, name: str) -> None:
     try:
         data = value.encode()
@@ -387,7 +380,7 @@ def _put_string(out: bytearray, value: str, name: str) -> None:
         raise EncodeError(f"{name} is {value!r}, which is no Unicode text") from None
     if len(data) > STRING_BYTES_MAX:
         raise EncodeError(f"{name} takes {len(data)} bytes; it may take {STRING_BYTES_MAX}")
-    _put_unsigned_varint(out, len(data) + 1)
+    out += uvarint(len(data) + 1)
     out += data
 
 
@@ -399,19 +392,19 @@ def _put_uuid(out: bytearray, value: bytes, name: str) -> None:
 
 def _put_array(out: bytearray, values: Iterable[Any], version: int, name: str) -> None:
     values = tuple(values)
-    _put_unsigned_varint(out, len(values) + 1)
+    out += uvarint(len(values) + 1)
     for i, value in enumerate(values):
         _put_structure(out, value, version, f"{name}[{i}]")
 
 
 def _put_tagged_fields(out: bytearray, fields: TaggedFields, name: str) -> None:
-    _put_unsigned_varint(out, len(fields))
+    out += uvarint(len(fields))
     last = -1
     for tag, data in fields:
         if not last < tag < TAG_LIMIT:
             raise EncodeError(f"{name} has tag {tag} after {last}; tags must increase, from 0 to {TAG_LIMIT - 1}")
-        _put_unsigned_varint(out, tag)
-        _put_unsigned_varint(out, len(data))
+        out += uvarint(tag)
+        out += uvarint(len(data))
         out += data
         last = tag
 

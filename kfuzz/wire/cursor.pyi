@@ -13,3 +13,6 @@ def uvarint_of(data: Buffer, longest: int) -> tuple[int, int]:
 
     The size is -1 where it is cut, -2 where it is longer. What does not fit 64 bits is dropped.
     """
+
+def uvarint(number: int) -> bytes:
+    """The bytes of an unsigned varint of up to 64 bits: seven bits a byte, the lowest first, as few as it takes."""

@@ -1,6 +1,7 @@
 """The rare paths of the cursor: varints of three bytes and more, overlong ones, and those that are refused."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from kfuzz.wire.report cimport (
     RECORD_TRUNCATED,
@@ -89,3 +90,15 @@ def uvarint_of(data not None, int longest):
     size = find_uvarint(<const uint8_t *> view.buf, view.len, longest, &raw)
     PyBuffer_Release(&view)
     return raw, size
+
+
+def uvarint(uint64_t number):
+    """The bytes of an unsigned varint: seven bits a byte, the lowest first, as few as it takes."""
+    cdef uint8_t made[VARLONG]
+    cdef int size = 0
+    while number >= 0x80:
+        made[size] = <uint8_t> (number | 0x80)
+        number >>= 7
+        size += 1
+    made[size] = <uint8_t> number
+    return PyBytes_FromStringAndSize(<const char *> made, size + 1)

@@ -2,7 +2,7 @@
 
 What a recipe does not set is right: lengths, counts, deltas and the CRC follow from the rest. What it does set stands
 as it is. A :class:`Raw` carries the bytes, the places of the fields that were set, and the contents as the recipe's
-own values say them (never as kfuzz's reader would). May import kfuzz.wire for the tables of layouts, and nothing that
+own values say them (never as kfuzz's reader would). May import kfuzz.wire for layouts and varints, and nothing that
 reads.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 
 import crc32c
 
+from kfuzz.wire.cursor import uvarint
 from kfuzz.wire.message_set import MESSAGE_LAYOUT
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT
 
@@ -27,7 +28,6 @@ __all__ = [
     "concat",
     "message",
     "overlong",
-    "unsigned_varint",
     "varint",
 ]
 
@@ -72,20 +72,11 @@ class Raw:
     by_content: bool = False
 
 
-def unsigned_varint(value: int) -> bytes:
-    """Base-128, least significant group first, with as few bytes as possible."""
-    groups = bytearray()
-    while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*groups, value])
-
-
 def varint(value: int, *, bits: int = 32) -> bytes:
     """Zigzag and base-128, as Kafka's varint (32 bits) and varlong (64 bits); wider values do not fit."""
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise ValueError(f"{value} does not fit {bits} bits")
-    return unsigned_varint((value << 1) ^ (value >> (bits - 1)))
+    return uvarint((value << 1) ^ (value >> (bits - 1)))
 
 
 def overlong(value: int, size: int) -> bytes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from kfuzz.vectors.recipes.builder import Raw, Record, unsigned_varint
+from kfuzz.vectors.recipes.builder import Raw, Record
 from kfuzz.vectors.recipes.codec import HALF, JUNK, PLAIN, holding
 from kfuzz.vectors.recipes.containers import XERIAL_MAGIC, XERIAL_VERSIONS, raw_snappy, xerial
 from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.wire.cursor import uvarint
 
 # Its value repeats, so that copies have something to copy.
 RUN = Record(value=b"ab" * 40)
@@ -51,7 +52,7 @@ def copy(offset: int, length: int, form: int) -> bytes:
 
 def block(*elements: bytes, size: int = len(ENCODED)) -> bytes:
     """A block that claims ``size`` bytes of content."""
-    return unsigned_varint(size) + b"".join(elements)
+    return uvarint(size) + b"".join(elements)
 
 
 def _run(*copies: bytes) -> bytes:
@@ -169,7 +170,7 @@ def _framing(made: Theme) -> None:
 
 def _literals(data: bytes) -> bytes:
     """A block of ``data`` as one literal."""
-    return unsigned_varint(len(data)) + literal(data, 2)
+    return uvarint(len(data)) + literal(data, 2)
 
 
 def _bad_framing(made: Theme) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import zlib
 
-from kfuzz.vectors.recipes.builder import unsigned_varint
+from kfuzz.wire.cursor import uvarint
 
 __all__ = [
     "Bits",
@@ -127,10 +127,10 @@ def raw_snappy(data: bytes, *, claimed: int | None = None) -> bytes:
     """A raw snappy block of one literal; ``claimed`` is the uncompressed length that its preamble tells."""
     length = len(data) if claimed is None else claimed
     if not data:
-        return unsigned_varint(length)
+        return uvarint(length)
     if len(data) <= 60:
-        return unsigned_varint(length) + bytes([(len(data) - 1) << 2]) + data
-    return unsigned_varint(length) + b"\xf4" + struct.pack("<H", len(data) - 1) + data
+        return uvarint(length) + bytes([(len(data) - 1) << 2]) + data
+    return uvarint(length) + b"\xf4" + struct.pack("<H", len(data) - 1) + data
 
 
 def xerial(*blocks: bytes, versions: bytes = XERIAL_VERSIONS) -> bytes:

@@ -6,9 +6,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from kfuzz.vectors.recipes.builder import CREATED_MS, Raw, Record, batch, unsigned_varint
+from kfuzz.vectors.recipes.builder import CREATED_MS, Raw, Record, batch
 from kfuzz.vectors.recipes.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
+from kfuzz.wire.cursor import uvarint
 
 ABORT, COMMIT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(7)
 # A broker that starts with such a segment parses its markers, and dies of them.
@@ -111,7 +112,7 @@ def leader_change(version: int, leader: int, voters: Sequence[int]) -> bytes:
     """The value of a leader change: who leads, who votes, who granted the vote; version 1 adds directory ids."""
     directory = b"" if version == 0 else bytes(range(16))
     each = b"".join(struct.pack(">i", voter) + directory + NO_TAGS for voter in voters)
-    array = unsigned_varint(len(voters) + 1) + each
+    array = uvarint(len(voters) + 1) + each
     return struct.pack(">hi", version, leader) + array + array + NO_TAGS
 
 
@@ -120,7 +121,7 @@ def voters_value(*voters: int) -> bytes:
     endpoint = b"\x0bCONTROLLER" + b"\x0alocalhost" + struct.pack(">H", 9093) + NO_TAGS
     feature = struct.pack(">hh", 0, 1) + NO_TAGS
     each = (struct.pack(">i", voter) + bytes(range(16)) + b"\x02" + endpoint + feature + NO_TAGS for voter in voters)
-    return struct.pack(">h", 0) + unsigned_varint(len(voters) + 1) + b"".join(each) + NO_TAGS
+    return struct.pack(">h", 0) + uvarint(len(voters) + 1) + b"".join(each) + NO_TAGS
 
 
 # Tagged fields: none.
@@ -150,7 +151,7 @@ def _typed_values(made: Theme) -> None:
         (
             "leader-change-voters-largest",
             LEADER_CHANGE,
-            struct.pack(">hi", 0, 1) + unsigned_varint(2**31),
+            struct.pack(">hi", 0, 1) + uvarint(2**31),
             "a leader change of 2^31 - 1 voters that are not there",
         ),
         ("snapshot-header-cut", SNAPSHOT_HEADER, struct.pack(">hi", 0, 1), "a snapshot's header that is cut"),

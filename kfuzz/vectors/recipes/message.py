@@ -18,8 +18,8 @@ from kfuzz.messages.catalogue import RELEASES, catalogue, newest
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import INT_RANGES, Definition, Field
-from kfuzz.messages.primitives import uvarint
 from kfuzz.messages.schema import default_of, key_of, schema
+from kfuzz.wire.cursor import uvarint
 
 __all__ = ["INT32_MAX", "Body", "Place", "body", "definitions", "full", "slug_of"]
 
@@ -152,6 +152,12 @@ class Body:
     def number(self, place: Place, number: int) -> bytes:
         """The length or count ``number`` as it is written at ``place``."""
         return uvarint(number + 1) if self.compact else number.to_bytes(place.size, "big", signed=True)
+
+    def may_be_null(self, place: Place) -> bool:
+        """Asked of the definition: the field that ends the path, wherever it stands."""
+        name = place.path.rpartition(".")[2].partition("[")[0]
+        structs = (self.definition.fields, *(struct.fields for struct in self.definition.structs.values()))
+        return any(key_of(one.name) == name and self.version in one.nullable for fields in structs for one in fields)
 
     def behind(self, place: Place) -> bytes:
         """What follows what a length or count is of."""

@@ -58,10 +58,7 @@ def _lies(made: Theme, whole: Body, path: str, flag: str) -> None:
     slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
     what = f"{whole.definition.name} in version {whole.version}: {path}"
     rest = len(whole.data) - count.at - count.size
-    nullable = path in ("topics", "responses[0].partitions[0].abortedTransactions") and whole.definition.name in (
-        "MetadataRequest",
-        "FetchResponse",
-    )
+    nullable = whole.may_be_null(count)
     wide = [("one-more-than-bytes", rest + 1), ("million", 1_000_000), ("largest-power", 2**30)]
     for name, number in wide:
         made.message(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kfuzz.messages.primitives import uvarint
 from kfuzz.vectors.recipes.message import INT32_MAX, Body, Place, body, definitions
 from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.wire.cursor import uvarint
 
 __all__ = ["theme"]
 
@@ -38,19 +38,12 @@ def theme() -> Theme:
         length = whole.find("length")
         if length is not None:
             _beyond(made, whole, length)
-            if whole.compact and not _may_be_null(whole, length):
+            if whole.compact and not whole.may_be_null(length):
                 _null(made, whole, length)
     for name, versions, path, text, nullable in CURATED:
         for version, null_too in zip(versions, nullable, strict=True):
             _lies(made, body(name, version), path, text, null_too, bomb)
     return made
-
-
-def _may_be_null(whole: Body, length: Place) -> bool:
-    """Asked of the definition: the field that ends the path, wherever it stands."""
-    name = length.path.rpartition(".")[2].partition("[")[0]
-    fields = [*whole.definition.fields, *(one for struct in whole.definition.structs.values() for one in struct.fields)]
-    return any(one.name.lower() == name.lower() and whole.version in one.nullable for one in fields)
 
 
 def _beyond(made: Theme, whole: Body, length: Place) -> None:

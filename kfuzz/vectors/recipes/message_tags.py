@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from kfuzz.messages.primitives import uvarint
+from typing import Any
+
 from kfuzz.vectors.recipes.message import INT32_MAX, Body, Place, body, definitions
 from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.wire.cursor import uvarint
 
 __all__ = ["theme"]
 
@@ -59,13 +61,13 @@ def _of_root(made: Theme, whole: Body, flag: str) -> None:
     assert count.at + count.size == len(whole.data), f"{whole.slug} has tags of its own"
     name = f"{whole.definition.name} in version {whole.version}"
 
-    def add(slug: str, text: str, number: bytes, behind: bytes, finding: str | None, **options: object) -> None:
+    def add(slug: str, text: str, number: bytes, behind: bytes, finding: str | None, **options: Any) -> None:
         made.message(
             f"{whole.slug}-{slug}",
             f"{name}: {text}",
             whole.broken(count, number, finding, behind=behind),
             requirements=UNKNOWN if finding is None else TAG,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
 
     add("two-unknown", "two unknown tags in order", b"\x02", _tags((20, b"a"), (21, b"")), None, canonical=True)

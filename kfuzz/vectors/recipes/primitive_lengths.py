@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kfuzz.messages.primitives import uvarint
 from kfuzz.vectors.recipes.primitive import NOTHING, Single, broken, of
 from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.wire.cursor import uvarint
 
 __all__ = ["theme"]
 

@@ -222,68 +222,49 @@ class Theme:
             document["aborted"] = [{"producer_id": str(producer), "first_offset": str(at)} for producer, at in aborted]
         self.recipes.append(Recipe(document, whole.data, False))
 
-    def message(
-        self,
-        slug: str,
-        summary: str,
-        body: Body,
-        *,
-        requirements: Sequence[str],
-        flags: Sequence[str] = (),
-        level: str = "required",
-        canonical: bool = False,
-        budget: Json | None = None,
-    ) -> None:
+    def message(self, slug: str, summary: str, body: Body, **options: Any) -> None:
         """A vector of kind ``message``; the body itself says what is to become of it."""
-        expectation: Json = {"verdict": body.verdict}
-        expectation |= {"finding": body.finding} if body.finding is not None else {}
-        if body.contents is not None:
-            expectation |= {"message": body.contents, "consumed": body.consumed}
-        document: Json = {
-            "id": f"{self.path}/{slug}",
-            "summary": summary,
-            "level": level,
-            "message": body.definition.name,
-            "version": body.version,
-            "requirements": list(requirements),
-            "flags": list(flags),
-            "canonical": canonical,
-            "layout": [place.to_json() for place in body.places],
-            "expect": {"reader": expectation},
-        }
-        document |= {"budget": budget} if budget else {}
-        self.recipes.append(Recipe(document, body.data, False))
+        contents = {} if body.contents is None else {"message": body.contents, "consumed": body.consumed}
+        which = {"message": body.definition.name, "version": body.version}
+        layout = [place.to_json() for place in body.places]
+        self._read_by_one(slug, summary, body, which, contents, layout, **options)
 
-    def primitive(
+    def primitive(self, slug: str, summary: str, single: Single, **options: Any) -> None:
+        """A vector of kind ``primitive``; the value itself says what is to become of it."""
+        contents = {} if single.value is NOTHING else {"value": single.value, "consumed": single.size}
+        hostile = {"hostile": True} if single.finding is not None else {}
+        layout = [{"at": 0, "size": len(single.data), "field": "value"} | hostile]
+        self._read_by_one(slug, summary, single, {"primitive": single.primitive}, contents, layout, **options)
+
+    def _read_by_one(
         self,
         slug: str,
         summary: str,
-        single: Single,
+        made: Body | Single,
+        which: Json,
+        contents: Json,
+        layout: Sequence[Json],
         *,
         requirements: Sequence[str],
         flags: Sequence[str] = (),
         canonical: bool = False,
         budget: Json | None = None,
     ) -> None:
-        """A vector of kind ``primitive``; the value itself says what is to become of it."""
-        expectation: Json = {"verdict": single.verdict}
-        expectation |= {"finding": single.finding} if single.finding is not None else {}
-        if single.value is not NOTHING:
-            expectation |= {"value": single.value, "consumed": single.size}
-        hostile = {"hostile": True} if single.finding is not None else {}
+        """What has one reader, whoever that is; ``which`` says what it is, ``contents`` are empty if it is refused."""
+        finding = {"finding": made.finding} if made.finding is not None else {}
         document: Json = {
             "id": f"{self.path}/{slug}",
             "summary": summary,
             "level": "required",
-            "primitive": single.primitive,
+            **which,
             "requirements": list(requirements),
             "flags": list(flags),
             "canonical": canonical,
-            "layout": [{"at": 0, "size": len(single.data), "field": "value"} | hostile],
-            "expect": {"reader": expectation},
+            "layout": list(layout),
+            "expect": {"reader": {"verdict": made.verdict, **finding, **contents}},
         }
         document |= {"budget": budget} if budget else {}
-        self.recipes.append(Recipe(document, single.data, False))
+        self.recipes.append(Recipe(document, made.data, False))
 
 
 ThemeMaker = Callable[[], Theme]
