@@ -15,7 +15,7 @@ from importlib.metadata import version
 from typing import Any, Final, Protocol
 
 from benchmarks.measure import InProcess
-from benchmarks.message_set import NOT_KNOWN, MessageCensus, MessageSet, Sample
+from benchmarks.message_set import NOT_KNOWN, MessageCensus, MessageSet, Sample, looking
 from benchmarks.peers import library
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Field
@@ -32,6 +32,9 @@ class MessagePeer(Protocol):
 
     def decode(self, messages: MessageSet) -> InProcess:
         """To the library's own objects."""
+
+    def look(self, messages: MessageSet) -> InProcess:
+        """The same, and every field of them read once."""
 
     def encode(self, messages: MessageSet) -> InProcess:
         """From its own objects, as it has read them itself."""
@@ -58,6 +61,19 @@ class Kio:
 
         return InProcess(run, lambda: messages.census_of_values(_of_kio(read(data, 0)[0]) for read, data in works))
 
+    def look(self, messages: MessageSet) -> InProcess:
+        works = [
+            (self.entity_reader(self.entity(sample)), sample.data, looking(sample, _name_of_kio))
+            for sample in messages.samples
+        ]
+
+        def run() -> int:
+            for read, data, look_at in works:
+                look_at(read(data, 0)[0])
+            return len(works)
+
+        return InProcess(run, self.decode(messages).census)
+
     def encode(self, messages: MessageSet) -> InProcess:
         works = []
         for sample in messages.samples:
@@ -81,6 +97,10 @@ class Kio:
         api, _, kind = _snake(sample.definition.name).rpartition("_")
         module = library(f"kio.schema.{api}.v{sample.version}.{kind}", "bench")
         return getattr(module, sample.definition.name)
+
+
+def _name_of_kio(name: str) -> str:
+    return _snake(name).removesuffix("_ms")
 
 
 def _of_kio(value: Any) -> Any:
@@ -126,6 +146,19 @@ class KafkaPythonMessages:
 
         return InProcess(run, census)
 
+    def look(self, messages: MessageSet) -> InProcess:
+        works = [
+            (self.kind(sample).decode, sample.data, sample.version, looking(sample, _name_of_kafka_python))
+            for sample in messages.samples
+        ]
+
+        def run() -> int:
+            for read, data, at_version, look_at in works:
+                look_at(read(data, version=at_version))
+            return len(works)
+
+        return InProcess(run, self.decode(messages).census)
+
     def encode(self, messages: MessageSet) -> InProcess:
         works = [self.kind(sample).decode(sample.data, version=sample.version) for sample in messages.samples]
 
@@ -141,6 +174,14 @@ class KafkaPythonMessages:
         return next(found for module in self.modules if (found := getattr(module, sample.definition.name, None)))
 
 
+# The numbers of the bits that are set; None for the one that says that nothing is known.
+_SETS_OF_KAFKA_PYTHON: Final = ("ClusterAuthorizedOperations", "TopicAuthorizedOperations")
+
+
+def _name_of_kafka_python(name: str) -> str:
+    return "authorized_operations" if name in _SETS_OF_KAFKA_PYTHON else _snake(name)
+
+
 def _of_kafka_python(value: Any, sample: Sample) -> Message:
     """The same as kfuzz has it, field by field of the definition: an object has names of other versions too."""
     definition, version = sample.definition, sample.version
@@ -149,11 +190,9 @@ def _of_kafka_python(value: Any, sample: Sample) -> Message:
         return {key_of(field.name): of_field(struct, field) for field in fields if version in field.versions}
 
     def of_field(struct: Any, field: Field) -> Any:
-        if field.type.name == "int32" and field.name.endswith("AuthorizedOperations"):
-            # The numbers of the bits that are set; None for the one that says that nothing is known.
-            bits = struct.authorized_operations
-            return NOT_KNOWN if bits is None else sum(1 << bit for bit in bits)
-        found = getattr(struct, _snake(field.name))
+        found = getattr(struct, _name_of_kafka_python(field.name))
+        if field.name in _SETS_OF_KAFKA_PYTHON:
+            return NOT_KNOWN if found is None else sum(1 << bit for bit in found)
         if found is None and version in field.tagged:
             return default_of(definition, field, version)
         if field.type.struct is None or found is None:

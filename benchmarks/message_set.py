@@ -6,8 +6,9 @@ The values are made from a seed by the definitions: every field of a version is 
 
 from __future__ import annotations
 
+import operator
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, get_args
@@ -18,7 +19,7 @@ from kfuzz.messages.codec import Message
 from kfuzz.messages.model import INT_RANGES, Definition, Field
 from kfuzz.messages.schema import default_of, key_of
 
-__all__ = ["NOT_KNOWN", "SIZES", "VERSIONS", "MessageCensus", "MessageSet", "Sample", "Size"]
+__all__ = ["NOT_KNOWN", "SIZES", "VERSIONS", "MessageCensus", "MessageSet", "Sample", "Size", "looking"]
 
 Size = Literal["small", "medium", "large"]
 SIZES: Final[tuple[Size, ...]] = get_args(Size)
@@ -112,6 +113,34 @@ class MessageSet:
             for sample, (found, expected) in zip(self.samples, pairs, strict=True)
         )
         return self.census._replace(difference=next((one for one in differences if one), "none"))
+
+
+def looking(sample: Sample, named: Callable[[str], str]) -> Callable[[Any], None]:
+    """What reads every field of such a message's object once, and of the structs in it; ``named`` says how they are
+    called there.
+    """
+
+    def of_struct(fields: tuple[Field, ...]) -> Callable[[Any], None]:
+        there = [field for field in fields if sample.version in field.versions]
+        # The first one twice: of a single name the getter would make no tuple.
+        get = operator.attrgetter(named(there[0].name), *[named(field.name) for field in there])
+        inner = [
+            (place, of_struct(sample.definition.fields_of(field.type)), field.type.array)
+            for place, field in enumerate(there, start=1)
+            if field.type.struct is not None
+        ]
+
+        def look(struct: Any) -> None:
+            values = get(struct)
+            for place, look_inside, array in inner:
+                found = values[place]
+                if found is not None:
+                    for element in found if array else (found,):
+                        look_inside(element)
+
+        return look
+
+    return of_struct(sample.definition.fields)
 
 
 def _difference(path: str, found: Any, expected: Any) -> str:

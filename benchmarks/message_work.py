@@ -9,12 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.measure import InProcess
-from benchmarks.message_set import MessageCensus, MessageSet
+from benchmarks.message_set import MessageCensus, MessageSet, looking
 from kfuzz.messages.codec import Message
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schema import key_of, schema
 from kfuzz.wire.message import Schema
 
-__all__ = ["decode", "dicts", "encode", "size", "verdict"]
+__all__ = ["decode", "dicts", "encode", "look", "size", "verdict"]
 
 
 def verdict(messages: MessageSet) -> InProcess:
@@ -38,6 +38,21 @@ def decode(messages: MessageSet) -> InProcess:
         return messages.census_of_values([values.to_dict() if values else {} for values in found])
 
     return InProcess(_one_by_one(works), census)
+
+
+def look(messages: MessageSet) -> InProcess:
+    """To objects, and every field of them read once: an object makes its numbers only when they are asked for."""
+    works = [
+        (schema(sample.definition, sample.version).decode_objects, sample.data, looking(sample, key_of))
+        for sample in messages.samples
+    ]
+
+    def run() -> int:
+        for read, data, look_at in works:
+            look_at(read(data)[2])
+        return len(works)
+
+    return InProcess(run, decode(messages).census)
 
 
 def dicts(messages: MessageSet) -> InProcess:

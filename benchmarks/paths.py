@@ -25,7 +25,7 @@ RECORD_PATHS: Final = (
     *(f"{way}-{codec}" for codec in CODECS[1:] for way in ("read", "write")),
 )
 MESSAGE_PATHS: Final = tuple(
-    f"{way}-messages-{size}" for way in ("verdict", "size", "decode", "dicts", "encode") for size in SIZES
+    f"{way}-messages-{size}" for way in ("verdict", "size", "decode", "look", "dicts", "encode") for size in SIZES
 )
 PATHS: Final = RECORD_PATHS + MESSAGE_PATHS
 
@@ -45,19 +45,27 @@ def run_message_path(path: str, peers: Sequence[MessagePeer], rounds: int) -> li
     """The ratios of one path on the messages of its size."""
     way, _, rest = path.partition("-messages-")
     messages = MessageSet(next(size for size in SIZES if size == rest))
-    # A peer has a verdict, and the size of a message that it got, only once it has all values; and the size of one that
-    # it is to send only once it has all bytes.
     ours = {
         "verdict": message_work.verdict,
         "size": message_work.size,
         "decode": message_work.decode,
+        "look": message_work.look,
         "dicts": message_work.dicts,
         "encode": message_work.encode,
     }[way](messages)
-    theirs = [peer.encode(messages) if way in ("encode", "size") else peer.decode(messages) for peer in peers]
+    theirs = [_of_peer(way, peer, messages) for peer in peers]
     works: dict[str, Work] = {"kfuzz": ours}
     works |= {peer.name: work for peer, work in zip(peers, theirs, strict=True)}
     return measure(path, works, _against(peers), messages.census, rounds)
+
+
+def _of_peer(way: str, peer: MessagePeer, messages: MessageSet) -> Work:
+    """It has a verdict, and the size of a message that it got, only once it has all values; and the size of one that it
+    is to send only once it has all bytes.
+    """
+    if way == "look":
+        return peer.look(messages)
+    return peer.encode(messages) if way in ("encode", "size") else peer.decode(messages)
 
 
 def _against(peers: Sequence[Peer] | Sequence[MessagePeer]) -> list[Contest]:

@@ -18,13 +18,14 @@ from benchmarks import message_work
 from benchmarks.__main__ import main
 from benchmarks.measure import NotTheSameWork, confirm
 from benchmarks.message_peers import MESSAGE_PEERS, KafkaPythonMessages, Kio, MessagePeer
-from benchmarks.message_set import SIZES, VERSIONS, MessageSet
+from benchmarks.message_set import SIZES, VERSIONS, MessageSet, looking
 from benchmarks.paths import MESSAGE_PATHS
 from benchmarks.peers import PeerMissing
 from kfuzz.messages import codec
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Definition
+from kfuzz.messages.schema import key_of
 
 SET = MessageSet("medium")
 
@@ -101,6 +102,43 @@ def test_a_peer_reads_and_writes_the_same(peer: Callable[[], MessagePeer], size:
     for work in (library.decode(messages), library.encode(messages)):
         confirm("path", {"peer": work}, messages.census)
         assert work.run() == len(messages.samples)
+
+
+class Looked:
+    """Values as an object that remembers what it was asked for."""
+
+    def __init__(self, values: Message, asked: list[str]) -> None:
+        self.values, self.asked = values, asked
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        found = self.values[name]
+        if isinstance(found, list):
+            return [Looked(one, self.asked) if isinstance(one, dict) else one for one in found]
+        return Looked(found, self.asked) if isinstance(found, dict) else found
+
+
+def names_in(value: Any) -> list[str]:
+    """Every name of every struct, the first of each twice."""
+    if isinstance(value, list):
+        return [name for element in value for name in names_in(element)]
+    if not isinstance(value, dict):
+        return []
+    return [next(iter(value)), *value, *(name for one in value.values() for name in names_in(one))]
+
+
+def test_a_look_reads_every_field_of_every_struct() -> None:
+    for sample in SET.samples:
+        asked: list[str] = []
+        looking(sample, key_of)(Looked(sample.values, asked))
+        assert sorted(asked) == sorted(names_in(sample.values))
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_peer_can_be_looked_at(peer: Callable[[], MessagePeer]) -> None:
+    contestants: list[Any] = [peer(), message_work]
+    for contestant in contestants:
+        assert contestant.look(SET).run() == len(SET.samples)
 
 
 def with_another_offset(values: Message) -> None:
