@@ -126,7 +126,7 @@ def fuzz_messages(data: bytes) -> None:
         check_written(definition, version, body, reading)
 
 
-def compare_walks(program: Schema, body: bytes, end: int, notes: list[Note]) -> None:
+def compare_walks(program: Schema, body: bytes, end: int, notes: tuple[Note, ...]) -> None:
     """The walk that only checks, that for values and that for places end alike and note the same."""
     buffer = exact_buffer(body)
     decoded_end, decoded_notes, values = program.decode(body)
@@ -137,7 +137,7 @@ def compare_walks(program: Schema, body: bytes, end: int, notes: list[Note]) -> 
         raise OracleFailure(f"the message ends at {end}, and decode makes {values!r} of it")
 
 
-def check_places(places: list[Place], end: int, notes: list[Note]) -> None:
+def check_places(places: list[Place], end: int, notes: tuple[Note, ...]) -> None:
     """Each byte up to the end has one place; where the message is refused, each up to what it is refused for."""
     at = 0
     for place in places:

@@ -3,12 +3,12 @@
 A message is a dict with the definitions' field names, the first letter small: numbers, text, ``bytes`` (a uuid has 16),
 lists, dicts, None. What is not given has its default; tagged fields that this version does not know stand under
 ``_unknownTaggedFields`` as pairs of tag and bytes. :func:`decode` makes objects with attributes of the same names as
-well, which take half the time; the writer takes both. Mirrors the classes of ``org.apache.kafka.common.message``.
+well, which take a third of the time; the writer takes both. Mirrors the classes of ``org.apache.kafka.common.message``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
@@ -168,7 +168,9 @@ def size(message: str | Definition, version: int, values: Message | StructValue)
     return _program(message, version).size(values)
 
 
-def reading_of(name: str, consumed: int, notes: list[Note], value: Message | None, profile: Profile) -> MessageReading:
+def reading_of(
+    name: str, consumed: int, notes: Sequence[Note], value: Message | None, profile: Profile
+) -> MessageReading:
     """The reading that the program's notes make; ``name`` is what paths begin with."""
     if not notes:
         return MessageReading(value, consumed)

@@ -31,20 +31,20 @@ class Schema:
     def name(self) -> str: ...
     @property
     def version(self) -> int: ...
-    def check(self, data: Buffer) -> tuple[int, list[Note]]:
+    def check(self, data: Buffer, /) -> tuple[int, tuple[Note, ...]]:
         """Where the message ends, -1 where it is refused, and what was noted; no value is made."""
 
-    def decode(self, data: bytes) -> tuple[int, list[Note], dict[str, Any] | None]:
+    def decode(self, data: bytes, /) -> tuple[int, tuple[Note, ...], dict[str, Any] | None]:
         """The same, and the values."""
 
-    def decode_objects(self, data: bytes) -> tuple[int, list[Note], StructValue | None]:
+    def decode_objects(self, data: bytes, /) -> tuple[int, tuple[Note, ...], StructValue | None]:
         """The same with objects in place of dicts, and tuples in place of lists."""
 
-    def places(self, data: bytes) -> tuple[int, list[Note], list[Place]]:
+    def places(self, data: bytes, /) -> tuple[int, tuple[Note, ...], list[Place]]:
         """The same, and where everything of the message stands, up to what it is refused for."""
 
-    def encode(self, message: dict[str, Any] | StructValue) -> bytes:
+    def encode(self, message: dict[str, Any] | StructValue, /) -> bytes:
         """The bytes; fields that a dict lacks have their defaults. ``EncodeError`` with a field's path."""
 
-    def size(self, message: dict[str, Any] | StructValue) -> int:
+    def size(self, message: dict[str, Any] | StructValue, /) -> int:
         """How many bytes ``encode`` makes."""

@@ -26,7 +26,8 @@ from kfuzz.errors import EncodeError
 from kfuzz.wire.cursor cimport kfuzz_be16, kfuzz_be32, kfuzz_be64, load16, load32, load64, unlikely
 from kfuzz.wire.scratch cimport Scratch, grow, out_t
 from kfuzz.wire.values cimport (
-    UNKNOWN, StructValue, array_type, keyed, new_struct, slots_of, struct_type,
+    T_BOOL, T_BYTE, T_DOUBLE, T_INT, T_LONGLONG, T_OBJECT_EX, T_SHORT, T_UINT, T_USHORT, UNKNOWN, StructValue,
+    array_type, copy_struct, keyed, struct_type,
 )
 
 cdef extern from "Python.h":
@@ -85,6 +86,9 @@ KINDS = {
 # What a primitive of fixed size takes.
 cdef int[9] WIDTHS = [1, 1, 2, 2, 4, 4, 8, 8, 16]
 
+# What numbers are in an object.
+cdef int[8] MEMBERS = [T_BOOL, T_BYTE, T_SHORT, T_USHORT, T_INT, T_UINT, T_LONGLONG, T_DOUBLE]
+
 cdef enum:
     BOOL_NOT_0_OR_1
     BYTES_AFTER_MESSAGE
@@ -129,7 +133,8 @@ cdef struct op_t:
     bint there                 # a tag of other versions is known, and refused
     int32_t tag                # -1: none
     int place                  # among its plan's, tagged ones by themselves
-    int entry                  # the place of its value in what is read
+    bint is_number             # which an object holds as it is, and not as an object
+    Py_ssize_t offset          # of its value in an object
     # From here on, fields of which any bytes will do: how many, and what they take.
     int run_count
     int run_bytes
@@ -143,7 +148,8 @@ cdef struct plan_t:
     int count
     op_t *tagged               # by tags
     int tagged_count
-    int unknown                # the place of the unknown fields in an object
+    Py_ssize_t unknown         # the offset of the unknown fields in an object
+    int objects                # how many of an object's fields are objects themselves
     bint flexible
     int number
     PyObject *owner            # the Plan that this is of
@@ -318,6 +324,11 @@ cdef void check_text(walk_t *w, const uint8_t *p, int64_t n) noexcept nogil:
             note(w, STRING_NOT_UTF8, p, n, 0)
         except MemoryError:
             pass
+
+
+cdef inline int member_of(const op_t *op) noexcept nogil:
+    """What a field is in an object."""
+    return MEMBERS[op.kind] if op.is_number else T_OBJECT_EX
 
 
 cdef inline bint is_any(int kind) noexcept nogil:
@@ -504,7 +515,7 @@ cdef tuple NOTHING = ()
 # What makes values: where it is, and what a struct is put into.
 cdef struct reader_t:
     const uint8_t *p
-    bint as_objects            # a type's slots, and arrays are tuples; else dicts and lists
+    bint as_objects            # and arrays are tuples; else dicts and lists
 
 
 cdef inline PyObject *counted(object made) noexcept:
@@ -670,11 +681,12 @@ cdef class Plan:
     # Fields that this version lacks: name to (default, ignorable).
     cdef dict absent
     cdef tuple map_keys            # of a struct that arrays are looked up by
-    # All names in their order; what is read is put into a copy, or into the slots of the type.
+    # What is read is put into a copy of one of these two: all names in their order, or an object with the defaults of
+    # the tagged fields.
     cdef dict blank
-    cdef type type
+    cdef object model
+    cdef type type                 # of the objects
     cdef type array_type           # of its arrays, where they are not lists
-    cdef tuple object_defaults     # the tagged ones as an object has them: nobody can change those
 
     def __dealloc__(self):
         PyMem_Free(self.c.ops)
@@ -686,28 +698,54 @@ cdef class Plan:
         return [*self.names, *[self.tagged_names[i] for i in range(self.c.tagged_count) if self.c.tagged[i].there]]
 
 
-cdef inline int give(PyObject *made, PyObject **slots, const op_t *op, PyObject *value) except -1:
-    """Hand the value of a field over to what its struct is put into: ``slots``, or without them a dict."""
-    if slots == NULL:
-        return give_by_name(made, op, value)
-    # A repeated tag has been here before.
-    Py_XDECREF(slots[op.entry])
-    slots[op.entry] = value
-    return 0
+cdef inline char *field_of(PyObject *made, const op_t *op) noexcept:
+    return <char *> made + op.offset
 
 
-cdef int give_unknown(Plan plan, PyObject *made, PyObject **slots, list unknown) except -1:
-    if slots == NULL:
-        return PyDict_SetItem(<dict> made, UNKNOWN, unknown)
-    Py_DECREF(<object> slots[plan.c.unknown])
-    slots[plan.c.unknown] = counted(tuple(unknown))
-    return 0
+cdef inline void set_number(char *field, const uint8_t *p, int kind) noexcept:
+    """A number, from its bytes, as an object has it."""
+    cdef uint16_t two
+    cdef uint32_t four
+    cdef uint64_t eight
+    if kind == K_BOOL:
+        field[0] = p[0] != 0
+    elif kind == K_INT8:
+        field[0] = <char> p[0]
+    elif kind == K_INT16 or kind == K_UINT16:
+        two = load16(p)
+        memcpy(field, &two, 2)
+    elif kind == K_INT32 or kind == K_UINT32:
+        four = load32(p)
+        memcpy(field, &four, 4)
+    else:
+        eight = load64(p)
+        memcpy(field, &eight, 8)
 
 
-cdef inline int give_by_name(PyObject *made, const op_t *op, PyObject *value) except -1:
-    cdef int done = set_item(made, op.name, value)
-    Py_XDECREF(value)
-    return done
+cdef void put_kept(out_t *out, const char *field, int kind) noexcept:
+    """The bytes of a number that an object has; there is room for them."""
+    cdef uint16_t two
+    cdef uint32_t four
+    cdef uint64_t eight
+    if WIDTHS[kind] == 1:
+        out.p[0] = <uint8_t> field[0]
+        out.p += 1
+    elif WIDTHS[kind] == 2:
+        memcpy(&two, field, 2)
+        put16(out, two)
+    elif WIDTHS[kind] == 4:
+        memcpy(&four, field, 4)
+        put32(out, four)
+    else:
+        memcpy(&eight, field, 8)
+        put64(out, eight)
+
+
+cdef inline void set_object(char *field, PyObject *value) noexcept:
+    """Hand ``value`` over."""
+    # There is a default; and a repeated tag has been here before.
+    Py_XDECREF((<PyObject **> field)[0])
+    (<PyObject **> field)[0] = value
 
 
 @cython.final
@@ -758,14 +796,10 @@ cdef class Schema:
         plan.c.owner = <PyObject *> plan
         count_runs(&plan.c)
         plan.blank = dict.fromkeys(plan.names)
-        for i in range(plan.c.count):
-            plan.c.ops[i].entry = i
         for i in range(plan.c.tagged_count):
             if plan.c.tagged[i].there:
-                plan.c.tagged[i].entry = <int> PyDict_Size(plan.blank)
                 default = plan.tagged_defaults[i]
                 plan.blank[plan.tagged_names[i]] = None if is_changeable(default) else default
-        plan.c.unknown = <int> len(plan.blank)
         return 0
 
     cdef op_t *ops(self, list fields, tuple names, tuple defaults) except NULL:
@@ -784,6 +818,7 @@ cdef class Schema:
             op.there = field["there"]
             op.tag = field["tag"]
             op.place = <int> i
+            op.is_number = op.kind < K_UUID and not op.array
             op.plan = &(<Plan> self.plans[field["plan"]]).c if op.kind == K_STRUCT else NULL
             op.name = PyTuple_GET_ITEM(names, i)
             op.default = PyTuple_GET_ITEM(defaults, i)
@@ -802,7 +837,7 @@ cdef class Schema:
             note(w, BYTES_AFTER_MESSAGE, p, w.end - p, 0)
         return p
 
-    def check(self, data):
+    def check(self, data, /):
         cdef Py_buffer view
         if type(data) is bytes:
             return self.checked(<const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
@@ -815,13 +850,13 @@ cdef class Schema:
     cdef tuple checked(self, const uint8_t *start, int64_t n):
         cdef walk_t w
         cdef const uint8_t *end = self.walk(&w, start, n)
-        return -1 if end == NULL else end - start, self.notes_of(&w) if w.seen else []
+        return -1 if end == NULL else end - start, self.notes_of(&w) if w.seen else NOTHING
 
-    def decode(self, bytes data not None):
+    def decode(self, bytes data not None, /):
         return self.decoded(data, False)
 
-    def decode_objects(self, bytes data not None):
-        if self.root.type is None:
+    def decode_objects(self, bytes data not None, /):
+        if self.root.model is None:
             self.make_types()
         return self.decoded(data, True)
 
@@ -833,13 +868,13 @@ cdef class Schema:
             return -1, self.notes_of(&w), None
         return self.made(&w, end, as_objects)
 
-    def places(self, bytes data not None):
+    def places(self, bytes data not None, /):
         cdef walk_t w
         cdef const uint8_t *start = <const uint8_t *> PyBytes_AS_STRING(data)
         cdef const uint8_t *end = self.walk(&w, start, PyBytes_GET_SIZE(data))
         cdef Places made = Places.__new__(Places)
         cdef int64_t refused_at
-        notes = self.notes_of(&w) if w.seen else []
+        notes = self.notes_of(&w) if w.seen else NOTHING
         made.schema = self
         made.base = made.p = start
         # What stands before a refusal has been checked.
@@ -851,7 +886,7 @@ cdef class Schema:
         made.take_struct(self.root, self.name)
         return -1 if end == NULL else end - start, notes, made.made
 
-    cdef list notes_of(self, const walk_t *w):
+    cdef tuple notes_of(self, const walk_t *w):
         cdef const message_note_t *first
         cdef int code
         cdef int i
@@ -861,7 +896,7 @@ cdef class Schema:
                 first = &w.notes[code]
                 made.append((CODES[code], first.at, first.found, first.allowed,
                              [self.step_of(&first.steps[i]) for i in range(first.depth)]))
-        return made
+        return tuple(made)
 
     cdef tuple step_of(self, const step_t *step):
         cdef Plan plan = self.plans[step.plan.number]
@@ -870,11 +905,61 @@ cdef class Schema:
 
     cdef int make_types(self) except -1:
         cdef Plan plan
-        # The root's last: who has it has all.
+        for plan in self.plans:
+            self.make_type(plan)
+        # The root's comes last: who has it has all.
         for plan in reversed(self.plans):
-            plan.array_type = array_type(plan.map_keys)
-            # Every dict has the same names, but for the unknown fields.
-            plan.type = struct_type(plan.name, (*plan.blank, UNKNOWN) if plan.c.flexible else tuple(plan.blank))
+            self.make_model(plan)
+        return 0
+
+    cdef int make_type(self, Plan plan) except -1:
+        cdef list there = [i for i in range(plan.c.tagged_count) if plan.c.tagged[i].there]
+        cdef list members = [member_of(&plan.c.ops[i]) for i in range(plan.c.count)]
+        cdef int place = plan.c.count
+        members += [member_of(&plan.c.tagged[i]) for i in there]
+        names = tuple(plan.blank)
+        # Every dict has the same names, but for the unknown fields.
+        if plan.c.flexible:
+            names += (UNKNOWN,)
+            members.append(T_OBJECT_EX)
+        plan.array_type = array_type(plan.map_keys)
+        plan.type, offsets = struct_type(plan.name, names, members)
+        plan.c.objects = <int> members.count(T_OBJECT_EX)
+        for i in range(plan.c.count):
+            plan.c.ops[i].offset = offsets[i]
+        for i in there:
+            plan.c.tagged[<int> i].offset = offsets[place]
+            place += 1
+        if plan.c.flexible:
+            plan.c.unknown = offsets[place]
+        return 0
+
+    cdef int make_model(self, Plan plan) except -1:
+        """An object with defaults for the tagged fields; what is copied from it is given the others."""
+        cdef const op_t *op
+        cdef Scratch scratch
+        cdef reader_t r
+        cdef way_t way
+        cdef int i
+        if plan.model is not None:
+            return 0
+        model = owned(PyType_GenericAlloc(<PyTypeObject *> plan.type, 0))
+        if plan.c.flexible:
+            set_object(<char *> <PyObject *> model + plan.c.unknown, counted(NOTHING))
+        r.as_objects = True
+        way.above = NULL
+        for i in range(plan.c.tagged_count):
+            op = &plan.c.tagged[i]
+            if not op.there:
+                continue
+            if op.kind == K_STRUCT and type(<object> op.default) is dict:
+                self.make_model(<Plan> op.plan.owner)
+            # As it is read when it was written.
+            scratch = Scratch.__new__(Scratch)
+            self.put_field(&scratch.out, op, <object> op.default, &way)
+            r.p = scratch.out.start
+            self.give(&r, <PyObject *> model, op)
+        plan.model = model
         return 0
 
     cdef tuple made(self, const walk_t *w, const uint8_t *end, bint as_objects):
@@ -885,90 +970,88 @@ cdef class Schema:
         r.p = w.base
         r.as_objects = as_objects
         try:
-            return end - w.base, self.notes_of(w) if w.seen else [], owned(self.make_struct(&r, self.root))
+            return end - w.base, self.notes_of(w) if w.seen else NOTHING, owned(self.make_struct(&r, self.root))
         finally:
             if collecting:
                 PyGC_Enable()
 
     cdef PyObject *make_struct(self, reader_t *r, Plan plan) except NULL:
-        cdef PyObject **slots = NULL
-        cdef PyObject *raw
+        return self.make_object(r, plan) if r.as_objects else self.make_dict(r, plan)
+
+    cdef PyObject *make_object(self, reader_t *r, Plan plan) except NULL:
+        cdef PyObject *raw = copy_struct(<PyObject *> plan.model, plan.c.objects)
         cdef const op_t *op
         cdef int i
-        if r.as_objects:
-            raw = new_struct(<PyTypeObject *> plan.type)
-            slots = slots_of(raw)
-        else:
-            # A copy has the names, in their order, and room for the values: that is half of the work.
-            raw = PyDict_Copy(plan.blank)
         made = owned(raw)
         for i in range(plan.c.count):
             op = &plan.c.ops[i]
-            if op.run_count:
-                give(raw, slots, op, primitive_of(r.p, op.kind))
+            if op.is_number:
+                set_number(field_of(raw, op), r.p, op.kind)
                 r.p += WIDTHS[op.kind]
             else:
-                give(raw, slots, op, self.make_field(r, op))
+                (<PyObject **> field_of(raw, op))[0] = self.make_field(r, op)
         if plan.c.flexible:
-            self.make_tags(r, plan, raw, slots)
+            unknown = self.make_tags(r, plan, raw)
+            if unknown:
+                set_object(<char *> raw + plan.c.unknown, counted(tuple(unknown)))
         return counted(made)
 
-    cdef int make_tags(self, reader_t *r, Plan plan, PyObject *made, PyObject **slots) except -1:
+    cdef PyObject *make_dict(self, reader_t *r, Plan plan) except NULL:
+        # A copy has the names, in their order, and room for the values: that is half of the work.
+        cdef PyObject *raw = PyDict_Copy(plan.blank)
+        cdef const op_t *op
+        cdef int i
+        made = owned(raw)
+        for i in range(plan.c.count):
+            self.give(r, raw, &plan.c.ops[i])
+        if plan.c.flexible:
+            # The other defaults stand in the blank.
+            for i in range(plan.c.tagged_count):
+                op = &plan.c.tagged[i]
+                if op.there and is_changeable(<object> op.default):
+                    PyDict_SetItem(<dict> raw, <object> op.name, fresh(<object> op.default))
+            unknown = self.make_tags(r, plan, raw)
+            if unknown:
+                PyDict_SetItem(<dict> raw, UNKNOWN, unknown)
+        return counted(made)
+
+    cdef inline int give(self, reader_t *r, PyObject *made, const op_t *op) except -1:
+        """Read a field into the dict or the object."""
+        cdef PyObject *value
+        cdef int done
+        if r.as_objects and op.is_number:
+            set_number(field_of(made, op), r.p, op.kind)
+            r.p += WIDTHS[op.kind]
+            return 0
+        value = self.make_field(r, op)
+        if r.as_objects:
+            set_object(field_of(made, op), value)
+            return 0
+        done = set_item(made, op.name, value)
+        Py_XDECREF(value)
+        return done
+
+    cdef list make_tags(self, reader_t *r, Plan plan, PyObject *made):
+        """Read the tagged fields; those that are not known are returned, None for none."""
         cdef const op_t *op
         cdef uint32_t count
         cdef uint32_t tag
         cdef uint32_t size
         cdef uint32_t _i
-        self.give_defaults(plan, made, slots)
+        cdef list unknown = None
         r.p = get_uvarint(r.p, &count)
-        if count == 0:
-            return 0
-        unknown = []
         for _i in range(count):
             r.p = get_uvarint(r.p, &tag)
             r.p = get_uvarint(r.p, &size)
             op = op_of(&plan.c, tag)
             if op != NULL:
-                give(made, slots, op, self.make_field(r, op))
+                self.give(r, made, op)
                 continue
+            if unknown is None:
+                unknown = []
             unknown.append((tag, PyBytes_FromStringAndSize(<const char *> r.p, size)))
             r.p += size
-        if unknown:
-            give_unknown(plan, made, slots, unknown)
-        return 0
-
-    cdef int give_defaults(self, Plan plan, PyObject *made, PyObject **slots) except -1:
-        """What the tagged fields have if they are not there; the others of a dict stand in its blank."""
-        cdef const op_t *op
-        cdef int i
-        if slots != NULL:
-            slots[plan.c.unknown] = counted(NOTHING)
-            if plan.object_defaults is None:
-                tagged = plan.c.tagged_count
-                plan.object_defaults = tuple([self.object_default(&plan.c.tagged[i]) for i in range(tagged)])
-        for i in range(plan.c.tagged_count):
-            op = &plan.c.tagged[i]
-            if not op.there:
-                continue
-            if slots != NULL:
-                slots[op.entry] = counted(plan.object_defaults[i])
-            elif is_changeable(<object> op.default):
-                give_by_name(made, op, counted(fresh(<object> op.default)))
-        return 0
-
-    cdef object object_default(self, const op_t *op):
-        cdef Scratch scratch
-        cdef reader_t r
-        cdef way_t way
-        if not is_changeable(<object> op.default):
-            return <object> op.default
-        # As it is read when it was written.
-        scratch = Scratch.__new__(Scratch)
-        way.above = NULL
-        self.put_field(&scratch.out, op, <object> op.default, &way)
-        r.p = scratch.out.start
-        r.as_objects = True
-        return owned(self.make_field(&r, op))
+        return unknown
 
     cdef inline PyObject *make_field(self, reader_t *r, const op_t *op) except NULL:
         return self.make_array(r, op) if op.array else self.make_value(r, op, False)
@@ -1020,12 +1103,12 @@ cdef class Schema:
 
     # -- writing
 
-    def encode(self, message not None):
+    def encode(self, message not None, /):
         cdef Scratch scratch = Scratch.__new__(Scratch)
         self.put_message(&scratch.out, message)
         return PyBytes_FromStringAndSize(<const char *> scratch.out.start, scratch.out.p - scratch.out.start)
 
-    def size(self, message not None):
+    def size(self, message not None, /):
         cdef Scratch scratch = Scratch.__new__(Scratch)
         self.put_message(&scratch.out, message)
         return scratch.out.p - scratch.out.start
@@ -1047,7 +1130,7 @@ cdef class Schema:
 
     cdef int put_struct(self, out_t *out, Plan plan, object given, const way_t *above) except -1:
         if type(given) is plan.type:
-            return self.put_slots(out, plan, given, above)
+            return self.put_object(out, plan, given, above)
         # One of another version, or of definitions that were read again.
         if isinstance(given, StructValue):
             given = given.to_dict()
@@ -1055,8 +1138,8 @@ cdef class Schema:
             raise EncodeError(f"{self.path_of(above)} is {type(given).__name__}; it must be a dict")
         return self.put_dict(out, plan, given, above)
 
-    cdef int put_slots(self, out_t *out, Plan plan, object given, const way_t *above) except -1:
-        cdef PyObject **slots = slots_of(<PyObject *> given)
+    cdef int put_object(self, out_t *out, Plan plan, object given, const way_t *above) except -1:
+        cdef PyObject *raw = <PyObject *> given
         cdef way_t way
         cdef const op_t *op
         cdef uint32_t count = 0
@@ -1065,24 +1148,24 @@ cdef class Schema:
         way.above = above
         for i in range(plan.c.count):
             op = &plan.c.ops[i]
-            self.put_field(out, op, <object> slots[op.entry], &way)
+            if op.is_number:
+                need(out, 8)
+                put_kept(out, field_of(raw, op), op.kind)
+            else:
+                self.put_field(out, op, <object> (<PyObject **> field_of(raw, op))[0], &way)
         if not plan.c.flexible:
             return 0
-        if <tuple> slots[plan.c.unknown] != ():
+        if <tuple> (<PyObject **> (<char *> raw + plan.c.unknown))[0] != ():
             return self.put_all_tags(out, plan, given.to_dict(), &way, &found)
         for i in range(plan.c.tagged_count):
-            count += not self.is_slot_default(plan, i, slots)
+            count += not is_model_value(plan, i, given)
         need(out, 8)
         put_uvarint(out, count)
         for i in range(plan.c.tagged_count):
-            if not self.is_slot_default(plan, i, slots):
+            if not is_model_value(plan, i, given):
                 op = &plan.c.tagged[i]
-                self.put_tagged(out, op, <object> slots[op.entry], &way)
+                self.put_tagged(out, op, getattr(given, <str> op.name), &way)
         return 0
-
-    cdef bint is_slot_default(self, Plan plan, int place, PyObject **slots) except -1:
-        cdef const op_t *op = &plan.c.tagged[place]
-        return not op.there or is_default(<object> slots[op.entry], plan.object_defaults[place])
 
     cdef int put_dict(self, out_t *out, Plan plan, dict given, const way_t *above) except -1:
         cdef way_t way
@@ -1344,6 +1427,12 @@ cdef inline bint is_tagged(const plan_t *plan, const PyObject *name) noexcept:
         if plan.tagged[i].name == name:
             return True
     return False
+
+
+cdef bint is_model_value(Plan plan, int place, object given) except -1:
+    """Whether an object has a tagged field that may be left out."""
+    cdef const op_t *op = &plan.c.tagged[place]
+    return not op.there or is_default(getattr(given, <str> op.name), getattr(plan.model, <str> op.name))
 
 
 cdef inline bint is_changeable(object default):

@@ -1,10 +1,19 @@
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport PyObject
 
 cdef extern from "values.h":
-    # A new value of a type that ``struct_type`` has made; its slots are empty, and must all be filled.
-    PyObject *new_struct "kfuzz_new_struct"(PyTypeObject *type) except NULL
-    # By the places of the type's names.
-    PyObject **slots_of "kfuzz_slots_of"(PyObject *value) noexcept nogil
+    # What a member of a struct's type is.
+    enum:
+        T_OBJECT_EX
+        T_BOOL
+        T_BYTE
+        T_SHORT
+        T_USHORT
+        T_INT
+        T_UINT
+        T_LONGLONG
+        T_DOUBLE
+    # A new value with all that ``model`` has; ``objects`` of its fields are objects.
+    PyObject *copy_struct "kfuzz_copy_struct"(PyObject *model, int objects) except NULL
 
 
 cdef class StructValue:
@@ -18,6 +27,6 @@ cdef class Keyed(list):
 
 cdef str UNKNOWN
 
-cdef type struct_type(str name, tuple names)
+cdef tuple struct_type(str name, tuple names, list members)
 cdef type array_type(tuple keys)
 cdef Keyed keyed(list elements, tuple keys)

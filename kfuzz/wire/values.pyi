@@ -24,9 +24,10 @@ class KeyedTuple(tuple[StructValue, ...]):
 class StructValue:
     """A struct of a message as an object: an attribute for each field of its version, by the definition's name.
 
-    A reader makes it; nothing in it can be changed, and arrays are tuples. In a flexible version
-    ``_unknownTaggedFields`` is there, too: a tuple of pairs of tag and bytes. Two are equal if their names and values
-    are. Each struct of a schema has a type of its own, whose ``__match_args__`` are the names in their order.
+    A reader makes it; nothing in it can be changed, and arrays are tuples. Numbers stand in it as C has them; one is
+    made each time that it is asked for. In a flexible version ``_unknownTaggedFields`` is there, too: a tuple of pairs
+    of tag and bytes. Two are equal if their names and values are. Each struct of a schema has a type of its own, whose
+    ``__match_args__`` are the names in their order.
     """
 
     __match_args__: tuple[str, ...]

@@ -1,13 +1,22 @@
 """What structs and arrays of a message are as values; the interface is described in values.pyi."""
 
-from cpython.object cimport Py_EQ, PyObject, PyObject_RichCompareBool, PyTypeObject
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject, PyTypeObject
 
 from kfuzz.errors import UsageError
 
 cdef extern from "values.h":
-    object kfuzz_struct_type(const char *name, PyTypeObject *base, object names)
+    ctypedef struct PyMemberDef:
+        const char *name
+        int type
+        Py_ssize_t offset
+        int flags
+    enum:
+        READONLY
+    object kfuzz_struct_type(const char *name, PyTypeObject *base, PyMemberDef *members, Py_ssize_t size)
 
 cdef extern from "Python.h":
+    const char *PyUnicode_AsUTF8(object text) except NULL
     int PyList_SetSlice(object list, Py_ssize_t low, Py_ssize_t high, object items) except -1
 
 cdef str UNKNOWN = "_unknownTaggedFields"
@@ -126,29 +135,21 @@ cdef class StructValue:
         return f"{type(self).__name__}({', '.join([f'{name}={value!r}' for name, value in fields_of(self).items()])})"
 
     def __eq__(self, other):
-        cdef PyObject **ours
-        cdef PyObject **theirs
-        cdef Py_ssize_t i
         if not isinstance(other, StructValue):
             return NotImplemented
         if type(self).__match_args__ != type(other).__match_args__:
             return False
-        ours, theirs = slots_of(<PyObject *> self), slots_of(<PyObject *> other)
-        for i in range(len(type(self).__match_args__)):
-            if not PyObject_RichCompareBool(<object> ours[i], <object> theirs[i], Py_EQ):
+        for name in type(self).__match_args__:
+            if getattr(self, name) != getattr(other, name):
                 return False
         return True
 
 
 cdef dict fields_of(StructValue value):
     """The fields by name, without the unknown ones if there are none."""
-    cdef PyObject **slots = slots_of(<PyObject *> value)
-    cdef Py_ssize_t i
-    cdef dict made = {}
-    for i, name in enumerate(type(value).__match_args__):
-        one = <object> slots[i]
-        if name != UNKNOWN or one:
-            made[name] = one
+    cdef dict made = {name: getattr(value, name) for name in type(value).__match_args__}
+    if UNKNOWN in made and not made[UNKNOWN]:
+        del made[UNKNOWN]
     return made
 
 
@@ -162,8 +163,32 @@ cdef object in_dicts(value):
     return keyed(made, value.keys) if isinstance(value, KeyedTuple) else made
 
 
-cdef type struct_type(str name, tuple names):
-    """A type whose values have these fields. ``names`` must live as long as the type; it keeps them itself."""
-    made = kfuzz_struct_type(f"kfuzz.wire.values.{name}".encode(), <PyTypeObject *> StructValue, names)
-    made.__match_args__ = names
-    return made
+cdef dict WIDTHS = {T_OBJECT_EX: sizeof(PyObject *), T_BOOL: 1, T_BYTE: 1, T_SHORT: 2, T_USHORT: 2, T_INT: 4, T_UINT: 4,
+                    T_LONGLONG: 8, T_DOUBLE: 8}
+
+
+cdef tuple struct_type(str name, tuple names, list members):
+    """A type whose values have these fields, each a member of the type that ``members`` says; and where each stands.
+
+    Objects come first, in their order; then what is widest, so that nothing lies between two numbers. ``names`` must
+    live as long as the type; it keeps them itself.
+    """
+    cdef PyMemberDef *made = <PyMemberDef *> PyMem_Calloc(<size_t> (len(names) + 1), sizeof(PyMemberDef))
+    cdef PyMemberDef *one = made
+    cdef Py_ssize_t size = sizeof(PyObject)
+    cdef list offsets = [0] * len(names)
+    if made == NULL:
+        raise MemoryError
+    try:
+        for _, _, place in sorted([(kind != T_OBJECT_EX, -WIDTHS[kind], i) for i, kind in enumerate(members)]):
+            one.name = PyUnicode_AsUTF8(names[place])
+            one.type = members[place]
+            one.offset = offsets[place] = size
+            one.flags = READONLY
+            size += WIDTHS[members[place]]
+            one += 1
+        type_made = kfuzz_struct_type(f"kfuzz.wire.values.{name}".encode(), <PyTypeObject *> StructValue, made, size)
+    finally:
+        PyMem_Free(made)
+    type_made.__match_args__ = names
+    return type_made, offsets
