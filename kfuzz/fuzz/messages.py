@@ -28,6 +28,7 @@ from kfuzz.records.annotate import scope_of
 
 if TYPE_CHECKING:
     from kfuzz.wire.message import Note, Place, Schema
+    from kfuzz.wire.values import StructValue
 
 __all__ = ["KINDS", "SELECTOR_SIZE", "chosen", "fuzz_messages", "mutate", "selector"]
 
@@ -200,6 +201,7 @@ def check_written(definition: Definition, version: int, body: bytes, reading: Me
     values = reading.message
     assert values is not None
     check_json(definition, version, values)
+    check_objects(schema(definition, version), body, values)
     refusals = set(cannot_be_written(values, definition.name))
     try:
         encoded = codec.encode(definition, version, values)
@@ -226,6 +228,24 @@ def check_again(definition: Definition, version: int, values: Message, encoded: 
     assert again.message is not None
     if codec.encode(definition, version, again.message) != encoded:
         raise OracleFailure(f"written twice, the bytes are others than {encoded.hex()}")
+
+
+def check_objects(program: Schema, body: bytes, values: Message) -> None:
+    """Objects have the values that dicts have, and are written as they are."""
+    made = program.decode_objects(body)[2]
+    assert made is not None
+    if unlike := difference(values, made.to_dict(), program.name):
+        raise OracleFailure(f"as objects, {unlike}")
+    if (found := _written(program, made)) != (expected := _written(program, values)):
+        raise OracleFailure(f"objects are written as {found!r}, dicts as {expected!r}")
+
+
+def _written(program: Schema, values: Message | StructValue) -> bytes | str:
+    """The bytes, or why there are none."""
+    try:
+        return program.encode(values)
+    except EncodeError as error:
+        return str(error)
 
 
 def check_json(definition: Definition, version: int, values: Message) -> None:

@@ -673,7 +673,8 @@ cdef struct fields_t:
 cdef bint take_fields(Record record, fields_t *fields):
     """The record's bytes, without running Python code. False where they are not of the very types that this takes."""
     cdef span_t key
-    cdef span_t value
+    # GCC does not see everywhere that it is set.
+    cdef span_t value = span_t(NULL, 0)
     if record.key_unread:
         fields.key = span_t(record.base + record.key_at, record.key_unread - 1)
     elif not take_span(record.c_key, &fields.key):

@@ -45,9 +45,9 @@ def broken(monkeypatch: pytest.MonkeyPatch, place: Any, name: str, change: Calla
 def broken_program(monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[Any], Any], data: bytes) -> str:
     """The same of a method of the compiled program, whose answer is changed."""
     program = schema(FETCH, 17)
-    methods = {one: getattr(program, one) for one in ("check", "decode", "places")}
-    real = methods[name]
-    fake = SimpleNamespace(**methods | {name: lambda body: change(real(body))})
+    parts = {one: getattr(program, one) for one in ("name", "check", "decode", "decode_objects", "encode", "places")}
+    real = parts[name]
+    fake = SimpleNamespace(**parts | {name: lambda body: change(real(body))})
     return broken(monkeypatch, messages, "schema", lambda definition, version: fake, data)
 
 
@@ -114,8 +114,8 @@ def test_mutants_break_no_promise() -> None:
     ("name", "change", "sentence"),
     [
         ("check", lambda said: (said[0] + 1, said[1]), "check says "),
-        ("check", lambda said: (said[0], []), "check says "),
-        ("decode", lambda said: (said[0], [], said[2]), "decode says "),
+        ("check", lambda said: (said[0], ()), "check says "),
+        ("decode", lambda said: (said[0], (), said[2]), "decode says "),
         ("decode", lambda said: (*said[:2], None), "and decode makes None of it"),
         ("places", lambda said: (*said[:2], said[2][1:]), "should begin at 0"),
         ("places", lambda said: (*said[:2], [*said[2][:3], *said[2][4:]]), "should begin at "),
@@ -132,6 +132,18 @@ def test_walks_that_differ_leave_gaps_or_allocate_are_a_crash(
 def test_places_that_end_long_before_a_refusal_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     change = broken_program(monkeypatch, "places", lambda said: (*said[:2], said[2][:4]), REFUSED)
     assert "the message is refused with " in change
+
+
+def test_objects_that_differ_from_dicts_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = schema(FETCH, 17).decode_objects(TAGGED[SELECTOR_SIZE:])
+    said = broken_program(monkeypatch, "decode_objects", lambda _: other, PLAIN)
+    assert said.startswith("as objects, FetchRequest has ")
+
+
+def test_objects_that_are_written_otherwise_than_dicts_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = count()
+    said = broken_program(monkeypatch, "encode", lambda data: data if next(calls) else b"other", PLAIN)
+    assert said.startswith("objects are written as b'other', dicts as ")
 
 
 # ------------------------------------------------------------------------------------------------- findings
