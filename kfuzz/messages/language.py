@@ -61,6 +61,8 @@ _FIELD_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _STRUCT_NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]*")
 # Structs are followed from one to the next; no definition of Kafka's has a fifth of so many.
 _MOST_STRUCTS: Final = 100
+# What a struct is made of when nothing is given of it; Kafka's largest has a handful.
+_MOST_HELD: Final = 1000
 # The digits of the largest tag.
 _LONGEST_TAG: Final = 10
 # Decimal, hexadecimal behind 0x, octal behind 0; Java's parsers take an underscore in none of them.
@@ -282,21 +284,26 @@ class _Reader:
             )  # fmt: skip
 
     def refuse_endless_structs(self, given: _Object) -> None:
-        """A struct that holds itself without an array or a null in between can never be written to its end."""
-        state: dict[str, bool] = {}
+        """A struct that holds itself, and neither an array nor null by default is in between, has no end.
 
-        def visit(name: str) -> None:
-            if name in state:
-                if state[name]:
-                    self.fail(
-                        given.line, name, "the struct holds itself; put it in an array, or make the field nullable"
-                    )
-                return
-            state[name] = True
-            for field in self.structs[name].fields:
-                if field.type.struct and not field.type.array and not field.nullable:
+        One that holds others twice, and they others twice again, has an end that nobody lives to see.
+        """
+        # How many structs a value is made of; none as long as that is not known.
+        held: dict[str, int] = {}
+
+        def visit(name: str) -> int:
+            if name not in held:
+                held[name] = 0
+                held[name] = 1 + sum(
                     visit(field.type.struct)
-            state[name] = False
+                    for field in self.structs[name].fields
+                    if field.type.struct and not field.type.array and not field.null_default
+                )
+            elif held[name] == 0:
+                self.fail(given.line, name, "the struct holds itself; put it in an array, or let its default be null")
+            if held[name] > _MOST_HELD:
+                self.fail(given.line, name, f"the struct is made of more than {_MOST_HELD}; put some in an array")
+            return held[name]
 
         for name in self.structs:
             visit(name)

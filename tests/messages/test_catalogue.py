@@ -160,6 +160,8 @@ def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "twice.jar", "w") as jar:
         jar.writestr("a/message/A.json", DEFINITION)
         jar.writestr("b/message/A.json", DEFINITION)
+    with zipfile.ZipFile(tmp_path / "large.jar", "w", zipfile.ZIP_DEFLATED) as jar:
+        jar.writestr("a/message/A.json", DEFINITION + " " * (16 << 20))
     good = (tmp_path / "twice.jar").read_bytes()
     (tmp_path / "broken.jar").write_bytes(good[:40] + b"\xff" * 20 + good[60:])
     for name, words in (
@@ -174,6 +176,7 @@ def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:
         ("empty.jar", "has no definitions"),
         ("twice.jar", "DataOfMine is defined twice"),
         ("broken.jar", "cannot be read as a jar"),
+        ("large.jar", "a/message/A.json has more than 16777216 bytes; no definition is so large"),
     ):
         with pytest.raises(UsageError, match=words):
             load(tmp_path / name)

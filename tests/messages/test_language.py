@@ -93,6 +93,44 @@ def test_a_definition_says_what_it_says() -> None:
     assert walk.fields[1].line == 15
 
 
+def nested(depth: int) -> str:
+    """Structs that hold the next one twice."""
+    structs = [
+        {
+            "name": f"S{i}",
+            "versions": "0+",
+            "fields": [{"name": name, "type": f"S{i + 1}", "versions": "0+"} for name in "ab"],
+        }
+        for i in range(depth)
+    ]
+    structs.append({"name": f"S{depth}", "versions": "0+", "fields": []})
+    return json.dumps(
+        {
+            "name": "Data",
+            "type": "data",
+            "validVersions": "0",
+            "flexibleVersions": "none",
+            "commonStructs": structs,
+            "fields": [],
+        }
+    )
+
+
+def test_structs_that_double_from_one_to_the_next_are_refused() -> None:
+    assert len(parse_definition(nested(8)).structs) == 9
+    for depth in (9, 99):
+        with pytest.raises(UsageError, match=r": S\d+: the struct is made of more than 1000; put some in an array"):
+            parse_definition(nested(depth))
+
+
+def test_null_is_allowed_in_no_version_that_lacks_the_field() -> None:
+    definition = parse_definition(
+        """{ "name": "Data", "type": "data", "validVersions": "0-5", "flexibleVersions": "none", "fields": [
+        { "name": "Text", "type": "string", "versions": "2-4", "nullableVersions": "1+" } ]}"""
+    )
+    assert definition.fields[0].nullable == Versions(2, 4)
+
+
 @pytest.mark.parametrize(
     ("text", "versions"),
     [("3", (3, 3)), ("1-4", (1, 4)), ("2+", (2, 32767)), ("none", (1, 0)), ("", (1, 0)), (" 0-0 ", (0, 0))],
@@ -262,6 +300,11 @@ WRONG = {
         '"type": "[]Way", "versions": "3+" }',
         '"type": "Way", "versions": "3+" }',
         "Way: the struct holds itself; put it in an array",
+    ),
+    "a struct that may hold itself": (
+        '"type": "[]Way", "versions": "3+" }',
+        '"type": "Way", "versions": "3+", "nullableVersions": "3+" }',
+        "Way: the struct holds itself; put it in an array, or let its default be null",
     ),
     "a message without fields": ('"validVersions": "1-5"', '"about": "x"', None),
     # Fields.
