@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.conformance.compare import Case, declared_unsupported, judge, request, wrong_reading
+from kfuzz.conformance.differing import told
 from kfuzz.conformance.process import Limits, Session, Trouble
 from kfuzz.conformance.protocol import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
 from kfuzz.conformance.start import started
@@ -487,23 +488,22 @@ def keep(found: Differential, directory: Path, *, seed: int) -> list[Path]:
 
 def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
     """What a person is told: the first ``shown`` disagreements with their hex and ``files``, then the counts."""
-    told = []
-    for item, file in list(zip(found.disagreements, files, strict=False))[:shown]:
-        told.append(f"input {item.index} of seed {seed}: {item.reason}")
-        told.append(f"  {_cut(item.data.hex())}  ({file})")
-    if len(found.disagreements) > shown:
-        told.append(f"… and {len(found.disagreements) - shown} more in {files[0].parent}")
+    reasons = [
+        f"input {item.index} of seed {seed}: {item.reason}\n  {_cut(item.data.hex())} " for item in found.disagreements
+    ]
+    # What was left unanswered has its files behind those.
+    lines = told(reasons, files[: len(reasons)], shown=shown)
     # Each rule, those that excused nothing too: a reader must see how far agreement rests on them.
-    told += [f"{found.rules[rule.name]} under the rule: {rule.name}" for rule in RULES]
+    lines += [f"{found.rules[rule.name]} under the rule: {rule.name}" for rule in RULES]
     if found.unsupported:
-        told.append(f"{found.unsupported} unsupported by {found.testee}")
+        lines.append(f"{found.unsupported} unsupported by {found.testee}")
     if found.broken:
-        told.append(f"{found.broken}; what was on its way is in {files[0].parent}")
-    told.append(
+        lines.append(f"{found.broken}; what was on its way is in {files[0].parent}")
+    lines.append(
         f"{found.testee} as {found.role}, seed {seed}: {found.agreed} of {found.inputs} inputs agree "
         f"({found.accepted} accepted, {found.rejected} rejected), {len(found.disagreements)} differ"
     )
-    return told
+    return lines
 
 
 def _cut(text: str, width: int = 400) -> str:

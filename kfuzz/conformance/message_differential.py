@@ -6,7 +6,6 @@ Of each the default message, filled ones, and mutants of those. Equal seeds make
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from kfuzz.conformance.differing import keep_requests, told
 from kfuzz.conformance.process import Limits, Session, Trouble
 from kfuzz.conformance.protocol import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, ProtocolError, parse_answer, to_line
 from kfuzz.conformance.start import started
 from kfuzz.conformance.testees import Testee
 from kfuzz.errors import EncodeError, UsageError
-from kfuzz.files import write_whole
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import encode, read
 from kfuzz.messages.jsonform import from_json, to_json
@@ -94,22 +93,17 @@ def versions_of(name: str, kinds: Collection[Kind] = KINDS) -> Iterator[tuple[De
 
 def keep_messages(found: MessageDifferential, directory: Path, *, seed: int) -> list[Path]:
     """Write what differs to ``directory``, each as the request that shows it again; returns the files."""
-    files = []
-    for index, item in enumerate(found.disagreements):
-        files.append(directory / f"seed-{seed}-message-{index}.json")
-        write_whole(files[-1], json.dumps({"id": "message", **item.request}, indent=2, sort_keys=True) + "\n")
-    return files
+    requests = enumerate(item.request for item in found.disagreements)
+    return keep_requests(requests, "message", directory, seed=seed)
 
 
 def sentences_of_messages(found: MessageDifferential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
     """What a person is told: the first ``shown`` disagreements with their ``files``, then the counts."""
-    told = [f"{item.reason} ({file})" for item, file in list(zip(found.disagreements, files, strict=True))[:shown]]
-    if len(files) > shown:
-        told.append(f"… and {len(files) - shown} more in {files[0].parent}")
-    told += [f"{count} under the rule: {rule}" for rule, count in sorted(found.ruled.items())]
+    lines = told([item.reason for item in found.disagreements], files, shown=shown)
+    lines += [f"{count} under the rule: {rule}" for rule, count in sorted(found.ruled.items())]
     agreed = ", ".join(f"{found.agreed[what]} {what}" for what in ("encoded", "decoded", "mutants", "rewritten"))
-    told.append(f"{found.testee}, seed {seed}, {found.versions} versions: {agreed} agree, {len(files)} differ")
-    return told
+    lines.append(f"{found.testee}, seed {seed}, {found.versions} versions: {agreed} agree, {len(files)} differ")
+    return lines
 
 
 def _ask(definition: Definition, version: int, seed: int, samples: int, mutants: int) -> list[Asked]:

@@ -7,7 +7,6 @@ asked any vector. Equal seeds make equal streams. May import ``kfuzz.records`` a
 
 from __future__ import annotations
 
-import json
 import random
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,12 +17,12 @@ from typing import Any, Final
 
 from kfuzz import records
 from kfuzz.conformance.compare import Case
+from kfuzz.conformance.differing import keep_requests, told
 from kfuzz.conformance.own import answer_stream
 from kfuzz.conformance.protocol import APPEND_STREAM, DECODE_STREAM
 from kfuzz.conformance.runner import run_cases
 from kfuzz.conformance.testees import BuildFailed, Testee
 from kfuzz.errors import RecordsError, UsageError
-from kfuzz.files import write_whole
 from kfuzz.records.stream import ISOLATIONS, next_sequence, transactions_of
 from kfuzz.vectors.model import STREAM_OPTIONS, Vector
 
@@ -109,26 +108,18 @@ def _differ_on(
 
 def keep_streams(found: StreamDifferential, directory: Path, *, seed: int) -> list[Path]:
     """Write the streams that differ to ``directory``, each as the request that shows it again; returns the files."""
-    files = []
-    for item in found.disagreements:
-        files.append(directory / f"seed-{seed}-stream-{item.index}.json")
-        write_whole(files[-1], json.dumps({"id": "stream", **item.request}, indent=2, sort_keys=True) + "\n")
-    return files
+    return keep_requests([(item.index, item.request) for item in found.disagreements], "stream", directory, seed=seed)
 
 
 def sentences_of_streams(found: StreamDifferential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
     """What a person is told: the first ``shown`` disagreements with their ``files``, then the counts."""
-    told = [
-        f"stream {item.index} of seed {seed}: {item.reason} ({file})"
-        for item, file in list(zip(found.disagreements, files, strict=True))[:shown]
-    ]
-    if len(files) > shown:
-        told.append(f"… and {len(files) - shown} more in {files[0].parent}")
+    reasons = [f"stream {item.index} of seed {seed}: {item.reason}" for item in found.disagreements]
+    lines = told(reasons, files, shown=shown)
     if found.unsupported:
-        told.append(f"{found.unsupported} unsupported by {found.testee}")
+        lines.append(f"{found.unsupported} unsupported by {found.testee}")
     total = found.agreed + found.unsupported + len(files)
-    told.append(f"{found.testee}, seed {seed}: {found.agreed} of {total} streams agree, {len(files)} differ")
-    return told
+    lines.append(f"{found.testee}, seed {seed}: {found.agreed} of {total} streams agree, {len(files)} differ")
+    return lines
 
 
 def streams(seed: int, count: int) -> Iterator[dict[str, Any]]:
