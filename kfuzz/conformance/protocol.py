@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfuzz.errors import KfuzzError
+from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 __all__ = [
     "AHEAD",
@@ -289,7 +290,6 @@ def _steps(value: Any) -> str | None:
 
 
 _FIELD = re.compile(r"[a-z][A-Za-z0-9]*")
-_UNKNOWN_TAGGED_FIELDS: Final = "_unknownTaggedFields"
 _TAGGED_FIELD: dict[str, _Check] = {"tag": _integer(0, 2**32 - 1), "hex": _hex}
 
 
@@ -302,7 +302,7 @@ def _message(value: Any) -> str | None:
 def _struct(struct: dict[str, Any], depth: int) -> str | None:
     """None, or what is wrong, worded to follow the place of the struct."""
     for name, value in struct.items():
-        if name == _UNKNOWN_TAGGED_FIELDS:
+        if name == UNKNOWN_TAGGED_FIELDS:
             wrong = _tagged_fields(value)
         elif _FIELD.fullmatch(name):
             wrong = _value(value, depth + 1)

@@ -20,11 +20,12 @@ from kfuzz.messages import codec
 from kfuzz.messages.annotate import annotate
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import Message, MessageReading
-from kfuzz.messages.jsonform import UNKNOWN, from_json, to_json
+from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Kind
 from kfuzz.messages.schema import schema
 from kfuzz.mutate.message import mutant, restructured
 from kfuzz.records.annotate import scope_of
+from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 if TYPE_CHECKING:
     from kfuzz.wire.message import Note, Place, Schema
@@ -274,15 +275,18 @@ def cannot_be_written(value: Any, path: str) -> Iterator[str]:
         for i, element in enumerate(value):
             yield from cannot_be_written(element, f"{path}[{i}]")
     elif isinstance(value, dict):
-        tags = [tag for tag, _ in value.get(UNKNOWN, ())]
+        tags = [tag for tag, _ in value.get(UNKNOWN_TAGGED_FIELDS, ())]
         for tag in tags:
             if tag >= TAG_LIMIT:
-                yield f"{path}.{UNKNOWN}: tag {tag} is none; tags go from 0 to {TAG_LIMIT - 1}"
+                yield f"{path}.{UNKNOWN_TAGGED_FIELDS}: tag {tag} is none; tags go from 0 to {TAG_LIMIT - 1}"
         for before, tag in pairwise(tags):
             if tag <= before:
-                yield f"{path}.{UNKNOWN}: tag {tag} comes after tag {before}; give them by rising numbers, each once"
+                yield (
+                    f"{path}.{UNKNOWN_TAGGED_FIELDS}: tag {tag} comes after tag {before}; give them by rising numbers, "
+                    "each once"
+                )
         for name, field in value.items():
-            if name != UNKNOWN:
+            if name != UNKNOWN_TAGGED_FIELDS:
                 yield from cannot_be_written(field, f"{path}.{name}")
 
 

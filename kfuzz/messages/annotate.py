@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import MessageReading, check
-from kfuzz.messages.jsonform import UNKNOWN, uuid_text
+from kfuzz.messages.jsonform import uuid_text
 from kfuzz.messages.model import Definition, Field
 from kfuzz.messages.schema import is_compact, key_of, schema
 from kfuzz.records import Reading
@@ -21,6 +21,7 @@ from kfuzz.records import check as check_records
 from kfuzz.records.annotate import PREVIEW_SIZE, Part, preview, scope_of
 from kfuzz.records.annotate import annotate as annotate_records
 from kfuzz.records.findings import Finding, Profile
+from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 if TYPE_CHECKING:
     from kfuzz.wire.message import Place
@@ -176,7 +177,7 @@ class _Parts:
 
     def holds(self, path: str, kind: str) -> bool:
         """Whether a value is of a field of this type; what stands behind an unknown tag is of none."""
-        return f".{UNKNOWN}[" not in path and self.field(path).type.name == kind
+        return f".{UNKNOWN_TAGGED_FIELDS}[" not in path and self.field(path).type.name == kind
 
     def field(self, path: str) -> Field:
         path = _INDICES.sub("", path)

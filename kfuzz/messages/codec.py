@@ -1,4 +1,4 @@
-"""Bytes of a message and its values. Imports ``schema``, ``catalogue``, and the records' ``Finding``.
+"""Bytes of a message and its values. Imports ``schema``, ``catalogue``, and the findings of ``kfuzz.records``.
 
 A message is a dict with the definitions' field names, the first letter small: numbers, text, ``bytes`` (a uuid has 16),
 lists, dicts, None. What is not given has its default; tagged fields that this version does not know stand under
@@ -8,15 +8,16 @@ well, which take a third of the time; the writer takes both. Mirrors the classes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from kfuzz.errors import MessageError, UsageError
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.model import Definition
 from kfuzz.messages.schema import schema
-from kfuzz.records.findings import PROFILES, Code, Finding, Profile
+from kfuzz.records.findings import PROFILES, Finding, Profile
+from kfuzz.records.message_findings import CODES, from_message_note
 from kfuzz.wire.values import StructValue
 
 if TYPE_CHECKING:
@@ -36,49 +37,6 @@ __all__ = [
 ]
 
 Message = dict[str, Any]
-
-# Kafka's severity of each, the requirement that it breaks, and its sentence.
-CODES: Final[Mapping[str, Code]] = {
-    "bool-not-0-or-1": Code("deviation", "MSG-BOOL-1", "the flag is {found}; it must be 0 or 1"),
-    "bytes-after-message": Code("deviation", "MSG-FIELDS-1", "{found} bytes are left behind the message"),
-    "count-exceeds-message": Code(
-        "fatal", "MSG-ARRAY-1", "the array has {found} elements, and {allowed} bytes are left"
-    ),
-    "count-too-large": Code(
-        "fatal", "MSG-ARRAY-1", "the array has {found} elements; {allowed} is the most that Kafka reads"
-    ),
-    "length-below-minus-one": Code("deviation", "MSG-NULL-1", "the length is {found}; only {allowed} says null"),
-    "length-exceeds-message": Code("fatal", "MSG-BYTES-1", "the length is {found}, and {allowed} bytes are left"),
-    "message-cut": Code("fatal", "MSG-FIELDS-1", "{allowed} bytes belong here, and {found} are left"),
-    "nested-too-deep": Code("fatal", None, "structs stand {found} deep in one another; {allowed} is the most"),
-    "null-not-allowed": Code(
-        "fatal", "MSG-NULL-2", "the length is {found}, which is null; this version has no null here"
-    ),
-    "string-not-utf8": Code("deviation", "MSG-STRING-1", "the {found} bytes of the text are not UTF-8"),
-    "string-too-long": Code("fatal", "MSG-STRING-2", "the text takes {found} bytes; {allowed} is the most"),
-    "tag-count-exceeds-message": Code(
-        "fatal", "MSG-TAG-1", "there are {found} tagged fields, and {allowed} bytes are left"
-    ),
-    "tag-count-too-large": Code(
-        "fatal", "MSG-TAG-1", "there are {found} tagged fields; {allowed} is the most that Kafka reads"
-    ),
-    "tag-not-ascending": Code("deviation", "MSG-TAG-1", "tag {found} comes where {allowed} is the least"),
-    "tag-not-in-version": Code("fatal", "MSG-TAG-2", "tag {found} is of other versions"),
-    "tag-repeated": Code("deviation", "MSG-TAG-1", "tag {found} is there again"),
-    "tag-size-exceeds-message": Code(
-        "fatal", "MSG-TAG-1", "the tagged field has {found} bytes, and {allowed} are left"
-    ),
-    "tag-size-mismatch": Code(
-        "deviation", "MSG-TAG-1", "the tagged field is said to have {found} bytes; it has {allowed}"
-    ),
-    "tag-unknown": Code("deviation", "MSG-TAG-3", "tag {found} is not known"),
-    "varint-overlong": Code(
-        "deviation", "MSG-COMPACT-1", "the number takes {found} bytes, more than it needs or can say"
-    ),
-    "varint-too-long": Code("fatal", "MSG-COMPACT-1", "the number takes {found} bytes or more; {allowed} is the most"),
-}
-# What the documents themselves allow, or ask for: whoever does not know a tag keeps or steps over it.
-_NEVER_REFUSED: Final = frozenset({"tag-unknown"})
 
 
 @dataclass
@@ -174,16 +132,8 @@ def reading_of(
     """The reading that the program's notes make; ``name`` is what paths begin with."""
     if not notes:
         return MessageReading(value, consumed)
-    findings = [_finding(name, note, profile) for note in sorted(notes, key=lambda note: (note[1], note[0]))]
+    findings = [from_message_note(name, note, profile) for note in sorted(notes, key=lambda note: (note[1], note[0]))]
     reading = MessageReading(value, consumed, findings)
     if reading.fatal is not None:
         reading.message, reading.consumed = None, 0
     return reading
-
-
-def _finding(name: str, note: Note, profile: Profile) -> Finding:
-    code, at, found, allowed, steps = note
-    path = name + "".join(f".{step}" + (f"[{element}]" if element >= 0 else "") for step, element in steps)
-    known = CODES[code]
-    severity = "deviation" if code in _NEVER_REFUSED else known.severity(profile, "consumer")
-    return Finding(code, severity, at, path, known.requirement, known.sentence.format(found=found, allowed=allowed))

@@ -15,11 +15,10 @@ from typing import Any, Final
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import INT_RANGES, Definition, Field
 from kfuzz.messages.schema import default_of, key_of
-from kfuzz.wire.values import StructValue
+from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS, StructValue
 
 __all__ = ["from_json", "to_json", "uuid_text"]
 
-UNKNOWN: Final = "_unknownTaggedFields"
 _NO_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -51,8 +50,8 @@ def _struct_to(
             name = key_of(field.name)
             value = values[name] if name in values else default_of(definition, field, version)
             made[name] = _value_to(definition, field, version, value)
-    if values.get(UNKNOWN):
-        made[UNKNOWN] = [{"tag": tag, "hex": data.hex()} for tag, data in values[UNKNOWN]]
+    if values.get(UNKNOWN_TAGGED_FIELDS):
+        made[UNKNOWN_TAGGED_FIELDS] = [{"tag": tag, "hex": data.hex()} for tag, data in values[UNKNOWN_TAGGED_FIELDS]]
     return made
 
 
@@ -87,7 +86,7 @@ def _struct_from(
     known = {key_of(field.name): field for field in fields}
     made: dict[str, Any] = {}
     for name, value in form.items():
-        if name == UNKNOWN:
+        if name == UNKNOWN_TAGGED_FIELDS:
             made[name] = _unknown_from(value, f"{path}.{name}")
         elif name in known:
             made[name] = _value_from(definition, known[name], version, value, f"{path}.{name}")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from kfuzz.messages.jsonform import UNKNOWN
 from kfuzz.messages.model import INT_RANGES, Definition, Field
 from kfuzz.messages.schema import default_of, key_of
+from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 __all__ = ["filled"]
 
@@ -36,7 +36,7 @@ def _struct(
         made[key_of(field.name)] = _value(rng, definition, field, version, depth)
     if version in definition.flexible_versions and rng.random() < 0.3:
         tags = sorted(rng.sample(_UNKNOWN_TAGS, rng.randint(1, 3)))
-        made[UNKNOWN] = [(tag, rng.randbytes(rng.choice((0, 1, 3, 130)))) for tag in tags]
+        made[UNKNOWN_TAGGED_FIELDS] = [(tag, rng.randbytes(rng.choice((0, 1, 3, 130)))) for tag in tags]
     return made
 
 

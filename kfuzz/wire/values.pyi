@@ -1,5 +1,8 @@
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
+
+# The name that stands for what a struct has of tags that its version does not know.
+UNKNOWN_TAGGED_FIELDS: Final = "_unknownTaggedFields"
 
 class Keyed(list[dict[str, Any]]):
     """The elements of an array that has map keys, in their order; ``find`` looks one up in O(1).

@@ -20,6 +20,8 @@ cdef extern from "Python.h":
     int PyList_SetSlice(object list, Py_ssize_t low, Py_ssize_t high, object items) except -1
 
 cdef str UNKNOWN = "_unknownTaggedFields"
+# The same for whoever is not compiled.
+UNKNOWN_TAGGED_FIELDS = UNKNOWN
 
 
 cdef class Keyed(list):

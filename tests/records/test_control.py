@@ -15,6 +15,9 @@ from testee_driver import LARGEST_LEAD, RunningTestee, running
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError
+from kfuzz.messages import codec
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.sample import filled
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.control import (
     ControlRecord,
@@ -102,6 +105,13 @@ def test_every_cut_of_a_value_is_refused_at_a_place_inside_it(kind: ControlRecor
         assert 0 <= finding.at <= size
 
 
+@pytest.mark.parametrize("kind", list(ControlRecordType), ids=lambda kind: kind.name)
+@pytest.mark.parametrize("value", [b"", b"\5", b"\xff"])
+def test_a_value_without_a_version_is_refused(kind: ControlRecordType, value: bytes) -> None:
+    with pytest.raises(RecordsError, match=f"value.version at byte 0: 2 bytes belong here, and {len(value)} are left"):
+        decode_control(b"\0\0" + int(kind).to_bytes(2, "big"), value)
+
+
 @pytest.mark.parametrize("key", [b"", b"\0", b"\0\0\0", b"\xff\xff\0\0", None])
 def test_a_key_without_a_version_from_0_and_a_type_is_refused(key: bytes | None) -> None:
     with pytest.raises(RecordsError, match="control-key-invalid"):
@@ -150,13 +160,17 @@ def test_a_known_type_has_a_value_of_a_version_from_0(kind: ControlRecordType) -
     [
         (2, "0000 00000003 00 01 00", "null"),
         (2, "0000 00000003 ffffffff0f 01 00", "null"),
-        (2, "0000 00000003 7f 01 00", "the length is 126, but 2 bytes are left"),
-        (3, "0000 0000018bcfe56800 ffffffff0f", "-1 tagged fields"),
+        (2, "0000 00000003 7f 01 00", "the array has 126 elements, and 2 bytes are left"),
+        (3, "0000 0000018bcfe56800 ffffffff0f", "there are 4294967295 tagged fields, and 0 bytes are left"),
         (3, "0000 0000018bcfe56800 05", "5 tagged fields"),
-        (3, "0000 0000018bcfe56800 01 01 ffffffff0f", "the size is -1"),
-        (3, "0000 0000018bcfe56800 808080808000", "does not end within 5 bytes"),
+        (3, "0000 0000018bcfe56800 01 01 ffffffff0f", "the tagged field has 4294967295 bytes, and 0 are left"),
+        (3, "0000 0000018bcfe56800 808080808000", "the number takes 6 bytes or more; 5 is the most"),
         (6, f"0000 02 00000002 {DIRECTORY.hex()} 02 00 02 68 ffff 00 0000 0001 00 00 00", "null"),
-        (6, f"0000 02 00000002 {DIRECTORY.hex()} 02 818002 {'61' * 32768}", "must be at most 32767"),
+        (
+            6,
+            f"0000 02 00000002 {DIRECTORY.hex()} 02 818002 {'61' * 32768}",
+            "the text takes 32768 bytes; 32767 is the most",
+        ),
     ],
 )
 def test_what_kafka_refuses_inside_a_value_is_refused(kind: int, data: str, says: str) -> None:
@@ -172,11 +186,14 @@ def test_excess_bits_of_a_varint_are_dropped_as_in_java() -> None:
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        (KRaftVersionRecord(1 << 15), "value.kraft_version is 32768, which is no int16"),
+        (KRaftVersionRecord(1 << 15), "value.kraft_version is 32768; it does not fit int16"),
         (SnapshotFooterRecord(1), "has versions 0 to 0"),
-        (SnapshotFooterRecord(tagged_fields=(TaggedField(2, b""), TaggedField(2, b""))), "tags must increase"),
-        (SnapshotFooterRecord(tagged_fields=(TaggedField((1 << 31) - 1, b""),)), "tags must increase"),
-        (LeaderChangeMessage(1, (LeaderChangeVoter(1, DIRECTORY),)), "version 0 has no such field"),
+        (
+            SnapshotFooterRecord(tagged_fields=(TaggedField(2, b""), TaggedField(2, b""))),
+            "tag 2 comes after tag 2; give them by rising numbers",
+        ),
+        (SnapshotFooterRecord(tagged_fields=(TaggedField((1 << 31) - 1, b""),)), "tags go from 0 to 2147483646"),
+        (LeaderChangeMessage(1, (LeaderChangeVoter(1, DIRECTORY),)), "voters[0].voter_directory_id is b"),
         (VotersRecord((Voter(1, b"short", (), KRaftVersionFeature(0, 0)),)), "a uuid has 16"),
         (
             VotersRecord((Voter(1, DIRECTORY, (Endpoint("é" * 16384, "", 0),), KRaftVersionFeature(0, 0)),)),
@@ -184,7 +201,7 @@ def test_excess_bits_of_a_varint_are_dropped_as_in_java() -> None:
         ),
         (
             VotersRecord((Voter(1, DIRECTORY, (Endpoint("", "", -1),), KRaftVersionFeature(0, 0)),)),
-            "endpoints[0].port is -1, which is no uint16",
+            "endpoints[0].port is -1; it does not fit uint16",
         ),
     ],
 )
@@ -208,6 +225,35 @@ TEXT = st.text(max_size=20)
 TAGGED = st.dictionaries(st.integers(0, (1 << 31) - 2), st.binary(max_size=9), max_size=3).map(
     lambda found: tuple(TaggedField(*pair) for pair in sorted(found.items()))
 )
+
+
+NAMES = {
+    "EndTxnMarker": (ControlRecordType.ABORT, ControlRecordType.COMMIT),
+    "LeaderChangeMessage": (ControlRecordType.LEADER_CHANGE,),
+    "SnapshotHeaderRecord": (ControlRecordType.SNAPSHOT_HEADER,),
+    "SnapshotFooterRecord": (ControlRecordType.SNAPSHOT_FOOTER,),
+    "KRaftVersionRecord": (ControlRecordType.KRAFT_VERSION,),
+    "VotersRecord": (ControlRecordType.KRAFT_VOTERS,),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [(name, kind) for name, kinds in NAMES.items() for kind in kinds], ids=lambda part: str(part)
+)
+def test_layouts_are_those_of_the_definitions(name: str, kind: ControlRecordType) -> None:
+    definition = catalogue().find(name)
+    # A marker's version stands in front of it.
+    names = {field.name for field in definition.fields}
+    for version in definition.valid_versions:
+        for seed in range(20):
+            values = filled(definition, version, seed) | ({"version": version} if "Version" in names else {})
+            data = (b"" if "Version" in names else b"\0\0") + codec.encode(definition, version, values)
+            record = decode_control(b"\0\0" + int(kind).to_bytes(2, "big"), data)
+            assert not isinstance(record.value, bytes | None)
+            assert encode_control(record)[1] == data
+    assert isinstance(decode_control(b"\0\0" + int(kind).to_bytes(2, "big"), b"\0\2" + data[2:]).value, bytes) == (
+        "Version" in names
+    )
 
 
 def several(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
