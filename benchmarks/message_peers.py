@@ -18,8 +18,8 @@ from benchmarks.measure import InProcess
 from benchmarks.message_set import NOT_KNOWN, MessageCensus, MessageSet, Sample, looking
 from benchmarks.peers import library
 from kfuzz.messages.codec import Message
-from kfuzz.messages.model import Field
-from kfuzz.messages.schema import default_of, key_of
+from kfuzz.messages.model import Field, key_of
+from kfuzz.messages.schema import default_of
 
 __all__ = ["MESSAGE_PEERS", "KafkaPythonMessages", "Kio", "MessagePeer"]
 

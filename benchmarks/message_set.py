@@ -16,8 +16,8 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 from kfuzz.messages import codec
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import Message
-from kfuzz.messages.model import INT_RANGES, Definition, Field
-from kfuzz.messages.schema import default_of, key_of
+from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
+from kfuzz.messages.schema import default_of
 
 __all__ = ["NOT_KNOWN", "SIZES", "VERSIONS", "MessageCensus", "MessageSet", "Sample", "Size", "looking"]
 
@@ -122,11 +122,11 @@ def looking(sample: Sample, named: Callable[[str], str]) -> Callable[[Any], None
 
     def of_struct(fields: tuple[Field, ...]) -> Callable[[Any], None]:
         there = [field for field in fields if sample.version in field.versions]
-        # The first one twice: of a single name the getter would make no tuple.
-        get = operator.attrgetter(named(there[0].name), *[named(field.name) for field in there])
+        names = [named(field.name) for field in there]
+        get = operator.attrgetter(*names) if len(names) > 1 else lambda struct: (getattr(struct, names[0]),)
         inner = [
             (place, of_struct(sample.definition.fields_of(field.type)), field.type.array)
-            for place, field in enumerate(there, start=1)
+            for place, field in enumerate(there)
             if field.type.struct is not None
         ]
 

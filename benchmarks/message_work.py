@@ -11,7 +11,8 @@ from typing import Any
 from benchmarks.measure import InProcess
 from benchmarks.message_set import MessageCensus, MessageSet, looking
 from kfuzz.messages.codec import Message
-from kfuzz.messages.schema import key_of, schema
+from kfuzz.messages.model import key_of
+from kfuzz.messages.schema import schema
 from kfuzz.wire.message import Schema
 
 __all__ = ["decode", "dicts", "encode", "look", "size", "verdict"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import MessageReading, check
 from kfuzz.messages.jsonform import uuid_text
-from kfuzz.messages.model import Definition, Field
-from kfuzz.messages.schema import is_compact, key_of, schema
+from kfuzz.messages.model import Definition, Field, key_of
+from kfuzz.messages.schema import is_compact, schema
 from kfuzz.records import Reading
 from kfuzz.records import check as check_records
 from kfuzz.records.annotate import PREVIEW_SIZE, Part, preview, scope_of

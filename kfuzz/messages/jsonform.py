@@ -13,8 +13,8 @@ import math
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
-from kfuzz.messages.model import INT_RANGES, Definition, Field
-from kfuzz.messages.schema import default_of, key_of
+from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
+from kfuzz.messages.schema import default_of
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS, StructValue
 
 __all__ = ["from_json", "to_json", "uuid_text"]

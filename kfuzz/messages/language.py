@@ -27,6 +27,7 @@ from kfuzz.messages.model import (
     Struct,
     Type,
     Versions,
+    key_of,
 )
 from kfuzz.messages.text import Node, parse
 
@@ -317,7 +318,7 @@ class _Reader:
         for node in given.get("fields", []):
             field = self.field(node, path, versions)
             for other in made:
-                if other.name == field.name:
+                if key_of(other.name) == key_of(field.name):
                     self.fail(
                         field.line,
                         f"{path}.{field.name}",

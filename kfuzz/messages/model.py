@@ -23,6 +23,7 @@ __all__ = [
     "Struct",
     "Type",
     "Versions",
+    "key_of",
 ]
 
 Kind = Literal["request", "response", "header", "data", "metadata", "coordinator-key", "coordinator-value"]
@@ -174,3 +175,8 @@ class Definition:
     def fields_of(self, type_: Type) -> tuple[Field, ...]:
         """The fields of a struct; none of a primitive."""
         return () if type_.struct is None else self.structs[type_.struct].fields
+
+
+def key_of(name: str) -> str:
+    """The name that a field has in values: the definition's, with a small letter in front."""
+    return name[0].lower() + name[1:]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 from typing import Any, Final
 
-from kfuzz.messages.model import INT_RANGES, Definition, Field
-from kfuzz.messages.schema import default_of, key_of
+from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
+from kfuzz.messages.schema import default_of
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 __all__ = ["filled"]

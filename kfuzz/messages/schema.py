@@ -5,20 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
-from kfuzz.messages.model import Definition, Field, Type
+from kfuzz.messages.model import Definition, Field, Type, key_of
 from kfuzz.records.rebuild import AS_JAVA
 from kfuzz.wire.message import Schema
 from kfuzz.wire.values import Keyed
 
-__all__ = ["Keyed", "default_of", "is_compact", "key_of", "schema"]
+__all__ = ["Keyed", "default_of", "is_compact", "schema"]
 
 # Of the types for which a definition gives no default; structs have those of their fields.
 _DEFAULTS: Final = {"bytes": b"", "uuid": bytes(16)}
-
-
-def key_of(name: str) -> str:
-    """The name that a field has in values: the definition's, with a small letter in front."""
-    return name[0].lower() + name[1:]
 
 
 def schema(definition: Definition, version: int) -> Schema:

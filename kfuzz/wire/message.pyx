@@ -17,7 +17,7 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport (
     INT32_MAX, INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t,
 )
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove
 
 from sys import intern
 
@@ -685,7 +685,6 @@ cdef class Plan:
     # the tagged fields.
     cdef dict blank
     cdef object model
-    cdef type type                 # of the objects
     cdef type array_type           # of its arrays, where they are not lists
 
     def __dealloc__(self):
@@ -702,19 +701,21 @@ cdef inline char *field_of(PyObject *made, const op_t *op) noexcept:
     return <char *> made + op.offset
 
 
+cdef inline size_t field_width(const op_t *op) noexcept:
+    return <size_t> WIDTHS[op.kind] if op.is_number else sizeof(PyObject *)
+
+
 cdef inline void set_number(char *field, const uint8_t *p, int kind) noexcept:
     """A number, from its bytes, as an object has it."""
     cdef uint16_t two
     cdef uint32_t four
     cdef uint64_t eight
-    if kind == K_BOOL:
-        field[0] = p[0] != 0
-    elif kind == K_INT8:
-        field[0] = <char> p[0]
-    elif kind == K_INT16 or kind == K_UINT16:
+    if WIDTHS[kind] == 1:
+        field[0] = p[0] != 0 if kind == K_BOOL else <char> p[0]
+    elif WIDTHS[kind] == 2:
         two = load16(p)
         memcpy(field, &two, 2)
-    elif kind == K_INT32 or kind == K_UINT32:
+    elif WIDTHS[kind] == 4:
         four = load32(p)
         memcpy(field, &four, 4)
     else:
@@ -857,7 +858,7 @@ cdef class Schema:
 
     def decode_objects(self, bytes data not None, /):
         if self.root.model is None:
-            self.make_types()
+            self.make_models()
         return self.decoded(data, True)
 
     cdef tuple decoded(self, bytes data, bint as_objects):
@@ -903,16 +904,35 @@ cdef class Schema:
         names = plan.names if step.op.tag < 0 else plan.tagged_names
         return names[step.op.place], step.element
 
-    cdef int make_types(self) except -1:
+    cdef int make_models(self) except -1:
         cdef Plan plan
         for plan in self.plans:
-            self.make_type(plan)
+            plan.array_type = array_type(plan.map_keys)
         # The root's comes last: who has it has all.
         for plan in reversed(self.plans):
             self.make_model(plan)
         return 0
 
-    cdef int make_type(self, Plan plan) except -1:
+    cdef int make_model(self, Plan plan) except -1:
+        cdef const op_t *op
+        cdef int i
+        if plan.model is not None:
+            return 0
+        kind = self.made_type(plan)
+        model = owned(PyType_GenericAlloc(<PyTypeObject *> kind, 0))
+        if plan.c.flexible:
+            set_object(<char *> <PyObject *> model + plan.c.unknown, counted(NOTHING))
+        for i in range(plan.c.tagged_count):
+            op = &plan.c.tagged[i]
+            if op.there:
+                self.set_default(<PyObject *> model, op)
+        # Making a type runs the collector, and whoever listens to it may have decoded.
+        if plan.model is None:
+            plan.model = model
+        return 0
+
+    cdef object made_type(self, Plan plan):
+        """A type for the objects of a struct, in which each field has its place."""
         cdef list there = [i for i in range(plan.c.tagged_count) if plan.c.tagged[i].there]
         cdef list members = [member_of(&plan.c.ops[i]) for i in range(plan.c.count)]
         cdef int place = plan.c.count
@@ -922,8 +942,7 @@ cdef class Schema:
         if plan.c.flexible:
             names += (UNKNOWN,)
             members.append(T_OBJECT_EX)
-        plan.array_type = array_type(plan.map_keys)
-        plan.type, offsets = struct_type(plan.name, names, members)
+        type_made, offsets = struct_type(plan.name, names, members)
         plan.c.objects = <int> members.count(T_OBJECT_EX)
         for i in range(plan.c.count):
             plan.c.ops[i].offset = offsets[i]
@@ -932,35 +951,36 @@ cdef class Schema:
             place += 1
         if plan.c.flexible:
             plan.c.unknown = offsets[place]
+        return type_made
+
+    cdef int set_default(self, PyObject *made, const op_t *op) except -1:
+        cdef Scratch scratch
+        cdef way_t way
+        if op.is_number:
+            scratch = Scratch.__new__(Scratch)
+            way.above = NULL
+            self.put_field(&scratch.out, op, <object> op.default, &way)
+            set_number(field_of(made, op), scratch.out.start, op.kind)
+        else:
+            set_object(field_of(made, op), counted(self.default_of(op)))
         return 0
 
-    cdef int make_model(self, Plan plan) except -1:
-        """An object with defaults for the tagged fields; what is copied from it is given the others."""
-        cdef const op_t *op
-        cdef Scratch scratch
-        cdef reader_t r
-        cdef way_t way
+    cdef object default_of(self, const op_t *op):
+        """The default of what is no number, as objects have it."""
+        cdef Plan plan = <Plan> op.plan.owner if op.kind == K_STRUCT else None
+        cdef PyObject *raw
         cdef int i
-        if plan.model is not None:
-            return 0
-        model = owned(PyType_GenericAlloc(<PyTypeObject *> plan.type, 0))
-        if plan.c.flexible:
-            set_object(<char *> <PyObject *> model + plan.c.unknown, counted(NOTHING))
-        r.as_objects = True
-        way.above = NULL
-        for i in range(plan.c.tagged_count):
-            op = &plan.c.tagged[i]
-            if not op.there:
-                continue
-            if op.kind == K_STRUCT and type(<object> op.default) is dict:
-                self.make_model(<Plan> op.plan.owner)
-            # As it is read when it was written.
-            scratch = Scratch.__new__(Scratch)
-            self.put_field(&scratch.out, op, <object> op.default, &way)
-            r.p = scratch.out.start
-            self.give(&r, <PyObject *> model, op)
-        plan.model = model
-        return 0
+        if type(<object> op.default) is list:
+            return NOTHING if plan is None else plan.array_type()
+        if type(<object> op.default) is not dict:
+            return <object> op.default
+        # The struct may not have had its turn.
+        self.make_model(plan)
+        raw = copy_struct(<PyObject *> plan.model, plan.c.objects)
+        made = owned(raw)
+        for i in range(plan.c.count):
+            self.set_default(raw, &plan.c.ops[i])
+        return made
 
     cdef tuple made(self, const walk_t *w, const uint8_t *end, bint as_objects):
         # Of a large message the collector would look at all values again for every few hundred new ones, and find
@@ -1129,10 +1149,10 @@ cdef class Schema:
         return self.name + "".join(reversed(words))
 
     cdef int put_struct(self, out_t *out, Plan plan, object given, const way_t *above) except -1:
-        if type(given) is plan.type:
-            return self.put_object(out, plan, given, above)
-        # One of another version, or of definitions that were read again.
         if isinstance(given, StructValue):
+            if type(given) is type(plan.model):
+                return self.put_object(out, plan, given, above)
+            # One of another version, or of definitions that were read again.
             given = given.to_dict()
         if type(given) is not dict:
             raise EncodeError(f"{self.path_of(above)} is {type(given).__name__}; it must be a dict")
@@ -1432,7 +1452,13 @@ cdef inline bint is_tagged(const plan_t *plan, const PyObject *name) noexcept:
 cdef bint is_model_value(Plan plan, int place, object given) except -1:
     """Whether an object has a tagged field that may be left out."""
     cdef const op_t *op = &plan.c.tagged[place]
-    return not op.there or is_default(getattr(given, <str> op.name), getattr(plan.model, <str> op.name))
+    cdef PyObject *model = <PyObject *> plan.model
+    if not op.there:
+        return True
+    # The very same, as most are; a float may be another and yet equal.
+    if memcmp(field_of(<PyObject *> given, op), field_of(model, op), field_width(op)) == 0:
+        return True
+    return is_default(getattr(given, <str> op.name), getattr(plan.model, <str> op.name))
 
 
 cdef inline bint is_changeable(object default):

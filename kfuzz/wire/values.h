@@ -39,6 +39,18 @@ static void kfuzz_drop_struct(PyObject *value)
     Py_DECREF(type);
 }
 
+/* Whether two of one type have the same bytes behind their objects, of which this is told the number. */
+static inline int kfuzz_same_numbers(PyObject *value, PyObject *other, Py_ssize_t *objects)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    const PyMemberDef *member = type->tp_members;
+    while (member->type == T_OBJECT_EX)
+        member++;
+    *objects = member - type->tp_members;
+    return memcmp(kfuzz_objects_of(value) + *objects, kfuzz_objects_of(other) + *objects,
+                  (size_t) type->tp_basicsize - sizeof(PyObject) - (size_t) *objects * sizeof(PyObject *)) == 0;
+}
+
 /* A type with these members, those that are objects first. */
 static PyObject *kfuzz_struct_type(const char *name, PyTypeObject *base, PyMemberDef *members, Py_ssize_t size)
 {

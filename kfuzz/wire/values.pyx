@@ -1,7 +1,7 @@
 """What structs and arrays of a message are as values; the interface is described in values.pyi."""
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from cpython.object cimport PyObject, PyTypeObject
+from cpython.object cimport Py_EQ, PyObject, PyObject_RichCompareBool, PyTypeObject
 
 from kfuzz.errors import UsageError
 
@@ -13,6 +13,8 @@ cdef extern from "values.h":
         int flags
     enum:
         READONLY
+    PyObject **kfuzz_objects_of(PyObject *value)
+    bint kfuzz_same_numbers(PyObject *value, PyObject *other, Py_ssize_t *objects)
     object kfuzz_struct_type(const char *name, PyTypeObject *base, PyMemberDef *members, Py_ssize_t size)
 
 cdef extern from "Python.h":
@@ -129,6 +131,9 @@ cdef type array_type(tuple keys):
 cdef class StructValue:
     __match_args__ = ()
 
+    def __cinit__(self):
+        raise TypeError("a StructValue is made by a reader alone")
+
     def to_dict(self):
         # Of unknown fields there are pairs in both forms.
         return {name: list(value) if name == UNKNOWN else in_dicts(value) for name, value in fields_of(self).items()}
@@ -137,8 +142,17 @@ cdef class StructValue:
         return f"{type(self).__name__}({', '.join([f'{name}={value!r}' for name, value in fields_of(self).items()])})"
 
     def __eq__(self, other):
+        cdef Py_ssize_t objects
+        cdef Py_ssize_t i
         if not isinstance(other, StructValue):
             return NotImplemented
+        if type(self) is type(other) and kfuzz_same_numbers(<PyObject *> self, <PyObject *> other, &objects):
+            for i in range(objects):
+                if not PyObject_RichCompareBool(<object> kfuzz_objects_of(<PyObject *> self)[i],
+                                                <object> kfuzz_objects_of(<PyObject *> other)[i], Py_EQ):
+                    return False
+            return True
+        # Numbers may be equal still: 0.0 and -0.0 are.
         if type(self).__match_args__ != type(other).__match_args__:
             return False
         for name in type(self).__match_args__:

@@ -24,8 +24,7 @@ from benchmarks.peers import PeerMissing
 from kfuzz.messages import codec
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import Message
-from kfuzz.messages.model import Definition
-from kfuzz.messages.schema import key_of
+from kfuzz.messages.model import Definition, key_of
 
 SET = MessageSet("medium")
 
@@ -119,12 +118,12 @@ class Looked:
 
 
 def names_in(value: Any) -> list[str]:
-    """Every name of every struct, the first of each twice."""
+    """Every name of every struct."""
     if isinstance(value, list):
         return [name for element in value for name in names_in(element)]
     if not isinstance(value, dict):
         return []
-    return [next(iter(value)), *value, *(name for one in value.values() for name in names_in(one))]
+    return [*value, *(name for one in value.values() for name in names_in(one))]
 
 
 def test_a_look_reads_every_field_of_every_struct() -> None:

@@ -19,6 +19,7 @@ from kfuzz.fuzz.targets import TARGETS
 from kfuzz.messages import codec
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.schema import schema
+from kfuzz.records import message_findings
 
 RUN = TARGETS["messages"].run
 FETCH = catalogue().find("FetchRequest")
@@ -165,16 +166,16 @@ def test_a_strict_profile_that_refuses_as_little_as_kafka_is_a_crash(monkeypatch
 
 
 def test_a_strict_profile_that_refuses_unknown_tags_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "tag-unknown" in broken(monkeypatch, codec, "_NEVER_REFUSED", frozenset(), TAGGED)
+    assert "tag-unknown" in broken(monkeypatch, message_findings, "_NEVER_REFUSED", frozenset(), TAGGED)
 
 
 def test_a_finding_outside_of_the_message_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = codec._finding
+    real = codec.from_message_note
 
     def finding(*arguments: Any) -> Any:
         return replace(real(*arguments), at=len(DEVIANT) - SELECTOR_SIZE + 1)
 
-    assert "lies outside of " in broken(monkeypatch, codec, "_finding", finding, DEVIANT)
+    assert "lies outside of " in broken(monkeypatch, codec, "from_message_note", finding, DEVIANT)
 
 
 def test_a_decoder_that_takes_what_is_refused_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:

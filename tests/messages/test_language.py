@@ -314,6 +314,11 @@ WRONG = {
         '@{ "name": "my_id", "type": "uuid", "versions": "1+" }',
         '"my_id" is no name for a field',
     ),
+    "a field twice but for the first letter": (
+        FIELD,
+        '{ "name": "Id", "type": "uuid", "versions": "1+" },\n    @{ "name": "id", "type": "uuid", "versions": "1+" }',
+        "the name is taken by the field of line",
+    ),
     "a field without type": (FIELD, '@{ "name": "Id", "versions": "1+" }', 'WalkRequest.Id: "type" is missing'),
     "a field without versions": (FIELD, '@{ "name": "Id", "type": "uuid" }', 'WalkRequest.Id: "versions" is missing'),
     "a field twice": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import tracemalloc
 import weakref
 from typing import Any
@@ -113,8 +114,9 @@ def test_nothing_can_be_changed_or_made_up() -> None:
         with pytest.raises((AttributeError, TypeError)):
             attempt()
     assert value == fetched()
-    with pytest.raises(TypeError):
-        type(value)()
+    for kind in (type(value), StructValue):
+        with pytest.raises(TypeError):
+            kind()
     with pytest.raises(TypeError):
         hash(value)
     assert not hasattr(value, "__dict__")
@@ -235,6 +237,34 @@ def test_a_flag_that_is_neither_0_nor_1_is_written_as_1() -> None:
     assert encode(definition, 0, found) == data
 
 
+def test_equal_numbers_have_not_always_the_same_bytes() -> None:
+    definition = numbers("none", tags=False)
+
+    def read(value: float) -> StructValue:
+        return decode(definition, 0, encode(definition, 0, {"float64Value": value}), objects=True)
+
+    assert read(0.0) == read(-0.0)
+    assert read(0.0) != read(1.0)
+    assert read(1.0) == read(1.0)
+    # As of all that Python looks into, one is equal to itself.
+    assert (one := read(math.nan)) == one
+
+
+def test_a_default_that_cannot_be_sent_is_the_same_as_in_dicts() -> None:
+    definition = parse_definition(
+        """{ "name": "Outer", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
+        { "name": "Blob", "type": "records", "versions": "0+", "tag": 0, "taggedVersions": "0+" },
+        { "name": "Inner", "type": "Inner", "versions": "0+", "tag": 1, "taggedVersions": "0+", "fields": [
+          { "name": "Blob", "type": "records", "versions": "0+" } ]} ]}"""
+    )
+    data = encode(definition, 0, {})
+    assert data == b"\0"
+    found = decode(definition, 0, data, objects=True)
+    assert (found.blob, found.inner.blob) == (None, None)
+    assert found.to_dict() == decode(definition, 0, data)
+    assert encode(definition, 0, found) == data
+
+
 def test_a_default_is_a_struct_that_was_met_before() -> None:
     definition = parse_definition(
         """{ "name": "Outer", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
@@ -250,6 +280,24 @@ def test_a_default_is_a_struct_that_was_met_before() -> None:
     assert repr(found.behind) == "Other(number=0, again=Inner(words=(), count=-1))"
 
 
+def test_a_default_holds_a_struct_that_was_met_before() -> None:
+    definition = parse_definition(
+        """{ "name": "Outer", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
+        { "name": "Met", "type": "Inner", "versions": "0+", "fields": [
+          { "name": "Words", "type": "[]string", "versions": "0+" },
+          { "name": "Parts", "type": "[]Part", "versions": "0+", "fields": [
+            { "name": "Name", "type": "string", "versions": "0+", "mapKey": true } ]},
+          { "name": "Count", "type": "int64", "versions": "0+", "default": "-1" } ]},
+        { "name": "Behind", "type": "Other", "versions": "0+", "fields": [
+          { "name": "Tagged", "type": "Holder", "versions": "0+", "tag": 0, "taggedVersions": "0+", "fields": [
+            { "name": "Held", "type": "Inner", "versions": "0+" } ]} ]} ]}"""
+    )
+    found = decode(definition, 0, encode(definition, 0, {}), objects=True)
+    assert repr(found.behind) == "Other(tagged=Holder(held=Inner(words=(), parts=(), count=-1)))"
+    assert found.behind.tagged.held.parts.find(name="nobody") is None
+    assert encode(definition, 0, found) == encode(definition, 0, {})
+
+
 def test_numbers_take_no_objects() -> None:
     partitions = [{"partition": 1 << 20, "fetchOffset": 1 << 40, "logStartOffset": 1 << 41}] * 1000
     data = encode("Fetch", 12, {"topics": [{"topic": "t", "partitions": partitions}]})
@@ -258,8 +306,8 @@ def test_numbers_take_no_objects() -> None:
     held = decode("Fetch", 12, data, objects=True)
     each = tracemalloc.get_traced_memory()[0] / 1000
     tracemalloc.stop()
-    # Two words of any object, the unknown fields, five numbers of 28 bytes in all, a place in the tuple, and the rest.
-    assert each < 16 + 8 + 28 + 8 + 8
+    # Two words of any object, the unknown fields, six numbers of 32 bytes in all, a place in the tuple; and the rest.
+    assert each < 16 + 8 + 32 + 8 + 4
     assert held.topics[0].partitions[999].fetchOffset == 1 << 40
 
 

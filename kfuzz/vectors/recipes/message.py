@@ -17,8 +17,8 @@ from kfuzz.errors import UsageError
 from kfuzz.messages.catalogue import RELEASES, catalogue, newest
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
-from kfuzz.messages.model import INT_RANGES, Definition, Field
-from kfuzz.messages.schema import default_of, key_of, schema
+from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
+from kfuzz.messages.schema import default_of, schema
 from kfuzz.wire.cursor import uvarint
 
 __all__ = ["INT32_MAX", "Body", "Place", "body", "definitions", "full", "slug_of"]
