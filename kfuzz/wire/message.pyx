@@ -907,7 +907,8 @@ cdef class Schema:
     cdef int make_models(self) except -1:
         cdef Plan plan
         for plan in self.plans:
-            plan.array_type = array_type(plan.map_keys)
+            if plan.array_type is None:
+                plan.array_type = array_type(plan.map_keys)
         # The root's comes last: who has it has all.
         for plan in reversed(self.plans):
             self.make_model(plan)
