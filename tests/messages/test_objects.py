@@ -15,7 +15,7 @@ from kfuzz.messages import parse_definition
 from kfuzz.messages.catalogue import CARRIED, catalogue
 from kfuzz.messages.codec import StructValue, decode, encode, size
 from kfuzz.messages.jsonform import to_json
-from kfuzz.messages.model import Definition
+from kfuzz.messages.model import INT_RANGES, Definition
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schema import Keyed, schema
 
@@ -189,16 +189,7 @@ def test_what_is_no_struct_is_refused_with_its_path() -> None:
         decode("FetchResponse", 12, b"\x00", objects=True)
 
 
-NUMBERS = {
-    "bool": (False, True),
-    "int8": (-(1 << 7), (1 << 7) - 1),
-    "int16": (-(1 << 15), (1 << 15) - 1),
-    "uint16": (0, (1 << 16) - 1),
-    "int32": (-(1 << 31), (1 << 31) - 1),
-    "uint32": (0, (1 << 32) - 1),
-    "int64": (-(1 << 63), (1 << 63) - 1),
-    "float64": (-1.7976931348623157e308, 5e-324),
-}
+NUMBERS = {"bool": (False, True), **INT_RANGES, "float64": (-1.7976931348623157e308, 5e-324)}
 
 
 def numbers(flexible: str, tags: bool) -> Definition:
