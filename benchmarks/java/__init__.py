@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.kfuzz_work import census_of
 from benchmarks.measure import LAP_MS, Lap
 from benchmarks.mixed import Census, MixedSet
-from kfuzz.conformance.testees import BuildFailed, all_testees, select
+from kfuzz.conformance.protocol.testees import BuildFailed, all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.records import Codec
 

@@ -12,19 +12,20 @@ from typing import cast
 import click
 
 from kfuzz.cli.console import echo_json, progress
-from kfuzz.conformance import differential, report
-from kfuzz.conformance.compare import ALL_ROLES, cases_of
-from kfuzz.conformance.message_differential import (
+from kfuzz.conformance.differential import records as differential
+from kfuzz.conformance.differential.messages import (
     differ_messages,
     keep_messages,
     sentences_of_messages,
     versions_of,
 )
-from kfuzz.conformance.protocol import ROLES
-from kfuzz.conformance.run import Places, Run, run
-from kfuzz.conformance.run import update_expected as rewrite_expected
-from kfuzz.conformance.stream_differential import differ_streams, keep_streams, sentences_of_streams
-from kfuzz.conformance.testees import Testee, all_testees, from_command, select
+from kfuzz.conformance.differential.streams import differ_streams, keep_streams, sentences_of_streams
+from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
+from kfuzz.conformance.judge.matrix import Places, Run, run
+from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
+from kfuzz.conformance.protocol.testees import Testee, all_testees, from_command, select
+from kfuzz.conformance.protocol.words import ROLES
+from kfuzz.conformance.report import forms as report
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
 from kfuzz.messages.catalogue import LATEST, RELEASES

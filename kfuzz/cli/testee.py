@@ -1,4 +1,4 @@
-"""``kfuzz testee``: kfuzz's own decoder behind the testee protocol. The work is in ``kfuzz.conformance.own``."""
+"""``kfuzz testee``: kfuzz's own decoder behind the testee protocol. The work is in ``kfuzz.conformance.judge.own``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from kfuzz import records
 from kfuzz.cli.console import standard_streams
-from kfuzz.conformance.own import serve
+from kfuzz.conformance.judge.own import serve
 
 __all__ = ["command"]
 

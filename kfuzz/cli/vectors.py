@@ -129,8 +129,8 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
 
 def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with Kafka's cells; prints its contradictions and exits with 1 if there are any."""
-    from kfuzz.conformance.protocol import READER, ROLES
-    from kfuzz.conformance.stream_confirm import confirm_streams
+    from kfuzz.conformance.differential.confirm import confirm_streams
+    from kfuzz.conformance.protocol.words import READER, ROLES
     from kfuzz.vectors import build
     from kfuzz.vectors.confirm import contradiction
 
@@ -156,7 +156,7 @@ def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
 
 def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with a real broker's cells; prints its contradictions and exits with 1 if there are any."""
-    from kfuzz.conformance.broker import artefacts, is_for_broker, judge
+    from kfuzz.conformance.broker.real import artefacts, is_for_broker, judge
     from kfuzz.vectors import build
 
     version = artefacts().version
@@ -181,11 +181,11 @@ def ask_kafka(vectors: Sequence[Vector], role: str = "consumer") -> dict[str, di
     A version is not asked in a role, or for a message, that it says it does not have. Raises ``UsageError`` where it
     cannot be built or run here, or ends before its time.
     """
-    from kfuzz.conformance.compare import Case, declared_unsupported, request
-    from kfuzz.conformance.process import Limits, Trouble
-    from kfuzz.conformance.protocol import READER, to_line
-    from kfuzz.conformance.start import started
-    from kfuzz.conformance.testees import all_testees, select
+    from kfuzz.conformance.judge.compare import Case, declared_unsupported, request
+    from kfuzz.conformance.protocol.session import Limits, Trouble
+    from kfuzz.conformance.protocol.start import started
+    from kfuzz.conformance.protocol.testees import all_testees, select
+    from kfuzz.conformance.protocol.words import READER, to_line
 
     limits = Limits()
     answers: dict[str, dict[str, dict[str, Any]]] = {}

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from kfuzz.conformance.compare import Case
-from kfuzz.conformance.process import MIB, Limits
+from kfuzz.conformance.judge.compare import Case
+from kfuzz.conformance.protocol.session import MIB, Limits
 from kfuzz.vectors.model import Vector
 
 WICKED = Path(__file__).parent / "wicked"

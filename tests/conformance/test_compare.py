@@ -10,8 +10,8 @@ import pytest
 from referee_tools import make_vector
 
 from kfuzz import records
-from kfuzz.conformance.compare import Case, Cell, cases_of, declared_unsupported, judge, request
-from kfuzz.conformance.protocol import Handshake, parse_answer
+from kfuzz.conformance.judge.compare import Case, Cell, cases_of, declared_unsupported, judge, request
+from kfuzz.conformance.protocol.words import Handshake, parse_answer
 from kfuzz.wire.checksum import crc32c
 
 FULL = Handshake(

@@ -14,10 +14,10 @@ import pytest
 from conftest import require_tool
 
 from kfuzz import records
-from kfuzz.conformance.differential import RULES, Differential, differ, outcome_of
-from kfuzz.conformance.protocol import Answer
-from kfuzz.conformance.testees import Testee, all_testees, own
-from kfuzz.conformance.verdict import Verdict, verdict
+from kfuzz.conformance.differential.records import RULES, Differential, differ, outcome_of
+from kfuzz.conformance.judge.reference import Verdict, verdict
+from kfuzz.conformance.protocol.testees import Testee, all_testees, own
+from kfuzz.conformance.protocol.words import Answer
 from kfuzz.errors import UsageError
 from kfuzz.mutate import Mutator
 from kfuzz.records import Record, RecordBatch, Role

@@ -15,8 +15,7 @@ import pytest
 from conftest import require_tool
 
 from kfuzz import records
-from kfuzz.conformance.broker import Broker, BrokerFailed
-from kfuzz.conformance.exchange import (
+from kfuzz.conformance.broker.exchange import (
     SETTINGS,
     Connection,
     Conversation,
@@ -25,6 +24,7 @@ from kfuzz.conformance.exchange import (
     error_codes,
     exchange_of,
 )
+from kfuzz.conformance.broker.real import Broker, BrokerFailed
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.messages.codec import encode, read
 from kfuzz.records.control import ControlRecordType, decode_control

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from referee_tools import make_vector
 
-from kfuzz.conformance import expected
-from kfuzz.conformance.compare import Case, Cell
-from kfuzz.conformance.expected import UNEXPLAINED, Expectations, Line, load, parse, stand
+from kfuzz.conformance.judge import expected
+from kfuzz.conformance.judge.compare import Case, Cell
+from kfuzz.conformance.judge.expected import UNEXPLAINED, Expectations, Line, load, parse, stand
 from kfuzz.errors import UsageError
 from kfuzz.vectors.model import default_root
 

@@ -9,7 +9,7 @@ import pytest
 from cli_driver import kfuzz
 from conftest import missing
 
-from kfuzz.conformance.testees import all_testees
+from kfuzz.conformance.protocol.testees import all_testees
 
 
 @pytest.mark.java

@@ -15,7 +15,7 @@ import pytest
 from jar_definitions import Definition, definitions
 from testee_driver import TESTEES, RunningTestee, running
 
-from kfuzz.conformance.protocol import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, parse_answer
+from kfuzz.conformance.protocol.words import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, parse_answer
 
 pytestmark = pytest.mark.java
 

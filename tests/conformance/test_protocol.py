@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kfuzz.conformance.protocol import (
+from kfuzz.conformance.protocol.words import (
     DECODE,
     DECODE_MESSAGE,
     ENCODE,

@@ -21,7 +21,7 @@ import pytest
 from conftest import require_tool
 
 from kfuzz import records
-from kfuzz.conformance.broker import (
+from kfuzz.conformance.broker.real import (
     Broker,
     BrokerFailed,
     Judgement,
@@ -289,7 +289,7 @@ def test_a_broker_that_cannot_start_says_why() -> None:
 def test_a_broker_ends_with_the_process_that_started_it() -> None:
     script = (
         "import os, signal\n"
-        "from kfuzz.conformance.broker import Broker\n"
+        "from kfuzz.conformance.broker.real import Broker\n"
         "broker = Broker().__enter__()\n"
         "print(broker._process.pid, broker.data.parent, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -13,10 +13,10 @@ import jsonschema
 import pytest
 from referee_tools import SMALL_LIMITS, make_vector, wicked
 
-from kfuzz.conformance import report
-from kfuzz.conformance.compare import Case, cases_of
-from kfuzz.conformance.run import Places, Run, run
-from kfuzz.conformance.testees import Testee, all_testees
+from kfuzz.conformance.judge.compare import Case, cases_of
+from kfuzz.conformance.judge.matrix import Places, Run, run
+from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.conformance.report import forms as report
 from kfuzz.vectors.model import KINDS, load_suite
 
 
@@ -50,7 +50,7 @@ def done(tmp_path: Path) -> Run:
 
 def test_the_json_report_keeps_its_schema_and_says_what_happened(done: Run) -> None:
     document = json.loads(json.dumps(report.to_json(done)))
-    schema = json.loads(resources.files("kfuzz.conformance").joinpath("report.schema.json").read_text())
+    schema = json.loads(resources.files("kfuzz.conformance.report").joinpath("report.schema.json").read_text())
     jsonschema.Draft202012Validator(schema).validate(document)
     assert document["failed"] is True
     assert document["dropped"] == ["absent@1 is left out: it needs no-such-program"]

@@ -15,10 +15,13 @@ import pytest
 from conftest import require_tool
 from referee_tools import make_vector
 
-from kfuzz.conformance import stream_differential
-from kfuzz.conformance.compare import Case, Cell, cases_of, declared_unsupported, judge, request
-from kfuzz.conformance.own import answer_stream, serve
-from kfuzz.conformance.protocol import (
+from kfuzz.conformance.differential import streams as stream_differential
+from kfuzz.conformance.differential.confirm import confirm_streams
+from kfuzz.conformance.differential.streams import differ_streams, stream, streams
+from kfuzz.conformance.judge.compare import Case, Cell, cases_of, declared_unsupported, judge, request
+from kfuzz.conformance.judge.own import answer_stream, serve
+from kfuzz.conformance.protocol.testees import Testee, all_testees, own
+from kfuzz.conformance.protocol.words import (
     APPEND_STREAM,
     DECODE_STREAM,
     Handshake,
@@ -26,9 +29,6 @@ from kfuzz.conformance.protocol import (
     parse_answer,
     parse_handshake,
 )
-from kfuzz.conformance.stream_confirm import confirm_streams
-from kfuzz.conformance.stream_differential import differ_streams, stream, streams
-from kfuzz.conformance.testees import Testee, all_testees, own
 from kfuzz.errors import UsageError
 from kfuzz.vectors.model import load_suite
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kfuzz.conformance.testees import BuildFailed, Testee, all_testees, select
+from kfuzz.conformance.protocol.testees import BuildFailed, Testee, all_testees, select
 from kfuzz.errors import UsageError
 
 

@@ -11,9 +11,9 @@ import psutil
 import pytest
 from referee_tools import SMALL_LIMITS, make_vector, toy_cases, wicked
 
-from kfuzz.conformance.compare import Case
-from kfuzz.conformance.process import MIB, NoHandshake, Session
-from kfuzz.conformance.runner import Outcome, run_cases
+from kfuzz.conformance.judge.compare import Case
+from kfuzz.conformance.judge.runner import Outcome, run_cases
+from kfuzz.conformance.protocol.session import MIB, NoHandshake, Session
 
 RUBBISH = ["text", "binary", "array", "deep", "number", "other-id", "no-contents", "misspelt", "twice"]
 TRAP = ("toy/trap", "consumer")

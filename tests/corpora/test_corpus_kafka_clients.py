@@ -9,9 +9,9 @@ import pytest
 from conftest import missing
 
 from kfuzz import records
-from kfuzz.conformance.process import Limits, Session
-from kfuzz.conformance.protocol import parse_answer, to_line
-from kfuzz.conformance.testees import all_testees
+from kfuzz.conformance.protocol.session import Limits, Session
+from kfuzz.conformance.protocol.testees import all_testees
+from kfuzz.conformance.protocol.words import parse_answer, to_line
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import KIB, MIB, load

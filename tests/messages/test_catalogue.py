@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from conftest import require_tool
 
-from kfuzz.conformance.broker import artefacts
-from kfuzz.conformance.testees import all_testees, select
+from kfuzz.conformance.broker.real import artefacts
+from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.messages.catalogue import CARRIED, LATEST, RECORDS, RELEASES, Catalogue, catalogue, condense, load
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import require_tool
 
-from kfuzz.conformance.message_differential import (
+from kfuzz.conformance.differential.messages import (
     KINDS,
     RECORD_KINDS,
     MessageDifferential,
@@ -16,7 +16,7 @@ from kfuzz.conformance.message_differential import (
     keep_messages,
     sentences_of_messages,
 )
-from kfuzz.conformance.testees import all_testees, select
+from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.messages.model import Kind
 
 MUTANTS, SAMPLES = 200, 3

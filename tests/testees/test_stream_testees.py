@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from testee_driver import RunningTestee, running
 
-from kfuzz.conformance.compare import Case, request
+from kfuzz.conformance.judge.compare import Case, request
 from kfuzz.vectors.model import load_suite
 
 SUITE = {vector.id: vector for vector in load_suite("stream/*", kinds=("stream",))}

@@ -11,7 +11,7 @@ from typing import Any
 
 from conftest import require_tool
 
-from kfuzz.conformance.testees import all_testees
+from kfuzz.conformance.protocol.testees import all_testees
 
 TESTEES = Path(__file__).resolve().parents[2] / "testees"
 LARGEST_LEAD = 64

@@ -9,7 +9,7 @@ import pytest
 from conftest import require_tool
 
 from kfuzz.cli.vectors import ask_kafka
-from kfuzz.conformance.protocol import READER
+from kfuzz.conformance.protocol.words import READER
 from kfuzz.errors import UsageError
 from kfuzz.messages import primitives
 from kfuzz.messages.catalogue import catalogue, newest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kfuzz import records
-from kfuzz.conformance.verdict import verdict
+from kfuzz.conformance.judge.reference import verdict
 from kfuzz.records.roles import Topic
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.confirm import first_difference

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kfuzz.conformance.compare import ALL_ROLES, OUTCOMES, Case, Cell
+from kfuzz.conformance.judge.compare import ALL_ROLES, OUTCOMES, Case, Cell
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 

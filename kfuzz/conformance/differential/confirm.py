@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kfuzz.conformance.compare import Case, cases_of, judge, request
-from kfuzz.conformance.process import Limits, Session, Trouble
-from kfuzz.conformance.protocol import Answer, Handshake, parse_answer, to_line
-from kfuzz.conformance.start import started
-from kfuzz.conformance.testees import Testee, all_testees, select
+from kfuzz.conformance.judge.compare import Case, cases_of, judge, request
+from kfuzz.conformance.protocol.session import Limits, Session, Trouble
+from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.testees import Testee, all_testees, select
+from kfuzz.conformance.protocol.words import Answer, Handshake, parse_answer, to_line
 from kfuzz.errors import UsageError
 from kfuzz.vectors.model import Vector
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kfuzz.conformance.compare import Case, Cell, declared_unsupported, judge, request
-from kfuzz.conformance.process import (
+from kfuzz.conformance.judge.compare import Case, Cell, declared_unsupported, judge, request
+from kfuzz.conformance.protocol.session import (
     RESIDENT_SLACK_BYTES,
     Limits,
     NoHandshake,
@@ -21,7 +21,7 @@ from kfuzz.conformance.process import (
     Trouble,
     over_memory,
 )
-from kfuzz.conformance.protocol import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
+from kfuzz.conformance.protocol.words import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
 
 __all__ = ["Outcome", "run_cases"]
 

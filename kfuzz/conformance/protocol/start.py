@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kfuzz.conformance.process import Limits, NoHandshake, Session
-from kfuzz.conformance.protocol import Handshake
-from kfuzz.conformance.testees import BuildFailed, Testee
+from kfuzz.conformance.protocol.session import Limits, NoHandshake, Session
+from kfuzz.conformance.protocol.testees import BuildFailed, Testee
+from kfuzz.conformance.protocol.words import Handshake
 from kfuzz.errors import UsageError
 
 __all__ = ["started"]

@@ -122,7 +122,7 @@ def from_command(command: str) -> Testee:
 
 def default_root() -> Path:
     """``testees/`` of the repository; an installed wheel has none."""
-    return Path(__file__).resolve().parent.parent.parent / "testees"
+    return Path(__file__).resolve().parents[3] / "testees"
 
 
 def all_testees(root: Path | None = None) -> tuple[Testee, ...]:

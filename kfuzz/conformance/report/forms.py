@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree
 
 from kfuzz import __version__
-from kfuzz.conformance.compare import ENCODE_ROLE, OUTCOMES, Case
-from kfuzz.conformance.expected import Standing
-from kfuzz.conformance.run import Judged, Run
+from kfuzz.conformance.judge.compare import ENCODE_ROLE, OUTCOMES, Case
+from kfuzz.conformance.judge.expected import Standing
+from kfuzz.conformance.judge.matrix import Judged, Run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -245,7 +245,7 @@ def to_html(run: Run) -> str:
     import jinja2
 
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("kfuzz.conformance", ""),
+        loader=jinja2.PackageLoader("kfuzz.conformance.report", ""),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

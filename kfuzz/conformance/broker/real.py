@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from kfuzz import records
-from kfuzz.conformance.testees import BuildFailed, Testee, default_root
+from kfuzz.conformance.protocol.testees import BuildFailed, Testee, default_root
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
 from kfuzz.records.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.vectors.confirm import contradiction, step_contradiction

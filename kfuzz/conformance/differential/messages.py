@@ -13,11 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz.conformance.differing import keep_requests, told
-from kfuzz.conformance.process import Limits, Session, Trouble
-from kfuzz.conformance.protocol import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, ProtocolError, parse_answer, to_line
-from kfuzz.conformance.start import started
-from kfuzz.conformance.testees import Testee
+from kfuzz.conformance.differential.differing import keep_requests, told
+from kfuzz.conformance.protocol.session import Limits, Session, Trouble
+from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.testees import Testee
+from kfuzz.conformance.protocol.words import (
+    DECODE_MESSAGE,
+    ENCODE_MESSAGE,
+    Answer,
+    ProtocolError,
+    parse_answer,
+    to_line,
+)
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import encode, read

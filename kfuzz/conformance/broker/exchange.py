@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from kfuzz import __version__, records
-from kfuzz.conformance.broker import BrokerFailed
+from kfuzz.conformance.broker.real import BrokerFailed
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import Message, MessageReading, encode, read
 from kfuzz.messages.headers import request_header_version, response_header_version

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import IO, Any, Final
 
 from kfuzz import __version__, records
-from kfuzz.conformance.protocol import (
+from kfuzz.conformance.judge.reference import verdict
+from kfuzz.conformance.protocol.words import (
     APPEND_STREAM,
     DECODE,
     DECODE_MESSAGE,
@@ -24,7 +25,6 @@ from kfuzz.conformance.protocol import (
     PROTOCOL,
     to_line,
 )
-from kfuzz.conformance.verdict import verdict
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.messages import primitives
 from kfuzz.messages.catalogue import RELEASES, catalogue, newest

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz.conformance.compare import Case, declared_unsupported, judge, request, wrong_reading
-from kfuzz.conformance.differing import told
-from kfuzz.conformance.process import Limits, Session, Trouble
-from kfuzz.conformance.protocol import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
-from kfuzz.conformance.start import started
-from kfuzz.conformance.testees import Testee
-from kfuzz.conformance.verdict import Verdict, verdict
+from kfuzz.conformance.differential.differing import told
+from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
+from kfuzz.conformance.judge.reference import Verdict, verdict
+from kfuzz.conformance.protocol.session import Limits, Session, Trouble
+from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.testees import Testee
+from kfuzz.conformance.protocol.words import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
 from kfuzz.files import write_whole
 from kfuzz.records import Role
 from kfuzz.records.compression import XERIAL_MAGIC, decompress

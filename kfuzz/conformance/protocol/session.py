@@ -25,7 +25,7 @@ from typing import IO
 
 import psutil
 
-from kfuzz.conformance.protocol import LINE_BYTES_MAX, Handshake, ProtocolError, parse_handshake
+from kfuzz.conformance.protocol.words import LINE_BYTES_MAX, Handshake, ProtocolError, parse_handshake
 
 __all__ = ["Budget", "Limits", "NoHandshake", "Session", "Trouble", "over_memory"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfuzz import records
-from kfuzz.conformance.protocol import (
+from kfuzz.conformance.protocol.words import (
     APPEND_STREAM,
     CODECS,
     DECODE,

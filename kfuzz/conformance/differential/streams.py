@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
-from kfuzz.conformance.compare import Case
-from kfuzz.conformance.differing import keep_requests, told
-from kfuzz.conformance.own import answer_stream
-from kfuzz.conformance.protocol import APPEND_STREAM, DECODE_STREAM
-from kfuzz.conformance.runner import run_cases
-from kfuzz.conformance.testees import BuildFailed, Testee
+from kfuzz.conformance.differential.differing import keep_requests, told
+from kfuzz.conformance.judge.compare import Case
+from kfuzz.conformance.judge.own import answer_stream
+from kfuzz.conformance.judge.runner import run_cases
+from kfuzz.conformance.protocol.testees import BuildFailed, Testee
+from kfuzz.conformance.protocol.words import APPEND_STREAM, DECODE_STREAM
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.records.stream import ISOLATIONS, next_sequence, transactions_of
 from kfuzz.vectors.model import STREAM_OPTIONS, Vector

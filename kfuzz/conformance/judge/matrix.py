@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from kfuzz.conformance import expected
-from kfuzz.conformance.compare import OUTCOMES, Case, Cell
-from kfuzz.conformance.expected import Expectations, Standing
-from kfuzz.conformance.process import Limits
-from kfuzz.conformance.runner import Outcome, run_cases
-from kfuzz.conformance.testees import BuildFailed, Testee
+from kfuzz.conformance.judge import expected
+from kfuzz.conformance.judge.compare import OUTCOMES, Case, Cell
+from kfuzz.conformance.judge.expected import Expectations, Standing
+from kfuzz.conformance.judge.runner import Outcome, run_cases
+from kfuzz.conformance.protocol.session import Limits
+from kfuzz.conformance.protocol.testees import BuildFailed, Testee
 from kfuzz.errors import UsageError
 
 __all__ = ["Judged", "Places", "Run", "run", "update_expected"]

@@ -1,0 +1,36 @@
+"""A real Apache Kafka broker as judge, and conversations with one (docs/real-broker.md).
+
+May import ``kfuzz.vectors``, ``kfuzz.messages``, ``kfuzz.records`` and ``kfuzz.conformance.protocol``.
+"""
+
+from __future__ import annotations
+
+from kfuzz.conformance.broker.real import (
+    Broker,
+    BrokerFailed,
+    Judgement,
+    Marker,
+    Produced,
+    Recovered,
+    artefacts,
+    is_for_broker,
+    judge,
+    play,
+    produce,
+    recover,
+)
+
+__all__ = [
+    "Broker",
+    "BrokerFailed",
+    "Judgement",
+    "Marker",
+    "Produced",
+    "Recovered",
+    "artefacts",
+    "is_for_broker",
+    "judge",
+    "play",
+    "produce",
+    "recover",
+]
