@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,25 @@ def test_structs_that_double_from_one_to_the_next_are_refused() -> None:
     for depth in (9, 99):
         with pytest.raises(UsageError, match=r": S\d+: the struct is made of more than 1000; put some in an array"):
             parse_definition(nested(depth))
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(9, 110), (10, 99)])
+def test_a_struct_is_made_of_1000_at_most(outer: int, inner: int) -> None:
+    def struct(name: str, count: int, type: str) -> dict[str, Any]:
+        fields = [{"name": f"F{i}", "type": type, "versions": "0+"} for i in range(count)]
+        return {"name": name, "versions": "0+", "fields": fields}
+
+    definition = json.loads(nested(0))
+    definition["commonStructs"] = [
+        struct("Leaf", 0, ""),
+        struct("Inner", inner, "Leaf"),
+        struct("Outer", outer, "Inner"),
+    ]
+    if 1 + outer * (1 + inner) == 1000:
+        assert len(parse_definition(json.dumps(definition)).structs) == 3
+        return
+    with pytest.raises(UsageError, match=r": Outer: the struct is made of more than 1000; put some in an array"):
+        parse_definition(json.dumps(definition))
 
 
 def test_null_is_allowed_in_no_version_that_lacks_the_field() -> None:

@@ -112,6 +112,19 @@ def test_a_delete_horizon_stays_when_the_batch_is_written_again() -> None:
     assert [record.timestamp for record in only(later.data).records] == [NOW_MS + 1, NOW_MS + 2]
 
 
+@pytest.mark.parametrize(("now_ms", "horizon"), [(-1000, 0), (-999, 1), (-1001, None)])
+def test_a_delete_horizon_is_0_or_more(now_ms: int, horizon: int | None) -> None:
+    made = compact(
+        records.encode([batch_of(b"a", None)]), lambda batch, record: True, now_ms=now_ms, delete_retention_ms=1000
+    )
+    kept = only(made.data)
+    assert (kept.delete_horizon, kept.base_timestamp) == (horizon, NOW_MS if horizon is None else horizon)
+    assert [record.timestamp for record in kept.records] == [NOW_MS, NOW_MS + 1]
+    # And as before when the batch is written once more.
+    later = compact(made.data, lambda batch, record: record.offset != 10, now_ms=-1000, delete_retention_ms=1000)
+    assert only(later.data).delete_horizon == (0 if horizon is None else horizon)
+
+
 def test_a_tombstone_that_goes_leaves_no_delete_horizon() -> None:
     assert only(cleaned(records.encode([batch_of(b"a", None)]), 11).data).delete_horizon is None
 
@@ -190,6 +203,19 @@ def test_a_refused_batch_is_named_by_its_place_in_the_whole() -> None:
         cleaned(good + bytes(bad))
     assert (caught.value.finding.code, caught.value.finding.path) == ("crc-mismatch", "batch[1].crc")
     assert caught.value.finding.at == len(good) + 17
+
+
+def test_a_fault_in_a_payload_of_a_later_batch_is_found_where_a_reader_finds_it() -> None:
+    good, bad = records.encode([batch_of(b"a")]), records.encode([batch_of(b"b", first=20, compression="gzip")])
+    # One record, whose header says two.
+    two = bad[:57] + (2).to_bytes(4, "big") + bad[61:]
+    data = good + seal(two, length=False, crc=True)
+    with pytest.raises(RecordsError) as caught:
+        cleaned(data)
+    fault = records.read(data).fatal
+    assert fault is not None
+    assert fault.path.startswith("batch[1].payload")
+    assert caught.value.finding == fault
 
 
 def test_a_partial_tail_is_dropped_and_not_read() -> None:
@@ -295,3 +321,19 @@ def test_kafkas_cleaner_leaves_the_same(version: str, legacy: LegacyRewrite) -> 
                 assert getattr(mine, name) == int(answer[name])
             seen["nothing" if not theirs else "copied" if data.startswith(theirs) else "changed"] += 1
     assert min(seen[kind] for kind in ("refused", "nothing", "copied", "changed")) > 50, seen
+
+
+@pytest.mark.java
+def test_kafkas_cleaner_takes_a_horizon_of_0_and_none_below() -> None:
+    with running("kafka-clients", "4.4.0") as kafka:
+        data = records.encode([batch_of(b"a", None)])
+        for now_ms in (-1001, -1000, -999):
+            request = {"now": str(now_ms), "delete_retention": "1000"}
+            theirs = bytes.fromhex(kafka.ask(operation="filter-records", hex=data.hex(), **request)["hex"])
+            mine = compact(data, lambda batch, record: True, now_ms=now_ms, delete_retention_ms=1000)
+            assert mine.data == theirs
+            # Written once more without its first record, a batch keeps the horizon that it has.
+            request["drop_offsets"] = ["10"]
+            again = bytes.fromhex(kafka.ask(operation="filter-records", hex=theirs.hex(), **request)["hex"])
+            later = compact(theirs, lambda batch, record: record.offset != 10, now_ms=now_ms, delete_retention_ms=1000)
+            assert later.data == again

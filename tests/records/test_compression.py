@@ -115,6 +115,15 @@ def test_what_follows_a_gzip_stream_is_left_and_told() -> None:
         assert (out.data, out.consumed, out.ended) == (b"x", len(packed), "whole")
 
 
+@pytest.mark.parametrize("behind", [18, 19])
+def test_a_gzip_member_is_looked_for_where_more_than_26_bytes_are_left_with_the_trailer(behind: int) -> None:
+    """What follows is the beginning of a member, cut: ``java.util.zip.GZIPInputStream`` fails where it looks."""
+    packed = gzip.compress(b"x", mtime=0)
+    out = decompress("gzip", packed + gzip.compress(NOISE, mtime=0)[:behind], 1 << 20)
+    assert out.ended == ("whole" if behind + 8 <= 26 else "broken")
+    assert out.data.startswith(b"x")
+
+
 def test_gzip_header_fields_are_stepped_over_and_their_checksum_checked() -> None:
     body = zlib.compressobj(wbits=-15)
     deflated = body.compress(b"x") + body.flush() + struct.pack("<II", zlib.crc32(b"x"), 1)
