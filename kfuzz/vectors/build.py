@@ -16,8 +16,8 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.vectors.confirm import with_broker, with_cells
 from kfuzz.vectors.model import FORMAT, Vector, parse_document, vectors_of
-from kfuzz.vectors.recipes import themes
 from kfuzz.vectors.recipes.theme import Recipe, Theme
+from kfuzz.vectors.recipes.themes import all_themes
 from kfuzz.vectors.register import register
 
 __all__ = ["Built", "build", "canonical_json", "confirmed", "confirmed_by_broker", "merge", "write"]
@@ -52,7 +52,7 @@ def canonical_json(document: Any) -> bytes:
 
 def build(root: Path) -> tuple[Built, ...]:
     """Every theme's file as it should stand under ``root``; nothing is written."""
-    return tuple(_built(root, theme) for theme in themes())
+    return tuple(_built(root, theme) for theme in all_themes())
 
 
 def write(root: Path, files: Sequence[Built]) -> None:

@@ -293,7 +293,7 @@ def _expect(item: Mapping[str, Any]) -> Mapping[str, Any]:
     expect = item.get("expect", {})
     if not any(isinstance(expectation.get("batches"), dict) for expectation in expect.values()):
         return dict(expect)
-    from kfuzz.vectors.recipes.bombs import contents
+    from kfuzz.vectors.recipes.making.bombs import contents
 
     batches = contents(item["recipe"])
     return {
@@ -307,7 +307,7 @@ def _data(path: Path, place: str, item: Mapping[str, Any]) -> bytes:
         return bytes.fromhex(item["hex"])
     if "steps" in item:
         return b"".join(bytes.fromhex(step["hex"]) for step in item["steps"])
-    from kfuzz.vectors.recipes.bombs import BOMBS
+    from kfuzz.vectors.recipes.making.bombs import BOMBS
 
     name, size, sha256 = item["recipe"], item["size"], item["sha256"]
     if name not in BOMBS:

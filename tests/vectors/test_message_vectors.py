@@ -19,7 +19,7 @@ from kfuzz.messages.schema import schema
 from kfuzz.vectors import load_suite
 from kfuzz.vectors.confirm import contradiction
 from kfuzz.vectors.model import Vector
-from kfuzz.vectors.recipes.message import body
+from kfuzz.vectors.recipes.making.message import body
 
 SUITE = load_suite(kinds=("message",))
 SINGLE = load_suite(kinds=("primitive",))

@@ -21,9 +21,10 @@ from kfuzz.vectors import build
 from kfuzz.vectors.confirm import contradiction, first_difference, with_cells
 from kfuzz.vectors.coverage import expectations
 from kfuzz.vectors.model import KINDS, default_root, load_file, load_suite
-from kfuzz.vectors.recipes import bombs, containers, themes
-from kfuzz.vectors.recipes.builder import Record, batch, concat, overlong, varint
+from kfuzz.vectors.recipes.making import bombs, containers
+from kfuzz.vectors.recipes.making.builder import Record, batch, concat, overlong, varint
 from kfuzz.vectors.recipes.theme import Step, Theme, accepts, refuses
+from kfuzz.vectors.recipes.themes import all_themes
 from kfuzz.vectors.register import register, registered
 
 CODEC_FILE = "records/v2/codec.json"
@@ -31,7 +32,7 @@ CODEC_FILE = "records/v2/codec.json"
 
 @pytest.fixture(scope="module")
 def theme() -> Theme:
-    return next(theme for theme in themes() if theme.path == "records/v2/codec")
+    return next(theme for theme in all_themes() if theme.path == "records/v2/codec")
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_the_committed_suite_is_as_the_recipes_make_it() -> None:
 
 
 def test_every_vector_of_the_suite_has_a_recipe_and_every_file_a_theme() -> None:
-    made = {recipe.id for theme in themes() for recipe in theme.recipes}
+    made = {recipe.id for theme in all_themes() for recipe in theme.recipes}
     assert {vector.id for vector in load_suite(kinds=KINDS)} == made
 
 

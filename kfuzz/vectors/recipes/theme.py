@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kfuzz.vectors.model import CONTENT_RECORDS_MAX, contents_digest
-from kfuzz.vectors.recipes.builder import Raw, concat
-from kfuzz.vectors.recipes.message import Body
-from kfuzz.vectors.recipes.primitive import NOTHING, Single
-from kfuzz.vectors.recipes.produced import refusal
+from kfuzz.vectors.recipes.making.builder import Raw, concat
+from kfuzz.vectors.recipes.making.message import Body
+from kfuzz.vectors.recipes.making.primitive import NOTHING, Single
+from kfuzz.vectors.recipes.making.produced import refusal
 
 __all__ = ["SMALL", "Judged", "Recipe", "Step", "Theme", "accepts", "refuses"]
 

@@ -1,0 +1,188 @@
+"""Bombs: few bytes that decompress to many, and batches of very many records, made by hand when asked for: their
+digest is the same everywhere.
+
+May import ``builder`` and ``containers``; the theme records/v2/bomb makes vectors of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Callable
+from functools import cache
+
+from kfuzz.vectors.recipes.making.builder import CREATED_MS, Json, Raw, Record, batch, varint
+from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, ZSTD_MAGIC, Bits, raw_snappy, xerial, xxh32
+
+MIB = 1024 * 1024
+ZSTD_BLOCK_BYTES = 128 * 1024
+LZ4_BLOCK_BYTES = 4 * MIB
+RECORD = Record().encode()
+VALUE_BYTES = 96 * MIB
+
+
+def zstd_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
+    """A zstd frame of ``prefix``, then RLE blocks of zeros (four bytes for 128 KiB), then ``suffix``."""
+    blocks = [(0, len(prefix), prefix)]
+    whole, rest = divmod(zeros, ZSTD_BLOCK_BYTES)
+    blocks += [(1, ZSTD_BLOCK_BYTES, b"\x00")] * whole + ([(1, rest, b"\x00")] if rest else [])
+    blocks.append((0, len(suffix), suffix))
+    last = len(blocks) - 1
+    body = b"".join(
+        ((index == last) | kind << 1 | size << 3).to_bytes(3, "little") + data
+        for index, (kind, size, data) in enumerate(blocks)
+    )
+    return ZSTD_MAGIC + b"\x00\x38" + body
+
+
+def lz4_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
+    """An lz4 frame with 4 MiB blocks: ``prefix`` and ``suffix`` stored, the zeros as copies 255 times as long."""
+    descriptor = b"\x60\x70"
+    out = [LZ4_MAGIC + descriptor + bytes([xxh32(descriptor) >> 8 & 0xFF]), _lz4_stored(prefix)]
+    whole, rest = divmod(zeros, LZ4_BLOCK_BYTES)
+    if whole:
+        block = _lz4_copies(LZ4_BLOCK_BYTES)
+        out += [struct.pack("<I", len(block)) + block] * whole
+    if rest:
+        out.append(struct.pack("<I", len(_lz4_copies(rest))) + _lz4_copies(rest))
+    return b"".join([*out, _lz4_stored(suffix), struct.pack("<I", 0)])
+
+
+def _lz4_stored(data: bytes) -> bytes:
+    return struct.pack("<I", len(data) | 0x80000000) + data if data else b""
+
+
+def _lz4_copies(size: int) -> bytes:
+    """One block of ``size`` zeros (20 at least): a literal, one copy of all but the last five bytes, five literals."""
+    # The copy is 4 + 15 + the sum of the bytes that follow its offset.
+    full, rest = divmod(size - 6 - 19, 255)
+    return b"\x1f\x00\x01\x00" + b"\xff" * full + bytes([rest]) + b"\x50" + bytes(5)
+
+
+def gzip_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
+    """A gzip member: stored ``prefix``, fixed Huffman codes for the zeros (13 bits for 258), stored ``suffix``."""
+    bits = _CopyBits()
+    bits.stored(prefix, last=False)
+    bits.write(0b010, 3)
+    bits.code(0b00110000, 8)
+    copies, rest = divmod(zeros - 1, 258)
+    bits.repeat_copy_258(copies)
+    for _ in range(rest):
+        bits.code(0b00110000, 8)
+    bits.code(0, 7)
+    bits.stored(suffix, last=True)
+    crc = zlib.crc32(prefix)
+    chunk = bytes(min(zeros, MIB))
+    for _ in range(zeros // MIB):
+        crc = zlib.crc32(chunk, crc)
+    crc = zlib.crc32(suffix, zlib.crc32(bytes(zeros % MIB), crc))
+    size = len(prefix) + zeros + len(suffix) & 0xFFFFFFFF
+    return b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff" + bits.done() + struct.pack("<II", crc, size)
+
+
+class _CopyBits(Bits):
+    """A bit writer that repeats a copy a million times without writing each."""
+
+    def repeat_copy_258(self, times: int) -> None:
+        """Length code 285 (258 bytes) at distance 1, ``times`` times: every eight fill whole bytes again."""
+        start = len(self.out)
+        for _ in range(min(times, 8)):
+            self.code(0b11000101, 8)
+            self.code(0, 5)
+        if times > 8:
+            period = bytes(self.out[start:])
+            # Eight codes of 13 bits are 13 bytes, and the bits held are the same after as before.
+            whole, rest = divmod(times - 8, 8)
+            self.out += (self._period(period)) * whole
+            for _ in range(rest):
+                self.code(0b11000101, 8)
+                self.code(0, 5)
+
+    def _period(self, first: bytes) -> bytes:
+        """The 13 bytes that eight more codes add, given the state after the first eight."""
+        again = _CopyBits()
+        again.held, again.count = self.held, self.count
+        again.repeat_copy_258(8)
+        if (again.held, again.count) != (self.held, self.count):
+            raise AssertionError("eight copies of 13 bits leave the bit position as it was")
+        return bytes(again.out)
+
+
+ZEROS: dict[str, Callable[..., bytes]] = {"gzip": gzip_zeros, "lz4": lz4_zeros, "zstd": zstd_zeros}
+
+
+def _zeros_behind_record(codec: str, zeros: int) -> Raw:
+    payload = ZEROS[codec](RECORD, zeros)
+    return batch(Record(), codec=codec, payload=payload, hostile=["payload"])
+
+
+def _zeros_without_record(codec: str, zeros: int) -> Raw:
+    return batch(codec=codec, payload=ZEROS[codec](b"", zeros), hostile=["payload"])
+
+
+def _large_value(codec: str) -> Raw:
+    """One record with a value of 96 MiB of zeros; nothing is wrong with it but its size."""
+    head = b"\x00\x00\x00" + varint(1) + b"k" + varint(VALUE_BYTES)
+    prefix = varint(len(head) + VALUE_BYTES + 1) + head
+    payload = ZEROS[codec](prefix, VALUE_BYTES, b"\x00")
+    record = {
+        "headers": [],
+        "key": "6b",
+        "offset": "0",
+        "timestamp": str(CREATED_MS),
+        "value": {"sha256": _digest_of_zeros(VALUE_BYTES), "size": VALUE_BYTES},
+    }
+    return batch(Record(), codec=codec, payload=payload, contents=[record], hostile=["payload"])
+
+
+@cache
+def _digest_of_zeros(size: int) -> str:
+    digest = hashlib.sha256()
+    for _ in range(size // MIB):
+        digest.update(bytes(MIB))
+    return digest.hexdigest()
+
+
+def _snappy_blocks() -> Raw:
+    """A record, then 600 snappy blocks of 64 KiB of zeros each, made of copies: 21 bytes for one."""
+    block = b"\x80\x80\x04\x00\x00" + b"\xfe\x01\x00" * 1023 + b"\xfa\x01\x00"
+    return batch(Record(), codec="snappy", payload=xerial(raw_snappy(RECORD), *[block] * 600), hostile=["payload"])
+
+
+def _small_records(count: int) -> Raw:
+    """So many records of nothing, seven to nine bytes each."""
+    return batch(*(Record(offset_delta=index, key=None, value=None) for index in range(count)))
+
+
+RAWS: dict[str, Callable[[], Raw]] = {
+    "zstd-2gib-behind-record": lambda: _zeros_behind_record("zstd", 2048 * MIB),
+    "lz4-256mib-behind-record": lambda: _zeros_behind_record("lz4", 256 * MIB),
+    "gzip-128mib-behind-record": lambda: _zeros_behind_record("gzip", 128 * MIB),
+    "snappy-37mib-behind-record": _snappy_blocks,
+    "zstd-2gib-without-record": lambda: _zeros_without_record("zstd", 2048 * MIB),
+    "lz4-256mib-without-record": lambda: _zeros_without_record("lz4", 256 * MIB),
+    "zstd-value-96mib": lambda: _large_value("zstd"),
+    "lz4-value-96mib": lambda: _large_value("lz4"),
+    "gzip-value-96mib": lambda: _large_value("gzip"),
+    "records-131071": lambda: _small_records(131_071),
+}
+
+
+def contents(name: str) -> list[Json]:
+    """What is to be read from the bytes of ``name``, where a file has only the digest of it."""
+    return list(raw_of(name).batches)
+
+
+@cache
+def raw_of(name: str) -> Raw:
+    """The bomb ``name`` with its contents, made once."""
+    return RAWS[name]()
+
+
+def _maker(name: str) -> Callable[[], bytes]:
+    return lambda: raw_of(name).data
+
+
+# What a vector's "recipe" names: the bytes of the bomb.
+BOMBS: dict[str, Callable[[], bytes]] = {name: _maker(name) for name in RAWS}

@@ -1,0 +1,61 @@
+"""The themes: one module per vector file, each with a function ``theme`` that says what the file holds.
+
+A theme is written with :mod:`kfuzz.vectors.recipes.theme` and the builders of :mod:`kfuzz.vectors.recipes.making`.
+Two modules here hold only what several themes share: ``legacy`` and ``stream``.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from kfuzz.vectors.recipes.theme import Theme
+
+__all__ = ["THEMES", "all_themes"]
+
+THEMES = (
+    "header",
+    "count",
+    "varint",
+    "record",
+    "headers",
+    "codec",
+    "codec_gzip",
+    "codec_snappy",
+    "codec_lz4",
+    "codec_zstd",
+    "bomb",
+    "control",
+    "transaction",
+    "compaction",
+    "timestamp",
+    "produce",
+    "topic",
+    "segment",
+    "framing",
+    "truncation",
+    "legacy_v0",
+    "legacy_v1",
+    "stream_sequence",
+    "stream_epoch",
+    "stream_transaction",
+    "stream_isolation",
+    "message_requests",
+    "message_responses",
+    "message_headers",
+    "message_oldest",
+    "message_counts",
+    "message_lengths",
+    "message_tags",
+    "message_text",
+    "message_numbers",
+    "message_truncation",
+    "message_printed",
+    "primitive_numbers",
+    "primitive_lengths",
+    "primitive_varints",
+)
+
+
+def all_themes() -> tuple[Theme, ...]:
+    """Every theme, in the order of ``THEMES``."""
+    return tuple(importlib.import_module(f"{__name__}.{name}").theme() for name in THEMES)

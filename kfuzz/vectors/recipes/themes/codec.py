@@ -1,0 +1,585 @@
+"""Compressed payloads, codec by codec: well-formed, odd, and broken. May import ``builder`` and ``containers``."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from kfuzz.vectors.recipes.making.builder import CODECS, Raw, Record, batch
+from kfuzz.vectors.recipes.making.containers import (
+    XERIAL_MAGIC,
+    ZSTD_MAGIC,
+    gzip_member,
+    lz4_frame,
+    packed,
+    raw_snappy,
+    stored,
+    xerial,
+    zstd_frame,
+)
+from kfuzz.vectors.recipes.theme import SMALL, Theme
+
+COMPRESSED = [codec for codec in CODECS if codec != "none"]
+RECORDS = (Record(), Record(offset_delta=1, value=b"second"), Record(offset_delta=2, value=None))
+PLAIN = b"".join(record.encode() for record in RECORDS)
+HALF = len(PLAIN) // 2
+JUNK = b"\xde\xad\xbe\xef"
+
+
+def theme() -> Theme:
+    """records/v2/codec"""
+    made = Theme("records/v2/codec", "The compressed payload of a batch, and what each codec's container allows.")
+    made.flag(
+        "StreamBroken",
+        "corruption",
+        "The compressed stream is cut or damaged; the batch's CRC is right.",
+        "A reader that takes what it has got so far for all there is loses records without a word.",
+    )
+    made.flag(
+        "BytesAfterStream",
+        "leniency",
+        "Bytes follow the end of the compressed stream.",
+        "Kafka ignores them behind gzip and lz4, refuses them behind zstd, and behind snappy from four bytes on.",
+    )
+    _every_codec(made)
+    _gzip(made)
+    _snappy(made)
+    _lz4(made)
+    _zstd(made)
+    return made
+
+
+def holding(codec: str, stream: bytes, records: Sequence[Record] = RECORDS, *, hostile: bool = True) -> Raw:
+    """A batch of ``records`` whose compressed payload is ``stream``."""
+    return batch(*records, codec=codec, payload=stream, hostile=["payload"] if hostile else [])
+
+
+def _every_codec(made: Theme) -> None:
+    names = {"gzip": "RB-GZIP-1", "snappy": "RB-SNAPPY-1", "lz4": "RB-LZ4-1", "zstd": "RB-ZSTD-1"}
+    many = [Record(offset_delta=index, value=b"value %d " % index * 20) for index in range(50)]
+    for codec in COMPRESSED:
+        made.valid(
+            codec,
+            f"fifty records, compressed by {codec}'s usual library",
+            batch(
+                *many,
+                codec=codec,
+                payload=packed(codec, b"".join(record.encode() for record in many)),
+                by_content=True,
+            ),
+            requirements=["RB-CODEC-1", "RB-CODEC-2", "RB-CODEC-3", "RB-CODEC-4", "RB-CODEC-6", names[codec]],
+        )
+        made.valid(
+            f"{codec}-stored",
+            f"a {codec} stream that holds the records uncompressed",
+            holding(codec, stored(codec, PLAIN), hostile=False),
+            requirements=["RB-CODEC-4", names[codec]],
+        )
+        made.invalid(
+            f"{codec}-empty",
+            f"a {codec} batch with three records and no payload at all",
+            holding(codec, b""),
+            requirements=["RB-CODEC-2"],
+            flags=["StreamBroken"],
+            finding="record-count-too-high" if codec == "zstd" else "decompression-failed",
+        )
+        made.invalid(
+            f"{codec}-garbage",
+            f"the payload of a {codec} batch is no {codec} stream",
+            holding(codec, bytes(range(0x30, 0x60))),
+            requirements=["RB-CODEC-2"],
+            flags=["StreamBroken"],
+            finding="decompression-failed",
+        )
+        made.invalid(
+            f"{codec}-cut",
+            f"the {codec} stream ends in the middle",
+            holding(codec, stored(codec, PLAIN)[:-HALF]),
+            requirements=["RB-CODEC-2"],
+            flags=["StreamBroken"],
+            finding="decompression-failed",
+        )
+    _no_records(made)
+    _mislabelled(made)
+
+
+def _no_records(made: Theme) -> None:
+    made.flag(
+        "EmptyCompressedBatch",
+        "crash",
+        "A compressed batch holds no record.",
+        "Decompressors are handed nothing, or a stream of nothing; processes have ended in it.",
+    )
+    for codec in COMPRESSED:
+        made.valid(
+            f"{codec}-no-records",
+            f"a {codec} stream of nothing, and the record count is 0; batches without records may be compressed",
+            holding(codec, stored(codec, b""), (), hostile=False),
+            requirements=["RB-CODEC-5", "RB-COUNT-3"],
+            flags=["EmptyCompressedBatch"],
+        )
+        # Kafka opens the stream even for a count of 0; a zstd stream opens on anything.
+        lazy = codec == "zstd"
+        made.acceptable(
+            f"{codec}-no-records-no-payload",
+            f"the attributes name {codec}, the record count is 0, and no byte follows the header",
+            holding(codec, b"", ()),
+            requirements=["RB-CODEC-5", "RB-COUNT-3"],
+            flags=["EmptyCompressedBatch"],
+            finding=None if lazy else "decompression-failed",
+        )
+        add = made.acceptable if lazy else made.invalid
+        add(
+            f"{codec}-no-records-garbage",
+            f"the record count is 0, and what follows is no {codec} stream",
+            holding(codec, b"garbage!", ()),
+            requirements=["RB-CODEC-2", "RB-COUNT-3"],
+            flags=["EmptyCompressedBatch"],
+            finding="payload-without-records" if lazy else "decompression-failed",
+        )
+
+
+def _mislabelled(made: Theme) -> None:
+    made.flag(
+        "CodecMislabelled",
+        "confusion",
+        "The attributes name one codec and the payload is of another.",
+        "A reader that guesses by the payload's first bytes reads what others refuse.",
+    )
+    for named, real in (("gzip", "zstd"), ("snappy", "gzip"), ("lz4", "snappy"), ("zstd", "lz4")):
+        made.invalid(
+            f"{named}-is-{real}",
+            f"the attributes name {named}, but the payload is a {real} stream",
+            holding(named, stored(real, PLAIN)),
+            requirements=["RB-CODEC-1", "RB-CODEC-2"],
+            flags=["CodecMislabelled"],
+            finding="decompression-failed",
+        )
+    made.invalid(
+        "none-is-gzip",
+        "the attributes name no codec, but the payload is a gzip stream",
+        holding("none", stored("gzip", PLAIN)),
+        requirements=["RB-CODEC-1"],
+        flags=["CodecMislabelled"],
+        finding="record-length-negative",
+    )
+    made.invalid(
+        "gzip-in-gzip",
+        "the records were compressed twice; compression is not nested",
+        holding("gzip", stored("gzip", stored("gzip", PLAIN))),
+        requirements=["RB-CODEC-6"],
+        flags=["CodecMislabelled"],
+        finding="record-length-negative",
+    )
+
+
+def _gzip(made: Theme) -> None:
+    options: dict[str, Any] = {"requirements": ["RB-GZIP-1"]}
+    extra = struct.pack("<H", 4) + b"ABCD"
+    headers = (
+        ("name", 0x08, b"records\x00", "a file name"),
+        ("comment", 0x10, b"by hand\x00", "a comment"),
+        ("extra", 0x04, extra, "an extra field"),
+        ("all-fields", 0x1C, extra + b"records\x00" + b"by hand\x00", "an extra field, a file name and a comment"),
+    )
+    for slug, flags, fields, what in headers:
+        made.valid(
+            f"gzip-header-{slug}",
+            f"the gzip header carries {what}",
+            holding("gzip", gzip_member(PLAIN, flags=flags, fields=fields), hostile=False),
+            **options,
+        )
+    made.valid(
+        "gzip-two-members",
+        "two gzip members, the first of which ends in the middle of a record",
+        holding("gzip", gzip_member(PLAIN[:HALF]) + gzip_member(PLAIN[HALF:]), hostile=False),
+        **options,
+    )
+    made.valid(
+        "gzip-empty-member-first",
+        "an empty gzip member before the one with the records",
+        holding("gzip", gzip_member(b"") + gzip_member(PLAIN), hostile=False),
+        **options,
+    )
+    for slug, tail in (("zeros", bytes(16)), ("garbage", JUNK * 8), ("one-byte", b"\x00")):
+        made.acceptable(
+            f"gzip-then-{slug}",
+            f"{len(tail)} bytes follow the gzip stream; Kafka ignores them",
+            holding("gzip", gzip_member(PLAIN) + tail),
+            flags=["BytesAfterStream"],
+            finding="bytes-after-compressed-stream",
+            **options,
+        )
+    member = gzip_member(PLAIN)
+    broken = (
+        ("crc-wrong", "the gzip trailer's CRC is wrong", gzip_member(PLAIN, crc=0)),
+        ("size-wrong", "the gzip trailer's size is wrong", gzip_member(PLAIN, size=len(PLAIN) + 1)),
+        ("no-trailer", "the gzip stream has no trailer", member[:-8]),
+        ("trailer-cut", "the gzip trailer lacks its last byte", member[:-1]),
+        ("header-cut", "the gzip header lacks its last byte", member[:9]),
+        ("method", "the gzip header names compression method 7", gzip_member(PLAIN, method=7)),
+        ("header-crc-wrong", "the gzip header's own CRC is wrong", gzip_member(PLAIN, flags=2, fields=b"\x00\x00")),
+        (
+            "deflate-damaged",
+            "the first deflate block is of the reserved type",
+            gzip_member(PLAIN, deflate=b"\x07" + JUNK),
+        ),
+        (
+            "stored-length-damaged",
+            "a stored block's length and its complement disagree",
+            member[:13] + b"\x00" + member[14:],
+        ),
+    )
+    for slug, summary, stream in broken:
+        made.invalid(
+            f"gzip-{slug}",
+            summary,
+            holding("gzip", stream),
+            flags=["StreamBroken"],
+            finding="decompression-failed",
+            requirements=["RB-GZIP-1", "RB-CODEC-2"],
+        )
+
+
+def _snappy(made: Theme) -> None:
+    options: dict[str, Any] = {"requirements": ["RB-SNAPPY-1"]}
+    made.flag(
+        "SnappyFraming",
+        "interoperability",
+        "Kafka's snappy is the xerial framing, though raw blocks are read too.",
+        "A reader that knows one of the two cannot read what half of the clients write.",
+        links=["kafka-protocol-rs #79", "kafka-backup #152", "kafka-python #2414"],
+    )
+    valid = (
+        (
+            "xerial-two-blocks",
+            "two blocks, split in the middle of a record",
+            xerial(raw_snappy(PLAIN[:HALF]), raw_snappy(PLAIN[HALF:])),
+        ),
+        (
+            "xerial-many-blocks",
+            "a block for every byte",
+            xerial(*(raw_snappy(PLAIN[at : at + 1]) for at in range(len(PLAIN)))),
+        ),
+        (
+            "xerial-empty-block",
+            "a block of nothing between two",
+            xerial(raw_snappy(PLAIN[:HALF]), raw_snappy(b""), raw_snappy(PLAIN[HALF:])),
+        ),
+        ("raw", "no xerial framing: a raw snappy block", raw_snappy(PLAIN)),
+    )
+    for slug, summary, stream in valid:
+        made.valid(
+            f"snappy-{slug}", summary, holding("snappy", stream, hostile=False), flags=["SnappyFraming"], **options
+        )
+    made.acceptable(
+        "snappy-xerial-twice",
+        "two xerial streams one after another, each with its header; Kafka reads both",
+        holding("snappy", xerial(raw_snappy(PLAIN[:HALF])) + xerial(raw_snappy(PLAIN[HALF:]))),
+        flags=["SnappyFraming"],
+        **options,
+    )
+    made.acceptable(
+        "snappy-xerial-later-version",
+        "the xerial header names version 2, readable by version 1",
+        holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", 2, 1))),
+        flags=["SnappyFraming"],
+        **options,
+    )
+    for slug, version in (("zero", 0), ("negative", -1)):
+        made.acceptable(
+            f"snappy-xerial-version-{slug}",
+            f"the xerial header names version {version}, which is before the first; Kafka does not look",
+            holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", version, version))),
+            flags=["SnappyFraming"],
+            **options,
+        )
+    made.acceptable(
+        "snappy-xerial-version-little-endian",
+        "the xerial header's versions are little-endian, as a broker once wrote them; Kafka does not look",
+        holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack("<ii", 1, 1))),
+        flags=["SnappyFraming"],
+        **options,
+    )
+    made.flag(
+        "SnappyLengthHuge",
+        "allocation",
+        "A length inside the snappy stream promises gigabytes.",
+        "A reader that makes room on its word allocates them; a negative one ends it with an exception.",
+        cves=["CVE-2023-34455", "CVE-2023-43642"],
+        links=["rskafka #92", "rskafka #141"],
+    )
+    stream = xerial(raw_snappy(PLAIN))
+    huge = (
+        (
+            "chunk-length-largest",
+            "a chunk's length is INT32_MAX",
+            XERIAL_MAGIC + stream[8:16] + b"\x7f\xff\xff\xff" + stream[20:],
+        ),
+        (
+            "chunk-length-negative",
+            "a chunk's length is -1",
+            XERIAL_MAGIC + stream[8:16] + b"\xff\xff\xff\xff" + stream[20:],
+        ),
+        (
+            "block-length-largest",
+            "a block tells an uncompressed length of 2^32 - 1",
+            xerial(raw_snappy(PLAIN, claimed=2**32 - 1)),
+        ),
+        (
+            "block-length-2gib",
+            "a block tells an uncompressed length of 2^31 - 1",
+            xerial(raw_snappy(PLAIN, claimed=2**31 - 1)),
+        ),
+        (
+            "raw-length-2gib",
+            "a raw block tells an uncompressed length of 2^31 - 1",
+            raw_snappy(PLAIN, claimed=2**31 - 1),
+        ),
+    )
+    for slug, summary, data in huge:
+        made.invalid(
+            f"snappy-{slug}",
+            summary,
+            holding("snappy", data),
+            requirements=["RB-SNAPPY-1", "RB-CODEC-2", "RB-CODEC-7"],
+            flags=["SnappyLengthHuge"],
+            finding="decompression-failed",
+            budget=SMALL,
+        )
+    broken = (
+        ("copy-before-start", "a copy reaches before the start of the block", xerial(b"\x08\x00A\x0d\x09")),
+        (
+            "block-length-wrong",
+            "a block tells one byte more than it holds",
+            xerial(raw_snappy(PLAIN, claimed=len(PLAIN) + 1)),
+        ),
+        ("chunk-cut", "the last chunk lacks a byte", stream[:-1]),
+        (
+            "frame-format",
+            "the standard snappy framing format, which Kafka does not use",
+            b"\xff\x06\x00\x00sNaPpY" + JUNK,
+        ),
+    )
+    for slug, summary, data in broken:
+        made.invalid(
+            f"snappy-{slug}",
+            summary,
+            holding("snappy", data),
+            requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
+            flags=["StreamBroken"],
+            finding="decompression-failed",
+        )
+    made.acceptable(
+        "snappy-then-two-bytes",
+        "two bytes follow the last chunk, too few for another length; Kafka ignores them",
+        holding("snappy", stream + b"\x00\x00"),
+        requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
+        flags=["BytesAfterStream"],
+        finding="bytes-after-compressed-stream",
+    )
+    made.invalid(
+        "snappy-then-garbage",
+        "four bytes follow the last chunk",
+        holding("snappy", stream + b"\x00\x00\x00\x04" + JUNK),
+        requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
+        flags=["BytesAfterStream"],
+        finding="decompression-failed",
+    )
+
+
+def _lz4(made: Theme) -> None:
+    options: dict[str, Any] = {"requirements": ["RB-LZ4-1"]}
+    valid = (
+        ("two-blocks", "two blocks, split in the middle of a record", lz4_frame(PLAIN[:HALF], PLAIN[HALF:])),
+        ("content-checksum", "with a content checksum", lz4_frame(PLAIN, content_checksum=True)),
+        ("block-checksums", "with block checksums", lz4_frame(PLAIN[:HALF], PLAIN[HALF:], block_checksums=True)),
+        ("content-size", "with the content's size in the header", lz4_frame(PLAIN, content_size=len(PLAIN))),
+    )
+    for slug, summary, stream in valid:
+        made.valid(f"lz4-{slug}", f"an lz4 frame {summary}", holding("lz4", stream, hostile=False), **options)
+    made.flag(
+        "Lz4ChecksumUnchecked",
+        "leniency",
+        "A part of the lz4 frame that Kafka skips does not fit the content.",
+        "Kafka reads on; the usual libraries refuse what a broker has stored.",
+    )
+    lenient = (
+        ("content-checksum-wrong", "the frame's content checksum is wrong", lz4_frame(PLAIN, content_checksum=1)),
+        ("content-size-wrong", "the frame's content size is wrong", lz4_frame(PLAIN, content_size=7)),
+    )
+    for slug, summary, stream in lenient:
+        made.acceptable(
+            f"lz4-{slug}",
+            summary,
+            holding("lz4", stream),
+            flags=["Lz4ChecksumUnchecked"],
+            finding="compressed-content-mismatch",
+            **options,
+        )
+    for slug, tail in (("zeros", bytes(8)), ("garbage", JUNK)):
+        made.acceptable(
+            f"lz4-then-{slug}",
+            f"{len(tail)} bytes follow the lz4 frame; Kafka ignores them",
+            holding("lz4", lz4_frame(PLAIN) + tail),
+            flags=["BytesAfterStream"],
+            finding="bytes-after-compressed-stream",
+            **options,
+        )
+    made.flag(
+        "Lz4Frames",
+        "interoperability",
+        "The payload is more than one lz4 frame, or of a kind of frame that Kafka does not read.",
+        "The usual libraries read them, Kafka does not.",
+    )
+    frame = lz4_frame(PLAIN)
+    others = (
+        (
+            "two-frames",
+            "two lz4 frames; Kafka stops after the first",
+            lz4_frame(PLAIN[:HALF]) + lz4_frame(PLAIN[HALF:]),
+            "record-length-exceeds-payload",
+        ),
+        (
+            "skippable-frame-first",
+            "a skippable frame before the lz4 frame",
+            struct.pack("<II", 0x184D2A50, 4) + JUNK + frame,
+            "decompression-failed",
+        ),
+    )
+    for slug, summary, stream, finding in others:
+        made.acceptable(
+            f"lz4-{slug}",
+            summary,
+            holding("lz4", stream),
+            flags=["Lz4Frames"],
+            finding=finding,
+            **options,
+        )
+    broken = (
+        (
+            "header-checksum-wrong",
+            "the frame header's checksum is wrong",
+            lz4_frame(PLAIN, header_checksum=frame[6] ^ 1),
+        ),
+        ("block-checksum-wrong", "a block's checksum is wrong", lz4_frame(PLAIN, block_checksums=1)),
+        ("no-end-mark", "the frame has no end mark", lz4_frame(PLAIN, end_mark=False)),
+        ("version-2", "the frame is of version 2", lz4_frame(PLAIN, version=2)),
+        ("header-cut", "the payload ends within the frame's header", frame[:5]),
+        ("block-length-cut", "the payload ends within a block's length", frame[:9]),
+        (
+            "block-too-large",
+            "a block is larger than the frame's maximum",
+            frame[:7] + struct.pack("<I", 0x7FFFFFFF) + frame[11:],
+        ),
+    )
+    for slug, summary, stream in broken:
+        made.invalid(
+            f"lz4-{slug}",
+            summary,
+            holding("lz4", stream),
+            requirements=["RB-LZ4-1", "RB-CODEC-2"],
+            flags=["StreamBroken"],
+            finding="decompression-failed",
+            budget=SMALL,
+        )
+    made.flag(
+        "Lz4BlockDamaged",
+        "bounds",
+        "A compressed lz4 block reaches outside its input or its output.",
+        "Fast decompressors have read and written beyond their buffers, or given out what was there before.",
+        cves=["CVE-2025-12183", "CVE-2025-66566"],
+    )
+    blocks = (
+        ("copy-before-start", "copies from before the start of the content", b"\x10A\xff\xff\x50" + bytes(5)),
+        ("literals-beyond-end", "promises more literals than the block has", b"\xf0\x20" + PLAIN[:20]),
+        ("length-endless", "holds a literal length that never ends", b"\xf0" + b"\xff" * 30),
+        (
+            "output-beyond-maximum",
+            "grows beyond the frame's maximum block size",
+            b"\x1fA\x01\x00" + b"\xff" * 300 + b"\x00\x50" + bytes(5),
+        ),
+    )
+    for slug, what, block in blocks:
+        made.invalid(
+            f"lz4-block-{slug}",
+            f"a compressed block {what}",
+            holding("lz4", frame[:7] + struct.pack("<I", len(block)) + block + bytes(4)),
+            requirements=["RB-LZ4-1", "RB-CODEC-2"],
+            flags=["Lz4BlockDamaged"],
+            finding="decompression-failed",
+            budget=SMALL,
+        )
+
+
+def _zstd(made: Theme) -> None:
+    options: dict[str, Any] = {"requirements": ["RB-ZSTD-1"]}
+    skippable = struct.pack("<II", 0x184D2A50, 4) + JUNK
+    frame = zstd_frame(PLAIN)
+    valid = (
+        (
+            "two-frames",
+            "two zstd frames, split in the middle of a record",
+            zstd_frame(PLAIN[:HALF]) + zstd_frame(PLAIN[HALF:]),
+        ),
+        (
+            "content-size",
+            "a zstd frame with the content's size in its header",
+            zstd_frame(PLAIN, content_size=len(PLAIN)),
+        ),
+        ("empty-frame-first", "an empty zstd frame before the one with the records", zstd_frame(b"") + frame),
+        ("skippable-frame-first", "a skippable frame before the zstd frame", skippable + frame),
+        ("skippable-frame-last", "a skippable frame after the zstd frame", frame + skippable),
+    )
+    for slug, summary, stream in valid:
+        made.valid(f"zstd-{slug}", summary, holding("zstd", stream, hostile=False), **options)
+    for slug, tail in (("zeros", bytes(8)), ("garbage", JUNK)):
+        made.invalid(
+            f"zstd-then-{slug}",
+            f"{len(tail)} bytes follow the zstd frame; Kafka refuses them",
+            holding("zstd", frame + tail),
+            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
+            flags=["BytesAfterStream"],
+            finding="decompression-failed",
+        )
+    made.flag(
+        "ZstdWindowHuge",
+        "allocation",
+        "The zstd frame asks for a window of gigabytes to hold a few bytes.",
+        "A decoder without a limit allocates it on the word of one byte.",
+    )
+    broken = (
+        ("checksum-wrong", "the content checksum is wrong", zstd_frame(PLAIN, checksum=1), "StreamBroken"),
+        ("no-last-block", "no block is marked as the last", zstd_frame(PLAIN, last=False), "StreamBroken"),
+        ("reserved-bit", "the frame header's reserved bit is set", ZSTD_MAGIC + b"\x08" + frame[5:], "StreamBroken"),
+        (
+            "block-reserved-type",
+            "a block is of the reserved type",
+            ZSTD_MAGIC + b"\x00\x38\x0f\x00\x00" + JUNK,
+            "StreamBroken",
+        ),
+        (
+            "content-size-wrong",
+            "the content size in the header is one too high",
+            zstd_frame(PLAIN, content_size=len(PLAIN) + 1),
+            "StreamBroken",
+        ),
+        (
+            "dictionary",
+            "the frame asks for a dictionary that nobody has",
+            ZSTD_MAGIC + b"\x01\x38\x07" + frame[6:],
+            "StreamBroken",
+        ),
+        ("window-huge", "the frame asks for a window of 2 TiB", ZSTD_MAGIC + b"\x00\xf8" + frame[6:], "ZstdWindowHuge"),
+    )
+    for slug, summary, stream, flag in broken:
+        made.invalid(
+            f"zstd-{slug}",
+            summary,
+            holding("zstd", stream),
+            requirements=["RB-ZSTD-1", "RB-CODEC-2"],
+            flags=[flag],
+            finding="decompression-failed",
+            budget=SMALL,
+        )

@@ -1,0 +1,438 @@
+"""Lz4 frames in every part: descriptor bits, block sizes, checksums, blocks. May import ``codec`` and ``containers``.
+
+Kafka reads frames with a reader of its own, stricter than the usual libraries in some places and laxer in others.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
+from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, LZ4_STORED, lz4_frame, xxh32
+from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
+
+KIB = 1024
+FRAME = lz4_frame(PLAIN)
+# The frame's descriptor: flags, block size code; then a byte of checksum.
+FLAGS, BLOCK_SIZE, BLOCKS_AT = 0x60, 0x40, 7
+END_MARK = bytes(4)
+
+
+def theme() -> Theme:
+    """records/v2/lz4"""
+    made = Theme("records/v2/lz4", "The lz4 frame: descriptor, block sizes, checksums, and the blocks in it.")
+    _descriptor(made)
+    _bad_descriptor(made)
+    _blocks(made)
+    _bad_blocks(made)
+    _checksums(made)
+    _cuts(made)
+    _small_batches(made)
+    return made
+
+
+def frame(
+    *blocks: bytes, flags: int = FLAGS, block_size: int = BLOCK_SIZE, fields: bytes = b"", end: bytes = END_MARK
+) -> bytes:
+    """A frame of blocks as they are, each with its length; the header's checksum is right."""
+    descriptor = bytes([flags, block_size]) + fields
+    return LZ4_MAGIC + descriptor + bytes([xxh32(descriptor) >> 8 & 0xFF]) + b"".join(blocks) + end
+
+
+def stored(data: bytes) -> bytes:
+    """An uncompressed block."""
+    return struct.pack("<I", len(data) | LZ4_STORED) + data
+
+
+def compressed(data: bytes) -> bytes:
+    """A compressed block of these sequences."""
+    return struct.pack("<I", len(data)) + data
+
+
+def literals(data: bytes) -> bytes:
+    """The last sequence of a block: literals alone."""
+    if len(data) < 15:
+        return bytes([len(data) << 4]) + data
+    full, rest = divmod(len(data) - 15, 255)
+    return b"\xf0" + b"\xff" * full + bytes([rest]) + data
+
+
+def _holding(stream: bytes, *, hostile: bool = True) -> Raw:
+    return holding("lz4", stream, hostile=hostile)
+
+
+def _descriptor(made: Theme) -> None:
+    cases = (
+        ("block-max-256-kib", "blocks of at most 256 KiB", frame(stored(PLAIN), block_size=0x50)),
+        ("block-max-1-mib", "blocks of at most 1 MiB", frame(stored(PLAIN), block_size=0x60)),
+        ("block-max-4-mib", "blocks of at most 4 MiB", frame(stored(PLAIN), block_size=0x70)),
+        (
+            "all-options",
+            "block checksums, a content checksum and the content's size at once",
+            lz4_frame(PLAIN, block_checksums=True, content_checksum=True, content_size=len(PLAIN)),
+        ),
+    )
+    for slug, what, stream in cases:
+        made.valid(slug, f"a frame with {what}", _holding(stream, hostile=False), requirements=["RB-LZ4-1"])
+    made.flag(
+        "Lz4Descriptor",
+        "interoperability",
+        "The frame's descriptor uses what the lz4 format permits and Kafka's reader does not know.",
+        "The usual libraries write and read such frames; Kafka refuses them, so a producer must not send them.",
+    )
+    dictionary = frame(stored(PLAIN), flags=FLAGS | 1, fields=b"\x01\x00\x00\x00")
+    others = (
+        (
+            "dependent-blocks",
+            "the blocks depend on one another, as the lz4 tool makes them",
+            frame(stored(PLAIN), flags=0x40),
+        ),
+        ("dictionary-id", "the frame names a dictionary", dictionary),
+    )
+    for slug, summary, stream in others:
+        made.acceptable(
+            slug,
+            f"{summary}; Kafka refuses it",
+            _holding(stream),
+            requirements=["RB-LZ4-1"],
+            flags=["Lz4Descriptor"],
+            finding="decompression-failed",
+        )
+
+
+def _bad_descriptor(made: Theme) -> None:
+    made.flag(
+        "Lz4DescriptorBroken",
+        "corruption",
+        "The frame's magic or descriptor is damaged, though its checksum may be right.",
+        "A reader that makes buffers by it makes them of a size that no format knows.",
+    )
+    cases = (
+        ("magic-byte-swapped", "the magic is big-endian", FRAME[3::-1] + FRAME[4:]),
+        (
+            "magic-of-legacy-frame",
+            "the magic is that of the legacy lz4 frame",
+            struct.pack("<I", 0x184C2102) + FRAME[4:],
+        ),
+        ("magic-last-byte", "the magic's last byte is 19", FRAME[:3] + b"\x19" + FRAME[4:]),
+        ("no-frame", "an lz4 block without a frame", literals(PLAIN)),
+        ("version-zero", "the version is 0", frame(stored(PLAIN), flags=0x20)),
+        ("version-three", "the version is 3", frame(stored(PLAIN), flags=0xE0)),
+        ("reserved-flag", "the reserved flag bit is set", frame(stored(PLAIN), flags=FLAGS | 2)),
+        ("block-size-zero", "the block size code is 0", frame(stored(PLAIN), block_size=0)),
+        ("block-size-three", "the block size code is 3, one below the smallest", frame(stored(PLAIN), block_size=0x30)),
+        (
+            "block-size-reserved-high",
+            "the highest bit of the block size byte is set",
+            frame(stored(PLAIN), block_size=0xC0),
+        ),
+        ("block-size-reserved-low", "a low bit of the block size byte is set", frame(stored(PLAIN), block_size=0x41)),
+        ("header-checksum-zero", "the header's checksum is 0", lz4_frame(PLAIN, header_checksum=0)),
+        (
+            "header-checksum-low-byte",
+            "the header's checksum is the hash's lowest byte, not its second",
+            lz4_frame(PLAIN, header_checksum=xxh32(b"\x60\x40") & 0xFF),
+        ),
+        (
+            "header-checksum-with-magic",
+            "the header's checksum covers the magic too, as old Kafka's did",
+            lz4_frame(PLAIN, header_checksum=xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF),
+        ),
+    )
+    for slug, summary, stream in cases:
+        flags = ["Lz4DescriptorBroken"]
+        made.invalid(
+            slug,
+            summary,
+            _holding(stream),
+            requirements=["RB-LZ4-1", "RB-CODEC-2"],
+            flags=flags,
+            finding="decompression-failed",
+            budget=SMALL,
+        )
+
+
+def _blocks(made: Theme) -> None:
+    last = PLAIN[-4:]
+    cases = (
+        ("compressed-literals", "a compressed block of literals alone", frame(compressed(literals(PLAIN)))),
+        (
+            "block-of-each-kind",
+            "a stored block and a compressed one",
+            frame(stored(PLAIN[:HALF]), compressed(literals(PLAIN[HALF:]))),
+        ),
+        (
+            "blocks-of-a-byte",
+            "a stored block for every byte",
+            frame(*(stored(PLAIN[i : i + 1]) for i in range(len(PLAIN)))),
+        ),
+    )
+    for slug, summary, stream in cases:
+        made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-LZ4-1"])
+    value = b"ab" * 60
+    record = Record(value=value)
+    data = record.encode()
+    ahead, behind = data[: -(len(value) + 1)] + b"ab", value[-5:] + data[-1:]
+    length = len(data) - len(ahead) - len(behind)
+    # One sequence: literals, a copy two bytes back, its length beyond 19 in a byte; then literals.
+    token = bytes([len(ahead) << 4 | 15])
+    block = token + ahead + b"\x02\x00" + bytes([length - 19]) + literals(behind)
+    made.valid(
+        "overlapping-copy",
+        "a compressed block with a copy that overlaps what it writes",
+        holding("lz4", frame(compressed(block)), [record], hostile=False),
+        requirements=["RB-LZ4-1"],
+    )
+    made.flag(
+        "Lz4EndMark",
+        "leniency",
+        "The mark that ends the frame is not four zero bytes, or does not end it.",
+        "A reader that treats it as a block asks for none, or two gigabytes, or reads on behind the frame.",
+        links=["KAFKA-5150"],
+    )
+    made.acceptable(
+        "end-mark-with-high-bit",
+        "the end mark has the bit of uncompressed blocks set",
+        _holding(frame(stored(PLAIN), end=struct.pack("<I", LZ4_STORED))),
+        requirements=["RB-LZ4-1"],
+        flags=["Lz4EndMark"],
+    )
+    made.invalid(
+        "end-mark-first",
+        "the end mark comes before the block with the records",
+        _holding(frame(end=END_MARK + stored(PLAIN) + END_MARK)),
+        requirements=["RB-LZ4-1", "RB-CODEC-2"],
+        flags=["Lz4EndMark"],
+        finding="record-count-too-high",
+    )
+    made.invalid(
+        "end-mark-between",
+        "an end mark stands between two blocks",
+        _holding(frame(stored(PLAIN[:HALF]), end=END_MARK + stored(PLAIN[HALF:]) + END_MARK)),
+        requirements=["RB-LZ4-1", "RB-CODEC-2"],
+        flags=["Lz4EndMark"],
+        finding="record-length-exceeds-payload",
+    )
+    for slug, tail in (
+        ("frame-of-nothing", lz4_frame(b"")),
+        ("skippable-frame", struct.pack("<II", 0x184D2A50, 4) + JUNK),
+        ("zero-byte", b"\x00"),
+        ("last-bytes-again", last),
+    ):
+        made.acceptable(
+            f"then-{slug}",
+            f"{slug.replace('-', ' ')} behind the frame: {tail.hex()}; Kafka does not look",
+            _holding(FRAME + tail),
+            requirements=["RB-LZ4-1", "RB-CODEC-2"],
+            flags=["Lz4EndMark"],
+            finding="bytes-after-compressed-stream",
+        )
+
+
+def _bad_blocks(made: Theme) -> None:
+    made.flag(
+        "Lz4BlockBroken",
+        "bounds",
+        "A block reaches outside its input, its output, or the frame's largest block.",
+        "Fast decompressors have read and written beyond their buffers, or given out what was there before.",
+        links=["KAFKA-5150"],
+        cves=["CVE-2025-12183", "CVE-2025-66566"],
+    )
+    ahead = literals(PLAIN[:10])
+    cases = (
+        (
+            "stored-beyond-maximum",
+            "a stored block of one byte more than the frame's maximum",
+            frame(stored(bytes(64 * KIB + 1))),
+        ),
+        ("stored-largest", "a stored block that claims 2 GiB", frame(struct.pack("<I", 0xFFFFFFFF) + PLAIN)),
+        (
+            "stored-beyond-payload",
+            "a stored block that is longer than the payload",
+            frame(struct.pack("<I", 5000 | LZ4_STORED) + PLAIN),
+        ),
+        (
+            "compressed-beyond-payload",
+            "a compressed block that is longer than the payload",
+            frame(struct.pack("<I", 5000) + literals(PLAIN)),
+        ),
+        (
+            "length-one-too-high",
+            "a compressed block's length is one too high",
+            frame(struct.pack("<I", len(literals(PLAIN)) + 1) + literals(PLAIN)),
+        ),
+        (
+            "length-one-too-low",
+            "a compressed block's length is one too low",
+            frame(struct.pack("<I", len(literals(PLAIN)) - 1) + literals(PLAIN)),
+        ),
+        ("length-big-endian", "a block's length is big-endian", frame(struct.pack(">I", len(PLAIN)) + PLAIN)),
+        (
+            "copy-offset-beyond",
+            "a copy from before the block",
+            frame(stored(PLAIN[:HALF]), compressed(b"\x14A\x10\x00\x50" + bytes(5))),
+        ),
+        ("copy-offset-cut", "the block ends within a copy's offset", frame(compressed(b"\x14A\x01"))),
+        (
+            "copy-length-endless",
+            "the block ends within a copy's length",
+            frame(compressed(b"\x1fA\x01\x00" + b"\xff" * 20)),
+        ),
+        ("ends-in-copy", "the block ends in a copy, not in literals", frame(compressed(b"\x14A\x01\x00"))),
+        ("literals-cut", "the block's last literals are cut", frame(compressed(ahead[:-3]))),
+        ("literal-length-cut", "the block ends within a literal's length", frame(compressed(b"\xf0"))),
+    )
+    for slug, what, stream in cases:
+        made.invalid(
+            f"block-{slug}",
+            what,
+            _holding(stream),
+            requirements=["RB-LZ4-1", "RB-CODEC-2"],
+            flags=["Lz4BlockBroken"],
+            finding="decompression-failed",
+            budget=SMALL,
+        )
+
+    made.invalid(
+        "block-copy-offset-zero",
+        "a copy with offset 0, which Kafka's library does not refuse; what it makes is no record",
+        _holding(frame(compressed(b"\x14A\x00\x00\x50" + bytes(5)))),
+        requirements=["RB-LZ4-1", "RB-CODEC-2"],
+        flags=["Lz4BlockBroken"],
+        finding="record-length-negative",
+        budget=SMALL,
+    )
+
+
+def _checksums(made: Theme) -> None:
+    made.flag(
+        "Lz4ChecksumWrong",
+        "corruption",
+        "A checksum or size inside the frame does not fit.",
+        "Kafka looks at the checksums of blocks and of the header, and not at those of the content.",
+    )
+    halves = (PLAIN[:HALF], PLAIN[HALF:])
+    right = struct.pack("<I", xxh32(halves[0]))
+    wrong = struct.pack("<I", xxh32(halves[1]) ^ 1)
+    cases = (
+        (
+            "block-checksum-second",
+            "the second block's checksum is wrong",
+            frame(stored(halves[0]) + right, stored(halves[1]) + wrong, flags=FLAGS | 0x10),
+        ),
+        (
+            "block-checksum-missing",
+            "the frame announces block checksums and has none",
+            frame(stored(PLAIN), flags=FLAGS | 0x10),
+        ),
+        (
+            "block-checksum-cut",
+            "the payload ends within a block's checksum",
+            frame(stored(PLAIN) + right[:2], flags=FLAGS | 0x10, end=b""),
+        ),
+    )
+    for slug, summary, stream in cases:
+        made.invalid(
+            slug,
+            summary,
+            _holding(stream),
+            requirements=["RB-LZ4-1", "RB-CODEC-2"],
+            flags=["Lz4ChecksumWrong"],
+            finding="decompression-failed",
+            budget=SMALL,
+        )
+    lenient = (
+        ("content-size-zero", "the frame tells a content of 0 bytes", lz4_frame(PLAIN, content_size=0)),
+        (
+            "content-size-largest",
+            "the frame tells a content of 2^64 - 1 bytes",
+            lz4_frame(PLAIN, content_size=2**64 - 1),
+        ),
+        (
+            "content-size-one-too-low",
+            "the frame tells one byte less than it has",
+            lz4_frame(PLAIN, content_size=len(PLAIN) - 1),
+        ),
+        ("content-checksum-zero", "the content's checksum is 0", lz4_frame(PLAIN, content_checksum=0)),
+    )
+    for slug, summary, stream in lenient:
+        made.acceptable(
+            slug,
+            f"{summary}; Kafka steps over it",
+            _holding(stream),
+            requirements=["RB-LZ4-1"],
+            flags=["Lz4ChecksumWrong"],
+            finding="compressed-content-mismatch",
+            budget=SMALL,
+        )
+
+
+def _cuts(made: Theme) -> None:
+    made.flag(
+        "Lz4Cut",
+        "corruption",
+        "The lz4 frame ends before its time.",
+        "A reader that takes what it has got so far for all there is never sees that something is missing.",
+    )
+    sized = lz4_frame(PLAIN, content_size=len(PLAIN))
+    cases = (
+        ("behind-magic", "behind the magic", FRAME[:4]),
+        ("in-magic", "within the magic", FRAME[:3]),
+        ("behind-flags", "behind the flags", FRAME[:5]),
+        ("before-header-checksum", "before the header's checksum", FRAME[:6]),
+        ("in-content-size", "within the content's size", sized[:10]),
+        ("behind-header", "behind the header", FRAME[:BLOCKS_AT]),
+        ("behind-block-length", "behind a block's length", FRAME[: BLOCKS_AT + 4]),
+        ("in-block", "within a block", FRAME[: BLOCKS_AT + 14]),
+        (
+            "before-second-block",
+            "before the second block",
+            lz4_frame(PLAIN[:HALF], PLAIN[HALF:])[: BLOCKS_AT + 4 + HALF],
+        ),
+        ("in-end-mark", "within the end mark", FRAME[:-2]),
+    )
+    for slug, where, stream in cases:
+        made.invalid(
+            f"cut-{slug}",
+            f"the frame ends {where}",
+            _holding(stream),
+            requirements=["RB-LZ4-1", "RB-CODEC-2"],
+            flags=["Lz4Cut"],
+            finding="decompression-failed",
+        )
+    made.acceptable(
+        "cut-before-content-checksum",
+        "the frame ends before the content's checksum that it announces",
+        _holding(lz4_frame(PLAIN, content_checksum=True)[:-4]),
+        requirements=["RB-LZ4-1"],
+        flags=["Lz4Cut"],
+        finding="decompression-failed",
+    )
+
+
+def _small_batches(made: Theme) -> None:
+    made.flag(
+        "Lz4BufferPerBatch",
+        "allocation",
+        "Many small batches, each in a frame that permits blocks of 4 MiB.",
+        "A reader that makes the largest block's buffers anew for each batch spends its time and memory on them.",
+        links=["KAFKA-5150"],
+    )
+    batches = [
+        batch(
+            Record(value=b"%d" % index),
+            codec="lz4",
+            payload=frame(stored(Record(value=b"%d" % index).encode()), block_size=0x70),
+            base_offset=index,
+        )
+        for index in range(100)
+    ]
+    made.valid(
+        "hundred-small-batches",
+        "a hundred batches of one record, each in a frame of blocks of at most 4 MiB",
+        *batches,
+        requirements=["RB-LZ4-1", "RB-CODEC-7"],
+        flags=["Lz4BufferPerBatch"],
+        budget={"cpu_ms": 2000, "memory_bytes": 64 * KIB * KIB},
+    )

@@ -1,0 +1,313 @@
+"""Snappy in every part: xerial framing, preambles, literals and copies. May import ``codec`` and ``containers``."""
+
+from __future__ import annotations
+
+import struct
+
+from kfuzz.vectors.recipes.making.builder import Raw, Record
+from kfuzz.vectors.recipes.making.containers import XERIAL_MAGIC, XERIAL_VERSIONS, raw_snappy, xerial
+from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
+from kfuzz.wire.cursor import uvarint
+
+# Its value repeats, so that copies have something to copy.
+RUN = Record(value=b"ab" * 40)
+ENCODED = RUN.encode()
+# Everything before the repetition, the pair itself, and the header count behind.
+AHEAD, BEHIND = ENCODED[: -(80 + 1)], ENCODED[-1:]
+
+
+def theme() -> Theme:
+    """records/v2/snappy"""
+    made = Theme("records/v2/snappy", "The xerial framing of snappy, and the blocks in it.")
+    _elements(made)
+    _framing(made)
+    _bad_framing(made)
+    _bad_blocks(made)
+    return made
+
+
+def _holding(stream: bytes, records: tuple[Record, ...] | None = None, *, hostile: bool = True) -> Raw:
+    if records is None:
+        return holding("snappy", stream, hostile=hostile)
+    return holding("snappy", stream, records, hostile=hostile)
+
+
+# --- the elements of a block ----------------------------------------------------------------------------------------
+
+
+def literal(data: bytes, form: int = 0) -> bytes:
+    """A literal whose length stands in the tag (form 0) or in ``form`` bytes behind it."""
+    if form == 0:
+        return bytes([(len(data) - 1) << 2]) + data
+    return bytes([(59 + form) << 2]) + (len(data) - 1).to_bytes(form, "little") + data
+
+
+def copy(offset: int, length: int, form: int) -> bytes:
+    """A copy with an offset of 11 bits (form 1), 2 bytes (form 2) or 4 bytes (form 3)."""
+    if form == 1:
+        return bytes([1 | (length - 4) << 2 | offset >> 8 << 5, offset & 0xFF])
+    return bytes([form | (length - 1) << 2]) + offset.to_bytes(2 * form - 2, "little")
+
+
+def block(*elements: bytes, size: int = len(ENCODED)) -> bytes:
+    """A block that claims ``size`` bytes of content."""
+    return uvarint(size) + b"".join(elements)
+
+
+def _run(*copies: bytes) -> bytes:
+    """The run record: what is ahead and the pair as a literal, then copies, then what is behind."""
+    return block(literal(AHEAD + b"ab"), *copies, literal(BEHIND))
+
+
+def _elements(made: Theme) -> None:
+    cases = (
+        ("literal-length-in-one-byte", "a literal with its length in one byte behind the tag", literal(ENCODED, 1)),
+        ("literal-length-in-two-bytes", "a literal with its length in two bytes", literal(ENCODED, 2)),
+        ("literal-length-in-three-bytes", "a literal with its length in three bytes", literal(ENCODED, 3)),
+        ("literal-length-in-four-bytes", "a literal with its length in four bytes", literal(ENCODED, 4)),
+        (
+            "literals-of-one-byte",
+            "a literal for every byte",
+            b"".join(literal(ENCODED[i : i + 1]) for i in range(len(ENCODED))),
+        ),
+    )
+    for slug, summary, elements in cases:
+        made.valid(
+            slug, summary, _holding(xerial(block(elements)), (RUN,), hostile=False), requirements=["RB-SNAPPY-1"]
+        )
+    copies = (
+        (
+            "copy-one-byte-offset",
+            "copies with an offset of 11 bits, which overlap what they write",
+            [copy(2, 11, 1)] * 7 + [literal(b"b")],
+        ),
+        (
+            "copy-two-byte-offset",
+            "copies with an offset of two bytes, which overlap what they write",
+            [copy(2, 64, 2), copy(2, 14, 2)],
+        ),
+        (
+            "copy-four-byte-offset",
+            "copies with an offset of four bytes, which overlap what they write",
+            [copy(2, 64, 3), copy(2, 14, 3)],
+        ),
+    )
+    for slug, summary, parts in copies:
+        made.valid(slug, summary, _holding(xerial(_run(*parts)), (RUN,), hostile=False), requirements=["RB-SNAPPY-1"])
+    made.valid(
+        "raw-copies",
+        "a raw block with copies, without the xerial framing",
+        _holding(_run(copy(2, 64, 2), copy(2, 14, 2)), (RUN,), hostile=False),
+        requirements=["RB-SNAPPY-1"],
+    )
+
+
+def _framing(made: Theme) -> None:
+    made.flag(
+        "SnappyFramingOdd",
+        "interoperability",
+        "The xerial framing has parts that Kafka's own writer never makes.",
+        "A reader that expects one block of 32 KiB, or the versions 1 and 1, loses records or refuses them.",
+        links=["kafka-protocol-rs #79"],
+    )
+    value = bytes(index * 7 % 251 for index in range(70_000))
+    large = Record(value=value)
+    encoded = large.encode()
+    made.valid(
+        "blocks-of-32-kib",
+        "a record of 70,000 bytes in blocks of 32 KiB, as Kafka's own writer cuts them",
+        _holding(
+            xerial(*(_literals(encoded[i : i + 32768]) for i in range(0, len(encoded), 32768))), (large,), hostile=False
+        ),
+        requirements=["RB-SNAPPY-1"],
+        flags=["SnappyFramingOdd"],
+    )
+    cases = (
+        (
+            "only-empty-blocks-first",
+            "three blocks of nothing before the one with the records",
+            xerial(*[raw_snappy(b"")] * 3, raw_snappy(PLAIN)),
+        ),
+        (
+            "empty-block-last",
+            "a block of nothing behind the one with the records",
+            xerial(raw_snappy(PLAIN), raw_snappy(b"")),
+        ),
+    )
+    for slug, summary, stream in cases:
+        made.valid(
+            slug, summary, _holding(stream, hostile=False), requirements=["RB-SNAPPY-1"], flags=["SnappyFramingOdd"]
+        )
+    for slug, versions, what in (
+        ("version-largest", struct.pack(">ii", 2**31 - 1, 1), "the version is INT32_MAX"),
+        ("compatible-version-later", struct.pack(">ii", 1, 2), "the lowest compatible version is 2"),
+        ("versions-zero", struct.pack(">ii", 0, 0), "both versions are 0"),
+        ("compatible-version-negative", struct.pack(">ii", 1, -1), "the lowest compatible version is -1"),
+    ):
+        made.acceptable(
+            f"xerial-{slug}",
+            f"{what}; Kafka does not look",
+            _holding(xerial(raw_snappy(PLAIN), versions=versions)),
+            requirements=["RB-SNAPPY-1"],
+            flags=["SnappyFramingOdd"],
+        )
+    made.acceptable(
+        "xerial-three-times",
+        "three xerial streams one after another, the second of which is empty; Kafka reads all",
+        _holding(xerial(raw_snappy(PLAIN[:HALF])) + xerial() + xerial(raw_snappy(PLAIN[HALF:]))),
+        requirements=["RB-SNAPPY-1"],
+        flags=["SnappyFramingOdd"],
+    )
+    made.acceptable(
+        "preamble-padded",
+        "the block's length takes five bytes where one would do",
+        _holding(xerial(bytes([len(PLAIN) | 0x80]) + b"\x80\x80\x80\x00" + raw_snappy(PLAIN)[1:])),
+        requirements=["RB-SNAPPY-1"],
+        flags=["SnappyFramingOdd"],
+    )
+
+
+def _literals(data: bytes) -> bytes:
+    """A block of ``data`` as one literal."""
+    return uvarint(len(data)) + literal(data, 2)
+
+
+def _bad_framing(made: Theme) -> None:
+    made.flag(
+        "SnappyFramingBroken",
+        "bounds",
+        "The xerial header or a chunk's length is cut, damaged or not what follows.",
+        "A reader that takes four bytes for a length without a look allocates or copies by it.",
+        cves=["CVE-2023-34455", "CVE-2023-43642"],
+    )
+    stream = xerial(raw_snappy(PLAIN))
+    first = xerial(raw_snappy(PLAIN[:HALF]))
+    cases = (
+        (
+            "header-only",
+            "the payload is the xerial header and nothing else",
+            XERIAL_MAGIC + XERIAL_VERSIONS,
+            "record-count-too-high",
+        ),
+        ("magic-only", "the payload is the xerial magic and nothing else", XERIAL_MAGIC, None),
+        ("magic-cut", "the payload is the first seven bytes of the xerial magic", XERIAL_MAGIC[:7], None),
+        ("versions-cut", "the payload ends within the xerial versions", stream[:13], None),
+        ("magic-first-byte", "the first byte of the xerial magic is 83", b"\x83" + stream[1:], None),
+        ("magic-last-byte", "the last byte of the xerial magic is 01", stream[:7] + b"\x01" + stream[8:], None),
+        ("magic-lower-case", "the xerial magic is written in lower case", stream[:1] + b"snappy" + stream[7:], None),
+        ("chunk-length-zero", "a chunk's length is 0: it has not even a preamble", first + struct.pack(">i", 0), None),
+        ("chunk-length-smallest", "a chunk's length is INT32_MIN", first + struct.pack(">i", -(2**31)), None),
+        (
+            "chunk-length-one-too-high",
+            "the chunk's length is one too high",
+            stream[:16] + struct.pack(">i", len(stream) - 19) + stream[20:],
+            None,
+        ),
+        (
+            "chunk-length-one-too-low",
+            "the chunk's length is one too low",
+            stream[:16] + struct.pack(">i", len(stream) - 21) + stream[20:],
+            None,
+        ),
+        (
+            "chunk-length-little-endian",
+            "the chunk's length is little-endian",
+            stream[:16] + struct.pack("<i", len(stream) - 20) + stream[20:],
+            None,
+        ),
+        ("chunk-missing", "a chunk's length, and no byte of the chunk", first + struct.pack(">i", 20), None),
+        (
+            "raw-behind-xerial",
+            "a raw block behind a xerial stream, without a length",
+            first + raw_snappy(PLAIN[HALF:]),
+            None,
+        ),
+        ("second-block-broken", "the second block is garbage", xerial(raw_snappy(PLAIN[:HALF]), JUNK), None),
+    )
+    for slug, summary, data, finding in cases:
+        made.invalid(
+            slug,
+            summary,
+            _holding(data),
+            requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
+            flags=["SnappyFramingBroken"],
+            finding=finding or "decompression-failed",
+            budget=SMALL,
+        )
+    made.invalid(
+        "second-chunk-length-cut",
+        "the payload ends within the second chunk's length: to Kafka the stream ends there, and records are missing",
+        _holding(first + b"\x00\x00"),
+        requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
+        flags=["SnappyFramingBroken"],
+        finding="record-length-exceeds-payload",
+        budget=SMALL,
+    )
+
+
+def _bad_blocks(made: Theme) -> None:
+    made.flag(
+        "SnappyBlockBroken",
+        "bounds",
+        "A literal or a copy reaches outside the block or its output, or the block's own length lies.",
+        "Decompressors that trust it read and write beyond their buffers.",
+        cves=["CVE-2023-34455"],
+    )
+    head = literal(AHEAD + b"ab")
+    cases = (
+        ("copy-offset-zero", "a copy with offset 0", _run(copy(0, 64, 2), copy(2, 14, 2))),
+        ("copy-offset-beyond", "a copy from before the output's start", _run(copy(1000, 64, 2), copy(2, 14, 2))),
+        (
+            "copy-offset-four-gib",
+            "a copy with the largest offset of four bytes",
+            _run(copy(2**32 - 1, 64, 3), copy(2, 14, 3)),
+        ),
+        ("copy-beyond-output", "a copy that writes more than the block claims", _run(copy(2, 64, 2), copy(2, 64, 2))),
+        ("copy-first", "a copy before any literal", block(copy(1, 64, 2), size=64)),
+        ("copy-cut", "the block ends within a copy's offset", block(head, copy(2, 64, 2)[:-1])),
+        ("literal-beyond-input", "a literal that is longer than the block", block(literal(ENCODED, 1)[:-10])),
+        (
+            "literal-beyond-output",
+            "a literal that is longer than the block claims",
+            block(literal(ENCODED, 1), size=10),
+        ),
+        ("literal-length-cut", "the block ends within a literal's length", block(b"\xf4\x10")),
+        ("literal-length-four-gib", "a literal of 4 GiB", block(b"\xfc\xff\xff\xff\xff" + ENCODED)),
+        ("too-short", "the block ends before it has made what it claims", block(head)),
+        (
+            "elements-behind-end",
+            "elements follow though the block has made what it claims",
+            _run(copy(2, 64, 2), copy(2, 14, 2)) + literal(b"x"),
+        ),
+        ("preamble-cut", "the block is nothing but a byte that says another follows", b"\x80"),
+        ("preamble-six-bytes", "the block's length takes six bytes", b"\x80\x80\x80\x80\x80\x00" + literal(ENCODED, 1)),
+        (
+            "preamble-beyond-32-bits",
+            "the block's length has more than 32 bits",
+            b"\xff\xff\xff\xff\x7f" + literal(ENCODED, 1),
+        ),
+        ("preamble-zero-with-content", "the block claims no content, and has some", block(literal(ENCODED, 1), size=0)),
+    )
+    for slug, what, data in cases:
+        made.invalid(
+            f"block-{slug}",
+            what,
+            _holding(xerial(data), (RUN,)),
+            requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
+            flags=["SnappyBlockBroken"],
+            finding="decompression-failed",
+            budget=SMALL,
+        )
+    for slug, what, data in cases:
+        if slug not in ("copy-first", "literal-beyond-input", "too-short"):
+            continue
+        made.invalid(
+            f"raw-block-{slug}",
+            f"{what}, in a raw block without the xerial framing",
+            _holding(data, (RUN,)),
+            requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
+            flags=["SnappyBlockBroken"],
+            finding="decompression-failed",
+            budget=SMALL,
+        )

@@ -1,0 +1,298 @@
+"""What the log cleaner leaves behind: empty batches, gaps, delete horizons. May import ``builder``, ``containers``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
+
+
+def theme() -> Theme:
+    """records/v2/compaction"""
+    made = Theme("records/v2/compaction", "Compacted batches: empty, with gaps, with a delete horizon.")
+    _empty(made)
+    _gaps(made)
+    _horizon(made)
+    _compressed(made)
+    _odd(made)
+    return made
+
+
+def _cleaned(base_offset: int, last_offset_delta: int, **fields: Any) -> Raw:
+    """A batch all of whose records were compacted away."""
+    fields = {"max_timestamp": CREATED_MS} | fields
+    return batch(base_offset=base_offset, last_offset_delta=last_offset_delta, **fields)
+
+
+def _empty(made: Theme) -> None:
+    made.flag(
+        "EmptyBatch",
+        "hang",
+        "A batch without records stands in the log, to keep its producer's last sequence.",
+        "A consumer that goes by the last record asks for the same offset for ever, or fails where there is none.",
+        links=["sarama #2057", "kafka-go #813", "kafka-go #874"],
+    )
+    requirements = ["RB-COUNT-3", "CMP-KEEP-1"]
+    flags = ["EmptyBatch"]
+    made.valid(
+        "empty",
+        "a batch of ten offsets without a record: the next offset is ten further",
+        _cleaned(20, 9),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "empty-with-producer",
+        "an empty batch that keeps producer id, epoch and sequence",
+        _cleaned(20, 4, producer_id=4000, producer_epoch=3, base_sequence=17),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "empty-transactional",
+        "an empty batch of a transaction",
+        _cleaned(20, 4, producer_id=4000, producer_epoch=3, base_sequence=17, transactional=True),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "empty-between-full",
+        "an empty batch between two with records",
+        batch(Record()),
+        _cleaned(1, 4),
+        batch(Record(), base_offset=6),
+        requirements=[*requirements, "SEG-OFFSET-1", "SEG-OFFSET-2"],
+        flags=flags,
+    )
+    made.valid(
+        "several-empty",
+        "three empty batches in a row, then one with a record",
+        *(_cleaned(offset, 2) for offset in (0, 3, 6)),
+        batch(Record(), base_offset=9),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "empty-last",
+        "the fetch ends in an empty batch: only its header tells where to go on",
+        batch(Record()),
+        _cleaned(1, 99),
+        requirements=[*requirements, "RB-OFFSET-5"],
+        flags=flags,
+    )
+    made.valid(
+        "empty-log-append",
+        "an empty batch with LogAppendTime",
+        _cleaned(20, 4, log_append=True),
+        requirements=requirements,
+        flags=flags,
+    )
+    made.valid(
+        "empty-no-timestamp",
+        "an empty batch whose base and max timestamps are -1",
+        _cleaned(20, 4, base_timestamp=-1, max_timestamp=-1),
+        requirements=requirements,
+        flags=flags,
+    )
+
+
+def _gaps(made: Theme) -> None:
+    made.flag(
+        "CompactedTail",
+        "hang",
+        "The last records of the batch were compacted away; only the header tells where it ends.",
+        "A consumer that goes on behind the last record it saw asks for the same batch for ever.",
+        links=["kafka-backup #139", "kafka-go #1393"],
+    )
+    requirements = ["CMP-GAP-1", "RB-OFFSET-6"]
+    cases = (
+        ("first-removed", "the first three records were compacted away", (3, 4), 4),
+        ("last-removed", "the last three records were compacted away", (0, 1), 4),
+        ("middle-removed", "records in the middle were compacted away", (0, 4), 4),
+        ("one-left", "one record of a thousand is left", (500,), 999),
+        ("last-left", "only the last record is left", (999,), 999),
+    )
+    for slug, summary, deltas, last in cases:
+        made.valid(
+            slug,
+            f"{summary}; base offset and last offset delta stay",
+            batch(*(Record(offset_delta=delta) for delta in deltas), base_offset=1000, last_offset_delta=last),
+            requirements=[*requirements, "RB-OFFSET-2"],
+            flags=["CompactedTail"] if deltas[-1] < last else [],
+        )
+    made.valid(
+        "gap-between-batches",
+        "whole batches are gone: the second begins 1000 offsets after the first",
+        batch(Record()),
+        batch(Record(), base_offset=1001),
+        requirements=requirements,
+    )
+    made.valid(
+        "gap-with-sequence",
+        "a gapped batch of an idempotent producer: a record's sequence goes by its offset delta",
+        batch(
+            Record(offset_delta=1),
+            Record(offset_delta=3),
+            last_offset_delta=4,
+            producer_id=4000,
+            producer_epoch=3,
+            base_sequence=10,
+        ),
+        requirements=[*requirements, "RB-SEQUENCE-1"],
+    )
+    made.valid(
+        "base-timestamp-of-second",
+        "the first record is gone and the base timestamp is the second's",
+        batch(Record(offset_delta=1), base_timestamp=CREATED_MS + 5000),
+        requirements=["RB-TIMESTAMP-3"],
+    )
+
+
+def _horizon(made: Theme) -> None:
+    made.flag(
+        "DeleteHorizon",
+        "confusion",
+        "Attribute bit 6 is set and the base timestamp holds the delete horizon.",
+        "Record timestamps are still counted from the base timestamp; a reader that does otherwise shifts them all.",
+        links=["KAFKA-8522", "kafka-protocol-rs #157"],
+    )
+    requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
+    horizon = CREATED_MS + 86_400_000
+    made.valid(
+        "delete-horizon",
+        "a tombstone waits for its delete horizon; its timestamp delta counts back from there",
+        batch(Record(value=None, timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon),
+        requirements=requirements,
+        flags=["DeleteHorizon"],
+        broker=accepts(finding="delete-horizon-produced"),
+    )
+    made.valid(
+        "delete-horizon-transaction",
+        "an aborted transaction's marker waits for its delete horizon",
+        batch(
+            Record(key=b"\x00\x00\x00\x00", value=b"\x00\x00\x00\x00\x00\x00", timestamp_delta=-86_400_000),
+            delete_horizon=True,
+            base_timestamp=horizon,
+            transactional=True,
+            control=True,
+            producer_id=4000,
+            producer_epoch=3,
+        ),
+        requirements=requirements,
+        flags=["DeleteHorizon"],
+    )
+    made.valid(
+        "delete-horizon-empty",
+        "an empty batch with a delete horizon",
+        _cleaned(20, 4, delete_horizon=True, base_timestamp=horizon),
+        requirements=[*requirements, "RB-COUNT-3"],
+        flags=["DeleteHorizon", "EmptyBatch"],
+    )
+
+
+def _compressed(made: Theme) -> None:
+    kept = Record(offset_delta=3)
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        made.valid(
+            f"one-left-{codec}",
+            f"one record of ten is left, under {codec}",
+            batch(kept, codec=codec, payload=stored(codec, kept.encode()), last_offset_delta=9),
+            requirements=["CMP-GAP-1", "RB-OFFSET-6", "RB-CODEC-3"],
+        )
+
+
+def _odd(made: Theme) -> None:
+    """What no log cleaner leaves behind, and what no document forbids or Kafka's reader looks at."""
+    made.flag(
+        "CompactionOdd",
+        "strictness",
+        "A batch that looks compacted, but as no log cleaner leaves it.",
+        "A reader that derives one field from another gives wrong timestamps or offsets, or refuses what Kafka reads.",
+        links=["KAFKA-8522"],
+    )
+    horizon = CREATED_MS + 86_400_000
+    requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
+    for slug, base, what in (
+        ("delete-horizon-none", -1, "-1, which elsewhere means none"),
+        ("delete-horizon-zero", 0, "0, the epoch"),
+        ("delete-horizon-largest", 2**63 - 1, "INT64_MAX"),
+    ):
+        made.acceptable(
+            slug,
+            f"the delete horizon is {what}",
+            batch(
+                delete_horizon=True, base_timestamp=base, base_offset=5, last_offset_delta=2, hostile=["base_timestamp"]
+            ),
+            requirements=requirements,
+            flags=["CompactionOdd"],
+        )
+    made.acceptable(
+        "delete-horizon-without-tombstone",
+        "a delete horizon in a batch that holds nothing to be deleted",
+        batch(
+            Record(timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon, hostile=["base_timestamp"]
+        ),
+        requirements=requirements,
+        flags=["CompactionOdd"],
+    )
+    made.acceptable(
+        "delete-horizon-log-append",
+        "a delete horizon with LogAppendTime: the records' time is the max timestamp, the horizon the base",
+        batch(
+            Record(value=None),
+            delete_horizon=True,
+            log_append=True,
+            base_timestamp=horizon,
+            max_timestamp=CREATED_MS,
+            hostile=["base_timestamp"],
+        ),
+        requirements=[*requirements, "RB-TIMESTAMP-5"],
+        flags=["CompactionOdd"],
+    )
+    made.acceptable(
+        "deltas-beyond-last",
+        "the last record is there, but the last offset delta was made smaller, which compaction must not",
+        batch(Record(), Record(offset_delta=9), last_offset_delta=4, hostile=["last_offset_delta"]),
+        requirements=["CMP-KEEP-1", "RB-OFFSET-2"],
+        flags=["CompactionOdd"],
+        finding="offset-delta-beyond-last",
+    )
+    made.acceptable(
+        "base-offset-of-first-left",
+        "the base offset was moved to the record that is left, whose delta was not: both are added up",
+        batch(
+            Record(offset_delta=3), base_offset=103, last_offset_delta=2, hostile=["base_offset", "last_offset_delta"]
+        ),
+        requirements=["CMP-KEEP-1", "RB-OFFSET-4"],
+        flags=["CompactionOdd"],
+        finding="offset-delta-beyond-last",
+    )
+    made.acceptable(
+        "batches-overlap",
+        "the second batch begins before the first one ends",
+        batch(Record(), Record(offset_delta=4), last_offset_delta=9),
+        batch(Record(), base_offset=5, hostile=["base_offset"]),
+        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
+        flags=["CompactionOdd"],
+        log=accepts(finding="offset-not-increasing"),
+    )
+    made.acceptable(
+        "batches-backwards",
+        "the second batch's offsets are below the first one's",
+        batch(Record(), base_offset=100),
+        batch(Record(), base_offset=50, hostile=["base_offset"]),
+        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
+        flags=["CompactionOdd"],
+        log=refuses("offset-outside-segment"),
+    )
+    made.acceptable(
+        "same-batch-twice",
+        "the same batch, twice",
+        batch(Record(), base_offset=100),
+        batch(Record(), base_offset=100, hostile=["base_offset"]),
+        requirements=["CMP-GAP-1", "RB-OFFSET-3"],
+        flags=["CompactionOdd"],
+        log=accepts(finding="offset-not-increasing"),
+    )

@@ -1,0 +1,221 @@
+"""The record count against the records that are there. May import ``builder`` and ``containers``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.builder import Record, batch
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import SMALL, Theme
+
+INT32_MAX = 2**31 - 1
+
+
+def theme() -> Theme:
+    """records/v2/count"""
+    made = Theme("records/v2/count", "The record count: right, negative, too high, too low, and zero.")
+    _right(made)
+    _negative(made)
+    _wrong(made)
+    _by_codec(made)
+    _zero(made)
+    return made
+
+
+def _right(made: Theme) -> None:
+    for count in (2, 3, 64, 200):
+        made.valid(
+            f"of-{count}",
+            f"{count} records, and the count says so",
+            batch(*(Record(offset_delta=index, value=b"%d" % index) for index in range(count))),
+            requirements=["RB-COUNT-2", "RB-RECORDS-1"],
+        )
+
+
+def _negative(made: Theme) -> None:
+    made.flag(
+        "RecordCountNegative",
+        "crash",
+        "The record count is below 0.",
+        "A list of that many places is an exception that nobody catches, or gigabytes once the number is unsigned.",
+        links=["kafka-go #1438", "sarama #2658"],
+    )
+    for slug, count in (("one", -1), ("two", -2), ("largest", -(2**31))):
+        made.invalid(
+            f"negative-{slug}",
+            f"the record count is {count}; the CRC is right",
+            batch(Record(), record_count=count),
+            requirements=["RB-COUNT-1"],
+            flags=["RecordCountNegative"],
+            finding="record-count-negative",
+            budget=SMALL,
+        )
+    made.invalid(
+        "negative-one-without-records",
+        "the record count is -1 and no record follows",
+        batch(record_count=-1),
+        requirements=["RB-COUNT-1"],
+        flags=["RecordCountNegative"],
+        finding="record-count-negative",
+        budget=SMALL,
+    )
+    made.invalid(
+        "negative-one-gzip",
+        "the record count of a gzip batch is -1",
+        batch(Record(), codec="gzip", payload=stored("gzip", Record().encode()), record_count=-1),
+        requirements=["RB-COUNT-1"],
+        flags=["RecordCountNegative"],
+        finding="record-count-negative",
+        budget=SMALL,
+    )
+
+
+def _wrong(made: Theme) -> None:
+    made.flag(
+        "RecordCountTooHigh",
+        "allocation",
+        "The record count promises more records than there are.",
+        "A reader that makes room for them first asks for gigabytes on the word of 61 bytes.",
+        links=["kafka-protocol-rs #156", "redpanda #8513", "KAFKA-5031", "KAFKA-14063"],
+    )
+    made.flag(
+        "RecordCountTooLow",
+        "lost-data",
+        "Records stand in the batch that the count does not promise.",
+        "A reader that believes the count loses them without a word.",
+        links=["KAFKA-5031"],
+    )
+    two = (Record(), Record(offset_delta=1))
+    highs = (("one-too-high", 3), ("thousand", 1000), ("hundred-million", 100_000_000), ("largest", INT32_MAX))
+    for slug, count in highs:
+        made.invalid(
+            slug,
+            f"the record count is {count}, but there are two records",
+            batch(*two, record_count=count),
+            requirements=["RB-COUNT-2"],
+            flags=["RecordCountTooHigh"],
+            finding="record-count-too-high",
+            budget=SMALL,
+        )
+    made.invalid(
+        "largest-without-records",
+        "the record count is INT32_MAX in a batch that is nothing but its header",
+        batch(record_count=INT32_MAX),
+        requirements=["RB-COUNT-2"],
+        flags=["RecordCountTooHigh"],
+        finding="record-count-too-high",
+        budget=SMALL,
+    )
+    made.invalid(
+        "one-without-records",
+        "the record count is 1 in a batch that is nothing but its header",
+        batch(record_count=1),
+        requirements=["RB-COUNT-2"],
+        flags=["RecordCountTooHigh"],
+        finding="record-count-too-high",
+        budget=SMALL,
+    )
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        made.invalid(
+            f"largest-{codec}",
+            f"the record count of a {codec} batch with one record is INT32_MAX",
+            batch(Record(), codec=codec, payload=stored(codec, Record().encode()), record_count=INT32_MAX),
+            requirements=["RB-COUNT-2"],
+            flags=["RecordCountTooHigh"],
+            finding="record-count-too-high",
+            budget=SMALL,
+        )
+    made.invalid(
+        "one-too-low",
+        "the record count is 1, but there are two records",
+        batch(*two, record_count=1),
+        requirements=["RB-COUNT-2"],
+        flags=["RecordCountTooLow"],
+        finding="record-count-too-low",
+    )
+    made.flag(
+        "BytesAfterRecords",
+        "leniency",
+        "Bytes that are no record stand behind the last record, inside the batch.",
+        "A reader that stops at the count never sees them; what a writer hid there goes along with the batch.",
+    )
+    whole = b"".join(record.encode() for record in two)
+    for codec in ("none", "gzip", "zstd"):
+        payload = whole + b"\x00" if codec == "none" else stored(codec, whole + b"\x00")
+        made.invalid(
+            "byte-after-records" + ("" if codec == "none" else f"-{codec}"),
+            "a zero byte stands behind the last record" + ("" if codec == "none" else f", under {codec}"),
+            batch(*two, codec=codec, payload=payload, hostile=["payload"]),
+            requirements=["RB-RECORDS-1", "RB-COUNT-2"],
+            flags=["BytesAfterRecords"],
+            finding="record-count-too-low",
+        )
+    made.invalid(
+        "one-too-low-zstd",
+        "the record count of a zstd batch with two records is 1",
+        batch(
+            *two,
+            codec="zstd",
+            payload=stored("zstd", b"".join(record.encode() for record in two)),
+            record_count=1,
+        ),
+        requirements=["RB-COUNT-2"],
+        flags=["RecordCountTooLow"],
+        finding="record-count-too-low",
+    )
+
+
+def _by_codec(made: Theme) -> None:
+    """The same lies behind each codec, where the payload must be opened before anybody can tell."""
+    two = (Record(), Record(offset_delta=1))
+    whole = b"".join(record.encode() for record in two)
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        payload = stored(codec, whole)
+        cases = (
+            ("negative-two", -2, "RecordCountNegative", "record-count-negative"),
+            ("one-too-high", 3, "RecordCountTooHigh", "record-count-too-high"),
+            ("one-too-low", 1, "RecordCountTooLow", "record-count-too-low"),
+        )
+        for slug, count, flag, finding in cases:
+            if f"{slug}-{codec}" == "one-too-low-zstd":
+                continue
+            made.invalid(
+                f"{slug}-{codec}",
+                f"the record count of a {codec} batch is {count}, and there are two records",
+                batch(*two, codec=codec, payload=payload, record_count=count),
+                requirements=["RB-COUNT-1" if count < 0 else "RB-COUNT-2", "RB-CODEC-3"],
+                flags=[flag],
+                finding=finding,
+                budget=SMALL,
+            )
+        made.acceptable(
+            f"zero-with-record-{codec}",
+            f"the record count of a {codec} batch is 0, but its stream holds two records; Kafka reads none",
+            batch(*two, codec=codec, payload=payload, record_count=0, contents=[]),
+            requirements=["RB-COUNT-2", "RB-COUNT-3"],
+            flags=["CountZeroWithPayload"],
+            finding="payload-without-records",
+        )
+
+
+def _zero(made: Theme) -> None:
+    made.flag(
+        "CountZeroWithPayload",
+        "leniency",
+        "The record count is 0, but bytes follow the header.",
+        "Kafka never looks at them; a reader that does may find records that Kafka does not, or choke on them.",
+    )
+    made.acceptable(
+        "zero-with-record",
+        "the record count is 0, but a whole record follows; Kafka reads none",
+        batch(Record(), record_count=0, contents=[]),
+        requirements=["RB-COUNT-2", "RB-COUNT-3"],
+        flags=["CountZeroWithPayload"],
+        finding="payload-without-records",
+    )
+    made.acceptable(
+        "zero-with-garbage",
+        "the record count is 0, and three bytes follow that are no record",
+        batch(payload=b"\xff\xff\xff", record_count=0, hostile=["payload"]),
+        requirements=["RB-COUNT-2", "RB-COUNT-3"],
+        flags=["CountZeroWithPayload"],
+        finding="payload-without-records",
+    )

@@ -1,0 +1,327 @@
+"""Batches one after another: partial tails, lengths that lie, magics that mix. May import ``builder``, ``legacy``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.builder import CREATED_MS, Field, Raw, Record, batch, message
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
+from kfuzz.vectors.recipes.themes.legacy import three, wrapper
+
+INT32_MAX = 2**31 - 1
+
+
+def theme() -> Theme:
+    """records/framing"""
+    made = Theme("records/framing", "How batches follow one another in a fetch, whatever their magic.")
+    _several(made)
+    _mixed_wrappers(made)
+    _tails(made)
+    _lengths(made)
+    _magics(made)
+    _after_good(made)
+    return made
+
+
+def nothing() -> Raw:
+    """No batch at all."""
+    return Raw(b"", (), ())
+
+
+def _several(made: Theme) -> None:
+    requirements = ["RB-SEVERAL-1"]
+    made.valid("empty", "no byte at all: a fetch with nothing new", nothing(), requirements=requirements)
+    made.valid(
+        "two-batches",
+        "two batches, one after the other",
+        batch(Record()),
+        batch(Record(), base_offset=1),
+        requirements=requirements,
+    )
+    made.valid(
+        "ten-batches",
+        "ten batches of growing size",
+        *(batch(*(Record(offset_delta=at) for at in range(n + 1)), base_offset=n * 20) for n in range(10)),
+        requirements=requirements,
+    )
+    made.flag(
+        "MixedMagic",
+        "confusion",
+        "A fetch holds batches of more than one magic, as a topic does that was once upgraded.",
+        "A reader that takes all for what the first is reads garbage, or stops.",
+        links=["kafkajs #246"],
+    )
+    mixes = (
+        ("magic-0-then-2", (0, 2)),
+        ("magic-1-then-2", (1, 2)),
+        ("magic-2-then-1", (2, 1)),
+        ("magic-0-1-2-0", (0, 1, 2, 0)),
+    )
+    for slug, magics in mixes:
+        made.valid(
+            slug,
+            f"batches of magic {', '.join(map(str, magics))}",
+            *(
+                batch(Record(), base_offset=offset) if magic == 2 else message(magic, offset=offset)
+                for offset, magic in enumerate(magics)
+            ),
+            requirements=[*requirements, "RB-MAGIC-1"],
+            flags=["MixedMagic"],
+        )
+
+
+def _mixed_wrappers(made: Theme) -> None:
+    """Magics that mix where some of the entries are compressed, or hold no record."""
+    requirements = ["RB-SEVERAL-1", "RB-MAGIC-1"]
+    zero = wrapper(0, three(0, 10), offset=12)
+    one = wrapper(1, three(1), "snappy", offset=22, first=20)
+    two = batch(Record(), codec="zstd", payload=stored("zstd", Record().encode()), base_offset=30)
+    empty = batch(base_offset=31, last_offset_delta=8, max_timestamp=CREATED_MS)
+    mixes = (
+        ("wrappers-0-then-1", (zero, one), "a gzip wrapper of magic 0, then a snappy wrapper of magic 1"),
+        ("wrapper-1-then-batch", (one, two), "a wrapper of magic 1, then a compressed batch of magic 2"),
+        ("batch-then-wrapper", (two, one), "a compressed batch of magic 2, then a wrapper of magic 1"),
+        ("every-magic-compressed", (zero, one, two), "each magic once, each under another codec"),
+        ("empty-batch-then-message", (empty, message(1, offset=40)), "a batch without records, then a message"),
+        (
+            "batch-message-batch",
+            (two, message(0, offset=31), batch(Record(), base_offset=32)),
+            "magic 2, 0 and 2 again",
+        ),
+    )
+    for slug, raws, summary in mixes:
+        # The wrapper's offsets lie before the batch's, and so before the segment that it begins.
+        before = refuses("offset-outside-segment") if slug == "batch-then-wrapper" else None
+        made.valid(f"magic-{slug}", summary, *raws, requirements=requirements, flags=["MixedMagic"], log=before)
+    bad = (
+        ("message-then-bad-batch", (message(1), batch(Record(), base_offset=1, crc=0)), "crc-mismatch", "a batch"),
+        (
+            "batch-then-bad-message",
+            (batch(Record()), message(1, offset=1, raw={"crc": bytes(4)})),
+            "crc-mismatch",
+            "a message",
+        ),
+    )
+    for slug, raws, finding, what in bad:
+        made.invalid(
+            slug,
+            f"magics that mix, and {what} with a wrong CRC comes last",
+            *raws,
+            requirements=["RB-CRC-1", "RB-MAGIC-1"],
+            flags=["MixedMagic"],
+            finding=finding,
+            level="recommended",
+        )
+
+
+def _tails(made: Theme) -> None:
+    made.flag(
+        "PartialTail",
+        "strictness",
+        "The last batch is cut off, as brokers do at the fetch's size limit.",
+        "A reader that takes it for an error never gets on; one that takes it for whole reads beyond the end.",
+        links=["kafka-backup #142", "rskafka #73", "kafkajs #600"],
+    )
+    second = batch(Record(), base_offset=1).data
+    places = {
+        1: "after one byte",
+        8: "after the base offset",
+        11: "within the length",
+        12: "after the length",
+        16: "before the magic",
+        17: "after the magic",
+        21: "after the CRC",
+        60: "one byte before the records",
+        61: "after the header",
+        len(second) - 1: "one byte before its end",
+    }
+    for cut, where in places.items():
+        made.valid(
+            f"tail-cut-at-{cut}",
+            f"a whole batch, then one that is cut {where}",
+            batch(Record()),
+            tail=second[:cut],
+            requirements=["RB-SEVERAL-1"],
+            flags=["PartialTail"],
+        )
+    for cut in (5, 30, len(second) - 1):
+        made.valid(
+            f"only-tail-{cut}",
+            f"nothing but {cut} bytes of a batch",
+            nothing(),
+            tail=second[:cut],
+            requirements=["RB-SEVERAL-1"],
+            flags=["PartialTail"],
+        )
+    for magic in (0, 1):
+        made.valid(
+            f"tail-magic-{magic}",
+            f"a whole message of magic {magic}, then half of one",
+            message(magic),
+            tail=message(magic, offset=1).data[:20],
+            requirements=["RB-SEVERAL-1", "MS-FRAME-1"],
+            flags=["PartialTail"],
+        )
+
+
+def _lengths(made: Theme) -> None:
+    made.flag(
+        "BatchLengthTooLow",
+        "bounds",
+        "The batch length is below what any batch needs, or below 0.",
+        "A reader that goes on by it goes back, stands still for ever, or reads before the buffer.",
+        links=["KAFKA-14063"],
+    )
+    for slug, length in (
+        ("negative-one", -1),
+        ("negative-twelve", -12),
+        ("smallest", -(2**31)),
+        ("zero", 0),
+        ("13", 13),
+        ("14", 14),
+        ("48", 48),
+    ):
+        made.invalid(
+            f"length-{slug}",
+            f"the batch length is {length}; the smallest batch has 49",
+            batch(Record(), batch_length=length),
+            requirements=["RB-LENGTH-1", "RB-LENGTH-2"],
+            flags=["BatchLengthTooLow"],
+            finding="batch-length-below-minimum",
+            budget=SMALL,
+        )
+    made.invalid(
+        "zeros-after-batch",
+        "a batch, then 64 zero bytes, as a file has that was made longer before it was written",
+        batch(Record()),
+        Raw(bytes(64), (Field("batch_length", 8, 4, True),), ()),
+        requirements=["RB-LENGTH-1"],
+        flags=["BatchLengthTooLow"],
+        finding="batch-length-below-minimum",
+    )
+    made.flag(
+        "BatchLengthTooHigh",
+        "allocation",
+        "The batch length reaches beyond the bytes that are there.",
+        "To Kafka it is a partial tail; a reader that makes room for it first asks for two gigabytes.",
+        cves=["CVE-2022-34917"],
+    )
+    whole = batch(Record())
+    for slug, length in (("one-too-high", len(whole.data) - 12 + 1), ("largest-for-kafka", INT32_MAX - 12)):
+        made.valid(
+            f"length-{slug}",
+            f"the batch length is {length}; Kafka waits for the rest",
+            nothing(),
+            tail=batch(Record(), batch_length=length).data,
+            requirements=["RB-LENGTH-1", "RB-SEVERAL-1"],
+            flags=["BatchLengthTooHigh"],
+            budget=SMALL,
+        )
+    made.acceptable(
+        "length-largest",
+        "the batch length is INT32_MAX: with the 12 bytes before it, more than 32 bits hold; Kafka trips over it",
+        nothing(),
+        tail=batch(Record(), batch_length=INT32_MAX).data,
+        requirements=["RB-LENGTH-2", "RB-SEVERAL-1"],
+        flags=["BatchLengthTooHigh"],
+        finding="batch-length-too-large",
+        broker=refuses("batch-length-too-large"),
+        budget=SMALL,
+    )
+    made.flag(
+        "BatchLengthOff",
+        "confusion",
+        "The batch length is near the truth but wrong.",
+        "The CRC is the only witness: who does not look at it reads other records than there are.",
+    )
+    made.invalid(
+        "length-one-too-low",
+        "the batch length is one too low",
+        batch(Record(), batch_length=len(whole.data) - 12 - 1),
+        requirements=["RB-LENGTH-1", "RB-CRC-1"],
+        flags=["BatchLengthOff"],
+        finding="crc-mismatch",
+        level="recommended",
+    )
+    made.invalid(
+        "length-into-next-batch",
+        "the batch length counts a byte of the next batch",
+        batch(Record(), batch_length=len(whole.data) - 12 + 1),
+        batch(Record(), base_offset=1),
+        requirements=["RB-LENGTH-1", "RB-CRC-1"],
+        flags=["BatchLengthOff"],
+        finding="crc-mismatch",
+        level="recommended",
+    )
+
+
+def _magics(made: Theme) -> None:
+    made.flag(
+        "MagicUnknown",
+        "confusion",
+        "The magic is none that exists.",
+        "A reader that takes all above 1 for 2, or all that is not 2 for a message, reads garbage.",
+    )
+    for slug, magic in (("3", 3), ("127", 127), ("negative-one", -1), ("smallest", -128)):
+        made.invalid(
+            f"magic-{slug}",
+            f"the magic is {magic}",
+            batch(Record(), magic=magic, hostile=["magic"]),
+            requirements=["RB-MAGIC-1"],
+            flags=["MagicUnknown"],
+            finding="magic-unknown",
+        )
+    made.invalid(
+        "magic-2-as-1",
+        "a batch of magic 2 that says it is of magic 1",
+        batch(Record(), magic=1, hostile=["magic"]),
+        requirements=["RB-MAGIC-1", "MS-MAGIC-1"],
+        flags=["MagicUnknown"],
+        finding="wrapper-value-null",
+    )
+    made.invalid(
+        "magic-1-as-2",
+        "a message of magic 1, long enough for a batch, that says it is of magic 2",
+        message(1, value=bytes(60), raw={"magic": b"\x02"}),
+        requirements=["RB-MAGIC-1", "MS-MAGIC-1"],
+        flags=["MagicUnknown"],
+        finding="crc-mismatch",
+        level="recommended",
+    )
+
+
+def _after_good(made: Theme) -> None:
+    made.flag(
+        "BadAfterGood",
+        "lost-data",
+        "A bad batch follows a good one.",
+        "The good batch's records are to be had; a reader that gives up on the whole fetch never gets past it.",
+        links=["librdkafka #5581"],
+    )
+    bad = (
+        ("crc", batch(Record(), base_offset=1, crc=0), "crc-mismatch", "RB-CRC-1"),
+        ("magic", batch(Record(), base_offset=1, magic=9, hostile=["magic"]), "magic-unknown", "RB-MAGIC-1"),
+        ("count", batch(Record(), base_offset=1, record_count=-1), "record-count-negative", "RB-COUNT-1"),
+        ("length", batch(Record(), base_offset=1, batch_length=3), "batch-length-below-minimum", "RB-LENGTH-1"),
+    )
+    for slug, raw, finding, requirement in bad:
+        made.invalid(
+            f"good-then-bad-{slug}",
+            f"a good batch, then one with a bad {slug}",
+            batch(Record()),
+            raw,
+            requirements=[requirement],
+            flags=["BadAfterGood"],
+            finding=finding,
+            level="recommended" if slug == "crc" else "required",
+        )
+    made.invalid(
+        "good-bad-good",
+        "a batch with a wrong CRC between two good ones",
+        batch(Record()),
+        batch(Record(), base_offset=1, crc=0),
+        batch(Record(), base_offset=2),
+        requirements=["RB-CRC-1"],
+        flags=["BadAfterGood"],
+        finding="crc-mismatch",
+        level="recommended",
+    )

@@ -1,0 +1,460 @@
+"""The header of a record batch: what each field may hold, the attribute bits, and the CRC. May import ``builder``."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from typing import Any
+
+import crc32c
+
+from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
+from kfuzz.vectors.recipes.theme import SMALL, Judged, Theme, accepts, refuses
+
+INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+# To a log, the batch lies before the segment that it begins.
+OUTSIDE = refuses("offset-outside-segment")
+CRC_AT, ATTRIBUTES_AT, VALUE_AT = 17, 21, -2
+
+
+def theme() -> Theme:
+    """records/v2/header"""
+    made = Theme("records/v2/header", "The 61 bytes of a batch's header, field by field, and the CRC over the rest.")
+    _fields(made)
+    _attributes(made)
+    _last_offset(made)
+    _extremes(made)
+    _producers(made)
+    _crc(made)
+    return made
+
+
+def _fields(made: Theme) -> None:
+    made.valid(
+        "minimal",
+        "one record with key and value; every field annotated",
+        batch(Record(), annotate=True),
+        requirements=[
+            "RB-ATTRIBUTES-1",
+            "RB-COUNT-1",
+            "RB-CRC-1",
+            "RB-CRC-3",
+            "RB-CRC-4",
+            "RB-CRC-5",
+            "RB-HEADER-1",
+            "RB-LENGTH-1",
+            "RB-LENGTH-2",
+            "RB-OFFSET-7",
+            "RB-RECORD-1",
+            "RB-RECORD-2",
+            "RB-TIMESTAMP-6",
+            "RB-VARINT-2",
+            "LIM-DEFAULT-1",
+            "PRO-CONTROL-1",
+            "PRO-COUNT-1",
+            "PRO-CRC-1",
+            "PRO-MAGIC-1",
+            "PRO-REQUEST-1",
+        ],
+        broker=accepts(),
+    )
+    made.valid(
+        "every-field-set",
+        "no field of the header holds the value that most batches have there",
+        batch(
+            Record(),
+            Record(offset_delta=1, timestamp_delta=5),
+            base_offset=1_000_000_007,
+            partition_leader_epoch=42,
+            producer_id=123_456_789_012,
+            producer_epoch=7,
+            base_sequence=99,
+            transactional=True,
+        ),
+        requirements=["RB-HEADER-1", "RB-OFFSET-3", "RB-PRODUCER-1", "RB-SEQUENCE-1"],
+    )
+    made.valid(
+        "base-offset-beyond-32-bits",
+        "the base offset needs more than 32 bits; record offsets are not to be cut",
+        batch(Record(), Record(offset_delta=1), base_offset=2**32 + 5),
+        requirements=["RB-OFFSET-1", "RB-OFFSET-4"],
+    )
+    made.valid(
+        "base-offset-beyond-53-bits",
+        "the base offset is not representable as a double",
+        batch(Record(), base_offset=2**53 + 1),
+        requirements=["RB-OFFSET-1"],
+    )
+    made.valid(
+        "base-offset-largest",
+        "the base offset is INT64_MAX - 1, the largest after which there is a next one",
+        batch(Record(), base_offset=INT64_MAX - 1),
+        requirements=["RB-OFFSET-1", "RB-OFFSET-5"],
+    )
+    made.flag(
+        "NegativeOffset",
+        "confusion",
+        "An offset below 0, which clients keep for special meanings such as 'earliest' (-2).",
+        "A consumer may seek to the end or commit an offset that means something else.",
+    )
+    made.acceptable(
+        "base-offset-negative",
+        "the base offset is -1; no document says that it may not be",
+        batch(Record(), base_offset=-1, hostile=["base_offset"]),
+        requirements=["RB-OFFSET-1"],
+        flags=["NegativeOffset"],
+        finding="base-offset-negative",
+        log=OUTSIDE,
+    )
+    for slug, epoch in (("none", -1), ("largest", INT32_MAX), ("smallest", -(2**31))):
+        made.valid(
+            f"leader-epoch-{slug}",
+            f"the partition leader epoch is {epoch}; no client cares",
+            batch(Record(), partition_leader_epoch=epoch),
+            requirements=["RB-EPOCH-1"],
+        )
+    made.valid(
+        "producer-fields-largest",
+        "producer id, epoch and base sequence are the largest of their types",
+        batch(Record(), producer_id=INT64_MAX, producer_epoch=INT16_MAX, base_sequence=INT32_MAX),
+        requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"],
+    )
+
+
+def _attributes(made: Theme) -> None:
+    made.flag(
+        "UnusedAttributeBit",
+        "strictness",
+        "An attribute bit that no document defines is set.",
+        "A reader that refuses it cannot read what a later version writes; Kafka ignores it.",
+    )
+    single = tuple((str(bit), 1 << bit) for bit in range(7, 15))
+    for slug, bits in (*single, ("15", -0x8000), ("all", -0x80)):
+        made.acceptable(
+            f"unused-bit-{slug}" if slug != "all" else "unused-bits-all",
+            f"attribute bit {slug} is set, which has no meaning"
+            if slug != "all"
+            else "attribute bits 7 to 15 are all set",
+            batch(Record(), attributes=bits, hostile=["attributes"]),
+            requirements=["RB-ATTRIBUTES-1"],
+            flags=["UnusedAttributeBit"],
+            finding="attributes-unused-bits",
+        )
+    made.flag(
+        "UnknownCodec",
+        "crash",
+        "The attributes name a codec that does not exist.",
+        "Readers that index a table of codecs read past it, or take the records for uncompressed.",
+    )
+    for codec in (5, 6, 7):
+        made.invalid(
+            f"codec-{codec}",
+            f"the attributes name codec {codec}, which is not defined",
+            batch(Record(), attributes=codec, hostile=["attributes"]),
+            requirements=["RB-CODEC-1"],
+            flags=["UnknownCodec"],
+            finding="codec-unknown",
+        )
+
+
+def _last_offset(made: Theme) -> None:
+    made.flag(
+        "LastOffsetDeltaWrong",
+        "lost-data",
+        "The last offset delta does not say where the batch ends.",
+        "A consumer takes its next fetch offset from it: it reads records again, skips some, or never moves on.",
+        links=["KAFKA-6554", "sarama #1026"],
+    )
+    two = (Record(), Record(offset_delta=1))
+    made.acceptable(
+        "last-offset-delta-too-low",
+        "the last offset delta is 0, but the second record's delta is 1",
+        batch(*two, last_offset_delta=0, hostile=["last_offset_delta"]),
+        requirements=["RB-OFFSET-2"],
+        flags=["LastOffsetDeltaWrong"],
+        finding="offset-delta-beyond-last",
+    )
+    made.acceptable(
+        "last-offset-delta-negative",
+        "the last offset delta is -1 though there is a record",
+        batch(Record(), last_offset_delta=-1, hostile=["last_offset_delta"]),
+        requirements=["RB-OFFSET-2"],
+        flags=["LastOffsetDeltaWrong"],
+        finding="last-offset-delta-negative",
+        log=OUTSIDE,
+    )
+    made.acceptable(
+        "last-offset-delta-smallest",
+        "the last offset delta is INT32_MIN: the batch seems to end 2^31 before it begins",
+        batch(Record(), last_offset_delta=-(2**31), hostile=["last_offset_delta"]),
+        requirements=["RB-OFFSET-2"],
+        flags=["LastOffsetDeltaWrong"],
+        finding="last-offset-delta-negative",
+        log=OUTSIDE,
+    )
+
+
+def _extremes(made: Theme) -> None:
+    """The ends of the ranges of offsets, and what lies beyond."""
+    made.flag(
+        "OffsetExtreme",
+        "integer-overflow",
+        "Base offset and last offset delta lie at the end of their ranges.",
+        "The next offset wraps to INT64_MIN; where overflow is an error or undefined the process may end.",
+    )
+    made.acceptable(
+        "base-offset-smallest",
+        "the base offset is INT64_MIN",
+        batch(Record(), base_offset=-(2**63), hostile=["base_offset"]),
+        requirements=["RB-OFFSET-1"],
+        flags=["NegativeOffset"],
+        finding="base-offset-negative",
+        log=OUTSIDE,
+    )
+    made.acceptable(
+        "base-offset-minus-two",
+        "the base offset is -2, which clients send to ask for the earliest",
+        batch(Record(), base_offset=-2, hostile=["base_offset"]),
+        requirements=["RB-OFFSET-1"],
+        flags=["NegativeOffset"],
+        finding="base-offset-negative",
+        log=OUTSIDE,
+    )
+    made.acceptable(
+        "base-offset-int64-max",
+        "the base offset is INT64_MAX, after which there is no next one; in Kafka it wraps",
+        batch(Record(), base_offset=INT64_MAX, hostile=["base_offset"]),
+        requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
+        flags=["OffsetExtreme"],
+        log=refuses("log-end-overflow"),
+    )
+    made.valid(
+        "last-offset-at-int64-max-minus-one",
+        "ten offsets, the last of which is INT64_MAX - 1",
+        batch(Record(offset_delta=9), base_offset=INT64_MAX - 10, last_offset_delta=9),
+        requirements=["RB-OFFSET-4", "RB-OFFSET-5", "RB-OFFSET-6"],
+    )
+    made.acceptable(
+        "last-offset-beyond-64-bits",
+        "base offset and last offset delta add up to more than INT64_MAX, though the record's offset does not",
+        batch(Record(), base_offset=INT64_MAX - 5, last_offset_delta=10, hostile=["base_offset", "last_offset_delta"]),
+        requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
+        flags=["OffsetExtreme"],
+        log=accepts(finding="log-end-overflow"),
+    )
+    made.valid(
+        "last-offset-delta-largest",
+        "the last offset delta is INT32_MAX: compaction left one record of two billion",
+        batch(Record(), last_offset_delta=INT32_MAX),
+        requirements=["RB-OFFSET-2", "RB-OFFSET-5"],
+    )
+    for slug, delta in (("minus-two", -2), ("int32-min-plus-one", -(2**31) + 1)):
+        made.acceptable(
+            f"last-offset-delta-{slug}",
+            f"the last offset delta is {delta}",
+            batch(Record(), base_offset=2**32, last_offset_delta=delta, hostile=["last_offset_delta"]),
+            requirements=["RB-OFFSET-2"],
+            flags=["LastOffsetDeltaWrong"],
+            finding="last-offset-delta-negative",
+            log=OUTSIDE,
+        )
+    made.flag(
+        "LastOffsetDeltaFanOut",
+        "allocation",
+        "A batch that cannot be read claims two billion offsets.",
+        "A reader that tells of the failure once an offset makes two billion errors out of 70 bytes.",
+        links=["librdkafka #5577", "librdkafka #5602"],
+    )
+    record = Record()
+    unreadable = (
+        ("crc-wrong", "the CRC is wrong", batch(record, last_offset_delta=INT32_MAX, crc=0), "crc-mismatch"),
+        (
+            "codec-unknown",
+            "the codec is unknown",
+            batch(record, last_offset_delta=INT32_MAX, attributes=7, hostile=["attributes", "last_offset_delta"]),
+            "codec-unknown",
+        ),
+        (
+            "stream-broken",
+            "the gzip stream is garbage",
+            batch(record, last_offset_delta=INT32_MAX, codec="gzip", payload=b"garbage!", hostile=["payload"]),
+            "decompression-failed",
+        ),
+        (
+            "magic-unknown",
+            "the magic is 5",
+            batch(record, last_offset_delta=INT32_MAX, magic=5, hostile=["magic", "last_offset_delta"]),
+            "magic-unknown",
+        ),
+        (
+            "record-cut",
+            "its only record is cut",
+            batch(record, last_offset_delta=INT32_MAX, payload=record.encode()[:-2], hostile=["payload"]),
+            "record-length-exceeds-payload",
+        ),
+    )
+    for slug, what, raw, finding in unreadable:
+        made.invalid(
+            f"last-offset-delta-largest-and-{slug}",
+            f"the last offset delta is INT32_MAX, and {what}",
+            raw,
+            requirements=["RB-OFFSET-2", "RB-CRC-3"],
+            flags=["LastOffsetDeltaFanOut"],
+            finding=finding,
+            level="recommended" if slug == "crc-wrong" else "required",
+            budget=SMALL,
+        )
+    made.acceptable(
+        "last-offset-delta-negative-empty",
+        "the last offset delta of a batch without records is -1: it ends before it begins",
+        batch(last_offset_delta=-1, base_offset=7, hostile=["last_offset_delta"]),
+        requirements=["RB-OFFSET-2", "RB-COUNT-3"],
+        flags=["LastOffsetDeltaWrong"],
+        finding="last-offset-delta-negative",
+        log=OUTSIDE,
+    )
+
+
+def _producers(made: Theme) -> None:
+    """Producer id, epoch and sequence that contradict each other: a reader of a fetch has no use for them."""
+    made.flag(
+        "ProducerFieldsContradict",
+        "strictness",
+        "Producer id, producer epoch and base sequence do not belong together, or lie below -1.",
+        "A broker refuses some of them; a consumer that does reads nothing where Kafka's reads all.",
+    )
+    cases: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("producer-id-without-epoch", "a producer id, and the epoch is -1", {"producer_id": 4000, "base_sequence": 0}),
+        (
+            "producer-id-without-sequence",
+            "a producer id and epoch, and the base sequence is -1",
+            {"producer_id": 4000, "producer_epoch": 0},
+        ),
+        ("epoch-without-producer-id", "a producer epoch, and the producer id is -1", {"producer_epoch": 5}),
+        ("sequence-without-producer-id", "a base sequence, and the producer id is -1", {"base_sequence": 5}),
+        ("producer-id-minus-two", "the producer id is -2", {"producer_id": -2}),
+        ("producer-id-smallest", "the producer id is INT64_MIN", {"producer_id": -(2**63)}),
+        ("producer-epoch-minus-two", "the producer epoch is -2", {"producer_epoch": -2}),
+        ("producer-epoch-smallest", "the producer epoch is -32768", {"producer_epoch": -(2**15)}),
+        ("base-sequence-minus-two", "the base sequence is -2", {"base_sequence": -2}),
+        ("base-sequence-smallest", "the base sequence is INT32_MIN", {"base_sequence": -(2**31)}),
+    )
+    for slug, summary, fields in cases:
+        made.acceptable(
+            slug,
+            f"{summary}; Kafka's reader does not look",
+            batch(Record(), hostile=list(fields), **fields),
+            requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"],
+            flags=["ProducerFieldsContradict"],
+            broker=_without_id(fields),
+        )
+    made.acceptable(
+        "transactional-without-producer",
+        "the batch is transactional, and producer id and epoch are -1",
+        batch(Record(), transactional=True, hostile=[]),
+        requirements=["RB-ATTRIBUTES-3", "RB-PRODUCER-1"],
+        flags=["ProducerFieldsContradict"],
+        broker=accepts(finding="transactional-without-id"),
+    )
+
+
+def _without_id(fields: dict[str, Any]) -> Judged | None:
+    """A broker stores what says no producer and yet tells of one."""
+    return None if fields.get("producer_id", -1) >= 0 else accepts(finding="producer-fields-without-id")
+
+
+def _crc(made: Theme) -> None:
+    made.flag(
+        "CrcWrong",
+        "corruption",
+        "The CRC does not fit the bytes.",
+        "A reader that does not look gives damaged records to the application.",
+        links=["Dekaf #1727"],
+    )
+    good = batch(Record())
+    other_crcs = (
+        ("wrong", "differs in its lowest bit", int.from_bytes(good.data[CRC_AT:ATTRIBUTES_AT], "big") ^ 1),
+        ("zero", "is 0, as if nobody had computed it", 0),
+        ("of-ieee-polynomial", "is CRC-32 (IEEE), as in magic 0 and 1", zlib.crc32(good.data[ATTRIBUTES_AT:])),
+        ("from-leader-epoch", "covers the leader epoch and the magic too", _crc_from_epoch(good.data)),
+        ("of-records-only", "covers the records and not the header", crc32c.crc32c(good.data[61:])),
+        ("byte-swapped", "is right, but little-endian", _swapped(good.data)),
+        ("all-ones", "is 0xffffffff, as a checksum is before the first byte", 0xFFFFFFFF),
+        ("inverted", "has every bit the other way: the last step was left out", _crc_of(good.data) ^ 0xFFFFFFFF),
+        ("with-crc-field", "covers its own four bytes, as zeros", crc32c.crc32c(bytes(4) + good.data[ATTRIBUTES_AT:])),
+        ("of-whole-batch", "covers the batch from its base offset", crc32c.crc32c(good.data)),
+        ("of-length-behind", "covers one byte less, the last", crc32c.crc32c(good.data[ATTRIBUTES_AT:-1])),
+        ("highest-bit", "differs in its highest bit alone", _crc_of(good.data) ^ 0x80000000),
+    )
+    for slug, what, crc in other_crcs:
+        made.invalid(
+            f"crc-{slug}",
+            f"the CRC {what}",
+            batch(Record(), crc=crc),
+            requirements=["RB-CRC-1", "RB-CRC-3", "RB-CRC-4", "RB-CRC-5", "PRO-CRC-1"],
+            flags=["CrcWrong"],
+            finding="crc-mismatch",
+            level="recommended",
+            broker=refuses("crc-mismatch"),
+        )
+    for slug, what, at in (
+        ("attributes", "a bit of the attributes flipped", ATTRIBUTES_AT + 1),
+        ("value", "a bit of the record's value flipped", VALUE_AT),
+    ):
+        made.invalid(
+            f"crc-stale-{slug}",
+            f"{what} after the CRC was computed",
+            _flipped(good, at),
+            requirements=["RB-CRC-1", "RB-CRC-3", "RB-CRC-4", "RB-CRC-5", "PRO-CRC-1"],
+            flags=["CrcWrong"],
+            finding="crc-mismatch",
+            level="recommended",
+            broker=refuses("crc-mismatch"),
+        )
+    for slug, what, at in (
+        ("last-offset-delta", "a bit of the last offset delta flipped", 26),
+        ("base-timestamp", "a bit of the base timestamp flipped", 27),
+        ("producer-id", "a bit of the producer id flipped", 50),
+        ("record-count", "a bit of the record count flipped: it is 17", 60),
+        ("record-length", "a bit of the record's length flipped", 61),
+        ("last-byte", "a bit of the batch's last byte flipped", -1),
+    ):
+        made.invalid(
+            f"crc-stale-{slug}",
+            f"{what} after the CRC was computed",
+            _flipped(good, at),
+            requirements=["RB-CRC-1", "RB-CRC-3", "RB-CRC-4", "RB-CRC-5", "PRO-CRC-1"],
+            flags=["CrcWrong"],
+            finding="crc-mismatch",
+            level="recommended",
+            broker=refuses("crc-mismatch"),
+        )
+    made.valid(
+        "crc-outside-fields-changed",
+        "the broker set base offset and leader epoch after the CRC was computed, which does not cover them",
+        _rebased(good, base_offset=500, leader_epoch=3),
+        requirements=["RB-CRC-2", "RB-EPOCH-1"],
+    )
+
+
+def _crc_from_epoch(data: bytes) -> int:
+    return crc32c.crc32c(data[12:CRC_AT] + data[ATTRIBUTES_AT:])
+
+
+def _crc_of(data: bytes) -> int:
+    return int.from_bytes(data[CRC_AT:ATTRIBUTES_AT], "big")
+
+
+def _swapped(data: bytes) -> int:
+    return int.from_bytes(data[CRC_AT:ATTRIBUTES_AT], "little")
+
+
+def _flipped(raw: Raw, at: int) -> Raw:
+    data = bytearray(raw.data)
+    data[at] ^= 0x10
+    return replace(raw, data=bytes(data), layout=batch(Record(), crc=0).layout)
+
+
+def _rebased(raw: Raw, *, base_offset: int, leader_epoch: int) -> Raw:
+    again = batch(Record(), base_offset=base_offset, partition_leader_epoch=leader_epoch)
+    return replace(again, data=again.data[:CRC_AT] + raw.data[CRC_AT:])

@@ -1,0 +1,351 @@
+"""A record's headers: count, keys, values. May import ``builder`` and ``containers``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.builder import Json, Raw, Record, batch, varint
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import SMALL, Theme
+
+INT32_MAX = 2**31 - 1
+
+
+def theme() -> Theme:
+    """records/v2/headers"""
+    made = Theme("records/v2/headers", "A record's headers: how many, their keys, their values.")
+    _contents(made)
+    _count(made)
+    _key(made)
+    _value(made)
+    return made
+
+
+def _contents(made: Theme) -> None:
+    made.flag(
+        "HeadersRepeated",
+        "lost-data",
+        "The same header key occurs more than once.",
+        "A reader that keeps headers in a map loses all but one, and often their order.",
+        links=["kafkajs #1121", "platformatic kafka #373"],
+    )
+    made.valid(
+        "one",
+        "one header",
+        batch(Record(headers=[(b"trace", b"\x01\x02")])),
+        requirements=["RB-HEADERS-1", "RB-HEADERS-2", "RB-HEADERS-4"],
+    )
+    made.valid(
+        "repeated-key",
+        "three headers, two with the same key and values in this order",
+        batch(Record(headers=[(b"a", b"1"), (b"b", b"2"), (b"a", b"3")])),
+        requirements=["RB-HEADERS-5"],
+        flags=["HeadersRepeated"],
+    )
+    made.valid(
+        "repeated-header",
+        "the same header twice, value and all",
+        batch(Record(headers=[(b"a", b"1"), (b"a", b"1")])),
+        requirements=["RB-HEADERS-5"],
+        flags=["HeadersRepeated"],
+    )
+    made.flag(
+        "NullIsNotEmpty",
+        "lost-data",
+        "A null stands beside an empty one.",
+        "A reader that makes them one loses what the producer said.",
+        links=["kafka-protocol-rs #134", "Dekaf #1671"],
+    )
+    cases = (
+        ("null-value", "a header's value is null", [(b"h", None)]),
+        ("empty-value", "a header's value is empty, which is not null", [(b"h", b"")]),
+        ("null-and-empty-values", "a null value beside an empty one", [(b"n", None), (b"e", b"")]),
+    )
+    for slug, summary, headers in cases:
+        made.valid(
+            slug, summary, batch(Record(headers=headers)), requirements=["RB-HEADERS-6"], flags=["NullIsNotEmpty"]
+        )
+    made.valid(
+        "empty-key",
+        "a header's key is the empty string",
+        batch(Record(headers=[(b"", b"v")])),
+        requirements=["RB-HEADERS-2"],
+    )
+    made.valid(
+        "hundred",
+        "a hundred headers: the count takes two bytes",
+        batch(Record(headers=[(b"h%d" % index, b"%d" % index) for index in range(100)])),
+        requirements=["RB-HEADERS-1"],
+    )
+    made.valid(
+        "thousand",
+        "a thousand headers without a value",
+        batch(Record(headers=[(b"h", None)] * 1000)),
+        requirements=["RB-HEADERS-1"],
+        flags=["HeadersRepeated"],
+    )
+    made.valid(
+        "order",
+        "headers out of alphabetical order, and equal keys apart: their order is the producer's",
+        batch(Record(headers=[(b"z", b"1"), (b"a", b"2"), (b"Z", b"3"), (b"a", b"4"), (b"z", b"5")])),
+        requirements=["RB-HEADERS-5"],
+        flags=["HeadersRepeated"],
+    )
+    made.valid(
+        "second-record-only",
+        "the first record has no header, the second has one: headers belong to a record",
+        batch(Record(), Record(offset_delta=1, headers=[(b"h", b"v")])),
+        requirements=["RB-HEADERS-1"],
+    )
+    made.valid(
+        "key-beyond-ascii",
+        "header keys of two, three and four bytes a character",
+        batch(Record(headers=[("ключ".encode(), b"1"), ("鍵".encode(), b"2"), ("🔑".encode(), b"3")])),
+        requirements=["RB-HEADERS-3"],
+    )
+    made.flag(
+        "HeaderKeyUnusual",
+        "interoperability",
+        "A header's key is valid UTF-8 of a kind that some libraries change.",
+        "A reader that normalises, trims or drops what it takes for decoration finds no such header any more.",
+    )
+    unusual = (
+        ("byte-order-mark", "\ufeffh", "a byte order mark"),
+        ("noncharacter", "\uffff", "a code point that is no character"),
+        ("last-code-point", "\U0010ffff", "the last code point there is"),
+        ("replacement-character", "\ufffd", "U+FFFD itself, which here stands for no error"),
+        ("combining", "e\u0301", "an e and a combining accent, which are not one character"),
+        ("right-to-left", "\u202eab", "a mark that turns the direction of the text"),
+        ("line-break", "a\r\nb", "a line break"),
+        ("space", "  ", "two spaces"),
+        ("smallest-of-each-size", "\x01\x80\u0800\U00010000", "the first characters of one, two, three, four bytes"),
+        ("largest-of-each-size", "\x7f\u07ff\uffef\U0010fffd", "characters at the ends of one to four bytes"),
+        ("beside-surrogates", "\ud7ff\ue000", "the code points before and behind the surrogates"),
+    )
+    for slug, key, what in unusual:
+        made.valid(
+            f"key-{slug}",
+            f"a header's key is {what}",
+            batch(Record(headers=[(key.encode(), b"v")])),
+            requirements=["RB-HEADERS-3"],
+            flags=["HeaderKeyUnusual"],
+        )
+    made.flag(
+        "HeaderKeyNullCharacter",
+        "interoperability",
+        "A header's key contains a null character.",
+        "A reader that ends strings at it sees another key.",
+    )
+    made.acceptable(
+        "key-with-null-character",
+        "a header's key is 'a', a null character and 'b', which keys should not contain",
+        batch(Record(headers=[(b"a\x00b", b"v")], raw={"headers[0].key": b"a\x00b"})),
+        requirements=["RB-HEADERS-4"],
+        flags=["HeaderKeyNullCharacter"],
+        finding="header-key-null-character",
+        level="recommended",
+    )
+
+    for slug, octets in (("only-null-character", b"\x00"), ("null-character-last", b"ab\x00")):
+        made.acceptable(
+            f"key-{slug}",
+            f"a header's key is {octets.hex()}: {'nothing but' if len(octets) == 1 else 'it ends in'} a null character",
+            batch(Record(headers=[(octets, b"v")], raw={"headers[0].key": octets})),
+            requirements=["RB-HEADERS-4"],
+            flags=["HeaderKeyNullCharacter"],
+            finding="header-key-null-character",
+            level="recommended",
+        )
+
+
+def _count(made: Theme) -> None:
+    made.flag(
+        "HeaderCountWrong",
+        "allocation",
+        "The header count is negative, or promises more headers than the record can hold.",
+        "A list made with that many places is gigabytes, or an exception that ends the process.",
+        links=["redpanda #26482", "redpanda #8513", "Dekaf #954", "kafka-go #319", "kafka-go #457", "KAFKA-14063"],
+    )
+    cases = (
+        ("negative-one", -1, "header-count-negative"),
+        ("smallest", -(2**31), "header-count-negative"),
+        ("one-too-high", 1, "header-count-exceeds-record"),
+        ("thousand", 1000, "header-count-exceeds-record"),
+        ("largest", INT32_MAX, "header-count-exceeds-record"),
+    )
+    for codec in ("none", "lz4"):
+        for slug, count, finding in cases:
+            if codec != "none" and slug not in ("negative-one", "largest"):
+                continue
+            record = Record(raw={"header_count": varint(count)})
+            made.invalid(
+                f"count-{slug}" + ("" if codec == "none" else f"-{codec}"),
+                f"the header count is {count} and no header follows" + ("" if codec == "none" else f", under {codec}"),
+                batch(record) if codec == "none" else _compressed(codec, record),
+                requirements=["RB-HEADERS-1"],
+                flags=["HeaderCountWrong"],
+                finding=finding,
+                budget=SMALL,
+            )
+    made.invalid(
+        "count-one-too-low",
+        "the header count is 1 and two headers follow",
+        batch(Record(headers=[(b"a", b"1"), (b"b", b"2")], raw={"header_count": varint(1)})),
+        requirements=["RB-HEADERS-1", "RB-RECORD-1"],
+        flags=["HeaderCountWrong"],
+        finding="record-length-mismatch",
+        budget=SMALL,
+    )
+    headers = [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
+    for slug, count, finding in (
+        ("fourth-missing", 4, "record-truncated"),
+        ("none-of-three", 0, "record-length-mismatch"),
+        ("negative-before-three", -3, "header-count-negative"),
+    ):
+        made.invalid(
+            f"count-{slug}",
+            f"the header count is {count} and three headers follow",
+            batch(Record(headers=headers, raw={"header_count": varint(count)})),
+            requirements=["RB-HEADERS-1"],
+            flags=["HeaderCountWrong"],
+            finding=finding,
+            budget=SMALL,
+        )
+    for codec in ("gzip", "snappy", "zstd"):
+        made.invalid(
+            f"count-largest-{codec}",
+            f"the header count is {INT32_MAX} and no header follows, under {codec}",
+            _compressed(codec, Record(raw={"header_count": varint(INT32_MAX)})),
+            requirements=["RB-HEADERS-1"],
+            flags=["HeaderCountWrong"],
+            finding="header-count-exceeds-record",
+            budget=SMALL,
+        )
+    made.invalid(
+        "count-of-what-follows-in-next-record",
+        "the header count promises as many headers as the batch has bytes left: the next record is none of them",
+        batch(Record(raw={"header_count": varint(20)}), Record(offset_delta=1, value=bytes(60))),
+        requirements=["RB-HEADERS-1"],
+        flags=["HeaderCountWrong"],
+        finding="header-count-exceeds-record",
+        budget=SMALL,
+    )
+    made.invalid(
+        "count-fits-bytes-not-headers",
+        "the header count is 3 with three bytes left: enough for a byte each, not for a header each",
+        batch(Record(raw={"header_count": varint(3), "tail": b"\x00\x00\x00"})),
+        requirements=["RB-HEADERS-1"],
+        flags=["HeaderCountWrong"],
+        finding="header-count-exceeds-record",
+        budget=SMALL,
+    )
+
+
+def _compressed(codec: str, record: Record) -> Raw:
+    return batch(record, codec=codec, payload=stored(codec, record.encode()), hostile=["payload"])
+
+
+def _key(made: Theme) -> None:
+    made.flag(
+        "HeaderKeyNull",
+        "strictness",
+        "A header's key length is negative: the key would be null, which no key is.",
+        "A reader that lets it through hands null to code that has never seen one.",
+    )
+    for slug, length in (("null", -1), ("length-minus-two", -2), ("length-smallest", -(2**31))):
+        made.invalid(
+            f"key-{slug}",
+            f"a header's key has the length {length}",
+            batch(Record(headers=[(b"", b"v")], raw={"headers[0].key_length": varint(length)})),
+            requirements=["RB-HEADERS-2"],
+            flags=["HeaderKeyNull"],
+            finding="header-key-null",
+            budget=SMALL,
+        )
+    made.flag(
+        "HeaderLengthBeyondRecord",
+        "bounds",
+        "The length of a header's key or value reaches beyond the record.",
+        "A reader that checks against the batch alone reads the next record's bytes as this one's.",
+    )
+    for part in ("key", "value"):
+        for slug, length in (("one-too-high", 8), ("largest", INT32_MAX)):
+            made.invalid(
+                f"{part}-length-{slug}",
+                f"a header's {part} has the length {length}, more than the record has left",
+                batch(
+                    Record(headers=[(b"h", b"v")], raw={f"headers[0].{part}_length": varint(length)}),
+                    Record(offset_delta=1, value=bytes(30)),
+                ),
+                requirements=["RB-HEADERS-2" if part == "key" else "RB-HEADERS-6"],
+                flags=["HeaderLengthBeyondRecord"],
+                finding="length-exceeds-record",
+                budget=SMALL,
+            )
+    made.flag(
+        "HeaderKeyNotUtf8",
+        "interoperability",
+        "A header's key is not UTF-8.",
+        "Kafka puts U+FFFD for what it cannot read; others refuse the record, or the process ends in a decoding error.",
+    )
+    cases = (
+        ("invalid-byte", b"h\xff", "h\ufffd"),
+        ("cut-character", b"h\xe9\x8d", "h\ufffd"),
+        ("surrogate", b"\xed\xa0\x80", "\ufffd"),
+        ("overlong-slash", b"\xc0\xaf", "\ufffd\ufffd"),
+        ("overlong-null", b"\xc0\x80", "\ufffd\ufffd"),
+        ("overlong-three-bytes", b"\xe0\x80\xaf", "\ufffd\ufffd\ufffd"),
+        ("overlong-four-bytes", b"\xf0\x80\x80\xaf", "\ufffd\ufffd\ufffd\ufffd"),
+        ("surrogate-pair", b"\xed\xa0\xbd\xed\xb4\x91", "\ufffd\ufffd"),
+        ("low-surrogate", b"a\xed\xbf\xbfb", "a\ufffdb"),
+        ("beyond-last-character", b"\xf4\x90\x80\x80", "\ufffd\ufffd\ufffd\ufffd"),
+        ("five-byte-form", b"\xf8\x88\x80\x80\x80", "\ufffd" * 5),
+        ("continuation-alone", b"a\x80b", "a\ufffdb"),
+        ("two-bytes-cut", b"\xc3", "\ufffd"),
+        ("three-bytes-cut-by-ascii", b"\xe2\x82a", "\ufffda"),
+        ("four-bytes-cut-at-three", b"\xf0\x9f\x94", "\ufffd"),
+        ("four-bytes-cut-at-two", b"\xf0\x9f", "\ufffd"),
+        ("never-a-byte", b"\xfe\xff", "\ufffd\ufffd"),
+        ("latin-1", "grün".encode("latin-1"), "gr\ufffdn"),
+    )
+    for slug, key, read in cases:
+        raw = batch(Record(headers=[(key, b"v")], raw={"headers[0].key": key}))
+        made.acceptable(
+            f"key-not-utf8-{slug}",
+            f"a header's key is {key.hex()}, which is not UTF-8; Kafka reads U+FFFD",
+            raw,
+            requirements=["RB-HEADERS-3"],
+            flags=["HeaderKeyNotUtf8"],
+            finding="header-key-not-utf8",
+            read=[_with_key(raw.batches[0], read)],
+            alternatives=[raw.batches],
+        )
+
+
+def _with_key(contents: Json, key: str) -> Json:
+    """The batch's contents, the key of its only header as Kafka makes text of it."""
+    record = contents["records"][0]
+    return {**contents, "records": [{**record, "headers": [[key, record["headers"][0][1]]]}]}
+
+
+def _value(made: Theme) -> None:
+    made.flag(
+        "HeaderValueBelowMinusOne",
+        "confusion",
+        "A header value's length is below -1, where -1 is null.",
+        "Kafka reads null; a reader that tests for -1 alone goes back in the buffer.",
+    )
+    made.acceptable(
+        "value-length-minus-two",
+        "a header value's length is -2; Kafka reads null",
+        batch(Record(headers=[(b"h", None)], raw={"headers[0].value_length": varint(-2)})),
+        requirements=["RB-HEADERS-6"],
+        flags=["HeaderValueBelowMinusOne"],
+        finding="length-below-minus-one",
+    )
+    made.acceptable(
+        "value-length-smallest",
+        "a header value's length is INT32_MIN; Kafka reads null",
+        batch(Record(headers=[(b"h", None)], raw={"headers[0].value_length": varint(-(2**31))})),
+        requirements=["RB-HEADERS-6"],
+        flags=["HeaderValueBelowMinusOne"],
+        finding="length-below-minus-one",
+    )

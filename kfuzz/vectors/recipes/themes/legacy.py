@@ -1,0 +1,776 @@
+"""What magic 0 and 1 have in common: messages and wrappers. May import ``builder`` and ``containers``."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from kfuzz.vectors.recipes.making.builder import CREATED_MS, Json, Raw, Record, batch, concat, message, record_contents
+from kfuzz.vectors.recipes.making.containers import packed, stored
+from kfuzz.vectors.recipes.theme import SMALL, Theme, accepts, refuses
+
+INT32_MAX = 2**31 - 1
+
+
+def int32(value: int) -> bytes:
+    return struct.pack(">i", value)
+
+
+def wrapper(
+    magic: int,
+    inner: Sequence[Raw],
+    codec: str = "gzip",
+    *,
+    offset: int,
+    first: int = 0,
+    stream: bytes | None = None,
+    **options: Any,
+) -> Raw:
+    """A message whose value is ``inner``, compressed; the first inner message reads as offset ``first``.
+
+    The inner messages' own contents are the wrapper's, their offsets moved by ``first``.
+    """
+    data = b"".join(raw.data for raw in inner)
+    contents = options.pop("contents", None)
+    if contents is None:
+        contents = [_moved(record, first) for raw in inner for record in raw.batches[0]["records"]]
+    value = stored(codec, data) if stream is None else stream
+    return message(magic, offset=offset, key=None, value=value, codec=codec, contents=contents, **options)
+
+
+def _moved(record: Json, by: int) -> Json:
+    return {**record, "offset": str(int(record["offset"]) + by)}
+
+
+def three(magic: int, first: int = 0) -> list[Raw]:
+    """Three messages with consecutive offsets."""
+    values = (b"first", b"second", None)
+    return [
+        message(magic, offset=first + index, timestamp=CREATED_MS + index, value=value)
+        for index, value in enumerate(values)
+    ]
+
+
+def common(made: Theme, magic: int) -> None:
+    """The vectors that both magics have."""
+    _plain(made, magic)
+    _crc(made, magic)
+    _lengths(made, magic)
+    _attributes(made, magic)
+    _wrappers(made, magic)
+    _bad_wrappers(made, magic)
+    _cuts(made, magic)
+    _by_codec(made, magic)
+    _inner_sets(made, magic)
+
+
+def _plain(made: Theme, magic: int) -> None:
+    requirements = [f"MS-V{magic}-1", "MS-ATTRIBUTES-2", "MS-CRC-1", "MS-MAGIC-1", "MS-MESSAGE-1"]
+    made.valid("minimal", "one message with key and value", message(magic), requirements=requirements)
+    cases: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("null-key", "the key is null", {"key": None}),
+        ("null-value", "the value is null", {"value": None}),
+        ("null-key-and-value", "key and value are null: the shortest message", {"key": None, "value": None}),
+        ("empty-key-and-value", "key and value are empty, which is not null", {"key": b"", "value": b""}),
+        ("offset-beyond-53-bits", "an offset that is not representable as a double", {"offset": 2**53 + 1}),
+    )
+    for slug, summary, options in cases:
+        made.valid(slug, summary, message(magic, **options), requirements=["MS-KEY-1", "MS-VALUE-1", "MS-BYTES-1"])
+    made.valid(
+        "three-messages",
+        "three messages with consecutive offsets",
+        *three(magic),
+        requirements=["MS-FRAME-1"],
+    )
+    made.valid(
+        "offset-gap",
+        "the second message's offset is 100 further: compaction took the others",
+        message(magic, offset=7),
+        message(magic, offset=107),
+        requirements=["MS-FRAME-1", "RB-OFFSET-6"],
+    )
+
+
+def _crc(made: Theme, magic: int) -> None:
+    made.flag(
+        "CrcWrong",
+        "corruption",
+        "The CRC does not fit the message.",
+        "A reader that does not look gives damaged records to the application.",
+    )
+    good = message(magic)
+    damaged = replace(good, data=good.data[:-1] + b"?", layout=message(magic, raw={"crc": good.data[12:16]}).layout)
+    for slug, summary, raw in (
+        ("crc-wrong", "the CRC is wrong", message(magic, raw={"crc": b"\x00\x00\x00\x01"})),
+        ("crc-stale", "the value's last byte changed after the CRC was computed", damaged),
+    ):
+        made.invalid(
+            slug,
+            summary,
+            raw,
+            requirements=["MS-CRC-1"],
+            flags=["CrcWrong"],
+            finding="crc-mismatch",
+            level="recommended",
+        )
+
+
+def _lengths(made: Theme, magic: int) -> None:
+    made.flag(
+        "MessageLengthWrong",
+        "bounds",
+        "A length in the message is negative, or more than the message has.",
+        "A reader that trusts it reads beyond the message, or goes back in the buffer.",
+    )
+    for name in ("key", "value"):
+        for slug, length, finding in (
+            ("one-too-high", 2 if name == "value" else 7, "length-exceeds-record"),
+            ("largest", INT32_MAX, "length-exceeds-record"),
+        ):
+            made.invalid(
+                f"{name}-length-{slug}",
+                f"the {name}'s length is {length}, more than the message has left",
+                message(magic, raw={f"{name}_length": int32(length)}),
+                requirements=["MS-BYTES-1"],
+                flags=["MessageLengthWrong"],
+                finding=finding,
+                budget=SMALL,
+            )
+        made.acceptable(
+            f"{name}-length-minus-two",
+            f"the {name}'s length is -2; Kafka reads null",
+            message(
+                magic,
+                key=None if name == "key" else b"k",
+                value=None if name == "value" else b"v",
+                raw={f"{name}_length": int32(-2)},
+            ),
+            requirements=["MS-BYTES-1"],
+            flags=["MessageLengthWrong"],
+            finding="length-below-minus-one",
+        )
+    made.acceptable(
+        "bytes-after-value",
+        "three bytes follow the value inside the message's size; Kafka does not look at them",
+        message(magic, raw={"tail": b"\x01\x02\x03"}),
+        requirements=["MS-MESSAGE-1"],
+        flags=["MessageLengthWrong"],
+        finding="bytes-after-message",
+    )
+    made.flag(
+        "MessageSizeWrong",
+        "bounds",
+        "The size before the message is below what a message needs, or negative.",
+        "A reader that goes on by it stands still for ever or reads before the buffer; processes have ended in it.",
+    )
+    for slug, size in (("negative-one", -1), ("zero", 0), ("13", 13)):
+        made.invalid(
+            f"size-{slug}",
+            f"the message's size is {size}; the smallest message has 14",
+            message(magic, raw={"batch_length": int32(size)}),
+            requirements=["MS-FRAME-1"],
+            flags=["MessageSizeWrong"],
+            finding="batch-length-below-minimum",
+            budget=SMALL,
+        )
+
+
+def _attributes(made: Theme, magic: int) -> None:
+    made.flag(
+        "UnusedAttributeBit",
+        "strictness",
+        "An attribute bit that should be 0 is set.",
+        "A reader that refuses it cannot read what Kafka ignores.",
+    )
+    for bit in (0x10, 0x20, 0x40, 0x80, 0xF0) if magic else (0x08, 0x10, 0x20, 0x40, 0x80, 0xF8):
+        made.acceptable(
+            f"attributes-{bit:02x}",
+            f"the attributes are 0x{bit:02x}",
+            message(magic, attributes=bit, hostile=[]),
+            requirements=["MS-ATTRIBUTES-2"],
+            flags=["UnusedAttributeBit"],
+            finding="attributes-unused-bits",
+        )
+    made.flag(
+        "CodecNotAllowed",
+        "confusion",
+        "The attributes name a codec that messages of this magic do not know.",
+        "A reader shared with magic 2 decompresses what no broker would have stored.",
+    )
+    zstd = stored("zstd", message(magic).data)
+    made.invalid(
+        "codec-zstd",
+        "a zstd wrapper, and zstd came after magic 2",
+        message(magic, key=None, value=zstd, codec="zstd", raw={"attributes": b"\x04"}),
+        requirements=["MS-CODEC-1"],
+        flags=["CodecNotAllowed"],
+        finding="codec-not-allowed",
+    )
+    for codec in (5, 6, 7):
+        made.invalid(
+            f"codec-{codec}",
+            f"the attributes name codec {codec}, which is not defined",
+            message(magic, raw={"attributes": bytes([codec])}),
+            requirements=["MS-CODEC-1"],
+            flags=["CodecNotAllowed"],
+            finding="codec-unknown",
+        )
+
+
+def _wrappers(made: Theme, magic: int) -> None:
+    first = 10
+    inner = three(magic, first) if magic == 0 else three(magic)
+    move = 0 if magic == 0 else first
+    how = "absolute" if magic == 0 else "relative"
+    for codec in ("gzip", "snappy", "lz4"):
+        made.valid(
+            f"{codec}-wrapper",
+            f"three messages with {how} offsets in a {codec} wrapper",
+            wrapper(magic, inner, codec, offset=first + 2, first=move),
+            requirements=["MS-WRAPPER-1", "MS-WRAPPER-2", "MS-WRAPPER-4", "MS-WRAPPER-5", "MS-CODEC-1"],
+        )
+    plain = b"".join(raw.data for raw in inner)
+    made.valid(
+        "gzip-wrapper-compressed",
+        "three messages in a wrapper, compressed by gzip's usual library",
+        wrapper(magic, inner, offset=first + 2, first=move, stream=packed("gzip", plain), by_content=True),
+        requirements=["MS-WRAPPER-1"],
+    )
+    made.valid(
+        "gzip-wrapper-of-one",
+        "a wrapper that holds a single message",
+        wrapper(magic, inner[:1], offset=first, first=move),
+        requirements=["MS-WRAPPER-1"],
+    )
+    made.acceptable(
+        "two-wrappers",
+        "two wrappers one after another: a producer should send only one, a broker serves many",
+        wrapper(magic, inner, offset=first + 2, first=move),
+        wrapper(magic, inner, offset=first + 5, first=move + 3) if magic else wrapper(magic, three(0, 13), offset=15),
+        requirements=["MS-WRAPPER-5"],
+    )
+    made.valid(
+        "wrapper-between-plain",
+        "a plain message, a wrapper, a plain message",
+        message(magic, offset=9),
+        wrapper(magic, inner, offset=first + 2, first=move),
+        message(magic, offset=13),
+        requirements=["MS-WRAPPER-1", "MS-FRAME-1"],
+    )
+    made.valid(
+        "wrapper-with-key",
+        "the wrapper itself has a key, which nobody asks for",
+        _with_key(wrapper(magic, inner, offset=first + 2, first=move), magic),
+        requirements=["MS-WRAPPER-1"],
+    )
+
+
+def _unopened(raw: Raw) -> list[Json]:
+    """What can be told of a wrapper that nobody can open: neither records nor the offset of the first one."""
+    hidden = ("base_offset", "records")
+    return [{name: value for name, value in contents.items() if name not in hidden} for contents in raw.batches]
+
+
+def _with_key(raw: Raw, magic: int) -> Raw:
+    """The wrapper ``raw`` again, with the key ``k``."""
+    contents = raw.batches[0]
+    value_at = 26 if magic == 0 else 34
+    value = raw.data[value_at:]
+    return message(
+        magic,
+        offset=int(contents["last_offset"]),
+        key=b"k",
+        value=value,
+        codec=contents["compression"],
+        contents=contents["records"],
+    )
+
+
+def _bad_wrappers(made: Theme, magic: int) -> None:
+    first = 10 if magic == 0 else 0
+    inner = three(magic, first)
+    plain = b"".join(raw.data for raw in inner)
+    requirements = ["MS-WRAPPER-1"]
+    made.flag(
+        "WrapperBroken",
+        "crash",
+        "The wrapper holds nothing, or not what it should.",
+        "Readers that take the first inner message without a look end in an exception.",
+    )
+    cases = (
+        (
+            "wrapper-value-null",
+            "the wrapper's value is null",
+            message(magic, value=None, codec="gzip", hostile=["value_length"]),
+            "wrapper-value-null",
+        ),
+        ("wrapper-empty", "the wrapper holds no message", wrapper_of(magic, b""), "wrapper-empty"),
+        (
+            "wrapper-garbage",
+            "the wrapper's value is no gzip stream",
+            wrapper_of(magic, b"", b"garbage!!!"),
+            "decompression-failed",
+        ),
+        (
+            "wrapper-cut",
+            "the wrapper's gzip stream is cut",
+            wrapper_of(magic, b"", stored("gzip", plain)[:-20]),
+            "decompression-failed",
+        ),
+        (
+            "wrapper-partial-only",
+            "the wrapper holds half a message and nothing else",
+            wrapper_of(magic, plain[:15]),
+            "wrapper-empty",
+        ),
+    )
+    for slug, summary, raw, finding in cases:
+        made.invalid(
+            slug,
+            summary,
+            raw,
+            requirements=requirements,
+            flags=["WrapperBroken"],
+            finding=finding,
+            # Kafka 3.9 does not open a wrapper to learn where a log starts; later brokers do, and die.
+            log=accepts(finding="wrapper-start-unknown", batches=_unopened(raw)),
+        )
+    behind = concat(message(magic), wrapper_of(magic, b""))
+    made.invalid(
+        "wrapper-empty-behind-message",
+        "a message, then a wrapper that holds none: in a segment nobody opens it before a consumer does",
+        behind,
+        requirements=requirements,
+        flags=["WrapperBroken"],
+        finding="wrapper-empty",
+        log=accepts(finding="records-unreadable", batches=[behind.batches[0], *_unopened(wrapper_of(magic, b""))]),
+    )
+    made.acceptable(
+        "wrapper-partial-tail",
+        "the wrapper's last message is cut; Kafka reads those before it",
+        wrapper(magic, inner[:2], offset=first + 1, stream=stored("gzip", plain[:-5])),
+        requirements=requirements,
+        flags=["WrapperBroken"],
+        finding="inner-partial-tail",
+    )
+    made.flag(
+        "WrapperNested",
+        "hang",
+        "A wrapper inside a wrapper, which old documents permit and Kafka refuses.",
+        "A reader that recurses has no bound but its stack.",
+    )
+    made.invalid(
+        "wrapper-nested",
+        "a wrapper inside a wrapper",
+        wrapper(magic, [wrapper(magic, inner, offset=first + 2)], offset=first + 2, hostile=["value"]),
+        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
+        flags=["WrapperNested"],
+        finding="wrapper-nested",
+    )
+    made.invalid(
+        "inner-crc-wrong",
+        "an inner message's CRC is wrong, the wrapper's is right",
+        wrapper(
+            magic,
+            [inner[0], message(magic, offset=first + 1, raw={"crc": bytes(4)})],
+            offset=first + 1,
+            hostile=["value"],
+        ),
+        requirements=["MS-CRC-1"],
+        flags=["CrcWrong"],
+        finding="crc-mismatch",
+        level="recommended",
+    )
+    made.acceptable(
+        "wrapper-crc-wrong",
+        "the wrapper's CRC is wrong, the inner messages' are right; Kafka's consumer looks at those only",
+        wrapper(magic, inner, offset=first + 2, raw={"crc": bytes(4)}),
+        requirements=["MS-CRC-1"],
+        flags=["CrcWrong"],
+        finding="wrapper-crc-mismatch",
+        log=refuses("wrapper-crc-mismatch"),
+        level="recommended",
+    )
+    _bad_inner(made, magic, first)
+
+
+def cut(magic: int, size: int, **options: Any) -> Raw:
+    """A message that ends after ``size`` bytes behind its size field, with the CRC of what is there."""
+    whole = message(magic, **options)
+    rest = whole.data[16 : 12 + size]
+    data = whole.data[:8] + int32(size) + zlib.crc32(rest).to_bytes(4, "big") + rest
+    return replace(whole, data=data, layout=message(magic, raw={"batch_length": int32(size)}).layout)
+
+
+def _cuts(made: Theme, magic: int) -> None:
+    """Messages that end within a field; their size and CRC are those of what is there."""
+    made.flag(
+        "MessageCut",
+        "bounds",
+        "The message ends within a field, and its size says so truly.",
+        "A reader without a check at each field reads the next message's bytes as this one's.",
+    )
+    # CRC, magic, attributes, for magic 1 the timestamp; then the key's length.
+    key_at = 6 if magic == 0 else 14
+    key, value = b"a key of twenty byte", b"value"
+    cases = (
+        ("in-key", key_at + 4 + 12, "within the key", "length-exceeds-record"),
+        ("behind-key", key_at + 4 + len(key), "behind the key", "message-truncated"),
+        ("in-value-length", key_at + 4 + len(key) + 3, "within the value's length", "message-truncated"),
+        ("behind-value-length", key_at + 4 + len(key) + 4, "behind the value's length", "length-exceeds-record"),
+        ("in-value", key_at + 4 + len(key) + 4 + 4, "within the value", "length-exceeds-record"),
+    )
+    for slug, size, where, finding in cases:
+        made.invalid(
+            f"cut-{slug}",
+            f"the message ends {where}, as its size says; another follows",
+            cut(magic, size, key=key, value=value),
+            message(magic, offset=1),
+            requirements=[f"MS-V{magic}-1", "MS-MESSAGE-1", "MS-BYTES-1"],
+            flags=["MessageCut"],
+            finding=finding,
+            budget=SMALL,
+        )
+    ends = (
+        (4, "behind the CRC"),
+        (5, "behind the magic"),
+        (6, "behind the attributes"),
+        (10, "behind four bytes more"),
+    )
+    for size, where in ends:
+        made.invalid(
+            f"cut-at-{size}",
+            f"the message has {size} bytes and ends {where}",
+            cut(magic, size),
+            message(magic, offset=1),
+            requirements=["MS-FRAME-1"],
+            flags=["MessageSizeWrong"],
+            finding="batch-length-below-minimum",
+            budget=SMALL,
+        )
+    made.flag(
+        "SizeTooHigh",
+        "allocation",
+        "The message's size reaches beyond the bytes that are there.",
+        "To Kafka it is a partial tail; a reader that makes room for it first asks for two gigabytes.",
+        cves=["CVE-2022-34917"],
+    )
+    for slug, size in (("one-too-high", len(message(magic).data) - 12 + 1), ("largest-for-kafka", INT32_MAX - 12)):
+        made.valid(
+            f"size-{slug}",
+            f"the message's size is {size}; Kafka waits for the rest",
+            Raw(b"", (), ()),
+            tail=message(magic, raw={"batch_length": int32(size)}).data,
+            requirements=["MS-FRAME-1", "RB-SEVERAL-1"],
+            flags=["SizeTooHigh"],
+            budget=SMALL,
+        )
+    made.acceptable(
+        "size-largest",
+        "the message's size is INT32_MAX: with the 12 bytes before it, more than 32 bits hold; Kafka trips over it",
+        Raw(b"", (), ()),
+        tail=message(magic, raw={"batch_length": int32(INT32_MAX)}).data,
+        requirements=["MS-FRAME-1", "RB-LENGTH-2"],
+        flags=["SizeTooHigh"],
+        finding="batch-length-too-large",
+        broker=refuses("batch-length-too-large"),
+        budget=SMALL,
+    )
+
+
+def _by_codec(made: Theme, magic: int) -> None:
+    """Broken wrappers of the codecs beside gzip."""
+    first = 10 if magic == 0 else 0
+    inner = three(magic, first)
+    plain = b"".join(raw.data for raw in inner)
+    for codec in ("snappy", "lz4"):
+        cases = (
+            ("garbage", "is no stream of it", b"garbage!!! garbage!!! garbage!!!", "decompression-failed"),
+            ("cut", "is cut", stored(codec, plain)[:-20], "decompression-failed"),
+            ("holds-nothing", "holds no byte", stored(codec, b""), "wrapper-empty"),
+            ("holds-half-a-message", "holds half a message", stored(codec, plain[:15]), "wrapper-empty"),
+        )
+        for slug, what, stream, finding in cases:
+            made.invalid(
+                f"{codec}-wrapper-{slug}",
+                f"the {codec} wrapper's value {what}",
+                wrapper_of(magic, b"", stream, codec),
+                requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
+                flags=["WrapperBroken"],
+                finding=finding,
+                budget=SMALL,
+            )
+        made.acceptable(
+            f"{codec}-wrapper-partial-tail",
+            f"the last message in a {codec} wrapper is cut; Kafka reads those before it",
+            wrapper(magic, inner[:2], codec, offset=first + 1, stream=stored(codec, plain[:-5])),
+            requirements=["MS-WRAPPER-1"],
+            flags=["WrapperBroken"],
+            finding="inner-partial-tail",
+        )
+        made.invalid(
+            f"{codec}-wrapper-nested",
+            f"a {codec} wrapper inside a gzip wrapper",
+            wrapper(magic, [wrapper(magic, inner, codec, offset=first + 2)], offset=first + 2, hostile=["value"]),
+            requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
+            flags=["WrapperNested"],
+            finding="wrapper-nested",
+            budget=SMALL,
+        )
+    for codec in ("gzip", "snappy", "lz4"):
+        made.invalid(
+            f"{codec}-wrapper-value-empty",
+            f"the value of a {codec} wrapper has no byte",
+            wrapper_of(magic, b"", b"", codec),
+            requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
+            flags=["WrapperBroken"],
+            finding="decompression-failed",
+            budget=SMALL,
+        )
+    made.flag(
+        "CodecMislabelled",
+        "confusion",
+        "The attributes name one codec and the wrapper's value is of another, or of none.",
+        "A reader that guesses by the first bytes reads what others refuse.",
+    )
+    for named, real in (("gzip", "snappy"), ("snappy", "lz4"), ("lz4", "gzip")):
+        made.invalid(
+            f"{named}-wrapper-is-{real}",
+            f"the attributes name {named}, but the wrapper's value is a {real} stream",
+            wrapper_of(magic, b"", stored(real, plain), named),
+            requirements=["MS-CODEC-1", "RB-CODEC-2"],
+            flags=["CodecMislabelled"],
+            finding="decompression-failed",
+        )
+    made.invalid(
+        "gzip-wrapper-is-plain",
+        "the attributes name gzip, but the wrapper's value is a message set as it is",
+        wrapper_of(magic, b"", plain),
+        requirements=["MS-CODEC-1", "RB-CODEC-2"],
+        flags=["CodecMislabelled"],
+        finding="decompression-failed",
+    )
+    made.acceptable(
+        "gzip-wrapper-bytes-after-stream",
+        "eight bytes follow the gzip stream inside the wrapper's value; Kafka ignores them",
+        wrapper(magic, inner, offset=first + 2, stream=stored("gzip", plain) + bytes(8), hostile=["value"]),
+        requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
+        flags=["WrapperBroken"],
+        finding="bytes-after-compressed-stream",
+    )
+
+
+def _inner_sets(made: Theme, magic: int) -> None:
+    """What stands inside a wrapper: deeper nesting, other orders, other magics behind the first."""
+    first = 10 if magic == 0 else 0
+    inner = three(magic, first)
+    once = wrapper(magic, inner, offset=first + 2)
+    twice = wrapper(magic, [once], offset=first + 2)
+    made.invalid(
+        "wrapper-nested-three-deep",
+        "a wrapper inside a wrapper inside a wrapper",
+        wrapper(magic, [twice], offset=first + 2, hostile=["value"]),
+        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
+        flags=["WrapperNested"],
+        finding="wrapper-nested",
+        budget=SMALL,
+    )
+    made.invalid(
+        "wrapper-nested-behind-plain",
+        "a plain message, then a wrapper, inside a wrapper",
+        wrapper(
+            magic,
+            [message(magic, offset=first), wrapper(magic, three(magic, first + 1), offset=first + 3)],
+            offset=first + 3,
+            hostile=["value"],
+        ),
+        requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
+        flags=["WrapperNested"],
+        finding="wrapper-nested",
+        budget=SMALL,
+    )
+    made.invalid(
+        "wrapper-nested-without-value",
+        "a message inside the wrapper names a codec, and its value is null",
+        wrapper(magic, [message(magic, offset=first, value=None, codec="gzip")], offset=first, hostile=["value"]),
+        requirements=["MS-WRAPPER-2"],
+        flags=["WrapperNested"],
+        finding="wrapper-nested",
+        budget=SMALL,
+    )
+    made.invalid(
+        "inner-crc-of-first-wrong",
+        "the first inner message's CRC is wrong, the second's is right",
+        wrapper(
+            magic,
+            [message(magic, offset=first, raw={"crc": bytes(4)}), message(magic, offset=first + 1)],
+            offset=first + 1,
+            hostile=["value"],
+        ),
+        requirements=["MS-CRC-1"],
+        flags=["CrcWrong"],
+        finding="crc-mismatch",
+        level="recommended",
+    )
+    made.invalid(
+        "inner-key-length-largest",
+        "an inner message's key is INT32_MAX long",
+        wrapper(
+            magic,
+            [message(magic, offset=first, raw={"key_length": int32(INT32_MAX)})],
+            offset=first,
+            hostile=["value"],
+        ),
+        requirements=["MS-BYTES-1"],
+        flags=["MessageLengthWrong"],
+        finding="length-exceeds-record",
+        budget=SMALL,
+    )
+    made.acceptable(
+        "inner-value-length-minus-two",
+        "an inner message's value has the length -2; Kafka reads null",
+        wrapper(
+            magic,
+            [message(magic, offset=first, value=None, raw={"value_length": int32(-2)})],
+            offset=first,
+            hostile=["value"],
+        ),
+        requirements=["MS-BYTES-1"],
+        flags=["MessageLengthWrong"],
+        finding="length-below-minus-one",
+    )
+    made.acceptable(
+        "inner-bytes-after-value",
+        "three bytes follow an inner message's value inside its size",
+        wrapper(magic, [message(magic, offset=first, raw={"tail": b"\x01\x02\x03"})], offset=first, hostile=["value"]),
+        requirements=["MS-MESSAGE-1"],
+        flags=["MessageLengthWrong"],
+        finding="bytes-after-message",
+    )
+    nine = wrapper(
+        magic,
+        [message(magic, offset=first), message(magic, offset=first + 1, raw={"magic": b"\x09"})],
+        offset=first + 1,
+        hostile=["value"],
+    )
+    options: dict[str, Any] = {"requirements": ["MS-WRAPPER-4", "MS-MAGIC-1"], "flags": ["InnerMagicOther"]}
+    summary = "the second message inside the wrapper has magic 9, which Kafka reads as it reads magic 1"
+    if magic == 0:
+        made.invalid("inner-magic-9", f"{summary}: it is too short", nine, finding="message-truncated", **options)
+    else:
+        made.acceptable("inner-magic-9", summary, nine, finding="inner-magic-mismatch", **options)
+    made.flag(
+        "InnerOffsetsDisorder",
+        "confusion",
+        "The offsets inside a wrapper repeat, go back or are negative.",
+        "A consumer that skips all below its position loses records; one that goes by the last reads some again.",
+    )
+    orders = (
+        ("repeated", (first, first), "repeat"),
+        ("decreasing", (first + 1, first), "go back"),
+        ("negative", (-5, first), "begin below 0"),
+    )
+    for slug, offsets, what in orders:
+        last = offsets[-1]
+        # Magic 1 counts from the wrapper's offset less the last inner one; with a wrapper at that offset from 0.
+        made.acceptable(
+            f"inner-offsets-{slug}",
+            f"the offsets inside the wrapper {what}",
+            wrapper(
+                magic,
+                [message(magic, offset=offset, value=b"%d" % index) for index, offset in enumerate(offsets)],
+                offset=last + (50 if magic else 0),
+                first=50 if magic else 0,
+                hostile=["value"],
+            ),
+            requirements=["MS-WRAPPER-3" if magic else "MS-WRAPPER-1"],
+            flags=["InnerOffsetsDisorder"],
+        )
+    made.valid(
+        "wrapper-of-hundred",
+        "a hundred messages in a wrapper",
+        wrapper(
+            magic,
+            [message(magic, offset=first + index, value=b"%d" % index) for index in range(100)],
+            offset=first + 99,
+        ),
+        requirements=["MS-WRAPPER-1"],
+    )
+
+
+def _bad_inner(made: Theme, magic: int, first: int) -> None:
+    inner = three(magic, first)
+    made.flag(
+        "InnerSizeWrong",
+        "allocation",
+        "The size of a message inside the wrapper is negative or huge.",
+        "A reader that makes room on its word allocates two gigabytes.",
+    )
+    for slug, size in (("negative-one", -1), ("zero", 0)):
+        made.invalid(
+            f"inner-size-{slug}",
+            f"the size of the second inner message is {size}",
+            wrapper(
+                magic,
+                [inner[0], message(magic, offset=first + 1, raw={"batch_length": int32(size)})],
+                offset=first + 1,
+                hostile=["value"],
+            ),
+            requirements=["MS-FRAME-1"],
+            flags=["InnerSizeWrong"],
+            finding="batch-length-below-minimum",
+            budget=SMALL,
+        )
+    sizes = (
+        ("inner-size-beyond-wrapper", 1000, "is 1000: to Kafka a partial tail", "inner-partial-tail"),
+        ("inner-size-largest", INT32_MAX, "is INT32_MAX: more than a Java array holds", "batch-length-too-large"),
+    )
+    for slug, size, what, finding in sizes:
+        made.acceptable(
+            slug,
+            f"the size of the second inner message {what}",
+            wrapper(
+                magic,
+                [inner[0], message(magic, offset=first + 1, raw={"batch_length": int32(size)})],
+                offset=first,
+                contents=inner[0].batches[0]["records"],
+            ),
+            requirements=["MS-FRAME-1"],
+            flags=["InnerSizeWrong"],
+            finding=finding,
+            budget=SMALL,
+        )
+    made.flag(
+        "InnerMagicOther",
+        "confusion",
+        "A message inside the wrapper is of another magic than the wrapper.",
+        "Its fields stand at other places; Kafka goes by each message's own magic.",
+    )
+    other = 1 - magic
+    made.acceptable(
+        "inner-magic-other",
+        f"a message of magic {other} inside a wrapper of magic {magic}",
+        wrapper(magic, [message(other, offset=first)], offset=first),
+        requirements=["MS-WRAPPER-4"],
+        flags=["InnerMagicOther"],
+        finding="inner-magic-mismatch",
+    )
+    made.invalid(
+        "inner-magic-2",
+        f"a record batch of magic 2 inside a wrapper of magic {magic}",
+        wrapper(magic, [batch(Record())], offset=first, hostile=["value"]),
+        requirements=["MS-WRAPPER-4"],
+        flags=["InnerMagicOther"],
+        finding="wrapper-nested",
+    )
+
+
+def wrapper_of(magic: int, inner: bytes, stream: bytes | None = None, codec: str = "gzip") -> Raw:
+    """A wrapper around bytes that hold no whole message; nothing is to be read from it."""
+    value = stored(codec, inner) if stream is None else stream
+    read = [record_contents(0, None, None, None)]
+    hostile = ["value"] if value else ["value_length"]
+    return message(magic, key=None, value=value, codec=codec, contents=read, hostile=hostile)

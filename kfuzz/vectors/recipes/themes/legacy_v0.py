@@ -1,0 +1,82 @@
+"""Messages of magic 0. May import ``legacy``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.builder import message
+from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, lz4_frame, stored, xxh32
+from kfuzz.vectors.recipes.theme import Theme, refuses
+from kfuzz.vectors.recipes.themes.legacy import common, three, wrapper
+
+
+def theme() -> Theme:
+    """records/v0/message"""
+    made = Theme("records/v0/message", "Messages of magic 0: no timestamps, absolute offsets inside wrappers.")
+    common(made, 0)
+    _offsets(made)
+    _lz4(made)
+    return made
+
+
+def _offsets(made: Theme) -> None:
+    made.valid(
+        "wrapper-offset-zero",
+        "the wrapper's offset is 0 and the inner ones are not: magic 0 goes by the inner ones",
+        wrapper(0, three(0, 10), offset=0),
+        requirements=["MS-WRAPPER-1", "MS-OFFSET-1"],
+    )
+    made.acceptable(
+        "wrapper-offset-off",
+        "the wrapper's offset is below the last inner one: magic 0 goes by the inner ones",
+        wrapper(0, three(0, 10), offset=11, hostile=["base_offset"]),
+        requirements=["MS-WRAPPER-1", "MS-OFFSET-1"],
+    )
+    made.acceptable(
+        "offset-negative",
+        "the message's offset is -1, which a producer may send and no log holds",
+        message(0, offset=-1, hostile=["base_offset"]),
+        requirements=["MS-OFFSET-1", "RB-OFFSET-1"],
+        finding="base-offset-negative",
+        log=refuses("offset-outside-segment"),
+    )
+    made.valid(
+        "wrapper-inner-gap",
+        "the inner offsets have a gap, as compaction leaves it",
+        wrapper(0, [*three(0, 10)[:1], *three(0, 20)[:1]], offset=20),
+        requirements=["MS-WRAPPER-1", "RB-OFFSET-6"],
+    )
+
+
+def _lz4(made: Theme) -> None:
+    made.flag(
+        "Lz4OldChecksum",
+        "interoperability",
+        "The lz4 frame's header checksum is computed as old Kafka did: over the magic number too.",
+        "Every such wrapper in an old log is unreadable to a usual lz4 library.",
+        links=["KAFKA-3160"],
+    )
+    inner = three(0, 10)
+    plain = b"".join(raw.data for raw in inner)
+    right = stored("lz4", plain)[6]
+    made.acceptable(
+        "lz4-old-checksum",
+        "the lz4 frame's header checksum is wrong, as old Kafka wrote it",
+        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
+        requirements=["RB-LZ4-1"],
+        flags=["Lz4OldChecksum"],
+    )
+    old = xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF
+    made.acceptable(
+        "lz4-checksum-with-magic",
+        "the header checksum is the very one that old Kafka computed, over the magic number too",
+        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=old)),
+        requirements=["RB-LZ4-1"],
+        flags=["Lz4OldChecksum"],
+    )
+    made.invalid(
+        "lz4-block-checksum-wrong",
+        "a block's checksum is wrong: only the header's is pardoned",
+        wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, block_checksums=1), hostile=["value"]),
+        requirements=["RB-LZ4-1", "RB-CODEC-2"],
+        flags=["Lz4OldChecksum"],
+        finding="decompression-failed",
+    )

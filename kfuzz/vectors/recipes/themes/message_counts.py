@@ -1,0 +1,89 @@
+"""Counts of arrays that lie. May import ``message``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.message import INT32_MAX, Body, Place, body, definitions
+from kfuzz.vectors.recipes.theme import SMALL, Theme
+
+__all__ = ["theme"]
+
+ARRAY, NULL = ["MSG-ARRAY-1"], ["MSG-NULL-2", "MSG-ARRAY-1"]
+# An array in a request that anyone may send, one in a struct, one that may be null; by a fixed and a compact count.
+CURATED = (
+    ("MetadataRequest", (4, 13), "topics"),
+    ("FetchRequest", (11, 17), "topics[0].partitions"),
+    ("FetchResponse", (11, 17), "responses[0].partitions[0].abortedTransactions"),
+    ("ProduceRequest", (8, 13), "topicData"),
+    ("OffsetCommitRequest", (7, 10), "topics"),
+    ("CreateTopicsRequest", (4, 7), "topics[0].assignments[0].brokerIds"),
+)
+
+
+def theme() -> Theme:
+    """messages/counts"""
+    made = Theme("messages/counts", "Counts in front of the elements of arrays.", "message")
+    bomb = made.flag(
+        "ArrayCountHuge",
+        "allocation",
+        "an array claims 2,147,483,647 elements in a message of a few bytes",
+        "a reader that makes room before it looks ends out of memory, and needs no authentication for it",
+        links=["redpanda #8513", "KAFKA-14063"],
+        cves=["CVE-2022-34917"],
+    )
+    for definition in definitions("request", "response"):
+        whole = body(definition.name)
+        count = whole.find("count")
+        if count is not None:
+            _huge(made, whole, count, bomb)
+    for name, versions, path in CURATED:
+        for version in versions:
+            _lies(made, body(name, version), path, bomb)
+    return made
+
+
+def _huge(made: Theme, whole: Body, count: Place, flag: str) -> None:
+    made.message(
+        f"{whole.slug}-huge",
+        f"{whole.definition.name} in version {whole.version}: {count.path} claims 2,147,483,647 elements",
+        # Eight bytes of array, count included, and nothing behind them.
+        whole.broken(count, whole.number(count, INT32_MAX), "count-exceeds-message", behind=bytes(4)),
+        requirements=ARRAY,
+        flags=[flag],
+        budget=SMALL,
+    )
+
+
+def _lies(made: Theme, whole: Body, path: str, flag: str) -> None:
+    count = whole.place("count", path)
+    slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
+    what = f"{whole.definition.name} in version {whole.version}: {path}"
+    rest = len(whole.data) - count.at - count.size
+    nullable = whole.may_be_null(count)
+    wide = [("one-more-than-bytes", rest + 1), ("million", 1_000_000), ("largest-power", 2**30)]
+    for name, number in wide:
+        made.message(
+            f"{slug}-{name}",
+            f"{what} claims {number:,} elements where {rest} bytes are left",
+            whole.broken(count, whole.number(count, number), "count-exceeds-message"),
+            requirements=ARRAY,
+            flags=[flag] if number > 1_000_000 else [],
+            budget=SMALL,
+        )
+    for name, number in (("minus-two", -2), ("lowest", -(2**31))):
+        if whole.compact:
+            continue
+        finding = "length-below-minus-one" if nullable else "null-not-allowed"
+        made.message(
+            f"{slug}-{name}",
+            f"{what} claims {number} elements",
+            whole.broken(count, whole.number(count, number), finding, behind=whole.behind(count)),
+            requirements=["MSG-NULL-1"] if nullable else NULL,
+        )
+    null = whole.number(count, -1)
+    made.message(
+        f"{slug}-null",
+        f"{what} is null, which {'it may be' if nullable else 'it may not'}",
+        whole.broken(count, null, None if nullable else "null-not-allowed", behind=whole.behind(count)),
+        requirements=["MSG-NULL-1"] if nullable else NULL,
+        canonical=nullable,
+    )

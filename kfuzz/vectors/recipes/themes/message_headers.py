@@ -1,0 +1,97 @@
+"""Headers of requests and responses, as messages of their own. May import ``message``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.message import Body, body
+from kfuzz.vectors.recipes.theme import Theme
+
+__all__ = ["theme"]
+
+HEADER = ["MSG-HEADER-1"]
+
+
+def theme() -> Theme:
+    """messages/headers"""
+    made = Theme("messages/headers", "The headers in front of requests and responses.", "message")
+    _oldest(made)
+    for version in (1, 2):
+        _requests(made, version)
+    _responses(made)
+    return made
+
+
+def _oldest(made: Theme) -> None:
+    """Without a client id, in front of the one request that had none: ControlledShutdown in version 0."""
+    values = {"requestApiKey": 7, "requestApiVersion": 0, "correlationId": 7}
+    whole = body("RequestHeader", 0, values)
+    _add(made, "request-v0-full", "a request's header in version 0, which has no client id", whole)
+    end = whole.place("value", "correlationId")
+    made.message(
+        "request-v0-client-id",
+        "a request's header in version 0 with a client id behind it, which does not belong to it",
+        whole.broken(end, whole.data[end.at :], "bytes-after-message", behind=b"\x00\x02me"),
+        requirements=[*HEADER, "MSG-FIELDS-1"],
+    )
+
+
+def _requests(made: Theme, version: int) -> None:
+    values = {"requestApiKey": 1, "requestApiVersion": 12, "correlationId": 7, "clientId": "kfuzz"}
+    for slug, changes, summary in (
+        ("full", {}, "every field with a value"),
+        ("no-client", {"clientId": None}, "the client id is null"),
+        ("empty-client", {"clientId": ""}, "the client id is empty, which is not null"),
+        ("negative-correlation", {"correlationId": -1}, "the correlation id is -1, which means nothing special"),
+        ("largest-correlation", {"correlationId": 2**31 - 1}, "the correlation id is the largest"),
+        ("unknown-key", {"requestApiKey": 32767}, "an API key that nobody has given; the header can be read"),
+        ("negative-key", {"requestApiKey": -1}, "the API key is -1; the header can be read"),
+    ):
+        whole = body("RequestHeader", version, {**values, **changes})
+        _add(made, f"request-v{version}-{slug}", f"a request's header in version {version}: {summary}", whole)
+    for name, key in (("produce", 0), ("fetch", 1), ("offset", 2), ("metadata", 3)):
+        whole = body("RequestHeader", version, {**values, "requestApiKey": key})
+        made.message(
+            f"request-v{version}-key-{name}",
+            f"a request's header in version {version} with the API key {key}",
+            whole,
+            requirements=[*HEADER, "MSG-KEYS-1"],
+            canonical=True,
+        )
+    # Even in the flexible version the client id has a length of two bytes: whoever cannot read a version reads this.
+    whole = body("RequestHeader", version, values)
+    length = whole.place("length", "clientId")
+    made.message(
+        f"request-v{version}-client-length-minus-two",
+        f"a request's header in version {version}: the client id has length -2",
+        whole.broken(length, b"\xff\xfe", "length-below-minus-one", behind=b"\x00" if version == 2 else b""),
+        requirements=[*HEADER, "MSG-NULL-1"],
+    )
+    made.message(
+        f"request-v{version}-client-length-beyond",
+        f"a request's header in version {version}: the client id is longer than what is left",
+        whole.broken(length, b"\x7f\xff", "length-exceeds-message"),
+        requirements=[*HEADER, "MSG-BYTES-1"],
+    )
+
+
+def _responses(made: Theme) -> None:
+    for version in (0, 1):
+        for slug, number in (("full", 7), ("negative-correlation", -1)):
+            whole = body("ResponseHeader", version, {"correlationId": number})
+            _add(
+                made,
+                f"response-v{version}-{slug}",
+                f"a response's header in version {version}, of request {number}",
+                whole,
+            )
+    tagged = body("ResponseHeader", 1, {"correlationId": 7, "_unknownTaggedFields": [(0, b"\x01"), (9, b"")]})
+    made.message(
+        "response-v1-unknown-tags",
+        "a response's header in version 1 with two tags that nobody knows",
+        tagged,
+        requirements=[*HEADER, "MSG-TAG-3"],
+        canonical=True,
+    )
+
+
+def _add(made: Theme, slug: str, summary: str, whole: Body) -> None:
+    made.message(slug, summary, whole, requirements=HEADER, canonical=True)

@@ -1,0 +1,31 @@
+"""Every request and response in its oldest version, each field at its default. May import ``message_requests``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.message import body, definitions
+from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.themes.message_requests import requirements_of
+
+__all__ = ["theme"]
+
+
+def theme() -> Theme:
+    """messages/oldest"""
+    made = Theme(
+        "messages/oldest",
+        "Every request and response in the oldest version that Kafka 4.4 has, each field at its default.",
+        "message",
+    )
+    for definition in definitions("request", "response"):
+        lowest = definition.valid_versions.lowest
+        # Of one version there is a full message already.
+        if lowest < definition.valid_versions.highest:
+            whole = body(definition.name, lowest, {})
+            made.message(
+                whole.slug,
+                f"{definition.name} in version {lowest}, every field at its default",
+                whole,
+                requirements=[*requirements_of(whole), "MSG-DEFAULT-1"],
+                canonical=True,
+            )
+    return made

@@ -1,0 +1,44 @@
+"""Every request in its newest version, each field with a value of its own. May import ``message``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.message import Body, body, definitions
+from kfuzz.vectors.recipes.theme import Theme
+
+__all__ = ["add_full", "requirements_of", "theme"]
+
+
+def theme() -> Theme:
+    """messages/requests"""
+    made = Theme(
+        "messages/requests", "Every request, with a value in each field and one element in each array.", "message"
+    )
+    add_full(made, "request")
+    return made
+
+
+def add_full(made: Theme, kind: str) -> None:
+    """A vector of each definition of ``kind``."""
+    for definition in definitions(kind):
+        whole = body(definition.name)
+        made.message(
+            whole.slug,
+            f"{definition.name} in version {whole.version}, every field with a value",
+            whole,
+            requirements=requirements_of(whole),
+            canonical=True,
+        )
+
+
+def requirements_of(whole: Body) -> list[str]:
+    """What a reader has to obey to read the message."""
+    parts = {place.part for place in whole.places}
+    flexible = whole.version in whole.definition.flexible_versions
+    asked = {
+        "MSG-FIELDS-1": True,
+        "MSG-COMPACT-1": flexible,
+        "MSG-BYTES-1": "length" in parts and not flexible,
+        "MSG-ARRAY-1": "count" in parts,
+        "MSG-TAG-1": "tag" in parts,
+    }
+    return [name for name, there in asked.items() if there]

@@ -1,0 +1,17 @@
+"""Every response in its newest version, each field with a value of its own. May import ``message_requests``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.themes.message_requests import add_full
+
+__all__ = ["theme"]
+
+
+def theme() -> Theme:
+    """messages/responses"""
+    made = Theme(
+        "messages/responses", "Every response, with a value in each field and one element in each array.", "message"
+    )
+    add_full(made, "response")
+    return made

@@ -1,0 +1,215 @@
+"""Tagged fields: unknown ones, odd orders, sizes that lie. May import ``message``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kfuzz.vectors.recipes.making.message import INT32_MAX, Body, Place, body, definitions
+from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.wire.cursor import uvarint
+
+__all__ = ["theme"]
+
+TAG, GONE, UNKNOWN, DEFAULT = ["MSG-TAG-1"], ["MSG-TAG-2"], ["MSG-TAG-3"], ["MSG-TAG-4"]
+TAG_MAX = INT32_MAX - 1
+
+
+def theme() -> Theme:
+    """messages/tags"""
+    made = Theme("messages/tags", "Tagged fields of flexible versions.", "message")
+    bomb = made.flag(
+        "TagCountHuge",
+        "allocation",
+        "a struct claims 2,147,483,647 tagged fields, or one of as many bytes",
+        "a reader that makes room before it looks ends out of memory",
+        links=["KAFKA-14063"],
+    )
+    for definition in definitions("request", "response"):
+        whole = body(definition.name)
+        if whole.version in definition.flexible_versions:
+            _unknown_at_the_end(made, whole)
+    for name in ("ApiVersionsRequest", "MetadataRequest", "SaslAuthenticateResponse", "HeartbeatRequest"):
+        _of_root(made, body(name), bomb)
+    _known(made)
+    _of_structs(made)
+    return made
+
+
+def _root_count(whole: Body) -> Place:
+    return whole.place("tag-count", "")
+
+
+def _unknown_at_the_end(made: Theme, whole: Body) -> None:
+    """A newer writer's tag, which every reader steps over."""
+    values = {"_unknownTaggedFields": [(1000, b"\x01\x02\x03")]}
+    made.message(
+        f"{whole.slug}-unknown",
+        f"{whole.definition.name} in version {whole.version} with tag 1000, which nobody knows",
+        body(whole.definition.name, whole.version, values),
+        requirements=UNKNOWN,
+        canonical=True,
+    )
+
+
+def _tags(*pairs: tuple[int, bytes]) -> bytes:
+    """The tags behind their count."""
+    return b"".join(uvarint(tag) + uvarint(len(data)) + data for tag, data in pairs)
+
+
+def _of_root(made: Theme, whole: Body, flag: str) -> None:
+    count = _root_count(whole)
+    assert count.at + count.size == len(whole.data), f"{whole.slug} has tags of its own"
+    name = f"{whole.definition.name} in version {whole.version}"
+
+    def add(slug: str, text: str, number: bytes, behind: bytes, finding: str | None, **options: Any) -> None:
+        made.message(
+            f"{whole.slug}-{slug}",
+            f"{name}: {text}",
+            whole.broken(count, number, finding, behind=behind),
+            requirements=UNKNOWN if finding is None else TAG,
+            **options,
+        )
+
+    add("two-unknown", "two unknown tags in order", b"\x02", _tags((20, b"a"), (21, b"")), None, canonical=True)
+    add("largest-tag", f"the unknown tag {TAG_MAX:,}", b"\x01", _tags((TAG_MAX, b"a")), None, canonical=True)
+    long = _tags((300, bytes(200)))
+    add("long-unknown", "an unknown tag of 200 bytes, whose size takes two", b"\x01", long, None, canonical=True)
+    add(
+        "descending",
+        "two unknown tags in descending order",
+        b"\x02",
+        _tags((21, b"a"), (20, b"b")),
+        "tag-not-ascending",
+    )
+    add("repeated", "an unknown tag twice", b"\x02", _tags((20, b"a"), (20, b"b")), "tag-repeated")
+    add("count-too-high", "a tag count of 2 in front of one tag", b"\x02", _tags((20, b"a")), "message-cut")
+    add(
+        "count-beyond",
+        "a tag count that is larger than what is left",
+        b"\x04",
+        _tags((20, b"")),
+        "tag-count-exceeds-message",
+    )
+    add(
+        "count-huge",
+        "2,147,483,647 tags are claimed",
+        uvarint(INT32_MAX),
+        _tags((20, b"a")),
+        "tag-count-exceeds-message",
+        flags=[flag],
+        budget=SMALL,
+    )
+    add("count-cut", "the tag count is cut", b"\x80", b"", "message-cut")
+    add("tag-cut", "the tag is cut", b"\x01", b"\x94", "message-cut")
+    add("size-missing", "the tag has no size", b"\x01", b"\x14", "message-cut")
+    add("size-beyond", "the tag has one byte more than there is", b"\x01", b"\x14\x02a", "tag-size-exceeds-message")
+    add(
+        "size-huge",
+        "the tag claims 2,147,483,647 bytes",
+        b"\x01",
+        b"\x14" + uvarint(INT32_MAX) + b"a",
+        "tag-size-exceeds-message",
+        flags=[flag],
+        budget=SMALL,
+    )
+    add("tag-overlong", "the tag takes two bytes where one is enough", b"\x01", b"\x94\x00\x01a", "varint-overlong")
+    add("size-overlong", "the size takes two bytes where one is enough", b"\x01", b"\x14\x81\x00a", "varint-overlong")
+    add(
+        "count-overlong",
+        "the tag count takes five bytes where one is enough",
+        b"\x80\x80\x80\x80\x00",
+        b"",
+        "varint-overlong",
+    )
+    add("count-of-six-bytes", "the tag count takes six bytes", b"\x80\x80\x80\x80\x80\x00", b"", "varint-too-long")
+    add("tag-of-six-bytes", "the tag takes six bytes", b"\x01", b"\x94\x80\x80\x80\x80\x00\x01a", "varint-too-long")
+
+
+def _known(made: Theme) -> None:
+    """FetchRequest has tags 0 and 1 at its root; version 12 knows only the first."""
+    whole = body("FetchRequest", 12, {})
+    count = _root_count(whole)
+    cluster = (0, b"\x03ab")
+    for slug, text, behind, finding, requirements in (
+        ("size-too-small", "its size is one less than it takes", b"\x00\x02\x03ab", "tag-size-mismatch", TAG),
+        ("size-too-large", "its size is one more than it takes", b"\x00\x04\x03ab", "tag-size-mismatch", TAG),
+        ("size-zero", "its size is 0", b"\x00\x00\x03ab", "tag-size-mismatch", TAG),
+        ("cut", "its text is cut", b"\x00\x03\x03a", "length-exceeds-message", TAG),
+        (
+            "of-later-versions",
+            "tag 1, which is defined for later versions only",
+            b"\x01\x01\x00",
+            "tag-not-in-version",
+            GONE,
+        ),
+    ):
+        made.message(
+            f"fetch-request-v12-known-{slug}",
+            f"FetchRequest in version 12 with a known tag: {text}",
+            whole.broken(count, b"\x01", finding, behind=behind),
+            requirements=requirements,
+        )
+    made.message(
+        "fetch-request-v15-known",
+        "FetchRequest in version 15 with tag 1, which is known from there on",
+        body("FetchRequest", 15, {"replicaState": {"replicaId": 3, "replicaEpoch": 7}}),
+        requirements=[*TAG, *GONE],
+        canonical=True,
+    )
+    made.message(
+        "fetch-request-v12-known-default",
+        "FetchRequest in version 12 with a known tag that has its default, which a writer leaves out",
+        whole.broken(count, b"\x01", None, behind=_tags((0, b"\x00"))),
+        requirements=DEFAULT,
+    )
+    made.message(
+        "fetch-request-v12-known-left-out",
+        "FetchRequest in version 12 without tags: what is tagged has its default",
+        whole,
+        requirements=DEFAULT,
+        canonical=True,
+    )
+    made.message(
+        "fetch-request-v12-known-twice",
+        "FetchRequest in version 12 with a known tag twice; the last one counts",
+        whole.broken(count, b"\x02", "tag-repeated", behind=_tags(cluster, (0, b"\x03cd"))),
+        requirements=TAG,
+    )
+    made.message(
+        "fetch-request-v12-unknown-then-known",
+        "FetchRequest in version 12 with an unknown tag in front of a known one",
+        whole.broken(count, b"\x02", "tag-not-ascending", behind=_tags((20, b"x"), cluster)),
+        requirements=TAG,
+    )
+    made.message(
+        "fetch-request-v12-known-then-unknown",
+        "FetchRequest in version 12 with a known tag and an unknown one behind it",
+        body("FetchRequest", 12, {"clusterId": "ab", "_unknownTaggedFields": [(20, b"x")]}),
+        requirements=[*TAG, *UNKNOWN],
+        canonical=True,
+    )
+
+
+def _of_structs(made: Theme) -> None:
+    """Every struct has tags of its own."""
+    partition = {"partition": 3, "currentLeaderEpoch": 1, "fetchOffset": 9, "partitionMaxBytes": 1}
+    tagged = {**partition, "_unknownTaggedFields": [(20, b"x")]}
+    for slug, topic in (
+        ("partition", {"topic": "t", "partitions": [partition, tagged, partition]}),
+        ("topic", {"topic": "t", "partitions": [partition], "_unknownTaggedFields": [(20, b"x")]}),
+    ):
+        made.message(
+            f"fetch-request-v12-in-{slug}",
+            f"FetchRequest in version 12 with an unknown tag in a {slug}",
+            body("FetchRequest", 12, {"topics": [topic]}),
+            requirements=UNKNOWN,
+            canonical=True,
+        )
+    whole = body("FetchRequest", 12, {"topics": [{"topic": "t", "partitions": [partition]}]})
+    count = whole.place("tag-count", "topics[0].partitions[0]")
+    made.message(
+        "fetch-request-v12-in-partition-missing",
+        "FetchRequest in version 12 without the tag count of a partition, so that all behind it is read wrong",
+        whole.broken(count, b"", "message-cut"),
+        requirements=TAG,
+    )

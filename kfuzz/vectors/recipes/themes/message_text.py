@@ -1,0 +1,55 @@
+"""Texts that are not UTF-8, or odd though they are. May import ``message``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.message import Body, body
+from kfuzz.vectors.recipes.theme import Theme
+
+__all__ = ["theme"]
+
+TEXT = ["MSG-STRING-1"]
+GOOD = (
+    ("null-character", "a null character", b"a\x00b"),
+    ("two-bytes", "a letter of two bytes", "é".encode()),
+    ("three-bytes", "a letter of three bytes", "漢".encode()),
+    ("four-bytes", "a letter of four bytes", "\U0001f600".encode()),
+    ("byte-order-mark", "a byte order mark, which belongs to the text", "\ufeffa".encode()),
+    ("combining", "a letter and its accent apart, which stay apart", "e\u0301".encode()),
+)
+BAD = (
+    ("continuation", "a continuation byte without a beginning", b"a\x80b"),
+    ("cut-two", "a letter of two bytes that is cut", b"a\xc3"),
+    ("cut-three", "a letter of three bytes that is cut", b"a\xe6\xbc"),
+    ("cut-four", "a letter of four bytes that is cut", b"a\xf0\x9f\x98"),
+    ("overlong-two", "a slash in two bytes", b"\xc0\xaf"),
+    ("overlong-three", "a slash in three bytes", b"\xe0\x80\xaf"),
+    ("surrogate", "half of a surrogate pair", b"\xed\xa0\x80"),
+    ("surrogate-pair", "a surrogate pair in six bytes, as Java writes it elsewhere", b"\xed\xa0\xbd\xed\xb8\x80"),
+    ("modified-null", "a null character in two bytes, as Java writes it elsewhere", b"\xc0\x80"),
+    ("beyond-unicode", "a number beyond the last of Unicode", b"\xf4\x90\x80\x80"),
+    ("never", "the byte ff, which no text has", b"a\xffb"),
+    ("latin-one", "a letter of Latin-1", b"caf\xe9"),
+)
+
+
+def theme() -> Theme:
+    """messages/text"""
+    made = Theme("messages/text", "What is in texts; in place of what is no UTF-8, Kafka reads U+FFFD.", "message")
+    for name, version, path in (("MetadataRequest", 1, "topics[0].name"), ("CreateTopicsRequest", 7, "topics[0].name")):
+        whole = body(name, version)
+        for slug, about, data in GOOD:
+            _add(made, whole, path, slug, about, data, None)
+        for slug, about, data in BAD:
+            _add(made, whole, path, slug, about, data, "string-not-utf8")
+    return made
+
+
+def _add(made: Theme, whole: Body, path: str, slug: str, about: str, data: bytes, finding: str | None) -> None:
+    length = whole.place("length", path)
+    made.message(
+        f"{whole.slug}-{slug}",
+        f"{whole.definition.name} in version {whole.version}: the topic's name has {about}",
+        whole.broken(length, whole.number(length, len(data)), finding, behind=data + whole.behind(length)),
+        requirements=TEXT,
+        canonical=finding is None,
+    )

@@ -1,0 +1,56 @@
+"""Small messages that end after each of their bytes. May import ``message``."""
+
+from __future__ import annotations
+
+from kfuzz.messages.codec import read
+from kfuzz.vectors.recipes.making.message import Body, Place, body
+from kfuzz.vectors.recipes.theme import Theme
+
+__all__ = ["theme"]
+
+# With fixed and compact lengths, with texts, bytes, arrays, tags, a struct that may be null.
+SMALL_MESSAGES = (
+    ("RequestHeader", 1, {"requestApiKey": 18, "requestApiVersion": 0, "correlationId": 7, "clientId": "me"}),
+    ("RequestHeader", 2, {"requestApiKey": 18, "requestApiVersion": 3, "correlationId": 7, "clientId": "me"}),
+    ("ResponseHeader", 1, {"correlationId": 7}),
+    ("ApiVersionsRequest", 3, {"clientSoftwareName": "me", "clientSoftwareVersion": "1"}),
+    ("ApiVersionsResponse", 0, {"apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 4}]}),
+    ("MetadataRequest", 4, {"topics": [{"name": "t"}], "allowAutoTopicCreation": True}),
+    ("MetadataRequest", 9, {"topics": [{"name": "t"}], "_unknownTaggedFields": [(20, b"x")]}),
+    ("SaslHandshakeRequest", 1, {"mechanism": "PLAIN"}),
+    ("SaslAuthenticateRequest", 2, {"authBytes": b"\x00u\x00p"}),
+    ("DescribeTopicPartitionsRequest", 0, {"topics": [], "cursor": {"topicName": "t", "partitionIndex": 1}}),
+    ("FetchRequest", 12, {"clusterId": "c", "topics": []}),
+)
+CUT = ["MSG-FIELDS-1"]
+
+
+def theme() -> Theme:
+    """messages/truncation"""
+    made = Theme(
+        "messages/truncation", "Small messages, cut after each of their bytes: each cut is refused.", "message"
+    )
+    for name, version, values in SMALL_MESSAGES:
+        whole = body(name, version, values)
+        made.message(
+            f"{whole.slug}-whole", f"{name} in version {version}, whole", whole, requirements=CUT, canonical=True
+        )
+        for end in range(len(whole.data)):
+            made.message(
+                f"{whole.slug}-cut-at-{end}",
+                f"{name} in version {version}, of which {end} of {len(whole.data)} bytes are there",
+                _cut(whole, end),
+                requirements=CUT,
+            )
+    return made
+
+
+def _cut(whole: Body, end: int) -> Body:
+    data = whole.data[:end]
+    fatal = read(whole.definition, whole.version, data).fatal
+    assert fatal is not None, f"{whole.slug} can be read without its last bytes"
+    # The place that is cut, or that is missing; a count may be refused for the elements that cannot be there.
+    hostile = next(one for one in whole.places if one.at <= fatal.at < one.at + one.size)
+    before = tuple(one for one in whole.places if one.at < hostile.at)
+    cut = Place(hostile.at, min(end - hostile.at, hostile.size), hostile.path, hostile.part, True)
+    return Body(whole.definition, whole.version, data, (*before, cut), None, fatal.code)

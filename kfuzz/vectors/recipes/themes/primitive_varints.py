@@ -1,0 +1,76 @@
+"""Varints, each alone: zigzag ones of 32 and 64 bits, and unsigned ones. May import ``primitive``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.primitive import Single, broken, of
+from kfuzz.vectors.recipes.theme import Theme
+
+__all__ = ["theme"]
+
+VARINT = ["RB-VARINT-1"]
+COMPACT = ["MSG-COMPACT-1"]
+LONGEST = {"varint": 5, "varlong": 10, "unsigned-varint": 5}
+
+
+def theme() -> Theme:
+    """primitives/varints"""
+    made = Theme("primitives/varints", "Varints and varlongs in zigzag, and unsigned varints.", "primitive")
+    for name, longest in LONGEST.items():
+        _widths(made, name, longest)
+        _faults(made, name, longest)
+    return made
+
+
+def _widths(made: Theme, name: str, longest: int) -> None:
+    """The least and the greatest of each width."""
+    bits = 64 if name == "varlong" else 32
+    for width in range(1, longest + 1):
+        most = min((1 << 7 * width) - 1, (1 << bits) - 1)
+        least = 0 if width == 1 else 1 << 7 * (width - 1)
+        for slug, raw in (("least", least), ("most", most)):
+            # Above the greatest int32 a reader in Java shows an unsigned one below 0.
+            if name == "unsigned-varint" and raw > 2**31 - 1:
+                raw = 2**31 - 1
+            value = raw if name == "unsigned-varint" else (raw >> 1) ^ -(raw & 1)
+            _add(
+                made, f"{name}-{slug}-of-width-{_WORDS[width]}", f"{name}: {value:,}, of {width} bytes", of(name, value)
+            )
+    if name != "unsigned-varint":
+        for slug, value in (
+            ("one", 1),
+            ("minus-one", -1),
+            ("lowest", -(1 << (bits - 1))),
+            ("highest", (1 << (bits - 1)) - 1),
+        ):
+            _add(made, f"{name}-{slug}", f"{name}: {value:,}", of(name, value))
+
+
+def _faults(made: Theme, name: str, longest: int) -> None:
+    one = 1 if name == "unsigned-varint" else -1
+    _add(made, f"{name}-overlong", f"{name}: {one} in two bytes", broken(name, b"\x81\x00", "varint-overlong", one))
+    padded = b"\x81" + b"\x80" * (longest - 2) + b"\x00"
+    _add(made, f"{name}-padded", f"{name}: {one} in {longest} bytes", broken(name, padded, "varint-overlong", one))
+    excess = b"\x81" + b"\x80" * (longest - 2) + (b"\x02" if name == "varlong" else b"\x10")
+    _add(
+        made,
+        f"{name}-excess-bit",
+        f"{name}: {one} and a bit too high for it",
+        broken(name, excess, "varint-overlong", one),
+    )
+    _add(
+        made,
+        f"{name}-too-long",
+        f"{name} of {longest + 1} bytes",
+        broken(name, b"\x81" + b"\x80" * (longest - 1) + b"\x00", "varint-too-long"),
+    )
+    _add(made, f"{name}-endless", f"{name} without an end", broken(name, b"\xff" * 16, "varint-too-long"))
+    _add(made, f"{name}-cut", f"{name} that is cut", broken(name, b"\x81", "message-cut"))
+    _add(made, f"{name}-nothing", f"{name} of no bytes", broken(name, b"", "message-cut"))
+
+
+_WORDS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+def _add(made: Theme, slug: str, summary: str, single: Single) -> None:
+    requirements = COMPACT if single.primitive == "unsigned-varint" else VARINT
+    made.primitive(slug, summary, single, requirements=requirements, canonical=single.verdict == "valid")

@@ -1,0 +1,122 @@
+"""Batches as producers send them, and as they should not: what the broker alone looks at. May import ``builder``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
+
+
+def theme() -> Theme:
+    """records/v2/produce"""
+    made = Theme("records/v2/produce", "What a broker asks of a batch that a producer sends, and a consumer does not.")
+    _offsets(made)
+    _timestamps(made)
+    _right(made)
+    return made
+
+
+def _disordered(deltas: tuple[int, ...], codec: str = "none") -> Raw:
+    """Records with these offset deltas, under a last offset delta that fits their number."""
+    records = [Record(offset_delta=delta) for delta in deltas]
+    payload = b"".join(record.encode() for record in records)
+    return batch(
+        *records,
+        codec=codec,
+        payload=None if codec == "none" else stored(codec, payload),
+        last_offset_delta=len(deltas) - 1,
+        hostile=["last_offset_delta"],
+    )
+
+
+def _offsets(made: Theme) -> None:
+    made.flag(
+        "OffsetDeltaNotIndex",
+        "leniency",
+        "The records' offset deltas are not 0, 1, 2 and so on, but the last offset delta fits their number.",
+        "A broker refuses that in a compressed batch and stores it in a plain one: consumers get offsets twice.",
+    )
+    for slug, deltas, what in (
+        ("zeros", (0, 0), "all 0"),
+        ("decreasing", (2, 1, 0), "2, 1, 0"),
+        ("repeated-last", (0, 1, 1), "0, 1, 1"),
+    ):
+        made.acceptable(
+            f"offset-deltas-{slug}",
+            f"a plain batch's offset deltas are {what}; a broker stores it as it is",
+            _disordered(deltas),
+            requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
+            flags=["OffsetDeltaNotIndex"],
+            finding="offset-delta-not-increasing",
+            broker=accepts(finding="offset-delta-not-index"),
+        )
+        for codec in ("gzip", "snappy", "lz4", "zstd"):
+            made.acceptable(
+                f"offset-deltas-{slug}-{codec}",
+                f"a {codec} batch's offset deltas are {what}; a broker looks into it, and refuses",
+                _disordered(deltas, codec),
+                requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
+                flags=["OffsetDeltaNotIndex"],
+                finding="offset-delta-not-increasing",
+                broker=refuses("compressed-offset-delta-not-index"),
+            )
+    made.acceptable(
+        "base-offset-minus-one",
+        "two records from offset -1 on: the batch ends at 0, and its leader epoch would begin below",
+        batch(Record(), Record(offset_delta=1), base_offset=-1, hostile=["base_offset"]),
+        requirements=["RB-OFFSET-1", "RB-OFFSET-7"],
+        finding="base-offset-negative",
+        log=refuses("leader-epoch-offset-negative"),
+    )
+
+
+def _timestamps(made: Theme) -> None:
+    made.flag(
+        "MaxTimestampNotMaximum",
+        "leniency",
+        "The max timestamp is above every record's, as compaction may leave it and no producer should send it.",
+        "Retention goes by it: one record with a time in the far future keeps its segment for ever.",
+    )
+    for codec in ("none", "gzip"):
+        record = Record()
+        made.valid(
+            "max-timestamp-above" + ("" if codec == "none" else f"-{codec}"),
+            "the max timestamp is an hour above the only record's"
+            + ("; a broker corrects it" if codec == "none" else f", under {codec}"),
+            batch(
+                record,
+                codec=codec,
+                payload=None if codec == "none" else stored(codec, record.encode()),
+                max_timestamp=CREATED_MS + 3_600_000,
+            ),
+            requirements=["RB-TIMESTAMP-2"],
+            flags=["MaxTimestampNotMaximum"],
+            broker=accepts(finding="max-timestamp-not-maximum"),
+        )
+
+
+def _right(made: Theme) -> None:
+    requirements = ["LIM-DEFAULT-1", "PRO-CONTROL-1", "PRO-COUNT-1", "PRO-MAGIC-1", "PRO-REQUEST-1", "RB-OFFSET-7"]
+    made.valid(
+        "idempotent",
+        "a batch of an idempotent producer, as it should be",
+        batch(Record(), Record(offset_delta=1), producer_id=4000, producer_epoch=0, base_sequence=0),
+        requirements=[*requirements, "RB-PRODUCER-1", "RB-SEQUENCE-1"],
+        broker=accepts(),
+    )
+    made.valid(
+        "transactional",
+        "a batch of a transaction, as it should be",
+        batch(Record(), transactional=True, producer_id=4000, producer_epoch=0, base_sequence=0),
+        requirements=[*requirements, "TXN-BATCH-1"],
+        broker=accepts(),
+    )
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        records = (Record(), Record(offset_delta=1))
+        made.valid(
+            codec,
+            f"a {codec} batch as it should be",
+            batch(*records, codec=codec, payload=stored(codec, b"".join(record.encode() for record in records))),
+            requirements=[*requirements, "RB-CODEC-4"],
+            broker=accepts(),
+        )

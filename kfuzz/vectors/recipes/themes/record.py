@@ -1,0 +1,313 @@
+"""A record's own fields: length, attributes, offset delta, key and value. May import ``builder`` and ``containers``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.builder import Raw, Record, batch, varint
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import SMALL, Judged, Theme, accepts
+
+INT32_MAX = 2**31 - 1
+
+
+def theme() -> Theme:
+    """records/v2/record"""
+    made = Theme("records/v2/record", "The fields of a record: length, attributes, offset delta, key, value.")
+    _contents(made)
+    _length(made)
+    _attributes(made)
+    _nullable(made)
+    _lengths_by_codec(made)
+    _offset_delta(made)
+    return made
+
+
+def _contents(made: Theme) -> None:
+    cases = (
+        ("null-key", "the key is null", Record(key=None)),
+        ("null-value", "the value is null: a tombstone", Record(value=None)),
+        ("null-key-and-value", "key and value are null", Record(key=None, value=None)),
+        ("empty-key", "the key is empty, which is not null", Record(key=b"")),
+        ("empty-value", "the value is empty, which is not null", Record(value=b"")),
+        (
+            "empty-key-and-value",
+            "key and value are empty: the shortest record but for nulls",
+            Record(key=b"", value=b""),
+        ),
+        (
+            "binary",
+            "key and value hold every byte there is",
+            Record(key=bytes(range(256)), value=bytes(range(255, -1, -1))),
+        ),
+        ("value-4096", "a value of 4096 bytes", Record(value=bytes(index * 7 % 256 for index in range(4096)))),
+        (
+            "value-like-a-batch",
+            "the value is itself a whole record batch, and stays bytes",
+            Record(value=batch(Record()).data),
+        ),
+    )
+    for slug, summary, record in cases:
+        made.valid(slug, summary, batch(record), requirements=["RB-RECORD-3"])
+
+
+def _length(made: Theme) -> None:
+    made.flag(
+        "RecordLengthWrong",
+        "bounds",
+        "The record's length does not fit its fields.",
+        "A reader that trusts the fields and one that trusts the length find the next record at different places.",
+    )
+    right = len(Record().encode()) - 1
+    wrong = (
+        ("length-one-too-low", right - 1, "record-truncated"),
+        ("length-one-too-high", right + 1, "record-length-exceeds-payload"),
+        ("length-zero", 0, "record-truncated"),
+    )
+    for slug, length, finding in wrong:
+        made.invalid(
+            slug,
+            f"the length of the only record is {length}; its fields take {right}",
+            batch(Record(raw={"length": varint(length)})),
+            requirements=["RB-RECORD-1"],
+            flags=["RecordLengthWrong"],
+            finding=finding,
+        )
+    made.invalid(
+        "length-reaches-into-next",
+        "the first record's length is one too high, and another record follows",
+        batch(Record(raw={"length": varint(right + 1)}), Record(offset_delta=1)),
+        requirements=["RB-RECORD-1"],
+        flags=["RecordLengthWrong"],
+        finding="record-length-mismatch",
+    )
+    made.invalid(
+        "bytes-after-headers",
+        "a byte stands behind the headers, and the length counts it",
+        batch(Record(raw={"tail": b"\x00"})),
+        requirements=["RB-RECORD-1", "RB-HEADERS-1"],
+        flags=["RecordLengthWrong"],
+        finding="record-length-mismatch",
+    )
+    made.flag(
+        "PoisonPill",
+        "leniency",
+        "A broker takes the batch and stores it, for under a codec it skips keys and values; consumers refuse it.",
+        "Every consumer of the partition stops there until someone skips the offset by hand.",
+    )
+    for delta in (-1, 1):
+        record = Record(raw={"length": varint(right + delta)})
+        made.invalid(
+            f"length-gzip-{'low' if delta < 0 else 'high'}",
+            f"under gzip, the first of two records has a length one too {'low' if delta < 0 else 'high'}",
+            _compressed("gzip", record, Record(offset_delta=1)),
+            requirements=["RB-RECORD-1", "RB-RECORDS-1"],
+            flags=["RecordLengthWrong", "PoisonPill"],
+            finding="record-truncated" if delta < 0 else "record-length-mismatch",
+            broker=unreadable(_compressed("gzip", record, Record(offset_delta=1))),
+            log=unreadable(_compressed("gzip", record, Record(offset_delta=1))),
+        )
+    _length_extremes(made, right)
+
+
+def unreadable(raw: Raw, finding: str = "records-unreadable") -> Judged:
+    """A batch is stored though nobody can read it, or refused for ``finding``: all but its records is told."""
+    stored_only = [{name: value for name, value in contents.items() if name != "records"} for contents in raw.batches]
+    return accepts(finding=finding, batches=stored_only)
+
+
+def _skimmed(raw: Raw, length: int) -> Judged | None:
+    """What a broker makes of a compressed record's impossible length: before 4.4 it passed over it and stored it."""
+    if raw.batches[0]["compression"] == "none":
+        return None
+    return unreadable(raw, "record-too-large" if length > 0 else "record-length-negative")
+
+
+def _length_extremes(made: Theme, right: int) -> None:
+    made.flag(
+        "RecordLengthHuge",
+        "allocation",
+        "The record's length is far beyond the bytes that are there.",
+        "A reader that makes room before it looks asks for two gigabytes.",
+        links=["rskafka #64", "KAFKA-14063"],
+        cves=["CVE-2022-34917"],
+    )
+    made.flag(
+        "RecordLengthNegative",
+        "crash",
+        "The record's length is below 0.",
+        "As an unsigned number it is huge; as an index it points before the buffer.",
+    )
+    for codec in ("none", "gzip", "zstd"):
+        for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
+            huge = length > 0
+            record = Record(raw={"length": varint(length)})
+            raw = batch(record) if codec == "none" else _compressed(codec, record)
+            made.invalid(
+                f"length-{slug}" + ("" if codec == "none" else f"-{codec}"),
+                f"the record's length is {length}" + ("" if codec == "none" else f", under {codec}"),
+                raw,
+                requirements=["RB-RECORD-1"],
+                flags=["RecordLengthHuge" if huge else "RecordLengthNegative"],
+                finding="record-length-exceeds-payload" if huge else "record-length-negative",
+                budget=SMALL,
+                broker=_skimmed(raw, length),
+            )
+
+
+def _compressed(codec: str, *records: Record) -> Raw:
+    payload = stored(codec, b"".join(record.encode() for record in records))
+    return batch(*records, codec=codec, payload=payload, hostile=["payload"])
+
+
+def _attributes(made: Theme) -> None:
+    made.flag(
+        "RecordAttributes",
+        "strictness",
+        "The record's attributes are reserved, but not 0.",
+        "A reader that refuses them cannot read what a later version writes; Kafka ignores them.",
+    )
+    for attributes in (0x01, 0x80, 0xFF):
+        made.acceptable(
+            f"attributes-{attributes:02x}",
+            f"the record's attributes are 0x{attributes:02x}",
+            batch(Record(raw={"attributes": bytes([attributes])})),
+            requirements=["RB-RECORD-2"],
+            flags=["RecordAttributes"],
+            finding="record-attributes-nonzero",
+        )
+
+
+def _nullable(made: Theme) -> None:
+    made.flag(
+        "LengthBelowMinusOne",
+        "confusion",
+        "A length is below -1, where -1 is null.",
+        "Kafka reads null; a reader that tests for -1 alone goes back in the buffer, or makes a huge copy.",
+    )
+    cases = (
+        ("key", Record(key=None, raw={"key_length": varint(-2)})),
+        ("value", Record(value=None, raw={"value_length": varint(-2)})),
+    )
+    for name, record in cases:
+        made.acceptable(
+            f"{name}-length-minus-two",
+            f"the {name}'s length is -2; Kafka reads null",
+            batch(record),
+            requirements=["RB-RECORD-3"],
+            flags=["LengthBelowMinusOne"],
+            finding="length-below-minus-one",
+            budget=SMALL,
+        )
+    made.acceptable(
+        "value-length-smallest",
+        "the value's length is INT32_MIN; Kafka reads null",
+        batch(Record(value=None, raw={"value_length": varint(-(2**31))})),
+        requirements=["RB-RECORD-3"],
+        flags=["LengthBelowMinusOne"],
+        finding="length-below-minus-one",
+        budget=SMALL,
+    )
+    made.flag(
+        "LengthBeyondRecord",
+        "bounds",
+        "The length of a key or value reaches beyond the record.",
+        "A reader that checks against the batch alone reads the next record's bytes as this one's.",
+        links=["rskafka #64"],
+    )
+    for name in ("key", "value"):
+        for slug, length in (("one-too-high", 10), ("largest", INT32_MAX)):
+            made.invalid(
+                f"{name}-length-{slug}",
+                f"the {name}'s length is {length}; the record has not so many bytes left, the batch has",
+                batch(Record(raw={f"{name}_length": varint(length)}), Record(offset_delta=1, value=bytes(40))),
+                requirements=["RB-RECORD-3"],
+                flags=["LengthBeyondRecord"],
+                finding="length-exceeds-record",
+                budget=SMALL,
+            )
+
+
+def _lengths_by_codec(made: Theme) -> None:
+    """Lengths beyond the record, where the record's bytes come out of a stream and nobody knows how many follow."""
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        for name in ("key", "value"):
+            record = Record(raw={f"{name}_length": varint(INT32_MAX)})
+            made.invalid(
+                f"{name}-length-largest-{codec}",
+                f"the {name}'s length is INT32_MAX, under {codec}",
+                _compressed(codec, record, Record(offset_delta=1, value=bytes(40))),
+                requirements=["RB-RECORD-3"],
+                flags=["LengthBeyondRecord"],
+                finding="length-exceeds-record",
+                budget=SMALL,
+            )
+        null = Record(value=None, raw={"value_length": varint(-2)})
+        made.acceptable(
+            f"value-length-minus-two-{codec}",
+            f"the value's length is -2, under {codec}; Kafka reads null",
+            _compressed(codec, null),
+            requirements=["RB-RECORD-3"],
+            flags=["LengthBelowMinusOne"],
+            finding="length-below-minus-one",
+            budget=SMALL,
+        )
+    for codec in ("snappy", "lz4"):
+        for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
+            raw = _compressed(codec, Record(raw={"length": varint(length)}))
+            made.invalid(
+                f"length-{slug}-{codec}",
+                f"the record's length is {length}, under {codec}",
+                raw,
+                requirements=["RB-RECORD-1"],
+                flags=["RecordLengthHuge" if length > 0 else "RecordLengthNegative"],
+                finding="record-length-exceeds-payload" if length > 0 else "record-length-negative",
+                budget=SMALL,
+                broker=_skimmed(raw, length),
+            )
+
+
+def _offset_delta(made: Theme) -> None:
+    made.flag(
+        "OffsetDeltaDisorder",
+        "confusion",
+        "The records' offset deltas are negative, repeated or decreasing.",
+        "A consumer that skips all below its position loses records; one that goes by the last reads some again.",
+    )
+    cases = (
+        ("offset-delta-repeated", (0, 0), "offset-delta-not-increasing"),
+        ("offset-delta-decreasing", (1, 0), "offset-delta-not-increasing"),
+        ("offset-delta-negative", (-1, 0), "offset-delta-negative"),
+        ("offset-delta-all-zero", (0, 0, 0, 0), "offset-delta-not-increasing"),
+        ("offset-delta-back-to-zero", (0, 1, 0), "offset-delta-not-increasing"),
+    )
+    for slug, deltas, finding in cases:
+        made.acceptable(
+            slug,
+            f"the offset deltas are {', '.join(map(str, deltas[:-1]))} and {deltas[-1]}",
+            batch(*(Record(offset_delta=delta) for delta in deltas), base_offset=10),
+            requirements=["RB-OFFSET-3", "RB-OFFSET-4"],
+            flags=["OffsetDeltaDisorder"],
+            finding=finding,
+        )
+    made.acceptable(
+        "offset-delta-smallest",
+        "the offset delta is INT32_MIN",
+        batch(Record(offset_delta=-(2**31)), base_offset=2**33, last_offset_delta=0),
+        requirements=["RB-OFFSET-3", "RB-OFFSET-4"],
+        flags=["OffsetDeltaDisorder"],
+        finding="offset-delta-negative",
+    )
+    made.acceptable(
+        "offset-beyond-64-bits",
+        "base offset and offset delta add up to more than INT64_MAX; in Kafka the offset wraps",
+        batch(Record(), Record(offset_delta=2), base_offset=2**63 - 2, hostile=["base_offset"]),
+        requirements=["RB-OFFSET-4", "SEG-OFFSET-1"],
+        flags=["OffsetDeltaDisorder"],
+        finding="offset-overflow",
+        log=accepts(finding="log-end-overflow"),
+    )
+    made.valid(
+        "offset-delta-gap",
+        "offset deltas 0, 5 and 9: compaction took the others",
+        batch(Record(), Record(offset_delta=5), Record(offset_delta=9)),
+        requirements=["RB-OFFSET-6", "CMP-GAP-1"],
+    )

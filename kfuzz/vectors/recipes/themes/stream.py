@@ -1,0 +1,158 @@
+"""What the recipes of streams share: batches of producers, and what becomes of them. May import ``builder``.
+
+``Appends`` is a partition that a broker appends to, a batch a step; ``reading`` is a fetch or a log, handed out or not.
+Both say what must be so, and decide nothing: recipes know the rules, and this module counts offsets.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import EllipsisType
+from typing import Any
+
+from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
+from kfuzz.vectors.recipes.theme import Step, Theme
+
+__all__ = ["ABORT", "COMMIT", "INT32_MAX", "OTHER", "PRODUCER", "Appends", "Part", "data", "marker", "plain", "reading"]
+
+Json = dict[str, Any]
+
+ABORT, COMMIT = 0, 1
+INT32_MAX = 2**31 - 1
+PRODUCER, OTHER = 4000, 5000
+EPOCH = 3
+
+# By finding, the error of the protocol that a broker answers with.
+ERRORS = {
+    "sequence-gap": "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "sequence-overlap": "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "sequence-of-new-epoch": "OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "producer-epoch-stale": "INVALID_PRODUCER_EPOCH",
+    "coordinator-epoch-stale": "TRANSACTION_COORDINATOR_FENCED",
+    "transaction-not-ended": "INVALID_TXN_STATE",
+}
+
+
+def data(base_sequence: int, count: int = 2, *, producer_id: int = PRODUCER, text: str = "v", **fields: Any) -> Raw:
+    """``count`` records of a producer; not transactional unless ``fields`` say so."""
+    made = (Record(offset_delta=index, value=f"{text}{index}".encode()) for index in range(count))
+    fields = {"producer_epoch": EPOCH} | fields
+    return batch(*made, base_sequence=base_sequence, producer_id=producer_id, **fields)
+
+
+def plain(count: int = 1, **fields: Any) -> Raw:
+    """``count`` records of nobody in particular."""
+    return batch(*(Record(offset_delta=index, value=b"plain") for index in range(count)), **fields)
+
+
+def marker(
+    kind: int,
+    *,
+    coordinator_epoch: int = 0,
+    key: bytes | EllipsisType | None = ...,
+    value: bytes | EllipsisType | None = ...,
+    producer_id: int = PRODUCER,
+    **fields: Any,
+) -> Raw:
+    """The control batch that ends a producer's transaction; ``key`` and ``value`` stand in for the right ones."""
+    record = Record(
+        key=struct.pack(">hh", 0, kind) if isinstance(key, EllipsisType) else key,
+        value=struct.pack(">hi", 0, coordinator_epoch) if isinstance(value, EllipsisType) else value,
+    )
+    fields = {"producer_epoch": EPOCH, "transactional": True} | fields
+    return batch(record, control=True, producer_id=producer_id, **fields)
+
+
+@dataclass(slots=True)
+class Appends:
+    """Batches on their way to a partition, and what a broker answers to each; their own base offsets are 0."""
+
+    steps: list[Step] = field(default_factory=list)
+    end: int = 0
+    # The first offsets of the open transactions, by producer.
+    begun: dict[str, int] = field(default_factory=dict)
+
+    def take(self, raw: Raw, *, begins: bool = False, ends: bool = False, verdict: str = "valid") -> Appends:
+        """It is appended; it ``begins`` or ``ends`` its producer's transaction."""
+        contents = raw.batches[0]
+        base_offset = self.end
+        self.end += int(contents["next_offset"]) - int(contents["base_offset"])
+        if begins:
+            self.begun[contents["producer_id"]] = base_offset
+        if ends:
+            del self.begun[contents["producer_id"]]
+        return self._add(raw, {"outcome": "appended", "base_offset": str(base_offset), "verdict": verdict})
+
+    def drop(self, raw: Raw, *, at: int) -> Appends:
+        """It is a duplicate, of what was appended under the offset ``at``."""
+        return self._add(
+            raw,
+            {
+                "outcome": "duplicate",
+                "base_offset": str(at),
+                "finding": "sequence-duplicate",
+                "verdict": "valid",
+            },
+        )
+
+    def refuse(self, raw: Raw, finding: str, *, error: str | None = None, verdict: str = "invalid") -> Appends:
+        """It is refused, for ``finding``; where the documents are silent, the verdict is "acceptable"."""
+        answer = {"outcome": "rejected", "finding": finding, "error": error or ERRORS[finding], "verdict": verdict}
+        return self._add(raw, answer)
+
+    def _add(self, raw: Raw, answer: Json) -> Appends:
+        stable = min(self.begun.values(), default=self.end)
+        self.steps.append(Step(raw, {"broker": answer | {"last_stable_offset": str(stable)}}))
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One step of what is read.
+
+    ``shown``: whether its records are handed out, or those of them that are. ``beyond``: the last stable offset is
+    before it, so that nothing of it is sent.
+    """
+
+    raw: Raw
+    shown: bool | Sequence[Json] = True
+    beyond: bool = False
+    finding: str | None = None
+
+    @property
+    def records(self) -> list[Json]:
+        """The records that are handed out."""
+        if isinstance(self.shown, bool):
+            return [record for contents in self.raw.batches for record in contents["records"] if self.shown]
+        return list(self.shown)
+
+
+def reading(
+    made: Theme,
+    slug: str,
+    summary: str,
+    *parts: Part,
+    roles: Sequence[str] = ("consumer", "log"),
+    isolation: str = "read_committed",
+    requirements: Sequence[str] = ("TXN-FILTER-1",),
+    fetch_offset: int | None = None,
+    **options: Any,
+) -> None:
+    """A vector of what ``roles`` hand out: a consumer who is told ``aborted``, a reader of the log from its markers.
+
+    A part with a ``finding`` may be refused for it, for the documents are silent.
+    """
+    steps, position = [], fetch_offset or 0
+    for part in parts:
+        if not part.beyond:
+            position = int(part.raw.batches[-1]["next_offset"])
+        answer: Json = {"records": part.records, "next_offset": str(position), "verdict": "valid"}
+        if part.finding:
+            answer |= {"finding": part.finding, "verdict": "acceptable"}
+        steps.append(Step(part.raw, dict.fromkeys(roles, answer)))
+    # No reader hands out a control record, and a stream with one shows it.
+    control = any(contents["control"] for part in parts for contents in part.raw.batches)
+    cited = [*requirements, *(["RB-CONTROL-5"] if control else [])]
+    made.stream(slug, summary, *steps, isolation=isolation, requirements=cited, fetch_offset=fetch_offset, **options)

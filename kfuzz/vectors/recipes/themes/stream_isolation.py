@@ -1,0 +1,652 @@
+"""What a consumer hands out: aborted transactions, control batches, the last stable offset. May import ``stream``."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch, concat, message
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.themes.stream import (
+    ABORT,
+    COMMIT,
+    EPOCH,
+    OTHER,
+    PRODUCER,
+    Part,
+    data,
+    marker,
+    plain,
+    reading,
+)
+
+CONSUMER, LOG = ["consumer"], ["log"]
+
+
+def theme() -> Theme:
+    """stream/isolation"""
+    made = Theme(
+        "stream/isolation",
+        "What is handed out of a fetch whose aborted transactions are told, and of a log by its markers.",
+        kind="stream",
+    )
+    made.flag(
+        "AbortedShown",
+        "corruption",
+        "Records of an aborted transaction, and records that only look like it.",
+        "A reader that filters too little hands out what was taken back; one that filters too much loses data.",
+    )
+    _ends(made)
+    _interleaved(made)
+    _uncommitted(made)
+    _unstable(made)
+    _told(made)
+    _positions(made)
+    _shapes(made)
+    _control(made)
+    _refused(made)
+    _logs(made)
+    return made
+
+
+def _txn(base_offset: int, base_sequence: int = 0, count: int = 2, **fields: Any) -> Raw:
+    return data(base_sequence, count, base_offset=base_offset, **{"transactional": True, **fields})
+
+
+def _marker(kind: int, base_offset: int, **fields: Any) -> Part:
+    return Part(marker(kind, base_offset=base_offset, **fields), shown=False)
+
+
+def _dropped(raw: Raw) -> Part:
+    return Part(raw, shown=False)
+
+
+def _ends(made: Theme) -> None:
+    reading(made, "committed", "a committed transaction is handed out", Part(_txn(0)), _marker(COMMIT, 2), aborted=())
+    reading(
+        made,
+        "aborted",
+        "an aborted transaction is not handed out",
+        _dropped(_txn(0)),
+        _marker(ABORT, 2),
+        aborted=[(PRODUCER, 0)],
+        flags=["AbortedShown"],
+    )
+    reading(
+        made,
+        "aborted-in-two-batches",
+        "both batches of an aborted transaction are left out, and what follows it is not",
+        _dropped(_txn(0)),
+        _dropped(_txn(2, 2)),
+        _marker(ABORT, 4),
+        Part(plain(base_offset=5)),
+        aborted=[(PRODUCER, 0)],
+        flags=["AbortedShown"],
+    )
+    reading(
+        made,
+        "aborted-then-committed",
+        "a producer's first transaction is aborted, its second committed",
+        _dropped(_txn(0)),
+        _marker(ABORT, 2),
+        Part(_txn(3, 2)),
+        _marker(COMMIT, 5),
+        aborted=[(PRODUCER, 0)],
+        flags=["AbortedShown"],
+    )
+    reading(
+        made,
+        "committed-then-aborted",
+        "a producer's first transaction is committed, its second aborted",
+        Part(_txn(0)),
+        _marker(COMMIT, 2),
+        _dropped(_txn(3, 2)),
+        _marker(ABORT, 5),
+        aborted=[(PRODUCER, 3)],
+        flags=["AbortedShown"],
+    )
+    reading(
+        made,
+        "aborted-twice",
+        "two transactions of a producer, both aborted",
+        _dropped(_txn(0)),
+        _marker(ABORT, 2),
+        _dropped(_txn(3, 2)),
+        _marker(ABORT, 5),
+        aborted=[(PRODUCER, 0), (PRODUCER, 3)],
+    )
+    reading(
+        made,
+        "aborted-by-newer-epoch",
+        "a coordinator has aborted a transaction under the producer's next epoch",
+        _dropped(_txn(0)),
+        _marker(ABORT, 2, producer_epoch=EPOCH + 1),
+        Part(_txn(3, producer_epoch=EPOCH + 1)),
+        _marker(COMMIT, 5, producer_epoch=EPOCH + 1),
+        aborted=[(PRODUCER, 0)],
+    )
+
+
+def _interleaved(made: Theme) -> None:
+    for slug, ends, aborted in (
+        ("first-aborted", (ABORT, COMMIT), [(PRODUCER, 0)]),
+        ("second-aborted", (COMMIT, ABORT), [(OTHER, 2)]),
+        ("both-aborted", (ABORT, ABORT), [(PRODUCER, 0), (OTHER, 2)]),
+    ):
+        reading(
+            made,
+            f"interleaved-{slug}",
+            f"two producers' transactions take turns: {slug.replace('-', ' ')}",
+            Part(_txn(0), shown=ends[0] == COMMIT),
+            Part(_txn(2, producer_id=OTHER), shown=ends[1] == COMMIT),
+            Part(_txn(4, 2), shown=ends[0] == COMMIT),
+            _marker(ends[0], 6),
+            Part(_txn(7, 2, producer_id=OTHER), shown=ends[1] == COMMIT),
+            _marker(ends[1], 9, producer_id=OTHER),
+            aborted=aborted,
+            flags=["AbortedShown"],
+        )
+    reading(
+        made,
+        "plain-batches-between",
+        "batches outside of any transaction stand inside an aborted one",
+        _dropped(_txn(0)),
+        Part(plain(base_offset=2)),
+        Part(data(0, base_offset=3, producer_id=OTHER)),
+        _marker(ABORT, 5),
+        aborted=[(PRODUCER, 0)],
+        flags=["AbortedShown"],
+    )
+
+
+def _uncommitted(made: Theme) -> None:
+    reading(
+        made,
+        "uncommitted-aborted",
+        "in read_uncommitted an aborted transaction is handed out, and its marker is not",
+        Part(_txn(0)),
+        _marker(ABORT, 2),
+        isolation="read_uncommitted",
+        aborted=[(PRODUCER, 0)],
+    )
+    reading(
+        made,
+        "uncommitted-open",
+        "in read_uncommitted an open transaction is handed out",
+        Part(_txn(0)),
+        Part(plain(base_offset=2)),
+        isolation="read_uncommitted",
+    )
+    reading(
+        made,
+        "uncommitted-control-alone",
+        "markers alone: nothing is handed out, and the next fetch begins behind them",
+        _marker(COMMIT, 7),
+        _marker(ABORT, 8, producer_id=OTHER),
+        isolation="read_uncommitted",
+        requirements=["TXN-FILTER-1", "TXN-BATCH-1"],
+    )
+
+
+def _unstable(made: Theme) -> None:
+    requirements = ["TXN-FILTER-1", "TXN-STABLE-1"]
+    reading(
+        made,
+        "open-at-the-end",
+        "a log ends with an open transaction: nothing from its first offset on is decided",
+        Part(plain(base_offset=0)),
+        Part(_txn(1), shown=False, beyond=True),
+        roles=LOG,
+        requirements=requirements,
+    )
+    reading(
+        made,
+        "committed-behind-open",
+        "a committed transaction and a plain batch behind an open transaction are held back with it",
+        Part(plain(base_offset=0)),
+        Part(_txn(1), shown=False, beyond=True),
+        Part(_txn(3, producer_id=OTHER), shown=False, beyond=True),
+        Part(marker(COMMIT, base_offset=5, producer_id=OTHER), shown=False, beyond=True),
+        Part(plain(base_offset=6), shown=False, beyond=True),
+        roles=LOG,
+        requirements=requirements,
+    )
+    reading(
+        made,
+        "committed-before-open",
+        "a committed transaction before an open one is handed out",
+        Part(_txn(0)),
+        _marker(COMMIT, 2),
+        Part(_txn(3, 2), shown=False, beyond=True),
+        roles=LOG,
+        requirements=requirements,
+    )
+    reading(
+        made,
+        "open-and-told",
+        "a consumer is sent an open transaction, which a broker would not do: it knows nothing against it",
+        Part(_txn(0)),
+        roles=CONSUMER,
+        aborted=(),
+        requirements=requirements,
+    )
+
+
+def _told(made: Theme) -> None:
+    log = (_dropped(_txn(0)), _marker(ABORT, 2), Part(_txn(3, 2)), _marker(COMMIT, 5), _dropped(_txn(6, 4)))
+    reading(
+        made,
+        "told-unordered",
+        "the aborted transactions are told last first",
+        *log,
+        _marker(ABORT, 8),
+        aborted=[(PRODUCER, 6), (PRODUCER, 0)],
+        flags=["AbortedShown"],
+    )
+    reading(
+        made,
+        "told-twice",
+        "an aborted transaction is told twice",
+        *log,
+        _marker(ABORT, 8),
+        aborted=[(PRODUCER, 0), (PRODUCER, 6), (PRODUCER, 6)],
+        roles=CONSUMER,
+    )
+    reading(
+        made,
+        "told-without-marker",
+        "an aborted transaction is told whose marker is not in the fetch",
+        *log,
+        aborted=[(PRODUCER, 0), (PRODUCER, 6)],
+        roles=CONSUMER,
+        flags=["AbortedShown"],
+    )
+    reading(
+        made,
+        "told-for-another-producer",
+        "an aborted transaction of a producer is told that has no batch here",
+        Part(_txn(0)),
+        _marker(COMMIT, 2),
+        aborted=[(OTHER, 0)],
+        roles=CONSUMER,
+        flags=["AbortedShown"],
+    )
+    reading(
+        made,
+        "told-from-later-offset",
+        "an aborted transaction is told that begins behind the producer's committed one",
+        Part(_txn(0)),
+        Part(_txn(2, 2)),
+        _marker(COMMIT, 4),
+        aborted=[(PRODUCER, 5)],
+        roles=CONSUMER,
+        flags=["AbortedShown"],
+    )
+    reading(
+        made,
+        "told-from-inside-a-batch",
+        "the told first offset is inside a batch, which then is aborted as a whole",
+        Part(_txn(0)),
+        _dropped(_txn(2, 2, 3)),
+        _marker(ABORT, 5),
+        aborted=[(PRODUCER, 4)],
+        roles=CONSUMER,
+    )
+    reading(
+        made,
+        "told-from-before-the-fetch",
+        "the aborted transaction began before the fetch",
+        _dropped(_txn(100, 40)),
+        _marker(ABORT, 102),
+        Part(_txn(103, 42)),
+        _marker(COMMIT, 105),
+        aborted=[(PRODUCER, 17)],
+        roles=CONSUMER,
+        fetch_offset=100,
+        flags=["AbortedShown"],
+    )
+    reading(
+        made,
+        "told-but-committed",
+        "a commit marker does not end what was told to be aborted: only an abort marker does",
+        _dropped(_txn(0)),
+        _marker(COMMIT, 2),
+        _dropped(_txn(3, 2)),
+        _marker(ABORT, 5),
+        Part(_txn(6, 4)),
+        aborted=[(PRODUCER, 0)],
+        roles=CONSUMER,
+    )
+    reading(
+        made,
+        "told-nothing",
+        "no aborted transaction is told, so that an abort marker alone takes nothing back",
+        Part(_txn(0)),
+        _marker(ABORT, 2),
+        roles=CONSUMER,
+        aborted=(),
+    )
+
+
+def _positions(made: Theme) -> None:
+    reading(
+        made,
+        "fetch-from-inside-a-batch",
+        "the fetch begins at a batch's second record",
+        Part(raw := plain(3, base_offset=4), shown=raw.batches[0]["records"][1:]),
+        fetch_offset=5,
+        isolation="read_uncommitted",
+        requirements=["RB-OFFSET-6"],
+    )
+    reading(
+        made,
+        "fetch-from-inside-an-aborted-batch",
+        "the fetch begins at the second record of an aborted batch",
+        _dropped(_txn(0)),
+        _marker(ABORT, 2),
+        Part(plain(base_offset=3)),
+        aborted=[(PRODUCER, 0)],
+        fetch_offset=1,
+    )
+    reading(
+        made,
+        "offset-gaps",
+        "offsets have gaps inside an aborted transaction and around it",
+        Part(plain(base_offset=3)),
+        _dropped(_txn(10)),
+        _dropped(_txn(40, 2)),
+        _marker(ABORT, 50),
+        Part(plain(base_offset=60)),
+        aborted=[(PRODUCER, 10)],
+        requirements=["TXN-FILTER-1", "RB-OFFSET-6"],
+    )
+    reading(
+        made,
+        "last-record-compacted",
+        "a batch has lost its last records: the next fetch begins behind where they were",
+        Part(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
+        isolation="read_uncommitted",
+        requirements=["RB-OFFSET-5", "RB-OFFSET-6"],
+    )
+
+
+def _emptied(base_offset: int, last_offset_delta: int, **fields: Any) -> Raw:
+    fields = {"transactional": True, "producer_id": PRODUCER, "producer_epoch": EPOCH} | fields
+    return batch(base_offset=base_offset, last_offset_delta=last_offset_delta, max_timestamp=CREATED_MS, **fields)
+
+
+def _shapes(made: Theme) -> None:
+    reading(
+        made,
+        "compacted-empty-inside-aborted",
+        "a batch of an aborted transaction has lost all its records",
+        Part(_emptied(0, 1, base_sequence=0), shown=False),
+        _dropped(_txn(2, 2)),
+        _marker(ABORT, 4),
+        Part(plain(base_offset=5)),
+        aborted=[(PRODUCER, 0)],
+        requirements=["TXN-FILTER-1", "RB-COUNT-3"],
+    )
+    reading(
+        made,
+        "compacted-empty-inside-committed",
+        "a batch of a committed transaction has lost all its records",
+        Part(_txn(0)),
+        Part(_emptied(2, 1, base_sequence=2), shown=False),
+        _marker(COMMIT, 4),
+        requirements=["TXN-FILTER-1", "RB-COUNT-3"],
+    )
+    records = (Record(value=b"a"), Record(offset_delta=1, value=b"b"))
+    payload = stored("gzip", b"".join(record.encode() for record in records))
+    compressed: dict[str, Any] = {"codec": "gzip", "payload": payload, "transactional": True, "base_sequence": 0}
+    for slug, kind in (("aborted", ABORT), ("committed", COMMIT)):
+        raw = batch(*records, **compressed, producer_id=PRODUCER, producer_epoch=EPOCH)
+        reading(
+            made,
+            f"compressed-{slug}",
+            f"a compressed batch of a transaction that was {slug}",
+            Part(raw, shown=kind == COMMIT),
+            _marker(kind, 2),
+            aborted=[(PRODUCER, 0)] if kind == ABORT else [],
+            requirements=["TXN-FILTER-1", "RB-CODEC-3"],
+        )
+    reading(
+        made,
+        "log-append-time",
+        "with LogAppendTime a committed record has the broker's time, an aborted one is left out",
+        Part(_txn(0, log_append=True, max_timestamp=CREATED_MS + 5)),
+        _marker(COMMIT, 2),
+        _dropped(_txn(3, 2, log_append=True, max_timestamp=CREATED_MS + 9)),
+        _marker(ABORT, 5),
+        aborted=[(PRODUCER, 3)],
+        requirements=["TXN-FILTER-1", "RB-TIMESTAMP-5"],
+    )
+    reading(
+        made,
+        "legacy-between",
+        "messages of magic 0 and 1 stand inside an aborted transaction",
+        _dropped(_txn(0)),
+        Part(message(1, offset=2)),
+        Part(message(0, offset=3)),
+        _marker(ABORT, 4),
+        aborted=[(PRODUCER, 0)],
+        requirements=["TXN-FILTER-1", "RB-SEVERAL-1"],
+    )
+    reading(
+        made,
+        "several-batches-a-step",
+        "an aborted and a committed transaction in one piece",
+        Part(
+            concat(
+                _txn(0),
+                _txn(2, producer_id=OTHER),
+                marker(ABORT, base_offset=4),
+                marker(COMMIT, base_offset=5, producer_id=OTHER),
+            ),
+            shown=_txn(2, producer_id=OTHER).batches[0]["records"],
+        ),
+        aborted=[(PRODUCER, 0)],
+        requirements=["TXN-FILTER-1", "RB-SEVERAL-1"],
+    )
+    reading(
+        made,
+        "plain-batch-of-aborted-producer",
+        "a batch that is not transactional, of a producer whose transaction was told to be aborted, is handed out",
+        _dropped(_txn(0)),
+        Part(data(2, base_offset=2)),
+        _marker(ABORT, 4),
+        aborted=[(PRODUCER, 0)],
+        roles=CONSUMER,
+        flags=["AbortedShown"],
+    )
+
+
+def _control(made: Theme) -> None:
+    reading(
+        made,
+        "marker-without-transaction",
+        "an abort marker whose transaction left no batch here",
+        _marker(ABORT, 0),
+        Part(_txn(1)),
+        _marker(COMMIT, 3),
+        aborted=(),
+    )
+    reading(
+        made,
+        "marker-of-other-producer-between",
+        "another producer's abort marker does not end the aborted transaction",
+        _dropped(_txn(0)),
+        _marker(ABORT, 2, producer_id=OTHER),
+        _dropped(_txn(3, 2)),
+        _marker(ABORT, 5),
+        aborted=[(PRODUCER, 0)],
+    )
+    reading(
+        made,
+        "marker-emptied-between",
+        "a control batch without a record does not end the aborted transaction",
+        _dropped(_txn(0)),
+        Part(_emptied(2, 0, control=True), shown=False),
+        _dropped(_txn(3, 2)),
+        _marker(ABORT, 5),
+        aborted=[(PRODUCER, 0)],
+        requirements=["TXN-FILTER-1", "RB-COUNT-3"],
+    )
+    reading(
+        made,
+        "marker-key-of-later-version",
+        "an abort marker whose key has version 1 and two more bytes ends the aborted transaction",
+        _dropped(_txn(0)),
+        _marker(ABORT, 2, key=struct.pack(">hh", 1, ABORT) + b"\x00\x09"),
+        Part(_txn(3, 2)),
+        _marker(COMMIT, 5),
+        aborted=[(PRODUCER, 0)],
+        requirements=["TXN-FILTER-1", "RB-CONTROL-2"],
+    )
+    change = Record(key=struct.pack(">hh", 0, 2), value=b"\x00\x00")
+    reading(
+        made,
+        "leader-change-between",
+        "a control batch of another kind, without a producer, is not handed out and ends nothing",
+        _dropped(_txn(0)),
+        Part(batch(change, control=True, base_offset=2), shown=False),
+        _marker(ABORT, 3),
+        Part(plain(base_offset=4)),
+        aborted=[(PRODUCER, 0)],
+        requirements=["TXN-FILTER-1", "RB-CONTROL-3"],
+    )
+    reading(
+        made,
+        "transaction-without-batches",
+        "two markers of a producer without a batch between them",
+        _marker(COMMIT, 0),
+        _marker(ABORT, 1),
+        Part(plain(base_offset=2)),
+        aborted=(),
+    )
+
+
+def _refused(made: Theme) -> None:
+    made.flag(
+        "MarkerUnreadable",
+        "crash",
+        "A control batch of a producer has a key that is not a version and a type.",
+        "A reader that looks for the abort marker ends in an exception; one that passes over it filters too much.",
+    )
+    for slug, what, key in (
+        ("null", "is null", None),
+        ("short", "has three bytes", b"\x00\x00\x00"),
+        ("version-negative", "has version -1", struct.pack(">hh", -1, ABORT)),
+    ):
+        reading(
+            made,
+            f"marker-key-{slug}",
+            f"a marker's key {what}: Kafka refuses it in read_committed",
+            Part(plain(base_offset=0)),
+            Part(marker(ABORT, base_offset=1, key=key), shown=False, finding="end-marker-invalid"),
+            aborted=(),
+            roles=CONSUMER,
+            requirements=["TXN-FILTER-1", "RB-CONTROL-2"],
+            flags=["MarkerUnreadable"],
+        )
+    reading(
+        made,
+        "uncommitted-marker-key-null",
+        "a marker's key is null: in read_uncommitted nobody looks",
+        Part(plain(base_offset=0)),
+        _marker(ABORT, 1, key=None),
+        Part(plain(base_offset=2)),
+        isolation="read_uncommitted",
+        aborted=(),
+        roles=CONSUMER,
+        requirements=["TXN-FILTER-1", "RB-CONTROL-2"],
+    )
+
+
+def _logs(made: Theme) -> None:
+    requirements = ["TXN-FILTER-1", "TXN-MARKER-1"]
+    reading(
+        made,
+        "log-sequence-gap",
+        "sequences have a gap in a log, as compaction leaves it: nobody holds a log to them",
+        Part(_txn(0)),
+        Part(_txn(7, 7)),
+        _marker(COMMIT, 9),
+        roles=LOG,
+        requirements=["TXN-FILTER-1", "SEQ-ORDER-1"],
+    )
+    reading(
+        made,
+        "log-sequence-twice",
+        "the same sequences stand in a log twice: it is too late to drop one",
+        Part(_txn(0)),
+        Part(_txn(2)),
+        _marker(COMMIT, 4),
+        roles=LOG,
+        requirements=["TXN-FILTER-1", "SEQ-DUPLICATE-1"],
+    )
+    reading(
+        made,
+        "log-epoch-stale",
+        "a batch of an older epoch stands in a log: a broker that loads it only warns",
+        Part(data(0, base_offset=0, producer_epoch=EPOCH + 1)),
+        Part(data(2, base_offset=2), finding="producer-epoch-stale"),
+        roles=LOG,
+        requirements=["SEQ-EPOCH-1"],
+    )
+    reading(
+        made,
+        "log-coordinator-epoch-lower",
+        "a marker of an older coordinator epoch stands in a log: a broker that loads it only warns",
+        Part(_txn(0)),
+        _marker(COMMIT, 2, coordinator_epoch=12),
+        _dropped(_txn(3, 2)),
+        Part(marker(ABORT, base_offset=5, coordinator_epoch=11), shown=False, finding="coordinator-epoch-stale"),
+        roles=LOG,
+        requirements=requirements,
+    )
+    made.flag(
+        "LogUnloadable",
+        "crash",
+        "A segment holds what the producers' state cannot follow.",
+        "A broker that loads the segment dies of it, and again at each start.",
+    )
+    reading(
+        made,
+        "log-plain-batch-inside",
+        "a batch that is not transactional stands in its producer's open transaction",
+        Part(_txn(0)),
+        Part(data(2, base_offset=2), finding="transaction-not-ended"),
+        _marker(COMMIT, 4),
+        roles=LOG,
+        requirements=["TXN-BATCH-1"],
+        flags=["LogUnloadable"],
+    )
+    for slug, what, odd in (
+        ("key-null", "key is null", {"key": None}),
+        ("type-leader-change", "type is 2, leader change", {"key": struct.pack(">hh", 0, 2)}),
+        ("value-null", "value is null", {"value": None}),
+    ):
+        bad = marker(COMMIT, base_offset=2, **odd)
+        reading(
+            made,
+            f"log-marker-{slug}",
+            f"a control batch of a producer whose {what} stands in a log",
+            Part(plain(2, base_offset=0)),
+            Part(bad, shown=False, finding="end-marker-invalid"),
+            roles=LOG,
+            requirements=requirements,
+            flags=["LogUnloadable"],
+        )
+    reading(
+        made,
+        "marker-value-null",
+        "a marker's value is null: a consumer looks at its key alone",
+        _dropped(_txn(0)),
+        _marker(ABORT, 2, value=None),
+        Part(_txn(3, 2)),
+        aborted=[(PRODUCER, 0)],
+        roles=CONSUMER,
+        requirements=["TXN-FILTER-1", "RB-CONTROL-4"],
+    )

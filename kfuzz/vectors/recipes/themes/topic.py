@@ -1,0 +1,180 @@
+"""Produce requests whose verdict depends on the topic's configuration. May import ``builder`` and ``containers``."""
+
+from __future__ import annotations
+
+from kfuzz.vectors.recipes.making.builder import CREATED_MS, Raw, Record, batch
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import Json, Theme, accepts, refuses
+
+DAY_MS = 24 * 60 * 60 * 1000
+# Longer than any broker's clock can be ahead of the records' time.
+CENTURY_MS = 100 * 365 * DAY_MS
+NO_TIMESTAMP = -1
+# Small for a request, and enough for those that a broker of one node sends itself.
+REQUEST_BYTES_MAX = 16 * 1024
+
+
+def theme() -> Theme:
+    """records/v2/topic"""
+    made = Theme("records/v2/topic", "What a broker makes of a batch under the topic's own configuration.")
+    _compacted(made)
+    _timestamps(made)
+    _sizes(made)
+    _codecs(made)
+    return made
+
+
+def _batch(*records: Record, codec: str = "none") -> Raw:
+    payload = None if codec == "none" else stored(codec, b"".join(record.encode() for record in records))
+    return batch(*records, codec=codec, payload=payload)
+
+
+def _compacted(made: Theme) -> None:
+    made.flag(
+        "KeylessInCompacted",
+        "lost-data",
+        "A record without a key is produced to a compacted topic.",
+        "Whoever stores it can never clean it away, or drops it as it is compacted.",
+    )
+    for codec in ("none", "gzip", "zstd"):
+        slug = "" if codec == "none" else f"-{codec}"
+        made.valid(
+            f"compacted-with-keys{slug}",
+            f"two records with keys, one of them empty, for a compacted topic, under {codec}",
+            _batch(Record(), Record(offset_delta=1, key=b""), codec=codec),
+            requirements=["CMP-KEY-1"],
+            broker=accepts(),
+            topic={"compacted": True},
+        )
+        made.valid(
+            f"compacted-without-key{slug}",
+            f"the second of two records has no key, and the topic is compacted, under {codec}",
+            _batch(Record(), Record(offset_delta=1, key=None), codec=codec),
+            requirements=["CMP-KEY-1"],
+            flags=["KeylessInCompacted"],
+            broker=refuses("key-missing"),
+            topic={"compacted": True},
+        )
+
+
+def _timestamps(made: Theme) -> None:
+    made.flag(
+        "TimestampOutOfRange",
+        "leniency",
+        "A record is older than message.timestamp.before.max.ms allows.",
+        "Records from far away roll segments at once, or are deleted as soon as they are written.",
+    )
+    near: Json = {"now": str(CREATED_MS + 2 * DAY_MS), "timestamp_before_max_ms": str(DAY_MS)}
+    far = near | {"timestamp_before_max_ms": str(CENTURY_MS)}
+    for codec in ("none", "lz4"):
+        slug = "" if codec == "none" else f"-{codec}"
+        aged = _batch(Record(), codec=codec)
+        made.valid(
+            f"timestamp-too-old{slug}",
+            f"the record is two days old where one is allowed, under {codec}",
+            aged,
+            requirements=["RB-TIMESTAMP-4"],
+            flags=["TimestampOutOfRange"],
+            broker=refuses("timestamp-out-of-range"),
+            topic=near,
+        )
+        made.valid(
+            f"timestamp-old{slug}",
+            f"the record is two days old where a century is allowed, under {codec}",
+            aged,
+            requirements=["RB-TIMESTAMP-4"],
+            broker=accepts(),
+            topic=far,
+        )
+    made.valid(
+        "timestamp-none",
+        "the record has no timestamp, which no bound is about",
+        batch(Record(), base_timestamp=NO_TIMESTAMP),
+        requirements=["RB-TIMESTAMP-4"],
+        broker=accepts(),
+        topic=near,
+    )
+
+
+def _sizes(made: Theme) -> None:
+    largest = batch(Record(value=bytes(100)))
+    size = len(largest.data)
+    made.valid(
+        "batch-at-limit",
+        "the batch has as many bytes as max.message.bytes",
+        largest,
+        requirements=["LIM-DEFAULT-1"],
+        broker=accepts(),
+        topic={"max_message_bytes": size},
+    )
+    made.valid(
+        "batch-above-limit",
+        "the batch has a byte more than max.message.bytes",
+        largest,
+        requirements=["LIM-DEFAULT-1"],
+        broker=refuses("batch-too-large"),
+        topic={"max_message_bytes": size - 1},
+    )
+    made.valid(
+        "request-above-limit",
+        "the request has more bytes than socket.request.max.bytes; the broker hangs up without an answer",
+        batch(Record(value=bytes(REQUEST_BYTES_MAX))),
+        requirements=["LIM-DEFAULT-1"],
+        broker=refuses("request-too-large"),
+        topic={"max_request_bytes": REQUEST_BYTES_MAX},
+    )
+    made.valid(
+        "batch-above-limit-once-rebuilt",
+        "the batch has fewer bytes than max.message.bytes, and more once it is stored without its codec",
+        _batch(Record(value=bytes(1000)), codec="zstd"),
+        requirements=["LIM-DEFAULT-1", "RB-CODEC-8"],
+        broker=refuses("batch-too-large"),
+        topic={"compression": "none", "max_message_bytes": 500},
+    )
+
+
+def _codecs(made: Theme) -> None:
+    made.flag(
+        "CannotBeBuiltAnew",
+        "crash",
+        "The topic's codec is another than the batch's, and its producer fields are such as no builder takes.",
+        "The broker answers with an error that it did not foresee; with the topic's own codec the batch is stored.",
+    )
+    plain = batch(Record(), Record(offset_delta=1, value=None))
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        made.valid(
+            f"recompressed-to-{codec}",
+            f"an uncompressed batch for a topic whose codec is {codec}",
+            plain,
+            requirements=["RB-CODEC-8"],
+            broker=accepts(batches=_under(plain, codec)),
+            topic={"compression": codec},
+        )
+    packed = _batch(Record(), Record(offset_delta=1, value=None), codec="lz4")
+    made.valid(
+        "decompressed",
+        "an lz4 batch for a topic without a codec",
+        packed,
+        requirements=["RB-CODEC-8"],
+        broker=accepts(batches=_under(packed, "none")),
+        topic={"compression": "none"},
+    )
+    unborn = batch(Record(), producer_id=7, producer_epoch=-1, base_sequence=0)
+    for slug, compression, broker in (
+        ("kept", "producer", accepts()),
+        ("rebuilt", "gzip", refuses("rebuild-refused")),
+    ):
+        made.valid(
+            f"producer-without-epoch-{slug}",
+            f"producer id 7 has epoch -1, which a broker that has {slug} the batch minds or not",
+            unborn,
+            requirements=["RB-PRODUCER-1", "RB-CODEC-8"],
+            flags=["CannotBeBuiltAnew"],
+            broker=broker,
+            topic={"compression": compression},
+        )
+
+
+def _under(raw: Raw, codec: str) -> list[Json]:
+    """The contents as they are to be read when the broker has compressed them by ``codec``."""
+    return [{**contents, "compression": codec} for contents in raw.batches]

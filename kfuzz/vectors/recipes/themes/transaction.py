@@ -1,0 +1,122 @@
+"""Transactions and idempotence, as far as one fetch shows them. May import ``builder``, ``containers``, ``control``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import Theme
+from kfuzz.vectors.recipes.themes.control import ABORT, COMMIT, marker
+
+INT32_MAX = 2**31 - 1
+
+
+def theme() -> Theme:
+    """records/v2/transaction"""
+    made = Theme("records/v2/transaction", "Idempotent and transactional batches, and the markers between them.")
+    _transactions(made)
+    _sequences(made)
+    return made
+
+
+def _data(base_offset: int, base_sequence: int, count: int = 2, producer_id: int = 4000, **fields: Any) -> Raw:
+    records = (Record(offset_delta=index, value=b"%d" % (base_sequence + index)) for index in range(count))
+    fields = {"transactional": True, "producer_epoch": 3} | fields
+    return batch(*records, base_offset=base_offset, base_sequence=base_sequence, producer_id=producer_id, **fields)
+
+
+def _transactions(made: Theme) -> None:
+    requirements = ["TXN-BATCH-1", "RB-ATTRIBUTES-3"]
+    made.valid("open", "a batch of a transaction that has not ended", _data(0, 0), requirements=requirements)
+    made.valid(
+        "committed",
+        "two batches of a transaction and its commit marker",
+        _data(0, 0),
+        _data(2, 2),
+        marker(COMMIT, base_offset=4),
+        requirements=requirements,
+    )
+    made.valid(
+        "aborted",
+        "a batch of a transaction and its abort marker; who reads bytes shows the records, who filters does not",
+        _data(0, 0),
+        marker(ABORT, base_offset=2),
+        requirements=requirements,
+    )
+    made.valid(
+        "interleaved",
+        "two producers' transactions, one committed and one aborted, and a batch outside of any",
+        _data(0, 0),
+        _data(2, 0, producer_id=5000),
+        batch(Record(), base_offset=4),
+        marker(COMMIT, base_offset=5),
+        _data(6, 2, producer_id=5000),
+        requirements=requirements,
+    )
+    made.valid(
+        "marker-first",
+        "an abort marker of a transaction that began in an earlier fetch",
+        marker(ABORT, base_offset=10),
+        _data(11, 0),
+        requirements=requirements,
+    )
+    made.valid(
+        "committed-gzip",
+        "a compressed batch of a transaction and its marker",
+        _compressed(),
+        marker(COMMIT, base_offset=2),
+        requirements=[*requirements, "RB-CODEC-3"],
+    )
+
+
+def _compressed() -> Raw:
+    records = (Record(), Record(offset_delta=1))
+    payload = stored("gzip", b"".join(record.encode() for record in records))
+    return batch(
+        *records, codec="gzip", payload=payload, transactional=True, producer_id=4000, producer_epoch=3, base_sequence=0
+    )
+
+
+def _sequences(made: Theme) -> None:
+    requirements = ["RB-SEQUENCE-1", "RB-PRODUCER-1"]
+    made.valid(
+        "idempotent",
+        "three batches of an idempotent producer without transactions",
+        _data(0, 0, transactional=False),
+        _data(2, 2, transactional=False),
+        _data(4, 4, transactional=False),
+        requirements=requirements,
+    )
+    made.valid(
+        "first-sequence-seven",
+        "the first batch that is seen of a producer begins at sequence 7: older ones were deleted",
+        _data(100, 7, transactional=False),
+        requirements=requirements,
+    )
+    made.valid(
+        "epoch-grows",
+        "a producer's next epoch begins at sequence 0 again",
+        _data(0, 5, transactional=False),
+        _data(2, 0, transactional=False, producer_epoch=4),
+        requirements=requirements,
+    )
+    made.valid(
+        "sequence-wraps-between-batches",
+        "a batch ends at sequence INT32_MAX and the next one begins at 0",
+        _data(0, INT32_MAX - 1, transactional=False),
+        _data(2, 0, transactional=False),
+        requirements=["SEQ-WRAP-1"],
+    )
+    made.valid(
+        "sequence-wraps-within-batch",
+        "a batch of three records begins at sequence INT32_MAX",
+        _data(0, INT32_MAX, count=3, transactional=False),
+        requirements=["SEQ-WRAP-1"],
+    )
+    made.valid(
+        "producer-id-zero",
+        "producer id, epoch and sequence are 0, which is not 'none'",
+        _data(0, 0, producer_id=0, producer_epoch=0, transactional=False),
+        requirements=requirements,
+    )

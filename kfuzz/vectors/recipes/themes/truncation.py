@@ -1,0 +1,160 @@
+"""Batches and records that end in the middle of a field, with every length before it right. May import ``builder``,
+``containers``.
+
+The batch length and the CRC fit the bytes that are there, so that a reader gets as far as the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kfuzz.vectors.recipes.making.builder import Raw, Record, batch, varint
+from kfuzz.vectors.recipes.making.containers import stored
+from kfuzz.vectors.recipes.theme import SMALL, Theme
+
+# Every field of it has a byte at least, and most have two, so that a cut may fall within.
+FULL = Record(
+    timestamp_delta=1000, offset_delta=0, key=b"key", value=b"value", headers=[(b"header", b"worth"), (b"other", None)]
+)
+NAMES = {
+    "attributes": "attributes",
+    "timestamp_delta": "timestamp delta",
+    "offset_delta": "offset delta",
+    "key_length": "key's length",
+    "key": "key",
+    "value_length": "value's length",
+    "value": "value",
+    "header_count": "header count",
+    "headers[0].key_length": "first header's key length",
+    "headers[0].key": "first header's key",
+    "headers[0].value_length": "first header's value length",
+    "headers[0].value": "first header's value",
+    "headers[1].key_length": "second header's key length",
+}
+
+
+def theme() -> Theme:
+    """records/v2/truncation"""
+    made = Theme(
+        "records/v2/truncation", "Batches and records that end in the middle; the lengths before it are right."
+    )
+    made.flag(
+        "RecordCut",
+        "bounds",
+        "The record ends before its fields do; its own length says so truly.",
+        "A reader without a check at each field reads the next record, or what stands behind the buffer.",
+        links=["rskafka #64"],
+    )
+    made.flag(
+        "PayloadCut",
+        "bounds",
+        "The payload ends within the last record, whose length promises more.",
+        "A reader that takes it for a partial tail drops records that a whole, checked batch should have.",
+        links=["Dekaf #2065"],
+    )
+    _records(made)
+    _payloads(made)
+    _headers(made)
+    return made
+
+
+def _parts() -> Iterator[tuple[str, bytes, bytes]]:
+    """Each field of the record behind its length: name, the bytes before it, its own."""
+    before = b""
+    for name, data in FULL.parts()[1:]:
+        if data:
+            yield name, before, data
+        before += data
+
+
+def _records(made: Theme) -> None:
+    """Records whose length is right and whose bytes end before or within a field."""
+    for name, before, data in _parts():
+        if name not in NAMES:
+            continue
+        # Of a field that is one byte the record lacks all; of a longer one, the last byte.
+        body = before + data[:-1]
+        # A key or value that is cut is one whose length reaches beyond the record.
+        is_content = name.rpartition(".")[2] in ("key", "value")
+        finding = "length-exceeds-record" if is_content else "record-truncated"
+        if name == "headers[0].key_length":
+            # Two headers are promised and no byte is left for them.
+            finding = "header-count-exceeds-record"
+        made.invalid(
+            f"record-ends-in-{_slug(name)}",
+            f"the record ends {'within' if len(data) > 1 else 'before'} the {NAMES[name]}, as its length says",
+            _cut_record(body),
+            requirements=["RB-RECORD-1"],
+            flags=["RecordCut"],
+            finding=finding,
+            budget=SMALL,
+        )
+
+
+def _slug(name: str) -> str:
+    return name.replace("headers[0].", "header-").replace("headers[1].", "second-header-").replace("_", "-")
+
+
+def _cut_record(body: bytes) -> Raw:
+    """A batch of a record that is cut and a whole one behind it."""
+    second = Record(offset_delta=1, value=bytes(40)).encode()
+    return batch(payload=varint(len(body)) + body + second, record_count=2, last_offset_delta=1, hostile=["payload"])
+
+
+def _payloads(made: Theme) -> None:
+    """Payloads that end within the second record."""
+    first, second = Record(), Record(offset_delta=1, value=b"second value")
+    whole = first.encode() + second.encode()
+    cuts = {"last-byte": 1, "half": 9, "all-but-length": len(second.encode()) - 1}
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        for slug, missing in cuts.items():
+            payload = whole[:-missing]
+            made.invalid(
+                f"payload-lacks-{slug}" + ("" if codec == "none" else f"-{codec}"),
+                f"the second record lacks {missing} of its bytes" + ("" if codec == "none" else f", under {codec}"),
+                batch(
+                    first,
+                    second,
+                    codec=codec,
+                    payload=payload if codec == "none" else stored(codec, payload),
+                    hostile=["payload"],
+                ),
+                requirements=["RB-RECORD-1", "RB-RECORDS-1"],
+                flags=["PayloadCut"],
+                finding="record-length-exceeds-payload",
+                budget=SMALL,
+            )
+
+
+def _headers(made: Theme) -> None:
+    made.flag(
+        "HeaderCut",
+        "bounds",
+        "The batch length is true and too small for a batch's header.",
+        "A reader that unpacks 61 bytes at once reads into the next batch or beyond the buffer.",
+    )
+    ends = (
+        ("leader-epoch", 16, "ends behind the leader epoch"),
+        ("magic", 17, "ends behind the magic"),
+        ("crc", 21, "ends behind the CRC"),
+        ("attributes", 23, "ends behind the attributes"),
+        ("last-offset-delta", 27, "ends behind the last offset delta"),
+        ("base-timestamp", 35, "ends behind the base timestamp"),
+        ("max-timestamp", 43, "ends behind the max timestamp"),
+        ("producer-id", 51, "ends behind the producer id"),
+        ("producer-epoch", 53, "ends behind the producer epoch"),
+        ("base-sequence", 57, "ends behind the base sequence"),
+        ("record-count-cut", 60, "lacks the last byte of the record count"),
+    )
+    for slug, size, what in ends:
+        whole = batch(Record(), batch_length=size - 12)
+        made.invalid(
+            f"header-ends-at-{slug}",
+            f"the header {what}, and the batch length says so; a whole batch follows",
+            Raw(whole.data[:size], whole.layout, whole.batches, canonical=False),
+            batch(Record(), base_offset=1),
+            requirements=["RB-LENGTH-2", "RB-HEADER-1"],
+            flags=["HeaderCut"],
+            finding="batch-length-below-minimum",
+            budget=SMALL,
+        )
