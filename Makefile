@@ -3,13 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# How many tests run at a time.
+export JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd')
 
-.PHONY: help demo test campaign bench sanitize lint build clean
+.PHONY: help demo test test-all test-full test-other-pythons campaign bench sanitize lint build clean
 .DEFAULT_GOAL := help
+# Each step uses all processors itself.
+.NOTPARALLEL:
 
 help: ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 $(VENV)/.installed: pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kfuzz needs Python 3.11 or newer; name one with make PYTHON=…")'
@@ -31,8 +36,16 @@ build: $(VENV)/.built ## make .venv and compile the Cython modules
 demo: build ## the whole way once: a vector, the matrix, 20 s of fuzzing, 256 MiB of corpus
 	$(BIN)/kfuzz demo
 
-test: build ## the tests, with reduced counts
-	$(BIN)/python -m pytest
+test: build ## every kind of promise, with reduced counts: minutes
+	$(PYTEST)
+
+test-full: build ## the full counts, and what is too slow for every commit
+	$(PYTEST) -m full
+
+test-other-pythons: build ## the fast tests under Python 3.12 and 3.13, where those are installed
+	$(BIN)/python tests/other_pythons.py
+
+test-all: test test-other-pythons test-full ## all tests with all their counts
 
 bench: build ## speed beside other implementations: ratios, benchmarks/results.csv and a chart
 	$(BIN)/python -m benchmarks
@@ -57,5 +70,5 @@ lint: build ## ruff, mypy, cython-lint
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint kfuzz
 
 clean: ## remove what was built
-	rm -rf build out $(VENV)
+	rm -rf build out $(VENV) .venv-*
 	find kfuzz -name '*.so' -delete

@@ -5,6 +5,7 @@ library only.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 import tempfile
@@ -14,7 +15,7 @@ from typing import IO
 
 from kfuzz.errors import UsageError
 
-__all__ = ["map_bytes", "open_whole", "read_bytes", "require_writable", "write_whole"]
+__all__ = ["locked", "map_bytes", "open_whole", "read_bytes", "require_writable", "write_whole"]
 
 
 @contextlib.contextmanager
@@ -49,6 +50,21 @@ def open_whole(path: str | Path) -> Iterator[IO[bytes]]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the existing ``directory`` against other processes that ask for it here, and wait while one holds it.
+
+    For builds: two processes that need the same product at the same time make it once. The lock is on the directory
+    itself, so nothing is left behind, and it ends with the process.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def require_writable(path: str | Path, *, directory: bool = False) -> None:

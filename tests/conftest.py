@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Hypothesis tries the same examples in every run, and measures no time: a busy machine, or the first use of a large
+# table, must not fail a test.
+settings.register_profile(
+    "seeded", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("seeded")
+
+
+def counts(reduced: int, full: int) -> list[Any]:
+    """Two values for ``pytest.mark.parametrize`` or a fixture's ``params``: ``make test`` runs the first, and the
+    second belongs to ``make test-all`` (marker ``full``).
+    """
+    assert reduced < full
+    return [pytest.param(reduced), pytest.param(full, marks=pytest.mark.full)]
 
 
 def missing(what: str, remedy: str) -> NoReturn:

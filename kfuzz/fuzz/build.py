@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from kfuzz.errors import UsageError
-from kfuzz.files import write_whole
+from kfuzz.files import locked, write_whole
 from kfuzz.fuzz.targets import TARGETS, Target
 
 __all__ = ["SANITIZERS", "Build", "NoNativeCoverage", "Sanitizer", "build", "fallback"]
@@ -96,17 +96,25 @@ def build(
     sources = _sources()
     directory = root / f"{sanitizer}-{_fingerprint(sources, compiler, sanitizer)}"
     if not directory.is_dir():
-        say(f"compiling for fuzzing with {Path(compiler).name} (half a minute, once)")
         root.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=root))
-        try:
-            _compile(staging, sources, compiler, sanitizer)
-            _publish(staging, directory)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        with locked(root):
+            # Another process may have built it while this one waited.
+            if not directory.is_dir():
+                say(f"compiling for fuzzing with {Path(compiler).name} (half a minute, once)")
+                _build(directory, sources, compiler, sanitizer)
     _link_rest(directory)
     _write_executables(directory, _environment(directory, sanitizer))
     return Build(directory, sanitizer, native=True)
+
+
+def _build(directory: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
+    """Build beside ``directory`` and give the result its name at the end, so that no half build has it."""
+    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        _compile(staging, sources, compiler, sanitizer)
+        staging.rename(directory)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def fallback(reason: str, *, root: Path = ROOT / "build" / "fuzz") -> Build:
@@ -259,12 +267,3 @@ def _write_executable(path: Path, environment: dict[str, str]) -> None:
         f'exec $fixed env {settings} {shlex.quote(sys.executable)} -m kfuzz.fuzz.harness "$0" "$@"\n',
     )
     path.chmod(0o755)
-
-
-def _publish(staging: Path, directory: Path) -> None:
-    try:
-        staging.rename(directory)
-    except OSError:
-        # Another process has made the same build meanwhile; which one stays does not matter.
-        if not directory.is_dir():
-            raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,13 @@ def test_a_testee_is_built_when_a_source_is_newer_than_its_product_and_only_then
     os.utime(tmp_path / "toy" / "source.c", (later, later))
     testee.make_ready()
     assert product.read_text() == "built\nbuilt\n"
+
+
+def test_two_that_need_a_testee_at_the_same_time_build_it_once(tmp_path: Path) -> None:
+    testee = builder(tmp_path / "toy", "sleep 0.3 && mkdir -p target && echo built >>target/toy")
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: testee.make_ready(), range(2)))
+    assert (tmp_path / "toy" / "target" / "toy").read_text() == "built\n"
 
 
 @pytest.mark.parametrize(

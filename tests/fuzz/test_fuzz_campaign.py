@@ -6,6 +6,8 @@ import importlib.util
 import json
 import shutil
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +190,23 @@ def test_a_build_is_made_once_and_never_touches_the_modules_that_others_import(n
     assert said == []
     assert modules
     assert [(path.stat().st_ino, path.stat().st_mtime_ns) for path in modules] == before
+
+
+@pytest.mark.clang
+def test_two_that_need_a_build_at_the_same_time_make_it_once(
+    clang_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made: list[Path] = []
+
+    def compile_slowly(staging: Path, *_: object) -> None:
+        made.append(staging)
+        time.sleep(0.3)
+
+    monkeypatch.setattr(build_module, "_compile", compile_slowly)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: build(root=tmp_path), range(2))
+    assert first == second
+    assert len(made) == 1
 
 
 @pytest.mark.clang

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from kfuzz import __version__
 from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes
+from kfuzz.files import locked, read_bytes
 
 __all__ = ["BuildFailed", "Testee", "all_testees", "from_command", "select"]
 
@@ -61,9 +61,19 @@ class Testee:
         return f"{self.label} is left out: it needs {' and '.join(absent)}" if absent else None
 
     def make_ready(self) -> None:
-        """Build the testee if its sources are newer than its product; raises ``BuildFailed``."""
+        """Build the testee if its sources are newer than its product; raises ``BuildFailed``.
+
+        One build runs at a time under a root, because Maven's builds share a folder of downloads.
+        """
         if not self.build or self._is_built():
             return
+        assert self.folder
+        with locked(self.folder.parent):
+            # Another process may have built it while this one waited.
+            if not self._is_built():
+                self._build()
+
+    def _build(self) -> None:
         try:
             done = subprocess.run(
                 self.build, cwd=self.folder, capture_output=True, timeout=BUILD_TIMEOUT_S, stdin=subprocess.DEVNULL
