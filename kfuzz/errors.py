@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kfuzz.records.findings import Finding
+    from kfuzz.findings import Finding
 
 __all__ = ["EncodeError", "KfuzzError", "MessageError", "RecordsError", "UsageError"]
 

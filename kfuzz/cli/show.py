@@ -13,18 +13,18 @@ import click
 from click.core import ParameterSource
 
 from kfuzz import records
+from kfuzz.annotate.messages import Annotation
+from kfuzz.annotate.messages import annotate as annotate_message
+from kfuzz.annotate.parts import Part, scope_of
+from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.cli.check import open_buffer
 from kfuzz.cli.console import echo_json, json_option
 from kfuzz.cli.messages import definitions_of, source_option
 from kfuzz.errors import UsageError
-from kfuzz.messages.annotate import Annotation
-from kfuzz.messages.annotate import annotate as annotate_message
+from kfuzz.findings import PROFILES, Finding, Profile
 from kfuzz.messages.catalogue import newest
 from kfuzz.messages.model import Definition
 from kfuzz.messages.schema import schema
-from kfuzz.records.annotate import Part, scope_of
-from kfuzz.records.annotate import annotate as annotate_records
-from kfuzz.records.findings import PROFILES, Finding, Profile
 
 if TYPE_CHECKING:
     from kfuzz.vectors.model import Vector

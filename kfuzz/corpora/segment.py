@@ -18,7 +18,7 @@ from kfuzz.corpora.manifest import Row, codec_versions
 from kfuzz.corpora.plan import Segment, batch_bytes_max
 from kfuzz.corpora.synth import Synthesiser
 from kfuzz.corpora.workload import Workload
-from kfuzz.records.compression import compress
+from kfuzz.records.codecs import compress
 from kfuzz.wire.checksum import crc32c
 
 __all__ = ["SegmentBytes", "generate_segment", "write_segment"]

@@ -9,7 +9,7 @@ class Synthesiser:
 
     ``view`` is the reused buffer: ``view[:fill()]`` is the next chunk, until ``fill()`` is 0. The sums and the index
     bytes are complete then. ``phrases`` are 256 texts of 16 bytes for values of the kind ``text``;
-    ``compress`` is ``kfuzz.records.compression.compress``.
+    ``compress`` is ``kfuzz.records.codecs.compress``.
     """
 
     view: memoryview

@@ -21,7 +21,7 @@ from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.synth import DIGEST_BYTES
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, load
 from kfuzz.errors import UsageError
-from kfuzz.records.compression import decompress
+from kfuzz.records.codecs import decompress
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.message_set import MESSAGE_LAYOUT
 from kfuzz.wire.record_batch import HEADER_LAYOUT

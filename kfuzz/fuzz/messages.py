@@ -14,17 +14,17 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from kfuzz.annotate.messages import annotate
+from kfuzz.annotate.parts import scope_of
 from kfuzz.errors import EncodeError, MessageError
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.messages import codec
-from kfuzz.messages.annotate import annotate
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import Message, MessageReading
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Kind
 from kfuzz.messages.schema import schema
 from kfuzz.mutate.message import mutant, restructured
-from kfuzz.records.annotate import scope_of
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 if TYPE_CHECKING:

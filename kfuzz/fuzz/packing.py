@@ -7,7 +7,7 @@ what the stream holds. May import ``kfuzz.records`` and ``kfuzz.wire``.
 from __future__ import annotations
 
 from kfuzz.records import CODECS
-from kfuzz.records.compression import compress
+from kfuzz.records.codecs import compress
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.framing import LOG_OVERHEAD, next_frame
 from kfuzz.wire.message_set import encode_message, parse_message

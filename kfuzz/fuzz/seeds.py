@@ -20,7 +20,7 @@ from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schema import schema
 from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
-from kfuzz.records.compression import compress
+from kfuzz.records.codecs import compress
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.wire.checksum import crc32
 from kfuzz.wire.message_set import encode_message

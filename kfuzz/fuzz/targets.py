@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kfuzz import records
+from kfuzz.control import decode_control, encode_control
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.fuzz.canary import spring
 from kfuzz.fuzz.messages import fuzz_messages
@@ -22,11 +23,10 @@ from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.fuzz.packing import pack
 from kfuzz.records import CODECS, Limits, Reading, Record, RecordBatch, Role
 from kfuzz.records.append import append
+from kfuzz.records.codecs import compress, decompress
 from kfuzz.records.compact import compact
-from kfuzz.records.compression import compress, decompress
-from kfuzz.records.control import decode_control, encode_control
 from kfuzz.records.convert import convert
-from kfuzz.records.roles import Topic
+from kfuzz.records.read.roles import Topic
 from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import next_frame

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from kfuzz.errors import MessageError, UsageError
+from kfuzz.findings import PROFILES, Finding, Profile
+from kfuzz.findings.messages import CODES, from_message_note
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.model import Definition
 from kfuzz.messages.schema import schema
-from kfuzz.records.findings import PROFILES, Finding, Profile
-from kfuzz.records.message_findings import CODES, from_message_note
 from kfuzz.wire.values import StructValue
 
 if TYPE_CHECKING:

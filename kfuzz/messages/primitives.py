@@ -12,11 +12,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.errors import EncodeError, UsageError
+from kfuzz.findings import Profile
+from kfuzz.java import AS_JAVA
 from kfuzz.messages.codec import MessageReading, reading_of
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import ALL, NONE, Definition, Field, Type
-from kfuzz.records.findings import Profile
-from kfuzz.records.rebuild import AS_JAVA
 from kfuzz.wire.cursor import uvarint, uvarint_of
 from kfuzz.wire.message import Schema
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
+from kfuzz.java import AS_JAVA
 from kfuzz.messages.model import Definition, Field, Type, key_of
-from kfuzz.records.rebuild import AS_JAVA
 from kfuzz.wire.message import Schema
 from kfuzz.wire.values import Keyed
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kfuzz.java import wrap64
 from kfuzz.mutate.dice import Dice
-from kfuzz.records.model import CODECS, Codec, Record, RecordBatch, wrap64
+from kfuzz.records.model import CODECS, Codec, Record, RecordBatch
 
 __all__ = ["batch", "produced"]
 

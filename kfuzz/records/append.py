@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kfuzz.errors import EncodeError, RecordsError, UsageError
-from kfuzz.records.findings import from_note
-from kfuzz.records.model import CODEC_MASK, CODECS, LOG_APPEND_TIME, TRANSACTIONAL, Codec, Record, TimestampType, wrap64
-from kfuzz.records.reader import DEFAULT_LIMITS, Limits, read
+from kfuzz.findings.records import from_note
+from kfuzz.java import wrap64
+from kfuzz.records.model import CODEC_MASK, CODECS, LOG_APPEND_TIME, TRANSACTIONAL, Codec, Record, TimestampType
+from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, read
+from kfuzz.records.read.roles import DEFAULT_TOPIC, Header, Topic
 from kfuzz.records.rebuild import rebuild
-from kfuzz.records.roles import DEFAULT_TOPIC, Header, Topic
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header
 

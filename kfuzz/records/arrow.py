@@ -10,10 +10,10 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from kfuzz.errors import EncodeError, UsageError
-from kfuzz.records.compression import compress_parts
-from kfuzz.records.findings import Profile
+from kfuzz.findings import Profile
+from kfuzz.records.codecs import compress_parts
 from kfuzz.records.model import RecordBatch
-from kfuzz.records.reader import DEFAULT_LIMITS, Limits, Walk
+from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Walk
 from kfuzz.records.writer import header_fields, require_known
 from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter, ends_of_runs
 from kfuzz.wire.columns import Columns

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from kfuzz.errors import EncodeError, UsageError
-from kfuzz.records.model import Record, RecordBatch, wrap64
-from kfuzz.records.reader import DEFAULT_LIMITS, Limits, Reading
+from kfuzz.java import wrap64
+from kfuzz.records.model import Record, RecordBatch
+from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Reading
 from kfuzz.records.rebuild import NO_TIMESTAMP, Rebuilt, empty_batch, frames, rebuild
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from kfuzz.errors import EncodeError, UsageError
-from kfuzz.records.model import CODECS, Codec, Record, RecordBatch, TimestampType, wrap64
-from kfuzz.records.reader import DEFAULT_LIMITS, Limits, decode
+from kfuzz.java import wrap64
+from kfuzz.records.model import CODECS, Codec, Record, RecordBatch, TimestampType
+from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, decode
 from kfuzz.records.rebuild import NO_TIMESTAMP, frames, rebuild
 from kfuzz.records.writer import encode_batch
 

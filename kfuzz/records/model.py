@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from kfuzz.java import wrap64
 from kfuzz.wire.record import Record
 
-__all__ = ["CODECS", "Codec", "Header", "Record", "RecordBatch", "TimestampType", "wrap64"]
+__all__ = ["CODECS", "Codec", "Header", "Record", "RecordBatch", "TimestampType"]
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 TimestampType = Literal["none", "create", "log-append"]
@@ -60,8 +61,3 @@ class RecordBatch:
     def next_offset(self) -> int:
         """The offset after the batch's last one, whether or not a record has that one."""
         return wrap64(self.last_offset + 1)
-
-
-def wrap64(number: int) -> int:
-    """``number`` as Java's long arithmetic leaves it."""
-    return (number + (1 << 63)) % (1 << 64) - (1 << 63)

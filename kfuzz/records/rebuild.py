@@ -6,13 +6,13 @@ out the rest. May import ``kfuzz.wire`` and its neighbours.
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kfuzz.errors import EncodeError, RecordsError
-from kfuzz.records.compression import compress
+from kfuzz.java import through_java, wrap64
+from kfuzz.records.codecs import compress
 from kfuzz.records.model import (
     CODECS,
     CONTROL,
@@ -24,9 +24,8 @@ from kfuzz.records.model import (
     Record,
     RecordBatch,
     TimestampType,
-    wrap64,
 )
-from kfuzz.records.reader import DEFAULT_LIMITS, Limits, Reading, read
+from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Reading, read
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.message_set import encode_message
@@ -35,7 +34,7 @@ from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, encode_header, encode_rec
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["AS_JAVA", "Rebuilt", "empty_batch", "frames", "rebuild", "through_java"]
+__all__ = ["Rebuilt", "empty_batch", "frames", "rebuild"]
 
 INT32_MAX: Final = (1 << 31) - 1
 NO_TIMESTAMP: Final = -1
@@ -312,28 +311,3 @@ def _is_utf8(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def through_java(data: bytes) -> bytes:
-    """``data`` after Java has read it as UTF-8 text and written it again: bad bytes have become U+FFFD.
-
-    Java takes the bytes of an encoded surrogate together, where Python replaces each.
-
-    >>> through_java(b"k\\xff").hex()
-    '6befbfbd'
-    """
-    return data.decode(errors=AS_JAVA).encode()
-
-
-def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    assert isinstance(error, UnicodeDecodeError)
-    data, start, end = error.object, error.start, error.end
-    if data[start] == 0xED and data[start + 1 : start + 2] >= b"\xa0":
-        while end < min(start + 3, len(data)) and data[end] & 0xC0 == 0x80:
-            end += 1
-    return "\ufffd", end
-
-
-# The name of the error handler that reads text as Java does.
-AS_JAVA: Final = "kfuzz-as-java"
-codecs.register_error(AS_JAVA, _replace_as_java)

@@ -21,11 +21,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from kfuzz.errors import RecordsError, UsageError
-from kfuzz.records.findings import PROFILES, Finding, Profile, Role, from_note
-from kfuzz.records.model import Record, RecordBatch, wrap64
-from kfuzz.records.reader import DEFAULT_LIMITS, Limits
-from kfuzz.records.reader import batches as read_batches
-from kfuzz.records.roles import ABORT, EndMarker, end_marker
+from kfuzz.findings import PROFILES, Finding, Profile, Role
+from kfuzz.findings.records import from_note
+from kfuzz.java import wrap64
+from kfuzz.records.model import Record, RecordBatch
+from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.reader import batches as read_batches
+from kfuzz.records.read.roles import ABORT, EndMarker, end_marker
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT
 

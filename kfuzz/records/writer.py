@@ -6,17 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kfuzz.errors import EncodeError
-from kfuzz.records.compression import compress, compress_parts
-from kfuzz.records.model import (
-    CODECS,
-    CONTROL,
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    Record,
-    RecordBatch,
-    wrap64,
-)
+from kfuzz.java import wrap64
+from kfuzz.records.codecs import compress, compress_parts
+from kfuzz.records.model import CODECS, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Record, RecordBatch
 from kfuzz.wire.checksum import crc32
 from kfuzz.wire.message_set import encode_message
 from kfuzz.wire.record_batch import encode_batch as encode_batch_bytes

@@ -6,7 +6,7 @@ if CODE_COUNT > 64:
 cdef extern from "limits.h":
     int INT_MAX
 
-# code_t → the stable kebab-case code. What a code means, and for whom it is fatal, stands in kfuzz/records/findings.py.
+# code_t → the stable kebab-case code. What a code means, and for whom it is fatal, stands in kfuzz/findings/records.py.
 CODES = {
     BATCH_LENGTH_BELOW_MINIMUM: "batch-length-below-minimum",
     BATCH_LENGTH_TOO_LARGE: "batch-length-too-large",

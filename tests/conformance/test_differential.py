@@ -21,7 +21,7 @@ from kfuzz.conformance.protocol.words import Answer
 from kfuzz.errors import UsageError
 from kfuzz.mutate import Mutator
 from kfuzz.records import Record, RecordBatch, Role
-from kfuzz.records.compression import compress
+from kfuzz.records.codecs import compress
 from kfuzz.records.model import Codec
 from kfuzz.vectors.model import load_suite
 from kfuzz.wire.checksum import crc32, crc32c

@@ -25,9 +25,9 @@ from kfuzz.conformance.broker.exchange import (
     exchange_of,
 )
 from kfuzz.conformance.broker.real import Broker, BrokerFailed
+from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.messages.codec import encode, read
-from kfuzz.records.control import ControlRecordType, decode_control
 from kfuzz.records.stream import read_committed
 
 # Exchanges, and the versions of broker 4.3.1 and catalogue 4.4.0 that all are asked at.

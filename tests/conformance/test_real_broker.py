@@ -35,7 +35,7 @@ from kfuzz.conformance.broker.real import (
 )
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.records.append import append
-from kfuzz.records.roles import Topic
+from kfuzz.records.read.roles import Topic
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.confirm import REAL_BROKER_VERSION
 from kfuzz.vectors.model import KINDS

@@ -16,7 +16,7 @@ from kfuzz.fuzz.packing import pack
 from kfuzz.fuzz.seeds import regressions, seeds
 from kfuzz.fuzz.targets import TARGETS, OracleFailure, PlantedBug
 from kfuzz.records import Reading, Record, RecordBatch
-from kfuzz.records.compression import Decompressed
+from kfuzz.records.codecs import Decompressed
 from kfuzz.wire.checksum import crc32c
 
 PLAIN = records.encode_batch(

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from kfuzz import records
+from kfuzz.annotate.messages import Annotation, annotate
+from kfuzz.annotate.parts import Part, scope_of
+from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.errors import UsageError
 from kfuzz.messages import parse_definition
-from kfuzz.messages.annotate import Annotation, annotate
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import check, encode
 from kfuzz.messages.sample import filled
 from kfuzz.mutate.message import mutant
 from kfuzz.records import Codec, Record, RecordBatch
-from kfuzz.records.annotate import Part, scope_of
-from kfuzz.records.annotate import annotate as annotate_records
 
 ALL = [(definition, version) for definition in catalogue().messages.values() for version in definition.valid_versions]
 PARTITIONS = "FetchResponse.responses[0].partitions"

@@ -12,7 +12,7 @@ from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.mutate import KINDS, Mutator
 from kfuzz.records import CODECS, Record, RecordBatch
-from kfuzz.records.compression import decompress
+from kfuzz.records.codecs import decompress
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
 
 INPUTS = 20_000

@@ -7,15 +7,16 @@ from collections import defaultdict
 import pytest
 
 from kfuzz import records
-from kfuzz.mutate import Mutator
-from kfuzz.records.annotate import Part, annotate
-from kfuzz.records.control import (
+from kfuzz.annotate.parts import Part
+from kfuzz.annotate.records import annotate
+from kfuzz.control import (
     ControlRecord,
     ControlRecordKey,
     ControlRecordType,
     KRaftVersionRecord,
     encode_control,
 )
+from kfuzz.mutate import Mutator
 from kfuzz.records.model import Record, RecordBatch
 
 

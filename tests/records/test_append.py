@@ -25,7 +25,7 @@ from kfuzz.records.append import (
     set_partition_leader_epoch,
     stamp_log_append_time,
 )
-from kfuzz.records.roles import Topic
+from kfuzz.records.read.roles import Topic
 from kfuzz.vectors.model import load_suite
 from kfuzz.wire.checksum import crc32c
 

@@ -15,7 +15,7 @@ import pytest
 import snappy
 import zstandard
 
-from kfuzz.records.compression import compress, decompress
+from kfuzz.records.codecs import compress, decompress
 from kfuzz.records.model import CODECS, Codec
 
 COMPRESSING: tuple[Codec, ...] = CODECS[1:]
@@ -58,7 +58,7 @@ def test_no_flipped_byte_raises(codec: Codec) -> None:
 
 BOMB = """
 import resource, sys, zlib, zstandard, lz4.frame, snappy, struct
-from kfuzz.records.compression import decompress
+from kfuzz.records.codecs import decompress
 size = 1 << 30
 codec = sys.argv[1]
 if codec == "gzip":

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from testee_driver import LARGEST_LEAD, RunningTestee, running
 
 from kfuzz import records
-from kfuzz.errors import EncodeError, RecordsError
-from kfuzz.messages import codec
-from kfuzz.messages.catalogue import catalogue
-from kfuzz.messages.sample import filled
-from kfuzz.mutate.dice import Dice
-from kfuzz.records.control import (
+from kfuzz.control import (
     ControlRecord,
     ControlRecordKey,
     ControlRecordType,
@@ -37,7 +32,12 @@ from kfuzz.records.control import (
     decode_control,
     encode_control,
 )
-from kfuzz.records.findings import Finding
+from kfuzz.errors import EncodeError, RecordsError
+from kfuzz.findings import Finding
+from kfuzz.messages import codec
+from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.sample import filled
+from kfuzz.mutate.dice import Dice
 from kfuzz.vectors import load_suite
 
 DIRECTORY = bytes(range(16))

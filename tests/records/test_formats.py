@@ -10,7 +10,7 @@ from kafka_tools import ask, readable
 from testee_driver import running
 
 from kfuzz import records
-from kfuzz.records.rebuild import through_java
+from kfuzz.java import through_java
 
 
 def is_mixed(reading: records.Reading) -> bool:

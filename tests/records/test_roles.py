@@ -8,7 +8,7 @@ import pytest
 
 from kfuzz.errors import UsageError
 from kfuzz.records import Record
-from kfuzz.records.roles import (
+from kfuzz.records.read.roles import (
     CONTROL,
     DEFAULT_TOPIC,
     INT32_MAX,

@@ -11,15 +11,15 @@ from typing import Any, get_args
 import pytest
 
 from kfuzz import records
+from kfuzz.annotate.records import annotate
 from kfuzz.errors import EncodeError, KfuzzError, RecordsError, UsageError
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records import Limits, Profile, Role
-from kfuzz.records.annotate import annotate
 from kfuzz.records.append import append, recompress
 from kfuzz.records.compact import compact
 from kfuzz.records.convert import convert
-from kfuzz.records.roles import Topic
+from kfuzz.records.read.roles import Topic
 from kfuzz.records.stream import check_stream
 from kfuzz.vectors import load_suite
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
+from kfuzz.java import wrap64
 from kfuzz.records import Record, RecordBatch
-from kfuzz.records.model import wrap64
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 SPANS = st.none() | st.binary(max_size=40)

@@ -6,7 +6,7 @@ import pytest
 
 from kfuzz import records
 from kfuzz.conformance.judge.reference import verdict
-from kfuzz.records.roles import Topic
+from kfuzz.records.read.roles import Topic
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.confirm import first_difference
 from kfuzz.vectors.coverage import is_plainly_valid

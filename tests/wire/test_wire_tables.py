@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kfuzz.records.findings import CODES
+from kfuzz.findings.records import CODES
 from kfuzz.wire.framing import FRAME_LAYOUT, LOG_OVERHEAD, next_frame
 from kfuzz.wire.message_set import MESSAGE_LAYOUT, parse_message
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header, parse_places

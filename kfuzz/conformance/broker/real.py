@@ -27,8 +27,8 @@ from typing import Any, Final
 
 from kfuzz import records
 from kfuzz.conformance.protocol.testees import BuildFailed, Testee, default_root
+from kfuzz.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
-from kfuzz.records.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.vectors.confirm import contradiction, step_contradiction
 from kfuzz.vectors.model import TOPIC, Vector
 

@@ -27,9 +27,10 @@ from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
 from kfuzz.files import write_whole
 from kfuzz.records import Role
-from kfuzz.records.compression import XERIAL_MAGIC, decompress
+from kfuzz.records.codecs import decompress
+from kfuzz.records.codecs.snappy import XERIAL_MAGIC
 from kfuzz.records.model import CODECS
-from kfuzz.records.reader import DEFAULT_LIMITS
+from kfuzz.records.read.reader import DEFAULT_LIMITS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.message_set import parse_message

@@ -30,7 +30,7 @@ from kfuzz.messages import primitives
 from kfuzz.messages.catalogue import RELEASES, catalogue, newest
 from kfuzz.messages.codec import MessageReading, encode, read
 from kfuzz.messages.jsonform import from_json, to_json
-from kfuzz.records.roles import Topic
+from kfuzz.records.read.roles import Topic
 from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
 
 __all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]

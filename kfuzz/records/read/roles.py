@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kfuzz.errors import UsageError
-from kfuzz.records.model import CODECS, Codec, Record, wrap64
+from kfuzz.java import wrap64
+from kfuzz.records.model import CODECS, Codec, Record
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
 
 if TYPE_CHECKING:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from kfuzz.errors import RecordsError, UsageError
-from kfuzz.records.compression import Decompressed, decompress, open_stream
-from kfuzz.records.findings import CODES, PROFILES, ROLES, Finding, Profile, Role, from_note
+from kfuzz.findings import PROFILES, ROLES, Finding, Profile, Role
+from kfuzz.findings.records import CODES, from_note
+from kfuzz.java import wrap64
+from kfuzz.records.codecs import Decompressed, decompress, open_stream
 from kfuzz.records.model import (
     CODEC_MASK,
     CODECS,
@@ -22,9 +24,8 @@ from kfuzz.records.model import (
     Codec,
     Record,
     RecordBatch,
-    wrap64,
 )
-from kfuzz.records.roles import (
+from kfuzz.records.read.roles import (
     DEFAULT_TOPIC,
     Header,
     Row,

@@ -5,16 +5,15 @@ The parts come from the layout tables and the parse loops of ``kfuzz.wire``, so 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kfuzz.annotate.parts import Part, preview
+from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.errors import RecordsError
-from kfuzz.records.compression import decompress
-from kfuzz.records.control import ControlRecordType, decode_control
+from kfuzz.records.codecs import decompress
 from kfuzz.records.model import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from kfuzz.records.reader import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits
 from kfuzz.wire.framing import FRAME_LAYOUT, LOG_OVERHEAD, next_frame
 from kfuzz.wire.message_set import MESSAGE_LAYOUT, parse_message, parse_messages
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header, parse_places
@@ -25,40 +24,7 @@ if TYPE_CHECKING:
     from kfuzz.wire.message_set import MessageTuple
     from kfuzz.wire.record_batch import HeaderTuple, PlaceTuple, Span
 
-__all__ = ["PREVIEW_SIZE", "Part", "annotate", "preview", "scope_of"]
-
-_SCOPE = re.compile(r".*\bbatch\[\d+\](?:\.payload(?=\.))?")
-# Of a text or of bytes that are one, a dump shows so many.
-PREVIEW_SIZE = 48
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """``size`` bytes at ``at`` that are one field, or (``heading``) the beginning of something that has fields.
-
-    ``data`` are the bytes themselves: of the buffer, or of a decompressed payload where ``path`` goes through one.
-    """
-
-    path: str
-    field: str
-    at: int
-    data: bytes
-    value: str
-    heading: bool = False
-
-    @property
-    def depth(self) -> int:
-        return self.path.count(".") + (not self.heading)
-
-
-def scope_of(path: str) -> str:
-    """Of a field's whole path, what it lies in: a batch, the decompressed payload of one, or neither ("").
-
-    >>> scope_of("batch[0].payload.records[1].key"), scope_of("batch[0].payload")
-    ('batch[0].payload', 'batch[0]')
-    """
-    found = _SCOPE.match(path)
-    return found[0] if found else ""
+__all__ = ["annotate"]
 
 
 def annotate(
@@ -254,12 +220,3 @@ def _attributes(value: int) -> str:
         if value & bit:
             names.append(name)
     return f"{value & 0xFFFF:#06x} ({', '.join(names)})"
-
-
-def preview(payload: bytes | memoryview, span: Span) -> str:
-    """The bytes as text where they are printable ASCII, else their number."""
-    at, length = span
-    head = bytes(payload[at : at + min(length, PREVIEW_SIZE)])
-    if all(0x20 <= byte < 0x7F for byte in head):
-        return repr(head.decode("ascii")) + ("…" if length > PREVIEW_SIZE else "")
-    return f"{length} bytes"

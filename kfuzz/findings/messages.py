@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kfuzz.records.findings import Code, Finding, Profile
+from kfuzz.findings.model import Code, Finding, Profile
 
 if TYPE_CHECKING:
     from kfuzz.wire.message import Note

@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kfuzz.errors import EncodeError, RecordsError
-from kfuzz.records.findings import Finding
-from kfuzz.records.message_findings import from_message_note
-from kfuzz.records.rebuild import AS_JAVA
+from kfuzz.findings import Finding
+from kfuzz.findings.messages import from_message_note
+from kfuzz.java import AS_JAVA
 from kfuzz.wire.message import Schema
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 

@@ -1,51 +1,19 @@
-"""What a finding means: for each code the requirement it breaks, its severity per profile and role, and its sentence.
+"""The findings of records: for each code the requirement it breaks, its severity per profile and role, its sentence.
 
 The codes are noted by the parse loops in ``kfuzz.wire``, which know nothing of profiles: severity belongs to (code,
-profile, role)
-and is looked up here. May import ``kfuzz.wire`` only.
+profile, role) and is looked up here. May import ``kfuzz.wire`` only.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
+
+from kfuzz.findings.model import Code, Finding, Profile, Role
 
 if TYPE_CHECKING:
     from kfuzz.wire.report import Note
 
-__all__ = ["CODES", "PROFILES", "ROLES", "Code", "Finding", "Profile", "Role", "Severity", "from_note"]
-
-Profile = Literal["kafka", "strict"]
-Role = Literal["consumer", "broker", "log"]
-Severity = Literal["fatal", "deviation"]
-
-PROFILES: tuple[str, ...] = get_args(Profile)
-ROLES: tuple[str, ...] = get_args(Role)
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """What one finding code means.
-
-    ``kafka`` is its severity for Apache Kafka itself: its consumer, and each role that has none of its own here. The
-    documents (profile ``strict``) refuse every code.
-    ``requirement`` is an id in ``vectors/requirements.json``; None where only Kafka, not a document, says so.
-    ``sentence`` is formatted with ``found``, ``allowed`` and ``count``.
-    """
-
-    kafka: Severity
-    requirement: str | None
-    sentence: str
-    broker: Severity | None = None
-    log: Severity | None = None
-
-    def severity(self, profile: Profile, role: Role) -> Severity:
-        """How bad this is for ``role`` in ``profile``."""
-        if profile == "strict":
-            return "fatal"
-        own = {"consumer": None, "broker": self.broker, "log": self.log}[role]
-        return own or self.kafka
-
+__all__ = ["CODES", "from_note"]
 
 CODES: dict[str, Code] = {
     # framing
@@ -265,40 +233,6 @@ CODES: dict[str, Code] = {
         "fatal", "RB-OFFSET-1", "leader epoch {allowed} is to begin at offset {found}; it must be 0 or more"
     ),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong, or odd, with the bytes.
-
-    ``at`` is a byte offset into the buffer given; where ``path`` goes through ``payload``, into that decompressed
-    payload.
-    ``count`` is how often the code occurred under the same batch; the place is the first one's.
-    """
-
-    code: str
-    severity: Severity
-    at: int
-    path: str
-    requirement: str | None
-    message: str
-    count: int = 1
-
-    def __str__(self) -> str:
-        again = f" ({self.count} times; this is the first)" if self.count > 1 else ""
-        return f"{self.path} at byte {self.at}: {self.message}{again} [{self.code}]"
-
-    def to_json(self) -> dict[str, object]:
-        """The finding as the JSON object that every ``--json`` prints."""
-        return {
-            "code": self.code,
-            "severity": self.severity,
-            "at": self.at,
-            "path": self.path,
-            "requirement": self.requirement,
-            "message": self.message,
-            "count": self.count,
-        }
 
 
 def from_note(note: Note, path: str, profile: Profile, role: Role, detail: str = "") -> Finding:

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kfuzz.annotate.parts import PREVIEW_SIZE, Part, preview, scope_of
+from kfuzz.annotate.records import annotate as annotate_records
+from kfuzz.findings import Finding, Profile
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import MessageReading, check
 from kfuzz.messages.jsonform import uuid_text
@@ -18,9 +21,6 @@ from kfuzz.messages.model import Definition, Field, key_of
 from kfuzz.messages.schema import is_compact, schema
 from kfuzz.records import Reading
 from kfuzz.records import check as check_records
-from kfuzz.records.annotate import PREVIEW_SIZE, Part, preview, scope_of
-from kfuzz.records.annotate import annotate as annotate_records
-from kfuzz.records.findings import Finding, Profile
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 if TYPE_CHECKING:

@@ -1,0 +1,41 @@
+"""Control records with typed keys and values. May import ``kfuzz.messages`` and below."""
+
+from kfuzz.control.codec import (
+    ControlRecord,
+    ControlRecordKey,
+    ControlRecordType,
+    ControlValue,
+    Endpoint,
+    EndTransactionMarker,
+    KRaftVersionFeature,
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeVoter,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    TaggedField,
+    Voter,
+    VotersRecord,
+    decode_control,
+    encode_control,
+)
+
+__all__ = [
+    "ControlRecord",
+    "ControlRecordKey",
+    "ControlRecordType",
+    "ControlValue",
+    "EndTransactionMarker",
+    "Endpoint",
+    "KRaftVersionFeature",
+    "KRaftVersionRecord",
+    "LeaderChangeMessage",
+    "LeaderChangeVoter",
+    "SnapshotFooterRecord",
+    "SnapshotHeaderRecord",
+    "TaggedField",
+    "Voter",
+    "VotersRecord",
+    "decode_control",
+    "encode_control",
+]

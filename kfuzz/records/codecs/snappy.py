@@ -1,0 +1,103 @@
+"""The xerial container of snappy blocks, and raw blocks, as snappy-java reads them."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import cramjam
+
+from kfuzz.records.codecs.container import Broken
+from kfuzz.wire.cursor import uvarint_in_front
+from kfuzz.wire.output import Full, Output
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["XERIAL_MAGIC", "open_stream", "read_stream", "write_stream"]
+
+# org.xerial.snappy: magic, version and the lowest version that can read it, then blocks with their lengths in front.
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEAD = int.from_bytes(XERIAL_MAGIC[:4], "big", signed=True)
+XERIAL_HEADER = struct.Struct(">8sii")
+XERIAL_BYTES = XERIAL_HEADER.size
+XERIAL_BLOCK = 32 * 1024
+SNAPPY_CHUNK = struct.Struct(">i")
+XERIAL_BEGIN = XERIAL_HEADER.pack(XERIAL_MAGIC, 1, 1)
+XERIAL_LARGEST_CHUNK = 512 * 1024 * 1024
+# What Kafka fills at a time from a snappy stream (SnappyCompression.decompressionOutputSize).
+SNAPPY_BUFFER = 2048
+# The most that a snappy block can grow: a copy of 64 bytes takes 3, a bit over 21 to 1.
+SNAPPY_MOST = 22
+
+
+def _block(block: memoryview, output: Output, rest_bytes: int) -> None:
+    """One raw block, behind which ``rest_bytes`` are left. Its length in front is checked against what the block can
+    hold and the bound before anything is allocated.
+    """
+    size = uvarint_in_front(block)
+    if size < 0:
+        raise Broken(f"a snappy block's length is {'cut' if size == -1 else 'too long'}")
+    if size > 0xFFFFFFFF or size > len(block) * SNAPPY_MOST:
+        raise Broken(f"a snappy block of {len(block)} bytes claims to hold {size}")
+    if size > output.room:
+        raise Full
+    try:
+        output.fill(cramjam.snappy.decompress_raw_into, block, size, rest_bytes)
+    except cramjam.DecompressionError as error:
+        raise Broken(f"snappy: {error}") from None
+
+
+def open_stream(data: memoryview, output: Output, magic: int) -> int:
+    """Step over the xerial header; without one, the whole is a raw block."""
+    if not len(data):
+        raise Broken("the snappy stream is empty")
+    if len(data) >= XERIAL_BYTES and data[:8] == XERIAL_MAGIC:
+        return XERIAL_BYTES
+    _block(data, output, 0)
+    return len(data)
+
+
+def read_stream(data: memoryview, output: Output, magic: int) -> int:
+    at = open_stream(data, output, magic)
+    filled_from = output.room
+    end = len(data)
+    while end - at >= 4:
+        size: int = SNAPPY_CHUNK.unpack_from(data, at)[0]
+        at += 4
+        if size == XERIAL_HEAD:
+            further = _header(data, at - 4)
+            at += XERIAL_HEADER.size - 4
+            if not further:
+                # snappy-java says "no more" this once, and goes on when it is asked again. Kafka asks again if it got
+                # any bytes for the buffer that it was filling.
+                if (filled_from - output.room) % SNAPPY_BUFFER == 0:
+                    return at
+                filled_from = output.room
+            continue
+        if size < 0 or size > XERIAL_LARGEST_CHUNK or size > end - at:
+            raise Broken(f"a snappy chunk of {size} bytes where {end - at} are left")
+        _block(data[at : at + size], output, end - at - size)
+        at += size
+    return at
+
+
+def _header(data: memoryview, at: int) -> bool:
+    """Whether the header of a further stream stands at ``at``; four bytes told it from a chunk so far."""
+    header = data[at : at + XERIAL_HEADER.size]
+    if len(header) < XERIAL_HEADER.size:
+        raise Broken("a further snappy stream's header is cut")
+    found, version, _ = XERIAL_HEADER.unpack(header)
+    if found == XERIAL_MAGIC and version < 1:
+        raise Broken(f"snappy stream version {version}; it must be 1 or more")
+    return bool(found == XERIAL_MAGIC)
+
+
+def write_stream(data: Buffer, level: int | None, magic: int) -> list[Buffer]:
+    out: list[Buffer] = [XERIAL_BEGIN]
+    view = memoryview(data)
+    for at in range(0, len(view), XERIAL_BLOCK):
+        block = cramjam.snappy.compress_raw(view[at : at + XERIAL_BLOCK])
+        out.append(SNAPPY_CHUNK.pack(len(block)))
+        out.append(block)
+    return out

@@ -1,0 +1,204 @@
+"""The zstd frame, as zstd-jni's stream reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+import zstandard
+
+from kfuzz.records.codecs.container import Broken, Cut
+from kfuzz.wire.output import Full, Output
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["open_stream", "read_stream", "write_stream"]
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+# The low four bits of the first byte are free.
+ZSTD_SKIPPABLE = b"\x50\x2a\x4d\x18"
+# com.github.luben.zstd.ZstdInputStreamNoFinalizer reads in pieces of this size (ZSTD_DStreamInSize).
+ZSTD_BUFFER = 128 * 1024 + 3
+ZSTD_LARGEST_BLOCK = 128 * 1024
+# What a streaming decoder allows for unless told otherwise, as zstd-jni is not.
+ZSTD_LARGEST_WINDOW = (1 << 27) + 1
+# The window of the highest ordinary level, 19.
+ZSTD_KEPT_WINDOW = 1 << 23
+ZSTD_SINGLE_SEGMENT = 0x20
+
+
+class _Contexts(threading.local):
+    """A context costs more than a small batch; one serves a thread for good."""
+
+    def __init__(self) -> None:
+        self.decompressor = zstandard.ZstdDecompressor()
+        self.compressors: dict[int, zstandard.ZstdCompressor] = {}
+
+    def decompressor_of(self, window: int) -> zstandard.ZstdDecompressor:
+        """A decompressor keeps the largest window that it has met; one beyond the ordinary goes with its batch."""
+        return self.decompressor if window <= ZSTD_KEPT_WINDOW else zstandard.ZstdDecompressor()
+
+    def compressor(self, level: int) -> zstandard.ZstdCompressor:
+        if level not in self.compressors:
+            self.compressors[level] = zstandard.ZstdCompressor(level=level)
+        return self.compressors[level]
+
+
+_contexts = _Contexts()
+
+
+def _header(data: memoryview, at: int) -> tuple[int, bool, int | None, int]:
+    """The frame header at ``at``: where the blocks begin, whether a checksum follows, the content size, the window
+    size.
+    """
+    try:
+        descriptor = data[at + 4]
+        at += 5
+        single = descriptor >> 5 & 1
+        window = 0
+        if not single:
+            exponent, mantissa = data[at] >> 3, data[at] & 7
+            window = (1 << (10 + exponent)) + ((1 << (10 + exponent)) >> 3) * mantissa
+            at += 1
+    except IndexError:
+        raise Cut("a zstd frame header is cut") from None
+    at += (0, 1, 2, 4)[descriptor & 3]
+    width = (1 if single else 0, 2, 4, 8)[descriptor >> 6]
+    field = data[at : at + width]
+    at += width
+    if at > len(data):
+        raise Cut("a zstd frame header is cut")
+    content: int | None = None
+    if width:
+        content = int.from_bytes(field, "little") + (256 if width == 2 else 0)
+    if single and content is not None:
+        window = content
+    if window > ZSTD_LARGEST_WINDOW:
+        raise Broken(f"a zstd window of {window} bytes")
+    return at, bool(descriptor & 4), content, window
+
+
+def _blocks(data: memoryview, at: int, window: int) -> tuple[int, int]:
+    """Walk the blocks from ``at``: where they end, and the most they can hold; nothing is decompressed."""
+    most = 0
+    while True:
+        header = data[at : at + 3]
+        if len(header) < 3:
+            raise Cut("the zstd frame is cut")
+        word = int.from_bytes(header, "little")
+        at += 3
+        kind, size = word >> 1 & 3, word >> 3
+        if kind == 3:
+            raise Broken("a reserved zstd block type")
+        at += 1 if kind == 1 else size
+        most += min(ZSTD_LARGEST_BLOCK, max(window, 1024)) if kind == 2 else size
+        if at > len(data):
+            raise Cut("the zstd frame is cut")
+        if word & 1:
+            return at, most
+
+
+def open_stream(data: memoryview, output: Output, magic: int) -> int:
+    return 0
+
+
+def read_stream(data: memoryview, output: Output, magic: int) -> int:
+    at = 0
+    while at < len(data):
+        try:
+            end = _next(data, at, output)
+        except Broken as fault:
+            # zstd-jni forgets that it needs more when a frame ended in the same buffer: what is there is then all.
+            starts_buffer = at % ZSTD_BUFFER == 0
+            if not isinstance(fault, Cut) or starts_buffer or len(data) > (at // ZSTD_BUFFER + 1) * ZSTD_BUFFER:
+                with contextlib.suppress(Broken, Full):
+                    _rest(data[at:], output)
+                raise
+            _rest(data[at:], output)
+            return at
+        at = end
+    return at
+
+
+def _next(data: memoryview, at: int, output: Output) -> int:
+    """Decompress the frame that begins at ``at``, or step over a skippable one; where it ends."""
+    start = at
+    if len(data) - at < 4:
+        rest = bytes(data[at:])
+        if not ZSTD_MAGIC.startswith(rest) and not (
+            rest[0] & 0xF0 == ZSTD_SKIPPABLE[0] and ZSTD_SKIPPABLE[1:].startswith(rest[1:])
+        ):
+            raise Broken("not a zstd frame")
+        raise Cut("a zstd frame is cut in its magic")
+    if data[at] & 0xF0 == ZSTD_SKIPPABLE[0] and data[at + 1 : at + 4] == ZSTD_SKIPPABLE[1:]:
+        size = int.from_bytes(data[at + 4 : at + 8], "little")
+        if len(data) - at < 8 or size > len(data) - at - 8:
+            raise Cut("a skippable zstd frame is cut")
+        return at + 8 + size
+    if data[at : at + 4] != ZSTD_MAGIC:
+        raise Broken("not a zstd frame")
+    at, checksum, content, window = _header(data, at)
+    at, most = _blocks(data, at, window)
+    at += 4 if checksum else 0
+    if at > len(data):
+        raise Cut("the zstd checksum is cut")
+    if content is not None and content > most:
+        raise Broken(f"a zstd frame claims {content} bytes; its blocks hold at most {most}")
+    _frame(data[start:at], content, most, window, output)
+    return at
+
+
+def _lean(frame: memoryview, window: int, needed: int) -> tuple[memoryview | bytes, int]:
+    """``frame`` with its window made no larger than a content of ``needed`` bytes can use, and that window.
+
+    The library makes room for the window before it looks at a block, and a header may ask for 128 MiB in front of one
+    byte. Where the window goes, so does the content size of a frame that has no other one.
+    """
+    # Below this, the window bounds the blocks themselves.
+    exponent = (max(needed, ZSTD_LARGEST_BLOCK) - 1).bit_length()
+    if window <= 1 << exponent:
+        return frame, window
+    descriptor, rest = frame[4], frame[6:]
+    if descriptor & ZSTD_SINGLE_SEGMENT:
+        # Dictionary id, then content size, which goes.
+        ids = 5 + (0, 1, 2, 4)[descriptor & 3]
+        rest = frame[ids + (1 << (descriptor >> 6)) :]
+        return b"".join((frame[:4], bytes([descriptor & 0x1F, exponent - 10 << 3]), frame[5:ids], rest)), 1 << exponent
+    return b"".join((frame[:5], bytes([exponent - 10 << 3]), rest)), 1 << exponent
+
+
+def _rest(data: memoryview, output: Output) -> None:
+    """What comes out of a frame before its cut or its fault."""
+    frame: memoryview | bytes = data
+    window = 0
+    with contextlib.suppress(Cut):
+        window = _header(data, 0)[3] if data[:4] == ZSTD_MAGIC else 0
+    if window:
+        frame, window = _lean(data, window, output.room + ZSTD_LARGEST_BLOCK)
+    try:
+        with _contexts.decompressor_of(window).stream_reader(frame) as reader:
+            while piece := reader.read(ZSTD_LARGEST_BLOCK):
+                output.add(piece)
+    except zstandard.ZstdError as error:
+        raise Broken(f"zstd: {error}") from None
+
+
+def _frame(frame: memoryview, content: int | None, most: int, window: int, output: Output) -> None:
+    if content is not None and content > output.room:
+        raise Full
+    room = min(most, output.room)
+    lean, window = _lean(frame, window, room + ZSTD_LARGEST_BLOCK) if content is None else (frame, window)
+    try:
+        piece = _contexts.decompressor_of(window).decompress(lean, max_output_size=max(room, 1))
+    except zstandard.ZstdError as error:
+        # The frame is whole, so what the library misses is room.
+        if room < most and ("too small" in str(error) or "full frame" in str(error)):
+            raise Full from None
+        raise Broken(f"zstd: {error}") from None
+    output.add(piece)
+
+
+def write_stream(data: Buffer, level: int | None, magic: int) -> list[Buffer]:
+    return [_contexts.compressor(3 if level is None else level).compress(memoryview(data))]

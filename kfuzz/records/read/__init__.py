@@ -1,0 +1,1 @@
+"""The readers: ``reader`` walks batches for every role, ``roles`` holds what a broker and a log ask."""
