@@ -1,14 +1,39 @@
-"""Runs the command line in a process of its own, as a user does; for tests only."""
+"""Runs the command line as a user does, in this process or in one of its own; for tests only."""
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from kfuzz.cli.main import main
+
 
 def kfuzz(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
-    """The outcome of ``kfuzz WORDS…``; no traceback ever leaves it."""
+    """The outcome of ``kfuzz WORDS…``, called in this process with standard streams of its own.
+
+    A start of Python and its imports cost more than most verbs: where no process is the point, this is the one to call.
+    """
+    argv = [str(word) for word in words]
+    out, told = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", told)
+        with pytest.raises(SystemExit) as left:
+            main(argv)
+    for stream in (out, told):
+        stream.flush()
+    return subprocess.CompletedProcess(
+        argv, left.value.code or 0, out.buffer.getvalue().decode(), told.buffer.getvalue().decode()
+    )
+
+
+def kfuzz_process(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+    """The outcome of ``kfuzz WORDS…`` in a process of its own; no traceback ever leaves it."""
     done = subprocess.run(
         [sys.executable, "-m", "kfuzz.cli.main", *map(str, words)], input=stdin, capture_output=True, timeout=120
     )

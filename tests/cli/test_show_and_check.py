@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_driver import kfuzz
+from cli_driver import kfuzz, kfuzz_process
 
 from kfuzz import records
 from kfuzz.messages.codec import encode
 from kfuzz.records import Record, RecordBatch
 from kfuzz.wire.checksum import crc32c
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -38,8 +42,9 @@ def test_check_says_what_was_read_and_exits_0(good: Path) -> None:
     assert done.stdout == f"{good}: ok, 1 batches, 2 records, {good.stat().st_size} bytes\n"
 
 
-def test_check_exits_1_with_the_place_of_the_fault(good: Path, bad: Path) -> None:
-    done = kfuzz("check", good, bad)
+@pytest.mark.parametrize("run", [kfuzz, kfuzz_process])
+def test_check_exits_1_with_the_place_of_the_fault(run: Run, good: Path, bad: Path) -> None:
+    done = run("check", good, bad)
     assert done.returncode == 1
     assert f"{bad}: fatal: batch[0].crc at byte 17: the stored CRC is 0x" in done.stdout
 
@@ -304,10 +309,10 @@ def test_show_and_check_call_an_empty_file_an_empty_log(tmp_path: Path) -> None:
     assert kfuzz("check", empty).stdout == f"{empty}: ok, 0 batches, 0 records, 0 bytes\n"
 
 
-@pytest.mark.parametrize("verb", ["show", "check"])
-def test_a_wrong_name_gets_one_sentence_and_exit_2(verb: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("run", "verb"), [(kfuzz, "show"), (kfuzz, "check"), (kfuzz_process, "show")])
+def test_a_wrong_name_gets_one_sentence_and_exit_2(run: Run, verb: str, tmp_path: Path) -> None:
     for name in (tmp_path, tmp_path / "nowhere"):
-        done = kfuzz(verb, name)
+        done = run(verb, name)
         assert done.returncode == 2
         assert done.stderr.startswith(f"kfuzz: {name} ")
         assert done.stderr.count("\n") == 1

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_driver import kfuzz
+from cli_driver import kfuzz_process
 from conftest import missing
 
 from kfuzz.conformance.protocol.testees import all_testees
@@ -18,7 +18,7 @@ def test_every_testee_does_what_its_expected_outcomes_say(tmp_path: Path) -> Non
         if reason := testee.missing():
             missing(reason, "install it")
     report = tmp_path / "report.json"
-    done = kfuzz("conform", "--json", report)
+    done = kfuzz_process("conform", "--json", report)
     assert done.returncode == 0, done.stdout[-3000:]
     testees = json.loads(report.read_text())["testees"]
     assert [entry["unexpected"] for entry in testees] == [0] * len(all_testees())
