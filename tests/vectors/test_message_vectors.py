@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import require_tool
+from each_vector import each
 
 from kfuzz.cli.vectors import ask_kafka
 from kfuzz.conformance.protocol.words import READER
@@ -79,7 +80,7 @@ def test_every_api_has_valid_and_hostile_vectors() -> None:
     assert len(alike) >= 170
 
 
-@pytest.mark.parametrize("vector", SUITE, ids=lambda vector: vector.id)
+@each(SUITE)
 def test_the_layout_has_each_byte_up_to_the_fault(vector: Vector) -> None:
     end = 0
     for place in vector.layout:

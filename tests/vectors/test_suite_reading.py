@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from each_vector import each
 
 from kfuzz import records
 from kfuzz.conformance.judge.reference import verdict
@@ -18,10 +18,6 @@ ROOM = records.Limits(decompressed_bytes=256 * 1024 * 1024)
 BOUNDED = "decompressed-size-exceeded"
 
 
-def named(vectors: tuple[Vector, ...] | list[Vector]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("vector", vectors, ids=[vector.id for vector in vectors])
-
-
 def consumer(vector: Vector) -> dict:  # type: ignore[type-arg]
     return dict(vector.expect["consumer"])
 
@@ -34,7 +30,7 @@ def limits(vector: Vector) -> records.Limits:
     return ROOM if kafka_accepts(vector) and consumer(vector).get("finding") == BOUNDED else records.Limits()
 
 
-@named(SUITE)
+@each(SUITE)
 def test_profile_kafka_accepts_what_kafka_accepts_and_reads_the_same(vector: Vector) -> None:
     expect = consumer(vector)
     reading = records.read(vector.data, limits=limits(vector))
@@ -50,7 +46,7 @@ def test_profile_kafka_accepts_what_kafka_accepts_and_reads_the_same(vector: Vec
     assert any(first_difference(read, other) is None for other in readings), first_difference(read, expect["batches"])
 
 
-@named(SUITE)
+@each(SUITE)
 def test_profile_strict_refuses_the_deviations_and_nothing_else(vector: Vector) -> None:
     expect = consumer(vector)
     reading = records.read(vector.data, profile="strict", limits=limits(vector))
@@ -61,7 +57,7 @@ def test_profile_strict_refuses_the_deviations_and_nothing_else(vector: Vector) 
         assert finding in {found.code for found in reading.findings}
 
 
-@named([vector for vector in SUITE if "broker" in vector.expect])
+@each([vector for vector in SUITE if "broker" in vector.expect])
 def test_as_a_broker_kfuzz_accepts_what_kafkas_log_validator_accepts(vector: Vector) -> None:
     expect = vector.expect["broker"]
     made = verdict(vector.data, "broker", topic=Topic.from_json(vector.options.get("topic", {})))
@@ -73,17 +69,17 @@ def test_as_a_broker_kfuzz_accepts_what_kafkas_log_validator_accepts(vector: Vec
         assert made.fatal.code == expect["finding"]
 
 
-@named([vector for vector in SUITE if "broker" not in vector.expect and not vector.budget])
+@each([vector for vector in SUITE if "broker" not in vector.expect and not vector.budget])
 def test_where_a_vector_is_silent_about_the_broker_it_goes_the_consumers_way(vector: Vector) -> None:
     assert (records.read(vector.data, role="broker").fatal is None) == kafka_accepts(vector)
 
 
-@named([vector for vector in SUITE if consumer(vector)["verdict"] == "valid"])
+@each([vector for vector in SUITE if consumer(vector)["verdict"] == "valid"])
 def test_a_valid_vector_has_no_finding_at_all(vector: Vector) -> None:
     assert records.read(vector.data).findings == []
 
 
-@named([vector for vector in SUITE if not vector.budget])
+@each([vector for vector in SUITE if not vector.budget])
 def test_the_verdict_only_path_says_what_the_object_path_says(vector: Vector) -> None:
     reading, verdict = records.read(vector.data), records.check(vector.data)
     assert verdict.batches == []
@@ -94,12 +90,12 @@ def test_the_verdict_only_path_says_what_the_object_path_says(vector: Vector) ->
     )
 
 
-@named([vector for vector in SUITE if vector.canonical])
+@each([vector for vector in SUITE if vector.canonical])
 def test_an_encoder_given_the_contents_of_a_canonical_vector_writes_its_bytes(vector: Vector) -> None:
     assert records.encode(records.from_json(consumer(vector)["batches"])) == vector.data
 
 
-@named([vector for vector in SUITE if consumer(vector).get("finding") == BOUNDED])
+@each([vector for vector in SUITE if consumer(vector).get("finding") == BOUNDED])
 def test_a_bomb_is_refused_at_the_default_limit(vector: Vector) -> None:
     fatal = records.read(vector.data).fatal
     assert fatal is not None
