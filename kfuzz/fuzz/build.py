@@ -155,7 +155,7 @@ def _compiler() -> str:
 def _sources() -> list[Path]:
     """What the compiled modules are made from, relative to the checkout."""
     setup = ROOT / "setup.py"
-    found = [path for folder in INSTRUMENTED for path in (PACKAGE / folder).iterdir()]
+    found = [path for folder in INSTRUMENTED for path in (PACKAGE / folder).rglob("*")]
     sources = sorted(path for path in found if path.suffix in {".pyx", ".pxd", ".h"} or path.name == "mutator.c")
     if not setup.is_file() or not any(path.suffix == ".pyx" for path in sources):
         raise NoNativeCoverage("the sources of the compiled modules are not here; run this from a checkout of kfuzz")
@@ -188,8 +188,9 @@ def _compile(staging: Path, sources: list[Path], compiler: str, sanitizer: Sanit
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / source, target)
     # Cython finds a package's .pxd files only where the package has its __init__.
-    for folder in ("", *INSTRUMENTED):
-        (staging / PACKAGE.name / folder / "__init__.py").touch()
+    for folder in {(staging / source).parent for source in sources if source.suffix == ".pyx"}:
+        (folder / "__init__.py").touch()
+    (staging / PACKAGE.name / "__init__.py").touch()
     flags = FLAGS[sanitizer]
     if sanitizer == "undefined":
         (staging / "ubsan-ignored.txt").write_text(UBSAN_IGNORED)
@@ -200,7 +201,7 @@ def _compile(staging: Path, sources: list[Path], compiler: str, sanitizer: Sanit
     _call(
         [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(mutator), str(source)], staging
     )
-    _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"], staging, environment)
+    _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], staging, environment)
     shutil.rmtree(staging / "build", ignore_errors=True)
 
 

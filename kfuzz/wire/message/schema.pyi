@@ -1,36 +1,13 @@
-from typing import Any, Literal
+from typing import Any
 
 from typing_extensions import Buffer
 
+from kfuzz.wire.message.checker import Note
+from kfuzz.wire.message.explainer import Place
+from kfuzz.wire.message.plan import Program
 from kfuzz.wire.values import StructValue
 
-# The codes of notes.
-CODES: tuple[str, ...]
-
-# (code, offset, found, allowed, steps): a step is a field's name and the element of its array, -1 for none.
-Note = tuple[str, int, int, int, list[tuple[str, int]]]
-
-# (offset, size, path, part, value): of a field its value, or the length, count or presence in front of it; of a struct
-# its tag count and the tags, and of a tagged field its size. A length, count or size of bytes is as it is read there.
-Place = tuple[int, int, str, Literal["value", "length", "count", "presence", "tag-count", "tag", "tag-size"], Any]
-
-class Schema:
-    """A message at one version. ``plans`` describe its structs, the message's own fields first.
-
-    ``text_errors`` is the error handler for what is not UTF-8.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        version: int,
-        plans: list[dict[str, Any]],
-        text_errors: str,
-    ) -> None: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def version(self) -> int: ...
+class Schema(Program):
     def check(self, data: Buffer, /) -> tuple[int, tuple[Note, ...]]:
         """Where the message ends, -1 where it is refused, and what was noted; no value is made."""
 

@@ -1,0 +1,263 @@
+"""The reader: values of bytes that the checker has accepted, as dicts or as objects."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.dict cimport PyDict_Next, PyDict_SetItem
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_XDECREF
+from cpython.tuple cimport PyTuple_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from kfuzz.wire.cursor cimport load16, load32, load64, unlikely
+from kfuzz.wire.message.plan cimport (
+    K_BOOL, K_FLOAT64, K_INT8, K_INT16, K_INT32, K_INT64, K_STRING, K_STRUCT, K_UINT16, K_UINT32, Plan, Program,
+    counted, field_of, get_length, get_uvarint, is_ascii, is_changeable, op_of, op_t, owned, set_number, set_object,
+    width_of,
+)
+from kfuzz.wire.values cimport UNKNOWN, copy_struct, keyed
+
+cdef extern from "Python.h":
+    # These give or take a reference without counting it up and down again.
+    PyObject *PyDict_Copy(object dict) except NULL
+    int set_item "PyDict_SetItem"(PyObject *dict, PyObject *name, PyObject *value)
+    PyObject *PyLong_FromLong(long number) except NULL
+    PyObject *PyLong_FromLongLong(long long number) except NULL
+    PyObject *PyBool_FromLong(long flag) except NULL
+    PyObject *PyFloat_FromDouble(double number) except NULL
+    PyObject *bytes_of "PyBytes_FromStringAndSize"(const char *data, Py_ssize_t size) except NULL
+    PyObject *PyUnicode_New(Py_ssize_t size, Py_UCS4 maxchar) except NULL
+    void *PyUnicode_DATA(PyObject *text)
+    PyObject *PyList_New(Py_ssize_t size) except NULL
+    void PyList_SET_ITEM(PyObject *list, Py_ssize_t at, PyObject *value)
+    PyObject *PyTuple_New(Py_ssize_t size) except NULL
+    void PyTuple_SET_ITEM(PyObject *tuple, Py_ssize_t at, PyObject *value)
+    PyObject *PyType_GenericAlloc(PyTypeObject *type, Py_ssize_t size) except NULL
+    bint PyGC_Disable()
+    bint PyGC_Enable()
+
+
+# Where the reader is, and what it makes.
+cdef struct reader_t:
+    const uint8_t *p
+    bint as_objects            # objects, and tuples for arrays; else dicts and lists
+    const char *text_errors    # the error handler for text that is not UTF-8
+
+
+cdef inline PyObject *text_of(const uint8_t *p, int64_t n, const char *errors) except NULL:
+    cdef PyObject *made
+    # Of one letter Python keeps a text.
+    if n < 2 or unlikely(not is_ascii(p, n)):
+        return counted(decoded_text(p, n, errors))
+    made = PyUnicode_New(<Py_ssize_t> n, 127)
+    memcpy(PyUnicode_DATA(made), p, <size_t> n)
+    return made
+
+
+cdef object decoded_text(const uint8_t *p, int64_t n, const char *errors):
+    try:
+        return PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, NULL)
+    except UnicodeDecodeError:
+        return PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, errors)
+
+
+cdef PyObject *float_of(const uint8_t *p) except NULL:
+    cdef uint64_t raw = load64(p)
+    cdef double value
+    memcpy(&value, &raw, 8)
+    return PyFloat_FromDouble(value)
+
+
+cdef inline PyObject *primitive_of(const uint8_t *p, int kind) except NULL:
+    """A primitive of fixed size."""
+    cdef int64_t number
+    if kind == K_INT32:
+        return PyLong_FromLong(<int32_t> load32(p))
+    elif kind == K_INT64:
+        number = <int64_t> load64(p)
+        # The other one is made for such numbers.
+        return PyLong_FromLong(<int32_t> number) if number == <int32_t> number else PyLong_FromLongLong(number)
+    elif kind == K_INT16:
+        return PyLong_FromLong(<int16_t> load16(p))
+    elif kind == K_BOOL:
+        return PyBool_FromLong(p[0])
+    elif kind == K_INT8:
+        return PyLong_FromLong(<int8_t> p[0])
+    elif kind == K_UINT16:
+        return PyLong_FromLong(load16(p))
+    elif kind == K_UINT32:
+        return PyLong_FromLongLong(load32(p))
+    elif kind == K_FLOAT64:
+        return float_of(p)
+    return bytes_of(<const char *> p, 16)
+
+
+cdef object text_at(const uint8_t *p, int64_t n, const char *errors):
+    return owned(text_of(p, n, errors))
+
+
+cdef object primitive_at(const uint8_t *p, int kind):
+    return owned(primitive_of(p, kind))
+
+
+cdef object fresh(object default):
+    """A default that can be changed, as a value of its own."""
+    cdef PyObject *name
+    cdef PyObject *value
+    cdef Py_ssize_t at = 0
+    if type(default) is list:
+        return []
+    made = owned(PyDict_Copy(default))
+    while PyDict_Next(default, &at, &name, &value):
+        if is_changeable(<object> value):
+            PyDict_SetItem(made, <object> name, fresh(<object> value))
+    return made
+
+
+cdef object make_message(Program program, const uint8_t *p, bint as_objects):
+    cdef reader_t r
+    # In a large message the collector would look at all values again after every few hundred new ones, and find
+    # nothing: the reader makes no cycles.
+    cdef bint collecting = PyGC_Disable()
+    r.p = p
+    r.as_objects = as_objects
+    r.text_errors = PyBytes_AS_STRING(program.text_errors)
+    try:
+        return owned(make_struct(&r, program.root))
+    finally:
+        if collecting:
+            PyGC_Enable()
+
+
+cdef PyObject *make_struct(reader_t *r, Plan plan) except NULL:
+    return make_object(r, plan) if r.as_objects else make_dict(r, plan)
+
+
+cdef PyObject *make_object(reader_t *r, Plan plan) except NULL:
+    cdef PyObject *raw = copy_struct(<PyObject *> plan.model, plan.c.objects)
+    cdef const op_t *op
+    cdef int i
+    made = owned(raw)
+    for i in range(plan.c.count):
+        op = &plan.c.ops[i]
+        if op.is_number:
+            set_number(field_of(raw, op), r.p, op.kind)
+            r.p += width_of(op.kind)
+        else:
+            (<PyObject **> field_of(raw, op))[0] = make_field(r, op)
+    if plan.c.flexible:
+        unknown = make_tags(r, plan, raw)
+        if unknown:
+            set_object(<char *> raw + plan.c.unknown, counted(tuple(unknown)))
+    return counted(made)
+
+
+cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
+    # A copy has the names, in their order, and room for the values: that is half of the work.
+    cdef PyObject *raw = PyDict_Copy(plan.blank)
+    cdef const op_t *op
+    cdef int i
+    made = owned(raw)
+    for i in range(plan.c.count):
+        give(r, raw, &plan.c.ops[i])
+    if plan.c.flexible:
+        # The other defaults stand in the blank.
+        for i in range(plan.c.tagged_count):
+            op = &plan.c.tagged[i]
+            if op.there and is_changeable(<object> op.default):
+                PyDict_SetItem(<dict> raw, <object> op.name, fresh(<object> op.default))
+        unknown = make_tags(r, plan, raw)
+        if unknown:
+            PyDict_SetItem(<dict> raw, UNKNOWN, unknown)
+    return counted(made)
+
+
+cdef inline int give(reader_t *r, PyObject *made, const op_t *op) except -1:
+    """Read a field into the dict or the object."""
+    cdef PyObject *value
+    cdef int done
+    if r.as_objects and op.is_number:
+        set_number(field_of(made, op), r.p, op.kind)
+        r.p += width_of(op.kind)
+        return 0
+    value = make_field(r, op)
+    if r.as_objects:
+        set_object(field_of(made, op), value)
+        return 0
+    done = set_item(made, op.name, value)
+    Py_XDECREF(value)
+    return done
+
+
+cdef list make_tags(reader_t *r, Plan plan, PyObject *made):
+    """Read the tagged fields; those that are not known are returned, None for none."""
+    cdef const op_t *op
+    cdef uint32_t count
+    cdef uint32_t tag
+    cdef uint32_t size
+    cdef uint32_t _i
+    cdef list unknown = None
+    r.p = get_uvarint(r.p, &count)
+    for _i in range(count):
+        r.p = get_uvarint(r.p, &tag)
+        r.p = get_uvarint(r.p, &size)
+        op = op_of(&plan.c, tag)
+        if op != NULL:
+            give(r, made, op)
+            continue
+        if unknown is None:
+            unknown = []
+        unknown.append((tag, PyBytes_FromStringAndSize(<const char *> r.p, size)))
+        r.p += size
+    return unknown
+
+
+cdef inline PyObject *make_field(reader_t *r, const op_t *op) except NULL:
+    return make_array(r, op) if op.array else make_value(r, op, False)
+
+
+cdef PyObject *make_array(reader_t *r, const op_t *op) except NULL:
+    cdef PyObject *raw
+    cdef int64_t n
+    cdef int64_t i
+    cdef Plan plan = <Plan> op.plan.owner if op.kind == K_STRUCT else None
+    r.p = get_length(r.p, op, False, &n)
+    if n < 0:
+        return counted(None)
+    if not r.as_objects:
+        raw = PyList_New(<Py_ssize_t> n)
+    elif plan is None or PyTuple_GET_SIZE(plan.map_keys) == 0:
+        raw = PyTuple_New(<Py_ssize_t> n)
+    else:
+        raw = PyType_GenericAlloc(<PyTypeObject *> plan.array_type, <Py_ssize_t> n)
+    made = owned(raw)
+    for i in range(n):
+        if r.as_objects:
+            PyTuple_SET_ITEM(raw, i, make_value(r, op, True))
+        else:
+            PyList_SET_ITEM(raw, i, make_value(r, op, True))
+    if not r.as_objects and plan is not None and PyTuple_GET_SIZE(plan.map_keys) != 0:
+        return counted(keyed(made, plan.map_keys))
+    return counted(made)
+
+
+cdef inline PyObject *make_value(reader_t *r, const op_t *op, bint element) except NULL:
+    cdef const uint8_t *at = r.p
+    cdef int64_t n
+    if op.kind < K_STRING:
+        r.p = at + width_of(op.kind)
+        return primitive_of(at, op.kind)
+    if op.kind == K_STRUCT:
+        if op.nullable and not element:
+            r.p = at + 1
+            if <int8_t> at[0] < 0:
+                return counted(None)
+        return make_struct(r, <Plan> op.plan.owner)
+    at = get_length(at, op, op.kind == K_STRING, &n)
+    if n < 0:
+        r.p = at
+        return counted(None)
+    r.p = at + n
+    if op.kind == K_STRING:
+        return text_of(at, n, r.text_errors)
+    return bytes_of(<const char *> at, <Py_ssize_t> n)

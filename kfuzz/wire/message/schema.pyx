@@ -1,0 +1,90 @@
+"""A message at one version: the entry points to the checker, the reader, the writer and the explainer."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.stdint cimport int64_t, uint8_t
+
+from kfuzz.wire.message.checker cimport CODE_COUNT, check_message, message_note_t, notes_of, walk_t
+from kfuzz.wire.message.explainer cimport places_of
+from kfuzz.wire.message.models cimport make_models
+from kfuzz.wire.message.plan cimport Program
+from kfuzz.wire.message.reader cimport make_message
+from kfuzz.wire.message.writer cimport put_message
+from kfuzz.wire.scratch cimport Scratch
+
+cdef tuple NOTHING = ()
+
+
+@cython.final
+@cython.auto_pickle(False)
+cdef class Schema(Program):
+    """The interface is described in schema.pyi."""
+
+    cdef message_note_t *notes
+
+    def __cinit__(self, str name not None, int version, list plans not None, str text_errors not None):
+        self.notes = <message_note_t *> PyMem_Calloc(CODE_COUNT, sizeof(message_note_t))
+        if self.notes == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        PyMem_Free(self.notes)
+
+    def check(self, data, /):
+        cdef Py_buffer view
+        if type(data) is bytes:
+            return self.checked(<const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            return self.checked(<const uint8_t *> view.buf, view.len)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef tuple checked(self, const uint8_t *start, int64_t n):
+        cdef walk_t w
+        w.notes = self.notes
+        cdef const uint8_t *end = check_message(&w, &self.root.c, start, n)
+        return -1 if end == NULL else end - start, notes_of(&w) if w.seen else NOTHING
+
+    def decode(self, bytes data not None, /):
+        return self.decoded(data, False)
+
+    def decode_objects(self, bytes data not None, /):
+        if self.root.model is None:
+            make_models(self)
+        return self.decoded(data, True)
+
+    cdef tuple decoded(self, bytes data, bint as_objects):
+        cdef walk_t w
+        cdef const uint8_t *start = <const uint8_t *> PyBytes_AS_STRING(data)
+        w.notes = self.notes
+        cdef const uint8_t *end = check_message(&w, &self.root.c, start, PyBytes_GET_SIZE(data))
+        notes = notes_of(&w) if w.seen else NOTHING
+        if end == NULL:
+            return -1, notes, None
+        return end - start, notes, make_message(self, start, as_objects)
+
+    def places(self, bytes data not None, /):
+        cdef walk_t w
+        cdef const uint8_t *start = <const uint8_t *> PyBytes_AS_STRING(data)
+        w.notes = self.notes
+        cdef const uint8_t *end = check_message(&w, &self.root.c, start, PyBytes_GET_SIZE(data))
+        cdef int64_t refused_at
+        notes = notes_of(&w) if w.seen else NOTHING
+        if end != NULL:
+            return end - start, notes, places_of(self, start, end)
+        # The checker has accepted all that stands before a refusal.
+        refused_at = max([note[1] for note in notes])
+        return -1, notes, places_of(self, start, start + refused_at)
+
+    def encode(self, message not None, /):
+        cdef Scratch scratch = Scratch.__new__(Scratch)
+        put_message(self, &scratch.out, message)
+        return PyBytes_FromStringAndSize(<const char *> scratch.out.start, scratch.out.p - scratch.out.start)
+
+    def size(self, message not None, /):
+        cdef Scratch scratch = Scratch.__new__(Scratch)
+        put_message(self, &scratch.out, message)
+        return scratch.out.p - scratch.out.start
