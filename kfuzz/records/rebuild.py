@@ -26,10 +26,11 @@ from kfuzz.records.model import (
     TimestampType,
 )
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Reading, read
+from kfuzz.wire.batch_writer import encode_header, encode_records
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.message_set import encode_message
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, encode_header, encode_records
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -9,13 +9,13 @@ from kfuzz.errors import EncodeError
 from kfuzz.java import wrap64
 from kfuzz.records.codecs import compress, compress_parts
 from kfuzz.records.model import CODECS, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Record, RecordBatch
+from kfuzz.wire.batch_writer import encode_batch as encode_batch_bytes
+from kfuzz.wire.batch_writer import encode_payload, encode_records
 from kfuzz.wire.checksum import crc32
 from kfuzz.wire.message_set import encode_message
-from kfuzz.wire.record_batch import encode_batch as encode_batch_bytes
-from kfuzz.wire.record_batch import encode_payload, encode_records
 
 if TYPE_CHECKING:
-    from kfuzz.wire.record_batch import HeaderFields
+    from kfuzz.wire.batch_writer import HeaderFields
 
 __all__ = ["encode", "encode_batch", "header_fields", "require_known"]
 

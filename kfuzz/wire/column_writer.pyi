@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pyarrow as pa
 from typing_extensions import Buffer
 
-from kfuzz.wire.record_batch import HeaderFields
+from kfuzz.wire.batch_writer import HeaderFields
 
 # Arrow's types, by name, that a column of bytes may have; text is bytes.
 KINDS: dict[str, int]

@@ -105,9 +105,6 @@ cdef inline uint8_t *put_header(uint8_t *p, const header_t *h) noexcept nogil:
 cdef enum:
     FIXED_BYTES = 5 + 1 + 10 + 5 + 5 + 5 + 5 + 1
 
-cdef header_t to_header(tuple fields) except *
-cdef bytes put_payload(header_t *h, list parts)
-cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil
 cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
 cdef tuple header_tuple(const header_t *h)
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil

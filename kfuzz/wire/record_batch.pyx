@@ -1,21 +1,16 @@
-"""Magic 2, the record batch: one parse loop with an optional sink of rows, and the writer.
+"""Magic 2, the record batch: one parse loop with an optional sink of rows. The writer is ``batch_writer``.
 
 Mirrors ``org.apache.kafka.common.record.DefaultRecordBatch`` and ``DefaultRecord``.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.list cimport PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr
 
-from kfuzz.errors import EncodeError
-
-from kfuzz.wire.checksum cimport crc32c_of
 from kfuzz.wire.cursor cimport (
     VARINT,
     VARLONG,
@@ -28,7 +23,7 @@ from kfuzz.wire.cursor cimport (
     unlikely,
     unzigzag,
 )
-from kfuzz.wire.record cimport LazyRecord, Record, is_record, read_headers
+from kfuzz.wire.record cimport LazyRecord, Record, read_headers
 from kfuzz.wire.report cimport (
     F_ATTRIBUTES,
     F_HEADER_COUNT,
@@ -67,25 +62,9 @@ from kfuzz.wire.report cimport (
     report_t,
     to_notes,
 )
-from kfuzz.wire.scratch cimport Scratch, out_t, reserve
-from kfuzz.wire.sink cimport (
-    put_bytes,
-    put_int8,
-    put_int32,
-    put_mixed_varlong,
-    put_span,
-    put_varlong,
-    size_of_bytes,
-    size_of_varlong,
-    span_t,
-)
-
-cdef extern from "Python.h":
-    PyObject *PyList_GET_ITEM(object items, Py_ssize_t i)
 
 cdef extern from *:
     """
-    #define kfuzz_prefetch(p) __builtin_prefetch(p)
     /* The same address, which the compiler may not take for equal to any other. */
     static inline const uint8_t *kfuzz_apart(const uint8_t *p)
     {
@@ -94,7 +73,6 @@ cdef extern from *:
     }
     """
     const uint8_t *kfuzz_apart(const uint8_t *p) nogil
-    void kfuzz_prefetch(const void *p) nogil
 
 cdef extern from "spare.h":
     object kfuzz_spare_bytes(spare_t *spare, PyObject *holder, const uint8_t *p, int64_t n, int64_t readable)
@@ -123,8 +101,6 @@ BATCH_HEADER_SIZE = HEADER_SIZE
 # No payload of this size or more is parsed: places in it are 32-bit numbers.
 LIMIT_BYTES = INT32_MAX
 
-
-# ------------------------------------------------------------------------------------------------- reading
 
 cdef bint valid_utf8(const uint8_t *p, int64_t n) noexcept nogil:
     """Whether these bytes are UTF-8 as Unicode defines it: no overlong forms, no surrogates, nothing above U+10FFFF."""
@@ -638,288 +614,3 @@ def parse_places(const uint8_t[::1] payload not None, int64_t at, tuple header n
         return ok, to_places(&rows), to_notes(&report, 0)
     finally:
         free_rows(&rows)
-
-
-# ------------------------------------------------------------------------------------------------- writing
-
-cdef object checked_bytes(object value, str what, Py_ssize_t index, bint nullable):
-    """Bytes as they are; other buffers copied once; anything else is refused before a byte is written."""
-    if type(value) is bytes or (value is None and nullable):
-        return value
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value)
-    allowed = "bytes or None" if nullable else "bytes"
-    raise EncodeError(f"records[{index}].{what} is {type(value).__name__}; it must be {allowed}")
-
-
-cdef inline bint take_span(object value, span_t *span):
-    """False where ``value`` is neither bytes itself nor None."""
-    span.n = -1
-    if value is None:
-        return True
-    if type(value) is not bytes:
-        return False
-    span.p = <const uint8_t *> PyBytes_AS_STRING(value)
-    span.n = PyBytes_GET_SIZE(value)
-    return True
-
-
-cdef struct fields_t:
-    span_t key
-    span_t value
-    int64_t headers_size
-
-
-cdef bint take_fields(Record record, fields_t *fields):
-    """The record's bytes, without running Python code. False where they are not of the very types that this takes."""
-    cdef span_t key
-    # GCC does not see everywhere that it is set.
-    cdef span_t value = span_t(NULL, 0)
-    if record.key_unread:
-        fields.key = span_t(record.base + record.key_at, record.key_unread - 1)
-    elif not take_span(record.c_key, &fields.key):
-        return False
-    if record.value_unread:
-        fields.value = span_t(record.base + record.value_at, record.value_unread - 1)
-    elif not take_span(record.c_value, &fields.value):
-        return False
-    fields.headers_size = 1
-    if record.headers_unread == 0 and record.c_headers is None:
-        return True
-    headers = record.get_headers()
-    if type(headers) is not tuple:
-        return False
-    fields.headers_size = size_of_varlong(len(<tuple> headers))
-    for pair in <tuple> headers:
-        if type(pair) is not tuple or len(<tuple> pair) != 2:
-            return False
-        if not take_span((<tuple> pair)[0], &key) or key.n < 0 or not take_span((<tuple> pair)[1], &value):
-            return False
-        fields.headers_size += size_of_bytes(key.n) + size_of_bytes(value.n)
-    return True
-
-
-cdef Record plain(object record, Py_ssize_t index):
-    """A copy whose fields are of the very types that the writer takes; ``EncodeError`` where that cannot be made."""
-    cdef Record source = record
-    cdef Record copy = Record.__new__(Record)
-    copy.c_offset = source.c_offset
-    copy.c_timestamp = source.c_timestamp
-    copy.has_timestamp = source.has_timestamp
-    copy.c_attributes = source.c_attributes
-    copy.c_key = checked_bytes(source.get_key(), "key", index, True)
-    copy.c_value = checked_bytes(source.get_value(), "value", index, True)
-    try:
-        pairs = [(key, value) for key, value in source.get_headers()]
-    except (TypeError, ValueError) as error:
-        raise EncodeError(f"records[{index}].headers are not pairs of key and value: {error}") from None
-    copy.c_headers = tuple([
-        (checked_bytes(key, "headers key", index, False), checked_bytes(value, "headers value", index, True))
-        for key, value in pairs
-    ])
-    return copy
-
-
-cdef uint8_t *put_headers(uint8_t *p, object headers):
-    cdef span_t span
-    if headers is None:
-        return put_varlong(p, 0)
-    p = put_varlong(p, len(<tuple> headers))
-    for pair in <tuple> headers:
-        take_span((<tuple> pair)[0], &span)
-        p = put_span(p, &span)
-        take_span((<tuple> pair)[1], &span)
-        p = put_span(p, &span)
-    return p
-
-
-cdef int put_record(out_t *out, object given, Py_ssize_t index, int64_t base_offset,
-                    int64_t base_timestamp) except -1:
-    """Append one record. Nothing of it can change between measuring and writing: neither runs Python code."""
-    cdef Record record
-    cdef fields_t fields
-    # Differences wrap as Java's do, so that whatever could be read can be written again.
-    cdef int64_t offset_delta
-    cdef int64_t timestamp_delta
-    cdef int64_t body
-    cdef uint8_t *p
-    if not is_record(given):
-        raise EncodeError(f"records[{index}] is {type(given).__name__}; it must be a Record")
-    record = given
-    if not take_fields(record, &fields):
-        record = plain(record, index)
-        take_fields(record, &fields)
-    offset_delta = <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset)
-    if offset_delta < INT32_MIN or offset_delta > INT32_MAX:
-        raise EncodeError(f"records[{index}].offset is {record.c_offset}, {offset_delta} from the base offset "
-                          f"{base_offset}; the delta is an int32")
-    timestamp_delta = <int64_t> (<uint64_t> record.c_timestamp - <uint64_t> base_timestamp)
-    body = 1 + size_of_varlong(timestamp_delta) + size_of_varlong(offset_delta)
-    body += size_of_bytes(fields.key.n) + size_of_bytes(fields.value.n) + fields.headers_size
-    if body > INT32_MAX:
-        raise EncodeError(f"records[{index}] takes {body} bytes; a record's length is an int32")
-    if out.p - out.start + body > INT32_MAX:
-        raise EncodeError(f"the records take more than {INT32_MAX} bytes; a batch's length is an int32")
-    reserve(out, body + FIXED_BYTES)
-    p = put_mixed_varlong(out.p, body)
-    p = put_int8(p, record.c_attributes)
-    p = put_mixed_varlong(p, timestamp_delta)
-    p = put_varlong(p, offset_delta)
-    p = put_span(p, &fields.key)
-    p = put_span(p, &fields.value)
-    out.p = put_headers(p, record.c_headers)
-    return 0
-
-
-cdef inline void send_for_lines(const void *thing, int lines) noexcept nogil:
-    cdef int i
-    for i in range(lines):
-        kfuzz_prefetch(<const uint8_t *> thing + 64 * i)
-
-
-cdef inline void send_for(list records, Py_ssize_t i) noexcept:
-    """Records and their bytes lie anywhere in memory, many across two lines: ask for those whose turn comes soon.
-
-    What refers to the next thing has to be there before that can be asked for, so headers take three steps.
-    """
-    cdef Py_ssize_t k
-    if i + 8 >= PyList_GET_SIZE(records):
-        return
-    send_for_lines(PyList_GET_ITEM(records, i + 8), 2)
-    soon = <object> PyList_GET_ITEM(records, i + 6)
-    if is_record(soon):
-        send_for_lines(<PyObject *> (<Record> soon).c_headers, 1)
-    soon = <object> PyList_GET_ITEM(records, i + 4)
-    if is_record(soon):
-        send_for_lines(<PyObject *> (<Record> soon).c_key, 2)
-        send_for_lines(<PyObject *> (<Record> soon).c_value, 3)
-        pairs = (<Record> soon).c_headers
-        if type(pairs) is tuple:
-            for k in range(PyTuple_GET_SIZE(pairs)):
-                send_for_lines(PyTuple_GET_ITEM(pairs, k), 1)
-    soon = <object> PyList_GET_ITEM(records, i + 2)
-    if is_record(soon):
-        pairs = (<Record> soon).c_headers
-        if type(pairs) is tuple:
-            for k in range(PyTuple_GET_SIZE(pairs)):
-                pair = <object> PyTuple_GET_ITEM(pairs, k)
-                if type(pair) is tuple and PyTuple_GET_SIZE(pair) == 2:
-                    send_for_lines(PyTuple_GET_ITEM(pair, 0), 2)
-                    send_for_lines(PyTuple_GET_ITEM(pair, 1), 2)
-
-
-cdef Scratch put_records(list records, int64_t base_offset, object base_timestamp, int64_t *base, int64_t *largest):
-    """The records' bytes; ``base`` and ``largest`` are the timestamps."""
-    cdef Scratch payload = Scratch.__new__(Scratch)
-    cdef int64_t timestamp
-    cdef Py_ssize_t i = 0
-    base[0] = largest[0] = -1
-    if base_timestamp is not None:
-        base[0] = base_timestamp
-    # A copy of an odd value may run code that changes the list, so its length is asked for each time.
-    while i < len(records):
-        send_for(records, i)
-        record = records[i]
-        if is_record(record):
-            timestamp = (<Record> record).c_timestamp
-            if i == 0:
-                largest[0] = timestamp
-                if base_timestamp is None:
-                    base[0] = timestamp
-            elif timestamp > largest[0]:
-                largest[0] = timestamp
-        put_record(&payload.out, record, i, base_offset, base[0])
-        i += 1
-    if i != len(records):
-        raise EncodeError(f"records has {len(records)} entries, {i} were written: it changed meanwhile")
-    return payload
-
-
-def encode_records(list records not None, int64_t base_offset, base_timestamp):
-    """``(payload, base timestamp, largest timestamp)``; a base timestamp of None is the first record's.
-
-    A record without a timestamp counts and is written as -1. ``EncodeError`` where a value does not fit its field.
-    """
-    cdef int64_t base
-    cdef int64_t largest
-    payload = put_records(records, base_offset, base_timestamp, &base, &largest)
-    return payload, base, largest
-
-
-cdef header_t to_header(tuple fields) except *:
-    cdef header_t h
-    (h.base_offset, h.batch_length, h.partition_leader_epoch, _, h.crc, h.attributes, h.last_offset_delta,
-     h.base_timestamp, h.max_timestamp, h.producer_id, h.producer_epoch, h.base_sequence, h.record_count) = fields
-    return h
-
-
-def encode_header(tuple fields not None):
-    """The 61 bytes of a header with these very values, in the order of ``HEADER_LAYOUT``; the magic is 2.
-
-    ``OverflowError`` where a value does not fit its field.
-    """
-    cdef header_t h = to_header(fields)
-    cdef uint8_t out[HEADER_SIZE]
-    put_header(out, &h)
-    return PyBytes_FromStringAndSize(<const char *> out, HEADER_SIZE)
-
-
-cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil:
-    """Write the header in front of the payload that stands behind it, with the right length and CRC."""
-    h.batch_length = <int32_t> (size - AT_PARTITION_LEADER_EPOCH)
-    put_header(batch, h)
-    h.crc = crc32c_of(batch + AT_ATTRIBUTES, size - AT_ATTRIBUTES)
-    put_int32(batch + AT_CRC, <int32_t> h.crc)
-
-
-def encode_batch(list records not None, tuple fields not None):
-    """A whole uncompressed batch of these header fields; its length, CRC and record count are made here.
-
-    A base or max timestamp of None is taken from the records. ``EncodeError`` and ``OverflowError`` where a value does
-    not fit its field, before anything is returned.
-    """
-    cdef header_t h
-    cdef int64_t base
-    cdef int64_t largest
-    cdef list row = list(fields)
-    payload = put_records(records, row[0], row[7], &base, &largest)
-    row[7] = base
-    if row[8] is None:
-        row[8] = largest
-    row[12] = len(records)
-    h = to_header(tuple(row))
-    return put_payload(&h, [payload])
-
-
-def encode_payload(tuple fields not None, list parts not None):
-    """A whole batch of these header fields and a payload in parts; its length and CRC are made here.
-
-    ``EncodeError`` where the payload is too long for a batch.
-    """
-    cdef header_t h = to_header(fields)
-    return put_payload(&h, parts)
-
-
-cdef bytes put_payload(header_t *h, list parts):
-    cdef int64_t size = HEADER_SIZE
-    cdef uint8_t *p
-    cdef const uint8_t *end
-    cdef Py_buffer view
-    for part in parts:
-        PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)
-        size += view.len
-        PyBuffer_Release(&view)
-    if size > INT32_MAX:
-        raise EncodeError(f"the payload takes {size - HEADER_SIZE} bytes; a batch's length is an int32")
-    made = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> size)
-    p = <uint8_t *> PyBytes_AS_STRING(made) + HEADER_SIZE
-    end = p + size - HEADER_SIZE
-    for part in parts:
-        PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)
-        if view.len > end - p:
-            PyBuffer_Release(&view)
-            raise ValueError("a part of the payload has grown meanwhile")
-        p = put_bytes(p, <const uint8_t *> view.buf, view.len)
-        PyBuffer_Release(&view)
-    seal(<uint8_t *> PyBytes_AS_STRING(made), size, h)
-    return made
