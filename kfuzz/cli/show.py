@@ -127,13 +127,12 @@ def vector_of(name: str) -> Vector | None:
     """The vector with this id; None where the name is a file's, or standard input's."""
     if name == "-" or Path(name).exists():
         return None
-    from kfuzz.vectors import load_suite
-    from kfuzz.vectors.model import KINDS
+    from kfuzz.vectors import find_vector
 
-    for vector in load_suite(kinds=KINDS):
-        if vector.id == name:
-            return vector
-    raise UsageError(f"{name} is neither a file nor a vector; `kfuzz vectors list` lists the vectors")
+    try:
+        return find_vector(name)
+    except UsageError as error:
+        raise UsageError(f"{name} is not a file, and {error}") from None
 
 
 def message_of(name: str | None, version: int | None, source: str) -> tuple[Definition, int] | None:

@@ -75,7 +75,7 @@ def _described(vector: Vector) -> dict[str, Any]:
         "kafka": vector.kafka,
         "level": vector.level,
         "requirements": vector.requirements,
-        "size": len(vector.data),
+        "size": vector.size,
         "summary": vector.summary,
         "verdicts": {role: expectation["verdict"] for role, expectation in vector.expect.items()},
     }

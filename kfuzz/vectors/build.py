@@ -15,10 +15,10 @@ from typing import Any
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.vectors.confirm import with_broker, with_cells
+from kfuzz.vectors.ids import register
 from kfuzz.vectors.model import FORMAT, Vector, parse_document, vectors_of
 from kfuzz.vectors.recipes.theme import Recipe, Theme
 from kfuzz.vectors.recipes.themes import all_themes
-from kfuzz.vectors.register import register
 
 __all__ = ["Built", "build", "canonical_json", "confirmed", "confirmed_by_broker", "merge", "write"]
 

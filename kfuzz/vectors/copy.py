@@ -7,13 +7,12 @@ written last: a folder without one is no whole copy.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import hashlib
 import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from kfuzz import __version__
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.vectors.build import canonical_json
+from kfuzz.vectors.ids import matching
 from kfuzz.vectors.model import REQUIREMENTS_FILE, SCHEMA_FILE, _documents, default_root, vectors_of
 
 __all__ = ["MANIFEST_FILE", "Copied", "copy"]
@@ -95,7 +95,7 @@ Documents = list[tuple[str, dict[str, Any]]]
 def _chosen(source: Path, globs: Sequence[str]) -> Documents:
     """The files of the suite by their names in it, each with its chosen vectors and their flags alone."""
     found = _documents(source)
-    ids = _matching({vector["id"] for _, document in found for vector in document["vectors"]}, globs)
+    ids = matching({vector["id"] for _, document in found for vector in document["vectors"]}, globs)
     chosen: Documents = []
     for path, document in found:
         vectors = [vector for vector in document["vectors"] if vector["id"] in ids]
@@ -103,16 +103,6 @@ def _chosen(source: Path, globs: Sequence[str]) -> Documents:
         flags = {name: flag for name, flag in document["flags"].items() if name in used}
         if vectors:
             chosen.append((path.relative_to(source).as_posix(), {**document, "flags": flags, "vectors": vectors}))
-    return chosen
-
-
-def _matching(ids: Collection[str], globs: Sequence[str]) -> set[str]:
-    chosen: set[str] = set()
-    for glob in globs:
-        fitting = [name for name in ids if fnmatch.fnmatchcase(name, glob)]
-        if not fitting:
-            raise UsageError(f"no vector matches {glob!r}; `kfuzz vectors list` shows their ids")
-        chosen.update(fitting)
     return chosen
 
 

@@ -20,8 +20,8 @@ from kfuzz.vectors import coverage
 from kfuzz.vectors.build import canonical_json
 from kfuzz.vectors.confirm import REAL_BROKER_VERSION
 from kfuzz.vectors.coverage import CODES, expectations, is_plainly_valid
+from kfuzz.vectors.ids import REGISTER_FILE, registered
 from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
-from kfuzz.vectors.register import REGISTER_FILE, registered
 
 __all__ = ["KAFKA_VERSIONS", "Problem", "lint"]
 
@@ -74,7 +74,11 @@ def lint(root: Path) -> list[Problem]:
     files = []
     for path in suite_paths(root):
         try:
-            files.append(load_file(path))
+            file = load_file(path)
+            # What a recipe makes is checked when it is made.
+            for vector in file.vectors:
+                _ = vector.data
+            files.append(file)
         except UsageError as error:
             problems.append(Problem(_name(root, path), str(error)))
     suite = Suite(root, tuple(files), _requirements(root, problems))
@@ -205,7 +209,7 @@ def _cited(suite: Suite) -> Iterator[Problem]:
 def _layouts(suite: Suite) -> Iterator[Problem]:
     for vector in suite.vectors:
         for place in vector.layout:
-            if place["at"] + place["size"] > len(vector.data):
+            if place["at"] + place["size"] > vector.size:
                 yield Problem(_place(suite, vector), f"the layout's {place['field']} ends beyond the bytes")
 
 

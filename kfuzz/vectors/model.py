@@ -6,10 +6,11 @@ The file format is described in docs/vectors.md; ``vectors/schema.json`` is its 
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
+from kfuzz.vectors.ids import matching, registered, remedy
 
 __all__ = [
     "CONTENT_RECORDS_MAX",
@@ -24,11 +26,14 @@ __all__ = [
     "KINDS",
     "STREAM_OPTIONS",
     "TOPIC",
+    "Bomb",
     "Flag",
     "SuiteFile",
     "Vector",
     "contents_digest",
     "default_root",
+    "find_vector",
+    "has_vector",
     "load_file",
     "load_files",
     "load_suite",
@@ -66,6 +71,33 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
+class Bomb:
+    """Bytes that are too many for a file: ``recipe`` makes them when they are asked for."""
+
+    recipe: str
+    size: int
+    sha256: str
+    # The file and the place in it, for errors.
+    place: str
+
+    @property
+    def data(self) -> bytes:
+        """The bytes; ``UsageError`` where the recipe is unknown or makes others than the file says."""
+        from kfuzz.vectors.recipes.making.bombs import BOMBS
+
+        if self.recipe not in BOMBS:
+            known = ", ".join(sorted(BOMBS))
+            raise UsageError(f"{self.place}.recipe: no recipe {self.recipe!r}; known are {known}")
+        data = BOMBS[self.recipe]()
+        if len(data) != self.size or hashlib.sha256(data).hexdigest() != self.sha256:
+            raise UsageError(
+                f"{self.place}.sha256: the recipe {self.recipe!r} makes other bytes than these;"
+                " run `kfuzz vectors build`"
+            )
+        return data
+
+
+@dataclass(frozen=True, slots=True)
 class Vector:
     """One vector: the bytes, and what each role must make of them.
 
@@ -76,6 +108,8 @@ class Vector:
     ``kafka[version][role]`` is what Apache Kafka itself said: "accepted", "rejected" or "fault"; beside the roles stand
     ``error`` (of a produce request) and ``recovery`` (of a segment at start).
     ``budget`` bounds what judging the vector may cost: ``memory_bytes`` and ``cpu_ms``.
+    ``data`` are the bytes. Those of a bomb are made each time they are asked for, and so are contents of which the
+    file has only the digest; ``size`` and everything else are known without that.
     Of kind ``stream``, ``steps`` come one after another, each with ``hex`` and its own ``expect``; ``data`` is all
     their bytes, ``expect`` is empty, and ``options`` may have the names of ``STREAM_OPTIONS``. Of kind ``records``,
     ``options`` may have a ``topic``: what a broker is configured to, where its verdict depends on that.
@@ -89,7 +123,7 @@ class Vector:
     level: str
     requirements: tuple[str, ...]
     flags: tuple[str, ...]
-    data: bytes
+    source: bytes | Bomb
     canonical: bool
     layout: tuple[Mapping[str, Any], ...]
     expect: Mapping[str, Mapping[str, Any]]
@@ -98,6 +132,16 @@ class Vector:
     file: Path
     steps: tuple[Mapping[str, Any], ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def data(self) -> bytes:
+        """The bytes; ``UsageError`` where a bomb's recipe does not make what the file says."""
+        return self.source if isinstance(self.source, bytes) else self.source.data
+
+    @property
+    def size(self) -> int:
+        """How many bytes there are, without making them."""
+        return len(self.source) if isinstance(self.source, bytes) else self.source.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +165,44 @@ def default_root() -> Path:
 
 
 def load_suite(
-    pattern: str | Sequence[str] = "*", root: str | Path | None = None, *, kinds: Sequence[str] = ("records",)
+    pattern: str | Sequence[str] = "*", root: str | Path | None = None, *, kinds: Collection[str] = ("records",)
 ) -> tuple[Vector, ...]:
     """The vectors of ``kinds`` whose id matches a glob in ``pattern`` (``*`` matches ``/`` too), sorted by id.
 
-    Raises ``UsageError`` for a file that breaks the schema, an id that occurs twice, and a glob that matches nothing.
-    kfuzz's own suite (no ``root``) is not held against the schema again.
+    No bomb is made here. ``UsageError`` for a file that breaks the schema, an id that occurs twice, and a glob that
+    matches nothing. kfuzz's own suite (no ``root``) is not held against the schema again.
     """
     globs = [pattern] if isinstance(pattern, str) else list(pattern)
     documents = [(path, document) for path, document in _documents(root) if document["kind"] in kinds]
-    ids = {item["id"] for _, document in documents for item in document["vectors"]}
-    chosen = set()
-    for glob in globs:
-        fitting = [name for name in ids if fnmatch.fnmatchcase(name, glob)]
-        if not fitting:
-            raise UsageError(f"no vector matches {glob!r}; `kfuzz vectors list` shows their ids")
-        chosen.update(fitting)
-    # Only what was asked for is made: a bomb takes a while.
+    chosen = matching(_ids(documents), globs)
     vectors = (vector for path, document in documents for vector in vectors_of(path, document, chosen))
     return tuple(sorted(vectors, key=lambda vector: vector.id))
+
+
+def find_vector(name: str, root: str | Path | None = None) -> Vector:
+    """The vector with this id, of any kind; ``UsageError`` where there is none, with the id that is nearest."""
+    place, own = _root(root)
+    # An id begins with its file's path, so one file is enough; a suite that keeps other ids is read as a whole.
+    path = place / f"{name.rpartition('/')[0]}.json"
+    documents = [(path, _document(path, own))] if name in registered(place) and path.is_file() else _documents(root)
+    for path, document in documents:
+        for vector in vectors_of(path, document, {name}):
+            return vector
+    raise UsageError(f"{name!r} is not the id of a vector; {remedy(name, _ids(documents))}")
+
+
+def has_vector(name: str) -> bool:
+    """Whether an id or a glob names any vector of kfuzz's own suite."""
+    return bool(fnmatch.filter(_own_ids(), name))
+
+
+@cache
+def _own_ids() -> frozenset[str]:
+    return frozenset(_ids(_documents(None)))
+
+
+def _ids(documents: Iterable[tuple[Path, Mapping[str, Any]]]) -> set[str]:
+    return {item["id"] for _, document in documents for item in document["vectors"]}
 
 
 def load_files(root: str | Path | None = None) -> tuple[SuiteFile, ...]:
@@ -147,21 +210,37 @@ def load_files(root: str | Path | None = None) -> tuple[SuiteFile, ...]:
     return tuple(_suite_file(path, document) for path, document in _documents(root))
 
 
-def _documents(root: str | Path | None) -> list[tuple[Path, dict[str, Any]]]:
-    own = root is None
-    root = default_root() if root is None else Path(root)
+def _root(root: str | Path | None) -> tuple[Path, bool]:
+    """The folder of a suite, and whether it is kfuzz's own."""
+    place = default_root() if root is None else Path(root)
+    return place, place.resolve() == default_root()
+
+
+def _document(path: Path, own: bool) -> dict[str, Any]:
+    content = read_bytes(path)
+    # Lint checks kfuzz's own suite. It takes seconds, and every command that names a vector would wait for it.
+    if own:
+        with contextlib.suppress(ValueError, RecursionError):
+            document: dict[str, Any] = json.loads(content)
+            return document
+    return parse_document(path, content)
+
+
+def _documents(given: str | Path | None) -> list[tuple[Path, dict[str, Any]]]:
+    root, own = _root(given)
     if not root.is_dir():
         raise UsageError(f"{root} is not a directory of vectors; name one that holds vector files")
-    # kfuzz's own suite was checked by lint; 1,300 vectors take a second, and every command that names one would pay it.
-    documents = [(path, parse_document(path, read_bytes(path), check=not own)) for path in suite_paths(root)]
+    documents = [(path, _document(path, own)) for path in suite_paths(root)]
     if not documents:
         raise UsageError(f"{root} holds no vector file; name the suite's directory")
     first: dict[str, Path] = {}
     for path, document in documents:
-        for item in document["vectors"]:
-            if item["id"] in first:
-                raise UsageError(f"{path}: the id {item['id']!r} stands in {first[item['id']]} too; ids are given once")
-            first[item["id"]] = path
+        with _explained(path, document):
+            _, names = document["kind"], [item["id"] for item in document["vectors"]]
+        for name in names:
+            if name in first:
+                raise UsageError(f"{path}: the id {name!r} stands in {first[name]} too; ids are given once")
+            first[name] = path
     return documents
 
 
@@ -194,13 +273,24 @@ def _suite_file(path: Path, document: Mapping[str, Any]) -> SuiteFile:
 
 def vectors_of(path: Path, document: Mapping[str, Any], ids: Set[str] | None = None) -> tuple[Vector, ...]:
     """The vectors of a checked document, in its order; only those with an id of ``ids``, if given."""
-    kind = document["kind"]
-    items = ((i, item) for i, item in enumerate(document["vectors"]) if ids is None or item["id"] in ids)
-    return tuple(_vector(path, f"vectors[{i}]", kind, item) for i, item in items)
+    with _explained(path, document):
+        kind = document["kind"]
+        items = ((i, item) for i, item in enumerate(document["vectors"]) if ids is None or item["id"] in ids)
+        return tuple(_vector(path, f"vectors[{i}]", kind, item) for i, item in items)
 
 
-def parse_document(path: Path, content: bytes, *, check: bool = True) -> dict[str, Any]:
-    """The JSON of a vector file, checked against the schema unless ``check`` is off."""
+@contextlib.contextmanager
+def _explained(path: Path, document: Any) -> Iterator[None]:
+    """A document that was not held against the schema is, once it turns out to be wrong: then the error says where."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError):
+        _check_schema(path, document)
+        raise
+
+
+def parse_document(path: Path, content: bytes) -> dict[str, Any]:
+    """The JSON of a vector file, checked against the schema."""
     try:
         document = json.loads(content.decode(), object_pairs_hook=_unique_names)
     except UnicodeDecodeError as error:
@@ -213,8 +303,7 @@ def parse_document(path: Path, content: bytes, *, check: bool = True) -> dict[st
         raise UsageError(f"{path}: the name {error} occurs twice in one object; keep one of them") from None
     except RecursionError:
         raise UsageError(f"{path}: nested too deeply to be a vector file; name another file") from None
-    if check:
-        _check_schema(path, document)
+    _check_schema(path, document)
     checked: dict[str, Any] = document
     return checked
 
@@ -270,7 +359,7 @@ def _vector(path: Path, place: str, kind: str, item: Mapping[str, Any]) -> Vecto
         level=item["level"],
         requirements=tuple(item["requirements"]),
         flags=tuple(item["flags"]),
-        data=_data(path, place, item),
+        source=_source(path, place, item),
         canonical=item["canonical"],
         layout=tuple(item["layout"]),
         expect=_expect(item),
@@ -288,33 +377,45 @@ def contents_digest(batches: Sequence[Any]) -> dict[str, Any]:
     return {"sha256": hashlib.sha256(text).hexdigest(), "size": len(text)}
 
 
-def _expect(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The expectations by role; contents that the file has only the digest of come from the recipe."""
+def _expect(item: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """The expectations by role; contents that the file has only the digest of come from the recipe, when asked for."""
     expect = item.get("expect", {})
-    if not any(isinstance(expectation.get("batches"), dict) for expectation in expect.values()):
-        return dict(expect)
-    from kfuzz.vectors.recipes.making.bombs import contents
-
-    batches = contents(item["recipe"])
     return {
-        role: {**expectation, "batches": batches} if isinstance(expectation.get("batches"), dict) else expectation
+        role: _Made(expectation, item["recipe"]) if isinstance(expectation.get("batches"), dict) else expectation
         for role, expectation in expect.items()
     }
 
 
-def _data(path: Path, place: str, item: Mapping[str, Any]) -> bytes:
+class _Made(Mapping[str, Any]):
+    """An expectation whose ``batches`` a recipe makes each time they are asked for."""
+
+    __slots__ = ("_recipe", "_stated")
+
+    def __init__(self, stated: Mapping[str, Any], recipe: str) -> None:
+        self._stated = stated
+        self._recipe = recipe
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._stated[name]
+        if name != "batches":
+            return value
+        from kfuzz.vectors.recipes.making.bombs import contents
+
+        return contents(self._recipe)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._stated
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stated)
+
+    def __len__(self) -> int:
+        return len(self._stated)
+
+
+def _source(path: Path, place: str, item: Mapping[str, Any]) -> bytes | Bomb:
     if "hex" in item:
         return bytes.fromhex(item["hex"])
     if "steps" in item:
         return b"".join(bytes.fromhex(step["hex"]) for step in item["steps"])
-    from kfuzz.vectors.recipes.making.bombs import BOMBS
-
-    name, size, sha256 = item["recipe"], item["size"], item["sha256"]
-    if name not in BOMBS:
-        raise UsageError(f"{path}: {place}.recipe: no recipe {name!r}; known are {', '.join(sorted(BOMBS))}")
-    data = BOMBS[name]()
-    if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
-        raise UsageError(
-            f"{path}: {place}.sha256: the recipe {name!r} makes other bytes than these; run `kfuzz vectors build`"
-        )
-    return data
+    return Bomb(item["recipe"], item["size"], item["sha256"], f"{path}: {place}")

@@ -24,7 +24,7 @@ def make_vector(id: str, data: bytes = b"", **changes: Any) -> Vector:
         "level": "required",
         "requirements": ("RB-LENGTH-1",),
         "flags": (),
-        "data": data,
+        "source": data,
         "canonical": False,
         "layout": (),
         "expect": {"consumer": verdict},

@@ -20,12 +20,12 @@ from kfuzz.errors import UsageError
 from kfuzz.vectors import build
 from kfuzz.vectors.confirm import contradiction, first_difference, with_cells
 from kfuzz.vectors.coverage import expectations
+from kfuzz.vectors.ids import register, registered
 from kfuzz.vectors.model import KINDS, default_root, load_file, load_suite
 from kfuzz.vectors.recipes.making import bombs, containers
 from kfuzz.vectors.recipes.making.builder import Record, batch, concat, overlong, varint
 from kfuzz.vectors.recipes.theme import Step, Theme, accepts, refuses
 from kfuzz.vectors.recipes.themes import all_themes
-from kfuzz.vectors.register import register, registered
 
 CODEC_FILE = "records/v2/codec.json"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +14,10 @@ from typing import Any
 import mini_suite
 import pytest
 
+from kfuzz import vectors
 from kfuzz.errors import UsageError
+from kfuzz.vectors import find_vector, load_files, model
+from kfuzz.vectors.lint import lint
 from kfuzz.vectors.model import default_root, load_file, load_suite
 
 
@@ -42,6 +47,11 @@ def test_importing_the_model_loads_no_codec_no_reader_and_no_schema_library() ->
     code = f"import sys, kfuzz.vectors; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_examples_of_the_door_hold() -> None:
+    done = doctest.testmod(vectors)
+    assert (done.failed, done.attempted > 5) == (0, True)
 
 
 # --- the schema -----------------------------------------------------------------------------------------------------
@@ -163,6 +173,20 @@ def test_a_file_that_is_no_vector_file_is_one_sentence(content: bytes, sentence:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("content", [b'{"about": ', b"[]", b'{"vectors": [{}]}', b'{"kind": "records", "vectors": 7}'])
+def test_a_spoiled_file_of_the_own_suite_is_one_sentence_too(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(default_root() / "schema.json", tmp_path)
+    root = mini_suite.write(tmp_path)
+    monkeypatch.setattr(model, "default_root", lambda: root)
+    (root / mini_suite.FILE).write_bytes(content)
+    for load in (load_suite, load_files, lambda: find_vector("records/v2/count/of-2")):
+        with pytest.raises(UsageError) as caught:
+            load()
+        assert str(caught.value).startswith(f"{root / mini_suite.FILE}: ")
+
+
 def test_a_place_without_vectors_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no vector file"):
         load_suite(root=tmp_path)
@@ -185,9 +209,11 @@ def test_a_recipe_that_makes_other_bytes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "records" / "bomb.json"
     path.parent.mkdir()
     path.write_text(json.dumps(document))
-    with pytest.raises(UsageError, match="makes other bytes"):
-        load_file(path)
+    with pytest.raises(UsageError, match=r"bomb\.json: vectors\[0\]\.sha256: .*makes other bytes"):
+        _ = load_file(path).vectors[0].data
+    assert any("makes other bytes" in problem.text for problem in lint(tmp_path))
     document["vectors"][0]["recipe"] = "no-such-bomb"
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError, match="no recipe 'no-such-bomb'; known are"):
-        load_file(path)
+        _ = load_file(path).vectors[0].data
+    assert any("no recipe 'no-such-bomb'" in problem.text for problem in lint(tmp_path))

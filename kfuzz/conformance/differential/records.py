@@ -425,7 +425,7 @@ def _as_vector(index: int, data: bytes, made: Verdict, role: Role) -> Vector:
         level="required",
         requirements=(),
         flags=(),
-        data=data,
+        source=data,
         canonical=False,
         layout=(),
         expect={role: expectation},

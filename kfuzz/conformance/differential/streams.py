@@ -329,7 +329,7 @@ def _as_vector(index: int, request: Mapping[str, Any]) -> Vector:
         level="required",
         requirements=(),
         flags=(),
-        data=bytes.fromhex("".join(hexes)),
+        source=bytes.fromhex("".join(hexes)),
         canonical=False,
         layout=(),
         expect={},
