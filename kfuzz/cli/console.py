@@ -1,21 +1,19 @@
-"""What every verb prints with: JSON, and progress that is a bar on a terminal and plain lines in a pipe."""
+"""What every verb reads and prints with: paths, standard streams, JSON; progress is ``kfuzz.progress``."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-import time
-from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
 from kfuzz.errors import UsageError
+from kfuzz.files import local_path
+from kfuzz.progress import progress
 
-__all__ = ["echo_json", "json_option", "progress", "standard_streams"]
-
-PLAIN_INTERVAL_S = 5.0
+__all__ = ["LocalPath", "echo_json", "json_option", "progress", "standard_streams"]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 
@@ -33,28 +31,10 @@ def standard_streams() -> tuple[BinaryIO, BinaryIO]:
     return sys.stdin.buffer, sys.stdout.buffer
 
 
-@contextlib.contextmanager
-def progress(what: str, total: int, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Show how far ``what`` is on standard error; yields ``set_done(n)``.
+class LocalPath(click.ParamType[Path]):
+    """A path of this machine; ``file:///data`` is ``/data``, and ``s3a://…`` is refused."""
 
-    On a terminal this is a bar; in a pipe a plain line at most every five seconds, so that logs stay readable.
-    """
-    if quiet:
-        yield lambda done: None
-    elif sys.stderr.isatty():
-        from rich.console import Console
-        from rich.progress import Progress
+    name = "path"
 
-        with Progress(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what, total=total)
-            yield lambda done: bar.update(task, completed=done)
-    else:
-        last = time.monotonic()
-
-        def set_done(done: int) -> None:
-            nonlocal last
-            if time.monotonic() - last >= PLAIN_INTERVAL_S:
-                last = time.monotonic()
-                click.echo(f"{what}: {done} of {total}", err=True)
-
-        yield set_done
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        return local_path(value)

@@ -9,16 +9,15 @@ from typing import Any
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option, progress
+from kfuzz.cli.console import LocalPath, echo_json, json_option, progress
 from kfuzz.corpora import generate as generation
+from kfuzz.corpora import summary
 from kfuzz.corpora import verify as verification
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.workload import Workload, load, parse_size, show_size
 
 __all__ = ["command"]
-
-PROBLEMS_SHOWN = 50
 
 
 def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -46,8 +45,8 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("workload", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The corpus' directory: new or empty.")
+@click.argument("workload", type=LocalPath())
+@click.option("--out", type=LocalPath(), required=True, help="The corpus' directory: new or empty.")
 @size_option
 @click.option("--overwrite", is_flag=True, help="Remove another workload's corpus from --out first.")
 @json_option
@@ -65,21 +64,15 @@ def generate(workload: Path, out: Path, size: int | None, overwrite: bool, as_js
     start = time.monotonic()
     with progress("segments", segments, quiet=as_json) as set_done:
         rows = generation.generate(chosen, out, overwrite=overwrite, name=str(workload), set_done=set_done)
-    seconds = time.monotonic() - start
-    written = sum(row.bytes for row in rows)
-    records = sum(row.records for row in rows)
-    fingerprint = corpus_fingerprint(rows)
     if as_json:
-        report = {"out": str(out), "segments": len(rows), "records": records, "bytes": written}
-        echo_json({**report, "fingerprint": fingerprint})
+        echo_json(summary.generated_json(out, rows))
         return
-    rate = written / 1e6 / max(seconds, 1e-9)
-    click.echo(f"{out}: {len(rows)} segments, {records} records, {written / 1e6:.0f} MB at {rate:.0f} MB/s")
-    click.echo(f"fingerprint {fingerprint}")
+    for line in summary.generated(out, rows, time.monotonic() - start):
+        click.echo(line)
 
 
 @command.command()
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=LocalPath())
 @json_option
 @click.pass_context
 def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
@@ -90,25 +83,21 @@ def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
       kfuzz corpus verify out/corpus
     """
     corpus = verification.Corpus.open(directory)
+    start = time.monotonic()
     with progress("segments", len(corpus.plan), quiet=as_json) as set_done:
         problems = verification.verify(directory, set_done=set_done)
-    records = sum(row.records for row in corpus.rows)
-    batches = sum(row.batches for row in corpus.rows)
     if as_json:
-        sums = {"segments": len(corpus.rows), "batches": batches, "records": records}
+        sums = {"segments": len(corpus.rows), "batches": sum(row.batches for row in corpus.rows)}
+        sums["records"] = sum(row.records for row in corpus.rows)
         echo_json({"directory": str(directory), **sums, "problems": [asdict(problem) for problem in problems]})
     else:
-        for problem in problems[:PROBLEMS_SHOWN]:
-            click.echo(str(problem))
-        if len(problems) > PROBLEMS_SHOWN:
-            click.echo(f"… and {len(problems) - PROBLEMS_SHOWN} more; --json shows all")
-        verdict = f"{len(problems)} problems" if problems else "no problem"
-        click.echo(f"{directory}: {verdict} in {len(corpus.rows)} segments, {batches} batches, {records} records")
+        for line in summary.verified(corpus, problems, time.monotonic() - start):
+            click.echo(line)
     ctx.exit(1 if problems else 0)
 
 
 @command.command()
-@click.argument("what", metavar="WORKLOAD|DIRECTORY", type=click.Path(path_type=Path))
+@click.argument("what", metavar="WORKLOAD|DIRECTORY", type=LocalPath())
 @size_option
 @json_option
 def describe(what: Path, size: int | None, as_json: bool) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -55,8 +59,36 @@ def cli() -> None:
     """
 
 
+@contextlib.contextmanager
+def _terminable() -> Iterator[list[int]]:
+    """Let SIGTERM end a verb as Ctrl-C does, so that it ends what it has started; yields the signals that came.
+
+    A shell's background jobs ignore SIGINT, and then SIGTERM is how a person ends them.
+    """
+    came: list[int] = []
+
+    def terminate(number: int, frame: object) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield came
+        return
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def main(args: list[str] | None = None) -> Any:
     """Run the command line; every ``KfuzzError`` becomes one sentence on standard error and exit code 2."""
+    with _terminable() as signals:
+        _main(args, signals)
+
+
+def _main(args: list[str] | None, signals: list[int]) -> None:
     try:
         code = cli.main(args=args, standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -67,8 +99,8 @@ def main(args: list[str] | None = None) -> Any:
         click.echo(f"kfuzz: {error.format_message().rstrip('.')}; see `{asked} --help`", err=True)
         sys.exit(2)
     except click.exceptions.Abort:
-        click.echo("kfuzz: interrupted", err=True)
-        sys.exit(130)
+        click.echo(f"kfuzz: {'terminated' if signals else 'interrupted'}", err=True)
+        sys.exit(128 + (signals[0] if signals else signal.SIGINT))
     except KfuzzError as error:
         click.echo(f"kfuzz: {error}", err=True)
         sys.exit(2)

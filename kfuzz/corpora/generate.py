@@ -16,9 +16,9 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.workload import Workload, load, render, show_size
 from kfuzz.errors import UsageError
-from kfuzz.files import write_whole
+from kfuzz.files import cannot_write, local_path, write_whole
 
-__all__ = ["LEADER_EPOCH_CHECKPOINT", "generate", "leader_epochs", "prepare", "publish", "sweep_corpus"]
+__all__ = ["LEADER_EPOCH_CHECKPOINT", "generate", "holds", "leader_epochs", "prepare", "publish", "sweep_corpus"]
 
 WORKLOAD, SUCCESS, MANIFEST = "_workload.toml", "_SUCCESS", "_manifest"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -26,13 +26,14 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 def generate(
     workload: Workload,
-    out: Path,
+    out: str | Path,
     *,
     overwrite: bool = False,
     name: str = "the workload",
     set_done: Callable[[int], None] = lambda done: None,
 ) -> list[Row]:
     """Make the whole corpus in this process; the manifest's rows. ``name`` stands for the workload in errors."""
+    out = local_path(out)
     plan = Plan(workload, name)
     prepare(out, workload, overwrite=overwrite)
     rows = []
@@ -46,25 +47,22 @@ def generate(
     return rows
 
 
-def prepare(out: Path, workload: Workload, *, overwrite: bool = False) -> None:
+def prepare(out: str | Path, workload: Workload, *, overwrite: bool = False) -> None:
     """Make ``out`` ready for the segments of ``workload``.
 
     Raises ``UsageError`` where it holds anything else than this corpus; ``overwrite`` removes another corpus first.
     Of a directory that holds no corpus nothing is ever removed.
     """
     require_pyarrow()
+    out = local_path(out)
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is not a directory; name a new or empty one")
     present = out / WORKLOAD
     if present.exists():
-        try:
-            old: Workload | None = load(present)
-        except UsageError:
-            old = None
-        if old != workload:
+        if not holds(out, workload):
             if not overwrite:
                 raise UsageError(f"{out} holds a corpus of another workload; name another directory or add --overwrite")
-            _remove(out, old)
+            _remove(out)
     elif out.is_dir() and any(out.iterdir()):
         raise UsageError(f"{out} is not empty and holds no corpus; name a new or empty directory")
     else:
@@ -75,12 +73,25 @@ def prepare(out: Path, workload: Workload, *, overwrite: bool = False) -> None:
     write_whole(present, render(workload))
 
 
-def publish(out: Path, plan: Plan, rows: Sequence[Row]) -> None:
+def holds(out: Path, workload: Workload) -> bool:
+    """Whether ``out`` holds a corpus of ``workload``, finished or not."""
+    return _held(out) == workload
+
+
+def _held(out: Path) -> Workload | None:
+    try:
+        return load(out / WORKLOAD)
+    except UsageError:
+        return None
+
+
+def publish(out: str | Path, plan: Plan, rows: Sequence[Row]) -> None:
     """Write what belongs to the corpus as a whole; ``_SUCCESS``, with the corpus fingerprint, last.
 
-    Raises ``UsageError`` where the segments were not all made by equal versions of the codec libraries: their bytes
-    would not be those that another run gives.
+    Raises ``UsageError`` where the segments were not all made by equal versions of the codec libraries (another run
+    would give other bytes), and where a file that a row tells of is missing or has another size.
     """
+    out = local_path(out)
     versions = sorted({row.codec_versions for row in rows})
     if len(versions) > 1:
         raise UsageError(
@@ -89,6 +100,7 @@ def publish(out: Path, plan: Plan, rows: Sequence[Row]) -> None:
         )
     if [row.segment_id for row in sorted(rows, key=lambda row: row.segment_id)] != list(range(len(plan))):
         raise RuntimeError(f"{len(rows)} rows do not cover the plan's {len(plan)} segments")
+    _check_files(out, rows)
     for directory in plan.directories():
         write_whole(out / directory / LEADER_EPOCH_CHECKPOINT, leader_epochs())
         _fsync(out / directory)
@@ -96,6 +108,26 @@ def publish(out: Path, plan: Plan, rows: Sequence[Row]) -> None:
     write_manifest(out / MANIFEST, rows)
     write_whole(out / SUCCESS, corpus_fingerprint(rows) + "\n")
     _fsync(out)
+
+
+def _check_files(out: Path, rows: Sequence[Row]) -> None:
+    """Each row's files, as the driver sees them. Executors may have written to disks of their own."""
+    wrong = []
+    for row in rows:
+        for name, size in row.files():
+            try:
+                found = os.stat(out / name).st_size
+            except OSError:
+                wrong.append(f"{name} is missing")
+            else:
+                if size is not None and found != size:
+                    wrong.append(f"{name} has {found} bytes instead of {size}")
+    if wrong:
+        more = f" (and {len(wrong) - 1} more files are missing or wrong)" if len(wrong) > 1 else ""
+        raise UsageError(
+            f"{out}/{wrong[0]} though it was written{more}; "
+            "name a directory that the driver and all executors share, and generate again"
+        )
 
 
 def leader_epochs() -> str:
@@ -126,8 +158,9 @@ def _check_room(out: Path, workload: Workload) -> None:
         )
 
 
-def _remove(out: Path, old: Workload | None) -> None:
-    """Remove the corpus of ``old``, and only that."""
+def _remove(out: Path) -> None:
+    """Remove the corpus that ``out`` holds, and only that."""
+    old = _held(out)
     if old is None:
         raise UsageError(f"{out / WORKLOAD} cannot be read, so it is unclear what to remove; remove {out} yourself")
     with contextlib.suppress(FileNotFoundError):
@@ -141,5 +174,7 @@ def _fsync(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        raise cannot_write(directory, error) from None
     finally:
         os.close(descriptor)

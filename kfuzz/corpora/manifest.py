@@ -10,7 +10,7 @@ import importlib.metadata
 import importlib.util
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -65,6 +65,15 @@ class Row:
     acceptable: int
     invalid: int
     codec_versions: str
+
+    def files(self) -> Iterator[tuple[str, int | None]]:
+        """The segment's files, relative to the corpus, with their sizes where the row has them."""
+        stem = self.path.removesuffix(".log")
+        yield self.path, self.bytes
+        yield f"{stem}.index", None
+        yield f"{stem}.timeindex", None
+        if self.txnindex_crc32c is not None:
+            yield f"{stem}.txnindex", None
 
 
 def require_pyarrow() -> None:

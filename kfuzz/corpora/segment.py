@@ -18,6 +18,7 @@ from kfuzz.corpora.manifest import Row, codec_versions
 from kfuzz.corpora.plan import Segment, batch_bytes_max
 from kfuzz.corpora.synth import Synthesiser
 from kfuzz.corpora.workload import Workload
+from kfuzz.files import cannot_write
 from kfuzz.records.codecs import compress
 from kfuzz.wire.checksum import crc32c
 
@@ -61,10 +62,10 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: Pa
     """Write the files of ``segment`` under ``out`` and give its row of the manifest.
 
     ``attempt`` tells apart the attempts that may be alive at the same time on one machine or on several. Whatever goes
-    wrong, no half-written file keeps a final name and this attempt's temporary files are removed.
+    wrong, no half-written file keeps a final name and this attempt's temporary files are removed. Raises ``UsageError``
+    where the system refuses to write: a full disk, a directory of another user.
     """
     directory = out / segment.directory
-    directory.mkdir(parents=True, exist_ok=True)
     synthesiser = _synthesiser(segment, workload)
     with _Attempt(directory, attempt) as files:
         log_crc = files.write(f"{segment.stem}.log", _chunks(synthesiser))
@@ -116,18 +117,25 @@ class _Attempt:
         self._names: list[str] = []
 
     def __enter__(self) -> _Attempt:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self._directory, error) from None
         return self
 
     def write(self, name: str, chunks: Iterator[memoryview | bytes] | Iterator[bytes] | Iterator[memoryview]) -> int:
         """Write and fsync ``name`` under its temporary name; the CRC-32C of its bytes."""
         self._names.append(name)
         crc = 0
-        # Unbuffered: the chunks are large, and a buffer between them and the system would be one more copy.
-        with open(self._temporary(name), "wb", buffering=0) as file:
-            for chunk in chunks:
-                crc = crc32c(chunk, crc)
-                _write_fully(file.fileno(), chunk)
-            os.fsync(file.fileno())
+        try:
+            # Unbuffered: the chunks are large, and a buffer between them and the system would be one more copy.
+            with open(self._temporary(name), "wb", buffering=0) as file:
+                for chunk in chunks:
+                    crc = crc32c(chunk, crc)
+                    _write_fully(file.fileno(), chunk)
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(self._directory / name, error) from None
         return crc
 
     def publish(self) -> None:

@@ -11,7 +11,7 @@ import mmap
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kfuzz import records
@@ -21,6 +21,7 @@ from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.synth import DIGEST_BYTES
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, load
 from kfuzz.errors import UsageError
+from kfuzz.files import local_path
 from kfuzz.records.codecs import decompress
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.message_set import MESSAGE_LAYOUT
@@ -68,8 +69,9 @@ class Corpus:
     rows: list[Row]
 
     @staticmethod
-    def open(out: Path) -> Corpus:
+    def open(out: str | Path) -> Corpus:
         """``UsageError`` where ``out`` is no corpus at all, or its manifest cannot be read."""
+        out = local_path(out)
         if not (out / WORKLOAD).is_file():
             raise UsageError(f"{out} holds no corpus ({WORKLOAD} is missing); name the directory given as --out")
         workload = load(out / WORKLOAD)
@@ -82,12 +84,12 @@ class Corpus:
                 yield self.plan[row.segment_id], row
 
 
-def verify(out: Path, *, set_done: Callable[[int], None] = lambda done: None) -> list[Problem]:
+def verify(out: str | Path, *, set_done: Callable[[int], None] = lambda done: None) -> list[Problem]:
     """Everything that is wrong with the corpus in ``out``, in the plan's order; empty where it is whole."""
     corpus = Corpus.open(out)
     problems = check_whole(corpus)
     for done, (segment, row) in enumerate(corpus.segments()):
-        problems += verify_segment(out, segment, corpus.workload, row)
+        problems += verify_segment(corpus.out, segment, corpus.workload, row)
         set_done(done + 1)
     return problems
 
@@ -130,9 +132,8 @@ def _check_rows(corpus: Corpus) -> Iterator[Problem]:
 def _check_files(corpus: Corpus) -> Iterator[Problem]:
     expected = {WORKLOAD, SUCCESS}
     for segment, row in corpus.segments():
-        stem = segment.path.removesuffix(".log")
-        suffixes = [".log", ".index", ".timeindex"] + ([".txnindex"] if row.txnindex_crc32c is not None else [])
-        expected.update(stem + suffix for suffix in suffixes)
+        # A row with a wrong path is found by its number.
+        expected.update(name for name, _ in replace(row, path=segment.path).files())
     for directory in corpus.plan.directories():
         expected.add(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
     for path in sorted(corpus.out.rglob("*")):

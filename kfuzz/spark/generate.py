@@ -15,7 +15,8 @@ from kfuzz.corpora.manifest import Row, schema
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.workload import Workload, parse, render
-from kfuzz.spark.session import default_tasks, failures_as_sentences, task_progress
+from kfuzz.files import local_path
+from kfuzz.spark.session import collect, default_tasks
 
 __all__ = ["columns", "generate"]
 
@@ -25,7 +26,7 @@ Write = Callable[..., Row]
 def generate(
     spark: SparkSession,
     workload: Workload,
-    out: Path,
+    out: str | Path,
     *,
     tasks: int | None = None,
     overwrite: bool = False,
@@ -39,14 +40,14 @@ def generate(
     finished. ``write`` is what a task does for one segment, with the arguments of ``write_segment``. Raises
     ``UsageError`` as ``corpora.generate``'s ``prepare`` and ``publish`` do, ``KfuzzError`` where a task fails for good.
     """
+    out = local_path(out)
     plan = Plan(workload, name)
     prepare(out, workload, overwrite=overwrite)
     tasks = tasks or default_tasks(spark, workload.size, len(plan))
     ids = spark.range(0, len(plan), 1, tasks)
     job = ids.mapInArrow(_task(render(workload), str(out.resolve()), write), columns(schema()))
     try:
-        with failures_as_sentences(), task_progress(spark, set_done):
-            rows = [Row(**row) for row in job.toArrow().to_pylist()]
+        rows = [Row(**row) for row in collect(job, tasks, set_done).to_pylist()]
         publish(out, plan, rows)
     finally:
         sweep_corpus(out, plan)

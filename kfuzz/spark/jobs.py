@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import logging
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kfuzz.corpora.manifest import corpus_fingerprint
+from kfuzz.corpora import summary
+from kfuzz.corpora.generate import holds, sweep_corpus
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.verify import Corpus
 from kfuzz.corpora.workload import load, parse_size
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import require_writable
+from kfuzz.files import local_path, require_writable
+from kfuzz.progress import progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["generate_main", "verify_main"]
-
-PROBLEMS_SHOWN = 50
-PROGRESS_INTERVAL_S = 5.0
 
 
 def generate_main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +34,7 @@ def generate_main(arguments: Sequence[str] | None = None) -> int:
         "Generate a corpus of Kafka log segments on Spark.",
         "--workload spark_jobs/workloads/demo.toml --out out/corpus --size 64MiB",
     )
-    parser.add_argument("--workload", type=Path, required=True, help="a workload in TOML, see docs/corpora.md")
+    parser.add_argument("--workload", type=local_path, required=True, help="a workload in TOML, see docs/corpora.md")
     parser.add_argument("--size", help='uncompressed size instead of the workload\'s, such as "64MiB"')
     parser.add_argument("--overwrite", action="store_true", help="remove another workload's corpus from --out first")
     _common(parser)
@@ -51,7 +58,7 @@ def _parser(description: str, example: str) -> argparse.ArgumentParser:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, required=True, help="the corpus: a directory that all executors see")
+    parser.add_argument("--out", type=local_path, required=True, help="the corpus: a directory that all executors see")
     parser.add_argument("--tasks", type=int, help="how many tasks share the work (changes no byte; about 1 GiB each)")
     parser.add_argument("--master", help="default: what spark-submit says, else local[*]")
 
@@ -59,30 +66,44 @@ def _common(parser: argparse.ArgumentParser) -> None:
 def _run(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None, job: Callable[[argparse.Namespace], int]
 ) -> int:
-    options = parser.parse_args(arguments)
+    interrupted = threading.Event()
+
+    def interrupt(number: int, frame: object) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    # A parent that wants SIGINT ignored (a shell's background job) has left another handler: that one stays.
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    # py4j logs the traceback of an interrupted call; every error reaches us as an exception as well.
+    logging.disable()
     try:
+        options = parser.parse_args(arguments)
         if options.tasks is not None and not 1 <= options.tasks <= 1_000_000:
             raise UsageError(f"--tasks is {options.tasks}; give a whole number from 1 to 1000000")
         return job(options)
-    except KfuzzError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
+    except (Exception, KeyboardInterrupt) as error:
+        # Under an interrupt Spark's own calls fail in many ways, and none of them is news.
+        if interrupted.is_set() or isinstance(error, KeyboardInterrupt):
+            print(f"{parser.prog}: interrupted", file=sys.stderr)
+            return 130
+        if isinstance(error, KfuzzError):
+            told = str(error)
+        elif isinstance(error, ModuleNotFoundError):
+            told = f"{error.name} is not installed; `pip install 'kfuzz[spark]'` brings it"
+        elif isinstance(error, OSError):
+            told = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+        else:
+            raise
+        print(f"{parser.prog}: {told}", file=sys.stderr)
         return 2
-    except ModuleNotFoundError as error:
-        print(f"{parser.prog}: {error.name} is not installed; `pip install 'kfuzz[spark]'` brings it", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"{parser.prog}: interrupted", file=sys.stderr)
-        return 130
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"{parser.prog}: {where}{error.strerror or error}", file=sys.stderr)
-        return 2
+    finally:
+        logging.disable(logging.NOTSET)
+        signal.signal(signal.SIGINT, before)
 
 
 def _generate(options: argparse.Namespace) -> int:
-    from kfuzz.spark.generate import generate
-    from kfuzz.spark.session import default_tasks, session_of_ours
-
     size = None
     if options.size is not None:
         size = parse_size(options.size)
@@ -91,64 +112,61 @@ def _generate(options: argparse.Namespace) -> int:
     workload = load(options.workload).resized(size)
     # Before the seconds that a session takes: what cannot be planned or written is refused at once.
     require_writable(options.out, directory=True)
-    segments = len(Plan(workload, str(options.workload)))
-    with session_of_ours(options.master, "kfuzz generate corpus") as spark:
+    plan = Plan(workload, str(options.workload))
+    with _swept(options.out, plan), _session(options, "kfuzz generate corpus") as spark:
+        from kfuzz.spark.generate import generate
+        from kfuzz.spark.session import default_tasks
+
         start = time.monotonic()
-        tasks = options.tasks or default_tasks(spark, workload.size, segments)
-        rows = generate(
-            spark,
-            workload,
-            options.out,
-            tasks=tasks,
-            overwrite=options.overwrite,
-            name=str(options.workload),
-            set_done=_progress(tasks),
-        )
+        tasks = options.tasks or default_tasks(spark, workload.size, len(plan))
+        with progress("generating, tasks", tasks) as set_done:
+            rows = generate(
+                spark,
+                workload,
+                options.out,
+                tasks=tasks,
+                overwrite=options.overwrite,
+                name=str(options.workload),
+                set_done=set_done,
+            )
         seconds = time.monotonic() - start
-    written = sum(row.bytes for row in rows)
-    print(
-        f"{options.out}: {len(rows)} segments, {sum(row.records for row in rows)} records, "
-        f"{_rate(written, seconds)}; fingerprint {corpus_fingerprint(rows)}"
-    )
+    print(*summary.generated(options.out, rows, seconds), sep="\n")
     return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from kfuzz.spark.session import default_tasks, session_of_ours
-    from kfuzz.spark.verify import verify
-
     # Before the seconds that a session takes: what is no corpus is refused at once.
     rows = Corpus.open(options.out).rows
-    with session_of_ours(options.master, "kfuzz verify corpus") as spark:
+    with _session(options, "kfuzz verify corpus") as spark:
+        from kfuzz.spark.session import default_tasks
+        from kfuzz.spark.verify import verify
+
         tasks = options.tasks or default_tasks(spark, sum(row.bytes for row in rows), len(rows))
         start = time.monotonic()
-        corpus, problems = verify(spark, options.out, tasks=tasks, set_done=_progress(tasks))
+        with progress("verifying, tasks", tasks) as set_done:
+            corpus, problems = verify(spark, options.out, tasks=tasks, set_done=set_done)
         seconds = time.monotonic() - start
-    for problem in problems[:PROBLEMS_SHOWN]:
-        print(problem)
-    if len(problems) > PROBLEMS_SHOWN:
-        print(f"… and {len(problems) - PROBLEMS_SHOWN} more")
-    read = sum(row.bytes for row in corpus.rows)
-    verdict = f"{len(problems)} problems" if problems else "no problem"
-    print(
-        f"{options.out}: {verdict} in {len(corpus.rows)} segments, {sum(row.batches for row in corpus.rows)} batches, "
-        f"{sum(row.records for row in corpus.rows)} records, {_rate(read, seconds)}"
-    )
+    print(*summary.verified(corpus, problems, seconds), sep="\n")
     return 1 if problems else 0
 
 
-def _rate(size: int, seconds: float) -> str:
-    return f"{size / 1e6:.0f} MB in {seconds:.1f} s ({size / 1e6 / max(seconds, 1e-9):.0f} MB/s)"
+@contextlib.contextmanager
+def _swept(out: Path, plan: Plan) -> Iterator[None]:
+    """Remove what workers have left behind that outlived a failed job, but not their session."""
+    try:
+        yield
+    except BaseException:
+        if holds(out, plan.workload):
+            sweep_corpus(out, plan)
+        raise
 
 
-def _progress(tasks: int) -> Callable[[int], None]:
-    """A line on standard error, at most every five seconds."""
-    last_s = time.monotonic()
+@contextlib.contextmanager
+def _session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
+    """Spark for one job; its start takes seconds, in which the terminal shows that something goes on."""
+    with contextlib.ExitStack() as stack:
+        with progress("starting Spark", None):
+            from kfuzz.spark.session import session_of_ours
 
-    def set_done(done: int) -> None:
-        nonlocal last_s
-        if time.monotonic() - last_s >= PROGRESS_INTERVAL_S:
-            last_s = time.monotonic()
-            print(f"tasks: {done} of {tasks}", file=sys.stderr)
-
-    return set_done
+            spark = stack.enter_context(session_of_ours(options.master, name))
+        yield spark

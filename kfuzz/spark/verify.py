@@ -14,7 +14,7 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.verify import Corpus, Problem, check_whole, verify_segment
 from kfuzz.corpora.workload import parse, render
 from kfuzz.spark.generate import columns
-from kfuzz.spark.session import default_tasks, failures_as_sentences, task_progress
+from kfuzz.spark.session import collect, default_tasks
 
 __all__ = ["verify"]
 
@@ -31,7 +31,7 @@ PROBLEMS = pa.schema(
 
 def verify(
     spark: SparkSession,
-    out: Path,
+    out: str | Path,
     *,
     tasks: int | None = None,
     set_done: Callable[[int], None] = lambda done: None,
@@ -47,10 +47,9 @@ def verify(
         tasks = tasks or default_tasks(spark, sum(row["bytes"] for row in rows), len(rows))
         table = spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema()))
         job = table.repartitionByRange(tasks, "segment_id").mapInArrow(
-            _task(render(corpus.workload), str(out.resolve())), columns(PROBLEMS)
+            _task(render(corpus.workload), str(corpus.out.resolve())), columns(PROBLEMS)
         )
-        with failures_as_sentences(), task_progress(spark, set_done):
-            found = job.toArrow().to_pylist()
+        found = collect(job, tasks, set_done).to_pylist()
         for problem in sorted(found, key=lambda problem: problem["segment_id"]):
             del problem["segment_id"]
             problems.append(Problem(**problem))

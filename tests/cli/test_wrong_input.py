@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from cli_driver import kfuzz
+from signals import KFUZZ, interrupt_when, start
 
 from kfuzz import records
 from kfuzz.cli.main import cli
@@ -19,7 +20,6 @@ from kfuzz.files import open_whole, require_writable, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKLOAD = ROOT / "spark_jobs" / "workloads" / "demo.toml"
-KFUZZ = [sys.executable, "-m", "kfuzz.cli.main"]
 JOB = [sys.executable, str(ROOT / "spark_jobs" / "generate_corpus.py")]
 BENCHMARKS = [sys.executable, "-m", "benchmarks", "--quick", "--path", "verdict", "--peer", "aiokafka"]
 
@@ -195,22 +195,21 @@ def test_a_pipe_is_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_ends_with_130_and_one_sentence(tmp_path: Path) -> None:
-    running = subprocess.Popen(
-        [*KFUZZ, "testee"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        # A shell's background job ignores interrupts, and so would its children: here the terminal's rule holds.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    running = start([*KFUZZ, "testee"], stdin=subprocess.PIPE, cwd=tmp_path)
     assert running.stdout is not None
     # The handshake is there once the verb has begun.
-    assert running.stdout.readline().startswith(b"{")
-    running.send_signal(signal.SIGINT)
-    _, told = running.communicate(timeout=60)
+    assert running.stdout.readline().startswith("{")
+    _, told = interrupt_when(running, lambda: True, within_s=1)
     assert running.returncode == 130
-    assert told.decode().strip() == "kfuzz: interrupted"
+    assert told.strip() == "kfuzz: interrupted"
+
+
+def test_the_same_test_holds_where_the_parent_ignores_interrupts(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        test_an_interrupt_ends_with_130_and_one_sentence(tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -220,6 +219,39 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == []
     write_whole(file, "whole")
     assert file.read_text() == "whole"
+
+
+def test_a_full_disk_is_one_sentence_with_the_path_and_leaves_nothing(tmp_path: Path) -> None:
+    program = (
+        "import resource, sys; from kfuzz.cli.main import main\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "main(sys.argv[1:])"
+    )
+    argv = [sys.executable, "-c", program, "corpus", "generate", str(WORKLOAD), "--out", "out", "--size", "64KiB"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
+    log = tmp_path / "out/demo-0/00000000000000000000.log"
+    place = log.relative_to(tmp_path)
+    assert done.stderr == (
+        f"kfuzz: {place} cannot be written: File too large; free space there or name a place on another disk\n"
+    )
+    assert list(log.parent.iterdir()) == []
+
+
+def test_a_disk_that_is_full_for_a_report_is_told_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"^/dev/full cannot be written: No space left on device; free space there"):
+        write_whole("/dev/full", b"x")
+
+
+@pytest.mark.parametrize("place", ["s3a://bucket/x", "hdfs://host/x", "s3a:/bucket/x"])
+def test_a_place_that_is_no_path_is_refused_before_a_folder_is_made(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for attempt in (require_writable, lambda path: write_whole(path, b"")):
+        with pytest.raises(UsageError, match=r"is on \w+:, which kfuzz neither reads nor writes; name a d"):
+            attempt(place)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:

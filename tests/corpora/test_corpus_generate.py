@@ -125,7 +125,7 @@ def test_an_interrupted_run_leaves_no_success_and_no_half_file_and_can_be_repeat
     monkeypatch.setattr(segment_module, "_write_fully", failing)
     for path in ("out", "fresh"):
         written.clear()
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(UsageError, match=r"\.log cannot be written: No space left on device; free space there"):
             generate(WORKLOAD, tmp_path / path)
         left = digests(tmp_path / path)
         assert "_SUCCESS" not in left
@@ -145,6 +145,39 @@ def test_segments_of_different_codec_libraries_are_not_published(tmp_path: Path)
     with pytest.raises(UsageError, match=r"different codec libraries .* install the same versions"):
         publish(tmp_path / "out", plan, rows)
     assert not (tmp_path / "out" / generation.SUCCESS).exists()
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex"])
+def test_a_corpus_is_not_published_where_a_file_of_it_is_missing(tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / "out"
+    prepare(out, WORKLOAD)
+    plan = Plan(WORKLOAD)
+    rows = [write_segment(segment, at, WORKLOAD, out, "a") for at, segment in enumerate(plan)]
+    (out / plan[1].path).with_suffix(suffix).unlink()
+    name = plan[1].path.removesuffix(".log") + suffix
+    with pytest.raises(
+        UsageError,
+        match=rf"{name} is missing though it was written; name a directory that the driver and all executors",
+    ):
+        publish(out, plan, rows)
+    assert not (out / generation.SUCCESS).exists()
+    assert not (out / generation.MANIFEST).exists()
+
+
+def test_a_corpus_is_not_published_where_all_its_logs_are_gone_or_one_has_another_size(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    rows = generate(WORKLOAD, out)
+    plan = Plan(WORKLOAD)
+    prepare(out, WORKLOAD)
+    log = out / plan[2].path
+    log.write_bytes(log.read_bytes()[:-1])
+    with pytest.raises(UsageError, match=rf"{plan[2].path} has {rows[2].bytes - 1} bytes instead of {rows[2].bytes}"):
+        publish(out, plan, rows)
+    for segment in plan:
+        (out / segment.path).unlink()
+    with pytest.raises(UsageError, match=rf"\(and {len(plan) - 1} more files are missing or wrong\)"):
+        publish(out, plan, rows)
+    assert not (out / generation.SUCCESS).exists()
 
 
 def test_two_live_attempts_at_one_segment_do_not_disturb_each_other(

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from conftest import missing
+from signals import interrupt_when, start
 
 from kfuzz.corpora.generate import generate as generate_here
 from kfuzz.corpora.generate import prepare
@@ -21,7 +25,8 @@ from kfuzz.errors import KfuzzError, UsageError
 
 pytestmark = pytest.mark.spark
 
-WORKLOADS = Path(__file__).parents[2] / "spark_jobs" / "workloads"
+JOBS = Path(__file__).parents[2] / "spark_jobs"
+WORKLOADS = JOBS / "workloads"
 WORKLOAD = replace(load(WORKLOADS / "mixed.toml"), size=3 * MIB, segment_bytes=256 * KIB)
 
 
@@ -106,17 +111,112 @@ def test_failed_attempts_change_no_byte_and_leave_no_file(
     assert digests(tmp_path / "out") == expected
 
 
-def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_success(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("named", [False, True], ids=["bare", "sentence"])
+def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_success(
+    spark: Any, tmp_path: Path, named: bool
+) -> None:
     from kfuzz.spark.generate import generate
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
+        from kfuzz.files import cannot_write
+
         (out / segment.directory).mkdir(parents=True, exist_ok=True)
         (out / segment.directory / f".{segment.stem}.log.{attempt}.1.tmp").write_bytes(b"half")
-        raise OSError(28, "No space left on device")
+        error = OSError(28, "No space left on device")
+        raise cannot_write("/full/disk", error) if named else error
 
-    with pytest.raises(KfuzzError, match=r"^the Spark job failed: OSError: \[Errno 28\] No space left on device$"):
+    said = (
+        "/full/disk cannot be written: No space left on device; free space there or name a place on another disk"
+        if named
+        else "OSError: [Errno 28] No space left on device"
+    )
+    with pytest.raises(KfuzzError, match=f"^{re.escape(f'the Spark job failed: {said}')}$"):
         generate(spark, WORKLOAD, tmp_path / "out", tasks=2, write=write)
     assert digests(tmp_path / "out").keys() == {"_workload.toml"}
+
+
+def test_workers_without_kfuzz_are_told_with_their_python_and_the_remedy(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kfuzz.spark.generate import generate
+
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'kfuzz':\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+    )
+    python = tmp_path / "python-without-kfuzz"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python))
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    with pytest.raises(KfuzzError) as caught:
+        generate(spark, WORKLOAD, tmp_path / "out", tasks=1)
+    assert str(caught.value) == (
+        f"the Spark job failed: kfuzz is not installed for the workers' Python ({python}); install kfuzz[spark] there "
+        "on every executor, or ship it as docs/corpora.md says"
+    )
+
+
+def test_progress_counts_the_tasks_of_the_last_stage_to_their_end(spark: Any, tmp_path: Path) -> None:
+    from kfuzz.spark.generate import generate
+
+    def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
+        import time
+
+        from kfuzz.corpora.segment import write_segment
+
+        time.sleep(0.4)
+        return write_segment(segment, segment_id, workload, out, attempt)
+
+    heard: list[int] = []
+    generate(spark, WORKLOAD, tmp_path / "out", tasks=7, set_done=heard.append, write=write)
+    assert heard == sorted(heard)
+    assert heard[0] == 0
+    assert len(set(heard)) > 3
+    assert max(heard) <= 7
+
+
+def test_a_driver_listens_on_this_machine_only_where_all_its_executors_run_here() -> None:
+    from kfuzz.spark.session import _driver_address
+
+    for master in ("local", "local[*]", "local[2,4]", "local-cluster[2,1,1024]"):
+        assert set(_driver_address(master).values()) == {"127.0.0.1"}
+    for master in ("spark://host:7077", "yarn", "k8s://https://host:443"):
+        assert _driver_address(master) == {}
+
+
+def test_an_interrupted_job_is_one_sentence_and_leaves_no_half_file(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    job = [sys.executable, JOBS / "generate_corpus.py", "--workload", WORKLOADS / "demo.toml", "--master", "local[2]"]
+    running = start([*job, "--out", out, "--size", "20GiB"])
+    _, told = interrupt_when(running, lambda: bool(list(out.glob("*/.*.tmp"))), within_s=240)
+    assert running.returncode == 130
+    lines = [line for line in told.splitlines() if not line.startswith("generating, tasks: ")]
+    assert lines == ["generate_corpus.py: interrupted"]
+    assert list(out.rglob(".*")) == []
+    assert not (out / "_SUCCESS").exists()
+
+
+def test_an_interrupt_while_spark_starts_is_one_sentence_and_leaves_no_java_behind(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    job = [sys.executable, JOBS / "generate_corpus.py", "--workload", WORKLOADS / "demo.toml", "--master", "local[2]"]
+    running = start([*job, "--out", out])
+    started: list[psutil.Process] = []
+
+    def java_starts() -> bool:
+        # By its wrapper or by its own name.
+        started[:] = [child for child in psutil.Process(running.pid).children() if child.name() in ("java", "sh")]
+        return bool(started)
+
+    _, told = interrupt_when(running, java_starts, within_s=120)
+    assert running.returncode == 130
+    assert told == "generate_corpus.py: interrupted\n"
+    assert psutil.wait_procs(started, timeout=30)[1] == []
+    assert not out.exists()
 
 
 def test_executors_with_different_codec_libraries_stop_the_job(spark: Any, tmp_path: Path) -> None:
@@ -172,7 +272,9 @@ def test_the_entry_points_generate_verify_and_answer_with_exit_codes(
     out = str(tmp_path / "out")
     made = ["--workload", str(workload), "--out", out]
     assert generate_main([*made, "--size", "512KiB", "--tasks", "2"]) == 0
-    assert "fingerprint" in capsys.readouterr().out
+    told = capsys.readouterr().out.splitlines()
+    assert told[-2].startswith("fingerprint ")
+    assert "set retention.ms=-1 on its topics" in told[-1]
     assert verify_main(["--out", out]) == 0
     assert "no problem" in capsys.readouterr().out
     assert generate_main(made) == 2

@@ -27,29 +27,41 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return java
 
 
-def test_a_java_on_the_path_or_in_java_home_is_left_alone(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(bare.parent))
+def arguments_that_reach(java: Path) -> str:
+    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "Main", "--add-modules=other"]
+    return subprocess.run([java, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+WITHOUT_THE_MODULE = "<-cp><a b><><Main><--add-modules=other>"
+
+
+def test_a_java_on_the_path_or_in_java_home_runs_without_the_module_that_warns(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{bare.parent}:/bin:/usr/bin")
+    # So that the variable is taken back after the test.
+    monkeypatch.setenv("JAVA_HOME", "")
     ensure_java()
-    assert "JAVA_HOME" not in os.environ
+    wrapper = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
+    assert arguments_that_reach(wrapper) == WITHOUT_THE_MODULE
+    ensure_java()
+    assert Path(os.environ["JAVA_HOME"]) / "bin" / "java" == wrapper
     home = bare.parent / "home"
     (home / "bin").mkdir(parents=True)
-    (home / "bin" / "java").symlink_to(bare)
+    (home / "bin" / "java").write_text('#!/bin/sh\necho "the one in JAVA_HOME"\n')
+    (home / "bin" / "java").chmod(0o755)
     monkeypatch.setenv("JAVA_HOME", str(home))
     ensure_java()
-    assert os.environ["JAVA_HOME"] == str(home)
+    assert arguments_that_reach(Path(os.environ["JAVA_HOME"]) / "bin" / "java") == "the one in JAVA_HOME\n"
 
 
 def test_without_java_the_runtime_from_pypi_runs_behind_a_wrapper_that_drops_the_module(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(JAVA=bare))
-    # So that the variable is taken back after the test.
     monkeypatch.setenv("JAVA_HOME", "")
     ensure_java()
-    wrapper = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
-    arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "", "Main", "--add-modules=other"]
-    run = subprocess.run([wrapper, *arguments], capture_output=True, text=True, check=True)
-    assert run.stdout == "<-cp><a b><><Main><--add-modules=other>"
+    assert arguments_that_reach(Path(os.environ["JAVA_HOME"]) / "bin" / "java") == WITHOUT_THE_MODULE
 
 
 @pytest.mark.parametrize("home", [None, "/no/such/home"])

@@ -1,0 +1,76 @@
+"""The lines and sums that both drivers print of a corpus made or verified. May import ``corpora``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kfuzz.corpora.manifest import Row, corpus_fingerprint
+from kfuzz.corpora.verify import Corpus, Problem
+
+__all__ = ["generated", "generated_json", "verified"]
+
+PROBLEMS_SHOWN = 50
+# The end of the year 9999: Python's dates reach no further.
+DATE_MS_MAX = 253_402_300_799_999
+
+
+def generated(out: Path, rows: Sequence[Row], seconds: float) -> list[str]:
+    """What was written, its fingerprint, and what a broker would do to its timestamps."""
+    records = sum(row.records for row in rows)
+    lines = [
+        f"{out}: {len(rows)} segments, {records} records, {_rate(rows, seconds)}",
+        f"fingerprint {corpus_fingerprint(rows)}",
+    ]
+    first_ms, last_ms = _timestamps(rows)
+    if first_ms is not None and last_ms is not None:
+        lines.append(
+            f"timestamps run from {_date(first_ms)} to {_date(last_ms)}: before a broker opens this corpus, set "
+            "retention.ms=-1 on its topics, or the broker deletes what is older than its retention (default: 7 days)"
+        )
+    return lines
+
+
+def generated_json(out: Path, rows: Sequence[Row]) -> dict[str, Any]:
+    """The same as one JSON object; timestamps in ms, null where no record has one."""
+    first_ms, last_ms = _timestamps(rows)
+    return {
+        "out": str(out),
+        "segments": len(rows),
+        "records": sum(row.records for row in rows),
+        "bytes": sum(row.bytes for row in rows),
+        "fingerprint": corpus_fingerprint(rows),
+        "min_timestamp": first_ms,
+        "max_timestamp": last_ms,
+    }
+
+
+def verified(corpus: Corpus, problems: Sequence[Problem], seconds: float) -> list[str]:
+    """The first problems, a line each, and the sums of what was read."""
+    rows = corpus.rows
+    lines = [str(problem) for problem in problems[:PROBLEMS_SHOWN]]
+    if len(problems) > PROBLEMS_SHOWN:
+        lines.append(f"… and {len(problems) - PROBLEMS_SHOWN} more; `kfuzz corpus verify --json` shows all")
+    verdict = f"{len(problems)} problems" if problems else "no problem"
+    batches, records = sum(row.batches for row in rows), sum(row.records for row in rows)
+    lines.append(
+        f"{corpus.out}: {verdict} in {len(rows)} segments, {batches} batches, {records} records, {_rate(rows, seconds)}"
+    )
+    return lines
+
+
+def _rate(rows: Sequence[Row], seconds: float) -> str:
+    megabytes = sum(row.bytes for row in rows) / 1e6
+    return f"{megabytes:.0f} MB in {seconds:.1f} s ({megabytes / max(seconds, 1e-9):.0f} MB/s)"
+
+
+def _timestamps(rows: Sequence[Row]) -> tuple[int | None, int | None]:
+    first = min((row.min_timestamp for row in rows if row.min_timestamp is not None), default=None)
+    last = max((row.max_timestamp for row in rows if row.max_timestamp is not None), default=None)
+    return first, last
+
+
+def _date(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if ms <= DATE_MS_MAX else f"{ms} ms"
