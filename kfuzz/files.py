@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import re
@@ -101,6 +102,21 @@ def _full_as_sentence(path: Path) -> Iterator[None]:
         if error.errno in FULL and error.filename is None:
             raise cannot_write(path, error) from None
         raise
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the existing ``directory`` against other processes that ask for it here, and wait while one holds it.
+
+    For builds: two processes that need the same product at the same time make it once. The lock is on the directory
+    itself, so nothing is left behind, and it ends with the process.
+    """
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def require_writable(path: str | Path, *, directory: bool = False) -> Path:

@@ -9,13 +9,14 @@ from typing import cast
 
 import click
 
-from kfuzz.cli.console import PLAIN_INTERVAL_S, echo_json, json_option
+from kfuzz.cli.console import echo_json, json_option
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 from kfuzz.fuzz import campaign
 from kfuzz.fuzz.build import SANITIZERS, Sanitizer
 from kfuzz.fuzz.campaign import Crash, Result
 from kfuzz.fuzz.targets import TARGETS
+from kfuzz.progress import PLAIN_INTERVAL_S
 
 __all__ = ["command"]
 
@@ -65,7 +66,8 @@ def command(
 ) -> int:
     """Run fuzz targets under atheris, each until its time is up or something is found.
 
-    Exit code 0: nothing found; 1: something found, with the input that shows it; 2: wrong use.
+    Exit code 0: nothing found; 1: something found, with the input that shows it; 2: wrong use; 130: interrupted. An
+    interrupt (Ctrl-C) ends the campaign with what was found until then.
 
     \b
     Examples:
@@ -86,7 +88,7 @@ def command(
         raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --list` says what they are")
     if file is not None:
         return _reproduce(targets, file, sanitizer, as_json)
-    require_writable(out, directory=True)
+    out = require_writable(out, directory=True)
     results = campaign.run(
         targets, seconds, runs=runs, seed=seed, out=out, sanitizer=sanitizer, say=_say, progress=_Ticker(seconds)
     )
@@ -95,6 +97,9 @@ def command(
     else:
         for result in results:
             _show(result)
+    if results[-1].interrupted:
+        # What was found so far is told; the exit code is that of an interrupt.
+        raise click.Abort
     return int(any(result.crashes for result in results))
 
 
@@ -171,7 +176,7 @@ def _show(result: Result) -> None:
             f", {result.restructured or 0:,} by structure"
         )
     if not result.crashes:
-        click.echo("  nothing found")
+        click.echo("  interrupted; nothing found until then" if result.interrupted else "  nothing found")
     for crash in result.crashes:
         shown = crash.input_hex[:SHOWN_HEX_DIGITS] + ("…" if len(crash.input_hex) > SHOWN_HEX_DIGITS else "")
         click.echo(f"  {crash.kind}: {crash.summary}")

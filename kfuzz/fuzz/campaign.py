@@ -2,13 +2,14 @@
 
 Each target runs in a process of its own, one after the other, from ``OUT/<target>/corpus``, which grows from campaign
 to campaign. What is found goes to ``OUT/<target>/crashes``, each input with a text beside it; ``log.txt`` is
-libFuzzer's own word and ``result.json`` the result. Equal seed, ``runs``, build and starting corpus give equal
-campaigns, where the machine lets addresses be fixed (``setarch -R``).
+libFuzzer's own word and ``result.json`` the result, also where the campaign was interrupted. Equal seed, ``runs``,
+build and starting corpus give equal campaigns, where the machine lets addresses be fixed (``setarch -R``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -20,13 +21,13 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
 from kfuzz.errors import UsageError
-from kfuzz.files import open_whole, read_bytes, write_whole
+from kfuzz.files import cannot_write, open_whole, read_bytes, write_whole
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.build import Build, NoNativeCoverage, Sanitizer, build, fallback
 from kfuzz.fuzz.seeds import dictionary, inputs, read_hex, seeds
@@ -40,6 +41,8 @@ INPUT_TIMEOUT_S = 20
 REPLAY_TIMEOUT_S = 300
 # libFuzzer ends by itself; this much later something is wrong with it.
 GRACE_S = 60
+# How long an interrupted libFuzzer may take for the input at hand and for its sums.
+WIND_DOWN_S = 5
 TRACEBACK_LINES = 12
 
 STATUS = re.compile(r"^#(\d+)\s+[A-Za-z]+\s+cov: (\d+) ft: (\d+) ")
@@ -73,7 +76,7 @@ class Result:
     ``modules`` and ``counters`` are what libFuzzer said it watches of compiled code; ``no_native_coverage`` says why
     that is nothing, where it is. ``coverage`` counts edges of compiled and of Python code. ``mutator_calls``,
     ``repaired`` and ``restructured`` count the mutation hook's work, and are None where it is not used or the process
-    died before it could say.
+    ended before it could say. ``interrupted``: it ended early because someone asked for that.
     """
 
     target: str
@@ -92,6 +95,7 @@ class Result:
     mutator_calls: int | None = None
     repaired: int | None = None
     restructured: int | None = None
+    interrupted: bool = False
     crashes: list[Crash] = field(default_factory=list)
 
     @property
@@ -120,18 +124,56 @@ def run(
 ) -> list[Result]:
     """Fuzz each target for ``seconds``, or ``runs`` inputs if that comes first; stops a target at its first crash.
 
-    ``UsageError`` for a target that does not exist and for a fuzzer that does not start.
+    ``KeyboardInterrupt`` ends the target at hand and leaves the rest out: the last result says ``interrupted``.
+    ``UsageError`` for a target that does not exist, for a fuzzer that does not start, and where another campaign is
+    running in the same folder.
     """
     chosen = [table.find(name) for name in dict.fromkeys(names)]
+    folders = {target: Path(out).resolve() / target.name for target in chosen}
+    results = []
+    with contextlib.ExitStack() as stack:
+        locks = {target: stack.enter_context(_locked(folder)) for target, folder in folders.items()}
+        try:
+            made = build(sanitizer, say=say)
+        except NoNativeCoverage as error:
+            made = fallback(str(error))
+            say(f"no native coverage: {error}")
+        for target, folder in folders.items():
+            campaign = _Campaign(target, made, folder, seed, locks[target])
+            results.append(campaign.run(seconds, runs, say, progress))
+            if results[-1].interrupted:
+                break
+    return results
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[int]:
+    """Keep other campaigns out of ``folder``: the descriptor of the file ``lock`` in it, locked.
+
+    The lock goes with the last process that has the descriptor, so no crash leaves one behind. The file stays: who
+    removes it may take it from under a campaign that has just begun.
+    """
+    path = folder / "lock"
     try:
-        made = build(sanitizer, say=say)
-    except NoNativeCoverage as error:
-        made = fallback(str(error))
-        say(f"no native coverage: {error}")
-    return [
-        _Campaign(target, made, Path(out).resolve() / target.name, seed).run(seconds, runs, say, progress)
-        for target in chosen
-    ]
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+            raise UsageError(
+                f"another campaign (process {owner}) is running in {folder}; wait for its end, or name another --out"
+            ) from None
+        except OSError as error:
+            raise UsageError(f"{path} cannot be locked: {error.strerror}; name another --out") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> Crash | None:
@@ -246,8 +288,9 @@ def _reproduce_here(target: Target, data: bytes, path: Path) -> Crash | None:
 class _Campaign:
     """One target, one process."""
 
-    def __init__(self, target: Target, made: Build, directory: Path, seed: int) -> None:
+    def __init__(self, target: Target, made: Build, directory: Path, seed: int, lock: int) -> None:
         self.target = target
+        self.lock = lock
         self.build = made
         self.directory = directory
         self.corpus = directory / "corpus"
@@ -291,17 +334,39 @@ class _Campaign:
         began = time.monotonic()
         with open_whole(self.directory / "log.txt") as log:
             process = subprocess.Popen(
-                command, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                cwd=self.directory,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                # As long as it writes to the folder, nobody else may.
+                pass_fds=[self.lock],
             )
             output = cast(IO[bytes], process.stdout)
-            # libFuzzer looks at the clock between inputs only, and a target may hang where no alarm reaches it.
-            watchdog = threading.Timer(seconds + GRACE_S, kill_group, [process.pid])
-            watchdog.start()
-            try:
+
+            def follow() -> None:
                 for raw in output:
                     log.write(raw)
                     self.take(raw.decode(errors="replace").rstrip("\n"))
                     progress(self.target.name, int(time.monotonic() - began))
+
+            # libFuzzer looks at the clock between inputs only, and a target may hang where no alarm reaches it.
+            watchdog = threading.Timer(seconds + GRACE_S, kill_group, [process.pid])
+            watchdog.start()
+            try:
+                try:
+                    follow()
+                except KeyboardInterrupt:
+                    self.result.interrupted = True
+                    watchdog.cancel()
+                    watchdog = threading.Timer(WIND_DOWN_S, kill_group, [process.pid])
+                    watchdog.start()
+                    # libFuzzer ends at this signal after the input at hand, and says its sums.
+                    process.send_signal(signal.SIGUSR1)
+                    # A second interrupt is for those who cannot wait for that.
+                    with contextlib.suppress(KeyboardInterrupt):
+                        follow()
+                    kill_group(process.pid)
                 _, status, usage = os.wait4(process.pid, 0)
                 process.returncode = os.waitstatus_to_exitcode(status)
             except BaseException:
@@ -332,13 +397,15 @@ class _Campaign:
     def judge(self, code: int) -> None:
         """Turn the end of the process into crashes, or into a sentence where the fuzzer itself failed."""
         log = self.directory / "log.txt"
+        written = next((match[1] for line in reversed(self.lines) if (match := ARTIFACT.search(line))), None)
+        if self.result.interrupted and written is None:
+            return
         if code == 0:
             if self.build.native and not self.result.counters:
                 raise UsageError(
                     f"libFuzzer watches no compiled code; delete {self.build.directory} and run this again ({log})"
                 )
             return
-        written = next((match[1] for line in reversed(self.lines) if (match := ARTIFACT.search(line))), None)
         summary, details = _explain(self.lines, code)
         if written is None:
             raise UsageError(

@@ -5,14 +5,18 @@ from __future__ import annotations
 import importlib.util
 import json
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from conftest import missing
+from signals import interrupt_when, start
 
 from kfuzz import records
 from kfuzz.errors import UsageError
@@ -273,3 +277,155 @@ def test_a_build_whose_coverage_is_not_seen_is_refused(monkeypatch: pytest.Monke
     monkeypatch.setattr(campaign, "build", lambda sanitizer, say: made)
     with pytest.raises(UsageError, match="libFuzzer watches no compiled code"):
         campaign.run(["canary"], 1, out=tmp_path / "out")
+
+
+# `kfuzz` on a machine without clang: it fuzzes at once, with the coverage of Python code.
+KFUZZ_WITHOUT_CLANG = [
+    sys.executable,
+    "-c",
+    "import sys\n"
+    "from kfuzz.cli.main import main\n"
+    "from kfuzz.fuzz import build\n"
+    "build.COMPILERS = ('no-such-clang',)\n"
+    "main(sys.argv[1:])",
+]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_campaign_leaves_its_summary_and_its_result_and_ends_its_fuzzer(
+    atheris_here: None, tmp_path: Path, number: int
+) -> None:
+    said = tmp_path / "said"
+    with said.open("w") as errors:
+        argv = [*KFUZZ_WITHOUT_CLANG, "fuzz", "record-batch", "canary", "--seconds", "600", "--out", tmp_path / "out"]
+        running = start(argv, stderr=errors)
+        fuzzers: list[psutil.Process] = []
+
+        seeded: list[int] = []
+        folder = tmp_path / "out/record-batch"
+
+        def is_fuzzing() -> bool:
+            fuzzers[:] = psutil.Process(running.pid).children()
+            if not seeded and list(folder.glob(".artifacts.*")):
+                seeded.append(campaign.count_files(folder / "corpus"))
+            # New inputs are kept once libFuzzer has run all seeds.
+            return bool(seeded) and campaign.count_files(folder / "corpus") > seeded[0]
+
+        told, _ = interrupt_when(running, is_fuzzing, within_s=120, number=number)
+    assert running.returncode == 128 + number
+    result = json.loads((tmp_path / "out/record-batch/result.json").read_text())
+    assert result["interrupted"] is True
+    assert result["crashes"] == []
+    assert result["executions"] > 0
+    assert result["coverage"] > 0
+    assert result["cpu_seconds"] > 0
+    assert told.startswith(f"record-batch: {result['executions']:,} inputs in ")
+    assert "  interrupted; nothing found until then\n" in told
+    assert said.read_text().splitlines()[-1] == f"kfuzz: {'interrupted' if number == signal.SIGINT else 'terminated'}"
+    assert "INITED" in (tmp_path / "out/record-batch/log.txt").read_text()
+    # The target that was still to come was left out, and nothing runs on.
+    assert not (tmp_path / "out/canary/result.json").exists()
+    assert len(fuzzers) == 1
+    assert psutil.wait_procs(fuzzers, timeout=30)[1] == []
+    assert [path.name for path in (tmp_path / "out/record-batch").iterdir() if path.name.startswith(".")] == []
+
+
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """A build whose canary is ``script``."""
+    executable = tmp_path / "bin" / "canary"
+    executable.parent.mkdir()
+    executable.write_text(f"#!/bin/sh\n{script}\n")
+    executable.chmod(0o755)
+    made: Any = Build(tmp_path, "none", native=False)
+    monkeypatch.setattr(campaign, "build", lambda sanitizer, say: made)
+
+
+def test_a_second_campaign_in_the_same_folder_is_refused_and_touches_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stub(tmp_path, monkeypatch, "exit 0")
+    out = tmp_path / "out"
+    hold = (
+        "import sys, time; from pathlib import Path; from kfuzz.fuzz.campaign import _locked\n"
+        "with _locked(Path(sys.argv[1])):\n"
+        "    print('locked', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", hold, out / "canary"], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "locked\n"
+            with pytest.raises(UsageError) as caught:
+                campaign.run(["record-batch", "canary"], 1, out=out)
+        finally:
+            holder.kill()
+    assert str(caught.value) == (
+        f"another campaign (process {holder.pid}) is running in {out / 'canary'}; "
+        "wait for its end, or name another --out"
+    )
+    assert sorted(path.name for path in out.rglob("*") if path.is_file()) == ["lock", "lock"]
+    # With its process the lock is gone.
+    [result] = campaign.run(["canary"], 1, out=out)
+    assert result.interrupted is False
+
+
+def test_a_fuzzer_that_outlives_its_campaign_still_keeps_others_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stub(tmp_path, monkeypatch, "echo $$ > pid; exec sleep 600")
+    out = tmp_path / "out"
+    program = (
+        "import sys; from pathlib import Path; from kfuzz.fuzz import campaign\n"
+        "from kfuzz.fuzz.build import Build\n"
+        "campaign.build = lambda sanitizer, say: Build(Path(sys.argv[1]), 'none', native=False)\n"
+        "campaign.run(['canary'], 600, out=sys.argv[2])\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program, tmp_path, out])
+    pid = out / "canary" / "pid"
+    for _ in range(1200):
+        if pid.exists() and pid.read_text():
+            break
+        time.sleep(0.05)
+    fuzzer = psutil.Process(int(pid.read_text()))
+    try:
+        parent.kill()
+        parent.wait()
+        with pytest.raises(UsageError, match=rf"another campaign \(process {parent.pid}\) is running in"):
+            campaign.run(["canary"], 1, out=out)
+    finally:
+        fuzzer.kill()
+    psutil.wait_procs([fuzzer], timeout=30)
+    with campaign._locked(out / "canary"):
+        pass
+
+
+def test_an_interrupt_that_the_fuzzer_does_not_heed_ends_it_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stub(tmp_path, monkeypatch, "trap '' USR1; echo '#7\tNEW    cov: 3 ft: 4 corp: 1/1b'; sleep 600 & wait")
+    monkeypatch.setattr(campaign, "WIND_DOWN_S", 0.5)
+
+    def interrupt(target: str, done_s: int) -> None:
+        raise KeyboardInterrupt
+
+    [result] = campaign.run(["canary", "compression"], 600, out=tmp_path / "out", progress=interrupt)
+    assert result.interrupted
+    assert (result.executions, result.coverage, result.features) == (7, 3, 4)
+    assert result.seconds < 60
+    assert json.loads((tmp_path / "out/canary/result.json").read_text()) == result.to_json()
+
+
+def test_a_crash_that_was_found_before_the_interrupt_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = (
+        'for word in "$@"; do case $word in -artifact_prefix=*) place=${word#*=} ;; esac; done\n'
+        'printf found > ${place}crash-1; echo "Test unit written to ${place}crash-1"; exec sleep 600'
+    )
+    stub(tmp_path, monkeypatch, script)
+
+    def interrupt(target: str, done_s: int) -> None:
+        raise KeyboardInterrupt
+
+    [result] = campaign.run(["canary"], 600, out=tmp_path / "out", progress=interrupt)
+    assert result.interrupted
+    [crash] = result.crashes
+    assert Path(crash.file).read_bytes() == b"found"
