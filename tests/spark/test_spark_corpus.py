@@ -201,6 +201,7 @@ def test_an_interrupted_job_is_one_sentence_and_leaves_no_half_file(tmp_path: Pa
     assert not (out / "_SUCCESS").exists()
 
 
+@pytest.mark.full
 def test_an_interrupt_while_spark_starts_is_one_sentence_and_leaves_no_java_behind(tmp_path: Path) -> None:
     out = tmp_path / "out"
     job = [sys.executable, JOBS / "generate_corpus.py", "--workload", WORKLOADS / "demo.toml", "--master", "local[2]"]
