@@ -56,7 +56,7 @@ campaign: build ## the full counts: 1,000,000 inputs as consumer, 200,000 as bro
 	$(BIN)/kfuzz conform --differential --role log --count 20000 --seed 1
 	$(BIN)/kfuzz conform --differential --streams --count 100000 --seed 1
 	$(BIN)/kfuzz conform --differential --messages --count 1000 --seed 1
-	$(BIN)/kfuzz conform --differential --messages --count 1000 --seed 1 --testee kafka-clients@3.9.2
+	$(BIN)/kfuzz conform --differential --messages --count 1000 --seed 1 --testee kafka-clients@$$($(BIN)/python -c 'from kfuzz.kafka import KAFKA_3; print(KAFKA_3)')
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest tests/conformance/test_real_broker.py
 
 sanitize: build ## every known input through decoders and encoders under AddressSanitizer and UndefinedBehaviorSanitizer

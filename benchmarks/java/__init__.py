@@ -20,22 +20,23 @@ from benchmarks.measure import LAP_MS, Lap
 from benchmarks.mixed import Census, MixedSet
 from kfuzz.conformance.protocol.testees import BuildFailed, all_testees, select
 from kfuzz.errors import UsageError
+from kfuzz.kafka import LATEST
 from kfuzz.records import Codec
 
 __all__ = ["KafkaClients"]
 
 HERE: Final = Path(__file__).resolve().parent
-LIBRARIES: Final = HERE.parents[1] / "testees" / "kafka-clients" / "target" / "4.4.0" / "lib"
+LIBRARIES: Final = HERE.parents[1] / "testees" / "kafka-clients" / "target" / LATEST / "lib"
 # A second of each operation is some twenty million records: what is hot is compiled by then.
 WARM_UP_CPU_MS: Final = 1500
 COMPILE_TIMEOUT_S: Final = 120
 
 
 class KafkaClients:
-    """kafka-clients 4.4.0. ``UsageError`` where Java or the library is missing."""
+    """The latest kafka-clients. ``UsageError`` where Java or the library is missing."""
 
     name = "kafka-clients"
-    version = "4.4.0"
+    version = LATEST
     levels: Mapping[Codec, int] = {}
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kfuzz.annotate.parts import PREVIEW_SIZE, Part, preview, scope_of
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.findings import Finding, Profile
+from kfuzz.kafka import INT32_MAX
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import MessageReading, check
 from kfuzz.messages.jsonform import uuid_text
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Annotation", "annotate"]
 
 _INDICES: Final = re.compile(r"\[\d+\]")
-_INT32_MAX: Final = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class _Parts:
     def amount(self, path: str, value: int) -> int | None:
         """The length or count that is sent as ``value``; None for null, as which Kafka reads all that is no int32."""
         number = value - is_compact(self.definition, self.field(path), self.version)
-        return number if 0 <= number <= _INT32_MAX else None
+        return number if 0 <= number <= INT32_MAX else None
 
     def name_of_tag(self, path: str, tag: int) -> str:
         return next((key_of(field.name) for field in self.struct(path) if field.tag == tag), "unknown")

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from kfuzz.annotate.parts import Part, preview
 from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.errors import RecordsError
+from kfuzz.kafka import CODECS
 from kfuzz.records.codecs import decompress
-from kfuzz.records.model import CODEC_MASK, CODECS, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.records.model import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits
 from kfuzz.wire.framing import FRAME_LAYOUT, LOG_OVERHEAD, next_frame
 from kfuzz.wire.message_set import MESSAGE_LAYOUT, parse_message, parse_messages

@@ -24,11 +24,10 @@ from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.conformance.protocol.testees import Testee, all_testees, from_command, select
-from kfuzz.conformance.protocol.words import ROLES
 from kfuzz.conformance.report import forms as report
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
-from kfuzz.messages.catalogue import LATEST, RELEASES
+from kfuzz.kafka import LATEST, RELEASES, ROLES
 from kfuzz.mutate import Mutator
 from kfuzz.records import Role
 from kfuzz.vectors.model import KINDS, default_root, load_suite
@@ -36,7 +35,7 @@ from kfuzz.vectors.model import KINDS, default_root, load_suite
 __all__ = ["command"]
 
 SENTENCES_SHOWN = 20
-REFERENCE = "kafka-clients@4.4.0"
+REFERENCE = f"kafka-clients@{LATEST}"
 # A seed of more bytes leaves most changes without effect.
 SEED_BYTES_MAX = 4096
 
@@ -97,7 +96,7 @@ def command(
     Without --testee and --command, every testee whose toolchain is here takes part, kfuzz itself included. GLOBs choose
     vectors by id. Exit code 0: every outcome is as expected; 1: some are not; 2: wrong use.
 
-    With --differential, kfuzz and one testee (kafka-clients@4.4.0, if none is named) get the same mutated inputs, begun
+    With --differential, kfuzz and one testee (the latest kafka-clients, if none is named) get the same mutants, begun
     at generated batches and at the vectors, and must agree on outcome, consumed bytes and contents: as consumers, or in
     the role of --role. Brokers must also store the same bytes. With --streams the inputs are sequences of batches, for
     the rules that need memory, in turn for a broker, a log and a consumer. With --messages they are requests, responses

@@ -12,7 +12,8 @@ from kfuzz.cli.console import echo_json, json_option, standard_streams
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.findings import PROFILES, Profile
-from kfuzz.messages.catalogue import CARRIED, LATEST, Catalogue, catalogue, condense, load
+from kfuzz.kafka import LATEST
+from kfuzz.messages.catalogue import CARRIED, Catalogue, catalogue, condense, load
 from kfuzz.messages.codec import read
 from kfuzz.messages.evolution import compare_all
 from kfuzz.messages.jsonform import from_json, to_json

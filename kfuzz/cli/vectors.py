@@ -12,6 +12,7 @@ import click
 
 from kfuzz.cli.console import echo_json, json_option, progress
 from kfuzz.errors import UsageError
+from kfuzz.kafka import ROLES
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
 def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with Kafka's cells; prints its contradictions and exits with 1 if there are any."""
     from kfuzz.conformance.differential.confirm import confirm_streams
-    from kfuzz.conformance.protocol.words import READER, ROLES
+    from kfuzz.conformance.protocol.words import READER
     from kfuzz.vectors import build
     from kfuzz.vectors.confirm import contradiction
 

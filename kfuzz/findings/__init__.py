@@ -3,6 +3,6 @@
 ``model`` says what a finding is; ``records`` and ``messages`` hold the codes of each.
 """
 
-from kfuzz.findings.model import PROFILES, ROLES, Code, Finding, Profile, Role, Severity
+from kfuzz.findings.model import PROFILES, Code, Finding, Profile, Severity
 
-__all__ = ["PROFILES", "ROLES", "Code", "Finding", "Profile", "Role", "Severity"]
+__all__ = ["PROFILES", "Code", "Finding", "Profile", "Severity"]

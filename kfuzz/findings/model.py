@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-__all__ = ["PROFILES", "ROLES", "Code", "Finding", "Profile", "Role", "Severity"]
+from kfuzz.kafka import Role
+
+__all__ = ["PROFILES", "Code", "Finding", "Profile", "Severity"]
 
 Profile = Literal["kafka", "strict"]
-Role = Literal["consumer", "broker", "log"]
 Severity = Literal["fatal", "deviation"]
 
 PROFILES: tuple[str, ...] = get_args(Profile)
-ROLES: tuple[str, ...] = get_args(Role)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kfuzz.findings.model import Code, Finding, Profile, Role
+from kfuzz.findings.model import Code, Finding, Profile
+from kfuzz.kafka import Role
 
 if TYPE_CHECKING:
     from kfuzz.wire.report import Note

@@ -16,16 +16,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.errors import UsageError
+from kfuzz.kafka import LATEST, RELEASES
 from kfuzz.messages.language import definition_of, parse_definition
 from kfuzz.messages.model import Definition, Field, Struct
 from kfuzz.messages.text import parse
 
-__all__ = ["CARRIED", "LATEST", "RECORDS", "RELEASES", "Catalogue", "catalogue", "condense", "load", "newest"]
+__all__ = ["CARRIED", "RECORDS", "Catalogue", "catalogue", "condense", "load", "newest"]
 
 FORMAT: Final = "kfuzz-messages/1"
-# The releases that kfuzz carries, oldest first.
-RELEASES: Final = ("3.9.2", "4.4.0")
-LATEST: Final = RELEASES[-1]
 # What the catalogue of each release's records is called: of logs and files, from the jars of its broker.
 RECORDS: Final[Mapping[str, str]] = {release: f"records-{release}" for release in RELEASES}
 CARRIED: Final = (*RELEASES, *RECORDS.values())

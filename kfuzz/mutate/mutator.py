@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from kfuzz.errors import UsageError
-from kfuzz.findings import Role
+from kfuzz.kafka import CODECS, Codec, Role
 from kfuzz.mutate import source
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.edit import frame_spans, record_numbers, record_spans, scramble, seal, varlong
 from kfuzz.records.codecs import compress, decompress
-from kfuzz.records.model import CODECS, Codec
 from kfuzz.records.writer import encode_batch
 from kfuzz.wire.message_set import MESSAGE_LAYOUT
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT

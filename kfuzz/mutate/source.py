@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kfuzz.java import wrap64
+from kfuzz.kafka import CODECS, Codec
 from kfuzz.mutate.dice import Dice
-from kfuzz.records.model import CODECS, Codec, Record, RecordBatch
+from kfuzz.records.model import Record, RecordBatch
 
 __all__ = ["batch", "produced"]
 

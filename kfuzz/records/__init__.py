@@ -9,11 +9,12 @@ Beside what is exported here: ``convert`` between the formats, ``compact`` as th
 b'v'
 """
 
-from kfuzz.findings import PROFILES, ROLES, Finding, Profile, Role
+from kfuzz.findings import PROFILES, Finding, Profile
 from kfuzz.findings.records import CODES
+from kfuzz.kafka import CODECS, ROLES, Codec, Role, TimestampType
 from kfuzz.records.arrow import columns, encode_columns
 from kfuzz.records.contents import from_json, to_json
-from kfuzz.records.model import CODECS, Codec, Header, Record, RecordBatch, TimestampType
+from kfuzz.records.model import Header, Record, RecordBatch
 from kfuzz.records.read.reader import Limits, Reading, batches, check, decode, iterate, read
 from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.records.writer import encode, encode_batch

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.findings.records import from_note
 from kfuzz.java import wrap64
-from kfuzz.records.model import CODEC_MASK, CODECS, LOG_APPEND_TIME, TRANSACTIONAL, Codec, Record, TimestampType
+from kfuzz.kafka import CODECS, Codec, TimestampType
+from kfuzz.records.model import CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, Record
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, read
 from kfuzz.records.read.roles import DEFAULT_TOPIC, Header, Topic
 from kfuzz.records.rebuild import rebuild

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.java import wrap64
+from kfuzz.kafka import NO_TIMESTAMP
 from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Reading
-from kfuzz.records.rebuild import NO_TIMESTAMP, Rebuilt, empty_batch, frames, rebuild
+from kfuzz.records.rebuild import Rebuilt, empty_batch, frames, rebuild
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import reprlib
 from collections.abc import Iterable, Mapping
-from typing import Any, get_args
+from typing import Any
 
 from kfuzz.errors import UsageError
-from kfuzz.records.model import CODECS, Header, Record, RecordBatch, TimestampType
+from kfuzz.kafka import CODECS, TIMESTAMP_TYPES
+from kfuzz.records.model import Header, Record, RecordBatch
 
 __all__ = ["from_json", "to_json"]
 
@@ -33,7 +34,7 @@ BATCH_FIELDS: dict[str, bool] = {
 }
 
 # Fields that are one of some words, and those that are true or false; the rest are numbers.
-WORDS: dict[str, tuple[str, ...]] = {"compression": CODECS, "timestamp_type": get_args(TimestampType)}
+WORDS: dict[str, tuple[str, ...]] = {"compression": CODECS, "timestamp_type": TIMESTAMP_TYPES}
 TRUTHS = ("transactional", "control")
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.java import wrap64
-from kfuzz.records.model import CODECS, Codec, Record, RecordBatch, TimestampType
+from kfuzz.kafka import CODECS, NO_TIMESTAMP, Codec, TimestampType
+from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, decode
-from kfuzz.records.rebuild import NO_TIMESTAMP, frames, rebuild
+from kfuzz.records.rebuild import frames, rebuild
 from kfuzz.records.writer import encode_batch
 
 if TYPE_CHECKING:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 from kfuzz.java import wrap64
+from kfuzz.kafka import Codec, TimestampType
 from kfuzz.wire.record import Record
 
-__all__ = ["CODECS", "Codec", "Header", "Record", "RecordBatch", "TimestampType"]
+__all__ = ["Header", "Record", "RecordBatch"]
 
-Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
-TimestampType = Literal["none", "create", "log-append"]
 Header = tuple[bytes, bytes | None]
-
-# A codec's place here is its number in the attributes; org.apache.kafka.common.record.CompressionType.
-CODECS: tuple[Codec, ...] = get_args(Codec)
-
 
 # Attribute bits of a record batch; a message of magic 1 has the codec and the timestamp type, one of magic 0 the codec.
 CODEC_MASK = 0x07

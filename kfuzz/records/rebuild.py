@@ -8,23 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.java import through_java, wrap64
+from kfuzz.kafka import CODECS, INT32_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Codec, TimestampType
 from kfuzz.records.codecs import compress
-from kfuzz.records.model import (
-    CODECS,
-    CONTROL,
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    Codec,
-    Header,
-    Record,
-    RecordBatch,
-    TimestampType,
-)
+from kfuzz.records.model import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header, Record, RecordBatch
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Reading, read
 from kfuzz.wire.batch_writer import encode_header, encode_records
 from kfuzz.wire.checksum import crc32, crc32c
@@ -36,11 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = ["Rebuilt", "empty_batch", "frames", "rebuild"]
-
-INT32_MAX: Final = (1 << 31) - 1
-NO_TIMESTAMP: Final = -1
-NO_PRODUCER_ID: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
 
 
 @dataclass(frozen=True, slots=True)

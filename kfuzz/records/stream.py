@@ -18,12 +18,13 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kfuzz.errors import RecordsError, UsageError
-from kfuzz.findings import PROFILES, Finding, Profile, Role
+from kfuzz.findings import PROFILES, Finding, Profile
 from kfuzz.findings.records import from_note
 from kfuzz.java import wrap64
+from kfuzz.kafka import INT32_MAX, ISOLATIONS, Isolation, Role
 from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import batches as read_batches
@@ -50,13 +51,10 @@ __all__ = [
     "transactions_of",
 ]
 
-Isolation = Literal["read_uncommitted", "read_committed"]
 Outcome = Literal["appended", "duplicate", "rejected"]
 
-ISOLATIONS: tuple[str, ...] = get_args(Isolation)
 NONE = -1
 INT16_MAX = (1 << 15) - 1
-INT32_MAX = (1 << 31) - 1
 # ProducerStateEntry.NUM_BATCHES_TO_RETAIN: as many requests as a producer may have in flight.
 BATCHES_KEPT = 5
 # From this version of transactions on, each one has an epoch of its own (KIP-890).

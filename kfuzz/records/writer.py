@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from kfuzz.errors import EncodeError
 from kfuzz.java import wrap64
+from kfuzz.kafka import CODECS, NO_TIMESTAMP
 from kfuzz.records.codecs import compress, compress_parts
-from kfuzz.records.model import CODECS, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Record, RecordBatch
+from kfuzz.records.model import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Record, RecordBatch
 from kfuzz.wire.batch_writer import encode_batch as encode_batch_bytes
 from kfuzz.wire.batch_writer import encode_payload, encode_records
 from kfuzz.wire.checksum import crc32
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from kfuzz.wire.batch_writer import HeaderFields
 
 __all__ = ["encode", "encode_batch", "header_fields", "require_known"]
-
-NO_TIMESTAMP = -1
 
 
 def encode(batches: Iterable[RecordBatch], *, level: int | None = None) -> bytes:

@@ -13,7 +13,6 @@ from typing import Any
 from kfuzz.vectors.model import Vector
 
 __all__ = [
-    "REAL_BROKER_VERSION",
     "contradiction",
     "first_difference",
     "step_contradiction",
@@ -23,8 +22,6 @@ __all__ = [
 
 Json = dict[str, Any]
 
-# The broker that takes every vector as a produce request and as a segment at start (docs/real-broker.md).
-REAL_BROKER_VERSION = "4.3.1"
 # A testee may answer a longer value by its digest.
 LARGEST_HEX_VALUE_BYTES = 64 * 1024
 

@@ -15,21 +15,17 @@ import crc32c
 
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
+from kfuzz.kafka import BROKER_RELEASE, KAFKA_3, LATEST, RELEASES
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.vectors import coverage
 from kfuzz.vectors.build import canonical_json
-from kfuzz.vectors.confirm import REAL_BROKER_VERSION
 from kfuzz.vectors.coverage import CODES, expectations, is_plainly_valid
 from kfuzz.vectors.ids import REGISTER_FILE, registered
 from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
 
-__all__ = ["KAFKA_VERSIONS", "Problem", "lint"]
+__all__ = ["Problem", "lint"]
 
-# Every vector has been shown to these; the last one decides.
-KAFKA_VERSIONS = ("3.9.2", "4.4.0")
 FILE_BYTES_MAX = 8_000_000
-# Kafka's LogValidator and LogSegment, in process, say what a broker does with a request and a log with a segment.
-BROKER_VERSION = "4.4.0"
 # No fewer than these shares of the suite, in percent.
 SMALLEST_SHARES = {"valid": 20, "not valid": 60}
 CHECKS = frozenset({"format", "stream", "behaviour", "none"})
@@ -233,8 +229,9 @@ def _budgets(suite: Suite) -> Iterator[Problem]:
 
 def _kafka_cells(suite: Suite) -> Iterator[Problem]:
     for vector in suite.records:
-        asked = [(version, "consumer") for version in KAFKA_VERSIONS]
-        asked += [(BROKER_VERSION, role) for role in ("broker", "log") if role in vector.expect]
+        asked = [(version, "consumer") for version in RELEASES]
+        # Kafka's LogValidator and LogSegment answer in process for a broker and a log.
+        asked += [(LATEST, role) for role in ("broker", "log") if role in vector.expect]
         for version, role in asked:
             said = vector.kafka.get(version, {}).get(role)
             verdict = vector.expect[role]["verdict"]
@@ -253,7 +250,7 @@ def _has_message(release: str, vector: Vector) -> bool:
 def _message_cells(suite: Suite) -> Iterator[Problem]:
     for vector in (vector for vector in suite.vectors if "reader" in vector.expect):
         verdict = vector.expect["reader"]["verdict"]
-        for version in KAFKA_VERSIONS:
+        for version in RELEASES:
             if vector.kind == "message" and not _has_message(version, vector):
                 continue
             said = vector.kafka.get(version, {}).get("reader")
@@ -273,20 +270,20 @@ def _stream_cells(suite: Suite) -> Iterator[Problem]:
             continue
         for role in sorted(*roles):
             verdicts = {step["expect"][role]["verdict"] for step in vector.steps}
-            for version in KAFKA_VERSIONS:
+            for version in RELEASES:
                 said = vector.kafka.get(version, {}).get(role)
                 who = f"Kafka {version} as {role}"
                 # Kafka 3 knows no versions of transactions.
-                if said is None and not (version == KAFKA_VERSIONS[0] and "transaction_version" in vector.options):
+                if said is None and not (version == KAFKA_3 and "transaction_version" in vector.options):
                     yield Problem(_place(suite, vector), f"{who} was not asked; run `kfuzz vectors build --confirm`")
                 elif ("invalid" in verdicts and said == "accepted") or (verdicts == {"valid"} and said == "rejected"):
                     yield Problem(_place(suite, vector), f"{who} says {said}, which its steps do not")
 
 
 def _real_broker_cells(suite: Suite) -> Iterator[Problem]:
-    who = f"the real broker {REAL_BROKER_VERSION}"
+    who = f"the real broker {BROKER_RELEASE}"
     for vector in suite.vectors:
-        said = vector.kafka.get(REAL_BROKER_VERSION, {})
+        said = vector.kafka.get(BROKER_RELEASE, {})
         if vector.kind == "records" and not {"broker", "recovery"} <= said.keys():
             yield Problem(_place(suite, vector), f"{who} was not asked; run `kfuzz vectors build --broker`")
         verdicts = {expectation["verdict"] for role, expectation in expectations(vector) if role == "broker"}

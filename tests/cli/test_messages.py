@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cli_driver import kfuzz
 
+from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages.catalogue import catalogue, load
 from kfuzz.messages.codec import encode
 from kfuzz.messages.sample import filled
@@ -30,10 +31,10 @@ def test_the_list_has_every_message_by_its_number() -> None:
     assert lines[0].split() == ["0", "ProduceRequest", "request", "3-13", "flexible", "9+"]
     assert lines[-1] == "192 messages; --all shows 11 more"
     assert kfuzz("messages", "list", "--all").stdout.splitlines()[-1] == "203 messages"
-    listed = json.loads(kfuzz("messages", "list", "--json", "--definitions", "3.9.2").stdout)
+    listed = json.loads(kfuzz("messages", "list", "--json", "--definitions", KAFKA_3).stdout)
     assert {one["type"] for one in listed} == {"request", "response", "header"}
     assert len(listed) == 178
-    assert len(json.loads(kfuzz("messages", "list", "--json", "--all", "--definitions", "3.9.2").stdout)) == 186
+    assert len(json.loads(kfuzz("messages", "list", "--json", "--all", "--definitions", KAFKA_3).stdout)) == 186
     fetch = next(one for one in listed if one["name"] == "FetchRequest")
     assert fetch == {
         "api_key": 1,
@@ -48,7 +49,7 @@ def test_the_list_has_every_message_by_its_number() -> None:
 
 
 def test_records_are_listed_by_log_and_number() -> None:
-    done = kfuzz("messages", "list", "--definitions", "records-4.4.0")
+    done = kfuzz("messages", "list", "--definitions", f"records-{LATEST}")
     lines = done.stdout.splitlines()
     assert lines[0] == "   0  LegacyOffsetCommitKey                       coordinator-key    0       flexible none"
     numbers = [

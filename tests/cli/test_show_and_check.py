@@ -12,6 +12,7 @@ import pytest
 from cli_driver import kfuzz, kfuzz_process
 
 from kfuzz import records
+from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages.codec import encode
 from kfuzz.records import Record, RecordBatch
 from kfuzz.wire.checksum import crc32c
@@ -274,7 +275,7 @@ def test_show_a_message_by_other_definitions_and_in_strict(tmp_path: Path) -> No
     strict = kfuzz("show", "--profile", "strict", *words, stdin=b"\2").stdout
     assert "sure: true   <-- bool-not-0-or-1 at 0x0" in strict
     assert strict.endswith("refused: TallyRequest version 0\n")
-    words = ["--message", "ControlledShutdown", "--version", "0", "--definitions", "3.9.2", "-"]
+    words = ["--message", "ControlledShutdown", "--version", "0", "--definitions", KAFKA_3, "-"]
     assert "brokerId: 0" in kfuzz("show", *words, stdin=bytes(4)).stdout
 
 
@@ -285,13 +286,13 @@ STRAY = "is for a message; say which with --message, or leave it out for records
     ("words", "sentence"),
     [
         ("--version 17", f"--version {STRAY}"),
-        ("--definitions 3.9.2", f"--definitions {STRAY}"),
+        (f"--definitions {KAFKA_3}", f"--definitions {STRAY}"),
         ("--message Fetch", "--message needs --version; FetchRequest has 4-18"),
         ("--message Fetch --version 99", "FetchRequest has no version 99; its versions are 4-18"),
         (
             "--message Fetsch --version 17",
-            "4.4.0 has no message called 'Fetsch'; `kfuzz messages list` shows all, "
-            "with --definitions records-4.4.0 the records",
+            f"{LATEST} has no message called 'Fetsch'; `kfuzz messages list` shows all, "
+            f"with --definitions records-{LATEST} the records",
         ),
     ],
 )

@@ -19,10 +19,10 @@ from kfuzz.conformance.judge.reference import Verdict, verdict
 from kfuzz.conformance.protocol.testees import Testee, all_testees, own
 from kfuzz.conformance.protocol.words import Answer
 from kfuzz.errors import UsageError
+from kfuzz.kafka import LATEST, Codec
 from kfuzz.mutate import Mutator
 from kfuzz.records import Record, RecordBatch, Role
 from kfuzz.records.codecs import compress
-from kfuzz.records.model import Codec
 from kfuzz.vectors.model import load_suite
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.message_set import encode_message
@@ -62,7 +62,7 @@ def rule(name: str, data: bytes, answer: Answer, role: Role = "consumer") -> boo
     ("role", "count", "accepted"), [("consumer", 16_000, 5), ("broker", 6_000, 6), ("log", 2_000, 2)]
 )
 def test_kafka_and_kfuzz_agree_on_mutated_inputs(role: Role, count: int, accepted: int) -> None:
-    testee = next(testee for testee in all_testees() if testee.label == "kafka-clients@4.4.0")
+    testee = next(testee for testee in all_testees() if testee.label == f"kafka-clients@{LATEST}")
     for program in testee.requires:
         require_tool(program, f"{testee.label} needs it")
     seeds = [v.data for v in load_suite() if v.kind == "records" and not v.budget and len(v.data) <= 4096]

@@ -30,7 +30,7 @@ from kfuzz.errors import EncodeError, UsageError
 from kfuzz.messages.codec import encode, read
 from kfuzz.records.stream import read_committed
 
-# Exchanges, and the versions of broker 4.3.1 and catalogue 4.4.0 that all are asked at.
+# Exchanges, and the versions that both the broker and the latest catalogue have, at which all are asked.
 SAID = {
     "ApiVersions": (6, "0-4"),
     "CreateTopics": (6, "2-7"),

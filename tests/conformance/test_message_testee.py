@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 from jar_definitions import Definition, definitions
+from release_counts import COUNTS
 from testee_driver import TESTEES, RunningTestee, running
 
 from kfuzz.conformance.protocol.words import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, parse_answer
+from kfuzz.kafka import KAFKA_3, LATEST, RELEASES
 
 pytestmark = pytest.mark.java
 
-# How many versions all messages of kafka-clients have together, headers and data included, and all records.
-VERSIONS_IN_ALL = {"4.4.0": 640 + 104, "3.9.2": 666 + 74}
 Message = dict[str, Any]
 
 
@@ -55,7 +55,7 @@ class MessageTestee:
         return parse_answer(json.dumps(answer).encode(), id="t", operation=operation)
 
 
-@pytest.fixture(scope="module", params=VERSIONS_IN_ALL)
+@pytest.fixture(scope="module", params=RELEASES)
 def kafka(request: pytest.FixtureRequest) -> Iterator[MessageTestee]:
     with running("kafka-clients", request.param) as testee:
         yield MessageTestee(testee, request.param)
@@ -279,7 +279,7 @@ def test_the_size_of_an_unknown_tag_below_zero_is_a_fault_for_kafka_does_not_che
 
 
 def test_a_tag_count_below_zero_is_none_for_3_9_and_refused_by_4(kafka: MessageTestee) -> None:
-    outcome = {"3.9.2": "accepted", "4.4.0": "rejected"}[kafka.version]
+    outcome = {KAFKA_3: "accepted", LATEST: "rejected"}[kafka.version]
     assert kafka.decode("ResponseHeader", 1, "00000007 ffffffff0f").outcome == outcome
 
 
@@ -287,7 +287,7 @@ def test_4_reads_no_more_than_ten_thousand_tags(kafka: MessageTestee) -> None:
     def read(count_hex: str, count: int) -> str:
         return kafka.decode("ResponseHeader", 1, "00000007" + count_hex + "0500" * count).outcome
 
-    beyond = {"3.9.2": "accepted", "4.4.0": "rejected"}[kafka.version]
+    beyond = {KAFKA_3: "accepted", LATEST: "rejected"}[kafka.version]
     assert [read("904e", 10_000), read("914e", 10_001)] == ["accepted", beyond]
 
 
@@ -298,7 +298,7 @@ def test_4_reads_no_more_than_a_million_elements(kafka: MessageTestee) -> None:
 
     bad_element = "RuntimeException: non-nullable field name was serialized as null"
     too_many = "RuntimeException: Tried to read a collection of size 1000001, which exceeds the maximum allowed size"
-    beyond = {"3.9.2": bad_element, "4.4.0": too_many}[kafka.version]
+    beyond = {KAFKA_3: bad_element, LATEST: too_many}[kafka.version]
     assert error(1_000_000) == bad_element
     assert error(1_000_001).startswith(beyond)
 
@@ -392,7 +392,7 @@ def test_a_name_or_version_that_the_library_lacks_is_unsupported(
 
 
 def test_a_message_whose_versions_were_all_removed_is_unsupported(kafka: MessageTestee) -> None:
-    outcome = {"3.9.2": "accepted", "4.4.0": "unsupported"}[kafka.version]
+    outcome = {KAFKA_3: "accepted", LATEST: "unsupported"}[kafka.version]
     assert kafka.encode("StopReplicaRequest", 0, {}).outcome == outcome
 
 
@@ -409,7 +409,7 @@ def test_what_is_left_out_takes_the_default_that_its_definition_gives(kafka: Mes
         assert read.message == definition.defaults(version), (definition.name, version)
         assert read.consumed == len(written.data), (definition.name, version)
         asked += 1
-    assert asked == VERSIONS_IN_ALL[kafka.version]
+    assert asked == COUNTS[kafka.version]["versions"] + COUNTS[kafka.version]["record_versions"]
 
 
 @pytest.mark.parametrize("filling", [Definition.filled, Definition.nulled])

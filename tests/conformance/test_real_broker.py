@@ -34,10 +34,10 @@ from kfuzz.conformance.broker.real import (
     recover,
 )
 from kfuzz.errors import RecordsError, UsageError
+from kfuzz.kafka import BROKER_RELEASE, LATEST
 from kfuzz.records.append import append
 from kfuzz.records.read.roles import Topic
 from kfuzz.vectors import Vector, load_suite
-from kfuzz.vectors.confirm import REAL_BROKER_VERSION
 from kfuzz.vectors.model import KINDS
 
 # Topics, as Kafka's settings and as kfuzz's.
@@ -91,7 +91,7 @@ def asked() -> list[Vector]:
 
 
 def cell(vector: Vector) -> Cell:
-    return dict(sorted(vector.kafka.get(REAL_BROKER_VERSION, {}).items()))
+    return dict(sorted(vector.kafka.get(BROKER_RELEASE, {}).items()))
 
 
 def vector(name: str) -> Vector:
@@ -100,10 +100,8 @@ def vector(name: str) -> Vector:
 
 
 def kafka_changed(vector: Vector) -> bool:
-    """Whether Kafka 4.4.0, which kfuzz follows, judges it unlike the broker that is asked here."""
-    return (vector.kafka["4.4.0"]["broker"] == "accepted") != (
-        vector.kafka[REAL_BROKER_VERSION]["broker"] == "accepted"
-    )
+    """Whether the latest Kafka, which kfuzz follows, judges it unlike the broker that is asked here."""
+    return (vector.kafka[LATEST]["broker"] == "accepted") != (vector.kafka[BROKER_RELEASE]["broker"] == "accepted")
 
 
 def appended(data: bytes, stored: bytes, **topic: Any) -> bytes | None:
@@ -150,7 +148,7 @@ pytestmark = pytest.mark.java
 
 
 def test_the_broker_is_the_one_that_the_cells_name() -> None:
-    assert artefacts().version == REAL_BROKER_VERSION
+    assert artefacts().version == BROKER_RELEASE
 
 
 def test_the_committed_cells_are_what_the_broker_says(vectors: Sequence[Vector], judgement: Judgement) -> None:
@@ -203,7 +201,7 @@ def test_findings_in_a_batchs_header_have_one_error_each() -> None:
         try:
             append(vector.data)
         except RecordsError as error:
-            errors[error.finding.code].add(vector.kafka[REAL_BROKER_VERSION].get("error"))
+            errors[error.finding.code].add(vector.kafka[BROKER_RELEASE].get("error"))
     assert {code: errors[code] for code in ERRORS} == {code: {error} for code, error in ERRORS.items()}
 
 

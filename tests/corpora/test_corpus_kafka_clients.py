@@ -15,13 +15,14 @@ from kfuzz.conformance.protocol.words import parse_answer, to_line
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import KIB, MIB, load
+from kfuzz.kafka import RELEASES
 
 pytestmark = pytest.mark.java
 
 MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 
 
-@pytest.fixture(scope="module", params=["4.4.0", "3.9.2"])
+@pytest.fixture(scope="module", params=RELEASES)
 def kafka_clients(request: pytest.FixtureRequest) -> Iterator[Session]:
     testee = next(one for one in all_testees() if one.label == f"kafka-clients@{request.param}")
     if reason := testee.missing():

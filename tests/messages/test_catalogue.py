@@ -14,7 +14,8 @@ from conftest import require_tool
 from kfuzz.conformance.broker.real import artefacts
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.errors import UsageError
-from kfuzz.messages.catalogue import CARRIED, LATEST, RECORDS, RELEASES, Catalogue, catalogue, condense, load
+from kfuzz.kafka import KAFKA_3, LATEST, RELEASES
+from kfuzz.messages.catalogue import CARRIED, RECORDS, Catalogue, catalogue, condense, load
 
 ROOT = Path(__file__).resolve().parents[2]
 # The jars of a broker that have definitions; that of share groups was not published before Kafka 4.
@@ -64,7 +65,7 @@ def test_what_a_broker_keeps_in_logs_and_files_is_read_from_its_own_jars() -> No
 
 
 def test_what_kafka_has_is_there() -> None:
-    old, new = catalogue("3.9.2"), catalogue(LATEST)
+    old, new = catalogue(KAFKA_3), catalogue(LATEST)
     kinds = [[sum(one.kind == kind for one in source.messages.values()) for kind in ("request", "response", "header")]
              for source in (old, new)]  # fmt: skip
     assert kinds == [[88, 88, 2], [95, 95, 2]]
@@ -133,17 +134,17 @@ def test_a_message_is_found_in_any_case_and_a_request_without_its_ending() -> No
 
 
 def test_a_record_is_found_by_name_in_its_release() -> None:
-    assert catalogue().find("partitionrecord") == catalogue("records-4.4.0").messages["PartitionRecord"]
-    assert catalogue("3.9.2").find("OffsetCommitKey").kind == "data"
-    assert catalogue("4.4.0").find("OffsetCommitKey").kind == "coordinator-key"
+    assert catalogue().find("partitionrecord") == catalogue(RECORDS[LATEST]).messages["PartitionRecord"]
+    assert catalogue(KAFKA_3).find("OffsetCommitKey").kind == "data"
+    assert catalogue(LATEST).find("OffsetCommitKey").kind == "coordinator-key"
     with pytest.raises(UsageError, match=r"there are RemoteLogSegmentMetadataRecord, .*"):
         catalogue().find("logsegmentmetadata")
     with pytest.raises(UsageError, match=r"shows all, with --definitions records-3\.9\.2 the records"):
-        catalogue("3.9.2").find("ClearElrs")
+        catalogue(KAFKA_3).find("ClearElrs")
     with pytest.raises(
         UsageError, match=r"records-4\.4\.0 has no message called 'Fetch'; `kfuzz messages list` shows all$"
     ):
-        catalogue("records-4.4.0").find("Fetch")
+        catalogue(RECORDS[LATEST]).find("Fetch")
 
 
 def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from release_counts import COUNTS
 
 from kfuzz.errors import EncodeError, MessageError, UsageError
+from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages import Definition, parse_definition
-from kfuzz.messages.catalogue import CARRIED, catalogue
+from kfuzz.messages.catalogue import CARRIED, RECORDS, catalogue
 from kfuzz.messages.codec import CODES, check, decode, encode, read, size
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.sample import filled
@@ -109,12 +111,12 @@ def test_every_version_of_every_message_there_and_back(name: str) -> None:
                 count += 1
             for cut in range(len(schema(definition, version).encode({}))):
                 assert program.check(program.encode({})[:cut])[0] == -1
-    versions = {"3.9.2": 666, "4.4.0": 640, "records-3.9.2": 74, "records-4.4.0": 104}
-    assert count == 4 * versions[name]
+    counted = COUNTS[name.removeprefix("records-")]
+    assert count == 4 * counted["record_versions" if name.startswith("records-") else "versions"]
 
 
 def test_what_was_the_version_of_a_coordinators_key_is_its_number_now_and_the_bytes_are_the_same() -> None:
-    old, new = catalogue("records-3.9.2").messages, catalogue("records-4.4.0").messages
+    old, new = catalogue(RECORDS[KAFKA_3]).messages, catalogue(RECORDS[LATEST]).messages
     renamed = {("OffsetCommitKey", 0): "LegacyOffsetCommitKey"}
     numbers = []
     for before in (one for name, one in old.items() if name.endswith("Key") and name in new):

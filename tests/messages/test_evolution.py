@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages import Definition, parse_definition
-from kfuzz.messages.catalogue import CARRIED, catalogue
+from kfuzz.messages.catalogue import CARRIED, RECORDS, catalogue
 from kfuzz.messages.evolution import CODES, Change, compare, compare_all
 
 OLD = """
@@ -210,7 +211,7 @@ def test_a_message_that_is_gone_is_lost_unless_it_has_another_name() -> None:
 
 
 def test_from_kafka_3_9_to_4_4_versions_went_and_names_changed_and_no_released_layout_did() -> None:
-    found = compare_all(catalogue("3.9.2").messages, catalogue("4.4.0").messages)
+    found = compare_all(catalogue(KAFKA_3).messages, catalogue(LATEST).messages)
     assert {change.code for change in found} == {"version-lost", "message-lost", "field-renamed", "message-renamed"}
     lost = {change.message for change in found if change.code == "message-lost"}
     # What only ZooKeeper's brokers sent to one another.
@@ -223,7 +224,7 @@ def test_from_kafka_3_9_to_4_4_versions_went_and_names_changed_and_no_released_l
 
 
 def test_from_kafka_3_9_to_4_4_coordinators_got_numbers_and_only_share_groups_changed_a_layout() -> None:
-    found = compare_all(catalogue("records-3.9.2").messages, catalogue("records-4.4.0").messages)
+    found = compare_all(catalogue(RECORDS[KAFKA_3]).messages, catalogue(RECORDS[LATEST]).messages)
     numbered = [change.message for change in found if change.code == "api-key-changed"]
     kinds = {change.text.rpartition(" ")[0] for change in found if change.code == "api-key-changed"}
     assert kinds == {f"data without a number is now coordinator-{part}" for part in ("key", "value")}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import require_tool
+from release_counts import COUNTS
 
 from kfuzz.conformance.differential.messages import (
     KINDS,
@@ -17,6 +18,8 @@ from kfuzz.conformance.differential.messages import (
     sentences_of_messages,
 )
 from kfuzz.conformance.protocol.testees import all_testees, select
+from kfuzz.kafka import RELEASES
+from kfuzz.messages.catalogue import RECORDS
 from kfuzz.messages.model import Kind
 
 MUTANTS, SAMPLES = 200, 3
@@ -24,18 +27,19 @@ MUTANTS, SAMPLES = 200, 3
 # agree; of how many of those what was read is written again alike, or refused alike; and how many the older Kafka reads
 # beyond the bounds of the newer. Beside headers, requests and responses: what clients keep within these and in control
 # records, and a broker in its logs and files.
-COUNTS = [
-    ("3.9.2", "3.9.2", KINDS, 651, 129_274, 64_145, 926),
-    ("4.4.0", "4.4.0", KINDS, 622, 124_400, 61_571, 0),
-    ("3.9.2", "3.9.2", RECORD_KINDS, 15, 2_981, 1_408, 19),
-    ("4.4.0", "4.4.0", RECORD_KINDS, 18, 3_600, 1_831, 0),
-    ("3.9.2", "records-3.9.2", RECORD_KINDS, 74, 14_627, 7_611, 173),
-    ("4.4.0", "records-4.4.0", RECORD_KINDS, 104, 20_800, 10_646, 0),
+AGREEMENT = [
+    (release, name, kinds, *COUNTS[release]["agreement"][group])
+    for release in RELEASES
+    for name, kinds, group in (
+        (release, KINDS, "clients"),
+        (release, RECORD_KINDS, "client_records"),
+        (RECORDS[release], RECORD_KINDS, "records"),
+    )
 ]
 
 
 @pytest.mark.java
-@pytest.mark.parametrize(("release", "name", "kinds", "versions", "mutants", "rewritten", "ruled"), COUNTS)
+@pytest.mark.parametrize(("release", "name", "kinds", "versions", "mutants", "rewritten", "ruled"), AGREEMENT)
 def test_every_message_kind_and_version_agrees(
     release: str,
     name: str,

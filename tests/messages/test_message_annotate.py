@@ -12,6 +12,7 @@ from kfuzz.annotate.messages import Annotation, annotate
 from kfuzz.annotate.parts import Part, scope_of
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.errors import UsageError
+from kfuzz.kafka import KAFKA_3
 from kfuzz.messages import parse_definition
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import check, encode
@@ -265,7 +266,7 @@ def test_strict_shows_all_that_is_read_though_it_refuses() -> None:
 
 
 def test_the_definitions_of_another_release() -> None:
-    definition = catalogue("3.9.2").find("ControlledShutdown")
+    definition = catalogue(KAFKA_3).find("ControlledShutdown")
     assert [part.field for part in annotate(definition, 0, bytes(4)).parts] == ["", "brokerId"]
     with pytest.raises(UsageError, match="has no version 0"):
         annotate("ControlledShutdown", 0, bytes(4))

@@ -13,6 +13,7 @@ from testee_driver import LARGEST_LEAD, RunningTestee, running
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.kafka import LATEST
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records import CODECS, Record, RecordBatch
@@ -43,7 +44,7 @@ def produced(**fields: Any) -> bytes:
 
 @pytest.fixture(scope="module")
 def kafka() -> Iterator[RunningTestee]:
-    with running("kafka-clients", "4.4.0") as testee:
+    with running("kafka-clients", LATEST) as testee:
         yield testee
 
 

@@ -11,10 +11,11 @@ from testee_driver import running
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.kafka import KAFKA_3, LATEST, Codec
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.edit import seal
 from kfuzz.records.compact import BatchRetention, Compacted, LegacyRewrite, compact
-from kfuzz.records.model import Codec, Record, RecordBatch
+from kfuzz.records.model import Record, RecordBatch
 
 NOW_MS = 1_700_000_000_000
 
@@ -297,7 +298,7 @@ class Choice:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize(("version", "legacy"), [("4.4.0", "upgrade"), ("3.9.2", "keep")])
+@pytest.mark.parametrize(("version", "legacy"), [(LATEST, "upgrade"), (KAFKA_3, "keep")])
 def test_kafkas_cleaner_leaves_the_same(version: str, legacy: LegacyRewrite) -> None:
     dice = Dice(11)
     seen: Counter[str] = Counter()
@@ -325,7 +326,7 @@ def test_kafkas_cleaner_leaves_the_same(version: str, legacy: LegacyRewrite) -> 
 
 @pytest.mark.java
 def test_kafkas_cleaner_takes_a_horizon_of_0_and_none_below() -> None:
-    with running("kafka-clients", "4.4.0") as kafka:
+    with running("kafka-clients", LATEST) as kafka:
         data = records.encode([batch_of(b"a", None)])
         for now_ms in (-1001, -1000, -999):
             request = {"now": str(now_ms), "delete_retention": "1000"}

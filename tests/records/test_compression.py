@@ -15,8 +15,8 @@ import pytest
 import snappy
 import zstandard
 
+from kfuzz.kafka import CODECS, Codec
 from kfuzz.records.codecs import compress, decompress
-from kfuzz.records.model import CODECS, Codec
 
 COMPRESSING: tuple[Codec, ...] = CODECS[1:]
 TEXT = b"the same words, the same words, the same words " * 4_000

@@ -34,6 +34,7 @@ from kfuzz.control import (
 )
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.findings import Finding
+from kfuzz.kafka import LATEST
 from kfuzz.messages import codec
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.sample import filled
@@ -406,7 +407,7 @@ def test_kafka_reads_and_writes_the_same() -> None:
         layout = 1 if key[3] == ControlRecordType.LEADER_CHANGE and value and value[:2] == b"\0\1" else 0
         return {"key": key.hex(), "value": (value or b"").hex(), "layout": layout}
 
-    with running("kafka-clients", "4.4.0") as kafka:
+    with running("kafka-clients", LATEST) as kafka:
         written = ask_all(kafka, [request(*pair) for pair in whole])
         damaged = ask_all(kafka, [request(*pair) for pair in broken])
     for record, (key, value), answer in zip(examples, whole, written, strict=True):

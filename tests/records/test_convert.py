@@ -15,10 +15,11 @@ from testee_driver import RunningTestee, running
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.kafka import KAFKA_3, LATEST, Codec
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.convert import LOSSES, Converted, Loss, LossKind, convert, convert_appended
-from kfuzz.records.model import Codec, Record, RecordBatch
+from kfuzz.records.model import Record, RecordBatch
 
 NOW_MS = 1_700_000_000_000
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4")
@@ -318,7 +319,7 @@ def test_a_field_that_does_not_fit_is_refused(name: str, value: int) -> None:
 
 @pytest.fixture(scope="module")
 def kafka_3() -> Any:
-    with running("kafka-clients", "3.9.2") as testee:
+    with running("kafka-clients", KAFKA_3) as testee:
         yield testee
 
 
@@ -364,7 +365,7 @@ def test_kafka_3_converts_down_to_the_same(kafka_3: RunningTestee) -> None:
 def test_kafka_4_converts_up_to_the_same() -> None:
     """Its log cleaner does, where it takes nothing away and no tombstone gets a delete horizon."""
     seen: Counter[str | None] = Counter()
-    with running("kafka-clients", "4.4.0") as kafka:
+    with running("kafka-clients", LATEST) as kafka:
         for data, reading in readable(6000, seed=23):
             values = [record.value for batch in reading.batches for record in batch.records]
             offsets = [record.offset for batch in reading.batches for record in batch.records]

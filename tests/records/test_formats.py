@@ -11,6 +11,7 @@ from testee_driver import running
 
 from kfuzz import records
 from kfuzz.java import through_java
+from kfuzz.kafka import LATEST
 
 
 def is_mixed(reading: records.Reading) -> bool:
@@ -71,7 +72,7 @@ def test_whatever_is_read_can_be_written_again_and_reads_the_same() -> None:
 @pytest.mark.java
 def test_kafka_reads_what_was_written_again_as_kfuzz_does() -> None:
     seen: Counter[str] = Counter()
-    with running("kafka-clients", "4.4.0") as kafka:
+    with running("kafka-clients", LATEST) as kafka:
         for _, reading in readable(4000, seed=42):
             data = records.encode(reading.batches)
             if max(len(record.value or b"") for batch in reading.batches for record in [*batch.records, EMPTY]) > 65536:

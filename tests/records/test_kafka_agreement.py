@@ -9,6 +9,7 @@ import pytest
 from testee_driver import LARGEST_LEAD, RunningTestee, running
 
 from kfuzz import records
+from kfuzz.kafka import LATEST
 from kfuzz.mutate import source
 from kfuzz.mutate.dice import Dice
 
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.java
 
 @pytest.fixture(scope="module")
 def kafka() -> Any:
-    with running("kafka-clients", "4.4.0") as testee:
+    with running("kafka-clients", LATEST) as testee:
         yield testee
 
 

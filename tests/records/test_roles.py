@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kfuzz.errors import UsageError
+from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.records import Record
 from kfuzz.records.read.roles import (
     CONTROL,
     DEFAULT_TOPIC,
-    INT32_MAX,
-    INT64_MAX,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
     Header,

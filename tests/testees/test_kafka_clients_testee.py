@@ -24,12 +24,12 @@ from hand_made import (
 )
 from testee_driver import LARGEST_LEAD, RunningTestee, running
 
+from kfuzz.kafka import KAFKA_3, RELEASES
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.primitives import PRIMITIVES
 
 pytestmark = pytest.mark.java
 
-VERSIONS = ("4.4.0", "3.9.2")
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 ONE_RECORD = bytes.fromhex("10 00 00 00 02 6b 02 76 00")
 COMPRESSED = {
@@ -40,7 +40,7 @@ COMPRESSED = {
 }
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(scope="module", params=RELEASES)
 def testee(request: pytest.FixtureRequest) -> Iterator[RunningTestee]:
     with running("kafka-clients", request.param) as started:
         yield started
@@ -53,7 +53,7 @@ def other_reader(request: pytest.FixtureRequest) -> Iterator[RunningTestee]:
 
 
 def test_each_version_runs_the_library_it_was_built_for() -> None:
-    for version in VERSIONS:
+    for version in RELEASES:
         with running("kafka-clients", version) as testee:
             assert testee.handshake == {
                 "protocol": "kfuzz-testee/1",
@@ -223,7 +223,7 @@ def test_a_record_length_of_int_max_exhausts_memory_in_3_9_and_is_rejected_in_4_
     if codec == SNAPPY:
         payload = bytes.fromhex("82534e41505059 00 00000001 00000001 0000000f 0d30") + payload
     answer = testee.decode(of_magic_2(stream(payload), count=1, attributes=codec))
-    if testee.handshake["version"] == "3.9.2":
+    if testee.handshake["version"] == KAFKA_3:
         assert answer["outcome"] == "fault"
         assert answer["error"].startswith("OutOfMemoryError")
     else:

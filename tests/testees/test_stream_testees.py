@@ -9,6 +9,7 @@ import pytest
 from testee_driver import RunningTestee, running
 
 from kfuzz.conformance.judge.compare import Case, request
+from kfuzz.kafka import RELEASES
 from kfuzz.vectors.model import load_suite
 
 SUITE = {vector.id: vector for vector in load_suite("stream/*", kinds=("stream",))}
@@ -24,7 +25,7 @@ def python(request: pytest.FixtureRequest) -> Iterator[RunningTestee]:
         yield testee
 
 
-@pytest.fixture(scope="module", params=["3.9.2", "4.4.0"])
+@pytest.fixture(scope="module", params=RELEASES)
 def kafka(request: pytest.FixtureRequest) -> Iterator[RunningTestee]:
     with running("kafka-clients", request.param) as testee:
         yield testee

@@ -8,13 +8,9 @@ from typing import Any
 import mini_suite
 import pytest
 
+from kfuzz.kafka import BROKER_RELEASE, LATEST, RELEASES
 from kfuzz.vectors import Vector, load_suite
-from kfuzz.vectors.confirm import (
-    REAL_BROKER_VERSION,
-    contradiction,
-    step_contradiction,
-    with_broker,
-)
+from kfuzz.vectors.confirm import contradiction, step_contradiction, with_broker
 from kfuzz.vectors.lint import lint
 
 STREAM = "stream/sequence/gap-of-one"
@@ -80,27 +76,27 @@ def test_a_cell_holds_what_the_broker_says_now_and_nothing_older() -> None:
     document = mini_suite.document()
     names = [item["id"] for item in document["vectors"]]
     said = {names[0]: {"broker": "accepted", "recovery": "kept"}}
-    cells = [item["kafka"] for item in with_broker(document, REAL_BROKER_VERSION, said)["vectors"]]
-    assert [cell.get(REAL_BROKER_VERSION) for cell in cells] == [said[names[0]], *[None] * (len(names) - 1)]
-    assert [set(cell) - {REAL_BROKER_VERSION} for cell in cells] == [{"3.9.2", "4.4.0"}] * len(names)
+    cells = [item["kafka"] for item in with_broker(document, BROKER_RELEASE, said)["vectors"]]
+    assert [cell.get(BROKER_RELEASE) for cell in cells] == [said[names[0]], *[None] * (len(names) - 1)]
+    assert [set(cell) - {BROKER_RELEASE} for cell in cells] == [set(RELEASES)] * len(names)
 
 
 def _without_recovery(document: mini_suite.Document) -> None:
-    del document["vectors"][0]["kafka"][REAL_BROKER_VERSION]["recovery"]
+    del document["vectors"][0]["kafka"][BROKER_RELEASE]["recovery"]
 
 
 def _refused_though_valid(document: mini_suite.Document) -> None:
     valid = next(item for item in document["vectors"] if item["id"].endswith("/of-2"))
     valid["expect"]["broker"] = valid["expect"]["consumer"]
-    valid["kafka"]["4.4.0"]["broker"] = "accepted"
-    valid["kafka"][REAL_BROKER_VERSION] = {"broker": "rejected", "error": "INVALID_RECORD", "recovery": "kept"}
+    valid["kafka"][LATEST]["broker"] = "accepted"
+    valid["kafka"][BROKER_RELEASE] = {"broker": "rejected", "error": "INVALID_RECORD", "recovery": "kept"}
 
 
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
-        (_without_recovery, "the real broker 4.3.1 was not asked; run `kfuzz vectors build --broker`"),
-        (_refused_though_valid, "the real broker 4.3.1 says rejected, and it is valid"),
+        (_without_recovery, f"the real broker {BROKER_RELEASE} was not asked; run `kfuzz vectors build --broker`"),
+        (_refused_though_valid, f"the real broker {BROKER_RELEASE} says rejected, and it is valid"),
     ],
 )
 def test_lint_finds_a_cell_that_is_missing_or_contradicts(spoil: Any, text: str, tmp_path: Path) -> None:

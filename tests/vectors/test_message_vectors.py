@@ -12,6 +12,7 @@ from each_vector import each
 from kfuzz.cli.vectors import ask_kafka
 from kfuzz.conformance.protocol.words import READER
 from kfuzz.errors import UsageError
+from kfuzz.kafka import RELEASES
 from kfuzz.messages import primitives
 from kfuzz.messages.catalogue import catalogue, newest
 from kfuzz.messages.codec import read
@@ -41,7 +42,7 @@ def has(release: str, vector: Vector) -> bool:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("release", ["3.9.2", "4.4.0"])
+@pytest.mark.parametrize("release", RELEASES)
 def test_each_kafka_reads_what_the_vectors_say_of_the_messages_that_it_has(answers: Answers, release: str) -> None:
     asked = [*(vector for vector in SUITE if has(release, vector)), *SINGLE]
     assert sorted(answers[release]) == [vector.id for vector in asked]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.vectors.build import canonical_json
 from kfuzz.vectors.lint import lint
 from kfuzz.vectors.model import default_root, load_suite
@@ -39,14 +40,14 @@ def test_streams_as_they_are_committed_are_clean(tmp_path: Path) -> None:
 
 
 DEFECTS: dict[str, tuple[Callable[[dict[str, Document]], Any], str]] = {
-    "not-asked": (lambda v: v["goes-on"]["kafka"].pop("4.4.0"), "goes-on: Kafka 4.4.0 as broker was not asked"),
+    "not-asked": (lambda v: v["goes-on"]["kafka"].pop(LATEST), f"goes-on: Kafka {LATEST} as broker was not asked"),
     "accepts-invalid": (
-        lambda v: v["gap-of-one"]["kafka"]["3.9.2"].update(broker="accepted"),
-        "gap-of-one: Kafka 3.9.2 as broker says accepted, which its steps do not",
+        lambda v: v["gap-of-one"]["kafka"][KAFKA_3].update(broker="accepted"),
+        f"gap-of-one: Kafka {KAFKA_3} as broker says accepted, which its steps do not",
     ),
     "refuses-valid": (
-        lambda v: v["goes-on"]["kafka"]["4.4.0"].update(broker="rejected"),
-        "goes-on: Kafka 4.4.0 as broker says rejected, which its steps do not",
+        lambda v: v["goes-on"]["kafka"][LATEST].update(broker="rejected"),
+        f"goes-on: Kafka {LATEST} as broker says rejected, which its steps do not",
     ),
     "roles-differ": (
         lambda v: v["goes-on"]["steps"][1].update(
@@ -79,7 +80,7 @@ def test_a_defect_in_a_stream_is_found(defect: str, tmp_path: Path) -> None:
 
 def test_kafka_three_need_not_know_versions_of_transactions(tmp_path: Path) -> None:
     def of_version_two(vectors: dict[str, Document]) -> None:
-        vectors["goes-on"]["kafka"].pop("3.9.2")
+        vectors["goes-on"]["kafka"].pop(KAFKA_3)
         vectors["goes-on"]["transaction_version"] = 2
 
     assert problems(tmp_path, of_version_two) == []

@@ -10,6 +10,7 @@ from typing import Any
 import mini_suite
 import pytest
 
+from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.vectors.lint import lint
 from kfuzz.vectors.model import default_root
 
@@ -76,14 +77,14 @@ DEFECTS: dict[str, tuple[Callable[[Document], Any], str]] = {
     ),
     "nothing-hostile": (lambda d: vector(d, "negative-one").update(layout=[]), "its layout marks no hostile field"),
     "budget-missing": (lambda d: vector(d, "one-too-high").pop("budget"), "it tempts to allocate and has no budget"),
-    "kafka-not-asked": (lambda d: vector(d, "of-2").update(kafka={}), "Kafka 4.4.0 was not asked"),
+    "kafka-not-asked": (lambda d: vector(d, "of-2").update(kafka={}), f"Kafka {LATEST} was not asked"),
     "kafka-refuses-valid": (
-        lambda d: vector(d, "of-2")["kafka"]["4.4.0"].update(consumer="rejected"),
-        "it is valid, and Kafka 4.4.0 says rejected",
+        lambda d: vector(d, "of-2")["kafka"][LATEST].update(consumer="rejected"),
+        f"it is valid, and Kafka {LATEST} says rejected",
     ),
     "kafka-accepts-invalid": (
-        lambda d: vector(d, "negative-one")["kafka"]["3.9.2"].update(consumer="accepted"),
-        "it is invalid, and Kafka 3.9.2 says accepted",
+        lambda d: vector(d, "negative-one")["kafka"][KAFKA_3].update(consumer="accepted"),
+        f"it is invalid, and Kafka {KAFKA_3} says accepted",
     ),
     "crc": (flip_crc, "a CRC is wrong, and the vector is not about the CRC"),
     "balance": (only_invalid, "only 0 of 2 vectors are valid; 20 % at least must be"),

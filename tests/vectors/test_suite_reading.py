@@ -6,6 +6,7 @@ from each_vector import each
 
 from kfuzz import records
 from kfuzz.conformance.judge.reference import verdict
+from kfuzz.kafka import LATEST
 from kfuzz.records.read.roles import Topic
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.confirm import first_difference
@@ -23,7 +24,7 @@ def consumer(vector: Vector) -> dict:  # type: ignore[type-arg]
 
 
 def kafka_accepts(vector: Vector) -> bool:
-    return vector.kafka["4.4.0"]["consumer"] == "accepted"
+    return vector.kafka[LATEST]["consumer"] == "accepted"
 
 
 def limits(vector: Vector) -> records.Limits:
@@ -61,7 +62,7 @@ def test_profile_strict_refuses_the_deviations_and_nothing_else(vector: Vector) 
 def test_as_a_broker_kfuzz_accepts_what_kafkas_log_validator_accepts(vector: Vector) -> None:
     expect = vector.expect["broker"]
     made = verdict(vector.data, "broker", topic=Topic.from_json(vector.options.get("topic", {})))
-    if vector.kafka["4.4.0"]["broker"] == "accepted":
+    if vector.kafka[LATEST]["broker"] == "accepted":
         assert made.fatal is None, made.fatal
         assert expect.get("finding") in {None, *(found.code for found in made.findings)}
     else:

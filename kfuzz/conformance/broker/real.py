@@ -17,7 +17,6 @@ import socket
 import subprocess
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -29,6 +28,7 @@ from kfuzz import records
 from kfuzz.conformance.protocol.testees import BuildFailed, Testee, default_root
 from kfuzz.control import ControlRecordKey, ControlRecordType, EndTransactionMarker, decode_control
 from kfuzz.errors import KfuzzError, RecordsError, UsageError
+from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.vectors.confirm import contradiction, step_contradiction
 from kfuzz.vectors.model import TOPIC, Vector
 
@@ -175,16 +175,14 @@ def artefacts() -> Testee:
     pom = folder / "pom.xml"
     if not pom.is_file():
         raise UsageError(f"{pom} is missing; the real broker is run from a checkout of kfuzz")
-    version = ElementTree.parse(pom).findtext("{*}properties/{*}kafka.version")
-    assert version
     return Testee(
         name="kafka-broker",
-        version=version,
+        version=BROKER_RELEASE,
         argv=(),
         folder=folder,
         requires=("java", "javac", "mvn"),
-        build=("mvn", "-q", "-B", "prepare-package"),
-        product=folder / "target/classes/kfuzz/broker/Sender.class",
+        build=("mvn", "-q", "-B", f"-Dkafka.version={BROKER_RELEASE}", "prepare-package"),
+        product=folder / "target" / BROKER_RELEASE / "classes/kfuzz/broker/Sender.class",
     )
 
 
@@ -201,7 +199,8 @@ def _make_ready() -> Testee:
 
 def _java(folder: Path, main: str, arguments: Iterable[str], *, log_levels: Mapping[str, str]) -> list[str]:
     levels = [f"-Dorg.slf4j.simpleLogger.{name}={level}" for name, level in log_levels.items()]
-    classpath = f"{folder / 'target/classes'}:{folder / 'target/lib'}/*"
+    built = folder / "target" / BROKER_RELEASE
+    classpath = f"{built / 'classes'}:{built / 'lib'}/*"
     return ["java", f"-Xmx{HEAP_BYTES}", *JAVA_OPTIONS, *levels, "-cp", classpath, main, *arguments]
 
 

@@ -26,10 +26,10 @@ from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
 from kfuzz.files import write_whole
+from kfuzz.kafka import CODECS
 from kfuzz.records import Role
 from kfuzz.records.codecs import decompress
 from kfuzz.records.codecs.snappy import XERIAL_MAGIC
-from kfuzz.records.model import CODECS
 from kfuzz.records.read.reader import DEFAULT_LIMITS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.framing import next_frame

@@ -23,7 +23,8 @@ from kfuzz.conformance.judge.runner import run_cases
 from kfuzz.conformance.protocol.testees import BuildFailed, Testee
 from kfuzz.conformance.protocol.words import APPEND_STREAM, DECODE_STREAM
 from kfuzz.errors import RecordsError, UsageError
-from kfuzz.records.stream import ISOLATIONS, next_sequence, transactions_of
+from kfuzz.kafka import ISOLATIONS
+from kfuzz.records.stream import next_sequence, transactions_of
 from kfuzz.vectors.model import STREAM_OPTIONS, Vector
 
 __all__ = [

@@ -16,7 +16,6 @@ from typing import Any, Final
 from kfuzz import records
 from kfuzz.conformance.protocol.words import (
     APPEND_STREAM,
-    CODECS,
     DECODE,
     DECODE_MESSAGE,
     DECODE_PRIMITIVE,
@@ -25,10 +24,10 @@ from kfuzz.conformance.protocol.words import (
     ENCODE_MESSAGE,
     ENCODE_PRIMITIVE,
     READER,
-    ROLES,
     Answer,
     Handshake,
 )
+from kfuzz.kafka import CODECS, ROLES
 from kfuzz.vectors.confirm import first_difference
 from kfuzz.vectors.model import Vector
 

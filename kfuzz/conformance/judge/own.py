@@ -26,8 +26,9 @@ from kfuzz.conformance.protocol.words import (
     to_line,
 )
 from kfuzz.errors import EncodeError, RecordsError, UsageError
+from kfuzz.kafka import RELEASES
 from kfuzz.messages import primitives
-from kfuzz.messages.catalogue import RELEASES, catalogue, newest
+from kfuzz.messages.catalogue import catalogue, newest
 from kfuzz.messages.codec import MessageReading, encode, read
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.records.read.roles import Topic

@@ -1,7 +1,7 @@
 """The testees at hand: reads ``testees/<name>/testee.toml``, says which can run here, builds what is out of date.
 
 The form of the file is documented in testees/README.md. A testee whose toolchain is missing is dropped with a sentence.
-Imports the standard library and kfuzz.errors.
+Imports what stands on the ground floor.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from typing import Any, Final
 from kfuzz import __version__
 from kfuzz.errors import UsageError
 from kfuzz.files import locked, read_bytes
+from kfuzz.kafka import RELEASES, major_of
 
 __all__ = ["BuildFailed", "Testee", "all_testees", "from_command", "select"]
 
 BUILD_TIMEOUT_S: Final = 900
+# As a version in testee.toml: one testee for each release of Kafka that kfuzz knows.
+KAFKA_RELEASES: Final = "{kafka}"
 # Never sources, whatever is in them.
 BUILT_FOLDERS: Final = frozenset({"target", "build", "node_modules", "__pycache__", "bin", "obj"})
 
@@ -170,29 +173,52 @@ def _load(file: Path) -> list[Testee]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: not TOML: {error}; mend the syntax") from None
     _check_table(str(file), document, _TOP, ("name", "versions"))
-    return [_version(file, document, f"versions[{index}]", item) for index, item in enumerate(document["versions"])]
+    return [
+        _version(file, document, f"versions[{index}]", one)
+        for index, item in enumerate(document["versions"])
+        for one in _of_each_release(item)
+    ]
+
+
+def _of_each_release(item: Any) -> list[Any]:
+    """The entry itself, or one for each release of Kafka where its version is ``{kafka}``, the latest first."""
+    if not isinstance(item, dict) or item.get("version") != KAFKA_RELEASES:
+        return [item]
+    return [item | {"version": release} for release in reversed(RELEASES)]
 
 
 def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> Testee:
     _check_table(f"{file}: {place}", item, _VERSION, ("run",))
     folder = file.parent
+    version = item.get("version", "")
     product = item.get("product")
     return Testee(
         name=document["name"],
-        version=item.get("version", ""),
-        argv=_argv(f"{file}: {place}.run", item["run"], folder),
+        version=version,
+        argv=_argv(f"{file}: {place}.run", item["run"], folder, version),
         folder=folder,
         requires=tuple(document.get("requires", ())),
         modules=tuple(document.get("modules", ())),
-        build=_argv(f"{file}: {place}.build", item["build"], folder) if "build" in item else (),
-        product=folder / product if product else None,
+        build=_argv(f"{file}: {place}.build", item["build"], folder, version) if "build" in item else (),
+        product=folder / _filled(product, folder, version) if product else None,
     )
 
 
-def _argv(place: str, words: Any, folder: Path) -> tuple[str, ...]:
+def _argv(place: str, words: Any, folder: Path, version: str) -> tuple[str, ...]:
     if not words or not all(isinstance(word, str) for word in words):
         raise UsageError(f"{place} must be a list of words, the program first")
-    return tuple(word.replace("{python}", sys.executable).replace("{folder}", str(folder)) for word in words)
+    return tuple(_filled(word, folder, version) for word in words)
+
+
+def _filled(word: str, folder: Path, version: str) -> str:
+    for name, value in (
+        ("{python}", sys.executable),
+        ("{folder}", str(folder)),
+        ("{version}", version),
+        ("{major}", major_of(version)),
+    ):
+        word = word.replace(name, value)
+    return word
 
 
 def _check_table(place: str, table: Any, known: Mapping[str, type], required: tuple[str, ...]) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kfuzz.errors import KfuzzError
+from kfuzz.kafka import CODECS, ROLES
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 __all__ = [
@@ -64,10 +65,8 @@ OPERATIONS: Final = (
     DECODE_PRIMITIVE,
     ENCODE_PRIMITIVE,
 )
-ROLES: Final = ("consumer", "broker", "log")
 # A message has one reader, whoever that is.
 READER: Final = "reader"
-CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
 # The runner sends this many requests before it waits for an answer.
 AHEAD: Final = 64

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kfuzz.errors import UsageError
+from kfuzz.kafka import Codec
 from kfuzz.records.codecs import gzip, lz4, snappy, zstd
 from kfuzz.records.codecs.container import Broken, Decompressed
-from kfuzz.records.model import Codec
 from kfuzz.wire.output import Full, Output
 
 if TYPE_CHECKING:

@@ -10,21 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from kfuzz.errors import RecordsError, UsageError
-from kfuzz.findings import PROFILES, ROLES, Finding, Profile, Role
+from kfuzz.findings import PROFILES, Finding, Profile
 from kfuzz.findings.records import CODES, from_note
 from kfuzz.java import wrap64
+from kfuzz.kafka import CODECS, ROLES, Codec, Role
 from kfuzz.records.codecs import Decompressed, decompress, open_stream
-from kfuzz.records.model import (
-    CODEC_MASK,
-    CODECS,
-    CONTROL,
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    Codec,
-    Record,
-    RecordBatch,
-)
+from kfuzz.records.model import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Record, RecordBatch
 from kfuzz.records.read.roles import (
     DEFAULT_TOPIC,
     Header,

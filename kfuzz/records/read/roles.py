@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kfuzz.errors import UsageError
 from kfuzz.java import wrap64
-from kfuzz.records.model import CODECS, Codec, Record
+from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, Codec
+from kfuzz.records.model import Record
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
 
 if TYPE_CHECKING:
@@ -34,10 +35,6 @@ __all__ = [
     "rows_of",
 ]
 
-INT32_MAX: Final = (1 << 31) - 1
-INT64_MAX: Final = (1 << 63) - 1
-NO_TIMESTAMP: Final = -1
-NO_PRODUCER_ID: Final = -1
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
@@ -269,7 +266,6 @@ class _Counted:
 
 # --- a segment ------------------------------------------------------------------------------------------------------
 
-INDEX_INTERVAL_BYTES: Final = 4096
 ABORT: Final = 0
 COMMIT: Final = 1
 # FileLogInputStream reads a header of this size and looks at nothing where no more than that is left.

@@ -14,18 +14,17 @@ from typing import Any
 
 from kfuzz import records
 from kfuzz.errors import UsageError
-from kfuzz.messages.catalogue import RELEASES, catalogue, newest
+from kfuzz.kafka import RELEASES
+from kfuzz.messages.catalogue import catalogue, newest
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schema import default_of, schema
 from kfuzz.wire.cursor import uvarint
 
-__all__ = ["INT32_MAX", "Body", "Place", "body", "definitions", "full", "slug_of"]
+__all__ = ["Body", "Place", "body", "definitions", "full", "slug_of"]
 
 Json = dict[str, Any]
-
-INT32_MAX = 2**31 - 1
 
 
 @cache

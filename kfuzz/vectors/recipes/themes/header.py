@@ -8,10 +8,11 @@ from typing import Any
 
 import crc32c
 
+from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
 from kfuzz.vectors.recipes.theme import SMALL, Judged, Theme, accepts, refuses
 
-INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+INT16_MAX = 2**15 - 1
 # To a log, the batch lies before the segment that it begins.
 OUTSIDE = refuses("offset-outside-segment")
 CRC_AT, ATTRIBUTES_AT, VALUE_AT = 17, 21, -2

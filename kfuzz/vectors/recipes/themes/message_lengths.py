@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kfuzz.vectors.recipes.making.message import INT32_MAX, Body, Place, body, definitions
+from kfuzz.kafka import INT32_MAX
+from kfuzz.vectors.recipes.making.message import Body, Place, body, definitions
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.wire.cursor import uvarint
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import Record, batch, overlong, varint
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-
-INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 def theme() -> Theme:
