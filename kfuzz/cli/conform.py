@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import cast
@@ -12,22 +14,20 @@ from typing import cast
 import click
 
 from kfuzz.cli.console import echo_json, progress
-from kfuzz.conformance.differential import records as differential
-from kfuzz.conformance.differential.messages import (
-    differ_messages,
-    keep_messages,
-    sentences_of_messages,
-    versions_of,
-)
-from kfuzz.conformance.differential.streams import differ_streams, keep_streams, sentences_of_streams
+from kfuzz.conformance.differential.found import Differential
+from kfuzz.conformance.differential.messages import differ_messages, release_of, versions_of
+from kfuzz.conformance.differential.records import differ, seeds_of
+from kfuzz.conformance.differential.streams import differ_streams
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
-from kfuzz.conformance.protocol.testees import Testee, all_testees, from_command, select
+from kfuzz.conformance.protocol.testees import chosen
+from kfuzz.conformance.protocol.testees import only as one_testee
+from kfuzz.conformance.report import differences
 from kfuzz.conformance.report import forms as report
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
-from kfuzz.kafka import LATEST, RELEASES, ROLES
+from kfuzz.kafka import LATEST, ROLES
 from kfuzz.mutate import Mutator
 from kfuzz.records import Role
 from kfuzz.vectors.model import KINDS, default_root, load_suite
@@ -36,8 +36,6 @@ __all__ = ["command"]
 
 SENTENCES_SHOWN = 20
 REFERENCE = f"kafka-clients@{LATEST}"
-# A seed of more bytes leaves most changes without effect.
-SEED_BYTES_MAX = 4096
 
 
 @click.command()
@@ -117,22 +115,31 @@ def command(
         if file is not None and file != "-":
             require_writable(file)
     if differs:
-        require_writable(Path(out or "out") / "differential", directory=True)
+        place = Path(out or "out")
+        require_writable(place / "differential", directory=True)
         _refuse_with_differential(junit_file, html_file, update_expected)
-        testee = _one_testee(names, commands)
+        testee = one_testee(names, commands, default=REFERENCE)
+        chosen_seed = 1 if seed is None else seed
+        report_on = partial(_report_differences, seed=chosen_seed, json_file=json_file, out=place)
         if messages or streams:
             own = "--messages" if messages else "--streams"
             if messages and streams:
                 raise UsageError("--messages and --streams are two runs; leave one of them away")
-            if roles or globs or json_file:
-                raise UsageError(f"{own} makes its own inputs for every role; leave GLOB, --role and --json away")
+            if roles or globs:
+                raise UsageError(f"{own} makes its own inputs for every role; leave GLOB and --role away")
         if messages:
-            ctx.exit(_differ_on_messages(testee, 1 if seed is None else seed, count or 200, Path(out or "out")))
+            release = release_of(testee)
+            by_message = partial(differ_messages, testee, release, seed=chosen_seed, mutants=count or 200)
+            versions = sum(1 for _ in versions_of(release))
+            ctx.exit(report_on(lambda told: by_message(on_progress=told), "messages", versions))
+        inputs = count or 20_000
         if streams:
-            ctx.exit(_differ_on_streams(testee, 1 if seed is None else seed, count or 20_000, Path(out or "out")))
+            by_stream = partial(differ_streams, testee, seed=chosen_seed, count=inputs)
+            ctx.exit(report_on(lambda told: by_stream(on_progress=told), "streams", inputs))
         role = _one_role(roles)
-        mutator = Mutator(1 if seed is None else seed, seeds=_seeds(globs, root), role=role)
-        ctx.exit(_differ(testee, role, mutator, count or 20_000, json_file, Path(out or "out")))
+        mutator = Mutator(chosen_seed, seeds=seeds_of(load_suite(globs or "*", root)), role=role)
+        by_input = partial(differ, testee, islice(mutator, inputs), role=role)
+        ctx.exit(report_on(lambda told: by_input(on_progress=told), "differential", inputs))
     only = {
         "--count": count,
         "--seed": seed,
@@ -151,7 +158,7 @@ def command(
     if not cases:
         raise UsageError("no question fits; choose other GLOBs or another --role")
     places = Places.beside(suite)
-    testees = _testees(names, commands)
+    testees = chosen(names, commands)
     quiet = json_file == "-"
     with progress("conform", len(testees) * len(cases)) as set_done:
         done = run(testees, cases, places=places, whole=whole, jobs=jobs, on_progress=set_done)
@@ -163,13 +170,6 @@ def command(
             click.echo(sentence, err=quiet)
         ctx.exit(1 if any(testee.broken for testee in done.testees) else 0)
     ctx.exit(1 if done.failed else 0)
-
-
-def _testees(names: tuple[str, ...], commands: tuple[str, ...]) -> tuple[Testee, ...]:
-    known = all_testees()
-    if not names and not commands:
-        return known
-    return select(known, names) + tuple(from_command(text) for text in commands)
 
 
 def _refuse_with_differential(junit_file: str | None, html_file: str | None, update_expected: bool) -> None:
@@ -184,69 +184,33 @@ def _one_role(roles: tuple[str, ...]) -> Role:
     return cast("Role", roles[0]) if roles else "consumer"
 
 
-def _one_testee(names: tuple[str, ...], commands: tuple[str, ...]) -> Testee:
-    chosen = _testees(names or (() if commands else (REFERENCE,)), commands)
-    if len(chosen) != 1:
-        labels = ", ".join(testee.label for testee in chosen)
-        raise UsageError(f"--differential asks one testee, and these are {labels}; name one with its version")
-    return chosen[0]
-
-
-def _seeds(globs: tuple[str, ...], root: str | None) -> list[bytes]:
-    """The bytes of the vectors to begin at; those with a budget are bombs."""
-    vectors = load_suite(globs or "*", Path(root) if root else default_root())
-    return [
-        vector.data
-        for vector in vectors
-        if vector.kind == "records" and not vector.budget and len(vector.data) <= SEED_BYTES_MAX
-    ]
-
-
-def _refuse_silence(testee: Testee, asked: int, unsupported: int) -> None:
-    if unsupported == asked:
-        raise UsageError(f"{testee.label} supports none of the {asked} inputs; name another testee or another --role")
-
-
-def _differ(testee: Testee, role: Role, mutator: Mutator, count: int, json_file: str | None, out: Path) -> int:
+def _report_differences(
+    differ: Callable[[Callable[[int], None]], Differential],
+    what: str,
+    total: int,
+    *,
+    seed: int,
+    json_file: str | None,
+    out: Path,
+) -> int:
+    """Run ``differ``, keep what differs, and report it; returns the exit code."""
     before = os.times()
-    with progress("differential", count) as set_done:
-        found = differential.differ(testee, islice(mutator, count), role=role, on_progress=set_done)
-    _refuse_silence(testee, found.inputs, found.unsupported)
+    with progress(what, total) as set_done:
+        found = differ(set_done)
+    found.require_support()
     # The testee was waited for, so its time is among the children's.
     cpu_s = sum(os.times()[:4]) - sum(before[:4])
-    files = differential.keep(found, out / "differential", seed=mutator.seed)
-    document = differential.to_json(found, seed=mutator.seed)
+    files = differences.keep(found, out / "differential", seed=seed)
+    document = differences.to_json(found, seed=seed)
     if json_file and json_file != "-":
         write_whole(json_file, json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
     click.echo(f"{cpu_s:.1f} s of CPU time, {found.inputs / max(cpu_s, 0.01):.0f} inputs a second of it", err=True)
     if json_file == "-":
         echo_json(document)
     else:
-        for sentence in differential.sentences(found, files, seed=mutator.seed, shown=SENTENCES_SHOWN):
+        for sentence in differences.sentences(found, files, seed=seed, shown=SENTENCES_SHOWN):
             click.echo(sentence)
     return 1 if found.failed else 0
-
-
-def _differ_on_streams(testee: Testee, seed: int, count: int, out: Path) -> int:
-    with progress("streams", count) as set_done:
-        found = differ_streams(testee, seed=seed, count=count, on_progress=set_done)
-    _refuse_silence(testee, count, found.unsupported)
-    files = keep_streams(found, out / "differential", seed=seed)
-    for sentence in sentences_of_streams(found, files, seed=seed, shown=SENTENCES_SHOWN):
-        click.echo(sentence)
-    return 1 if files else 0
-
-
-def _differ_on_messages(testee: Testee, seed: int, mutants: int, out: Path) -> int:
-    # Who is no Kafka is asked for the newest.
-    release = testee.version if testee.version in RELEASES else LATEST
-    versions = sum(1 for _ in versions_of(release))
-    with progress("messages", versions) as set_done:
-        found = differ_messages(testee, release, seed=seed, mutants=mutants, on_progress=set_done)
-    files = keep_messages(found, out / "differential", seed=seed)
-    for sentence in sentences_of_messages(found, files, seed=seed, shown=SENTENCES_SHOWN):
-        click.echo(sentence)
-    return 1 if files else 0
 
 
 def _write_reports(done: Run, json_file: str | None, junit_file: str | None, html_file: str | None) -> None:

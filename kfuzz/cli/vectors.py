@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +11,12 @@ import click
 
 from kfuzz.cli.console import echo_json, json_option, progress
 from kfuzz.errors import UsageError
-from kfuzz.kafka import ROLES
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite
 
 if TYPE_CHECKING:
     from kfuzz.vectors.build import Built
 
-__all__ = ["ask_kafka", "command"]
+__all__ = ["command"]
 
 root_option = click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
 
@@ -130,41 +128,24 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
 
 def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with Kafka's cells; prints its contradictions and exits with 1 if there are any."""
-    from kfuzz.conformance.differential.confirm import confirm_streams
-    from kfuzz.conformance.protocol.words import READER
+    from kfuzz.conformance.judge.confirm import confirm
     from kfuzz.vectors import build
-    from kfuzz.vectors.confirm import contradiction
 
-    vectors = [vector for file in files for vector in file.vectors]
-    found = []
-    for role in (*ROLES, READER):
-        kinds = ("message", "primitive") if role == READER else ("records",)
-        asked = [vector for vector in vectors if vector.kind in kinds]
-        answers = ask_kafka(asked, role)
-        found += [
-            f"{vector.id}: Kafka {version} as {role} contradicts it: {text}"
-            for version, said in answers.items()
-            for vector in asked
-            if role in vector.expect and vector.id in said and (text := contradiction(vector, said[vector.id], role))
-        ]
+    found = confirm([vector for file in files for vector in file.vectors], progress=progress)
+    _end_if(found.contradictions)
+    for role, answers in found.answers.items():
         files = build.confirmed(files, answers, role)
-    streams = confirm_streams([vector for file in files for vector in file.vectors])
-    for role, said_of_streams in streams.answers.items():
-        files = build.confirmed(files, said_of_streams, role)
-    _end_if([*found, *streams.contradictions])
     return files
 
 
 def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with a real broker's cells; prints its contradictions and exits with 1 if there are any."""
-    from kfuzz.conformance.broker.real import artefacts, is_for_broker, judge
+    from kfuzz.conformance.broker import judge
     from kfuzz.vectors import build
 
-    version = artefacts().version
-    vectors = [vector for file in files for vector in file.vectors if is_for_broker(vector)]
-    said = judge(vectors)
-    _end_if([f"{name}: the broker {version} contradicts it: {text}" for name, text in said.contradictions.items()])
-    return build.confirmed_by_broker(files, version, said.cells)
+    said = judge([vector for file in files for vector in file.vectors])
+    _end_if(said.sentences())
+    return build.confirmed_by_broker(files, said.version, said.cells)
 
 
 def _end_if(contradictions: Sequence[str]) -> None:
@@ -174,42 +155,6 @@ def _end_if(contradictions: Sequence[str]) -> None:
             click.echo(line)
         click.echo(f"{len(contradictions)} contradictions; nothing was written")
         click.get_current_context().exit(1)
-
-
-def ask_kafka(vectors: Sequence[Vector], role: str = "consumer") -> dict[str, dict[str, dict[str, Any]]]:
-    """What each version of the testee ``kafka-clients`` answers to each vector in ``role``: ``answers[version][id]``.
-
-    A version is not asked in a role, or for a message, that it says it does not have. Raises ``UsageError`` where it
-    cannot be built or run here, or ends before its time.
-    """
-    from kfuzz.conformance.judge.compare import Case, declared_unsupported, request
-    from kfuzz.conformance.protocol.session import Limits, Trouble
-    from kfuzz.conformance.protocol.start import started
-    from kfuzz.conformance.protocol.testees import all_testees, select
-    from kfuzz.conformance.protocol.words import READER, to_line
-
-    limits = Limits()
-    answers: dict[str, dict[str, dict[str, Any]]] = {}
-    for testee in select(all_testees(), ["kafka-clients"]):
-        with started(testee, limits) as (session, handshake):
-            cases = [Case(vector, role) for vector in vectors]
-            if role == READER:
-                cases = [case for case in cases if not declared_unsupported(case, handshake)]
-            elif role not in handshake.roles:
-                continue
-            said = answers[testee.version] = {}
-            with progress(f"asking {testee.label}", len(cases)) as set_done:
-                for done, case in enumerate(cases, 1):
-                    vector = case.vector
-                    session.send(to_line(request(case)))
-                    line = session.next_line(limits.budget(vector.budget))
-                    if isinstance(line, Trouble):
-                        raise UsageError(
-                            f"{testee.label} {line.text} at {vector.id}; judge that vector alone with `kfuzz conform`"
-                        )
-                    said[vector.id] = json.loads(line)
-                    set_done(done)
-    return answers
 
 
 @command.command("lint")

@@ -14,10 +14,12 @@ import pytest
 from conftest import require_tool
 
 from kfuzz import records
-from kfuzz.conformance.differential.records import RULES, Differential, differ, outcome_of
+from kfuzz.conformance.differential.found import Differential
+from kfuzz.conformance.differential.records import RULES, differ
 from kfuzz.conformance.judge.reference import Verdict, verdict
 from kfuzz.conformance.protocol.testees import Testee, all_testees, own
 from kfuzz.conformance.protocol.words import Answer
+from kfuzz.conformance.report.differences import outcome_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import LATEST, Codec
 from kfuzz.mutate import Mutator
@@ -71,8 +73,8 @@ def test_kafka_and_kfuzz_agree_on_mutated_inputs(role: Role, count: int, accepte
     assert (found.inputs, found.broken) == (count, "")
     assert found.agreed + found.rules.total() == count
     # Both sides must be kept busy, and rules must stay the exception, or agreement means little.
-    assert found.accepted > count // accepted
-    assert found.rejected > count // 8
+    assert found.agreements["accepted"] > count // accepted
+    assert found.agreements["rejected"] > count // 8
     # Both refuse, for one reason: that is a matter of manners. The rules that let outcomes differ are rare.
     assert found.rules["undeclared exceptions"] < count // 10
     assert found.rules.total() - found.rules["undeclared exceptions"] < count // (30 if role == "log" else 150)

@@ -16,9 +16,9 @@ from conftest import require_tool
 from referee_tools import make_vector
 
 from kfuzz.conformance.differential import streams as stream_differential
-from kfuzz.conformance.differential.confirm import confirm_streams
 from kfuzz.conformance.differential.streams import differ_streams, stream, streams
 from kfuzz.conformance.judge.compare import Case, Cell, cases_of, declared_unsupported, judge, request
+from kfuzz.conformance.judge.confirm import confirm_streams
 from kfuzz.conformance.judge.own import answer_stream, serve
 from kfuzz.conformance.protocol.testees import Testee, all_testees, own
 from kfuzz.conformance.protocol.words import (

@@ -9,7 +9,7 @@ import pytest
 from conftest import require_tool
 from each_vector import each
 
-from kfuzz.cli.vectors import ask_kafka
+from kfuzz.conformance.judge.confirm import ask_kafka
 from kfuzz.conformance.protocol.words import READER
 from kfuzz.errors import UsageError
 from kfuzz.kafka import RELEASES

@@ -97,7 +97,7 @@ def test_every_help_text_has_an_example(words: list[str], capsys: pytest.Capture
 
 
 def answers_of(
-    vectors: Sequence[Vector], role: str = "consumer", **changed: dict[str, Any]
+    vectors: Sequence[Vector], role: str = "consumer", progress: object = None, **changed: dict[str, Any]
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """What a Kafka would answer that agrees with every vector, but for those in ``changed`` (by the id's last word)."""
     said = {}
@@ -115,7 +115,8 @@ def test_build_confirm_writes_nothing_where_kafka_contradicts_a_recipe(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "kfuzz.cli.vectors.ask_kafka", lambda vectors, role: answers_of(vectors, role, minimal={"outcome": "rejected"})
+        "kfuzz.conformance.judge.confirm.ask_kafka",
+        lambda vectors, role, progress: answers_of(vectors, role, minimal={"outcome": "rejected"}),
     )
     code, out, _ = run("build", "--confirm", "--vectors", str(tmp_path), capsys=capsys)
     assert code == 1
@@ -128,7 +129,7 @@ def test_build_confirm_writes_nothing_where_kafka_contradicts_a_recipe(
 def test_build_confirm_fills_the_cells_with_what_kafka_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kfuzz.cli.vectors.ask_kafka", answers_of)
+    monkeypatch.setattr("kfuzz.conformance.judge.confirm.ask_kafka", answers_of)
     code, _, _ = run("build", "--confirm", "--vectors", str(tmp_path), capsys=capsys)
     assert code == 0
     (vector,) = load_suite("records/v2/count/negative-one", tmp_path)

@@ -379,18 +379,25 @@ def _end(process: subprocess.Popen[bytes], timeout_s: float = STOP_TIMEOUT_S) ->
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a real broker made of vectors, by id: their ``cells``, and how it contradicts their expectations, if so."""
+    """What a real broker of ``version`` made of vectors, by id: their ``cells``, and where it contradicts them."""
 
+    version: str
     cells: Mapping[str, Mapping[str, str]]
     contradictions: Mapping[str, str]
 
+    def sentences(self) -> list[str]:
+        """The contradictions, a sentence each."""
+        return [f"{id}: the broker {self.version} contradicts it: {text}" for id, text in self.contradictions.items()]
+
 
 def judge(vectors: Sequence[Vector]) -> Judgement:
-    """Show the vectors to a real broker: records as a produce request and as a segment, streams step by step.
+    """Show a real broker those vectors that it can be asked about: records as a produce request and as a segment,
+    streams step by step.
 
     Each has a broker as its ``topic`` asks for. What one has appended may be more than it can start with, so that the
     segments are another's.
     """
+    vectors = [vector for vector in vectors if is_for_broker(vector)]
     plain = [vector for vector in vectors if vector.kind == "records"]
     streams = {vector.id: steps for vector in vectors if (steps := _requests(vector))}
     produced: dict[str, Produced] = {}
@@ -410,7 +417,7 @@ def judge(vectors: Sequence[Vector]) -> Judgement:
             found[vector.id] = step_contradiction(vector, [answer.to_step() for answer in played[vector.id]])
         elif "broker" in vector.expect:
             found[vector.id] = contradiction(vector, produced[vector.id].to_answer(), "broker")
-    return Judgement(cells, {name: text for name, text in found.items() if text})
+    return Judgement(artefacts().version, cells, {name: text for name, text in found.items() if text})
 
 
 # What a vector's topic says, in the words of a configuration; what it says of the clock no broker is told.

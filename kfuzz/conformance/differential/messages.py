@@ -7,25 +7,18 @@ Of each the default message, filled ones, and mutants of those. Equal seeds make
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final
 
-from kfuzz.conformance.differential.differing import keep_requests, told
-from kfuzz.conformance.protocol.session import Limits, Session, Trouble
+from kfuzz.conformance.differential.found import Differential, Question, compare_ahead
+from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
-from kfuzz.conformance.protocol.words import (
-    DECODE_MESSAGE,
-    ENCODE_MESSAGE,
-    Answer,
-    ProtocolError,
-    parse_answer,
-    to_line,
-)
-from kfuzz.errors import EncodeError, UsageError
+from kfuzz.conformance.protocol.words import DECODE_MESSAGE, ENCODE_MESSAGE, Answer
+from kfuzz.errors import EncodeError
+from kfuzz.kafka import LATEST, RELEASES
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.codec import encode, read
 from kfuzz.messages.jsonform import from_json, to_json
@@ -40,19 +33,16 @@ __all__ = [
     "KINDS",
     "RECORD_KINDS",
     "Asked",
-    "MessageDifferential",
-    "MessageDisagreement",
     "ask_messages",
     "differ_messages",
-    "keep_messages",
-    "sentences_of_messages",
+    "release_of",
     "versions_of",
 ]
 
 # What goes over the network, and what stands in logs, in files and within other messages.
 KINDS: Final[tuple[Kind, ...]] = ("request", "response", "header")
 RECORD_KINDS: Final[tuple[Kind, ...]] = ("data", "metadata", "coordinator-key", "coordinator-value")
-AHEAD: Final = 64
+BOUNDED_COUNTS: Final = "counts that Kafka 4 bounds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +52,6 @@ class Asked:
     what: str
     request: Mapping[str, Any]
     expected: Mapping[str, Any] | Finding | EncodeError
-
-
-@dataclass(frozen=True, slots=True)
-class MessageDisagreement:
-    """Which message differs, how, and the request that shows it again."""
-
-    reason: str
-    request: Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class MessageDifferential:
-    """What a run found: ``agreed`` by what was asked, ``ruled`` by the rule of docs/differences.md that explains it."""
-
-    testee: str
-    versions: int = 0
-    agreed: Counter[str] = field(default_factory=Counter)
-    ruled: Counter[str] = field(default_factory=Counter)
-    disagreements: list[MessageDisagreement] = field(default_factory=list)
 
 
 def ask_messages(
@@ -96,21 +67,6 @@ def versions_of(name: str, kinds: Collection[Kind] = KINDS) -> Iterator[tuple[De
     for definition in catalogue(name).messages.values():
         if definition.kind in kinds:
             yield from ((definition, version) for version in definition.valid_versions)
-
-
-def keep_messages(found: MessageDifferential, directory: Path, *, seed: int) -> list[Path]:
-    """Write what differs to ``directory``, each as the request that shows it again; returns the files."""
-    requests = enumerate(item.request for item in found.disagreements)
-    return keep_requests(requests, "message", directory, seed=seed)
-
-
-def sentences_of_messages(found: MessageDifferential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
-    """What a person is told: the first ``shown`` disagreements with their ``files``, then the counts."""
-    lines = told([item.reason for item in found.disagreements], files, shown=shown)
-    lines += [f"{count} under the rule: {rule}" for rule, count in sorted(found.ruled.items())]
-    agreed = ", ".join(f"{found.agreed[what]} {what}" for what in ("encoded", "decoded", "mutants", "rewritten"))
-    lines.append(f"{found.testee}, seed {seed}, {found.versions} versions: {agreed} agree, {len(files)} differ")
-    return lines
 
 
 def _ask(definition: Definition, version: int, seed: int, samples: int, mutants: int) -> list[Asked]:
@@ -171,74 +127,65 @@ def differ_messages(
     samples: int = 3,
     mutants: int = 200,
     on_progress: Callable[[int], None] = lambda done: None,
-) -> MessageDifferential:
+) -> Differential:
     """Ask ``testee`` for every message and version of a catalogue, and compare with what kfuzz makes of the same.
 
     ``name`` is that of a catalogue which kfuzz carries; of its messages those of ``kinds`` are asked for.
 
-    ``UsageError`` where the testee does not begin, or breaks on the way. That it lets an undeclared exception escape
+    ``UsageError`` where the testee does not begin. That it lets an undeclared exception escape
     where kfuzz refuses is agreement, as for records: docs/differences.md.
     """
-    found = MessageDifferential(testee.label)
-    waiting: deque[Asked] = deque()
-    number = answered = 0
-    with started(testee, Limits()) as (session, _):
+    found = Differential(testee.label, of="message", rule_names=(BOUNDED_COUNTS,))
+    versions = 0
 
-        def receive() -> None:
-            nonlocal answered
-            asked = waiting.popleft()
-            _judge(found, asked, _answer(session, asked, answered, testee))
-            answered += 1
-
+    def questions() -> Iterator[Question[Asked]]:
+        nonlocal versions
+        number = count()
         for _, _, all_asked in ask_messages(name, kinds=kinds, seed=seed, samples=samples, mutants=mutants):
-            found.versions += 1
+            versions += 1
             for asked in all_asked:
-                session.send(to_line({"id": str(number), **asked.request}))
-                number += 1
-                waiting.append(asked)
-                if len(waiting) == AHEAD:
-                    receive()
-            on_progress(found.versions)
-        while waiting:
-            receive()
+                index = next(number)
+                yield Question(index, {"id": str(index), **asked.request}, asked)
+            on_progress(versions)
+
+    with started(testee, Limits()) as (session, _):
+        compare_ahead(found, session, questions(), lambda question, answer: _compare(found, question, answer))
+    found.setting = f"in {versions} versions"
     return found
 
 
-def _answer(session: Session, asked: Asked, number: int, testee: Testee) -> Answer:
-    line = session.next_line(Limits().budget(None))
-    if isinstance(line, Trouble):
-        raise UsageError(f"{testee.label} {line.text} with request {number}: {session.last_words()}; mend it first")
-    try:
-        return parse_answer(line, id=str(number), operation=asked.request["operation"])
-    except ProtocolError as error:
-        raise UsageError(f"{testee.label} broke the protocol: {error}; docs/testee-protocol.md has it") from None
+def release_of(testee: Testee) -> str:
+    """The catalogue to ask ``testee`` for: that of its own release, or the latest one for anything but Kafka."""
+    return testee.version if testee.version in RELEASES else LATEST
 
 
-def _judge(found: MessageDifferential, asked: Asked, answer: Answer) -> None:
-    expected = asked.expected
+def _compare(found: Differential, question: Question[Asked], answer: Answer) -> None:
+    asked, expected = question.expected, question.expected.expected
+    found.inputs += 1
     if isinstance(expected, Finding | EncodeError):
         if answer.outcome in ("rejected", "fault"):
-            found.agreed[asked.what] += 1
+            found.agreements[asked.what] += 1
         elif isinstance(expected, Finding) and (rule := _rule(expected, found.testee)):
-            found.ruled[rule] += 1
+            found.rules[rule] += 1
         else:
-            _differ(found, asked, f"kfuzz refuses ({expected}), {found.testee} {answer.outcome}")
+            _differ(found, question, answer, f"kfuzz refuses ({expected}), {found.testee} {answer.outcome}")
         return
     given = {name: answer.raw.get(name) for name in expected}
     if answer.outcome == "accepted" and given == expected:
-        found.agreed[asked.what] += 1
+        found.agreements[asked.what] += 1
     else:
         words = f" ({answer.error})" if answer.error else ""
-        _differ(found, asked, f"{found.testee} {answer.outcome}{words}; kfuzz makes something else of it")
+        _differ(found, question, answer, f"{found.testee} {answer.outcome}{words}; kfuzz makes something else of it")
 
 
 def _rule(finding: Finding, testee: str) -> str | None:
     """Where an older Kafka reads what the newest refuses."""
     if "@3." in testee and finding.code in ("tag-count-exceeds-message", "count-too-large", "tag-count-too-large"):
-        return "counts that Kafka 4 bounds"
+        return BOUNDED_COUNTS
     return None
 
 
-def _differ(found: MessageDifferential, asked: Asked, reason: str) -> None:
-    name, version = asked.request["message"], asked.request["version"]
-    found.disagreements.append(MessageDisagreement(f"{name} {version}, {asked.what}: {reason}", asked.request))
+def _differ(found: Differential, question: Question[Asked], answer: Answer, reason: str) -> None:
+    name, version = question.request["message"], question.request["version"]
+    why = f"{name} {version}, {question.expected.what}: {reason}"
+    found.differ(question.index, why, question.request, answer.raw)

@@ -8,24 +8,20 @@ of docs/differences.md says so; rules never name an input, and look at the reaso
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import struct
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kfuzz.conformance.differential.differing import told
+from kfuzz.conformance.differential.found import Differential, Question, compare_ahead
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
 from kfuzz.conformance.judge.reference import Verdict, verdict
-from kfuzz.conformance.protocol.session import Limits, Session, Trouble
+from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
-from kfuzz.conformance.protocol.words import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
-from kfuzz.files import write_whole
+from kfuzz.conformance.protocol.words import Answer, Handshake
 from kfuzz.kafka import CODECS
 from kfuzz.records import Role
 from kfuzz.records.codecs import decompress
@@ -36,9 +32,11 @@ from kfuzz.wire.framing import next_frame
 from kfuzz.wire.message_set import parse_message
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
 
-__all__ = ["RULES", "Differential", "Disagreement", "Rule", "differ", "keep", "outcome_of", "sentences", "to_json"]
+__all__ = ["RULES", "Rule", "differ", "seeds_of"]
 
 KAFKA: Final = "kafka-clients"
+# A longer seed leaves most changes without effect.
+SEED_BYTES_MAX: Final = 4096
 GZIP_CODEC: Final = 1
 LZ4_CODEC: Final = 3
 XERIAL_HEADER_BYTES: Final = 16
@@ -71,40 +69,6 @@ UNDECLARED: Final = tuple(
         (r"UnsupportedOperationException: key is skipped", frozenset({"compressed-offset-delta-not-index"})),
     )
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Disagreement:
-    """An input on which the two differ: its number in the stream, and why, in a sentence."""
-
-    index: int
-    data: bytes
-    reason: str
-    answer: dict[str, Any]
-
-
-@dataclass(slots=True)
-class Differential:
-    """What a run found. ``broken`` says how the testee died, if it did; what came after was not asked."""
-
-    testee: str
-    role: Role = "consumer"
-    inputs: int = 0
-    agreed: int = 0
-    accepted: int = 0
-    rejected: int = 0
-    unsupported: int = 0
-    # Inputs per rule of docs/differences.md, by the rule's name.
-    rules: Counter[str] = field(default_factory=Counter)
-    disagreements: list[Disagreement] = field(default_factory=list)
-    broken: str = ""
-    # Those on their way when the testee broke; any of them may be the cause.
-    unanswered: list[Disagreement] = field(default_factory=list)
-
-    @property
-    def failed(self) -> bool:
-        """Whether the run found something."""
-        return bool(self.disagreements or self.broken)
 
 
 # --- the rules ------------------------------------------------------------------------------------------------------
@@ -296,7 +260,6 @@ def differ(
     inputs: Iterable[bytes],
     *,
     role: Role = "consumer",
-    limits: Limits | None = None,
     judged: Callable[[bytes, Role], Verdict] = verdict,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Differential:
@@ -305,72 +268,62 @@ def differ(
     Stops at the first input that breaks the testee, with one sentence in ``broken``. Raises ``UsageError`` where the
     testee does not begin.
     """
-    with started(testee, limits or Limits()) as (session, handshake):
-        return _Run(session, handshake, role, limits or Limits(), judged, on_progress).run(inputs)
+    with started(testee, Limits()) as (session, handshake):
+        names = tuple(rule.name for rule in RULES if role in rule.roles)
+        found = Differential(handshake.label, setting=f"as {role}", rule_names=names)
+        run = _Run(found, handshake, role, judged, on_progress)
+        compare_ahead(found, session, run.questions(inputs), run.compare)
+    return found
+
+
+def seeds_of(vectors: Iterable[Vector]) -> list[bytes]:
+    """The bytes of the vectors that a mutator may begin at: records, no bombs, at most 4096 bytes each."""
+    return [
+        vector.data
+        for vector in vectors
+        if vector.kind == "records" and not vector.budget and len(vector.data) <= SEED_BYTES_MAX
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    case: Case
+    made: Verdict
 
 
 class _Run:
     def __init__(
         self,
-        session: Session,
+        found: Differential,
         handshake: Handshake,
         role: Role,
-        limits: Limits,
         judged: Callable[[bytes, Role], Verdict],
         on_progress: Callable[[int], None],
     ) -> None:
-        self.session = session
+        self.found = found
         self.handshake = handshake
-        self.budget = limits.budget(None)
         self.role = role
         self.judged = judged
         self.on_progress = on_progress
-        self.found = Differential(handshake.label, role)
-        self.in_flight: deque[tuple[int, Case, Verdict]] = deque()
 
-    def run(self, inputs: Iterable[bytes]) -> Differential:
+    def questions(self, inputs: Iterable[bytes]) -> Iterator[Question[_Expected]]:
+        """What is asked; what the testee declares unsupported is counted and passed over."""
         for index, data in enumerate(inputs):
             made = self.judged(data, self.role)
             case = Case(_as_vector(index, data, made, self.role), self.role)
             if declared_unsupported(case, self.handshake):
                 self.found.unsupported += 1
                 self._done()
-                continue
-            self.session.send(to_line(request(case)))
-            self.in_flight.append((index, case, made))
-            if len(self.in_flight) == AHEAD and not self._receive():
-                return self.found
-        while self.in_flight and self._receive():
-            pass
-        return self.found
-
-    def _receive(self) -> bool:
-        """Take the oldest answer; False if the testee broke instead."""
-        index, case, made = self.in_flight[0]
-        line = self.session.next_line(self.budget)
-        if isinstance(line, Trouble):
-            words = self.session.last_words() if line.outcome == "crash" else ""
-            return self._broken(f"{line.text}: {words}" if words else line.text)
-        try:
-            answer = parse_answer(line, id=case.vector.id, operation=case.operation)
-        except ProtocolError as error:
-            return self._broken(f"broke the protocol: {error}")
-        self.in_flight.popleft()
-        self._judge(index, case, made, answer)
-        return True
-
-    def _broken(self, what: str) -> bool:
-        self.found.broken = f"{self.found.testee} {what}, with input {self.in_flight[0][0]} the first unanswered"
-        self.found.unanswered = [
-            Disagreement(index, case.vector.data, "unanswered", {}) for index, case, _ in self.in_flight
-        ]
-        return False
+            else:
+                yield Question(index, request(case), _Expected(case, made))
 
     def _done(self) -> None:
         self.found.inputs += 1
         self.on_progress(self.found.inputs)
 
-    def _judge(self, index: int, case: Case, made: Verdict, answer: Answer) -> None:
+    def compare(self, question: Question[_Expected], answer: Answer) -> None:
+        """Hold the testee's answer to what kfuzz makes of the input."""
+        case, made = question.expected.case, question.expected.made
         cell = judge(case, self.handshake, answer)
         wrong = "" if cell.outcome == "pass" else cell.text
         if not wrong and answer.outcome == "accepted":
@@ -378,15 +331,13 @@ class _Run:
         if cell.outcome == "unsupported":
             self.found.unsupported += 1
         elif not wrong:
-            self.found.agreed += 1
-            self.found.accepted += answer.outcome == "accepted"
-            self.found.rejected += answer.outcome == "rejected"
+            self.found.agreements[answer.outcome] += 1
         elif rule := self._rule(case.vector.data, made, answer):
             self.found.rules[rule.name] += 1
         else:
             theirs = f"{answer.outcome} ({answer.error})" if answer.error else answer.outcome
             reason = f"{wrong}; kfuzz: {made.fatal or 'accepted'}; {self.found.testee}: {theirs}"
-            self.found.disagreements.append(Disagreement(index, case.vector.data, reason, dict(answer.raw)))
+            self.found.differ(question.index, reason, question.request, answer.raw)
         self._done()
 
     def _rule(self, data: bytes, made: Verdict, answer: Answer) -> Rule | None:
@@ -433,79 +384,3 @@ def _as_vector(index: int, data: bytes, made: Verdict, role: Role) -> Vector:
         budget=None,
         file=Path("differential"),
     )
-
-
-# --- what is told ---------------------------------------------------------------------------------------------------
-
-
-def to_json(found: Differential, *, seed: int) -> dict[str, Any]:
-    """The run as one JSON document."""
-    return {
-        "testee": found.testee,
-        "role": found.role,
-        "seed": seed,
-        "inputs": found.inputs,
-        "agreed": found.agreed,
-        "accepted": found.accepted,
-        "rejected": found.rejected,
-        "unsupported": found.unsupported,
-        "rules": dict(sorted(found.rules.items())),
-        "broken": found.broken or None,
-        "unanswered": [{"index": item.index, "hex": item.data.hex()} for item in found.unanswered],
-        "disagreements": [
-            {"index": item.index, "reason": item.reason, "hex": item.data.hex(), "answer": item.answer}
-            for item in found.disagreements
-        ],
-    }
-
-
-def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer in short: outcome and error, or outcome, consumed bytes and the hash of the contents."""
-    if answer["outcome"] != "accepted":
-        return {name: answer[name] for name in ("outcome", "error") if name in answer}
-    contents = json.dumps(answer.get("batches", answer.get("records")), sort_keys=True)
-    return {
-        "outcome": "accepted",
-        "consumed": answer.get("consumed"),
-        "contents_sha256": hashlib.sha256(contents.encode()).hexdigest(),
-    }
-
-
-def keep(found: Differential, directory: Path, *, seed: int) -> list[Path]:
-    """Write the inputs that differ, then those left unanswered, whole to ``directory``; returns the files in order.
-
-    Beside each that was answered stands what the testee made of it, in the form of corpus/regressions/differential/.
-    """
-    files = []
-    for item in (*found.disagreements, *found.unanswered):
-        files.append(directory / f"seed-{seed}-input-{item.index}.bin")
-        write_whole(files[-1], item.data)
-        if item.answer:
-            role = {} if found.role == "consumer" else {"role": found.role}
-            document = {"testee": found.testee, **role, **outcome_of(item.answer)}
-            write_whole(files[-1].with_suffix(".json"), json.dumps(document, indent=2, sort_keys=True) + "\n")
-    return files
-
-
-def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
-    """What a person is told: the first ``shown`` disagreements with their hex and ``files``, then the counts."""
-    reasons = [
-        f"input {item.index} of seed {seed}: {item.reason}\n  {_cut(item.data.hex())} " for item in found.disagreements
-    ]
-    # What was left unanswered has its files behind those.
-    lines = told(reasons, files[: len(reasons)], shown=shown)
-    # Each rule, those that excused nothing too: a reader must see how far agreement rests on them.
-    lines += [f"{found.rules[rule.name]} under the rule: {rule.name}" for rule in RULES]
-    if found.unsupported:
-        lines.append(f"{found.unsupported} unsupported by {found.testee}")
-    if found.broken:
-        lines.append(f"{found.broken}; what was on its way is in {files[0].parent}")
-    lines.append(
-        f"{found.testee} as {found.role}, seed {seed}: {found.agreed} of {found.inputs} inputs agree "
-        f"({found.accepted} accepted, {found.rejected} rejected), {len(found.disagreements)} differ"
-    )
-    return lines
-
-
-def _cut(text: str, width: int = 400) -> str:
-    return text if len(text) <= width else f"{text[:width]}…"

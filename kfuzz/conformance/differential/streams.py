@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
-from kfuzz.conformance.differential.differing import keep_requests, told
+from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.judge.compare import Case
 from kfuzz.conformance.judge.own import answer_stream
 from kfuzz.conformance.judge.runner import run_cases
@@ -27,15 +27,7 @@ from kfuzz.kafka import ISOLATIONS
 from kfuzz.records.stream import next_sequence, transactions_of
 from kfuzz.vectors.model import STREAM_OPTIONS, Vector
 
-__all__ = [
-    "StreamDifferential",
-    "StreamDisagreement",
-    "differ_streams",
-    "keep_streams",
-    "sentences_of_streams",
-    "stream",
-    "streams",
-]
+__all__ = ["differ_streams", "stream", "streams"]
 
 ABORT, COMMIT = 0, 1
 INT32_MAX: Final = 2**31 - 1
@@ -47,28 +39,9 @@ CHUNK: Final = 5000
 FIRST_SEQUENCES: Final = (0, 0, 0, 7, INT32_MAX - 1, INT32_MAX)
 
 
-@dataclass(frozen=True, slots=True)
-class StreamDisagreement:
-    """A stream that the testee judges otherwise: its number, why, and the request, which shows it again."""
-
-    index: int
-    reason: str
-    request: Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class StreamDifferential:
-    """What a run found; ``unsupported`` streams are those that the testee says it has no answer for."""
-
-    testee: str
-    agreed: int = 0
-    unsupported: int = 0
-    disagreements: list[StreamDisagreement] = field(default_factory=list)
-
-
 def differ_streams(
     testee: Testee, *, seed: int, count: int, on_progress: Callable[[int], None] = lambda done: None
-) -> StreamDifferential:
+) -> Differential:
     """Ask ``testee`` about ``count`` streams of ``seed``, and compare with what kfuzz makes of them.
 
     ``UsageError`` where the testee does not begin. That the testee lets an undeclared exception escape where kfuzz
@@ -80,14 +53,14 @@ def differ_streams(
         testee.make_ready()
     except BuildFailed as error:
         raise UsageError(f"{testee.label}: {error}; see testees/README.md") from None
-    found = StreamDifferential(testee.label)
+    found = Differential(testee.label, of="stream")
     for start in range(0, count, CHUNK):
         _differ_on(found, testee, seed, range(start, min(start + CHUNK, count)), on_progress)
     return found
 
 
 def _differ_on(
-    found: StreamDifferential, testee: Testee, seed: int, numbers: range, on_progress: Callable[[int], None]
+    found: Differential, testee: Testee, seed: int, numbers: range, on_progress: Callable[[int], None]
 ) -> None:
     """The streams of these ``numbers``; no more are in memory at a time."""
     asked = {index: stream(seed, index) for index in numbers}
@@ -99,28 +72,13 @@ def _differ_on(
     for index, case in cases.items():
         cell = outcome.cells[case.key]
         refused = case.expectation["verdict"] == "invalid" and case.operation == DECODE_STREAM
+        found.inputs += 1
         if cell.outcome == "unsupported":
             found.unsupported += 1
         elif cell.outcome == "pass" or (cell.outcome == "fault" and refused):
-            found.agreed += 1
+            found.agreements[case.operation] += 1
         else:
-            found.disagreements.append(StreamDisagreement(index, f"{cell.outcome}: {cell.text}", asked[index]))
-
-
-def keep_streams(found: StreamDifferential, directory: Path, *, seed: int) -> list[Path]:
-    """Write the streams that differ to ``directory``, each as the request that shows it again; returns the files."""
-    return keep_requests([(item.index, item.request) for item in found.disagreements], "stream", directory, seed=seed)
-
-
-def sentences_of_streams(found: StreamDifferential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
-    """What a person is told: the first ``shown`` disagreements with their ``files``, then the counts."""
-    reasons = [f"stream {item.index} of seed {seed}: {item.reason}" for item in found.disagreements]
-    lines = told(reasons, files, shown=shown)
-    if found.unsupported:
-        lines.append(f"{found.unsupported} unsupported by {found.testee}")
-    total = found.agreed + found.unsupported + len(files)
-    lines.append(f"{found.testee}, seed {seed}: {found.agreed} of {total} streams agree, {len(files)} differ")
-    return lines
+            found.differ(index, f"{cell.outcome}: {cell.text}", asked[index], cell.answer)
 
 
 def streams(seed: int, count: int) -> Iterator[dict[str, Any]]:

@@ -8,25 +8,27 @@ to blame; the others go back into the queue. May import vectors/ and records/ th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kfuzz.conformance.judge.compare import Case, Cell, declared_unsupported, judge, request
+from kfuzz.conformance.protocol.pipeline import Pipeline, Result, ask
 from kfuzz.conformance.protocol.session import (
     RESIDENT_SLACK_BYTES,
+    Budget,
     Limits,
     NoHandshake,
     Session,
     Trouble,
     over_memory,
 )
-from kfuzz.conformance.protocol.words import AHEAD, Answer, Handshake, ProtocolError, parse_answer, to_line
+from kfuzz.conformance.protocol.words import Handshake
 
 __all__ = ["Outcome", "run_cases"]
 
 Key = tuple[str, str]
-Result = Answer | Trouble
 
 
 @dataclass(slots=True)
@@ -119,23 +121,18 @@ class _Runner:
 
     def _stream(self, session: Session, queue: deque[Case]) -> None:
         """Work through ``queue`` with up to 64 requests ahead, until it is empty or the session breaks."""
-        in_flight: deque[Case] = deque()
+        pipeline: Pipeline[Case] = Pipeline(session, self._budget)
         before: list[Case] = []
-        while queue or in_flight:
-            while queue and len(in_flight) < AHEAD:
-                case = queue.popleft()
-                session.send(to_line(request(case)))
-                in_flight.append(case)
-            result = self._receive(session, in_flight[0])
+        for case, result in pipeline.answers(_taken(queue)):
             if isinstance(result, Trouble):
                 session.kill()
                 # An answer too many shows only when the next one is due: the case before is a suspect of that as well.
                 also = before if result.outcome == "protocol-error" else []
-                head, *rest = in_flight
-                queue.extendleft(reversed(self._blame([head, *also, *rest], result)))
+                _, *rest = pipeline.waiting
+                queue.extendleft(reversed(self._blame([case, *also, *rest], result)))
                 return
-            before = [in_flight.popleft()]
-            self._judge(before[0], result)
+            before = [case]
+            self._judge(case, result)
 
     def _blame(self, suspects: Sequence[Case], trouble: Trouble) -> list[Case]:
         """Try the suspects alone, in order, until one breaks; settle those tried and return the untried."""
@@ -145,7 +142,7 @@ class _Runner:
             if isinstance(result, Trouble):
                 return [other for other in suspects[index + 1 :] if other.key not in self.outcome.cells]
         self.outcome.notes.append(
-            f"a process {trouble.text} with {len(suspects)} requests in flight, {suspects[0].vector.id} first; "
+            f"a process {trouble.deed} with {len(suspects)} requests in flight, {suspects[0].vector.id} first; "
             "each was asked again alone, and none does it"
         )
         return []
@@ -180,8 +177,7 @@ class _Runner:
         # Java maps its heap in advance: it is bounded by -Xmx, which only a new process takes.
         bounded = self.handshake.language != "java" and session.limit_address_space(budget_bytes)
         session.reset_peak()
-        session.send(to_line(request(case)))
-        result = self._receive(session, case)
+        result = self._ask(session, case)
         if isinstance(result, Trouble):
             return result
         if result.allocated_bytes is not None:
@@ -215,27 +211,29 @@ class _Runner:
             if bounded:
                 result = self._ask_under_limit(session, case)
             else:
-                session.send(to_line(request(case)))
-                result = self._receive(session, case)
+                result = self._ask(session, case)
             if not isinstance(result, Trouble) and session.finish():
                 return Trouble("protocol-error", "printed more than one line for one request")
             return result
 
     # --- one answer --------------------------------------------------------------------------------------------------
 
-    def _receive(self, session: Session, case: Case) -> Result:
-        line = session.next_line(self.limits.budget(case.vector.budget))
-        if isinstance(line, Trouble):
-            words = session.last_words() if line.outcome == "crash" else ""
-            return replace(line, text=f"{line.text}: {words}") if words else line
-        try:
-            return parse_answer(line, id=case.vector.id, operation=case.operation)
-        except ProtocolError as error:
-            return Trouble("protocol-error", str(error))
+    def _ask(self, session: Session, case: Case) -> Result:
+        return ask(session, request(case), self._budget(case))
+
+    def _budget(self, case: Case) -> Budget:
+        return self.limits.budget(case.vector.budget)
 
     def _memory_bytes(self, case: Case) -> int:
         stated = case.vector.budget or {}
         return stated.get("memory_bytes", self.limits.memory_bytes)
+
+
+def _taken(queue: deque[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
+    """Take the cases out of ``queue`` one by one, each with its request."""
+    while queue:
+        case = queue.popleft()
+        yield case, request(case)
 
 
 def _may_be_memory(result: Result) -> bool:

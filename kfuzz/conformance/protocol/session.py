@@ -79,6 +79,11 @@ class Trouble:
     outcome: str
     text: str
 
+    @property
+    def deed(self) -> str:
+        """What the testee did, to follow its name in a sentence."""
+        return f"broke the protocol: {self.text}" if self.outcome == "protocol-error" else self.text
+
 
 def over_memory(budget_bytes: int) -> Trouble:
     """The one wording for a budget of memory that was not kept."""

@@ -22,7 +22,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import locked, read_bytes
 from kfuzz.kafka import RELEASES, major_of
 
-__all__ = ["BuildFailed", "Testee", "all_testees", "from_command", "select"]
+__all__ = ["BuildFailed", "Testee", "all_testees", "chosen", "from_command", "only", "select"]
 
 BUILD_TIMEOUT_S: Final = 900
 # As a version in testee.toml: one testee for each release of Kafka that kfuzz knows.
@@ -161,6 +161,23 @@ def select(testees: Sequence[Testee], names: Sequence[str]) -> tuple[Testee, ...
             if testee not in chosen:
                 chosen.append(testee)
     return tuple(chosen)
+
+
+def chosen(names: Sequence[str], commands: Sequence[str]) -> tuple[Testee, ...]:
+    """The testees of these names, and those that these commands start; all that are known where neither is given."""
+    known = all_testees()
+    if not names and not commands:
+        return known
+    return select(known, names) + tuple(from_command(text) for text in commands)
+
+
+def only(names: Sequence[str], commands: Sequence[str], *, default: str) -> Testee:
+    """The one testee that ``names`` and ``commands`` choose, or ``default``; ``UsageError`` if they choose more."""
+    testees = chosen(names or (() if commands else (default,)), commands)
+    if len(testees) != 1:
+        labels = ", ".join(testee.label for testee in testees)
+        raise UsageError(f"--differential asks one testee, and these are {labels}; name one with its version")
+    return testees[0]
 
 
 _TOP: Final = {"name": str, "language": str, "requires": list, "modules": list, "versions": list}

@@ -1,0 +1,139 @@
+"""What Apache Kafka itself says of vectors, by its testee ``kafka-clients``, and where it contradicts a recipe.
+
+May import ``kfuzz.vectors``, and its neighbours in this room and in ``protocol``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from kfuzz.conformance.judge.compare import Case, cases_of, declared_unsupported, judge, request
+from kfuzz.conformance.protocol.pipeline import Pipeline
+from kfuzz.conformance.protocol.session import Limits, Session, Trouble
+from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.testees import Testee, all_testees, select
+from kfuzz.conformance.protocol.words import READER, Answer, Handshake
+from kfuzz.errors import UsageError
+from kfuzz.kafka import ROLES
+from kfuzz.vectors.confirm import contradiction
+from kfuzz.vectors.model import Vector
+
+__all__ = ["Confirmation", "ask_kafka", "confirm", "confirm_streams"]
+
+# answers[version][id]: what each version of Kafka answered to each vector, in the protocol's JSON form.
+Answers = dict[str, dict[str, dict[str, Any]]]
+# Given a title and a total, a context in which the function that it yields is told how much is done.
+Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+@contextmanager
+def silent(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A :data:`Progress` that shows nothing."""
+    yield lambda done: None
+
+
+@dataclass(slots=True)
+class Confirmation:
+    """``answers[role][version][id]`` is what Kafka said, by its ``outcome``: accepted, rejected (of a broker: in some
+    step) or fault. ``contradictions`` are sentences; there must be none.
+    """
+
+    answers: dict[str, Answers] = field(default_factory=dict)
+    contradictions: list[str] = field(default_factory=list)
+
+
+def confirm(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confirmation:
+    """Ask every version of ``kafka-clients`` about all vectors, in every role and of every kind.
+
+    A version gets no cell for what it does not support. ``UsageError`` where it cannot be built or run here.
+    """
+    found = Confirmation()
+    for role in (*ROLES, READER):
+        kinds = ("message", "primitive") if role == READER else ("records",)
+        asked = [vector for vector in vectors if vector.kind in kinds]
+        found.answers[role] = ask_kafka(asked, role, progress=progress)
+        found.contradictions += [
+            f"{vector.id}: Kafka {version} as {role} contradicts it: {text}"
+            for version, said in found.answers[role].items()
+            for vector in asked
+            if role in vector.expect and vector.id in said and (text := contradiction(vector, said[vector.id], role))
+        ]
+    streams = confirm_streams(vectors, progress=progress)
+    found.contradictions += streams.contradictions
+    for role, answers in streams.answers.items():
+        for version, said in answers.items():
+            found.answers[role].setdefault(version, {}).update(said)
+    return found
+
+
+def ask_kafka(vectors: Sequence[Vector], role: str = "consumer", *, progress: Progress = silent) -> Answers:
+    """What each version of ``kafka-clients`` answers to each vector in ``role``: ``answers[version][id]``.
+
+    A version is not asked in a role, or for a message, that its handshake does not offer. ``UsageError`` where it
+    cannot be built or run here, or breaks.
+    """
+    answers: Answers = {}
+    cases = [Case(vector, role) for vector in vectors]
+
+    def offered(handshake: Handshake) -> list[Case]:
+        if role == READER:
+            return [case for case in cases if not declared_unsupported(case, handshake)]
+        return cases if role in handshake.roles else []
+
+    for testee, _, case, answer in _ask_all_versions(offered, progress):
+        answers.setdefault(testee.version, {})[case.vector.id] = dict(answer.raw)
+    return answers
+
+
+def confirm_streams(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confirmation:
+    """Ask every version of ``kafka-clients`` what it makes of the vectors of kind ``stream``; see :func:`confirm`."""
+    found = Confirmation()
+    cases = cases_of([vector for vector in vectors if vector.kind == "stream"])
+    for testee, handshake, case, answer in _ask_all_versions(lambda handshake: cases, progress):
+        _take(found, testee.version, case, handshake, answer)
+    return found
+
+
+def _ask_all_versions(
+    cases_for: Callable[[Handshake], Sequence[Case]], progress: Progress
+) -> Iterator[tuple[Testee, Handshake, Case, Answer]]:
+    for testee in select(all_testees(), ["kafka-clients"]):
+        with started(testee, Limits()) as (session, handshake):
+            cases = cases_for(handshake)
+            if cases:
+                with progress(f"asking {testee.label}", len(cases)) as set_done:
+                    for done, (case, answer) in enumerate(_ask(session, testee, cases), 1):
+                        yield testee, handshake, case, answer
+                        set_done(done)
+
+
+def _ask(session: Session, testee: Testee, cases: Sequence[Case]) -> Iterator[tuple[Case, Answer]]:
+    # A vector's own budget is for a process of its own: this one works ahead.
+    budget = Limits().budget(None)
+    pipeline: Pipeline[Case] = Pipeline(session, lambda case: budget)
+    for case, result in pipeline.answers((case, request(case)) for case in cases):
+        if isinstance(result, Trouble):
+            raise UsageError(
+                f"{testee.label} {result.deed} at {case.vector.id}; judge that vector alone with `kfuzz conform`"
+            )
+        yield case, result
+
+
+def _take(found: Confirmation, version: str, case: Case, handshake: Handshake, answer: Answer) -> None:
+    cell = judge(case, handshake, answer)
+    if cell.outcome == "unsupported":
+        return
+    # An exception that escapes means that the bytes were not read, which confirms a refusal.
+    refused = cell.outcome == "fault" and case.expectation["verdict"] != "valid"
+    if cell.outcome != "pass" and not refused:
+        found.contradictions.append(f"{case.vector.id}: Kafka {version} as {case.role} contradicts it: {cell.text}")
+    said = found.answers.setdefault(case.role, {}).setdefault(version, {})
+    said[case.vector.id] = {"outcome": _outcome(answer)}
+
+
+def _outcome(answer: Answer) -> str:
+    refused = any(step["outcome"] == "rejected" for step in answer.steps or ())
+    return "rejected" if refused else answer.outcome

@@ -1,0 +1,113 @@
+"""The report of a differential, whatever it compared: JSON, kept files, and sentences for a person.
+
+May import ``kfuzz.files`` and ``kfuzz.conformance.differential``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.files import write_whole
+
+__all__ = ["keep", "outcome_of", "sentences", "to_json"]
+
+HEX_SHOWN_CHARACTERS = 400
+
+
+def to_json(found: Differential, *, seed: int) -> dict[str, Any]:
+    """The run as one JSON document. An input of records is its bytes in hex; anything else is the request."""
+    return {
+        "testee": found.testee,
+        "of": found.of,
+        "setting": found.setting,
+        "seed": seed,
+        "inputs": found.inputs,
+        "agreed": found.agreed,
+        "agreements": dict(sorted(found.agreements.items())),
+        "unsupported": found.unsupported,
+        "rules": dict(sorted(found.rules.items())),
+        "broken": found.broken or None,
+        "unanswered": [{"index": item.index} | _input(found, item) for item in found.unanswered],
+        "disagreements": [
+            {"index": item.index, "reason": item.reason, "answer": item.answer} | _input(found, item)
+            for item in found.disagreements
+        ],
+    }
+
+
+def _input(found: Differential, item: Disagreement) -> dict[str, Any]:
+    return {"hex": item.data.hex()} if found.of == "input" else {"request": item.request}
+
+
+def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer in short: outcome and error, or outcome, consumed bytes and the hash of the contents."""
+    if answer["outcome"] != "accepted":
+        return {name: answer[name] for name in ("outcome", "error") if name in answer}
+    contents = json.dumps(answer.get("batches", answer.get("records")), sort_keys=True)
+    return {
+        "outcome": "accepted",
+        "consumed": answer.get("consumed"),
+        "contents_sha256": hashlib.sha256(contents.encode()).hexdigest(),
+    }
+
+
+def keep(found: Differential, directory: Path, *, seed: int) -> list[Path]:
+    """Write what differs, then what was left unanswered, to ``directory``; returns the files in that order.
+
+    An input of records is kept as its bytes, and beside it the testee's answer in the form of
+    corpus/regressions/differential/. Anything else is kept as the request that shows it again.
+    """
+    return [_keep(found, item, directory, seed) for item in (*found.disagreements, *found.unanswered)]
+
+
+def _keep(found: Differential, item: Disagreement, directory: Path, seed: int) -> Path:
+    stem = directory / f"seed-{seed}-{found.of}-{item.index}"
+    if found.of != "input":
+        file = stem.with_suffix(".json")
+        write_whole(file, _document({**item.request, "id": found.of}))
+        return file
+    file = stem.with_suffix(".bin")
+    write_whole(file, item.data)
+    if item.answer:
+        role = {} if item.request["role"] == "consumer" else {"role": item.request["role"]}
+        write_whole(stem.with_suffix(".json"), _document({"testee": found.testee, **role, **outcome_of(item.answer)}))
+    return file
+
+
+def _document(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"
+
+
+def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
+    """What a person is told: the first ``shown`` disagreements with their ``files``, then the counts."""
+    pairs = list(zip(found.disagreements, files, strict=False))
+    lines = [
+        f"{found.of} {item.index} of seed {seed}: {item.reason}{_hex(found, item)} ({file})"
+        for item, file in pairs[:shown]
+    ]
+    if len(pairs) > shown:
+        lines.append(f"… and {len(pairs) - shown} more in {files[0].parent}")
+    # Each rule, also one that excused nothing: a reader must see how far agreement rests on them.
+    lines += [f"{found.rules[name]} under the rule: {name}" for name in found.rule_names]
+    if found.unsupported:
+        lines.append(f"{found.unsupported} unsupported by {found.testee}")
+    if found.broken:
+        lines.append(f"{found.broken}; the unanswered ones are in {files[0].parent}")
+    kinds = ", ".join(f"{count} {what}" for what, count in sorted(found.agreements.items()))
+    lines.append(
+        f"{found.testee}{found.setting and ' ' + found.setting}, seed {seed}: {found.agreed} of {found.inputs} "
+        f"{found.of}s agree{kinds and f' ({kinds})'}, {len(found.disagreements)} differ"
+    )
+    return lines
+
+
+def _hex(found: Differential, item: Disagreement) -> str:
+    if found.of != "input":
+        return ""
+    text = item.data.hex()
+    return f"\n  {text[:HEX_SHOWN_CHARACTERS]}{'…' if len(text) > HEX_SHOWN_CHARACTERS else ''} "

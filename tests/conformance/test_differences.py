@@ -1,0 +1,83 @@
+"""The one report of differences: what a person is told, what is kept, and the JSON document."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.conformance.report.differences import keep, sentences, to_json
+from kfuzz.errors import UsageError
+
+
+def found_in_messages() -> Differential:
+    made = Differential("toy@1", of="message", setting="in 3 versions", inputs=17, rule_names=("counts",))
+    made.agreements += Counter(decoded=11, encoded=1)
+    made.rules["counts"] = 2
+    made.disagreements += [Disagreement(i, f"Fetch {i}: other bytes", {"hex": f"0{i}"}) for i in range(3)]
+    return made
+
+
+def input_of(index: int, role: str, answer: dict[str, Any]) -> Disagreement:
+    return Disagreement(index, "other contents", {"role": role, "hex": f"0{index}"}, answer)
+
+
+def test_what_differs_is_told_and_kept_as_the_request_that_shows_it(tmp_path: Path) -> None:
+    found = found_in_messages()
+    files = keep(found, tmp_path, seed=5)
+    assert [file.name for file in files] == [f"seed-5-message-{i}.json" for i in range(3)]
+    assert files[1].read_text() == '{\n  "hex": "01",\n  "id": "message"\n}\n'
+    assert sentences(found, files, seed=5, shown=2) == [
+        f"message 0 of seed 5: Fetch 0: other bytes ({files[0]})",
+        f"message 1 of seed 5: Fetch 1: other bytes ({files[1]})",
+        f"… and 1 more in {tmp_path}",
+        "2 under the rule: counts",
+        "toy@1 in 3 versions, seed 5: 12 of 17 messages agree (11 decoded, 1 encoded), 3 differ",
+    ]
+
+
+def test_an_input_of_records_is_kept_as_its_bytes_beside_what_the_testee_made_of_it(tmp_path: Path) -> None:
+    answer = {"outcome": "fault", "error": "x", "batches": []}
+    found = Differential("toy@1", setting="as log", inputs=2)
+    found.disagreements += [input_of(1, "consumer", answer), input_of(2, "log", answer)]
+    first, second = keep(found, tmp_path, seed=5)
+    assert (first.name, first.read_bytes()) == ("seed-5-input-1.bin", b"\1")
+    assert json.loads(first.with_suffix(".json").read_text()) == {"testee": "toy@1", "outcome": "fault", "error": "x"}
+    assert json.loads(second.with_suffix(".json").read_text())["role"] == "log"
+    assert sentences(found, [first, second], seed=5, shown=9)[0] == (
+        f"input 1 of seed 5: other contents\n  01  ({first})"
+    )
+
+
+def test_what_was_left_unanswered_is_kept_behind_what_differs(tmp_path: Path) -> None:
+    found = Differential("toy@1", inputs=1, broken="toy@1 died, with input 3 the first unanswered")
+    found.disagreements.append(input_of(1, "consumer", {"outcome": "rejected"}))
+    found.unanswered += [input_of(3, "consumer", {}), input_of(4, "consumer", {})]
+    files = keep(found, tmp_path, seed=5)
+    assert [file.name for file in files] == [f"seed-5-input-{i}.bin" for i in (1, 3, 4)]
+    assert not files[1].with_suffix(".json").exists()
+    told = sentences(found, files, seed=5, shown=9)
+    assert told[1] == f"{found.broken}; the unanswered ones are in {tmp_path}"
+    assert told[-1] == "toy@1, seed 5: 0 of 1 inputs agree, 1 differ"
+
+
+def test_the_document_has_the_bytes_of_records_and_the_requests_of_all_else() -> None:
+    document = to_json(found_in_messages(), seed=5)
+    assert document["disagreements"][1] == {
+        "index": 1, "reason": "Fetch 1: other bytes", "answer": {}, "request": {"hex": "01"},
+    }  # fmt: skip
+    assert (document["of"], document["agreed"], document["rules"]) == ("message", 12, {"counts": 2})
+    found = Differential("toy@1", disagreements=[input_of(1, "log", {})])
+    assert to_json(found, seed=5)["disagreements"][0]["hex"] == "01"
+
+
+def test_a_testee_that_supports_nothing_has_agreed_on_nothing() -> None:
+    with pytest.raises(UsageError, match="toy@1 supports none of the 4 inputs"):
+        Differential("toy@1", inputs=4, unsupported=4).require_support()
+    Differential("toy@1", inputs=4, unsupported=3).require_support()
+    assert not Differential("toy@1").failed
+    assert Differential("toy@1", broken="toy@1 died").failed
