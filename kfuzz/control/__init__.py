@@ -1,6 +1,14 @@
-"""Control records with typed keys and values. May import ``kfuzz.messages`` and below."""
+"""Control records with typed keys and values: transaction markers and KRaft's own.
 
-from kfuzz.control.codec import (
+``model`` has the values, ``codec`` reads and writes them by the catalogue. May import ``kfuzz.messages`` and below.
+
+>>> from kfuzz import control
+>>> control.decode_control(bytes.fromhex("00000001"), bytes.fromhex("000000000007")).value
+EndTransactionMarker(coordinator_epoch=7, version=0)
+"""
+
+from kfuzz.control.codec import decode_control, encode_control
+from kfuzz.control.model import (
     ControlRecord,
     ControlRecordKey,
     ControlRecordType,
@@ -16,8 +24,6 @@ from kfuzz.control.codec import (
     TaggedField,
     Voter,
     VotersRecord,
-    decode_control,
-    encode_control,
 )
 
 __all__ = [
