@@ -167,7 +167,7 @@ def _structs_of(kind: type) -> dict[str, type]:
     return {name: one for name, one in held.items() if is_dataclass(one) and isinstance(one, type)}
 
 
-_STRUCTS: Final = {
+_STRUCTS: Final[dict[type, dict[str, type]]] = {
     kind: _structs_of(kind) for kind in (*_KINDS.values(), LeaderChangeVoter, Voter, Endpoint, KRaftVersionFeature)
 }
 
