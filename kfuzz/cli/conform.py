@@ -51,6 +51,7 @@ REFERENCE = f"kafka-clients@{LATEST}"
 @click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - prints it, and no matrix.")
 @click.option("--junit", "junit_file", metavar="FILE", help="Write the report as JUnit XML.")
 @click.option("--html", "html_file", metavar="FILE", help="Write the report as one self-contained HTML page.")
+@click.option("--publish", is_flag=True, help="Withhold crashes, hangs and memory faults that no public line tells of.")
 @click.option("--update-expected", is_flag=True, help="Rewrite vectors/expected/ to what a whole run finds.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Testees that run at one time.")
 @click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
@@ -78,6 +79,7 @@ def command(
     json_file: str | None,
     junit_file: str | None,
     html_file: str | None,
+    publish: bool,
     update_expected: bool,
     jobs: int,
     root: str | None,
@@ -106,6 +108,7 @@ def command(
       kfuzz conform --testee aiokafka --html out/aiokafka.html
       kfuzz conform --command "node my-testee.js" "records/v2/count/*"
       kfuzz conform --testee kafka-clients@4.4.0 --update-expected
+      kfuzz conform --publish --html public/matrix.html
       kfuzz conform --differential --count 100000 --seed 7
       kfuzz conform --differential --role broker --count 50000
       kfuzz conform --differential --streams --count 50000
@@ -117,7 +120,7 @@ def command(
     if differs:
         place = Path(out or "out")
         require_writable(place / "differential", directory=True)
-        _refuse_with_differential(junit_file, html_file, update_expected)
+        _refuse_with_differential(junit_file, html_file, publish, update_expected)
         testee = one_testee(names, commands, default=REFERENCE)
         chosen_seed = 1 if seed is None else seed
         report_on = partial(_report_differences, seed=chosen_seed, json_file=json_file, out=place)
@@ -161,7 +164,7 @@ def command(
     testees = chosen(names, commands)
     quiet = json_file == "-"
     with progress("conform", len(testees) * len(cases)) as set_done:
-        done = run(testees, cases, places=places, whole=whole, jobs=jobs, on_progress=set_done)
+        done = run(testees, cases, places=places, whole=whole, jobs=jobs, publish=publish, on_progress=set_done)
     _write_reports(done, json_file, junit_file, html_file)
     if not quiet:
         _print(done)
@@ -172,8 +175,16 @@ def command(
     ctx.exit(1 if done.failed else 0)
 
 
-def _refuse_with_differential(junit_file: str | None, html_file: str | None, update_expected: bool) -> None:
-    for option, given in (("--junit", junit_file), ("--html", html_file), ("--update-expected", update_expected)):
+def _refuse_with_differential(
+    junit_file: str | None, html_file: str | None, publish: bool, update_expected: bool
+) -> None:
+    options = {
+        "--junit": junit_file,
+        "--html": html_file,
+        "--publish": publish,
+        "--update-expected": update_expected,
+    }
+    for option, given in options.items():
         if given:
             raise UsageError(f"{option} is about the vectors; leave it away with --differential")
 
@@ -232,7 +243,7 @@ def _print(done: Run) -> None:
     for table in report.to_terminal(done, width=width):
         console.print(table)
     for testee in done.testees:
-        for note in testee.notes:
+        for note in report.notes_of(testee):
             click.echo(f"{testee.label}: {note}")
     for sentence in done.dropped:
         click.echo(sentence)

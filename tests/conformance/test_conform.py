@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,35 @@ def test_reports_are_equal_for_equal_runs(bad: Path, tmp_path: Path) -> None:
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     assert json.loads((tmp_path / "one" / "report.json").read_text())["failed"] is True
+
+
+def test_a_clean_clone_expects_what_is_withheld_and_notices_what_is_not(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "vectors", [ACCEPTED, {"id": "toy/trap"}])
+    assert conform(suite, "--update-expected").returncode == 0
+    committed = (suite / "expected" / "dies@1.txt").read_text()
+    assert "withheld 1 scrypt:" in committed
+    assert "toy/trap" not in committed
+    local = conform(suite)
+    assert local.returncode == 0
+    assert "toy/trap" in local.stdout
+    assert "CRASH" in local.stdout
+    public = conform(suite, "--publish", "--json", "-")
+    assert public.returncode == 0
+    assert "crash" not in public.stdout
+    assert "wild pointer" not in public.stdout
+    shutil.rmtree(tmp_path / "embargo")
+    assert conform(suite).returncode == 0
+    # Another crash has another digest.
+    write_suite(tmp_path / "other" / "vectors", [ACCEPTED, {"id": "toy/trap"}, {"id": "toy/trap-two"}])
+    shutil.copytree(suite / "expected", tmp_path / "other" / "vectors" / "expected")
+    more = conform(tmp_path / "other" / "vectors")
+    assert more.returncode == 1
+    assert "1 by its file of expected outcomes, 2 by this run" in more.stdout
+    # One less too.
+    write_suite(tmp_path / "less" / "vectors", [ACCEPTED])
+    shutil.copytree(suite / "expected", tmp_path / "less" / "vectors" / "expected")
+    less = conform(tmp_path / "less" / "vectors")
+    assert (less.returncode, "0 by this run" in less.stdout) == (1, True)
 
 
 def test_json_on_standard_output_is_all_there_is_on_it(bad: Path) -> None:

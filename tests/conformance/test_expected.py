@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,13 +11,24 @@ from referee_tools import make_vector
 
 from kfuzz.conformance.judge import expected
 from kfuzz.conformance.judge.compare import Case, Cell
-from kfuzz.conformance.judge.expected import UNEXPLAINED, Expectations, Line, load, parse, stand
+from kfuzz.conformance.judge.expected import (
+    UNEXPLAINED,
+    Expectations,
+    Line,
+    Seal,
+    Standing,
+    load,
+    parse,
+    stand,
+    unsealed,
+)
 from kfuzz.errors import UsageError
 from kfuzz.vectors.model import default_root
 
 CASE = Case(make_vector("toy/a"), "consumer")
 RECOMMENDED = Case(make_vector("toy/a", level="recommended"), "consumer")
 FAIL, PASS = Cell("fail", "wrong contents"), Cell("pass")
+UNSUPPORTED = Expectations("toy@1", {CASE.key: Line(*CASE.key, "unsupported", "answers so")})
 LISTED = Expectations("toy@1", {CASE.key: Line(*CASE.key, "fail", "a known bug")})
 EMBARGOED = Expectations("toy@1", {}, {CASE.key: Line(*CASE.key, "crash", "told on Monday")})
 NONE = Expectations("toy@1")
@@ -31,7 +44,8 @@ NONE = Expectations("toy@1")
         (CASE, FAIL, LISTED, "listed"),
         (CASE, PASS, LISTED, "unexpected"),
         (CASE, Cell("crash"), LISTED, "unexpected"),
-        (CASE, Cell("unsupported", declared=True), LISTED, "unexpected"),
+        (CASE, Cell("unsupported"), UNSUPPORTED, "listed"),
+        (CASE, Cell("unsupported", declared=True), UNSUPPORTED, "unexpected"),
         (RECOMMENDED, FAIL, NONE, "miss"),
         (RECOMMENDED, FAIL, LISTED, "listed"),
         (RECOMMENDED, PASS, LISTED, "unexpected"),
@@ -46,7 +60,8 @@ NONE = Expectations("toy@1")
         "a listed failure is expected",
         "a listed pass is unexpected",
         "another outcome than listed is unexpected",
-        "listed, yet declared unsupported, is unexpected",
+        "an answer of unsupported that is listed is expected",
+        "listed as answered unsupported, yet declared so, is unexpected",
         "a recommended miss fails nothing",
         "a recommended miss may be listed",
         "a recommended pass that is listed is unexpected",
@@ -59,9 +74,77 @@ def test_how_a_cell_stands(case: Case, cell: Cell, expectations: Expectations, s
 
 
 def test_an_embargoed_outcome_is_withheld_with_its_reason() -> None:
-    standing = stand(CASE, Cell("crash", "secret"), EMBARGOED)
-    assert standing.withheld
-    assert standing.reason == ""
+    assert stand(CASE, Cell("crash", "secret"), EMBARGOED) == Standing("listed", "told on Monday", True)
+
+
+@pytest.mark.parametrize("outcome", ["crash", "timeout", "memory"])
+def test_a_crash_hang_or_memory_fault_without_a_public_line_is_not_for_what_is_published(outcome: str) -> None:
+    assert stand(CASE, Cell(outcome), NONE).withheld
+    # The line is about a failure; that it crashes too may be new.
+    assert stand(CASE, Cell(outcome), LISTED).withheld
+    public = Expectations("toy@1", {CASE.key: Line(*CASE.key, outcome, "CVE-2099-0001")})
+    assert not stand(CASE, Cell(outcome), public).withheld
+    assert not stand(CASE, FAIL, NONE).withheld
+    assert stand(CASE, PASS, EMBARGOED).withheld
+
+
+CRASHES = {("toy/a", "consumer"): "crash", ("toy/b", "log"): "timeout"}
+SEALED = Expectations("toy@1", {}, {}, Seal.of("toy@1", CRASHES))
+
+
+def crashing(outcomes: dict[tuple[str, str], str]) -> dict[tuple[str, str], Cell]:
+    return {("toy/c", "consumer"): PASS, ("toy/d", "consumer"): FAIL} | {
+        key: Cell(outcome) for key, outcome in outcomes.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said"),
+    [
+        (CRASHES, None),
+        (CRASHES | {("toy/e", "log"): "memory"}, ": 2 by its file .*, 3 by this run;"),
+        ({("toy/a", "consumer"): "crash"}, ": 2 by its file .*, 1 by this run;"),
+        ({}, ": 2 by its file .*, 0 by this run;"),
+        (CRASHES | {("toy/b", "log"): "crash"}, ": 2 by its file .*, the same number, but others by this run;"),
+        (
+            {("toy/a", "consumer"): "crash", ("toy/x", "log"): "timeout"},
+            ": 2 by its file .*, the same number, but others by this run;",
+        ),
+    ],
+    ids=["the same", "one more", "one less", "none", "another outcome", "another cell"],
+)
+def test_a_clean_clone_notices_every_change_of_what_is_withheld(
+    outcomes: dict[tuple[str, str], str], said: str | None
+) -> None:
+    found = unsealed(crashing(outcomes), SEALED)
+    assert found is None if said is None else re.search(said, found or "")
+
+
+def test_outcomes_under_a_seal_that_holds_are_listed_and_withheld() -> None:
+    standing = stand(CASE, Cell("crash"), SEALED, sealed=True)
+    assert (standing.status, standing.withheld) == ("listed", True)
+    # The seal is on crashes, hangs and memory faults alone.
+    assert stand(CASE, FAIL, SEALED, sealed=True).status == "unexpected"
+    broken = stand(CASE, Cell("crash"), SEALED)
+    assert broken.status == "unexpected"
+    assert "only a whole run can show that it is among the 2 withheld" in broken.reason
+
+
+def test_a_seal_is_the_same_in_every_order_and_another_for_every_testee() -> None:
+    seal = Seal.of("toy@1", CRASHES)
+    assert Seal.of("toy@1", dict(reversed(CRASHES.items()))) == seal
+    assert Seal.of("toy@2", CRASHES).digest != seal.digest
+    assert re.fullmatch(r"withheld 2 scrypt:[0-9a-f]{64}", str(seal))
+    assert Seal.of("toy@1", {}) == Seal(0, "")
+
+
+def test_an_embargo_that_no_seal_tells_of_is_noticed() -> None:
+    cells = {CASE.key: Cell("crash")}
+    assert ": 0 by its file of expected outcomes, 1 by this run" in (unsealed(cells, EMBARGOED) or "")
+    sealed = replace(EMBARGOED, seal=Seal.of("toy@1", {CASE.key: "crash"}))
+    assert unsealed(cells, sealed) is None
+    # A new crash without any embargo is unexpected by itself.
+    assert unsealed(cells, NONE) is None
 
 
 def test_a_line_whose_question_is_gone_is_told() -> None:
@@ -127,6 +210,39 @@ def test_a_new_crash_goes_under_embargo_and_a_known_one_stays_listed(tmp_path: P
         assert expected.update(cases, cells, load("toy@1", directory, embargo), directory, embargo) == (1, 1)
         assert set(parse(directory / "toy@1.txt")) == {("toy/a", "consumer")}
         assert set(parse(embargo / "toy@1.txt")) == {("toy/b", "consumer")}
+        assert load("toy@1", directory, embargo).seal == Seal.of("toy@1", {("toy/b", "consumer"): "crash"})
+    assert "toy/b" not in (directory / "toy@1.txt").read_text()
+    clean_clone = load("toy@1", directory, tmp_path / "none")
+    assert unsealed(cells, clean_clone) is None
+    assert expected.withholdable(cells, clean_clone) == {("toy/b", "consumer"): "crash"}
+
+
+def test_a_crash_that_is_gone_takes_its_seal_with_it(tmp_path: Path) -> None:
+    directory, embargo = tmp_path / "expected", tmp_path / "embargo"
+    for cell, withheld in ((Cell("crash"), 1), (PASS, 0)):
+        before = load("toy@1", directory, embargo)
+        assert expected.update([CASE], {CASE.key: cell}, before, directory, embargo) == (0, withheld)
+        assert load("toy@1", directory, embargo).seal.count == withheld
+
+
+@pytest.mark.parametrize(
+    ("listed", "embargoed", "complaint"),
+    [
+        ("toy/a consumer fail  # x\n", "toy/a consumer crash  # y\n", "toy/a consumer has a line in .* too"),
+        ("", "toy/a consumer fail  # y\n", "no outcome 'fail' here; write one of crash, memory, timeout"),
+        ("", f"{SEALED.seal}\n", "a line of what is withheld belongs to"),
+        (f"{SEALED.seal}\n{SEALED.seal}\n", "", "a second line of what is withheld"),
+        ("withheld 0 scrypt:00\n", "", "no role '0'"),
+    ],
+)
+def test_files_that_contradict_each_other_are_refused(
+    tmp_path: Path, listed: str, embargoed: str, complaint: str
+) -> None:
+    for folder, text in (("expected", listed), ("embargo", embargoed)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "toy@1.txt").write_text(text)
+    with pytest.raises(UsageError, match=complaint):
+        load("toy@1", tmp_path / "expected", tmp_path / "embargo")
 
 
 def test_what_was_written_is_as_expected_when_read_again(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import resources
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from referee_tools import SMALL_LIMITS, make_vector, wicked
 
 from kfuzz.conformance.judge.compare import Case, cases_of
+from kfuzz.conformance.judge.expected import Seal, Standing
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.conformance.report import forms as report
@@ -22,6 +24,17 @@ from kfuzz.vectors.model import KINDS, load_suite
 
 @pytest.fixture
 def done(tmp_path: Path) -> Run:
+    """A run on the machine of somebody who may see everything."""
+    return toy_run(tmp_path, publish=False)
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Run:
+    """The same run, for everybody."""
+    return toy_run(tmp_path, publish=True)
+
+
+def toy_run(tmp_path: Path, *, publish: bool) -> Run:
     """A run with a pass, a listed failure, an unexpected crash, a withheld crash, a miss, and a broken testee."""
     vectors = [
         make_vector("toy/fails/listed", expect={"consumer": {"verdict": "invalid", "finding": "crc-mismatch"}}),
@@ -36,7 +49,9 @@ def done(tmp_path: Path) -> Run:
     places = Places(tmp_path / "expected", tmp_path / "embargo")
     places.expected.mkdir()
     places.embargo.mkdir()
-    (places.expected / "dies@1.txt").write_text("toy/fails/listed consumer fail  # issue 7\n")
+    (places.expected / "dies@1.txt").write_text(
+        f"{Seal.of('dies@1', {('toy/trap', 'consumer'): 'crash'})}\ntoy/fails/listed consumer fail  # issue 7\n"
+    )
     (places.embargo / "dies@1.txt").write_text("toy/trap consumer crash  # the secret reason\n")
     testees = [
         Testee("dies", "1", tuple(wicked("dies"))),
@@ -45,7 +60,7 @@ def done(tmp_path: Path) -> Run:
         Testee("absent", "1", ("absent",), requires=("no-such-program",)),
     ]
     cases = [Case(vector, "consumer") for vector in vectors]
-    return run(testees, cases, places=places, whole=True, jobs=2, limits=SMALL_LIMITS)
+    return run(testees, cases, places=places, whole=True, jobs=2, publish=publish, limits=SMALL_LIMITS)
 
 
 def test_the_json_report_keeps_its_schema_and_says_what_happened(done: Run) -> None:
@@ -59,7 +74,22 @@ def test_the_json_report_keeps_its_schema_and_says_what_happened(done: Run) -> N
     assert cells["toy/fails/listed"]["standing"] == "listed"
     assert cells["toy/fails/new"]["standing"] == "unexpected"
     assert cells["toy/recommended"]["standing"] == "miss"
+    assert cells["toy/trap"] == {
+        "outcome": "crash",
+        "standing": "listed",
+        "text": "died of SIGSEGV: wild pointer",
+        "reason": "the secret reason",
+    }
+
+
+def test_the_published_json_report_keeps_its_schema_and_withholds_the_crash(published: Run) -> None:
+    document = json.loads(json.dumps(report.to_json(published)))
+    schema = json.loads(resources.files("kfuzz.conformance.report").joinpath("report.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(document)
+    cells = {case["id"]: case["cells"]["dies@1"] for case in document["cases"]}
     assert cells["toy/trap"] == {"outcome": "withheld", "standing": "listed"}
+    assert document["testees"][0]["totals"]["withheld"] == 1
+    assert "crash" not in document["testees"][0]["totals"]
 
 
 def test_the_junit_report_fails_exactly_what_is_unexpected(done: Run) -> None:
@@ -116,14 +146,35 @@ def test_the_page_shows_every_question_with_its_bytes_and_answers(done: Run) -> 
     assert "issue 7" in text
 
 
-def test_nothing_of_a_withheld_outcome_is_in_any_report(done: Run) -> None:
-    documents = [json.dumps(report.to_json(done)), report.to_junit(done).decode(), report.to_html(done)]
+def test_nothing_of_a_withheld_outcome_is_in_any_published_report(published: Run) -> None:
+    documents = [json.dumps(report.to_json(published)), report.to_junit(published).decode(), report.to_html(published)]
     for text in documents:
         assert "withheld" in text
         assert "SIGSEGV" not in text
         assert "wild pointer" not in text
         assert "secret" not in text
-    assert not any("SIGSEGV" in sentence for sentence in report.sentences(done))
+    assert not any("SIGSEGV" in sentence for sentence in report.sentences(published))
+
+
+def test_a_local_report_shows_what_is_withheld_from_others(done: Run) -> None:
+    documents = [json.dumps(report.to_json(done)), report.to_junit(done).decode(), report.to_html(done)]
+    assert all("secret" in text for text in documents)
+    assert all("withheld" not in text for text in documents[:2])
+
+
+def test_a_new_crash_fails_a_published_run_without_being_named(published: Run, tmp_path: Path) -> None:
+    """One that nobody has put under embargo yet, and the notes, which name vectors too."""
+    judged = replace(
+        published.testees[0],
+        standings={**published.testees[0].standings, ("toy/trap", "consumer"): Standing("unexpected", "new", True)},
+        notes=("a process died with 2 requests in flight, toy/trap first",),
+    )
+    run = replace(published, testees=(judged,))
+    assert "dies@1: 1 withheld outcomes are not as expected; run without --publish" in report.sentences(run)
+    assert not any("toy/trap" in sentence for sentence in report.sentences(run))
+    assert "in flight" not in json.dumps(report.to_json(run)) + report.to_html(run)
+    failures = ElementTree.fromstring(report.to_junit(run)).iterfind(".//failure")
+    assert [failure.get("message") for failure in failures][-1] == "withheld"
 
 
 def test_identical_rows_of_the_matrix_are_folded(done: Run) -> None:

@@ -1,14 +1,18 @@
 """Expected outcomes: ``vectors/expected/<testee>@<version>.txt``, what may differ from pass and why.
 
 One line each, ``id role outcome  # reason or link``. Any other outcome fails a run, a pass included: then the line is
-out of date. ``embargo/`` holds files of the same form that git ignores, for crashes, hangs and memory faults which the
-maintainers do not know yet; they show as "withheld". May import ``compare`` and kfuzz.files.
+out of date. Crashes, hangs and memory faults that their maintainers do not know of yet are withheld: their lines stand
+in ``embargo/``, which git ignores, and the committed file has a :class:`Seal`, which says how many they are and the
+digest of their set. A run makes the seal anew, so a clean clone notices one more, one less, or another one.
+
+May import ``compare`` and kfuzz.files.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,14 +21,18 @@ from kfuzz.conformance.judge.compare import ALL_ROLES, OUTCOMES, Case, Cell
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 
-__all__ = ["Expectations", "Line", "Standing", "load", "parse", "stand", "update"]
+__all__ = ["Expectations", "Line", "Seal", "Standing", "load", "parse", "stand", "unsealed", "update", "withholdable"]
 
 Key = tuple[str, str]
 
 UNEXPLAINED: Final = "unexplained"
 # What a stranger could turn against a program in use. New ones go to the embargo first.
 DANGEROUS: Final = frozenset({"crash", "timeout", "memory"})
+WITHHOLDABLE: Final = tuple(sorted(DANGEROUS))
 LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", "withheld"))
+_SEAL = re.compile(r"withheld\s+([1-9][0-9]*)\s+scrypt:([0-9a-f]{64})")
+# Slow on purpose: a set of two or more cells cannot be found by trying all sets.
+_SCRYPT: Final = {"n": 2**15, "r": 8, "p": 1, "maxmem": 2**26, "dklen": 32}
 _LINE = re.compile(r"(\S+)\s+(\S+)\s+(\S+)(?:\s+#\s*(.*))?")
 
 
@@ -47,44 +55,83 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Seal:
+    """How many outcomes are withheld, and the digest of their set; no outcome can be read from it."""
+
+    count: int = 0
+    digest: str = ""
+
+    @classmethod
+    def of(cls, label: str, outcomes: Mapping[Key, str]) -> Seal:
+        """The seal on these outcomes of the testee ``label`` (``name@version``)."""
+        if not outcomes:
+            return cls()
+        lines = sorted(f"{id} {role} {outcome}\n" for (id, role), outcome in outcomes.items())
+        digest = hashlib.scrypt("".join(lines).encode(), salt=label.encode(), **_SCRYPT)
+        return cls(len(outcomes), digest.hex())
+
+    def __str__(self) -> str:
+        return f"withheld {self.count} scrypt:{self.digest}"
+
+
+@dataclass(frozen=True, slots=True)
 class Expectations:
-    """The lines of one testee: those that the world may read, and those under embargo."""
+    """The lines of one testee: those that the world may read, those under embargo, and the committed seal on them."""
 
     label: str
     listed: Mapping[Key, Line] = field(default_factory=dict)
     embargoed: Mapping[Key, Line] = field(default_factory=dict)
+    seal: Seal = field(default_factory=Seal)
 
     def of(self, key: Key) -> Line | None:
-        """The line about ``key``; an embargoed one goes first."""
+        """The line about ``key``; no key has one in both files."""
         return self.embargoed.get(key) or self.listed.get(key)
+
+    def is_secret(self, key: Key, cell: Cell) -> bool:
+        """Whether what is published must not show this outcome."""
+        line = self.listed.get(key)
+        is_public = line is not None and line.outcome in DANGEROUS
+        return key in self.embargoed or (cell.outcome in DANGEROUS and not is_public)
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a cell stands: ``ok`` (pass, or declared unsupported), ``listed`` (as its line says), ``miss`` (a recommended
-    vector missed; yellow) or ``unexpected`` (fails the run). ``reason`` is the line's, or why it is unexpected."""
+    """How a cell stands: ``ok`` (pass, or declared unsupported), ``listed`` (as its line or the seal says), ``miss`` (a
+    recommended vector missed; yellow) or ``unexpected`` (fails the run). ``reason`` is the line's, or why it is
+    unexpected. ``withheld`` outcomes and their reasons are not for what is published."""
 
     status: str
     reason: str = ""
     withheld: bool = False
 
 
-def parse(path: Path) -> dict[Key, Line]:
+def parse(path: Path, listable: Sequence[str] = LISTABLE) -> dict[Key, Line]:
     """The lines of ``path``, or none if there is no such file; ``UsageError`` names file, line and remedy."""
-    if not path.exists():
-        return {}
+    return _parse(path, listable)[0]
+
+
+def _parse(path: Path, listable: Sequence[str]) -> tuple[dict[Key, Line], Seal]:
     lines: dict[Key, Line] = {}
+    seal = Seal()
+    if not path.exists():
+        return lines, seal
     for number, text in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), start=1):
         if not text.strip() or text.startswith("#"):
             continue
-        line = _parse_line(f"{path}:{number}", text)
+        place = f"{path}:{number}"
+        if found := _SEAL.fullmatch(text.strip()):
+            if seal.count:
+                raise UsageError(f"{place}: a second line of what is withheld; keep one, or use --update-expected")
+            seal = Seal(int(found[1]), found[2])
+            continue
+        line = _parse_line(place, text, listable)
         if line.key in lines:
-            raise UsageError(f"{path}:{number}: {line.id} {line.role} has a line already; keep one of them")
+            raise UsageError(f"{place}: {line.id} {line.role} has a line already; keep one of them")
         lines[line.key] = line
-    return lines
+    return lines, seal
 
 
-def _parse_line(place: str, text: str) -> Line:
+def _parse_line(place: str, text: str, listable: Sequence[str]) -> Line:
     found = _LINE.fullmatch(text.strip())
     if not found:
         raise UsageError(f"{place}: not of the form `id role outcome  # reason or link`; mend the line")
@@ -93,8 +140,8 @@ def _parse_line(place: str, text: str) -> Line:
         raise UsageError(f"{place}: no role {role!r}; write one of {', '.join(ALL_ROLES)}")
     if outcome == "pass":
         raise UsageError(f"{place}: a pass needs no line; remove it")
-    if outcome not in LISTABLE:
-        raise UsageError(f"{place}: no outcome {outcome!r}; write one of {', '.join(LISTABLE)}")
+    if outcome not in listable:
+        raise UsageError(f"{place}: no outcome {outcome!r} here; write one of {', '.join(listable)}")
     if not reason:
         raise UsageError(f"{place}: no reason; end the line with `  # ` and a reason or a link")
     return Line(id, role, outcome, reason)
@@ -103,24 +150,53 @@ def _parse_line(place: str, text: str) -> Line:
 def load(label: str, directory: Path, embargo: Path) -> Expectations:
     """The expectations of the testee ``label`` (``name@version``)."""
     name = f"{label}.txt"
-    return Expectations(label, parse(directory / name), parse(embargo / name))
+    listed, seal = _parse(directory / name, LISTABLE)
+    embargoed, misplaced = _parse(embargo / name, WITHHOLDABLE)
+    if misplaced.count:
+        raise UsageError(f"{embargo / name}: a line of what is withheld belongs to {directory / name}; move it there")
+    for id, role in sorted(listed.keys() & embargoed.keys()):
+        raise UsageError(f"{embargo / name}: {id} {role} has a line in {directory / name} too; keep one of them")
+    return Expectations(label, listed, embargoed, seal)
 
 
-def stand(case: Case, cell: Cell, expectations: Expectations) -> Standing:
-    """How ``cell`` stands against the lines."""
+def withholdable(cells: Mapping[Key, Cell], expectations: Expectations) -> dict[Key, str]:
+    """The crashes, hangs and memory faults that no public line tells of."""
+    return {
+        key: cell.outcome for key, cell in cells.items() if cell.outcome in DANGEROUS and key not in expectations.listed
+    }
+
+
+def unsealed(cells: Mapping[Key, Cell], expectations: Expectations) -> str | None:
+    """Why the seal does not hold on what a whole run has found, in a sentence; None where it holds."""
+    found, seal = Seal.of(expectations.label, withholdable(cells, expectations)), expectations.seal
+    if found == seal or not (seal.count or expectations.embargoed):
+        return None
+    which = "the same number, but others" if found.count == seal.count else str(found.count)
+    return (
+        f"crashes, hangs and memory faults without a public line: {seal.count} by its file of expected outcomes, "
+        f"{which} by this run; look at those, then run --update-expected"
+    )
+
+
+def stand(case: Case, cell: Cell, expectations: Expectations, *, sealed: bool = False) -> Standing:
+    """How ``cell`` stands against the lines; ``sealed``: the whole run has exactly the outcomes under the seal."""
     line = expectations.of(case.key)
-    withheld = case.key in expectations.embargoed
+    withheld = expectations.is_secret(case.key, cell)
     if line is None:
         if cell.outcome == "pass" or cell.declared:
             return Standing("ok")
+        if withheld and sealed:
+            return Standing("listed", "withheld; the seal holds", withheld)
         if case.vector.level == "recommended":
-            return Standing("miss")
-        return Standing("unexpected", f"no line expects this {cell.outcome}")
+            return Standing("miss", withheld=withheld)
+        why = f"no line expects this {cell.outcome}"
+        if withheld and expectations.seal.count:
+            why += f", and only a whole run can show that it is among the {expectations.seal.count} withheld"
+        return Standing("unexpected", why, withheld)
     if cell.outcome == line.outcome and not cell.declared:
-        return Standing("listed", "" if withheld else line.reason, withheld)
+        return Standing("listed", line.reason, withheld)
     became = "declared unsupported" if cell.declared else cell.outcome
-    wanted = "another outcome" if withheld else line.outcome
-    return Standing("unexpected", f"a line expects {wanted}; it is {became} now")
+    return Standing("unexpected", f"a line expects {line.outcome}; it is {became} now", withheld)
 
 
 def stale(cases: Iterable[Case], expectations: Expectations) -> list[str]:
@@ -137,6 +213,7 @@ def update(
 
     A line that still holds keeps its reason and its file. A new crash, timeout or memory fault goes to the embargo,
     anything else that is new to the listed file with a reason that starts with "unexplained", for a person to replace.
+    The listed file gets the seal on what is embargoed.
     """
     listed: list[Line] = []
     embargoed: list[Line] = []
@@ -150,7 +227,8 @@ def update(
         else:
             new = Line(*case.key, cell.outcome, _first_reason(cell))
             (embargoed if cell.outcome in DANGEROUS else listed).append(new)
-    _write(directory / f"{expectations.label}.txt", expectations.label, listed)
+    seal = Seal.of(expectations.label, {line.key: line.outcome for line in embargoed})
+    _write(directory / f"{expectations.label}.txt", expectations.label, listed, seal)
     embargo_file = embargo / f"{expectations.label}.txt"
     if embargoed or embargo_file.exists():
         _write(embargo_file, expectations.label, embargoed)
@@ -164,7 +242,10 @@ def _first_reason(cell: Cell) -> str:
     return f"{spoken.get(cell.outcome, UNEXPLAINED)}: {text}"
 
 
-def _write(path: Path, label: str, lines: list[Line]) -> None:
+def _write(path: Path, label: str, lines: list[Line], seal: Seal | None = None) -> None:
     head = f"# What {label} does other than pass. One line each: id role outcome  # reason or link\n"
+    if seal and seal.count:
+        head += "# How many crashes, hangs and memory faults their maintainers do not know of yet, and their digest.\n"
+        head += f"{seal}\n"
     lines.sort(key=lambda line: (line.id, ALL_ROLES.index(line.role)))
     write_whole(path, head + "".join(f"{line}\n" for line in lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kfuzz.conformance.judge import expected
@@ -49,6 +49,8 @@ class Judged:
     stale: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     broken: str = ""
+    # For readers who may not know of what is withheld.
+    published: bool = False
 
     @property
     def label(self) -> str:
@@ -66,8 +68,12 @@ class Judged:
         return bool(self.broken or self.unexpected or self.stale)
 
     def shown(self, key: Key) -> str:
-        """The outcome as a reader may see it: an embargoed one is ``withheld``."""
-        return "withheld" if self.standings[key].withheld else self.cells[key].outcome
+        """The outcome as a reader may see it."""
+        return "withheld" if self.hides(key) else self.cells[key].outcome
+
+    def hides(self, key: Key) -> bool:
+        """Whether outcome, words and reason of this cell are kept from the reader."""
+        return self.published and self.standings[key].withheld
 
     def totals(self) -> dict[str, int]:
         """How many cells have each outcome, in the order of ``OUTCOMES``; outcomes that do not occur are left out."""
@@ -97,12 +103,14 @@ def run(
     places: Places,
     whole: bool,
     jobs: int = 1,
+    publish: bool = False,
     limits: Limits | None = None,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Run:
     """Judge ``testees`` on ``cases``.
 
     ``whole`` says that the cases are all there are, so that a line of expected outcomes without a case is out of date.
+    ``publish`` makes a run whose reports withhold crashes, hangs and memory faults that no public line tells of.
     ``jobs`` testees run at the same time. ``on_progress`` is told how many cells are done. Raises ``UsageError`` for a
     file of expected outcomes that cannot be read, and when not one testee could be asked.
     """
@@ -123,7 +131,8 @@ def run(
     if all(testee.broken for testee in judged):
         broken = "; ".join(f"{testee.label}: {testee.broken}" for testee in judged)
         raise UsageError(f"{broken}; docs/testee-protocol.md says how a testee begins")
-    return Run(tuple(cases), tuple(_unique(judged)), tuple(dropped))
+    judged = [replace(testee, published=publish) for testee in _unique(judged)]
+    return Run(tuple(cases), tuple(judged), tuple(dropped))
 
 
 class _Stopped(Exception):
@@ -168,14 +177,18 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     expectations = expected.load(handshake.label, places.expected, places.embargo)
     # In the order of the cases, whatever order they were answered in.
     cells = {case.key: outcome.cells[case.key] for case in cases}
+    # Only a whole run has all that is under the seal.
+    unsealed = expected.unsealed(cells, expectations) if whole else None
+    stale = [*expected.stale(cases, expectations), *([unsealed] if unsealed else [])] if whole else []
+    sealed = whole and unsealed is None and expectations.seal.count > 0
     return Judged(
         name=handshake.name,
         version=handshake.version,
         language=handshake.language,
         cells=cells,
-        standings={case.key: expected.stand(case, cells[case.key], expectations) for case in cases},
+        standings={case.key: expected.stand(case, cells[case.key], expectations, sealed=sealed) for case in cases},
         expectations=expectations,
-        stale=tuple(expected.stale(cases, expectations)) if whole else (),
+        stale=tuple(stale),
         notes=tuple(outcome.notes),
     )
 
@@ -202,6 +215,6 @@ def update_expected(done: Run, places: Places) -> list[str]:
         )
         text = f"{testee.label}: {listed} expected outcomes listed"
         if embargoed:
-            text += f", {embargoed} put under embargo; move a line once the maintainers know of it"
+            text += f", {embargoed} withheld in {places.embargo}; move a line once the maintainers know of it"
         said.append(text)
     return said

@@ -1,7 +1,8 @@
 """Reports of a run: one JSON document, JUnit XML, one self-contained HTML page, and the matrix for a terminal.
 
-All of them are pure functions of the run: no time, no path, no order but the suite's. An embargoed outcome shows as
-"withheld", without the testee's words. May import the rest of this folder; jinja2 and rich are loaded when needed.
+All of them are pure functions of the run: no time, no path, no order but the suite's. In a run that is published, a
+crash, hang or memory fault that no public line tells of shows as "withheld", without the testee's words. jinja2 and
+rich are loaded when needed.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def sentences(run: Run) -> list[str]:
         if testee.broken:
             said.append(f"{testee.label}: {testee.broken}")
         said += [f"{testee.label}: {sentence}" for sentence in testee.stale]
-        for key in testee.unexpected:
+        hidden = [key for key in testee.unexpected if testee.hides(key)]
+        if hidden:
+            said.append(f"{testee.label}: {len(hidden)} withheld outcomes are not as expected; run without --publish")
+        for key in [key for key in testee.unexpected if key not in hidden]:
             cell, standing = testee.cells[key], testee.standings[key]
             why = f": {cell.text}" if cell.text else ""
             said.append(f"{testee.label}: {key[0]} {key[1]}: {cell.outcome}{why} ({standing.reason})")
@@ -70,9 +74,14 @@ def _testee_json(testee: Judged) -> dict[str, Any]:
         "totals": testee.totals(),
         "unexpected": len(testee.unexpected),
         "stale": list(testee.stale),
-        "notes": list(testee.notes),
+        "notes": notes_of(testee),
     }
     return shown | ({"broken": testee.broken} if testee.broken else {})
+
+
+def notes_of(testee: Judged) -> list[str]:
+    """The notes that a reader may see: they name vectors, so what is published has none."""
+    return [] if testee.published else list(testee.notes)
 
 
 def _case_json(run: Run, case: Case) -> dict[str, Any]:
@@ -88,7 +97,7 @@ def _case_json(run: Run, case: Case) -> dict[str, Any]:
 def _cell_json(testee: Judged, case: Case) -> dict[str, str]:
     standing = testee.standings[case.key]
     shown = {"outcome": testee.shown(case.key), "standing": standing.status}
-    if standing.withheld:
+    if testee.hides(case.key):
         return shown
     if text := testee.cells[case.key].text:
         shown["text"] = text
@@ -124,12 +133,15 @@ def _junit_case(suite: ElementTree.Element, testee: Judged, case: Case) -> None:
     standing, cell, shown = testee.standings[case.key], testee.cells[case.key], testee.shown(case.key)
     family, _, name = case.vector.id.rpartition("/")
     classname, name = f"{testee.label}.{family.replace('/', '.')}", f"{name} [{case.role}]"
-    if standing.status == "unexpected":
+    if testee.hides(case.key):
+        tag = "failure" if standing.status == "unexpected" else "skipped"
+        _junit_test(suite, classname, name, tag, shown)
+    elif standing.status == "unexpected":
         _junit_test(suite, classname, name, "failure", f"{shown}: {cell.text} ({standing.reason})")
     elif shown == "pass":
         _junit_test(suite, classname, name)
     else:
-        reason = standing.reason or ("" if standing.withheld else cell.text)
+        reason = standing.reason or cell.text
         _junit_test(suite, classname, name, "skipped", f"{shown}: {reason}" if reason else shown)
 
 
@@ -255,6 +267,7 @@ def to_html(run: Run) -> str:
     return environment.get_template("report.html.j2").render(
         version=__version__,
         failed=run.failed,
+        notes_of=notes_of,
         wrong=sentences(run),
         dropped=run.dropped,
         testees=run.testees,
@@ -348,14 +361,14 @@ def _kafka(case: Case) -> str:
 def _html_cell(testee: Judged, case: Case) -> dict[str, Any]:
     standing: Standing = testee.standings[case.key]
     cell = testee.cells[case.key]
-    open_to_all = not standing.withheld
+    hidden = testee.hides(case.key)
     return {
         "label": testee.label,
         "outcome": testee.shown(case.key),
         "standing": standing.status,
-        "reason": standing.reason,
-        "text": cell.text if open_to_all else "",
-        "answer": _pretty(cell.answer) if open_to_all and cell.answer else "",
+        "reason": "" if hidden else standing.reason,
+        "text": "" if hidden else cell.text,
+        "answer": "" if hidden or not cell.answer else _pretty(cell.answer),
     }
 
 
