@@ -1,13 +1,12 @@
 """The exceptions that a caller can meet. This module imports nothing.
 
 ``KfuzzError``
-    the root; its text is one sentence that a person can act on
+    the base of all of them; its text is one sentence that a person can act on
 ``UsageError``
     the request itself was wrong: a missing file, a bad option, a file that breaks its schema. Mend the request.
-``RecordsError``
-    the *bytes* were refused; ``finding`` says where and why. Nothing is wrong with the request.
-``MessageError``
-    the same of a message's bytes
+``DecodeError``
+    the *bytes* were refused; ``finding`` says where and why. Nothing is wrong with the request. Record batches raise
+    ``RecordsError``, messages raise ``MessageError``.
 ``EncodeError``
     the *values* cannot be written in the format asked for. Mend the values.
 """
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kfuzz.findings import Finding
 
-__all__ = ["EncodeError", "KfuzzError", "MessageError", "RecordsError", "UsageError"]
+__all__ = ["DecodeError", "EncodeError", "KfuzzError", "MessageError", "RecordsError", "UsageError"]
 
 
 class KfuzzError(Exception):
@@ -34,7 +33,7 @@ class EncodeError(KfuzzError):
     """A value does not fit the format (an int16 out of range, a header key of None, …)."""
 
 
-class RecordsError(KfuzzError):
+class DecodeError(KfuzzError):
     """The bytes were refused. ``finding`` is the first fatal finding."""
 
     def __init__(self, finding: Finding) -> None:
@@ -42,9 +41,9 @@ class RecordsError(KfuzzError):
         self.finding = finding
 
 
-class MessageError(KfuzzError):
-    """A message's bytes were refused. ``finding`` is the first fatal finding."""
+class RecordsError(DecodeError):
+    """The bytes of record batches were refused."""
 
-    def __init__(self, finding: Finding) -> None:
-        super().__init__(str(finding))
-        self.finding = finding
+
+class MessageError(DecodeError):
+    """The bytes of a message were refused."""

@@ -16,11 +16,11 @@ from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import INT32_MAX
 from kfuzz.messages.catalogue import catalogue
-from kfuzz.messages.codec import MessageReading, check
+from kfuzz.messages.codec import MessageVerdict, check
 from kfuzz.messages.jsonform import uuid_text
 from kfuzz.messages.model import Definition, Field, key_of
 from kfuzz.messages.schema import is_compact, schema
-from kfuzz.records import Reading
+from kfuzz.records import Verdict
 from kfuzz.records import check as check_records
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
@@ -42,8 +42,8 @@ class Annotation:
     """
 
     parts: list[Part]
-    reading: MessageReading
-    records: list[Reading]
+    reading: MessageVerdict
+    records: list[Verdict]
     findings: list[Finding]
 
 

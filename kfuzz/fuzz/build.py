@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from kfuzz.errors import UsageError
+from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import locked, write_whole
 from kfuzz.fuzz.targets import TARGETS, Target
 
@@ -60,7 +60,7 @@ UBSAN_OPTIONS = "print_stacktrace=1"
 UBSAN_IGNORED = "[pointer-overflow]\nfun:__pyx_pw_*__cinit__\n"
 
 
-class NoNativeCoverage(Exception):
+class NoNativeCoverage(KfuzzError):
     """The compiled modules cannot be instrumented here; the text says why, and the remedy."""
 
 

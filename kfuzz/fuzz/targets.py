@@ -21,7 +21,7 @@ from kfuzz.fuzz.messages import fuzz_messages
 from kfuzz.fuzz.messages import mutate as mutate_message
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.fuzz.packing import pack
-from kfuzz.records import CODECS, Limits, Reading, Record, RecordBatch, Role
+from kfuzz.records import CODECS, Limits, Reading, Record, RecordBatch, Role, Verdict
 from kfuzz.records.append import append
 from kfuzz.records.codecs import compress, decompress
 from kfuzz.records.compact import compact
@@ -104,13 +104,11 @@ def fuzz_record_batch(data: bytes) -> None:
         check_round_trip(data, reading)
 
 
-def compare_paths(reading: Reading, verdict: Reading) -> None:
+def compare_paths(reading: Reading, verdict: Verdict) -> None:
     """The verdict-only path says what the object path says, and makes no objects."""
     for name in ("findings", "batch_count", "record_count", "consumed", "partial_tail"):
         if getattr(reading, name) != getattr(verdict, name):
             raise OracleFailure(f"{name}: read says {getattr(reading, name)!r}, check {getattr(verdict, name)!r}")
-    if verdict.batches:
-        raise OracleFailure(f"check made {len(verdict.batches)} batches; it must make none")
     if len(reading.batches) != reading.batch_count:
         raise OracleFailure(f"read made {len(reading.batches)} batches and counted {reading.batch_count}")
     # A broker stores some batches that nobody can read, and counts their records by the header.
@@ -134,7 +132,7 @@ def compare_one_at_a_time(reading: Reading, buffer: array[int]) -> None:
         raise OracleFailure(f"read and batches differ: {difference(reading.batches, batches)}")
 
 
-def compare_profiles(kafka: Reading, strict: Reading) -> None:
+def compare_profiles(kafka: Verdict, strict: Verdict) -> None:
     """Both profiles find the same things at the same places; strict refuses each of them."""
     if [(f.code, f.at, f.path) for f in kafka.findings] != [(f.code, f.at, f.path) for f in strict.findings]:
         raise OracleFailure(f"profile kafka finds {kafka.findings!r}, strict {strict.findings!r}")

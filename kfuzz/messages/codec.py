@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from kfuzz.errors import MessageError, UsageError
 from kfuzz.findings import PROFILES, Finding, Profile
@@ -27,6 +27,7 @@ __all__ = [
     "CODES",
     "Message",
     "MessageReading",
+    "MessageVerdict",
     "StructValue",
     "check",
     "decode",
@@ -37,19 +38,27 @@ __all__ = [
 ]
 
 Message = dict[str, Any]
+_Verdict = TypeVar("_Verdict", bound="MessageVerdict")
 
 
 @dataclass
-class MessageReading:
-    """What is in ``data``: the values, None where it is refused; where the message ends; and what was found."""
+class MessageVerdict:
+    """What :func:`check` says of some bytes: where the message ends (0 where it is refused), and what was found."""
 
-    message: Message | None
     consumed: int
     findings: list[Finding] = field(default_factory=list)
 
     @property
     def fatal(self) -> Finding | None:
+        """The first finding that refuses the bytes, or None."""
         return next((finding for finding in self.findings if finding.severity == "fatal"), None)
+
+
+@dataclass
+class MessageReading(MessageVerdict):
+    """A verdict and the values, None where the bytes are refused."""
+
+    message: Message | None = None
 
 
 def _program(message: str | Definition, version: int) -> Schema:
@@ -73,12 +82,12 @@ def read(message: str | Definition, version: int, data: bytes, *, profile: Profi
     return reading_of(program.name, consumed, notes, value, profile)
 
 
-def check(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> MessageReading:
+def check(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> MessageVerdict:
     """As :func:`read`, but no values are made."""
     _require_profile(profile)
     program = _program(message, version)
     consumed, notes = program.check(data)
-    return reading_of(program.name, consumed, notes, None, profile)
+    return _judged(MessageVerdict(consumed), program.name, notes, profile)
 
 
 @overload
@@ -103,9 +112,9 @@ def decode(
     program = _program(message, version)
     consumed, notes, value = (program.decode_objects if objects else program.decode)(bytes(data))
     if notes:
-        reading = reading_of(program.name, consumed, notes, None, profile)
-        if reading.fatal is not None:
-            raise MessageError(reading.fatal)
+        fatal = _judged(MessageVerdict(consumed), program.name, notes, profile).fatal
+        if fatal is not None:
+            raise MessageError(fatal)
     assert value is not None
     return value
 
@@ -130,10 +139,17 @@ def reading_of(
     name: str, consumed: int, notes: Sequence[Note], value: Message | None, profile: Profile
 ) -> MessageReading:
     """The reading that the program's notes make; ``name`` is what paths begin with."""
-    if not notes:
-        return MessageReading(value, consumed)
-    findings = [from_message_note(name, note, profile) for note in sorted(notes, key=lambda note: (note[1], note[0]))]
-    reading = MessageReading(value, consumed, findings)
+    reading = _judged(MessageReading(consumed, message=value), name, notes, profile)
     if reading.fatal is not None:
-        reading.message, reading.consumed = None, 0
+        reading.message = None
     return reading
+
+
+def _judged(verdict: _Verdict, name: str, notes: Sequence[Note], profile: Profile) -> _Verdict:
+    """The verdict with the findings that the notes make, in the order of their places."""
+    if notes:
+        ordered = sorted(notes, key=lambda note: (note[1], note[0]))
+        verdict.findings = [from_message_note(name, note, profile) for note in ordered]
+        if verdict.fatal is not None:
+            verdict.consumed = 0
+    return verdict

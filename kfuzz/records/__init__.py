@@ -9,13 +9,15 @@ Beside what is exported here: ``convert`` between the formats, ``compact`` as th
 b'v'
 """
 
+from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.findings import PROFILES, Finding, Profile
 from kfuzz.findings.records import CODES
 from kfuzz.kafka import CODECS, ROLES, Codec, Role, TimestampType
 from kfuzz.records.arrow import columns, encode_columns
 from kfuzz.records.contents import from_json, to_json
 from kfuzz.records.model import Header, Record, RecordBatch
-from kfuzz.records.read.reader import Limits, Reading, batches, check, decode, iterate, read
+from kfuzz.records.read.reader import Limits, Reading, Verdict, batches, check, decode, iterate, read
+from kfuzz.records.read.roles import Topic
 from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.records.writer import encode, encode_batch
 
@@ -25,6 +27,7 @@ __all__ = [
     "PROFILES",
     "ROLES",
     "Codec",
+    "EncodeError",
     "Finding",
     "Header",
     "Limits",
@@ -32,8 +35,11 @@ __all__ = [
     "Reading",
     "Record",
     "RecordBatch",
+    "RecordsError",
     "Role",
     "TimestampType",
+    "Topic",
+    "Verdict",
     "batches",
     "check",
     "check_stream",

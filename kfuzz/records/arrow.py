@@ -13,7 +13,7 @@ from kfuzz.errors import EncodeError, UsageError
 from kfuzz.findings import Profile
 from kfuzz.records.codecs import compress_parts
 from kfuzz.records.model import RecordBatch
-from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Walk
+from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Verdict, Walk
 from kfuzz.records.writer import header_fields, require_known
 from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter, ends_of_runs
 from kfuzz.wire.columns import Columns
@@ -41,7 +41,7 @@ class _ColumnWalk(Walk):
     """The reader's walk with columns as its sink."""
 
     def __init__(self, data: Buffer, profile: Profile, limits: Limits) -> None:
-        super().__init__(data, profile, "consumer", limits, objects=False)
+        super().__init__(data, profile, "consumer", limits, into=Verdict(), objects=False)
         self.columns = Columns(len(self.view))
         self.scan = Scan(
             data if type(data) is bytes else self.view, with_rows=True, with_headers=True, columns=self.columns
@@ -71,7 +71,8 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     """
     arrow = _arrow()
     walk = _ColumnWalk(data, profile, limits)
-    walk.run().raise_fatal()
+    walk.run()
+    walk.verdict.raise_fatal()
     # First, for whatever is exported has to be imported.
     schema = _schema()
     # Arrow's own C data interface: to put the table together from Python would take as long as 500 records.

@@ -35,9 +35,10 @@ class Verdict:
 
 def verdict(data: bytes, role: Role = "consumer", profile: Profile = "kafka", topic: Topic = DEFAULT_TOPIC) -> Verdict:
     """What kfuzz makes of ``data``; ``topic`` is what a broker knows of the partition."""
-    reading = records.read(data, profile=profile, role=role, topic=topic)
     if role != "broker":
+        reading = records.read(data, profile=profile, role=role)
         return Verdict(reading.fatal, tuple(reading.findings), records.to_json(reading.batches), reading.consumed)
+    reading = records.read(data, profile=profile, role=role, topic=topic)
     if reading.fatal is not None:
         return Verdict(reading.fatal, tuple(reading.findings), [], 0)
     try:

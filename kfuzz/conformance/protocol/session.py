@@ -26,6 +26,7 @@ from typing import IO
 import psutil
 
 from kfuzz.conformance.protocol.words import LINE_BYTES_MAX, Handshake, ProtocolError, parse_handshake
+from kfuzz.errors import KfuzzError
 
 __all__ = ["Budget", "Limits", "NoHandshake", "Session", "Trouble", "over_memory"]
 
@@ -90,7 +91,7 @@ def over_memory(budget_bytes: int) -> Trouble:
     return Trouble("memory", f"took more than its {_size(budget_bytes)} of memory")
 
 
-class NoHandshake(Exception):
+class NoHandshake(KfuzzError):
     """The testee could not be started or did not introduce itself; the text says why."""
 
 

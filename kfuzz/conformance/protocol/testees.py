@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import __version__
-from kfuzz.errors import UsageError
+from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import locked, read_bytes
 from kfuzz.kafka import RELEASES, major_of
 
@@ -31,7 +31,7 @@ KAFKA_RELEASES: Final = "{kafka}"
 BUILT_FOLDERS: Final = frozenset({"target", "build", "node_modules", "__pycache__", "bin", "obj"})
 
 
-class BuildFailed(Exception):
+class BuildFailed(KfuzzError):
     """A testee's build did not succeed; the text is one sentence."""
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kfuzz.wire.message_set import MessageTuple
     from kfuzz.wire.report import Note
 
-__all__ = ["Limits", "Reading", "Walk", "batches", "check", "decode", "read"]
+__all__ = ["Limits", "Reading", "Verdict", "Walk", "batches", "check", "decode", "iterate", "read"]
 
 # A message of magic 0 knows the codec alone.
 UNUSED_MESSAGE_BITS = {0: 0xF8, 1: 0xF0}
@@ -73,17 +73,16 @@ DEFAULT_LIMITS = Limits()
 
 
 @dataclass(slots=True)
-class Reading:
-    """What was read.
+class Verdict:
+    """What :func:`check` says of some bytes.
 
-    ``batches``: the batches before the first one that cannot be read (empty after :func:`check`); ``batch_count``
-    counts them either way. What profile strict alone refuses can be read, so its batches are here too.
-    ``consumed``: the end of the last complete batch among them, in bytes. ``partial_tail``: what follows is a cut
-    batch, which is no error in a fetch or at the end of a log. ``fatal``: the first finding that refuses the bytes, or
-    None. ``largest_timestamp``: for a broker, that of the records (milliseconds), which becomes the max timestamp.
+    ``batch_count`` and ``record_count`` count the batches before the first one that cannot be read, and their records.
+    A batch that only profile strict refuses can be read, so it counts. ``consumed``: the end of the last complete batch
+    among them, in bytes. ``partial_tail``: a cut batch follows, which is no error in a fetch or at the end of a log.
+    ``findings``: everything that is wrong or odd. ``fatal``: the first finding that refuses the bytes, or None.
+    ``largest_timestamp``: for a broker, the largest of the records (milliseconds), which becomes the max timestamp.
     """
 
-    batches: list[RecordBatch] = field(default_factory=list)
     batch_count: int = 0
     record_count: int = 0
     consumed: int = 0
@@ -101,6 +100,13 @@ class Reading:
             raise RecordsError(fatal)
 
 
+@dataclass(slots=True)
+class Reading(Verdict):
+    """A verdict and the batches that it counts."""
+
+    batches: list[RecordBatch] = field(default_factory=list)
+
+
 def read(
     data: Buffer,
     *,
@@ -112,12 +118,17 @@ def read(
     """Read every batch in ``data`` with its records. Never raises on bad bytes: ``Reading.fatal`` says what was
     refused.
 
-    ``topic`` is what a broker knows of the partition; the other roles do not ask.
+    ``topic`` is what a broker knows of the partition. ``UsageError`` for another role with a topic, and for an unknown
+    role or profile.
 
     Mirrors ``MemoryRecords.batches()`` and, per batch, ``ensureValid()`` and ``streamingIterator()``; for a broker
     ``ProduceRequest.validateRecords`` and ``LogValidator``, for a log ``LogSegment.recover``.
     """
-    return _walk(data, profile, role, limits, topic, objects=True).run()
+    reading = Reading()
+    walk = _walk(data, profile, role, limits, topic, into=reading, objects=True)
+    reading.batches += walk.batches()
+    walk.count()
+    return reading
 
 
 def check(
@@ -127,9 +138,11 @@ def check(
     role: Role = "consumer",
     limits: Limits = DEFAULT_LIMITS,
     topic: Topic = DEFAULT_TOPIC,
-) -> Reading:
-    """As :func:`read`, by the same loop, without making objects: ``batches`` stays empty."""
-    return _walk(data, profile, role, limits, topic, objects=False).run()
+) -> Verdict:
+    """As :func:`read`, by the same loop, without making objects."""
+    verdict = Verdict()
+    _walk(data, profile, role, limits, topic, into=verdict, objects=False).run()
+    return verdict
 
 
 def batches(
@@ -142,9 +155,9 @@ def batches(
 ) -> Iterator[RecordBatch]:
     """The batches in ``data`` one at a time, so that no more than one batch's records are in memory.
 
-    ``RecordsError`` with the first fatal finding, when the batch that has it is come to.
+    ``RecordsError`` with the first fatal finding, when iteration reaches the batch that has it.
     """
-    walk = _walk(data, profile, role, limits, topic, objects=True)
+    walk = _walk(data, profile, role, limits, topic, into=Verdict(), objects=True)
     yield from _until_fatal(walk, walk.batches())
 
 
@@ -161,16 +174,16 @@ def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     >>> [record.offset for record in records.iterate(data)]
     [7, 8]
     """
-    walk = _walk(data, profile, "consumer", limits, DEFAULT_TOPIC, objects=True)
+    walk = _walk(data, profile, "consumer", limits, DEFAULT_TOPIC, into=Verdict(), objects=True)
     return EachRecord(_until_fatal(walk, walk.parts()))
 
 
 def _until_fatal(walk: Walk, given: Iterator[_T]) -> Iterator[_T]:
     """What the walk gives, up to the first fatal finding, which is raised."""
     for one in given:
-        walk.reading.raise_fatal()
+        walk.verdict.raise_fatal()
         yield one
-    walk.reading.raise_fatal()
+    walk.verdict.raise_fatal()
 
 
 def decode(
@@ -185,11 +198,15 @@ def decode(
     return list(batches(data, profile=profile, role=role, limits=limits, topic=topic))
 
 
-def _walk(data: Buffer, profile: Profile, role: Role, limits: Limits, topic: Topic, *, objects: bool) -> Walk:
+def _walk(
+    data: Buffer, profile: Profile, role: Role, limits: Limits, topic: Topic, *, into: Verdict, objects: bool
+) -> Walk:
     if role == "broker":
-        return _ProduceWalk(data, profile, role, limits, topic, objects=objects)
+        return _ProduceWalk(data, profile, role, limits, topic, into=into, objects=objects)
+    if topic is not DEFAULT_TOPIC:
+        raise UsageError(f"role {role!r} does not look at a topic; take role 'broker', or leave topic out")
     kind = _SegmentWalk if role == "log" else Walk
-    return kind(data, profile, role, limits, objects=objects)
+    return kind(data, profile, role, limits, into=into, objects=objects)
 
 
 class _Refused(Exception):
@@ -202,7 +219,9 @@ class Walk:
     # Whether rows are kept even where nobody wants objects.
     with_rows = False
 
-    def __init__(self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, objects: bool) -> None:
+    def __init__(
+        self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, into: Verdict, objects: bool
+    ) -> None:
         if profile not in PROFILES:
             raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
         if role not in ROLES:
@@ -213,19 +232,17 @@ class Walk:
         self.role: Role = role
         self.limits = limits
         self.objects = objects
-        self.reading = Reading()
+        self.verdict = into
 
-    def run(self) -> Reading:
-        reading = self.reading
-        for batch in self.batches():
-            if self.objects:
-                reading.batches.append(batch)
+    def run(self) -> None:
+        """Judge all batches and keep none."""
+        for _ in self.batches():
+            pass
         self.count()
-        return reading
 
     def count(self) -> None:
-        reading, scan = self.reading, self.scan
-        reading.batch_count, reading.record_count, reading.consumed = scan.batch_count, scan.record_count, scan.at
+        verdict, scan = self.verdict, self.scan
+        verdict.batch_count, verdict.record_count, verdict.consumed = scan.batch_count, scan.record_count, scan.at
 
     def batches(self) -> Iterator[RecordBatch]:
         """The batches up to the first that cannot be read. Without objects only those that something is to be said
@@ -261,14 +278,14 @@ class Walk:
             if stop != MESSAGE and scan.control:
                 self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
             yield stop
-        self.reading.partial_tail = scan.at < len(self.view)
+        self.verdict.partial_tail = scan.at < len(self.view)
 
     # -- findings
 
     def take(self, notes: list[Note], *, inside: str = "", detail: str = "") -> None:
         path = f"batch[{self.scan.batch_count}]{inside}"
         for note in notes:
-            self.reading.findings.append(from_note(note, path, self.profile, self.role, detail))
+            self.verdict.findings.append(from_note(note, path, self.profile, self.role, detail))
 
     def note(
         self,
@@ -293,9 +310,9 @@ class Walk:
     def poison(self, findings: list[Finding]) -> None:
         """Keep what a consumer will find in a batch that is stored all the same; it will refuse it, and nobody else."""
         cause = next(finding for finding in findings if CODES[finding.code].kafka == "fatal")
-        self.reading.findings += [finding for finding in findings if finding is not cause]
+        self.verdict.findings += [finding for finding in findings if finding is not cause]
         note = ("records-unreadable", "", cause.at, -1, -1, 0, 0, 1)
-        self.reading.findings.append(from_note(note, cause.path, self.profile, self.role, cause.message))
+        self.verdict.findings.append(from_note(note, cause.path, self.profile, self.role, cause.message))
 
     # -- magic 2
 
@@ -489,9 +506,17 @@ class _ProduceWalk(Walk):
     with_rows = True
 
     def __init__(
-        self, data: Buffer, profile: Profile, role: Role, limits: Limits, topic: Topic, *, objects: bool
+        self,
+        data: Buffer,
+        profile: Profile,
+        role: Role,
+        limits: Limits,
+        topic: Topic,
+        *,
+        into: Verdict,
+        objects: bool,
     ) -> None:
-        super().__init__(data, profile, role, limits, objects=objects)
+        super().__init__(data, profile, role, limits, into=into, objects=objects)
         self.topic = topic
 
     def batches(self) -> Iterator[RecordBatch]:
@@ -503,7 +528,7 @@ class _ProduceWalk(Walk):
             if self.objects:
                 yield self.record_batch(self.scan, unreadable=unreadable)
             self.scan.next()
-            self.reading.partial_tail = self.scan.at < len(self.view)
+            self.verdict.partial_tail = self.scan.at < len(self.view)
 
     def frame(self) -> tuple[int, int]:
         """Magic and size of the one batch."""
@@ -540,7 +565,7 @@ class _ProduceWalk(Walk):
         return self.is_poison(payload, refuse=not skimmed)
 
     def records(self, header: Header, rows: list[Row], at: int, *, skimmed: bool, inside: str) -> None:
-        self.reading.largest_timestamp = max((row.timestamp for row in rows), default=-1)
+        self.verdict.largest_timestamp = max((row.timestamp for row in rows), default=-1)
         self.refuse(produced_records(header, rows, at, self.topic, skimmed=skimmed), inside=inside)
 
     def skimmed(self, payload: bytes, header: Header) -> list[Row]:
@@ -576,30 +601,32 @@ class _SegmentWalk(Walk):
 
     with_rows = True
 
-    def __init__(self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, objects: bool) -> None:
-        super().__init__(data, profile, role, limits, objects=objects)
+    def __init__(
+        self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, into: Verdict, objects: bool
+    ) -> None:
+        super().__init__(data, profile, role, limits, into=into, objects=objects)
         self.segment = Segment()
 
     def count(self) -> None:
         """Batches are counted as they are kept; the scan counts those that it reads."""
 
     def batches(self) -> Iterator[RecordBatch]:
-        reading = self.reading
+        verdict = self.verdict
         with suppress(_Refused):
             while not self.is_at_end():
                 batch = self.kept(self.scan.next())
-                reading.batch_count += 1
-                reading.record_count += len(batch.records)
-                reading.consumed += self.scan.size
+                verdict.batch_count += 1
+                verdict.record_count += len(batch.records)
+                verdict.consumed += self.scan.size
                 yield batch
-            self.refuse(self.segment.end(reading.consumed))
+            self.refuse(self.segment.end(verdict.consumed))
 
     def is_at_end(self) -> bool:
-        at = self.reading.consumed
+        at = self.verdict.consumed
         left = len(self.view) - at
         length = int.from_bytes(self.view[at + 8 : at + 12], "big", signed=True)
-        self.reading.partial_tail = left > 0 and is_tail(length, left)
-        return left == 0 or self.reading.partial_tail
+        self.verdict.partial_tail = left > 0 and is_tail(length, left)
+        return left == 0 or self.verdict.partial_tail
 
     def kept(self, stop: int) -> RecordBatch:
         """The batch that the scan stopped at. Its frame and CRC must be right; its records may be anything."""
@@ -609,14 +636,14 @@ class _SegmentWalk(Walk):
             self.refuse(notes)
         if stop == MESSAGE:
             self.refuse(self.message_crc())
-        findings, self.reading.findings = self.reading.findings, []
+        findings, self.verdict.findings = self.verdict.findings, []
         try:
             batch = self.read_batch(stop, notes)
-            found = self.reading.findings
+            found = self.verdict.findings
         except _Refused:
-            found = self.reading.findings
+            found = self.verdict.findings
             batch = self.unread_message() if stop == MESSAGE else self.record_batch(scan, unreadable=True)
-        self.reading.findings = findings
+        self.verdict.findings = findings
         if batch.unreadable:
             self.poison(found)
         else:

@@ -1,0 +1,6 @@
+"""``python -m kfuzz`` is the command ``kfuzz``."""
+
+from kfuzz.cli.main import main
+
+if __name__ == "__main__":
+    main()
