@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import io
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -13,7 +17,18 @@ from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.progress import progress
 
-__all__ = ["LocalPath", "echo_json", "json_option", "progress", "standard_streams"]
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = [
+    "Group",
+    "LocalPath",
+    "echo_json",
+    "json_option",
+    "keep_going_without_reader",
+    "progress",
+    "standard_streams",
+]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 
@@ -21,6 +36,57 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 def echo_json(value: Any) -> None:
     """Print ``value`` as one JSON document with sorted keys."""
     click.echo(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False))
+
+
+class Group(click.Group):
+    """A group of verbs that names the nearest one where a verb is mistyped."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        verb = args[0]
+        if self.get_command(ctx, verb) is None and not verb.startswith("-"):
+            known = self.list_commands(ctx)
+            near = difflib.get_close_matches(verb, known, n=1)
+            remedy = f"did you mean {near[0]}?" if near else f"take one of {', '.join(known)}"
+            ctx.fail(f"there is no verb {verb!r}; {remedy}")
+        return super().resolve_command(ctx, args)
+
+
+class _Output(io.FileIO):
+    """A file descriptor whose reader may leave, as ``head`` does: what comes after that is dropped."""
+
+    dropping = False
+
+    def write(self, data: Buffer) -> int:
+        if not self.dropping:
+            try:
+                return super().write(data) or 0
+            except BrokenPipeError:
+                self.dropping = True
+        return memoryview(data).nbytes
+
+
+@contextlib.contextmanager
+def keep_going_without_reader() -> Iterator[None]:
+    """Let a verb finish, with its own exit code, where the reader of its output leaves before the end."""
+    out = sys.stdout
+    # A test or an embedding program may have put something else there.
+    if out is not sys.__stdout__ or not isinstance(out, io.TextIOWrapper):
+        yield
+        return
+    out.flush()
+    raw = _Output(out.fileno(), "w", closefd=False)
+    sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), out.encoding, out.errors, line_buffering=out.line_buffering)
+    try:
+        yield
+    finally:
+        changed, sys.stdout = sys.stdout, out
+        with contextlib.suppress(OSError):
+            changed.flush()
+        # What could not be written was told already; letting go of the buffer must not tell it again.
+        raw.dropping = True
+        changed.detach()
 
 
 def standard_streams() -> tuple[BinaryIO, BinaryIO]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from kfuzz.cli.console import LocalPath, echo_json, json_option, progress
+from kfuzz.cli.console import Group, LocalPath, echo_json, json_option, progress
 from kfuzz.corpora import generate as generation
 from kfuzz.corpora import summary
 from kfuzz.corpora import verify as verification
@@ -30,7 +30,7 @@ def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
 size_option = click.option("--size", callback=_size, help='Uncompressed size instead of the workload\'s: "64MiB".')
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Generate and verify corpora: log directories that a broker opens.
 

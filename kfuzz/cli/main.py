@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from kfuzz import __version__
+from kfuzz.cli.console import Group, keep_going_without_reader
 from kfuzz.errors import KfuzzError
 
 # verb → (module, what it does). The text stands here so that `kfuzz --help` imports nothing.
@@ -29,7 +30,7 @@ VERBS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose verbs are imported when they are used: `kfuzz show` must not load Spark or atheris."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -84,13 +85,18 @@ def _terminable() -> Iterator[list[int]]:
 
 def main(args: list[str] | None = None) -> Any:
     """Run the command line; every ``KfuzzError`` becomes one sentence on standard error and exit code 2."""
-    with _terminable() as signals:
+    # Without this, some verbs would print into nothing and others fail.
+    if sys.stdout is None:
+        click.echo("kfuzz: standard output is closed; leave it open", err=True)
+        sys.exit(2)
+    with _terminable() as signals, keep_going_without_reader():
         _main(args, signals)
 
 
 def _main(args: list[str] | None, signals: list[int]) -> None:
     try:
-        code = cli.main(args=args, standalone_mode=False)
+        code = cli.main(args=args, prog_name="kfuzz", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         sys.exit(2)
@@ -104,9 +110,6 @@ def _main(args: list[str] | None, signals: list[int]) -> None:
     except KfuzzError as error:
         click.echo(f"kfuzz: {error}", err=True)
         sys.exit(2)
-    except SystemExit:
-        # click exits so where the reader of our output (head, less) has left, with 1; that is its right and no finding.
-        sys.exit(0)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"kfuzz: {where}{error.strerror or error}", err=True)

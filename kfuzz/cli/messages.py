@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option, standard_streams
+from kfuzz.cli.console import Group, echo_json, json_option, standard_streams
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.findings import PROFILES, Profile
@@ -37,7 +37,7 @@ def definitions_of(source: str) -> Catalogue:
     return catalogue(source) if source in CARRIED else load(source)
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """Definitions of Kafka's messages: list, show, compare, import; and messages as bytes and JSON.
 

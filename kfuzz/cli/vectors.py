@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option, progress
+from kfuzz.cli.console import Group, echo_json, json_option, progress
 from kfuzz.errors import UsageError
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite
 
@@ -21,7 +21,7 @@ __all__ = ["command"]
 root_option = click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
 
 
-@click.group()
+@click.group(cls=Group)
 def command() -> None:
     """List, build, lint and copy the golden vectors.
 

@@ -159,7 +159,17 @@ def test_jobs_refuse_a_place_that_cannot_be_written_before_they_work(argv: list[
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize(("line", "closed"), [("check -", "<&-"), ("testee", "<&-"), ("testee", ">&-")])
+@pytest.mark.parametrize(
+    ("line", "closed"),
+    [
+        ("check -", "<&-"),
+        ("testee", "<&-"),
+        ("testee", ">&-"),
+        ("check -", ">&-"),
+        ("vectors list", ">&-"),
+        ("messages list", ">&-"),
+    ],
+)
 def test_closed_standard_streams_are_told(line: str, closed: str) -> None:
     argv = ["bash", "-c", f'"$0" -m kfuzz.cli.main {line} {closed}', sys.executable]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
@@ -171,6 +181,31 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     argv = ["bash", "-c", 'set -o pipefail; "$0" -m kfuzz.cli.main vectors list | head -1', sys.executable]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_answer_of_a_check_stands_though_its_reader_leaves(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.log"
+    data = bytearray(records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])]))
+    data[-1] ^= 1
+    bad.write_bytes(data)
+    # More lines than a pipe holds, so that writing meets the closed end.
+    line = '"$0" -m kfuzz check $(yes "$1" | head -3000) | head -1; exit "${PIPESTATUS[0]}"'
+    done = subprocess.run(["bash", "-c", line, sys.executable, bad], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("chekc -", "there is no verb 'chekc'; did you mean check?; see `kfuzz --help`"),
+        ("vectors lst", "there is no verb 'lst'; did you mean list?; see `kfuzz vectors --help`"),
+        ("corpus zzz", "there is no verb 'zzz'; take one of "),
+    ],
+)
+def test_a_mistyped_verb_gets_the_nearest_one(line: str, says: str) -> None:
+    done = kfuzz(*line.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"kfuzz: {says}")
 
 
 @pytest.mark.parametrize(
