@@ -53,7 +53,8 @@ def test_no_single_bit_flip_raises_and_every_one_under_the_crc_is_found() -> Non
 def test_the_verdict_path_says_what_the_object_path_says() -> None:
     for data in islice(Mutator(seed=11), 3_000):
         read, checked = records.read(data), records.check(data)
-        assert checked.batches == []
+        # A verdict has no place for batches.
+        assert type(checked) is records.Verdict
         assert checked.findings == read.findings
         assert (checked.batch_count, checked.record_count) == (read.batch_count, read.record_count)
         assert (checked.consumed, checked.partial_tail) == (read.consumed, read.partial_tail)
@@ -305,3 +306,10 @@ def test_a_scan_that_has_gone_on_gives_no_records_of_the_batch_before() -> None:
     scan.next()
     with pytest.raises(RuntimeError, match="gone on"):
         next(before)
+
+
+@pytest.mark.parametrize("role", ["consumer", "log"])
+def test_a_topic_is_refused_where_the_role_does_not_look_at_it(role: records.Role) -> None:
+    for call in (records.read, records.check, records.decode):
+        with pytest.raises(UsageError, match=f"role '{role}' does not look at a topic"):
+            call(DATA, role=role, topic=records.Topic(compacted=True))
