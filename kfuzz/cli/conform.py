@@ -54,6 +54,13 @@ REFERENCE = f"kafka-clients@{LATEST}"
 @click.option("--publish", is_flag=True, help="Withhold crashes, hangs and memory faults that no public line tells of.")
 @click.option("--update-expected", is_flag=True, help="Rewrite vectors/expected/ to what a whole run finds.")
 @click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Testees that run at one time.")
+@click.option(
+    "--start-timeout",
+    "start_timeout_s",
+    type=click.IntRange(1, 3600),
+    metavar="SECONDS",
+    help="How long a testee may take to its handshake.  [default: 60; 10 for --command]",
+)
 @click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
 @click.option("--differential", "differs", is_flag=True, help="Compare with kfuzz's own reader on mutated inputs.")
 @click.option(
@@ -82,6 +89,7 @@ def command(
     publish: bool,
     update_expected: bool,
     jobs: int,
+    start_timeout_s: int | None,
     root: str | None,
     differs: bool,
     streams: bool,
@@ -117,11 +125,12 @@ def command(
     for file in (json_file, junit_file, html_file):
         if file is not None and file != "-":
             require_writable(file)
+    start_timeout_ms = None if start_timeout_s is None else start_timeout_s * 1000
     if differs:
         place = Path(out or "out")
         require_writable(place / "differential", directory=True)
         _refuse_with_differential(junit_file, html_file, publish, update_expected)
-        testee = one_testee(names, commands, default=REFERENCE)
+        testee = one_testee(names, commands, default=REFERENCE, start_timeout_ms=start_timeout_ms)
         chosen_seed = 1 if seed is None else seed
         report_on = partial(_report_differences, seed=chosen_seed, json_file=json_file, out=place)
         if messages or streams:
@@ -161,10 +170,19 @@ def command(
     if not cases:
         raise UsageError("no question fits; choose other GLOBs or another --role")
     places = Places.beside(suite)
-    testees = chosen(names, commands)
+    testees = chosen(names, commands, start_timeout_ms=start_timeout_ms)
     quiet = json_file == "-"
     with progress("conform", len(testees) * len(cases)) as set_done:
-        done = run(testees, cases, places=places, whole=whole, jobs=jobs, publish=publish, on_progress=set_done)
+        done = run(
+            testees,
+            cases,
+            places=places,
+            whole=whole,
+            jobs=jobs,
+            publish=publish,
+            on_progress=set_done,
+            on_notice=_notice,
+        )
     _write_reports(done, json_file, junit_file, html_file)
     if not quiet:
         _print(done)
@@ -222,6 +240,10 @@ def _report_differences(
         for sentence in differences.sentences(found, files, seed=seed, shown=SENTENCES_SHOWN):
             click.echo(sentence)
     return 1 if found.failed else 0
+
+
+def _notice(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def _write_reports(done: Run, json_file: str | None, junit_file: str | None, html_file: str | None) -> None:

@@ -28,15 +28,18 @@ def record_json(
     timestamp: int | None,
     key: bytes | None,
     value: bytes | None,
-    headers: Iterable[tuple[str, bytes | None]],
+    headers: Iterable[tuple[str | bytes, bytes | None]],
 ) -> dict[str, Any]:
-    """The JSON form of one record; ``timestamp`` is in milliseconds, None for a format without timestamps (magic 0)."""
+    """The JSON form of one record; ``timestamp`` is in milliseconds, None for a format without timestamps (magic 0).
+
+    A header's key is what the library gives: bytes, or a text, in which ``surrogateescape`` may stand for bad bytes.
+    """
     return {
         "offset": str(offset),
         "timestamp": None if timestamp is None else str(timestamp),
         "key": _hex(key),
         "value": _hex_or_digest(value),
-        "headers": [[name, _hex(header)] for name, header in headers],
+        "headers": [[_header_key(name), _hex(header)] for name, header in headers],
     }
 
 
@@ -131,6 +134,17 @@ def _read_stream(
 
 def _describe(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
+
+
+def _header_key(name: str | bytes) -> str | dict[str, str]:
+    """A text, or the bytes in hex where they are not UTF-8."""
+    try:
+        data = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+        return data.decode()
+    except UnicodeEncodeError:  # A surrogate that stands for no byte: the library's own replacement for bad bytes.
+        return {"hex": name.encode("utf-8", "surrogatepass").hex()}
+    except UnicodeDecodeError:
+        return {"hex": data.hex()}
 
 
 def _hex(data: bytes | None) -> str | None:

@@ -239,6 +239,16 @@ def test_a_header_key_that_is_utf8_may_be_given_as_hex_but_not_with_replacement_
     assert accepted(case, records=[record | {"headers": [["\ufffd", ""]]}]).outcome == "fail"
 
 
+def test_a_header_key_that_holds_the_replacement_character_itself_is_text_and_must_be_the_same_text() -> None:
+    case = case_of(batch(records.Record(0, 1, None, None, (("a\ufffdb".encode(), b""),))))
+    (record,) = case.expectation["batches"][0]["records"]
+    assert record["headers"] == [["a\ufffdb", ""]]
+    assert accepted(case, records=[record]).outcome == "pass"
+    assert accepted(case, records=[record | {"headers": [[{"hex": "61efbfbd62"}, ""]]}]).outcome == "pass"
+    for other in ("a\ufffd\ufffdb", {"hex": "61ff62"}, {"hex": "61efbfbdefbfbd62"}):
+        assert accepted(case, records=[record | {"headers": [[other, ""]]}]).outcome == "fail"
+
+
 # --- unsupported is declared ----------------------------------------------------------------------------------------
 
 

@@ -131,6 +131,8 @@ def test_json_on_standard_output_is_all_there_is_on_it(bad: Path) -> None:
     ("arguments", "sentence"),
     [
         (["--testee", "nosuch"], "kfuzz: no testee 'nosuch'; known are kfuzz@"),
+        (["--testee", "aiokafak"], "kfuzz: no testee 'aiokafak'; did you mean aiokafka? known are kfuzz@"),
+        (["--start-timeout", "0"], "kfuzz: Invalid value for '--start-timeout'"),
         (["--command", "/nonexistent/testee"], "kfuzz: --command: '/nonexistent/testee' is not a program"),
         (["--command", "'"], 'kfuzz: --command "\'": No closing quotation; mend the quotes'),
         (["--command", ""], "kfuzz: --command is empty"),

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
+import lz4.frame
 import pytest
 from conftest import require_tool
 
@@ -233,6 +234,18 @@ def test_rules_about_codecs_look_at_the_batch_at_which_kafka_stopped() -> None:
     # The block's size is at 68: 61 of header, 7 of frame descriptor. An empty block before it is no end mark.
     assert rule("lz4", records_with_empty_block(lz4), refused)
     assert not rule("lz4", gzip + records_with_empty_block(lz4), refused)
+
+
+def test_an_empty_lz4_block_is_found_behind_a_content_size() -> None:
+    good = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")]))
+    frame = lz4.frame.compress(good[61:], store_size=True)
+    # Magic, flags, block descriptor, eight bytes of content size, header checksum: the first block is at 15.
+    assert frame[4] & 8
+    refused = Answer("x", "rejected", error="KafkaException", batches=[])
+    for payload, excused in ((frame, False), (frame[:15] + b"\0\0\0\x80" + frame[15:], True)):
+        data = good[:21] + b"\0\3" + good[23:61] + payload
+        data = data[:8] + (len(data) - 12).to_bytes(4, "big") + data[12:]
+        assert rule("lz4", data, refused) == excused
 
 
 def records_with_empty_block(batch: bytes) -> bytes:

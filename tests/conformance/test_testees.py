@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kfuzz.conformance.protocol.testees import BuildFailed, Testee, all_testees, select
+from kfuzz.conformance.protocol.testees import BuildFailed, Testee, all_testees, chosen, select
 from kfuzz.errors import UsageError
 
 
@@ -21,6 +21,14 @@ def folder_of(root: Path, text: str, name: str = "toy") -> Path:
 
 
 PLAIN = 'name = "toy"\nlanguage = "c"\n[[versions]]\nversion = "1"\nrun = ["{python}", "{folder}/toy.py"]\n'
+
+
+def test_a_command_has_less_time_to_its_handshake_than_a_testee_of_the_repository_unless_told() -> None:
+    (mine,) = chosen([], ["cat"])
+    (own,) = chosen(["kfuzz"], [])
+    assert (mine.start_timeout_ms, own.start_timeout_ms) == (10_000, 60_000)
+    both = chosen(["kfuzz"], ["cat"], start_timeout_ms=3000)
+    assert [testee.start_timeout_ms for testee in both] == [3000, 3000]
 
 
 def test_every_version_is_a_testee_and_kfuzz_is_the_first(tmp_path: Path) -> None:

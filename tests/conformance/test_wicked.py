@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,34 @@ def test_a_testee_that_never_shakes_hands_is_broken_with_a_sentence(argv: list[s
     outcome = run_cases(argv, toy_cases(), limits=replace(SMALL_LIMITS, start_ms=1000))
     assert outcome.broken.startswith(sentence)
     assert not outcome.cells
+
+
+def test_somebody_who_waits_for_a_handshake_is_told_what_for_and_how_long() -> None:
+    told: list[str] = []
+    silent = [sys.executable, "-c", "input()"]
+    outcome = run_cases(silent, toy_cases(), limits=replace(SMALL_LIMITS, start_ms=2500), on_notice=told.append)
+    assert told == [f"waiting for the handshake of `{shlex.join(silent)}` (2.5 s at most)"]
+    assert "it must print its handshake before it reads" in outcome.broken
+
+
+def test_a_testee_that_dies_after_closing_its_standard_error_is_a_crash_though_a_child_holds_its_output() -> None:
+    """The end of standard error must not look like news for ever, or the death goes unseen."""
+    child = "import time; time.sleep(600)"
+    program = (
+        "import os, subprocess, sys; "
+        f"subprocess.Popen([sys.executable, '-S', '-c', {child!r}], stderr=subprocess.DEVNULL); "
+        "os.close(2); os._exit(3)"
+    )
+    outcome = run_cases([sys.executable, "-c", program], toy_cases(), limits=SMALL_LIMITS)
+    assert outcome.broken == "no handshake: the testee ended with status 3"
+
+
+def test_what_java_says_of_its_options_is_not_among_a_testees_last_words() -> None:
+    said = "print('Picked up JAVA_TOOL_OPTIONS: -Xmx1g', 'wild pointer', '', sep=chr(10), file=sys.stderr)"
+    with Session([sys.executable, "-c", f"import sys; {said}; sys.exit(1)"]) as session:
+        with pytest.raises(NoHandshake):
+            session.start(SMALL_LIMITS)
+        assert session.last_words() == "wild pointer"
 
 
 def test_no_process_of_a_testee_outlives_the_run() -> None:

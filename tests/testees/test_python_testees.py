@@ -119,6 +119,28 @@ def test_requests_sent_ahead_are_answered_in_order(testee: RunningTestee) -> Non
     assert [testee.read_answer()["id"] for _ in range(LARGEST_LEAD)] == [f"r{i}" for i in range(LARGEST_LEAD)]
 
 
+HEADER_KEYS = """
+import sys
+sys.path.append({folder!r})
+import kfuzz_testee
+
+def read(data):
+    keys = ["text", b"text", b"\\xff", b"a\\xc3".decode("utf-8", "surrogateescape"), "\\ufffd", "\\ud800"]
+    yield {{"records": [kfuzz_testee.record_json(0, 0, None, None, [(key, None) for key in keys])]}}, None
+
+kfuzz_testee.serve({{"name": "toy", "version": "1", "roles": ["consumer"], "magic": [2], "codecs": ["none"]}}, read, ())
+"""
+
+
+def test_a_header_key_that_is_not_utf8_is_told_in_hex(tmp_path: Path) -> None:
+    script = tmp_path / "keys.py"
+    script.write_text(HEADER_KEYS.format(folder=str(TESTEES / "python")))
+    with started([sys.executable, str(script)], tmp_path) as toy:
+        (batch,) = toy.decode(V2)["batches"]
+    keys = [key for key, _ in batch["records"][0]["headers"]]
+    assert keys == ["text", "text", {"hex": "ff"}, {"hex": "61c3"}, "\ufffd", {"hex": "eda080"}]
+
+
 def test_the_example_in_the_readme_is_a_working_testee(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(.*?)```", (TESTEES / "README.md").read_text(), flags=re.DOTALL)
     script = tmp_path / "mine.py"

@@ -20,6 +20,7 @@ from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.judge.compare import Case
 from kfuzz.conformance.judge.own import answer_stream
 from kfuzz.conformance.judge.runner import run_cases
+from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.testees import BuildFailed, Testee
 from kfuzz.conformance.protocol.words import APPEND_STREAM, DECODE_STREAM
 from kfuzz.errors import RecordsError, UsageError
@@ -66,7 +67,13 @@ def _differ_on(
     asked = {index: stream(seed, index) for index in numbers}
     cases = {index: Case(_as_vector(index, request), request["role"]) for index, request in asked.items()}
     done = counted(numbers.start + 1)
-    outcome = run_cases(testee.argv, list(cases.values()), cwd=testee.folder, on_cell=lambda: on_progress(next(done)))
+    outcome = run_cases(
+        testee.argv,
+        list(cases.values()),
+        cwd=testee.folder,
+        limits=Limits(start_ms=testee.start_timeout_ms),
+        on_cell=lambda: on_progress(next(done)),
+    )
     if outcome.broken:
         raise UsageError(f"{testee.label}: {outcome.broken}; docs/testee-protocol.md says how a testee begins")
     for index, case in cases.items():

@@ -106,13 +106,15 @@ def run(
     publish: bool = False,
     limits: Limits | None = None,
     on_progress: Callable[[int], None] = lambda done: None,
+    on_notice: Callable[[str], None] = lambda text: None,
 ) -> Run:
     """Judge ``testees`` on ``cases``.
 
     ``whole`` says that the cases are all there are, so that a line of expected outcomes without a case is out of date.
     ``publish`` makes a run whose reports withhold crashes, hangs and memory faults that no public line tells of.
-    ``jobs`` testees run at the same time. ``on_progress`` is told how many cells are done. Raises ``UsageError`` for a
-    file of expected outcomes that cannot be read, and when not one testee could be asked.
+    ``jobs`` testees run at the same time. ``on_progress`` is told how many cells are done, and
+    ``on_notice`` a sentence where a testee keeps the run waiting; both may be called from other threads. Raises
+    ``UsageError`` for a file of expected outcomes that cannot be read, and when not one testee could be asked.
     """
     dropped = [reason for testee in testees if (reason := testee.missing())]
     present = [testee for testee in testees if not testee.missing()]
@@ -120,7 +122,7 @@ def run(
         raise UsageError("; ".join(dropped) or "no testee; name one with --testee or --command")
     tally = _Tally(on_progress)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures = [pool.submit(_ask, testee, cases, limits, tally.add) for testee in present]
+        futures = [pool.submit(_ask, testee, cases, limits, tally.add, on_notice) for testee in present]
         try:
             outcomes = [future.result() for future in futures]
         except BaseException:
@@ -160,14 +162,21 @@ class _Tally:
             self.stopped = True
 
 
-def _ask(testee: Testee, cases: Sequence[Case], limits: Limits | None, on_cell: Callable[[], None]) -> Outcome:
+def _ask(
+    testee: Testee,
+    cases: Sequence[Case],
+    limits: Limits | None,
+    on_cell: Callable[[], None],
+    on_notice: Callable[[str], None],
+) -> Outcome:
     try:
         # Two versions share a folder, and most build tools use every core by themselves.
         with _BUILDING:
             testee.make_ready()
     except BuildFailed as error:
         return Outcome(broken=str(error))
-    return run_cases(testee.argv, cases, cwd=testee.folder, limits=limits, on_cell=on_cell)
+    limits = limits or Limits(start_ms=testee.start_timeout_ms)
+    return run_cases(testee.argv, cases, cwd=testee.folder, limits=limits, on_cell=on_cell, on_notice=on_notice)
 
 
 def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Places, whole: bool) -> Judged:

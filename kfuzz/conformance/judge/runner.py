@@ -49,9 +49,13 @@ def run_cases(
     cwd: Path | None = None,
     limits: Limits | None = None,
     on_cell: Callable[[], None] = lambda: None,
+    on_notice: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
-    """Ask the testee ``argv`` every case; ``on_cell`` is called once a cell. Never raises for what a testee does."""
-    runner = _Runner(argv, cwd, limits or Limits(), on_cell)
+    """Ask the testee ``argv`` every case; ``on_cell`` is called once a cell. Never raises for what a testee does.
+
+    ``on_notice`` is given a sentence where the handshake is awaited for more than two seconds.
+    """
+    runner = _Runner(argv, cwd, limits or Limits(), on_cell, on_notice)
     try:
         runner.run(list(cases))
     except NoHandshake as error:
@@ -60,17 +64,25 @@ def run_cases(
 
 
 class _Runner:
-    def __init__(self, argv: Sequence[str], cwd: Path | None, limits: Limits, on_cell: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        argv: Sequence[str],
+        cwd: Path | None,
+        limits: Limits,
+        on_cell: Callable[[], None],
+        on_notice: Callable[[str], None],
+    ) -> None:
         self.argv = argv
         self.cwd = cwd
         self.limits = limits
         self.on_cell = on_cell
+        self.on_notice = on_notice
         self.outcome = Outcome()
         self.handshake: Handshake
 
     def run(self, cases: list[Case]) -> None:
         with self._session() as session:
-            self.handshake = self.outcome.handshake = session.start(self.limits)
+            self.handshake = self.outcome.handshake = session.start(self.limits, self.on_notice)
             asked = self._declare(cases)
             crowd = deque(case for case in asked if not case.vector.budget)
             self._stream(session, crowd)

@@ -11,13 +11,14 @@ import contextlib
 import os
 import resource
 import selectors
+import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +35,8 @@ MIB = 1024 * 1024
 # Where the machine keeps files in memory, if it does.
 MEMORY = Path("/dev/shm")
 POLL_S = 0.05
+# After so much silence at the start, the user is told what is awaited.
+NOTICE_AFTER_S = 2.0
 READ_BYTES = 1 * MIB
 STDERR_TAIL_BYTES = 4096
 # What a runtime may map besides the allocation in question: a lazily loaded codec library, a thread's stack, one
@@ -138,8 +141,11 @@ class Session:
 
     # --- life --------------------------------------------------------------------------------------------------------
 
-    def start(self, limits: Limits) -> Handshake:
-        """Start the program and read its handshake; raises ``NoHandshake``."""
+    def start(self, limits: Limits, on_notice: Callable[[str], None] = lambda text: None) -> Handshake:
+        """Start the program and read its handshake; raises ``NoHandshake``.
+
+        ``on_notice`` is given a sentence when that takes more than two seconds.
+        """
         self._scratch = Path(tempfile.mkdtemp(prefix="kfuzz-testee-", dir=MEMORY if MEMORY.is_dir() else None))
         try:
             self._process = subprocess.Popen(
@@ -158,9 +164,14 @@ class Session:
             os.set_blocking(stream.fileno(), False)
         self._selector.register(self._stdout, selectors.EVENT_READ)
         self._selector.register(self._stderr, selectors.EVENT_READ)
-        line = self.next_line(Budget(cpu_ms=limits.start_ms, memory_bytes=limits.memory_bytes, wall_ms=limits.start_ms))
+        awaited = f"waiting for the handshake of `{shlex.join(self.argv)}` ({limits.start_ms / 1000:g} s at most)"
+        line = self.next_line(
+            Budget(cpu_ms=limits.start_ms, memory_bytes=limits.memory_bytes, wall_ms=limits.start_ms),
+            on_silence=lambda: on_notice(awaited),
+        )
         if isinstance(line, Trouble):
-            raise NoHandshake(f"no handshake: the testee {line.text}")
+            remedy = "; it must print its handshake before it reads, and flush it; --start-timeout allows more time"
+            raise NoHandshake(f"no handshake: the testee {line.text}{remedy if line.outcome == 'timeout' else ''}")
         try:
             self.handshake = parse_handshake(line)
         except ProtocolError as error:
@@ -209,8 +220,11 @@ class Session:
             self._selector.register(self._stdin, selectors.EVENT_WRITE)
         self._to_write += line
 
-    def next_line(self, budget: Budget) -> bytes | Trouble:
-        """The next line that the testee prints, or what stopped it. The time since the last line counts as its cost."""
+    def next_line(self, budget: Budget, *, on_silence: Callable[[], None] | None = None) -> bytes | Trouble:
+        """The next line that the testee prints, or what stopped it. The time since the last line counts as its cost.
+
+        ``on_silence`` is called once if nothing comes for two seconds.
+        """
         start = time.monotonic()
         next_poll = start + POLL_S
         if self._lines:
@@ -218,6 +232,9 @@ class Session:
         while True:
             moved = self._pump(POLL_S)
             now = time.monotonic()
+            if on_silence is not None and now - start >= NOTICE_AFTER_S:
+                on_silence()
+                on_silence = None
             if not moved and self._process.poll() is not None:
                 # A descendant that lives on may hold the pipe open for ever.
                 self._ended = True

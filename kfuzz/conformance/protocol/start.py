@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from kfuzz.conformance.protocol.session import Limits, NoHandshake, Session
 from kfuzz.conformance.protocol.testees import BuildFailed, Testee
@@ -24,6 +25,6 @@ def started(testee: Testee, limits: Limits) -> Iterator[tuple[Session, Handshake
     try:
         testee.make_ready()
         with Session(testee.argv, cwd=testee.folder) as session:
-            yield session, session.start(limits)
+            yield session, session.start(replace(limits, start_ms=testee.start_timeout_ms))
     except (BuildFailed, NoHandshake) as error:
         raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee begins") from None

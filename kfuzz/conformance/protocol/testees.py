@@ -6,6 +6,7 @@ Imports what stands on the ground floor.
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import shlex
 import shutil
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,10 @@ from kfuzz.kafka import RELEASES, major_of
 __all__ = ["BuildFailed", "Testee", "all_testees", "chosen", "from_command", "only", "select"]
 
 BUILD_TIMEOUT_S: Final = 900
+# A testee of this repository may start a virtual machine on a busy computer; a command that is being written is rather
+# one that says nothing.
+START_TIMEOUT_MS: Final = 60_000
+COMMAND_START_TIMEOUT_MS: Final = 10_000
 # As a version in testee.toml: one testee for each release of Kafka that kfuzz knows.
 KAFKA_RELEASES: Final = "{kafka}"
 # Never sources, whatever is in them.
@@ -51,6 +56,7 @@ class Testee:
     modules: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
     product: Path | None = None
+    start_timeout_ms: int = START_TIMEOUT_MS
 
     @property
     def label(self) -> str:
@@ -130,7 +136,7 @@ def from_command(command: str) -> Testee:
         raise UsageError("--command is empty; give the command that starts the testee")
     if not shutil.which(argv[0]):
         raise UsageError(f"--command: {argv[0]!r} is not a program on this machine; check the path")
-    return Testee(Path(argv[0]).name, "", argv)
+    return Testee(Path(argv[0]).name, "", argv, start_timeout_ms=COMMAND_START_TIMEOUT_MS)
 
 
 def default_root() -> Path:
@@ -153,8 +159,11 @@ def select(testees: Sequence[Testee], names: Sequence[str]) -> tuple[Testee, ...
     for name in names:
         fitting = [testee for testee in testees if name in (testee.name, testee.label)]
         if not fitting:
+            words = [word for testee in testees for word in dict.fromkeys((testee.label, testee.name))]
+            near = difflib.get_close_matches(name, words, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
             known = ", ".join(testee.label for testee in testees)
-            raise UsageError(f"no testee {name!r}; known are {known}")
+            raise UsageError(f"no testee {name!r}; {hint}known are {known}")
         for testee in fitting:
             if reason := testee.missing():
                 raise UsageError(f"{reason}; install that, or leave --testee {name} away")
@@ -163,17 +172,23 @@ def select(testees: Sequence[Testee], names: Sequence[str]) -> tuple[Testee, ...
     return tuple(chosen)
 
 
-def chosen(names: Sequence[str], commands: Sequence[str]) -> tuple[Testee, ...]:
-    """The testees of these names, and those that these commands start; all that are known where neither is given."""
+def chosen(names: Sequence[str], commands: Sequence[str], *, start_timeout_ms: int | None = None) -> tuple[Testee, ...]:
+    """The testees of these names, and those that these commands start; all that are known where neither is given.
+
+    Each has ``start_timeout_ms`` milliseconds for its handshake, or its own default.
+    """
     known = all_testees()
-    if not names and not commands:
-        return known
-    return select(known, names) + tuple(from_command(text) for text in commands)
+    testees = known
+    if names or commands:
+        testees = select(known, names) + tuple(from_command(text) for text in commands)
+    if start_timeout_ms is None:
+        return testees
+    return tuple(replace(testee, start_timeout_ms=start_timeout_ms) for testee in testees)
 
 
-def only(names: Sequence[str], commands: Sequence[str], *, default: str) -> Testee:
+def only(names: Sequence[str], commands: Sequence[str], *, default: str, start_timeout_ms: int | None = None) -> Testee:
     """The one testee that ``names`` and ``commands`` choose, or ``default``; ``UsageError`` if they choose more."""
-    testees = chosen(names or (() if commands else (default,)), commands)
+    testees = chosen(names or (() if commands else (default,)), commands, start_timeout_ms=start_timeout_ms)
     if len(testees) != 1:
         labels = ", ".join(testee.label for testee in testees)
         raise UsageError(f"--differential asks one testee, and these are {labels}; name one with its version")

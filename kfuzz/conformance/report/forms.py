@@ -42,7 +42,9 @@ def sentences(run: Run) -> list[str]:
         said += [f"{testee.label}: {sentence}" for sentence in testee.stale]
         hidden = [key for key in testee.unexpected if testee.hides(key)]
         if hidden:
-            said.append(f"{testee.label}: {len(hidden)} withheld outcomes are not as expected; run without --publish")
+            said.append(
+                f"{testee.label}: not as expected: {counted(len(hidden), 'withheld outcome')}; run without --publish"
+            )
         for key in [key for key in testee.unexpected if key not in hidden]:
             cell, standing = testee.cells[key], testee.standings[key]
             why = f": {cell.text}" if cell.text else ""
@@ -77,6 +79,11 @@ def _testee_json(testee: Judged) -> dict[str, Any]:
         "notes": notes_of(testee),
     }
     return shown | ({"broken": testee.broken} if testee.broken else {})
+
+
+def counted(number: int, one: str) -> str:
+    """``1 testee``, ``2 testees``."""
+    return f"{number} {one}{'' if number == 1 else 's'}"
 
 
 def notes_of(testee: Judged) -> list[str]:
@@ -201,7 +208,7 @@ def _totals_table(run: Run) -> RenderableType:
     from rich.table import Table
 
     outcomes = [outcome for outcome in OUTCOMES if any(outcome in testee.totals() for testee in run.testees)]
-    table = Table(box=box.SIMPLE_HEAD, title=f"{len(run.cases)} questions", title_justify="left", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, title=counted(len(run.cases), "question"), title_justify="left", pad_edge=False)
     table.add_column("testee")
     for outcome in outcomes:
         table.add_column(outcome, justify="right")
@@ -267,6 +274,7 @@ def to_html(run: Run) -> str:
     return environment.get_template("report.html.j2").render(
         version=__version__,
         failed=run.failed,
+        counted=counted,
         notes_of=notes_of,
         wrong=sentences(run),
         dropped=run.dropped,
