@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import lz4.frame
 import pytest
-from conftest import require_tool
+from conftest import counts, require_tool
 
 from kfuzz import records
 from kfuzz.conformance.differential.found import Differential
@@ -62,9 +62,11 @@ def rule(name: str, data: bytes, answer: Answer, role: Role = "consumer") -> boo
 
 @pytest.mark.java
 @pytest.mark.parametrize(
-    ("role", "count", "accepted"), [("consumer", 16_000, 5), ("broker", 6_000, 6), ("log", 2_000, 2)]
+    ("role", "most", "accepted"), [("consumer", 16_000, 5), ("broker", 6_000, 6), ("log", 2_000, 2)]
 )
-def test_kafka_and_kfuzz_agree_on_mutated_inputs(role: Role, count: int, accepted: int) -> None:
+@pytest.mark.parametrize("percent", counts(20, 100))
+def test_kafka_and_kfuzz_agree_on_mutated_inputs(role: Role, most: int, accepted: int, percent: int) -> None:
+    count = most * percent // 100
     testee = next(testee for testee in all_testees() if testee.label == f"kafka-clients@{LATEST}")
     for program in testee.requires:
         require_tool(program, f"{testee.label} needs it")

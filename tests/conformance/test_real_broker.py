@@ -1,6 +1,7 @@
 """A real broker: it says of the vectors what their cells say, names what it dies of, and leaves nothing behind.
 
-A seeded sample of each kind of answer is asked; KFUZZ_CAMPAIGN=1 (``make campaign``) asks every vector.
+A seeded sample of each kind of answer is asked, a larger one with the marker ``full``; KFUZZ_CAMPAIGN=1
+(``make campaign``) asks every vector.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import require_tool
+from conftest import counts, require_tool
 
 from kfuzz import records
 from kfuzz.conformance.broker.real import (
@@ -68,14 +69,13 @@ ERRORS = {
 }
 MAX_TIMESTAMP = slice(35, 43)
 SEED = 20
-SAMPLES_OF_EACH_ANSWER = 12
 ENDED_WITHIN_S = 60
 
 Cell = dict[str, str]
 
 
-def asked() -> list[Vector]:
-    """Some vectors of each answer that stands in the cells, or all in a campaign."""
+def asked(samples: int) -> list[Vector]:
+    """``samples`` vectors of each answer that stands in the cells, or all in a campaign."""
     vectors = [vector for vector in load_suite(kinds=KINDS) if is_for_broker(vector)]
     if os.environ.get("KFUZZ_CAMPAIGN") == "1":
         return vectors
@@ -84,9 +84,7 @@ def asked() -> list[Vector]:
         by_answer[vector.kind, *cell(vector).values()].append(vector)
     chosen = random.Random(SEED)
     return [
-        vector
-        for _, alike in sorted(by_answer.items())
-        for vector in chosen.sample(alike, min(len(alike), SAMPLES_OF_EACH_ANSWER))
+        vector for _, alike in sorted(by_answer.items()) for vector in chosen.sample(alike, min(len(alike), samples))
     ]
 
 
@@ -128,9 +126,9 @@ def _tools() -> None:
         require_tool(tool, "install a JDK of version 17 or later and Maven")
 
 
-@pytest.fixture(scope="module")
-def vectors() -> Sequence[Vector]:
-    return asked()
+@pytest.fixture(scope="module", params=counts(1, 12))
+def vectors(request: pytest.FixtureRequest) -> Sequence[Vector]:
+    return asked(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +213,7 @@ def test_accepted_bytes_are_stored_under_the_partitions_own_offsets_and_epoch(br
     assert [stored[16:] for stored in (first.stored[: len(minimal.data)], second.stored)] == [minimal.data[16:]] * 2
 
 
+@pytest.mark.full
 def test_a_start_that_dies_of_two_segments_names_both_and_judges_the_others() -> None:
     names = {
         "records/v2/header/minimal": "kept",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import require_tool
+from conftest import counts, require_tool
 from release_counts import COUNTS
 
 from kfuzz.conformance.differential.messages import KINDS, RECORD_KINDS, differ_messages
@@ -15,7 +15,9 @@ from kfuzz.kafka import RELEASES
 from kfuzz.messages.catalogue import RECORDS
 from kfuzz.messages.model import Kind
 
-MUTANTS, SAMPLES = 200, 3
+# How many mutants of each version are asked for, and how many samples are written and read.
+MUTANTS = 200
+SAMPLES = {10: 1, MUTANTS: 3}
 # Of each catalogue the kinds that are asked for; how many versions their messages have together; how many mutants
 # agree; of how many of those what was read is written again alike, or refused alike; and how many the older Kafka reads
 # beyond the bounds of the newer. Beside headers, requests and responses: what clients keep within these and in control
@@ -33,6 +35,7 @@ AGREEMENT = [
 
 @pytest.mark.java
 @pytest.mark.parametrize(("release", "name", "kinds", "versions", "mutants", "rewritten", "ruled"), AGREEMENT)
+@pytest.mark.parametrize("mutants_of_each", counts(10, MUTANTS))
 def test_every_message_kind_and_version_agrees(
     release: str,
     name: str,
@@ -41,15 +44,23 @@ def test_every_message_kind_and_version_agrees(
     mutants: int,
     rewritten: int,
     ruled: int,
+    mutants_of_each: int,
     tmp_path: Path,
 ) -> None:
+    samples = SAMPLES[mutants_of_each]
     require_tool("mvn", "install Maven and a JDK")
     [testee] = select(all_testees(), [f"kafka-clients@{release}"])
-    found = differ_messages(testee, name, kinds=kinds, samples=SAMPLES, mutants=MUTANTS)
+    found = differ_messages(testee, name, kinds=kinds, samples=samples, mutants=mutants_of_each)
     print(*sentences(found, keep(found, tmp_path, seed=1), seed=1, shown=9), sep="\n")
     assert [one.reason for one in found.disagreements] == []
     assert (found.setting, found.broken) == (f"in {versions} versions", "")
-    whole = versions * (1 + SAMPLES)
-    assert found.agreements == {"encoded": whole, "decoded": whole, "mutants": mutants, "rewritten": rewritten}
-    assert found.rules.total() == ruled
-    assert mutants + ruled == versions * MUTANTS
+    whole = versions * (1 + samples)
+    assert (found.agreements["encoded"], found.agreements["decoded"]) == (whole, whole)
+    assert found.agreements["mutants"] + found.rules.total() == versions * mutants_of_each
+    if mutants_of_each == MUTANTS:
+        said = (found.agreements["mutants"], found.agreements["rewritten"], found.rules.total())
+        assert said == (mutants, rewritten, ruled)
+    else:
+        # Fewer keep the proportions of the whole, roughly.
+        assert found.agreements["rewritten"] > rewritten * mutants_of_each / MUTANTS / 2
+        assert found.rules.total() <= ruled * mutants_of_each / MUTANTS * 2
