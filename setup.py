@@ -109,13 +109,14 @@ class BuildInTree(build_ext):
 
 
 class BuildWithSuite(build_py):
-    """Puts the golden vectors and the readers that go with a copy into the wheel, where kfuzz.vectors finds them."""
+    """Puts the golden vectors, and the readers and the license that go with a copy, where kfuzz.vectors finds them."""
 
     def run(self) -> None:
         super().run()
         if not self.editable_mode:
             for source, name in (("vectors", "suite"), ("examples", "examples")):
                 shutil.copytree(source, Path(self.build_lib) / "kfuzz" / "vectors" / name, dirs_exist_ok=True)
+            shutil.copy("LICENSE", Path(self.build_lib) / "kfuzz" / "vectors")
 
 
 setup(

@@ -111,7 +111,9 @@ def test_show_and_list_know_the_suite(installed: Path, empty: Path) -> None:
     assert "record-count-negative" in shown.stdout
     listed = run(installed, empty, "vectors", "list", "--json")
     assert listed.returncode == 0, listed.stderr
-    assert [entry["id"] for entry in json.loads(listed.stdout)] == [vector.id for vector in load_suite(kinds=KINDS)]
+    assert [entry["id"] for entry in json.loads(listed.stdout)["vectors"]] == [
+        vector.id for vector in load_suite(kinds=KINDS)
+    ]
 
 
 def test_check_tells_good_bytes_from_bad_ones(installed: Path, empty: Path) -> None:

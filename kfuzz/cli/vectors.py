@@ -11,7 +11,7 @@ import click
 
 from kfuzz.cli.console import Group, echo_json, json_option, progress
 from kfuzz.errors import UsageError
-from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite
+from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite, suite_version
 
 if TYPE_CHECKING:
     from kfuzz.vectors.build import Built
@@ -48,7 +48,7 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
     """
     vectors = load_suite(globs or "*", root, kinds=KINDS)
     if as_json:
-        echo_json([_described(vector) for vector in vectors])
+        echo_json({"suite": suite_version(root), "vectors": [_described(vector) for vector in vectors]})
         return
     for vector in vectors:
         click.echo(f"{_verdict(vector):<11}{vector.id}  {vector.summary}")
@@ -216,6 +216,7 @@ def copy_vectors(
                 "bombs": done.bombs,
                 "directory": str(done.directory),
                 "files": list(done.files),
+                "suite": done.version,
                 "kinds": dict(done.kinds),
                 "vectors": done.vectors,
                 "verdicts": dict(done.verdicts),

@@ -34,8 +34,8 @@ Loading makes no bomb: ``vector.data`` makes it when asked. ``vector.size`` is k
     what these return
 ``KINDS``
     the kinds of vectors, by name
-``default_root()``
-    the folder of kfuzz's own suite
+``default_root()``, ``suite_version(root=None)``
+    the folder of kfuzz's own suite, and the version of a suite (docs/suite-policy.md)
 
 All of them raise :class:`kfuzz.errors.UsageError`, with one sentence that names the place and the remedy. Importing
 this package is light: it loads neither a codec nor a recipe. docs/vectors.md describes the files.
@@ -53,6 +53,7 @@ from kfuzz.vectors.model import (
     load_file,
     load_files,
     load_suite,
+    suite_version,
 )
 
 __all__ = [
@@ -67,4 +68,5 @@ __all__ = [
     "load_file",
     "load_files",
     "load_suite",
+    "suite_version",
 ]

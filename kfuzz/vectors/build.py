@@ -15,7 +15,7 @@ from typing import Any
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.vectors.confirm import with_broker, with_cells
-from kfuzz.vectors.ids import register
+from kfuzz.vectors.ids import digest_of, register
 from kfuzz.vectors.model import FORMAT, Vector, parse_document, vectors_of
 from kfuzz.vectors.recipes.theme import Recipe, Theme
 from kfuzz.vectors.recipes.themes import all_themes
@@ -56,11 +56,11 @@ def build(root: Path) -> tuple[Built, ...]:
 
 
 def write(root: Path, files: Sequence[Built]) -> None:
-    """Write the files that changed, each whole or not at all, and register their vectors' ids."""
+    """Write the files that changed, each whole or not at all, and register their vectors' ids and bytes."""
     for file in files:
         if file.content != file.committed:
             write_whole(file.path, file.content)
-    register(root, (vector["id"] for file in files for vector in file.document["vectors"]))
+    register(root, {vector["id"]: digest_of(vector) for file in files for vector in file.document["vectors"]})
 
 
 def confirmed(

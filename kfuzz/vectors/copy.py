@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import shutil
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,16 +21,25 @@ import jinja2
 
 from kfuzz import __version__
 from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes, write_whole
+from kfuzz.files import read_bytes, require_writable, write_whole
 from kfuzz.vectors.build import canonical_json
 from kfuzz.vectors.ids import matching
-from kfuzz.vectors.model import REQUIREMENTS_FILE, SCHEMA_FILE, _documents, default_root, vectors_of
+from kfuzz.vectors.model import (
+    REQUIREMENTS_FILE,
+    SCHEMA_FILE,
+    SUITE_FILE,
+    _documents,
+    default_root,
+    suite_version,
+    vectors_of,
+)
 
 __all__ = ["MANIFEST_FILE", "Copied", "copy"]
 
 FORMAT = "kfuzz-copy/1"
 MANIFEST_FILE = "manifest.json"
 README_FILE = "README.md"
+LICENSE_FILE = "LICENSE"
 BOMBS_DIRECTORY = "bombs"
 EXAMPLES_DIRECTORY = "examples"
 TEMPLATE = Path(__file__).with_name("copied.md.j2")
@@ -40,12 +49,14 @@ TEMPLATE = Path(__file__).with_name("copied.md.j2")
 class Copied:
     """What :func:`copy` wrote: ``files`` below ``directory``, the manifest not among them.
 
+    ``version`` is the suite's (docs/suite-policy.md), None of a suite that names none.
     ``verdicts`` counts the vectors by their verdict for the consumer (for the broker or the log where those alone
     judge), streams left out, for each of their steps has one; ``bombs`` counts the vectors that are recipes,
     ``bomb_bytes`` what was written of them.
     """
 
     directory: Path
+    version: str | None
     files: tuple[str, ...]
     vectors: int
     kinds: Mapping[str, int]
@@ -67,22 +78,22 @@ def copy(
     ``bombs``: write the bytes of those that are recipes, too. A folder that holds anything is refused, unless
     ``force``: then the files of an earlier copy are replaced, and what else stands there stays.
 
-    ``UsageError`` for such a folder, and for a glob that matches nothing. Every file is made before the first gets its
-    name, so that a full disk leaves nothing behind.
+    ``UsageError`` for such a folder, for one that cannot be written, and for a glob that matches nothing. Every file is
+    made before the first gets its name. A copy that fails leaves no file and no folder of its own behind.
     """
     target = Path(directory)
     _require_room(target, force)
     source = default_root() if root is None else Path(root)
     chosen = _chosen(source, globs)
     made = dict(_files(source, chosen, bombs))
-    report = _report(target, chosen, made)
+    report = _report(target, suite_version(source), chosen, made)
     made[README_FILE] = _readme(report, bombs).encode()
     earlier = _earlier(target)
     _clear_of_files(target, made)
     with _staging(target) as staging:
         for name, content in made.items():
             write_whole(staging / name, content)
-        write_whole(staging / MANIFEST_FILE, _manifest(chosen, made))
+        write_whole(staging / MANIFEST_FILE, _manifest(report, chosen, made))
         _publish(staging, target, [*sorted(made), MANIFEST_FILE])
     for name in earlier - {*made, MANIFEST_FILE}:
         (target / name).unlink(missing_ok=True)
@@ -111,7 +122,10 @@ def _files(source: Path, chosen: Documents, bombs: bool) -> Iterator[tuple[str, 
     yield SCHEMA_FILE, read_bytes(default_root() / SCHEMA_FILE)
     own = source / REQUIREMENTS_FILE
     yield REQUIREMENTS_FILE, read_bytes(own if own.is_file() else default_root() / REQUIREMENTS_FILE)
-    examples = _examples()
+    if (source / SUITE_FILE).is_file():
+        yield SUITE_FILE, read_bytes(source / SUITE_FILE)
+    yield LICENSE_FILE, read_bytes(_beside(LICENSE_FILE))
+    examples = _beside(EXAMPLES_DIRECTORY)
     for path in sorted(examples.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
             yield f"{EXAMPLES_DIRECTORY}/{path.relative_to(examples).as_posix()}", read_bytes(path)
@@ -127,19 +141,20 @@ def _bombs(name: str, document: Mapping[str, Any]) -> Iterator[tuple[str, bytes]
         yield f"{BOMBS_DIRECTORY}/{recipes[vector.id]}.bin", vector.data
 
 
-def _examples() -> Path:
-    """The readers in other languages: ``examples/`` of the repository, or the copy inside an installed wheel."""
+def _beside(name: str) -> Path:
+    """What goes with every copy: at the root of the repository, or inside an installed wheel."""
     here = Path(__file__).resolve().parent
-    for path in (here.parent.parent / EXAMPLES_DIRECTORY, here / EXAMPLES_DIRECTORY):
-        if path.is_dir():
+    for path in (here.parent.parent / name, here / name):
+        if path.exists():
             return path
-    raise UsageError(f"no readers in other languages beside {here}; install kfuzz whole")
+    raise UsageError(f"there is no {name} beside {here}; install kfuzz whole")
 
 
-def _report(target: Path, chosen: Documents, made: Mapping[str, bytes]) -> Copied:
+def _report(target: Path, version: str | None, chosen: Documents, made: Mapping[str, bytes]) -> Copied:
     vectors = [(document["kind"], vector) for _, document in chosen for vector in document["vectors"]]
     return Copied(
         directory=target,
+        version=version,
         files=tuple(sorted([*made, README_FILE])),
         vectors=len(vectors),
         kinds=Counter(kind for kind, _ in vectors),
@@ -160,12 +175,13 @@ def _readme(report: Copied, bombs: bool) -> str:
     return template.render(report=report, bombs=bombs, version=__version__) + "\n"
 
 
-def _manifest(chosen: Documents, made: Mapping[str, bytes]) -> bytes:
+def _manifest(report: Copied, chosen: Documents, made: Mapping[str, bytes]) -> bytes:
     return canonical_json(
         {
             "files": {name: hashlib.sha256(content).hexdigest() for name, content in made.items()},
             "format": FORMAT,
             "kfuzz": __version__,
+            "suite": report.version,
             "vectors": sorted(name for name, _ in chosen),
         }
     )
@@ -175,8 +191,9 @@ def _manifest(chosen: Documents, made: Mapping[str, bytes]) -> bytes:
 
 
 def _require_room(target: Path, force: bool) -> None:
-    if target.exists() and not target.is_dir():
+    if os.path.isfile(target):
         raise UsageError(f"{target} is a file; name a folder")
+    require_writable(target, directory=True)
     if not force and target.is_dir() and any(target.iterdir()):
         raise UsageError(
             f"{target} is not empty; name another folder, or use --force to replace an earlier copy (other files stay)"
@@ -191,6 +208,9 @@ def _clear_of_files(target: Path, made: Mapping[str, bytes]) -> None:
         inner = [path, *(target / parent for parent in Path(name).parents if parent.name)]
         if path.is_dir() or any(folder.exists() and not folder.is_dir() for folder in inner[1:]):
             raise UsageError(f"{path} cannot be written, for something else has its place; name another folder")
+        for folder in inner[1:]:
+            if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+                raise UsageError(f"{folder} cannot be written: it does not let you; name another folder")
 
 
 def _earlier(target: Path) -> set[str]:
@@ -208,19 +228,44 @@ def _earlier(target: Path) -> set[str]:
 
 @contextlib.contextmanager
 def _staging(target: Path) -> Iterator[Path]:
-    """A folder on the target's file system, in which the copy is made; nothing of it is left in the end."""
+    """A folder on the target's file system, in which the copy is made; nothing of it is left in the end.
+
+    Where the copy fails, the folders above it that were not there before go too.
+    """
     parent = target if target.is_dir() else target.parent
-    parent.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=".kfuzz-copy.", dir=parent))
+    missing = [folder for folder in (target, *target.parents) if not folder.exists()]
     try:
-        yield staging
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".kfuzz-copy.", dir=parent, ignore_cleanup_errors=True) as staging:
+            yield Path(staging)
+    except BaseException as error:
+        _remove_empty(missing)
+        if isinstance(error, OSError):
+            raise UsageError(f"{target} cannot be written: {error.strerror}; name another folder") from None
+        raise
 
 
 def _publish(staging: Path, target: Path, names: Sequence[str]) -> None:
-    """Give the finished files their names, the last of ``names`` last."""
-    for name in names:
-        path = target / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        (staging / name).replace(path)
+    """Give the finished files their names, the last of ``names`` last; where that fails, the new ones go again."""
+    added: list[Path] = []
+    missing: list[Path] = []
+    try:
+        for name in names:
+            path = target / name
+            missing += [folder for folder in path.parents if not folder.exists()]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                added.append(path)
+            (staging / name).replace(path)
+    except BaseException:
+        for path in added:
+            path.unlink(missing_ok=True)
+        _remove_empty(sorted(missing, reverse=True))
+        raise
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove these folders, the inner ones first; one that is not there or holds something stays as it is."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()

@@ -7,30 +7,43 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Collection, Iterable, Iterator
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 
-__all__ = ["REGISTER_FILE", "matching", "register", "registered", "remedy"]
+__all__ = ["REGISTER_FILE", "digest_of", "matching", "register", "registered", "remedy"]
 
-# Every id that was ever given, one a line. An id in it can never vanish or come back as another vector.
+# Every id that was ever given, one a line, with the digest of its bytes: neither ever changes (docs/suite-policy.md).
 REGISTER_FILE = "ids.txt"
+DIGEST_DIGITS = 16
 
 
-def registered(root: Path) -> frozenset[str]:
-    """The ids that the suite under ``root`` has given; none where there is no register yet."""
+def registered(root: Path) -> dict[str, str]:
+    """The ids that the suite under ``root`` has given, with their digests ("" where a line has none)."""
     path = root / REGISTER_FILE
-    return frozenset(read_bytes(path).decode().split()) if path.is_file() else frozenset()
+    lines = read_bytes(path).decode().splitlines() if path.is_file() else []
+    return {name: digest for name, _, digest in (line.partition(" ") for line in lines if line)}
 
 
-def register(root: Path, ids: Iterable[str]) -> None:
-    """Add ``ids`` to the register; what is in it stays."""
+def register(root: Path, digests: Mapping[str, str]) -> None:
+    """Add ids with their digests to the register; an id keeps the digest that it was first registered with."""
     before = registered(root)
-    after = before | set(ids)
+    after = {name: before.get(name) or digests.get(name, "") for name in {*before, *digests}}
     if after != before:
-        write_whole(root / REGISTER_FILE, "".join(f"{name}\n" for name in sorted(after)))
+        lines = (f"{name} {digest}".rstrip() for name, digest in sorted(after.items()))
+        write_whole(root / REGISTER_FILE, "".join(f"{line}\n" for line in lines))
+
+
+def digest_of(item: Mapping[str, Any]) -> str:
+    """The digest of a vector's bytes, from its JSON: of a stream, of its steps one after another."""
+    if "recipe" in item:
+        return str(item["sha256"])[:DIGEST_DIGITS]
+    digits = "\n".join(step["hex"] for step in item["steps"]) if "steps" in item else item["hex"]
+    return hashlib.sha256(digits.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def matching(ids: Collection[str], globs: Iterable[str]) -> set[str]:

@@ -20,7 +20,7 @@ from kfuzz.messages.catalogue import catalogue
 from kfuzz.vectors import coverage
 from kfuzz.vectors.build import canonical_json
 from kfuzz.vectors.coverage import CODES, expectations, is_plainly_valid
-from kfuzz.vectors.ids import REGISTER_FILE, registered
+from kfuzz.vectors.ids import REGISTER_FILE, digest_of, registered
 from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
 
 __all__ = ["Problem", "lint"]
@@ -29,6 +29,8 @@ FILE_BYTES_MAX = 8_000_000
 # No fewer than these shares of the suite, in percent.
 SMALLEST_SHARES = {"valid": 20, "not valid": 60}
 CHECKS = frozenset({"format", "stream", "behaviour", "none"})
+# The flag of a vector that turned out to be wrong (docs/suite-policy.md): it stays, and fails nothing.
+WITHDRAWN = "Withdrawn"
 LEVELS = ("must", "should", "may")
 LINK = re.compile(r"[A-Za-z][\w.-]*(?: [\w.-]+)? #\d+|[A-Z]+-\d+|https://\S+")
 # The smallest message, and where a frame has its length, its magic and its CRC.
@@ -147,11 +149,24 @@ def _ids(suite: Suite) -> Iterator[Problem]:
 
 def _permanent(suite: Suite) -> Iterator[Problem]:
     given = registered(suite.root)
-    present = {vector.id for vector in suite.vectors}
-    for name in sorted(given - present):
+    present = {item["id"]: digest_of(item) for file in suite.files for item in file.document["vectors"]}
+    for name in sorted(given.keys() - present.keys()):
         yield Problem(REGISTER_FILE, f"the id {name} was given and is gone; ids are for ever, bring the vector back")
-    for name in sorted(present - given):
+    for name in sorted(present.keys() - given.keys()):
         yield Problem(REGISTER_FILE, f"the id {name} is not registered; run `kfuzz vectors build`")
+    for name in sorted(present.keys() & given.keys()):
+        if given[name] and given[name] != present[name]:
+            yield Problem(
+                REGISTER_FILE,
+                f"the bytes of {name} have changed; give other bytes another id"
+                " (where no release has the id yet, remove its line)",
+            )
+
+
+def _withdrawn(suite: Suite) -> Iterator[Problem]:
+    for vector in suite.vectors:
+        if WITHDRAWN in vector.flags and vector.level != "recommended":
+            yield Problem(_place(suite, vector), f"it has the flag {WITHDRAWN}, so its level must be recommended")
 
 
 def _summaries(suite: Suite) -> Iterator[Problem]:
@@ -380,6 +395,7 @@ RULES: Sequence[Rule] = (
     _flags,
     _ids,
     _permanent,
+    _withdrawn,
     _summaries,
     _requirement_entries,
     _cited,

@@ -37,6 +37,7 @@ __all__ = [
     "load_file",
     "load_files",
     "load_suite",
+    "suite_version",
 ]
 
 FORMAT = "kfuzz-vectors/1"
@@ -54,6 +55,8 @@ OPTIONS = (*STREAM_OPTIONS, TOPIC, *MESSAGE_OPTIONS, PRIMITIVE_OPTION)
 # What a file may be about.
 KINDS = ("records", "stream", "message", "primitive")
 SCHEMA_FILE = "schema.json"
+# Says which version of the suite it is.
+SUITE_FILE = "suite.json"
 REQUIREMENTS_FILE = "requirements.json"
 EXPECTED_DIRECTORY = "expected"
 
@@ -162,6 +165,17 @@ def default_root() -> Path:
         if (root / SCHEMA_FILE).is_file():
             return root
     raise UsageError(f"no vectors beside {here}; install kfuzz whole or name the suite's directory")
+
+
+def suite_version(root: str | Path | None = None) -> str | None:
+    """The version of the suite ("1.0.0"), by the policy in docs/suite-policy.md; None of a suite that names none."""
+    path = _root(root)[0] / SUITE_FILE
+    if not path.is_file():
+        return None
+    try:
+        return str(json.loads(read_bytes(path))["version"])
+    except (ValueError, LookupError, TypeError):
+        raise UsageError(f'{path} must be JSON such as {{"version": "1.0.0"}}; mend it') from None
 
 
 def load_suite(

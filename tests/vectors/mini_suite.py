@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kfuzz.vectors.build import canonical_json
+from kfuzz.vectors.ids import digest_of, register
 from kfuzz.vectors.model import default_root
 
 KEPT = ("of-2", "of-3", "one-too-high", "negative-one", "zero-with-record")
@@ -29,11 +30,10 @@ def document() -> Document:
 def write(root: Path, spoil: Callable[[Document], Any] = lambda document: None) -> Path:
     """Write the suite under ``root`` after ``spoil`` had its way with the file's document; returns ``root``."""
     spoiled = copy.deepcopy(document())
-    ids = [vector["id"] for vector in spoiled["vectors"]]
+    register(root, {vector["id"]: digest_of(vector) for vector in spoiled["vectors"]})
     spoil(spoiled)
     path = root / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(canonical_json(spoiled))
-    (root / "ids.txt").write_text("".join(f"{name}\n" for name in sorted(ids)))
     shutil.copy(default_root() / "requirements.json", root)
     return root

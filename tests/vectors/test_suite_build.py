@@ -20,8 +20,8 @@ from kfuzz.errors import UsageError
 from kfuzz.vectors import build
 from kfuzz.vectors.confirm import contradiction, first_difference, with_cells
 from kfuzz.vectors.coverage import expectations
-from kfuzz.vectors.ids import register, registered
-from kfuzz.vectors.model import KINDS, default_root, load_file, load_suite
+from kfuzz.vectors.ids import digest_of, register, registered
+from kfuzz.vectors.model import KINDS, default_root, load_file, load_files, load_suite
 from kfuzz.vectors.recipes.making import bombs, containers
 from kfuzz.vectors.recipes.making.builder import Record, batch, concat, overlong, varint
 from kfuzz.vectors.recipes.theme import Step, Theme, accepts, refuses
@@ -147,9 +147,25 @@ def test_two_recipes_of_one_id_are_refused() -> None:
 
 
 def test_the_register_only_grows(tmp_path: Path) -> None:
-    register(tmp_path, ["b/2", "a/1"])
-    register(tmp_path, ["c/3"])
-    assert (tmp_path / "ids.txt").read_text() == "a/1\nb/2\nc/3\n"
+    register(tmp_path, {"b/2": "22", "a/1": "11"})
+    register(tmp_path, {"c/3": "33", "a/1": "99"})
+    assert (tmp_path / "ids.txt").read_text() == "a/1 11\nb/2 22\nc/3 33\n"
+    assert registered(tmp_path) == {"a/1": "11", "b/2": "22", "c/3": "33"}
+
+
+def test_every_id_of_the_committed_suite_is_registered_with_the_digest_of_its_bytes() -> None:
+    given = registered(default_root())
+    items = [item for file in load_files() for item in file.document["vectors"]]
+    assert given == {item["id"]: digest_of(item) for item in items}
+    assert len(given) > 3000
+
+
+def test_the_digest_of_a_stream_tells_its_steps_apart() -> None:
+    digests = {
+        digest_of({"steps": [{"hex": digits} for digits in steps]}) for steps in (["00", "11"], ["0011"], ["0011", ""])
+    }
+    assert len(digests) == 3
+    assert digest_of({"recipe": "x", "sha256": "ab" * 32, "size": 1}) == "ab" * 8
 
 
 # --- confirmation ---------------------------------------------------------------------------------------------------

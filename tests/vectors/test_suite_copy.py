@@ -13,11 +13,12 @@ import pytest
 from kfuzz.cli.main import main
 from kfuzz.errors import UsageError
 from kfuzz.vectors import copy as copy_module
-from kfuzz.vectors import load_suite
+from kfuzz.vectors import load_suite, suite_version
 from kfuzz.vectors.copy import MANIFEST_FILE, copy
 from kfuzz.vectors.model import KINDS, default_root, suite_paths
 
-README_LINES_MOST = 70
+README_LINES_MOST = 85
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def files(root: Path) -> set[str]:
@@ -158,10 +159,70 @@ def test_a_copy_that_fails_on_the_way_leaves_nothing(
     monkeypatch.setattr(copy_module, "write_whole", write_whole)
     (tmp_path / "there").mkdir()
     for name in ("there", "not-there"):
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(UsageError, match=f"{name} cannot be written: No space left on device; name another folder"):
             copy(tmp_path / name, root=own)
     assert files(tmp_path) == set()
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+@pytest.mark.parametrize("inside", ["", "new/", "there/", "there/new/"])
+def test_a_forbidden_folder_is_one_sentence_and_leaves_neither_a_file_nor_a_folder(
+    inside: str, own: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    target = tmp_path / inside / ("x" * 300)
+    with pytest.raises(UsageError, match="File name too long; name another"):
+        copy(target, root=own)
+    with pytest.raises(UsageError, match="is not a directory; name another place"):
+        copy(f"/dev/null/{inside}x", root=own)
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+@pytest.mark.parametrize("name", ["new", "new/inner", "there"])
+def test_a_copy_that_cannot_name_its_files_takes_them_back(
+    name: str, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.replace
+
+    def replace(path: Path, target: Path) -> Path:
+        if target.name == "requirements.json":
+            raise PermissionError(13, "Permission denied")
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    (tmp_path / "there").mkdir()
+    with pytest.raises(UsageError, match=f"{name} cannot be written: Permission denied; name another folder"):
+        copy(tmp_path / name, root=own)
+    assert [path.name for path in tmp_path.rglob("*")] == ["there"]
+
+
+def test_a_folder_below_that_lets_nobody_write_is_told_before_anything_is_written(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "records").mkdir()
+    allowed = copy_module.os.access
+    monkeypatch.setattr(
+        copy_module.os, "access", lambda path, mode: Path(path).name != "records" and allowed(path, mode)
+    )
+    with pytest.raises(UsageError, match="records cannot be written: it does not let you"):
+        copy(tmp_path, root=own, force=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["records"]
+
+
+def test_every_copy_has_the_license_and_the_version_of_the_suite(own: Path, tmp_path: Path) -> None:
+    for name, globs, root, version in (
+        ("whole", ["*"], None, suite_version()),
+        ("part", ["records/v2/count/of-2"], None, suite_version()),
+        ("own", ["*"], own, None),
+    ):
+        done = copy(tmp_path / name, globs, root=root)
+        assert (tmp_path / name / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+        manifest = json.loads((tmp_path / name / MANIFEST_FILE).read_bytes())
+        assert done.version == manifest["suite"] == suite_version(tmp_path / name) == version
+        assert "LICENSE" in manifest["files"]
+        readme = (tmp_path / name / "README.md").read_text()
+        assert (f"The suite's version is {version}." in readme) == (version is not None)
+        assert "## What may change in a later copy" in readme
 
 
 @pytest.mark.parametrize("taken", ["README.md/x", "records"])

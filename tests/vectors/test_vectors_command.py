@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import mini_suite
 import pytest
 
 from kfuzz.cli.main import main
-from kfuzz.vectors import Vector, load_suite
+from kfuzz.vectors import Vector, load_suite, suite_version
 
 
 def run(*words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -31,17 +32,34 @@ def test_list_prints_a_line_a_vector_and_the_sum(tmp_path: Path, capsys: pytest.
 def test_list_as_json_is_one_document_without_the_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run("list", "*/of-*", "--json", "--vectors", str(mini_suite.write(tmp_path)), capsys=capsys)
     assert code == 0
-    assert [(entry["id"], entry["verdicts"]) for entry in json.loads(out)] == [
+    assert json.loads(out)["suite"] is None
+    assert [(entry["id"], entry["verdicts"]) for entry in json.loads(out)["vectors"]] == [
         ("records/v2/count/of-2", {"consumer": "valid"}),
         ("records/v2/count/of-3", {"consumer": "valid"}),
     ]
     assert "hex" not in out
 
 
+def test_list_as_json_names_the_version_of_the_suite(capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(run("list", "records/v2/count/of-2", "--json", capsys=capsys)[1])
+    assert document["suite"] == suite_version()
+    assert re.fullmatch(r"1\.\d+\.\d+", document["suite"])
+
+
+@pytest.mark.parametrize("content", ["", "7", "{}", "[]"])
+def test_a_broken_file_of_the_version_is_wrong_use(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (mini_suite.write(tmp_path) / "suite.json").write_text(content)
+    code, _, err = run("list", "--json", "--vectors", str(tmp_path), capsys=capsys)
+    assert code == 2
+    assert "suite.json must be JSON such as" in err
+
+
 def test_a_glob_that_matches_nothing_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run("list", "records/v9/*", capsys=capsys)
     assert (code, out) == (2, "")
-    assert err == "kfuzz: no vector matches 'records/v9/*'; `kfuzz vectors list` shows their ids\n"
+    assert err == "kfuzz: no vector matches 'records/v9/*'; did you mean 'records/v2/*'?\n"
 
 
 def test_lint_ends_with_1_for_a_problem_and_prints_its_place(
