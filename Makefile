@@ -63,10 +63,12 @@ sanitize: build ## every known input through decoders and encoders under Address
 	$(BIN)/kfuzz fuzz --replay --sanitize address
 	$(BIN)/kfuzz fuzz --replay --sanitize undefined
 
-lint: build ## ruff, mypy, cython-lint
+lint: build ## ruff, mypy, cython-lint, and imports against docs/architecture.md
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tools.layers
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint kfuzz
 
 clean: ## remove what was built

@@ -10,7 +10,7 @@ Kafka said: those cells are filled by ``kfuzz vectors build --confirm``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -265,6 +265,3 @@ class Theme:
         }
         document |= {"budget": budget} if budget else {}
         self.recipes.append(Recipe(document, made.data, False))
-
-
-ThemeMaker = Callable[[], Theme]

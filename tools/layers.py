@@ -1,0 +1,59 @@
+"""Holds compiled modules and docs/architecture.md to the floors in pyproject.toml; lint-imports does so for Python.
+
+Run as ``python -m tools.layers``: one line for each import that goes up, and exit code 1.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+IMPORT: Final = re.compile(r"^\s*(?:from|c?import)\s+kfuzz\.(\w+)")
+ROW: Final = re.compile(r"^\| `kfuzz/(\w+)(?:\.py|/)` ")
+
+
+def floors(root: Path = ROOT) -> dict[str, int]:
+    """The floor of each room and ground-floor module, counted from the top."""
+    with (root / "pyproject.toml").open("rb") as file:
+        contract = tomllib.load(file)["tool"]["importlinter"]["contracts"][0]
+    return {room: floor for floor, rooms in enumerate(contract["layers"]) for room in rooms.split(" | ")}
+
+
+def upward(root: Path = ROOT) -> Iterator[str]:
+    """A sentence for each import of a compiled module that goes up."""
+    floor = floors(root)
+    compiled = (path for path in (root / "kfuzz").rglob("*") if path.suffix in (".pyx", ".pxd"))
+    for path in sorted(compiled):
+        own = path.relative_to(root / "kfuzz").parts[0]
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found = IMPORT.match(line)
+            if found and found[1] != own and floor[found[1]] <= floor[own]:
+                yield f"{path.relative_to(root)}:{number}: {own}/ may not import {found[1]}; it stands above"
+
+
+def undocumented(root: Path = ROOT) -> Iterator[str]:
+    """A sentence where the table of docs/architecture.md has other rooms, or another order."""
+    rows = [found[1] for line in (root / "docs/architecture.md").read_text().splitlines() if (found := ROW.match(line))]
+    floor = floors(root)
+    if sorted(rows) != sorted(floor):
+        odd = ", ".join(sorted(set(rows) ^ set(floor))) or "one of them twice"
+        yield f"docs/architecture.md: its rooms are not those of pyproject.toml: {odd}"
+    elif [floor[room] for room in rows] != sorted(floor.values()):
+        yield "docs/architecture.md: its rooms do not stand in the order of pyproject.toml"
+
+
+def main() -> int:
+    """Print what is wrong; 1 if anything is."""
+    problems = [*upward(), *undocumented()]
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return bool(problems)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
