@@ -8,7 +8,7 @@ export JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: help demo test test-all test-full test-other-pythons campaign bench sanitize lint build clean
+.PHONY: release help demo test test-all test-full test-other-pythons campaign bench sanitize lint build clean
 .DEFAULT_GOAL := help
 # Each step uses all processors itself.
 .NOTPARALLEL:
@@ -70,6 +70,9 @@ lint: build ## ruff, mypy, cython-lint, and imports against docs/architecture.md
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.layers
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint kfuzz
+
+release: build ## what follows from the releases in kfuzz/kafka.py (docs/new-release.md)
+	$(BIN)/python -m tools.release
 
 clean: ## remove what was built
 	rm -rf build out $(VENV) .venv-*

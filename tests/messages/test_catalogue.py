@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import zipfile
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,22 +14,12 @@ from kfuzz.conformance.broker.real import artefacts
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.kafka import KAFKA_3, LATEST, RELEASES
-from kfuzz.messages.catalogue import CARRIED, RECORDS, Catalogue, catalogue, condense, load
+from kfuzz.messages.catalogue import CARRIED, RECORDS, catalogue, condense, load
+from tools.release import CLIENT_JARS, RECORD_JARS, catalogues_of
 
 ROOT = Path(__file__).resolve().parents[2]
-# The jars of a broker that have definitions; that of share groups was not published before Kafka 4.
-RECORD_JARS = (
-    "kafka-group-coordinator", "kafka-metadata", "kafka-raft", "kafka-share-coordinator", "kafka-storage",
-    "kafka-transaction-coordinator",
-)  # fmt: skip
 DEFINITION = """{ "name": "DataOfMine", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
   { "name": "Value", "type": "int32", "versions": "0+", "about": "Prose is not kept." } ] }"""
-
-
-def jars_of(folder: Path, version: str, names: Iterable[str]) -> dict[str, Catalogue]:
-    """Of these jars the ones that a version has, by name."""
-    paths = {name: folder / f"{name}-{version}.jar" for name in names}
-    return {name: load(path) for name, path in paths.items() if path.exists()}
 
 
 @pytest.mark.java
@@ -41,9 +30,9 @@ def test_the_catalogues_are_what_the_jars_make(release: str) -> None:
     [testee] = select(all_testees(), [f"kafka-clients@{release}"])
     testee.make_ready()
     folder = ROOT / "testees" / "kafka-clients" / "target" / release / "lib"
-    for name, jars in ((release, ["kafka-clients"]), (RECORDS[release], RECORD_JARS)):
+    for name, jars in ((release, CLIENT_JARS), (RECORDS[release], RECORD_JARS)):
         committed = (ROOT / "kfuzz" / "messages" / "catalogues" / f"{name}.json").read_bytes()
-        assert condense(jars_of(folder, release, jars).values(), release) == committed
+        assert condense(catalogues_of(folder, release, jars).values(), release) == committed
 
 
 @pytest.mark.java
@@ -53,7 +42,7 @@ def test_what_a_broker_keeps_in_logs_and_files_is_read_from_its_own_jars() -> No
     testee = artefacts()
     testee.make_ready()
     assert testee.folder is not None
-    jars = jars_of(testee.folder / "target" / "lib", testee.version, RECORD_JARS)
+    jars = catalogues_of(testee.folder / "target" / testee.version / "lib", testee.version, RECORD_JARS)
     assert {name: Counter(message.kind for message in jar.messages.values()) for name, jar in jars.items()} == {
         "kafka-group-coordinator": {"coordinator-key": 22, "coordinator-value": 22},
         "kafka-metadata": {"metadata": 26},

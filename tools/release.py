@@ -1,0 +1,131 @@
+"""Makes everything that follows from the releases in kfuzz/kafka.py; docs/new-release.md says what else is to do.
+
+Run as ``make release``, or ``python -m tools.release [VERSION…]`` for releases that are known already. For each release
+it writes the two catalogues from its jars, asks it about every vector, lists its expected outcomes, and counts what the
+tests count. It needs Java and Maven, and takes a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from kfuzz.conformance.protocol.testees import all_testees, select
+from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.files import write_whole
+from kfuzz.kafka import RELEASES
+from kfuzz.messages.catalogue import RECORDS, Catalogue, condense, load
+
+__all__ = ["CLIENT_JARS", "RECORD_JARS", "catalogues_of"]
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+CATALOGUES: Final = ROOT / "kfuzz" / "messages" / "catalogues"
+COUNTS: Final = ROOT / "tests" / "release_counts.toml"
+CLIENT_JARS: Final = ("kafka-clients",)
+# The jars of a broker that have definitions; share groups have a jar since Kafka 4.
+RECORD_JARS: Final = (
+    "kafka-group-coordinator",
+    "kafka-metadata",
+    "kafka-raft",
+    "kafka-share-coordinator",
+    "kafka-storage",
+    "kafka-transaction-coordinator",
+)
+SAMPLES: Final = 3
+MUTANTS: Final = 200
+
+
+def catalogues_of(folder: Path, release: str, jars: Iterable[str]) -> dict[str, Catalogue]:
+    """The definitions in each of the ``jars`` that ``folder`` has for the release, by the jar's name."""
+    paths = {name: folder / f"{name}-{release}.jar" for name in jars}
+    return {name: load(path) for name, path in paths.items() if path.exists()}
+
+
+def write_catalogues(release: str) -> None:
+    """Build the release's testee, which brings the jars, and condense their definitions."""
+    [testee] = select(all_testees(), [f"kafka-clients@{release}"])
+    testee.make_ready()
+    folder = ROOT / "testees" / "kafka-clients" / "target" / release / "lib"
+    for name, jars in ((release, CLIENT_JARS), (RECORDS[release], RECORD_JARS)):
+        write_whole(CATALOGUES / f"{name}.json", condense(catalogues_of(folder, release, jars).values(), release))
+
+
+def counts_of(release: str) -> str:
+    """The release's table for tests/release_counts.toml."""
+    # These read the catalogues, which a new release has only now.
+    from kfuzz.conformance.differential.messages import KINDS, RECORD_KINDS, differ_messages
+    from kfuzz.messages.catalogue import catalogue
+
+    clients, records = catalogue(release).messages.values(), catalogue(RECORDS[release]).messages.values()
+    requests = [one for one in clients if one.kind == "request" and one.valid_versions]
+    lines = [
+        f'["{release}"]',
+        f"versions = {sum(len(list(one.valid_versions)) for one in clients)}",
+        f"record_versions = {sum(len(list(one.valid_versions)) for one in records)}",
+        f"headers = {sum(len(list(one.valid_versions)) + 1 for one in requests)}",
+    ]
+    [testee] = select(all_testees(), [f"kafka-clients@{release}"])
+    for group, name, kinds in (
+        ("clients", release, KINDS),
+        ("client_records", release, RECORD_KINDS),
+        ("records", RECORDS[release], RECORD_KINDS),
+    ):
+        found = differ_messages(testee, name, kinds=kinds, samples=SAMPLES, mutants=MUTANTS)
+        if found.failed:
+            reason = found.broken or found.disagreements[0].reason
+            raise UsageError(f"{release} reads a message unlike kfuzz: {reason}; mend that first")
+        agreed = found.agreements
+        versions = agreed["encoded"] // (1 + SAMPLES)
+        numbers = [versions, agreed["mutants"], agreed["rewritten"], found.rules.total()]
+        lines.append(f"agreement.{group} = {numbers}")
+    return "\n".join(lines) + "\n"
+
+
+def write_counts(releases: Iterable[str]) -> None:
+    """Add the table of each release, or put it in the old one's place."""
+    text = COUNTS.read_text()
+    for release in releases:
+        table = counts_of(release)
+        if release in tomllib.loads(text):
+            start = text.index(f'["{release}"]')
+            end = text.find("\n[", start) + 1 or len(text)
+            text = text[:start] + table + ("\n" if end < len(text) else "") + text[end:]
+        else:
+            text += "\n" + table
+    write_whole(COUNTS, text)
+
+
+def run(*words: str) -> None:
+    """Run a verb of kfuzz, in a process that sees the new catalogues; ``UsageError`` where it fails."""
+    print(f"kfuzz {' '.join(words)}", flush=True)
+    if subprocess.run([sys.executable, "-m", "kfuzz", *words], cwd=ROOT).returncode:
+        raise UsageError(f"`kfuzz {' '.join(words)}` failed; mend what it says, and run this again")
+
+
+def main(words: list[str]) -> None:
+    """Make what follows from each release named, or from each that has no catalogue yet."""
+    chosen = words or [release for release in RELEASES if not (CATALOGUES / f"{RECORDS[release]}.json").exists()]
+    if unknown := [release for release in chosen if release not in RELEASES]:
+        raise UsageError(f"kfuzz/kafka.py has no release {unknown[0]}; add it there first")
+    if not chosen:
+        print(f"every release has what it needs: {', '.join(RELEASES)}")
+        return
+    for release in chosen:
+        print(f"{release}: catalogues", flush=True)
+        write_catalogues(release)
+    run("vectors", "build", "--confirm", "--broker")
+    for release in chosen:
+        run("conform", "--testee", f"kafka-clients@{release}", "--update-expected")
+    print("counts of the tests", flush=True)
+    write_counts(chosen)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except KfuzzError as error:
+        sys.exit(f"tools.release: {error}")
