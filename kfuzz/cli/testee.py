@@ -9,6 +9,7 @@ import click
 from kfuzz import records
 from kfuzz.cli.console import standard_streams
 from kfuzz.conformance.judge.own import serve
+from kfuzz.conformance.protocol.schema import schema_text
 
 __all__ = ["command"]
 
@@ -21,7 +22,8 @@ __all__ = ["command"]
     show_default=True,
     help="Accept what Apache Kafka's reader accepts, or only what the documents allow.",
 )
-def command(profile: str) -> None:
+@click.option("--schema", "as_schema", is_flag=True, help="Print the protocol's JSON Schema instead, and end.")
+def command(profile: str, as_schema: bool) -> None:
     """kfuzz's own decoder behind the testee protocol.
 
     Speaks kfuzz-testee/1 (docs/testee-protocol.md): JSON Lines on standard input and output.
@@ -29,7 +31,11 @@ def command(profile: str) -> None:
     \b
     Examples:
       kfuzz testee </dev/null
+      kfuzz testee --schema > testee.schema.json
       kfuzz conform --command "kfuzz testee --profile strict"
     """
+    if as_schema:
+        click.echo(schema_text(), nl=False)
+        return
     requests, answers = standard_streams()
     serve(requests, answers, profile=cast(records.Profile, profile))

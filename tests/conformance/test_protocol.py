@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
+import jsonschema
 import pytest
+from click.testing import CliRunner
 
+from kfuzz.cli.testee import command
+from kfuzz.conformance.judge.compare import cases_of, request
+from kfuzz.conformance.judge.own import serve
+from kfuzz.conformance.protocol.schema import COMMITTED, protocol_schema, schema_text
 from kfuzz.conformance.protocol.words import (
     DECODE,
     DECODE_MESSAGE,
     ENCODE,
     ENCODE_MESSAGE,
+    OPERATIONS,
     ProtocolError,
     parse_answer,
     parse_handshake,
+    to_line,
 )
+from kfuzz.vectors.model import KINDS, load_suite
 
 HANDSHAKE: dict[str, Any] = {
     "protocol": "kfuzz-testee/1",
@@ -46,20 +56,20 @@ def test_what_a_handshake_leaves_out_has_the_documented_meaning() -> None:
     assert (handshake.label, handshake.checks_crc, handshake.control) == ("toy@1.0", True, "shown")
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"protocol": "kfuzz-testee/2"}, "the handshake.protocol is"),
-        ({"name": "../../etc/passwd"}, "the handshake.name is"),
-        ({"version": ""}, "the handshake.version is"),
-        ({"operations": ["decode-records", "fly"]}, "the handshake.operations is"),
-        ({"magic": [True]}, "the handshake.magic is"),
-        ({"magic": ["2"]}, "the handshake.magic is"),
-        ({"codecs": "none"}, "the handshake.codecs is"),
-        ({"check_crc": False}, 'the handshake has the unknown field "check_crc"'),
-        ({"control": None}, "the handshake.control is"),
-    ],
-)
+WRONG_HANDSHAKES: list[tuple[dict[str, Any], str]] = [
+    ({"protocol": "kfuzz-testee/2"}, "the handshake.protocol is"),
+    ({"name": "../../etc/passwd"}, "the handshake.name is"),
+    ({"version": ""}, "the handshake.version is"),
+    ({"operations": ["decode-records", "fly"]}, "the handshake.operations is"),
+    ({"magic": [True]}, "the handshake.magic is"),
+    ({"magic": ["2"]}, "the handshake.magic is"),
+    ({"codecs": "none"}, "the handshake.codecs is"),
+    ({"check_crc": False}, 'the handshake has the unknown field "check_crc"'),
+    ({"control": None}, "the handshake.control is"),
+]
+
+
+@pytest.mark.parametrize(("changes", "sentence"), WRONG_HANDSHAKES)
 def test_a_wrong_handshake_is_refused_with_the_field(changes: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ProtocolError) as caught:
         parse_handshake(json.dumps(HANDSHAKE | changes).encode())
@@ -101,32 +111,32 @@ def test_a_good_answer_is_taken_over_whole() -> None:
     assert parse_answer(answer(hex="00ff"), id="a", operation=ENCODE).data == b"\x00\xff"
 
 
-@pytest.mark.parametrize(
-    ("fields", "place"),
-    [
-        ({"outcome": "maybe"}, "the answer.outcome"),
-        ({"outcome": "rejected", "error": None}, "the answer.error"),
-        ({"consumed": -1}, "the answer.consumed"),
-        ({"consumed": True}, "the answer.consumed"),
-        ({"consumed": "9"}, "the answer.consumed"),
-        ({"hex": "0"}, "the answer.hex"),
-        ({"hex": "FF"}, "the answer.hex"),
-        ({"batches": {}}, "the answer.batches"),
-        ({"batches": [7]}, "[0] is 7; it must be a JSON object"),
-        ({"batches": [BATCH | {"base_ofset": "0"}]}, '[0] has the unknown field "base_ofset"'),
-        ({"batches": [BATCH | {"base_offset": 0}]}, "[0].base_offset is 0; it must be an integer as a decimal string"),
-        ({"batches": [BATCH | {"base_offset": "-0"}]}, "[0].base_offset"),
-        ({"batches": [BATCH | {"compression": "brotli"}]}, "[0].compression"),
-        ({"records": [RECORD | {"key": "k"}]}, "[0].key"),
-        ({"records": [RECORD | {"value": {"sha256": "00", "size": 1}}]}, "[0].value"),
-        ({"records": [RECORD | {"headers": {"k": "00"}}]}, "[0].headers"),
-        ({"records": [RECORD | {"headers": [["k"]]}]}, "[0].headers"),
-        ({"records": [RECORD | {"headers": [[None, "00"]]}]}, "[0].headers"),
-        ({"records": [{name: value for name, value in RECORD.items() if name != "timestamp"}]}, "[0] lacks timestamp"),
-        ({}, "either batches or records"),
-        ({"batches": [], "records": []}, "either batches or records"),
-    ],
-)
+WRONG_ANSWERS: list[tuple[dict[str, Any], str]] = [
+    ({"outcome": "maybe"}, "the answer.outcome"),
+    ({"outcome": "rejected", "error": None}, "the answer.error"),
+    ({"consumed": -1}, "the answer.consumed"),
+    ({"consumed": True}, "the answer.consumed"),
+    ({"consumed": "9"}, "the answer.consumed"),
+    ({"hex": "0"}, "the answer.hex"),
+    ({"hex": "FF"}, "the answer.hex"),
+    ({"batches": {}}, "the answer.batches"),
+    ({"batches": [7]}, "[0] is 7; it must be a JSON object"),
+    ({"batches": [BATCH | {"base_ofset": "0"}]}, '[0] has the unknown field "base_ofset"'),
+    ({"batches": [BATCH | {"base_offset": 0}]}, "[0].base_offset is 0; it must be an integer as a decimal string"),
+    ({"batches": [BATCH | {"base_offset": "-0"}]}, "[0].base_offset"),
+    ({"batches": [BATCH | {"compression": "brotli"}]}, "[0].compression"),
+    ({"records": [RECORD | {"key": "k"}]}, "[0].key"),
+    ({"records": [RECORD | {"value": {"sha256": "00", "size": 1}}]}, "[0].value"),
+    ({"records": [RECORD | {"headers": {"k": "00"}}]}, "[0].headers"),
+    ({"records": [RECORD | {"headers": [["k"]]}]}, "[0].headers"),
+    ({"records": [RECORD | {"headers": [[None, "00"]]}]}, "[0].headers"),
+    ({"records": [{name: value for name, value in RECORD.items() if name != "timestamp"}]}, "[0] lacks timestamp"),
+    ({}, "either batches or records"),
+    ({"batches": [], "records": []}, "either batches or records"),
+]
+
+
+@pytest.mark.parametrize(("fields", "place"), WRONG_ANSWERS)
 def test_a_wrong_answer_is_refused_with_the_place(fields: dict[str, Any], place: str) -> None:
     assert place in refused(answer(**fields))
 
@@ -147,19 +157,19 @@ def test_a_message_is_taken_over_whole() -> None:
     assert parse_answer(answer(hex="00ff"), id="a", operation=ENCODE_MESSAGE).data == b"\x00\xff"
 
 
-@pytest.mark.parametrize(
-    ("message", "place"),
-    [
-        (None, "it is null"),
-        ([], "it is []"),
-        ({"a": [{}, {"Name": 1}]}, 'it.a[1] has the field "Name", whose name is not in camelCase'),
-        ({"a": {"rate": float("nan")}}, "it.a.rate is NaN"),
-        ({"_unknownTaggedFields": []}, "it._unknownTaggedFields is []; where there are none, it is left out"),
-        ({"a": {"_unknownTaggedFields": [{"tag": 0}]}}, "it.a._unknownTaggedFields[0] lacks hex"),
-        ({"_unknownTaggedFields": [{"tag": -1, "hex": ""}]}, "it._unknownTaggedFields[0].tag is -1"),
-        ({"a": json.loads("[" * 40 + "]" * 40)}, "is nested more than 32 deep"),
-    ],
-)
+WRONG_MESSAGES: list[tuple[Any, str]] = [
+    (None, "it is null"),
+    ([], "it is []"),
+    ({"a": [{}, {"Name": 1}]}, 'it.a[1] has the field "Name", whose name is not in camelCase'),
+    ({"a": {"rate": float("nan")}}, "it.a.rate is NaN"),
+    ({"_unknownTaggedFields": []}, "it._unknownTaggedFields is []; where there are none, it is left out"),
+    ({"a": {"_unknownTaggedFields": [{"tag": 0}]}}, "it.a._unknownTaggedFields[0] lacks hex"),
+    ({"_unknownTaggedFields": [{"tag": -1, "hex": ""}]}, "it._unknownTaggedFields[0].tag is -1"),
+    ({"a": json.loads("[" * 40 + "]" * 40)}, "is nested more than 32 deep"),
+]
+
+
+@pytest.mark.parametrize(("message", "place"), WRONG_MESSAGES)
 def test_a_wrong_message_is_refused_with_the_place(message: Any, place: str) -> None:
     assert place in refused(answer(message=message), DECODE_MESSAGE)
 
@@ -184,3 +194,59 @@ def test_an_impossible_number_is_a_wrong_reading_and_not_a_wrong_answer() -> Non
     parsed = parse_answer(answer(records=[RECORD | {"offset": str(2**70)}]), id="a", operation=DECODE)
     assert parsed.records is not None
     assert parsed.records[0]["offset"] == str(2**70)
+
+
+# --- the published schema -------------------------------------------------------------------------------------------
+
+# What depends on the request, or is no question of form, is not in the schema.
+NOT_IN_THE_SCHEMA = ("either batches or records", "nested more than 32 deep", "NaN")
+VALIDATOR = jsonschema.Draft202012Validator(protocol_schema())
+
+
+def fits(line: dict[str, Any], name: str) -> bool:
+    """Whether the line is what the schema's definition ``name`` says."""
+    schema = {**protocol_schema(), "anyOf": [{"$ref": f"#/$defs/{name}"}]}
+    return bool(jsonschema.Draft202012Validator(schema).is_valid(line))
+
+
+def test_the_committed_schema_is_what_the_declarations_make() -> None:
+    jsonschema.Draft202012Validator.check_schema(protocol_schema())
+    assert COMMITTED.read_text() == schema_text(), "run `python -m kfuzz.conformance.protocol.schema`"
+
+
+def test_the_schema_refuses_what_the_check_refuses() -> None:
+    assert fits(HANDSHAKE, "handshake")
+    for changes, sentence in WRONG_HANDSHAKES:
+        assert not fits(HANDSHAKE | changes, "handshake"), sentence
+    wrong = [(fields, place) for fields, place in WRONG_ANSWERS if place not in NOT_IN_THE_SCHEMA]
+    wrong += [
+        ({"message": message}, place)
+        for message, place in WRONG_MESSAGES
+        if not any(words in place for words in NOT_IN_THE_SCHEMA)
+    ]
+    assert len(wrong) > 20
+    for fields, place in wrong:
+        assert not fits({"id": "a", "outcome": "accepted"} | fields, "answer"), place
+
+
+def test_what_the_referee_asks_and_kfuzz_answers_fits_the_schema() -> None:
+    asked: dict[str, list[dict[str, Any]]] = {}
+    for case in cases_of([vector for vector in load_suite(kinds=KINDS) if not vector.budget]):
+        known = asked.setdefault(case.operation, [])
+        if len(known) < 12 or ("topic" in case.vector.options and len(known) < 24):
+            known.append(request(case))
+    assert set(asked) == set(OPERATIONS)
+    requests = [one for known in asked.values() for one in known]
+    out = io.BytesIO()
+    serve(io.BytesIO(b"".join(map(to_line, requests))), out)
+    handshake, *answers = map(json.loads, out.getvalue().splitlines())
+    assert fits(handshake, "handshake")
+    assert len(answers) == len(requests)
+    for one, given in zip(requests, answers, strict=True):
+        assert fits(one, f"request-{one['operation']}"), one["id"]
+        assert fits(given, "answer"), one["id"]
+        assert VALIDATOR.is_valid(one)
+
+
+def test_the_command_prints_the_schema() -> None:
+    assert json.loads(CliRunner().invoke(command, ["--schema"]).output) == protocol_schema()

@@ -1,5 +1,5 @@
 """The testee protocol: its words, a testee as a process, and which testees there are.
 
-May import the standard library, psutil, ``kfuzz.errors``, ``kfuzz.files`` and ``kfuzz.wire.values``; no other room of
-``kfuzz.conformance``.
+May import the standard library, psutil, ``kfuzz.wire.values``, and ``errors``, ``files`` and ``kafka`` of kfuzz; no
+other room of ``kfuzz.conformance``.
 """

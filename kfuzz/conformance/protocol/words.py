@@ -1,23 +1,40 @@
-"""The messages of ``kfuzz-testee/1`` (docs/testee-protocol.md): what is sent, and a strict check of what comes back.
+"""The messages of ``kfuzz-testee/1`` (docs/testee-protocol.md), each declared once: type, check and JSON Schema.
 
 A testee is a foreign program: nothing that it prints is trusted. ``parse_handshake`` and ``parse_answer`` either return
 a checked value or raise ``ProtocolError`` with one sentence. A field with an unknown name is refused, for a misspelt
-``base_ofset`` would otherwise never be compared and so pass for ever. Imports the standard library and
-``kfuzz.errors`` only.
+``base_ofset`` would otherwise never be compared and so pass for ever. ``schema`` makes the published schema of the same
+declarations. Imports the standard library, ``kfuzz.errors``, ``kfuzz.kafka`` and ``forms``.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
+from kfuzz.conformance.protocol.forms import (
+    BOOLEAN,
+    HEX,
+    TEXT,
+    HeadersForm,
+    Integer,
+    ListOf,
+    Matching,
+    MessageForm,
+    ObjectForm,
+    OctetsForm,
+    OneOf,
+    OrNull,
+    SubsetOf,
+    ValueForm,
+    VersionsForm,
+    Wire,
+    fields_of,
+    shown,
+)
 from kfuzz.errors import KfuzzError
-from kfuzz.kafka import CODECS, ROLES
-from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
+from kfuzz.kafka import CODECS, ISOLATIONS, ROLES
 
 __all__ = [
     "AHEAD",
@@ -34,6 +51,7 @@ __all__ = [
     "OPERATIONS",
     "PROTOCOL",
     "READER",
+    "REQUESTS",
     "ROLES",
     "Answer",
     "Handshake",
@@ -70,8 +88,6 @@ READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
 # The runner sends this many requests before it waits for an answer.
 AHEAD: Final = 64
-# Of objects and arrays in a message, far beyond those of Kafka's own.
-MESSAGE_DEPTH_MAX: Final = 32
 # Longer lines are rubbish: values over 64 KiB may be given by their hash.
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -80,22 +96,91 @@ class ProtocolError(KfuzzError):
     """A line of a testee is not what the protocol allows; the text says which part and what belongs there."""
 
 
+# --- forms ----------------------------------------------------------------------------------------------------------
+
+# Wider than 64 bits: a library that reads an impossible offset or timestamp has read wrong, not spoken wrong.
+_INTEGER_TEXT: Final = Matching("an integer as a decimal string", "0|-?[1-9][0-9]{0,38}")
+_LABEL: Final = Matching("a word of letters, digits and . _ + -", "[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_PRIMITIVE: Final = Matching("a primitive's name", "[a-z0-9-]{1,40}")
+_MESSAGE_NAME: Final = Matching("a message's name", "[A-Z][A-Za-z0-9]{0,99}")
+_SIZE: Final = Integer(0, 2**63 - 1)
+_INT32: Final = Integer(-(2**31), 2**31 - 1)
+_ROLE: Final = OneOf(ROLES)
+_TIMESTAMP_TYPE: Final = OneOf(("create", "log-append", "none"))
+
+IntegerText = Annotated[str, Wire(_INTEGER_TEXT)]
+Hex = Annotated[str, Wire(HEX)]
+Octets = Annotated["str | dict[str, Any] | None", Wire(OctetsForm())]
+
+
+class RecordJson(TypedDict):
+    """A record in JSON."""
+
+    offset: IntegerText
+    timestamp: Annotated[str | None, Wire(OrNull(_INTEGER_TEXT))]
+    key: Octets
+    value: Octets
+    headers: Annotated[list[Any], Wire(HeadersForm())]
+
+
+RECORDS: Final = ListOf("records", fields_of(RecordJson))
+
+
+class BatchJson(TypedDict, total=False):
+    """A batch in JSON. One that a broker stored though no reader can read it has no records; nothing else is a must."""
+
+    base_offset: IntegerText
+    last_offset: IntegerText
+    next_offset: IntegerText
+    # Any byte: a library that takes an unknown magic for a batch has read wrong, not spoken wrong.
+    magic: Annotated[int, Wire(Integer(-128, 255))]
+    compression: Annotated[str, Wire(OneOf(CODECS))]
+    timestamp_type: Annotated[str, Wire(_TIMESTAMP_TYPE)]
+    transactional: Annotated[bool, Wire(BOOLEAN)]
+    control: Annotated[bool, Wire(BOOLEAN)]
+    producer_id: IntegerText
+    producer_epoch: Annotated[int, Wire(Integer(-(2**15), 2**15 - 1))]
+    base_sequence: Annotated[int, Wire(_INT32)]
+    partition_leader_epoch: Annotated[int, Wire(_INT32)]
+    delete_horizon: Annotated[str | None, Wire(OrNull(_INTEGER_TEXT))]
+    records: Annotated[list[RecordJson], Wire(RECORDS)]
+
+
+BATCHES: Final = ListOf("batches", fields_of(BatchJson))
+
+
+class _StepOutcome(TypedDict):
+    outcome: Annotated[str, Wire(OneOf(("appended", "duplicate", "rejected")))]
+
+
+class StepJson(_StepOutcome, total=False):
+    """What became of one step of a stream that is appended."""
+
+    base_offset: IntegerText
+    last_stable_offset: IntegerText
+    error: Annotated[str, Wire(TEXT)]
+    finding: Annotated[str, Wire(_LABEL)]
+
+
+# --- from a testee --------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class Handshake:
     """A testee's first line: who it is and what it declares to support."""
 
-    name: str
-    version: str
-    language: str
-    operations: frozenset[str]
-    roles: frozenset[str] = frozenset()
-    magic: frozenset[int] = frozenset()
-    codecs: frozenset[str] = frozenset()
-    checks_crc: bool = True
-    control: str = "shown"
+    name: Annotated[str, Wire(_LABEL)]
+    version: Annotated[str, Wire(_LABEL)]
+    language: Annotated[str, Wire(TEXT)]
+    operations: Annotated[frozenset[str], Wire(SubsetOf(OPERATIONS))]
+    roles: Annotated[frozenset[str], Wire(SubsetOf(ROLES))] = frozenset()
+    magic: Annotated[frozenset[int], Wire(SubsetOf((0, 1, 2)))] = frozenset()
+    codecs: Annotated[frozenset[str], Wire(SubsetOf(CODECS))] = frozenset()
+    checks_crc: Annotated[bool, Wire(BOOLEAN)] = True
+    control: Annotated[str, Wire(OneOf(("shown", "hidden")))] = "shown"
     # The lowest and the highest version of each message, by the definitions' names.
-    messages: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    primitives: frozenset[str] = frozenset()
+    messages: Annotated[Mapping[str, tuple[int, int]], Wire(VersionsForm())] = field(default_factory=dict)
+    primitives: Annotated[frozenset[str], Wire(ListOf("primitives by their names", _PRIMITIVE))] = frozenset()
 
     @property
     def label(self) -> str:
@@ -110,23 +195,153 @@ class Answer:
     What was left out is None.
     """
 
-    id: str
-    outcome: str
-    error: str = ""
-    finding: str | None = None
-    consumed: int | None = None
-    batches: list[dict[str, Any]] | None = None
-    records: list[dict[str, Any]] | None = None
-    data: bytes | None = None
-    message: dict[str, Any] | None = None
-    value: Any = None
-    allocated_bytes: int | None = None
+    id: Annotated[str, Wire(TEXT)]
+    outcome: Annotated[str, Wire(OneOf(OUTCOMES))]
+    error: Annotated[str, Wire(TEXT)] = ""
+    finding: Annotated[str | None, Wire(_LABEL)] = None
+    consumed: Annotated[int | None, Wire(_SIZE)] = None
+    batches: Annotated[list[dict[str, Any]] | None, Wire(BATCHES)] = None
+    records: Annotated[list[dict[str, Any]] | None, Wire(RECORDS)] = None
+    data: Annotated[bytes | None, Wire(HEX, "hex")] = None
+    message: Annotated[dict[str, Any] | None, Wire(MessageForm())] = None
+    value: Annotated[Any, Wire(ValueForm())] = None
+    allocated_bytes: Annotated[int | None, Wire(_SIZE)] = None
     # Of a stream: what became of each step, and the offsets after the last.
-    steps: list[dict[str, Any]] | None = None
-    next_offset: str | None = None
-    last_stable_offset: str | None = None
+    steps: Annotated[list[dict[str, Any]] | None, Wire(ListOf("steps", fields_of(StepJson)))] = None
+    next_offset: Annotated[str | None, Wire(_INTEGER_TEXT)] = None
+    last_stable_offset: Annotated[str | None, Wire(_INTEGER_TEXT)] = None
     # The answer as the testee wrote it, for the report.
     raw: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+_DECLARED: Final = fields_of(Handshake)
+HANDSHAKE: Final = ObjectForm(
+    "Handshake", {"protocol": OneOf((PROTOCOL,)), **_DECLARED.forms}, ("protocol", *_DECLARED.required)
+)
+ANSWER: Final = fields_of(Answer)
+
+
+# --- to a testee ----------------------------------------------------------------------------------------------------
+
+
+class TopicJson(TypedDict, total=False):
+    """How a broker is configured; what is left out has the default of docs/testee-protocol.md."""
+
+    compacted: Annotated[bool, Wire(BOOLEAN)]
+    compression: Annotated[str, Wire(OneOf(("producer", *CODECS)))]
+    timestamp_type: Annotated[str, Wire(OneOf(("create", "log-append")))]
+    timestamp_before_max_ms: IntegerText
+    timestamp_after_max_ms: IntegerText
+    max_message_bytes: Annotated[int, Wire(_INT32)]
+    max_request_bytes: Annotated[int, Wire(_INT32)]
+    now: IntegerText
+    first_offset: IntegerText
+    leader_epoch: Annotated[int, Wire(_INT32)]
+
+
+class AbortedJson(TypedDict):
+    """An aborted transaction, as a fetch response tells it."""
+
+    producer_id: IntegerText
+    first_offset: IntegerText
+
+
+class _Request(TypedDict):
+    id: Annotated[str, Wire(TEXT)]
+
+
+class _DecodeRecords(_Request):
+    operation: Annotated[str, Wire(OneOf((DECODE,)))]
+    role: Annotated[str, Wire(_ROLE)]
+    hex: Hex
+
+
+class DecodeRecords(_DecodeRecords, total=False):
+    """Read record batches; a broker may be told its topic."""
+
+    topic: Annotated[TopicJson, Wire(fields_of(TopicJson))]
+
+
+class EncodeRecords(_Request):
+    """Write these batches."""
+
+    operation: Annotated[str, Wire(OneOf((ENCODE,)))]
+    batches: Annotated[list[BatchJson], Wire(BATCHES)]
+
+
+class _DecodeStream(_Request):
+    operation: Annotated[str, Wire(OneOf((DECODE_STREAM,)))]
+    role: Annotated[str, Wire(_ROLE)]
+    isolation: Annotated[str, Wire(OneOf(ISOLATIONS))]
+    steps: Annotated[list[str], Wire(ListOf("hex texts", HEX))]
+
+
+class DecodeStream(_DecodeStream, total=False):
+    """Hand out the records of a stream."""
+
+    aborted: Annotated[list[AbortedJson], Wire(ListOf("aborted transactions", fields_of(AbortedJson)))]
+    fetch_offset: IntegerText
+
+
+class _AppendStream(_Request):
+    operation: Annotated[str, Wire(OneOf((APPEND_STREAM,)))]
+    role: Annotated[str, Wire(OneOf(("broker",)))]
+    steps: Annotated[list[str], Wire(ListOf("hex texts", HEX))]
+
+
+class AppendStream(_AppendStream, total=False):
+    """Append the steps to an empty partition."""
+
+    transaction_version: Annotated[int, Wire(Integer(0, 2))]
+
+
+class DecodeMessage(_Request):
+    """Read a message."""
+
+    operation: Annotated[str, Wire(OneOf((DECODE_MESSAGE,)))]
+    message: Annotated[str, Wire(_MESSAGE_NAME)]
+    version: Annotated[int, Wire(Integer(0, 32767))]
+    hex: Hex
+
+
+class EncodeMessage(_Request):
+    """Write a message."""
+
+    operation: Annotated[str, Wire(OneOf((ENCODE_MESSAGE,)))]
+    message: Annotated[str, Wire(_MESSAGE_NAME)]
+    version: Annotated[int, Wire(Integer(0, 32767))]
+    body: Annotated[dict[str, Any], Wire(MessageForm())]
+
+
+class DecodePrimitive(_Request):
+    """Read one value."""
+
+    operation: Annotated[str, Wire(OneOf((DECODE_PRIMITIVE,)))]
+    primitive: Annotated[str, Wire(_PRIMITIVE)]
+    hex: Hex
+
+
+class EncodePrimitive(_Request):
+    """Write one value."""
+
+    operation: Annotated[str, Wire(OneOf((ENCODE_PRIMITIVE,)))]
+    primitive: Annotated[str, Wire(_PRIMITIVE)]
+    value: Annotated[Any, Wire(ValueForm())]
+
+
+REQUESTS: Final[Mapping[str, ObjectForm]] = {
+    DECODE: fields_of(DecodeRecords),
+    ENCODE: fields_of(EncodeRecords),
+    DECODE_STREAM: fields_of(DecodeStream),
+    APPEND_STREAM: fields_of(AppendStream),
+    DECODE_MESSAGE: fields_of(DecodeMessage),
+    ENCODE_MESSAGE: fields_of(EncodeMessage),
+    DECODE_PRIMITIVE: fields_of(DecodePrimitive),
+    ENCODE_PRIMITIVE: fields_of(EncodePrimitive),
+}
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------
 
 
 def to_line(message: Mapping[str, Any]) -> bytes:
@@ -134,357 +349,64 @@ def to_line(message: Mapping[str, Any]) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
-# --- checks: each takes a value and returns None, or what belongs there ---------------------------------------------
-
-_Check = Callable[[Any], str | None]
-# Wider than 64 bits: a library that reads an impossible offset or timestamp has read wrong, not spoken wrong.
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,38}")
-_HEX = re.compile(r"[0-9a-f]*")
-_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-_MESSAGE = re.compile(r"[A-Z][A-Za-z0-9]{0,99}")
-_PRIMITIVE = re.compile(r"[a-z0-9-]{1,40}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _integer(low: int, high: int) -> _Check:
-    return lambda value: None if _is_int(value) and low <= value <= high else f"an integer from {low} to {high}"
-
-
-def _integer_text(value: Any) -> str | None:
-    return None if isinstance(value, str) and _INTEGER.fullmatch(value) else "an integer as a decimal string"
-
-
-def _or_null(check: _Check) -> _Check:
-    def checked(value: Any) -> str | None:
-        wanted = None if value is None else check(value)
-        return wanted and f"{wanted}, or null"
-
-    return checked
-
-
-def _one_of(*allowed: str) -> _Check:
-    return lambda value: None if isinstance(value, str) and value in allowed else "one of " + ", ".join(allowed)
-
-
-def _boolean(value: Any) -> str | None:
-    return None if isinstance(value, bool) else "true or false"
-
-
-def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) else "a text"
-
-
-def _label(value: Any) -> str | None:
-    return None if isinstance(value, str) and _LABEL.fullmatch(value) else "a word of letters, digits and . _ + -"
-
-
-def _hex(value: Any) -> str | None:
-    return None if isinstance(value, str) and len(value) % 2 == 0 and _HEX.fullmatch(value) else "lower-case hex"
-
-
-def _octets(value: Any) -> str | None:
-    """A key or a value: hex, null, or {"sha256", "size"} for long ones."""
-    if value is None or _hex(value) is None:
-        return None
-    if isinstance(value, dict) and set(value) == {"sha256", "size"}:
-        sha256, size = value["sha256"], value["size"]
-        if isinstance(sha256, str) and _SHA256.fullmatch(sha256) and _is_int(size) and size >= 0:
-            return None
-    return 'lower-case hex, null, or {"sha256": …, "size": …}'
-
-
-def _header_key(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, dict) and set(value) == {"hex"} and _hex(value["hex"]) is None)
-
-
-def _header(pair: Any) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and _header_key(pair[0]) and _octets(pair[1]) is None
-
-
-def _headers(value: Any) -> str | None:
-    if isinstance(value, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and _header_key(pair[0]) and _octets(pair[1]) is None
-        for pair in value
-    ):
-        return None
-    return 'a list of [key, value], the key a text or {"hex": …}, the value hex or null'
-
-
-def _subset_of(*allowed: Any) -> _Check:
-    def checked(value: Any) -> str | None:
-        good = isinstance(value, list) and all(type(item) is type(allowed[0]) and item in allowed for item in value)
-        return None if good else "a list of any of " + ", ".join(map(str, allowed))
-
-    return checked
-
-
-_RECORD: dict[str, _Check] = {
-    "offset": _integer_text,
-    "timestamp": _or_null(_integer_text),
-    "key": _octets,
-    "value": _octets,
-    "headers": _headers,
-}
-_RECORD_REQUIRED = ("offset", "timestamp", "key", "value", "headers")
-
-
-def _records(value: Any) -> str | None:
-    if not isinstance(value, list):
-        return "a list of records"
-    for index, record in enumerate(value):
-        if wanted := _object(record, _RECORD, _RECORD_REQUIRED):
-            return f"a list of records, but [{index}]{wanted}"
-    return None
-
-
-_BATCH: dict[str, _Check] = {
-    "base_offset": _integer_text,
-    "last_offset": _integer_text,
-    "next_offset": _integer_text,
-    # Any byte: a library that takes an unknown magic for a batch has read wrong, not spoken wrong.
-    "magic": _integer(-128, 255),
-    "compression": _one_of(*CODECS),
-    "timestamp_type": _one_of("create", "log-append", "none"),
-    "transactional": _boolean,
-    "control": _boolean,
-    "producer_id": _integer_text,
-    "producer_epoch": _integer(-(2**15), 2**15 - 1),
-    "base_sequence": _integer(-(2**31), 2**31 - 1),
-    "partition_leader_epoch": _integer(-(2**31), 2**31 - 1),
-    "delete_horizon": _or_null(_integer_text),
-    "records": _records,
-}
-
-
-def _batches(value: Any) -> str | None:
-    if not isinstance(value, list):
-        return "a list of batches"
-    for index, batch in enumerate(value):
-        # A batch that a broker stored though no reader can read it has no records; nothing else is a must.
-        if wanted := _object(batch, _BATCH, ()):
-            return f"a list of batches, but [{index}]{wanted}"
-    return None
-
-
-_STEP: dict[str, _Check] = {
-    "outcome": _one_of("appended", "duplicate", "rejected"),
-    "base_offset": _integer_text,
-    "last_stable_offset": _integer_text,
-    "error": _text,
-    "finding": _label,
-}
-
-
-def _steps(value: Any) -> str | None:
-    if not isinstance(value, list):
-        return "a list of steps"
-    for index, step in enumerate(value):
-        if wanted := _object(step, _STEP, ("outcome",)):
-            return f"a list of steps, but [{index}]{wanted}"
-    return None
-
-
-_FIELD = re.compile(r"[a-z][A-Za-z0-9]*")
-_TAGGED_FIELD: dict[str, _Check] = {"tag": _integer(0, 2**32 - 1), "hex": _hex}
-
-
-def _message(value: Any) -> str | None:
-    """A message, as far as it can be judged without its definition: names, numbers, unknown tags."""
-    wrong = _struct(value, 0) if isinstance(value, dict) else f" is {_shown(value)}"
-    return wrong and f"an object of a message's fields, but it{wrong}"
-
-
-def _struct(struct: dict[str, Any], depth: int) -> str | None:
-    """None, or what is wrong, worded to follow the place of the struct."""
-    for name, value in struct.items():
-        if name == UNKNOWN_TAGGED_FIELDS:
-            wrong = _tagged_fields(value)
-        elif _FIELD.fullmatch(name):
-            wrong = _value(value, depth + 1)
-        else:
-            return f" has the field {_shown(name)}, whose name is not in camelCase"
-        if wrong:
-            return f".{name}{wrong}"
-    return None
-
-
-def _value(value: Any, depth: int) -> str | None:
-    if depth > MESSAGE_DEPTH_MAX:
-        return f" is nested more than {MESSAGE_DEPTH_MAX} deep"
-    if isinstance(value, dict):
-        return _struct(value, depth)
-    if isinstance(value, list):
-        found = ((index, _value(item, depth + 1)) for index, item in enumerate(value))
-        return next((f"[{index}]{wrong}" for index, wrong in found if wrong), None)
-    if isinstance(value, float) and not math.isfinite(value):
-        return f' is {_shown(value)}; what JSON has no number for is "NaN", "Infinity" or "-Infinity"'
-    return None
-
-
-def _one_value(value: Any) -> str | None:
-    wrong = _value(value, 0)
-    return wrong and f"a value of a primitive, but it{wrong}"
-
-
-def _tagged_fields(value: Any) -> str | None:
-    if not isinstance(value, list) or not value:
-        return f" is {_shown(value)}; where there are none, it is left out"
-    found = ((index, _object(item, _TAGGED_FIELD, ("tag", "hex"))) for index, item in enumerate(value))
-    return next((f"[{index}]{wrong}" for index, wrong in found if wrong), None)
-
-
-_ANSWER: dict[str, _Check] = {
-    "id": _text,
-    "outcome": _one_of(*OUTCOMES),
-    "error": _text,
-    "finding": _label,
-    "consumed": _integer(0, 2**63 - 1),
-    "batches": _batches,
-    "records": _records,
-    "hex": _hex,
-    "message": _message,
-    "value": _one_value,
-    "allocated_bytes": _integer(0, 2**63 - 1),
-    "steps": _steps,
-    "next_offset": _integer_text,
-    "last_stable_offset": _integer_text,
-}
-
-
-def _versions(value: Any) -> str | None:
-    wanted = "an object of messages, each with its lowest and highest version"
-    if not isinstance(value, dict):
-        return wanted
-    for name, pair in value.items():
-        if not (_MESSAGE.fullmatch(name) and isinstance(pair, list) and len(pair) == 2 and all(map(_is_int, pair))):
-            return wanted
-        if not 0 <= pair[0] <= pair[1] <= 32767:
-            return wanted
-    return None
-
-
-def _primitives(value: Any) -> str | None:
-    is_list = isinstance(value, list) and all(isinstance(name, str) and _PRIMITIVE.fullmatch(name) for name in value)
-    return None if is_list else "a list of primitives by their names"
-
-
-_HANDSHAKE: dict[str, _Check] = {
-    "protocol": _one_of(PROTOCOL),
-    "name": _label,
-    "version": _label,
-    "language": _text,
-    "operations": _subset_of(*OPERATIONS),
-    "roles": _subset_of(*ROLES),
-    "magic": _subset_of(0, 1, 2),
-    "codecs": _subset_of(*CODECS),
-    "checks_crc": _boolean,
-    "control": _one_of("shown", "hidden"),
-    "messages": _versions,
-    "primitives": _primitives,
-}
-
-
-def _object(value: Any, checks: Mapping[str, _Check], required: tuple[str, ...]) -> str | None:
-    """None, or what is wrong, worded to follow the name of the place: `.offset is …; it must be …`."""
-    if not isinstance(value, dict):
-        return f" is {_shown(value)}; it must be a JSON object"
-    for name in required:
-        if name not in value:
-            return f" lacks {name}"
-    for name, item in value.items():
-        check = checks.get(name)
-        if check is None:
-            return f" has the unknown field {_shown(name)}; known are {', '.join(checks)}"
-        if wanted := check(item):
-            return f".{name} is {_shown(item)}; it must be {wanted}"
-    return None
-
-
-def _shown(value: Any, width: int = 60) -> str:
-    text = json.dumps(value, ensure_ascii=True)
-    return text if len(text) <= width else text[:width] + "…"
-
-
 def _parse(line: bytes, what: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
-        shown = line[:60].decode("ascii", "backslashreplace") + ("…" if len(line) > 60 else "")
-        raise ProtocolError(f"{what} is not a line of JSON: {shown!r}; print nothing else on standard output") from None
+        start = line[:60].decode("ascii", "backslashreplace") + ("…" if len(line) > 60 else "")
+        raise ProtocolError(f"{what} is not a line of JSON: {start!r}; print nothing else on standard output") from None
 
 
-# --- the two messages that come from a testee -----------------------------------------------------------------------
+# What must be declared to offer one of these operations.
+_DECLARED_FOR: Final = (
+    ("roles", {DECODE, DECODE_STREAM, APPEND_STREAM}),
+    ("magic", {DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM}),
+    ("codecs", {DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM}),
+    ("messages", {DECODE_MESSAGE, ENCODE_MESSAGE}),
+    ("primitives", {DECODE_PRIMITIVE, ENCODE_PRIMITIVE}),
+)
+_ENCODED: Final = ("hex", "who accepts to encode must give the bytes")
+_READ: Final = "who accepts must say what was read"
+# What an answer of `accepted` must have.
+_CONTENTS: Final = {
+    ENCODE: _ENCODED,
+    ENCODE_MESSAGE: _ENCODED,
+    ENCODE_PRIMITIVE: _ENCODED,
+    DECODE_MESSAGE: ("message", _READ),
+    DECODE_PRIMITIVE: ("value", _READ),
+    DECODE_STREAM: ("records", "who accepts must say what was handed out"),
+    APPEND_STREAM: ("steps", "who accepts must say what became of each"),
+}
 
 
 def parse_handshake(line: bytes) -> Handshake:
     """The first line of a testee; raises ``ProtocolError``."""
     raw = _parse(line, "the handshake")
-    if wrong := _object(raw, _HANDSHAKE, ("protocol", "name", "version", "language", "operations")):
+    if wrong := HANDSHAKE.wrong(raw):
         raise ProtocolError(f"the handshake{wrong}")
     operations = frozenset(raw["operations"])
-    needed = ["roles"] if operations & {DECODE, DECODE_STREAM, APPEND_STREAM} else []
-    if operations & {DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM}:
-        needed += ["magic", "codecs"]
-    if operations & {DECODE_MESSAGE, ENCODE_MESSAGE}:
-        needed.append("messages")
-    if operations & {DECODE_PRIMITIVE, ENCODE_PRIMITIVE}:
-        needed.append("primitives")
-    for name in needed:
-        if name not in raw:
+    for name, needing in _DECLARED_FOR:
+        if operations & needing and name not in raw:
             raise ProtocolError(f"the handshake lacks {name}: what is unsupported must be declared")
-    return Handshake(
-        name=raw["name"],
-        version=raw["version"],
-        language=raw["language"],
-        operations=operations,
-        roles=frozenset(raw.get("roles", ())),
-        magic=frozenset(raw.get("magic", ())),
-        codecs=frozenset(raw.get("codecs", ())),
-        checks_crc=raw.get("checks_crc", True),
-        control=raw.get("control", "shown"),
-        messages={name: (low, high) for name, (low, high) in raw.get("messages", {}).items()},
-        primitives=frozenset(raw.get("primitives", ())),
-    )
+    lists = ("operations", "roles", "magic", "codecs", "primitives")
+    declared: dict[str, Any] = {name: frozenset(value) if name in lists else value for name, value in raw.items()}
+    del declared["protocol"]
+    declared["messages"] = {name: (low, high) for name, (low, high) in raw.get("messages", {}).items()}
+    return Handshake(**declared)
 
 
 def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
     """The answer to the request ``id``; raises ``ProtocolError`` for anything else, an answer out of order included."""
     raw = _parse(line, "the answer")
-    if wrong := _object(raw, _ANSWER, ("id", "outcome")):
+    if wrong := ANSWER.wrong(raw):
         raise ProtocolError(f"the answer{wrong}")
     if raw["id"] != id:
-        raise ProtocolError(f"the answer is to {_shown(raw['id'])}, but {_shown(id)} was asked: answers come in order")
+        raise ProtocolError(f"the answer is to {shown(raw['id'])}, but {shown(id)} was asked: answers come in order")
     if raw["outcome"] == "accepted":
-        if operation in (ENCODE, ENCODE_MESSAGE, ENCODE_PRIMITIVE) and "hex" not in raw:
-            raise ProtocolError("the answer lacks hex: who accepts to encode must give the bytes")
         if operation == DECODE and ("batches" in raw) == ("records" in raw):
             raise ProtocolError("the answer must have either batches or records: who accepts must say what was read")
-        if operation == DECODE_MESSAGE and "message" not in raw:
-            raise ProtocolError("the answer lacks message: who accepts must say what was read")
-        if operation == DECODE_PRIMITIVE and "value" not in raw:
-            raise ProtocolError("the answer lacks value: who accepts must say what was read")
-        if operation == DECODE_STREAM and "records" not in raw:
-            raise ProtocolError("the answer lacks records: who accepts must say what was handed out")
-        if operation == APPEND_STREAM and "steps" not in raw:
-            raise ProtocolError("the answer lacks steps: who accepts must say what became of each")
-    return Answer(
-        id=raw["id"],
-        outcome=raw["outcome"],
-        error=raw.get("error", ""),
-        finding=raw.get("finding"),
-        consumed=raw.get("consumed"),
-        batches=raw.get("batches"),
-        records=raw.get("records"),
-        data=bytes.fromhex(raw["hex"]) if "hex" in raw else None,
-        message=raw.get("message"),
-        value=raw.get("value"),
-        allocated_bytes=raw.get("allocated_bytes"),
-        steps=raw.get("steps"),
-        next_offset=raw.get("next_offset"),
-        last_stable_offset=raw.get("last_stable_offset"),
-        raw=raw,
-    )
+        name, why = _CONTENTS.get(operation, ("id", ""))
+        if name not in raw:
+            raise ProtocolError(f"the answer lacks {name}: {why}")
+    given = {name: value for name, value in raw.items() if name != "hex"}
+    return Answer(**given, data=bytes.fromhex(raw["hex"]) if "hex" in raw else None, raw=raw)
