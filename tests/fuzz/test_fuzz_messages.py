@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kfuzz.errors import EncodeError, MessageError
+from kfuzz.findings import messages as message_findings
 from kfuzz.fuzz import messages
 from kfuzz.fuzz.messages import SELECTOR_SIZE, cannot_be_written, chosen, mutate, selector
 from kfuzz.fuzz.oracle import OracleFailure
@@ -19,7 +20,6 @@ from kfuzz.fuzz.targets import TARGETS
 from kfuzz.messages import codec
 from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.schema import schema
-from kfuzz.records import message_findings
 
 RUN = TARGETS["messages"].run
 FETCH = catalogue().find("FetchRequest")
