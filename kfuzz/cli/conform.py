@@ -14,6 +14,7 @@ from typing import cast
 import click
 
 from kfuzz.cli.console import echo_json, progress
+from kfuzz.conformance import report
 from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.differential.messages import differ_messages, release_of, versions_of
 from kfuzz.conformance.differential.records import differ, seeds_of
@@ -24,7 +25,6 @@ from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.conformance.protocol.testees import chosen
 from kfuzz.conformance.protocol.testees import only as one_testee
 from kfuzz.conformance.report import differences
-from kfuzz.conformance.report import forms as report
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
 from kfuzz.kafka import LATEST, ROLES

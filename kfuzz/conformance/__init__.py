@@ -1,5 +1,58 @@
-"""Judging implementations: the testee protocol, the judge, differentials, a real broker, and the reports.
+"""The referee: judges any implementation that speaks the testee protocol (docs/testee-protocol.md).
 
-The rooms, from the ground up: ``protocol``, ``judge``, ``differential`` and ``broker``, ``report``. May import
-``kfuzz.vectors``, ``kfuzz.mutate``, ``kfuzz.messages`` and ``kfuzz.records``.
+A testee is a program. Choose one, choose vectors, and run it over the questions that they make:
+
+>>> from pathlib import Path
+>>> from kfuzz.conformance import Places, cases_of, run, select, all_testees
+>>> from kfuzz.vectors import default_root, load_suite
+>>> testees = select(all_testees(), ["kfuzz"])
+>>> cases = cases_of(load_suite("records/v2/count/*"), roles=["consumer"])
+>>> done = run(testees, cases, places=Places.beside(default_root()), whole=False)
+>>> done.failed, done.testees[0].totals() == {"pass": len(cases)}
+(False, True)
+
+``all_testees()``, ``select(testees, names)``, ``from_command(command)``
+    the testees at hand, some of them by name, and one that a command line starts; all are ``Testee``
+``cases_of(vectors, roles=ALL_ROLES)``
+    the questions that vectors make: a ``Case`` is a vector in a role
+``run(testees, cases, *, places, whole, jobs=1, publish=False, limits=None)``
+    ask every testee every question, and hold the answers to the files of expected outcomes in ``places``; a ``Run``
+``Run``, ``Judged``, ``Cell``, ``Standing``
+    the run, one testee's column, one judged case, and how it stands against what was expected
+``Limits``
+    what a request may cost where its vector does not say
+``PROTOCOL``, ``protocol_schema()``
+    the name of the protocol, and its JSON Schema
+
+Its rooms, from the ground up: ``protocol`` (words, sessions, requests sent ahead), ``judge`` (what an answer is worth),
+``differential`` (agreement on made-up inputs), ``broker`` (a real one as judge), ``report`` (what is told). All raise
+:class:`kfuzz.errors.UsageError` for a wrong request. May import ``kfuzz.vectors``, ``kfuzz.mutate``, ``kfuzz.messages``
+and ``kfuzz.records``.
 """
+
+from kfuzz.conformance.judge.compare import ALL_ROLES, Case, Cell, cases_of
+from kfuzz.conformance.judge.expected import Standing
+from kfuzz.conformance.judge.matrix import Judged, Places, Run, run
+from kfuzz.conformance.protocol.schema import protocol_schema
+from kfuzz.conformance.protocol.session import Limits
+from kfuzz.conformance.protocol.testees import Testee, all_testees, from_command, select
+from kfuzz.conformance.protocol.words import PROTOCOL
+
+__all__ = [
+    "ALL_ROLES",
+    "PROTOCOL",
+    "Case",
+    "Cell",
+    "Judged",
+    "Limits",
+    "Places",
+    "Run",
+    "Standing",
+    "Testee",
+    "all_testees",
+    "cases_of",
+    "from_command",
+    "protocol_schema",
+    "run",
+    "select",
+]

@@ -14,11 +14,11 @@ import jsonschema
 import pytest
 from referee_tools import SMALL_LIMITS, make_vector, wicked
 
+from kfuzz.conformance import report
 from kfuzz.conformance.judge.compare import Case, cases_of
 from kfuzz.conformance.judge.expected import Seal, Standing
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.protocol.testees import Testee, all_testees
-from kfuzz.conformance.report import forms as report
 from kfuzz.vectors.model import KINDS, load_suite
 
 

@@ -1,5 +1,17 @@
 """Differentials: kfuzz and a testee get the same made-up inputs and must agree on all of them.
 
-``records``, ``messages`` and ``streams`` have one kind of input each; ``confirm`` asks Kafka about the vectors. May
-import ``kfuzz.mutate``, all that ``judge`` may, and the rooms ``judge`` and ``protocol``.
+``differ``, ``differ_messages``, ``differ_streams``
+    compare on mutated records, on every message and version of a catalogue, on random streams of batches
+``Differential``, ``Disagreement``
+    what these return: how many agree, under which rules, and what differs
+
+``kfuzz.conformance.report.differences`` reports it. May import ``kfuzz.mutate``, all that ``judge`` may, and the rooms
+``judge`` and ``protocol``.
 """
+
+from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.conformance.differential.messages import differ_messages
+from kfuzz.conformance.differential.records import differ
+from kfuzz.conformance.differential.streams import differ_streams
+
+__all__ = ["Differential", "Disagreement", "differ", "differ_messages", "differ_streams"]
