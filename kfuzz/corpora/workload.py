@@ -253,7 +253,7 @@ def _topic(reader: _Table) -> Topic:
     if shares > 1 + 1e-9:
         raise reader.error(
             "producers.share",
-            f"makes {shares:.4g} with transactions.share, legacy.magic0 and legacy.magic1",
+            f"makes {shares:.10g} with transactions.share, legacy.magic0 and legacy.magic1",
             "lower one of them until their sum is at most 1",
         )
     return topic

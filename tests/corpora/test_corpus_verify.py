@@ -15,8 +15,9 @@ from kfuzz import records
 from kfuzz.corpora.generate import generate
 from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest, write_manifest
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.verify import Problem, verify
-from kfuzz.corpora.workload import KIB, Batches, Legacy, Producers, Range, Topic, Transactions, Workload
+from kfuzz.corpora.segment import write_segment
+from kfuzz.corpora.verify import Problem, verify, verify_segment
+from kfuzz.corpora.workload import KIB, Batches, Legacy, Producers, Range, Timestamps, Topic, Transactions, Workload
 from kfuzz.errors import UsageError
 
 TOPIC = Topic(
@@ -216,6 +217,33 @@ def test_a_repeated_manifest_row_is_found(corpus: Path) -> None:
     rows = read_manifest(corpus / "_manifest")
     write_manifest(corpus / "_manifest", [*rows, rows[0]])
     assert "row-repeated" in codes(verify(corpus))
+
+
+def test_sequences_that_wrap_from_int32_max_to_zero_are_on_plan(tmp_path: Path) -> None:
+    topic = Topic("t", batches=Batches(records=Range(10, 20)), producers=Producers(count=1, share=1.0))
+    workload = Workload(topics=(topic,), size=64 * KIB, segment_bytes=64 * KIB)
+    planned = Plan(workload)[0]
+    for first in (2**31 - 25, 2**31 - 1, 0):
+        segment = replace(planned, streams=(replace(planned.streams[0], first_sequence=first),))
+        row = write_segment(segment, 0, workload, tmp_path, "a")
+        assert verify_segment(tmp_path, segment, workload, row) == []
+
+
+@pytest.mark.parametrize("kind", ["create", "log-append"])
+def test_a_corpus_whose_timestamps_are_all_zero_is_whole_and_its_rows_say_zero(tmp_path: Path, kind: str) -> None:
+    topic = Topic(
+        "t", timestamps=Timestamps(type=kind, start_ms=0, records_per_second=10**9), legacy=Legacy(magic1=0.2)
+    )
+    [row] = generate(Workload(topics=(topic,), size=64 * KIB, segment_bytes=64 * KIB), tmp_path / "out")
+    assert (row.min_timestamp, row.max_timestamp) == (0, 0)
+    assert verify(tmp_path / "out") == []
+
+
+def test_a_corpus_without_timestamps_is_whole_and_its_rows_have_none(tmp_path: Path) -> None:
+    topic = Topic("t", legacy=Legacy(magic0=1.0))
+    [row] = generate(Workload(topics=(topic,), size=64 * KIB, segment_bytes=64 * KIB), tmp_path / "out")
+    assert (row.min_timestamp, row.max_timestamp) == (None, None)
+    assert verify(tmp_path / "out") == []
 
 
 def test_what_cannot_be_verified_at_all_is_one_sentence(corpus: Path, tmp_path: Path) -> None:

@@ -99,6 +99,29 @@ def test_the_canonical_text_of_a_workload_reads_back_as_the_same_workload(path: 
     assert parse(render(workload), "again").fingerprint == workload.fingerprint
 
 
+def shares(*four: float) -> str:
+    tables = (
+        "[topics.producers]\nshare = {}\n[topics.transactions]\nshare = {}\n[topics.legacy]\nmagic0 = {}\nmagic1 = {}\n"
+    )
+    return TOPIC + tables.format(*four)
+
+
+@pytest.mark.parametrize("four", [(0.2, 0.4, 0.3, 0.1), (0.7, 0.1, 0.1, 0.1), (0.6, 0.3, 0.1, 0.0), (1.0, 0, 0, 0)])
+def test_shares_that_sum_to_one_on_paper_are_taken_though_their_floats_pass_it(four: tuple[float, ...]) -> None:
+    [topic] = Plan(parse(shares(*four), "full")).topics
+    assert topic.topic.transactions.share == four[1]
+
+
+def test_one_of_the_four_floats_sums_above_is_indeed_more_than_one() -> None:
+    assert 0.2 + 0.4 + 0.3 + 0.1 > 1
+
+
+@pytest.mark.parametrize("four", [(0.2, 0.4, 0.3, 0.1001), (0.001, 1, 0, 0), (0, 0.001, 1, 0), (0, 0, 0.001, 1)])
+def test_shares_that_sum_to_more_than_one_are_refused_whichever_they_are(four: tuple[float, ...]) -> None:
+    with pytest.raises(UsageError, match=r"producers\.share makes 1\.\d+ with .*; lower one of them"):
+        parse(shares(*four), "more")
+
+
 def test_only_the_name_of_a_topic_is_required() -> None:
     assert parse(TOPIC, "small") == Workload(topics=(Topic("t"),))
 
