@@ -13,6 +13,7 @@ from kfuzz.cli.console import Group, LocalPath, echo_json, json_option, progress
 from kfuzz.corpora import generate as generation
 from kfuzz.corpora import summary
 from kfuzz.corpora import verify as verification
+from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.workload import Workload, load, parse_size, show_size
@@ -124,6 +125,17 @@ def describe(what: Path, size: int | None, as_json: bool) -> None:
             f"topic {topic['name']}: {topic['partitions']} partitions of {topic['offsets_per_partition']} offsets in "
             f"{topic['segments_per_partition']} segments, about {topic['bytes_per_offset']} B an offset"
         )
+
+
+@command.command()
+def schema() -> None:
+    """Print the JSON Schema of workloads, for editors and validators.
+
+    \b
+    Example:
+      kfuzz corpus schema > workload.schema.json
+    """
+    echo_json(workloads.schema())
 
 
 def _described(workload: Workload, name: str) -> dict[str, Any]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
 
+from kfuzz.cli.main import main
+from kfuzz.corpora import forms
+from kfuzz.corpora import workload as workload_module
+from kfuzz.corpora.forms import UNITS
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.workload import Range, Topic, Workload, load, parse, parse_size, render
+from kfuzz.corpora.workload import Range, Topic, Workload, load, parse, parse_size, render, schema
 from kfuzz.errors import UsageError
 
 WORKLOADS = sorted((Path(__file__).parents[2] / "spark_jobs" / "workloads").glob("*.toml"))
@@ -83,6 +90,75 @@ def test_each_mistake_gets_one_sentence_with_place_and_remedy(mistake: str) -> N
     assert sentence.startswith("bad.toml")
     assert "\n" not in sentence
     assert not [word for word in words if word not in sentence], sentence
+
+
+# What concerns several keys at once, the plan, a number in a text, or TOML itself: a JSON Schema cannot say it.
+BEYOND_THE_SCHEMA = {
+    "not TOML", "name twice", "size beyond reason", "segment too large", "share not a number", "range upside down",
+    "shares above one together", "codecs without weight", "batch above the reader's limit", "segment above 2 GiB",
+    "size below one record", "time beyond reason",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    jsonschema.Draft202012Validator.check_schema(schema())
+    return jsonschema.Draft202012Validator(schema())
+
+
+@pytest.mark.parametrize("mistake", sorted(BEYOND_THE_SCHEMA - {"not TOML"}))
+def test_the_mistakes_that_only_the_reader_sees_are_these(
+    validator: jsonschema.Draft202012Validator, mistake: str
+) -> None:
+    assert validator.is_valid(tomllib.loads(MISTAKES[mistake][0]))
+
+
+@pytest.mark.parametrize("mistake", sorted(MISTAKES.keys() - BEYOND_THE_SCHEMA))
+def test_the_schema_refuses_what_the_reader_refuses(validator: jsonschema.Draft202012Validator, mistake: str) -> None:
+    assert not validator.is_valid(tomllib.loads(MISTAKES[mistake][0]))
+
+
+@pytest.mark.parametrize("path", WORKLOADS, ids=lambda path: path.stem)
+def test_the_schema_takes_the_examples_and_their_canonical_texts(
+    validator: jsonschema.Draft202012Validator, path: Path
+) -> None:
+    validator.validate(tomllib.loads(path.read_text()))
+    validator.validate(tomllib.loads(render(load(path))))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_schema_knows_every_unit_of_a_size_in_any_case(
+    validator: jsonschema.Draft202012Validator, unit: str
+) -> None:
+    for text in (f"64{unit}", f" 64.5 {unit.lower()} "):
+        assert parse_size(text) is not None
+        validator.validate({"topics": [{"name": "t"}], "size": text})
+
+
+def test_the_defaults_in_the_schema_are_those_of_the_reader(validator: jsonschema.Draft202012Validator) -> None:
+    def with_defaults(one: dict[str, Any]) -> dict[str, Any]:
+        inner = {name: with_defaults(part) for name, part in one["properties"].items() if part.get("type") == "object"}
+        return inner | {name: part["default"] for name, part in one["properties"].items() if "default" in part}
+
+    topic = {"name": "t", **with_defaults(schema()["properties"]["topics"]["items"])}
+    values = {"topics": [topic], **with_defaults(schema())}
+    validator.validate(values)
+    assert forms.read(Workload, forms.Table(values, "defaults")) == Workload(topics=(Topic("t"),))
+    assert topic["keys"]["cardinality"] == 1_000_000
+
+
+def test_the_committed_schema_is_current(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["corpus", "schema"])
+    committed = Path(workload_module.__file__).with_name("workload.schema.json").read_text()
+    # To bring it up to date: kfuzz corpus schema > kfuzz/corpora/workload.schema.json
+    assert capsys.readouterr().out == committed
+
+
+@pytest.mark.parametrize("path", WORKLOADS, ids=lambda path: path.stem)
+def test_the_examples_name_their_schema_for_editors(path: Path) -> None:
+    named = path.read_text().splitlines()[0].removeprefix("#:schema ")
+    assert (path.parent / named).samefile(Path(workload_module.__file__).with_name("workload.schema.json"))
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,407 @@
+"""What a key of a TOML table may hold, declared once: type, default, the sentence for a mistake, JSON Schema.
+
+A table is a frozen dataclass whose fields are made by :func:`integer`, :func:`share`, …; :func:`read` makes one from
+what ``tomllib`` gives, :func:`schema` says what it takes. May import the standard library and ``kfuzz.errors``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, TypeVar, cast
+
+from kfuzz.errors import UsageError
+
+__all__ = [
+    "Range",
+    "Table",
+    "Weights",
+    "choice",
+    "integer",
+    "name",
+    "parse_size",
+    "ranged",
+    "read",
+    "schema",
+    "share",
+    "show_size",
+    "size",
+    "table",
+    "tables",
+    "weights",
+]
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+UNITS = {
+    "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 1 << 40, "PIB": 1 << 50,
+}  # fmt: skip
+SKEW_MAX = 16
+WEIGHT_MAX = 1_000_000
+
+Weights = tuple[tuple[str, int], ...]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A whole number drawn from ``min`` to ``max``; ``skew`` 1 is uniform, higher values favour the low end.
+
+    The draw is ``min + floor((max - min + 1) · u^skew)`` for a uniform ``u`` in [0, 1), in integer arithmetic only: no
+    platform's floating point can change a byte of a corpus.
+    """
+
+    min: int
+    max: int
+    skew: int = 1
+
+    @property
+    def mean(self) -> float:
+        """The expected value, in closed form (exact but for the floor's half)."""
+        if self.min == self.max:
+            return float(self.min)
+        return self.min + max(0.0, (self.max - self.min + 1) / (self.skew + 1) - 0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table being read: ``name`` is the file's, ``place`` the table's path in it with a dot at its end."""
+
+    values: dict[str, Any]
+    name: str
+    place: str = ""
+
+    def error(self, key: str, problem: str, remedy: str) -> UsageError:
+        """The one sentence about ``key``."""
+        return UsageError(f"{self.name}: {self.place}{key} {problem}; {remedy}")
+
+    def inner(self, key: str, values: dict[str, Any]) -> Table:
+        return Table(values, self.name, f"{self.place}{key}.")
+
+    def refuse_others(self, known: Sequence[str]) -> None:
+        """Refuse keys that are not ``known``; the nearest one is suggested."""
+        for key in self.values:
+            if key not in known:
+                remedy = _nearest(key, known) or f"the keys here are {', '.join(known)}"
+                raise self.error(key, "is not a key of a workload", remedy)
+
+
+class Form(ABC):
+    """What a key may hold."""
+
+    @abstractmethod
+    def read(self, table: Table, key: str, value: Any) -> Any:
+        """The value of ``key``; ``UsageError`` where it may not be ``value``."""
+
+    @abstractmethod
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of what :meth:`read` takes."""
+
+    def default(self, value: Any) -> Any:
+        """The default ``value`` as a file says it, for the JSON Schema."""
+        return value
+
+    def missing(self, table: Table, key: str) -> UsageError:
+        """The sentence where a key without a default is missing."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class _Integer(Form):
+    low: int
+    high: int
+
+    def read(self, table: Table, key: str, value: Any) -> int:
+        remedy = f"give a whole number from {self.low} to {self.high}"
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise table.error(key, f"is {_shown(value)}", remedy)
+        if not self.low <= value <= self.high:
+            raise table.error(key, f"is {value}", remedy)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+@dataclass(frozen=True, slots=True)
+class _Share(Form):
+    def read(self, table: Table, key: str, value: Any) -> float:
+        # `0 <= nan` is false, so NaN is refused as well.
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
+            raise table.error(key, f"is {_shown(value)}", "give a share from 0 to 1")
+        return float(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "number", "minimum": 0, "maximum": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class _Size(Form):
+    low: int
+    high: int
+
+    def read(self, table: Table, key: str, value: Any) -> int:
+        found = parse_size(value) if isinstance(value, int | str) else None
+        if found is None:
+            raise table.error(key, f"is {_shown(value)}", 'give a size such as 4096 or "256MiB"')
+        if not self.low <= found <= self.high:
+            raise table.error(key, f"is {_shown(value)}", f"give {show_size(self.low)} to {show_size(self.high)}")
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        units = "|".join("".join(f"[{one}{one.lower()}]" for one in unit) for unit in UNITS)
+        text = {"type": "string", "pattern": rf"^\s*\d{{1,18}}(\.\d{{1,9}})?\s*({units})\s*$"}
+        return {"anyOf": [_Integer(self.low, self.high).schema(), text]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice(Form):
+    choices: tuple[str, ...]
+
+    def read(self, table: Table, key: str, value: Any) -> str:
+        if value not in self.choices:
+            raise table.error(key, f"is {_shown(value)}", f"choose {_alternatives(self.choices)}")
+        return str(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"enum": list(self.choices)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Name(Form):
+    pattern: str
+    rule: str
+    refused: tuple[str, ...]
+
+    def read(self, table: Table, key: str, value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(self.pattern, value):
+            raise table.error(key, f"is {_shown(value)}", f"give {self.rule}")
+        if value in self.refused:
+            raise table.error(key, f"is {value!r}, which Kafka does not allow", "choose another name")
+        return value
+
+    def missing(self, table: Table, key: str) -> UsageError:
+        return table.error(key, "is missing", f"give {self.rule}")
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^{self.pattern}$", "not": {"enum": list(self.refused)}}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranged(Form):
+    """A number, or ``{ min = …, max = …, skew = … }``."""
+
+    low: int
+    high: int
+
+    def read(self, table: Table, key: str, value: Any) -> Range:
+        if not isinstance(value, dict):
+            number = _Integer(self.low, self.high).read(table, key, value)
+            return Range(number, number)
+        inner = table.inner(key, value)
+        for end in ("min", "max"):
+            if end not in value:
+                raise inner.error(end, "is missing", "give min and max, or one number instead of the table")
+        numbers = {name: form.read(inner, name, value[name]) for name, form in self._forms().items() if name in value}
+        inner.refuse_others([one.name for one in fields(Range)])
+        result = Range(**numbers)
+        if result.min > result.max:
+            raise inner.error("min", f"is {result.min}, above max ({result.max})", "swap them")
+        return result
+
+    def _forms(self) -> dict[str, _Integer]:
+        bound = _Integer(self.low, self.high)
+        return {"min": bound, "max": bound, "skew": _Integer(1, SKEW_MAX)}
+
+    def default(self, value: Any) -> Any:
+        return value.min if value.min == value.max else {"min": value.min, "max": value.max}
+
+    def schema(self) -> dict[str, Any]:
+        properties = {name: form.schema() for name, form in self._forms().items()}
+        properties["skew"]["default"] = Range(0, 0).skew
+        return {"anyOf": [_Integer(self.low, self.high).schema(), _object(properties, ["min", "max"])]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Weights(Form):
+    """A name, or a table of whole-number weights; the order is that of ``names``, not of the file."""
+
+    names: tuple[str, ...]
+
+    def read(self, table: Table, key: str, value: Any) -> Weights:
+        if isinstance(value, str) and value in self.names:
+            return ((value, 1),)
+        alternatives = _alternatives(self.names)
+        if not isinstance(value, dict):
+            raise table.error(key, f"is {_shown(value)}", f"choose {alternatives}, or weigh them in a table")
+        inner = table.inner(key, value)
+        for one in value:
+            if one not in self.names:
+                raise inner.error(one, "is not a codec here", _nearest(one, self.names) or f"choose {alternatives}")
+        weight = _Integer(0, WEIGHT_MAX)
+        weighed = [(one, weight.read(inner, one, value[one])) for one in self.names if one in value]
+        result = tuple((one, number) for one, number in weighed if number)
+        if not result:
+            raise table.error(key, "has no weight above 0", f"weigh at least one of {alternatives}")
+        return result
+
+    def default(self, value: Any) -> Any:
+        return value[0][0] if len(value) == 1 else dict(value)
+
+    def schema(self) -> dict[str, Any]:
+        weighed = _object({one: _Integer(0, WEIGHT_MAX).schema() for one in self.names}, [])
+        return {"anyOf": [{"enum": list(self.names)}, {**weighed, "minProperties": 1}]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table(Form):
+    kind: type
+
+    def read(self, table: Table, key: str, value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise table.error(key, f"is {_shown(value)}", f"make it a table, [{table.place}{key}]")
+        return read(self.kind, table.inner(key, value))
+
+    def default(self, value: Any) -> Any:
+        return {}
+
+    def schema(self) -> dict[str, Any]:
+        return schema(self.kind)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables(Form):
+    kind: type
+
+    def read(self, table: Table, key: str, value: Any) -> Any:
+        if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+            raise self.missing(table, key)
+        return tuple(read(self.kind, table.inner(f"{key}[{at}]", item)) for at, item in enumerate(value))
+
+    def missing(self, table: Table, key: str) -> UsageError:
+        return table.error(key, "is missing or not a list of tables", f"give at least one [[{key}]]")
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "minItems": 1, "items": schema(self.kind)}
+
+
+def _field(form: Form, default: Any = MISSING) -> Any:
+    return field(default=default, metadata={"form": form})
+
+
+def integer(default: int, low: int, high: int) -> int:
+    """A whole number from ``low`` to ``high``."""
+    return cast(int, _field(_Integer(low, high), default))
+
+
+def share(default: float = 0.0) -> float:
+    """A number from 0 to 1."""
+    return cast(float, _field(_Share(), default))
+
+
+def size(default: int, low: int, high: int) -> int:
+    """A number of bytes, or a text with a unit."""
+    return cast(int, _field(_Size(low, high), default))
+
+
+def choice(default: str, *choices: str) -> str:
+    """One of ``choices``."""
+    return cast(str, _field(_Choice(choices), default))
+
+
+def name(pattern: str, rule: str, refused: tuple[str, ...]) -> Any:
+    """A text that ``pattern`` matches and that is none of ``refused``; it has no default. ``rule`` is the remedy."""
+    return _field(_Name(pattern, rule, refused))
+
+
+def ranged(default: Range, low: int, high: int) -> Range:
+    """A number or a range within ``low`` to ``high``."""
+    return cast(Range, _field(_Ranged(low, high), default))
+
+
+def weights(names: Sequence[str]) -> Weights:
+    """A weighted choice among ``names``; the first alone is the default."""
+    return cast(Weights, _field(_Weights(tuple(names)), ((names[0], 1),)))
+
+
+def table(kind: type[T]) -> T:
+    """A table of its own; all defaults where it is missing."""
+    return cast(T, _field(_Table(kind), kind()))
+
+
+def tables(kind: type[T]) -> Any:
+    """A list of tables, one at least; it has no default."""
+    return _field(_Tables(kind))
+
+
+def read(kind: type[T], table: Table) -> T:
+    """The dataclass ``kind`` from ``table``; ``UsageError`` with place and remedy at the first mistake."""
+    values = {}
+    declared = fields(kind)  # type: ignore[arg-type]
+    for one in declared:
+        form: Form = one.metadata["form"]
+        if one.name in table.values:
+            values[one.name] = form.read(table, one.name, table.values[one.name])
+        elif one.default is MISSING:
+            raise form.missing(table, one.name)
+    table.refuse_others([one.name for one in declared])
+    return kind(**values)
+
+
+def schema(kind: type) -> dict[str, Any]:
+    """The JSON Schema of a table of ``kind``; its description is the docstring's first paragraph."""
+    properties, required = {}, []
+    for one in fields(kind):
+        form: Form = one.metadata["form"]
+        properties[one.name] = form.schema()
+        if one.default is MISSING:
+            required.append(one.name)
+        elif not isinstance(form, _Table):
+            properties[one.name]["default"] = form.default(one.default)
+    about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
+    return {"description": about, **_object(properties, required)}
+
+
+def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    made = {"type": "object", "properties": properties, "additionalProperties": False}
+    return {**made, "required": required} if required else made
+
+
+def parse_size(value: str | int) -> int | None:
+    """Bytes in ``"64MiB"``, ``"1.5 GB"`` or a plain number; None when it is none of these."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    match = re.fullmatch(r"\s*(\d{1,18})(?:\.(\d{1,9}))?\s*([A-Za-z]*)\s*", value)
+    if match is None or match[3].upper() not in UNITS:
+        return None
+    unit = UNITS[match[3].upper()]
+    fraction = match[2] or "0"
+    return int(match[1]) * unit + int(fraction) * unit // int("1" + "0" * len(fraction))
+
+
+def show_size(size: int) -> str:
+    """``size`` in the largest unit that divides it: 268435456 is ``256 MiB``."""
+    for unit, name in ((1 << 50, "PiB"), (1 << 40, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def _nearest(key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _alternatives(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
