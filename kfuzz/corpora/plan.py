@@ -1,6 +1,6 @@
 """Workload → segments, each fixed in closed form: none needs its predecessors to be generated. Pure functions.
 
-May import ``kfuzz.corpora.workload`` and the standard library.
+May import ``kfuzz.corpora.workload``, ``kfuzz.kafka`` and layouts of ``wire``.
 
 Why the closed form holds. Every segment of a partition but its last has the same number of offsets, ``n``; so segment
 ``k`` begins at offset ``k · n``. ``split`` divides the offsets of a segment among *streams* (one per producer, one for
@@ -20,19 +20,25 @@ from dataclasses import dataclass
 
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Range, Topic, Workload, show_size
 from kfuzz.errors import UsageError
+from kfuzz.kafka import INT32_MAX
+from kfuzz.wire.message_set import MESSAGE_LAYOUT
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
 
 __all__ = ["Plan", "Segment", "Stream", "batch_bytes_max", "offset_bytes_mean", "split"]
 
 # Kinds of streams: who wrote the records.
 PLAIN, IDEMPOTENT, TRANSACTIONAL, MAGIC_0, MAGIC_1 = range(5)
 
-SEQUENCES = 1 << 31
-BATCH_OVERHEAD = 61
-CONTROL_BATCH_BYTES = 78
-MAGIC_0_OVERHEAD, MAGIC_1_OVERHEAD = 26, 34
+SEQUENCES = INT32_MAX + 1
+# A marker's record: its length, attributes, two deltas, a key of 4 bytes, a value of 6, no headers.
+CONTROL_BATCH_BYTES = BATCH_HEADER_SIZE + 17
+# Around the key and the value of a message: the fields up to the key's length, and the value's length.
+MAGIC_0_OVERHEAD, MAGIC_1_OVERHEAD = (
+    sum(width for _, _, width in MESSAGE_LAYOUT[magic]) + MESSAGE_LAYOUT[magic][-1][2] for magic in (0, 1)
+)
 HEADER_KEY_BYTES = 8
 # Kafka's indexes store offsets relative to the segment's first as int32, and positions in the file as int32.
-RELATIVE_OFFSET_MAX = FILE_BYTES_MAX = (1 << 31) - 1
+RELATIVE_OFFSET_MAX = FILE_BYTES_MAX = INT32_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +227,7 @@ def _seed(*cell: int | str) -> int:
 def offset_bytes_mean(topic: Topic) -> float:
     """The uncompressed bytes that one offset of ``topic`` takes on average, batch headers and markers included."""
     batch_records = topic.batches.records.mean
-    in_batch = _record_bytes(topic, batch_records) + BATCH_OVERHEAD / batch_records
+    in_batch = _record_bytes(topic, batch_records) + BATCH_HEADER_SIZE / batch_records
     content = (1 - topic.keys.null_share) * topic.keys.size.mean
     content += (1 - topic.values.null_share) * topic.values.size.mean
     legacy = topic.legacy
@@ -263,7 +269,7 @@ def _varint_bytes_below(limit: float) -> float:
 
 def batch_bytes_max(topic: Topic) -> int:
     """A bound on the uncompressed bytes of one batch: the size of the buffer that batches are made in."""
-    return BATCH_OVERHEAD + topic.batches.records.max * _record_bytes_max(topic)
+    return BATCH_HEADER_SIZE + topic.batches.records.max * _record_bytes_max(topic)
 
 
 def _record_bytes_max(topic: Topic) -> int:
@@ -287,7 +293,7 @@ def _check_segment(topic: Topic, offsets: int, place: str) -> None:
     # Hoeffding: a sum of n independent draws, each at most m, passes its mean by 5·m·√n once in e^50 segments. Key
     # sizes are not independent (hot keys repeat theirs), so they count in full; a batch of one record frames dearest.
     spread = 5 * _record_bytes_max(topic) * math.sqrt(offsets)
-    largest = math.ceil(offsets * (offset_bytes_mean(topic) + BATCH_OVERHEAD + topic.keys.size.max) + spread)
+    largest = math.ceil(offsets * (offset_bytes_mean(topic) + BATCH_HEADER_SIZE + topic.keys.size.max) + spread)
     if largest > FILE_BYTES_MAX or offsets > RELATIVE_OFFSET_MAX:
         raise UsageError(
             f"{place}: a segment may take {show_size(largest)}, above Kafka's 2 GiB for one file; "

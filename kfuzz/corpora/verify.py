@@ -1,6 +1,6 @@
 """Read a corpus back and compare it with its plan and manifest: every batch, offset, sequence, index, sum and file.
 
-May import ``corpora``, ``records`` and ``wire``. The indexes are rebuilt from the log as Kafka's recovery
+May import ``corpora``, ``control``, ``records`` and ``wire``. The indexes are rebuilt from the log as Kafka's recovery
 (``LogSegment.recover``) does, by code that shares nothing with the generator's.
 """
 
@@ -15,29 +15,32 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kfuzz import records
+from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.corpora.generate import LEADER_EPOCH_CHECKPOINT, MANIFEST, SUCCESS, WORKLOAD, leader_epochs
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, read_manifest
-from kfuzz.corpora.plan import Plan, Segment
+from kfuzz.corpora.plan import SEQUENCES, Plan, Segment
 from kfuzz.corpora.synth import DIGEST_BYTES
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
+from kfuzz.kafka import NO_TIMESTAMP
 from kfuzz.records.codecs import decompress
+from kfuzz.records.model import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.framing import next_frame
 from kfuzz.wire.message_set import MESSAGE_LAYOUT
-from kfuzz.wire.record_batch import HEADER_LAYOUT
+from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header
 
 __all__ = ["Corpus", "Problem", "verify", "verify_segment"]
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-BATCH_HEADER_BYTES = sum(width for _, _, width in HEADER_LAYOUT)
-assert HEADER.size == BATCH_HEADER_BYTES
-MESSAGE_TIMESTAMP = struct.Struct(">q")
 OFFSET_ENTRY, TIME_ENTRY, ABORTED_ENTRY = struct.Struct(">ii"), struct.Struct(">qi"), struct.Struct(">hqqqq")
-KEY_LENGTH_AT = {
-    magic: at for magic, layout in MESSAGE_LAYOUT.items() for name, at, _ in layout if name == "key_length"
+# Where the fields of a record batch (magic 2) and of a message (0 and 1) stand.
+PLACES = {
+    magic: {name: slice(at, at + width) for name, at, width in layout}
+    for magic, layout in {**MESSAGE_LAYOUT, 2: HEADER_LAYOUT}.items()
 }
-CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
+# These depend on the codec libraries: the fingerprint of the contents takes them for 0.
+NOT_CONTENT = ("batch_length", "crc")
 # More would only repeat what the first ones say.
 PROBLEMS_PER_SEGMENT = 20
 
@@ -222,6 +225,10 @@ def _check_index(out: Path, name: str, expected: bytes, entry: struct.Struct) ->
             return
 
 
+def _number(data: memoryview) -> int:
+    return int.from_bytes(data, "big", signed=True)
+
+
 def _shown(data: bytes, entry: struct.Struct) -> str:
     return str(entry.unpack(data)) if len(data) == entry.size else f"{len(data)} bytes" if data else "absent"
 
@@ -238,7 +245,7 @@ class _Walk:
     batches: int = 0
     control_batches: int = 0
     records: int = 0
-    max_timestamp: int = -1
+    max_timestamp: int = NO_TIMESTAMP
     min_timestamp: int | None = None
     digest: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=DIGEST_BYTES))
     _next_offset: int = 0
@@ -253,12 +260,12 @@ class _Walk:
         self._sequences = {s.producer_id: s.first_sequence for s in self.segment.streams if s.producer_id >= 0}
         at = 0
         while at < len(view):
-            size = 12 + int.from_bytes(view[at + 8 : at + 12], "big")
+            size, magic, _ = next_frame(view, at)
             batch = view[at : at + size]
-            if batch[16] == 2:
+            if magic is None or magic == 2:
                 self._batch(at, batch)
             else:
-                self._message(at, batch)
+                self._message(at, batch, magic)
             at += size
         if self._next_offset != self.segment.last_offset + 1:
             message = f"ends before offset {self._next_offset}; the plan's last offset is {self.segment.last_offset}"
@@ -277,15 +284,9 @@ class _Walk:
             self._problems.append(Problem(self.segment.path, at, code, message))
 
     def _batch(self, at: int, batch: memoryview) -> None:
-        fields = HEADER.unpack_from(batch)
-        (base_offset, _, leader_epoch, magic, _, attributes, last_offset_delta, base_timestamp, max_timestamp,
-         producer_id, epoch, base_sequence, count) = fields  # fmt: skip
-        content = self._content(batch, BATCH_HEADER_BYTES, attributes, 2)
-        self.digest.update(
-            HEADER.pack(base_offset, 0, leader_epoch, magic, 0, attributes, last_offset_delta, base_timestamp,
-                        max_timestamp, producer_id, epoch, base_sequence, count)
-            + crc32c(content).to_bytes(4, "big")
-        )  # fmt: skip
+        (base_offset, _, _, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp,
+         producer_id, _, base_sequence, count) = parse_header(batch, 0)  # fmt: skip
+        self._digest(batch[:BATCH_HEADER_SIZE], 2, self._content(batch, BATCH_HEADER_SIZE, attributes, 2))
         earliest = max_timestamp if attributes & LOG_APPEND_TIME else base_timestamp
         self._append(at, base_offset, base_offset + last_offset_delta, max_timestamp, earliest)
         if attributes & CONTROL:
@@ -298,7 +299,7 @@ class _Walk:
         if base_sequence != expected:
             message = f"has base sequence {base_sequence} of producer {producer_id}; the plan gives {expected}"
             self._problem(at, "sequence-off-plan", message)
-        self._sequences[producer_id] = (base_sequence + count) % (1 << 31)
+        self._sequences[producer_id] = (base_sequence + count) % SEQUENCES
         if attributes & TRANSACTIONAL:
             self._open.setdefault(producer_id, offset)
 
@@ -308,29 +309,38 @@ class _Walk:
         if first is None:
             self._problem(at, "transaction-unknown", f"ends a transaction of producer {producer_id} that did not begin")
             return
-        key = records.decode(batch)[0].records[0].key or b""
-        if key[2:4] == b"\x00\x00":
+        [marker] = records.decode(batch)[0].records
+        if decode_control(marker.key, marker.value).key.type == ControlRecordType.ABORT:
             stable = min(self._open.values(), default=offset + 1)
             self.transaction_index += ABORTED_ENTRY.pack(0, producer_id, first, offset, stable)
 
-    def _message(self, at: int, message: memoryview) -> None:
-        magic, attributes = message[16], message[17]
-        start = KEY_LENGTH_AT[magic]
-        content = self._content(message, start, attributes, magic)
-        self.digest.update(bytes(message[:8]) + bytes(8) + bytes(message[16:start]))
-        self.digest.update(crc32c(content).to_bytes(4, "big"))
-        last = int.from_bytes(message[:8], "big")
-        timestamp = MESSAGE_TIMESTAMP.unpack_from(message, 18)[0] if magic == 1 else -1
+    def _message(self, at: int, message: memoryview, magic: int) -> None:
+        places = PLACES[magic]
+        attributes = _number(message[places["attributes"]])
+        start = places["key_length"].start
+        self._digest(message[:start], magic, self._content(message, start, attributes, magic))
+        last = _number(message[places["base_offset"]])
+        timestamp = _number(message[places["timestamp"]]) if "timestamp" in places else NO_TIMESTAMP
         count = len(records.decode(message)[0].records) if attributes & CODEC_MASK else 1
         self._append(at, last - count + 1, last, timestamp, timestamp)
+
+    def _digest(self, header: memoryview, magic: int, content: memoryview | bytes) -> None:
+        blanked = bytearray(header)
+        for name in NOT_CONTENT:
+            place = PLACES[magic][name]
+            blanked[place] = bytes(place.stop - place.start)
+        self.digest.update(blanked + crc32c(content).to_bytes(4, "big"))
 
     def _content(self, batch: memoryview, start: int, attributes: int, magic: int) -> memoryview | bytes:
         """The uncompressed bytes behind a header of ``start`` bytes."""
         codec = records.CODECS[attributes & CODEC_MASK]
         if codec == "none":
             return batch[start:]
-        # A wrapper's null key and its value's length stand before the compressed bytes.
-        return decompress(codec, batch[start if magic == 2 else start + 8 :], 2 * BATCH_BYTES_MAX, magic=magic).data
+        if magic < 2:
+            # A wrapper's null key and its value's length stand before the compressed bytes.
+            key_length = PLACES[magic]["key_length"]
+            start += 2 * (key_length.stop - key_length.start)
+        return decompress(codec, batch[start:], 2 * BATCH_BYTES_MAX, magic=magic).data
 
     def _append(self, at: int, first: int, last: int, max_timestamp: int, earliest: int) -> None:
         if first != self._next_offset:
