@@ -21,7 +21,7 @@ from kfuzz.vectors.model import KINDS
 
 ROOT = Path(kfuzz.__file__).resolve().parent.parent
 # What a wheel is made from.
-SOURCES = ("kfuzz", "vectors", "examples", "pyproject.toml", "setup.py", "README.md", "MANIFEST.in")
+SOURCES = ("kfuzz", "vectors", "examples", "pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in")
 
 
 def build_wheel(place: Path) -> Path:
@@ -141,3 +141,27 @@ def test_kfuzz_conforms_to_the_suite_it_ships(installed: Path, empty: Path) -> N
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     assert (empty / "report.json").stat().st_size > len(load_suite())
     assert run(installed, empty, "conform", "--testee", "nobody").returncode == 2
+
+
+def test_a_type_checker_sees_the_public_types(installed: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from kfuzz import messages, records\n"
+        "reveal_type(records.columns(b''))\n"
+        "reveal_type(records.check(b''))\n"
+        "reveal_type(messages.check('Fetch', 4, b''))\n"
+    )
+    python = str(installed / "python")
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "--no-incremental", program.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    seen = [
+        line.partition('Revealed type is "')[2].rstrip('"') for line in done.stdout.splitlines() if "Revealed" in line
+    ]
+    assert seen == [
+        "pyarrow.lib.RecordBatch", "kfuzz.records.read.reader.Verdict", "kfuzz.messages.codec.MessageVerdict"
+    ], done.stdout  # fmt: skip

@@ -109,7 +109,7 @@ def schema() -> pa.Schema:
     """The manifest's columns; those that may be null are said so."""
     import pyarrow as pa
 
-    kinds = {"int": pa.int64(), "str": pa.string()}
+    kinds: dict[str, pa.DataType] = {"int": pa.int64(), "str": pa.string()}
     columns = []
     for field in fields(Row):
         kind, _, null = str(field.type).partition(" | ")

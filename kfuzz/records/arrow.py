@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.findings import Profile
@@ -76,7 +76,8 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     # First, for whatever is exported has to be imported.
     schema = _schema()
     # Arrow's own C data interface: to put the table together from Python would take as long as 500 records.
-    return arrow.RecordBatch._import_from_c(walk.columns.export(), schema)
+    table: pa.RecordBatch = arrow.RecordBatch._import_from_c(walk.columns.export(), schema)
+    return table
 
 
 @cache
@@ -86,7 +87,8 @@ def _schema() -> pa.Schema:
     view = arrow.binary_view()
     header = arrow.struct([arrow.field("key", view, nullable=False), arrow.field("value", view)])
     fields = (arrow.int64(), arrow.int64(), arrow.int32(), view, view, arrow.list_(header))
-    return arrow.schema(list(zip(FIELDS, fields, strict=True)))
+    made: pa.Schema = arrow.schema(list(zip(FIELDS, fields, strict=True)))
+    return made
 
 
 # ------------------------------------------------------------------------------------------------- writing
@@ -128,12 +130,15 @@ def encode_columns(
             raise UsageError(f"column {name!r} is unknown; columns of records have {', '.join(FIELDS)}")
         if names.count(name) > 1:
             raise UsageError(f"column {name!r} is there twice")
-    if isinstance(columns, arrow.Table):
-        columns = arrow.RecordBatch.from_struct_array(columns.to_struct_array().combine_chunks())
-    ends = _ends(columns, batch_records)
+    table: pa.RecordBatch = (
+        arrow.RecordBatch.from_struct_array(columns.to_struct_array().combine_chunks())
+        if isinstance(columns, arrow.Table)
+        else columns
+    )
+    ends = _ends(table, batch_records)
     pack = None if like.compression == "none" else partial(compress_parts, like.compression, level=level)
     try:
-        writer = _writer(columns)
+        writer = _writer(table)
         # The template's last offset is each batch's own.
         return writer.batches(ends, header_fields(replace(like, last_offset=like.base_offset)), pack)
     except OverflowError as error:
@@ -163,7 +168,7 @@ def _ends(columns: pa.RecordBatch, batch_records: int | None) -> list[int]:
 
 
 def _writer(columns: pa.RecordBatch) -> ColumnWriter:
-    parts: dict[str, pa.Array] = dict(zip(columns.schema.names, columns.columns, strict=True))
+    parts: dict[str, pa.Array[Any]] = dict(zip(columns.schema.names, columns.columns, strict=True))
     arrow = _arrow()
     keys, values = _bytes("key", parts.get("key")), _bytes("value", parts.get("value"))
     timestamps, offsets, headers = parts.get("timestamp"), parts.get("offset"), parts.get("headers")
@@ -178,7 +183,7 @@ def _writer(columns: pa.RecordBatch) -> ColumnWriter:
             raise UsageError("column offset has nulls; each record has an offset")
     header_keys = header_values = None
     if headers is not None:
-        headers, header_keys, header_values = _headers(headers)
+        headers, header_keys, header_values = _headers(cast("pa.ListArray[Any]", headers))
     return ColumnWriter(
         columns.num_rows,
         keys=keys,
@@ -191,7 +196,7 @@ def _writer(columns: pa.RecordBatch) -> ColumnWriter:
     )
 
 
-def _headers(column: pa.Array) -> tuple[pa.Array, Bytes | None, Bytes | None]:
+def _headers(column: pa.ListArray[Any]) -> tuple[pa.ListArray[Any], Bytes | None, Bytes | None]:
     arrow = _arrow()
     kind = column.type
     if not arrow.types.is_list(kind) or not arrow.types.is_struct(kind.value_type):
@@ -199,11 +204,12 @@ def _headers(column: pa.Array) -> tuple[pa.Array, Bytes | None, Bytes | None]:
     names = [kind.value_type[i].name for i in range(kind.value_type.num_fields)]
     if sorted(names) != ["key", "value"]:
         raise UsageError(f"column headers is {kind}; its structs must have a key and a value")
-    parts = dict(zip(names, column.values.flatten(), strict=True))
+    structs = cast("pa.StructArray", column.values)
+    parts = dict(zip(names, structs.flatten(), strict=True))
     return column, _bytes("headers.key", parts["key"]), _bytes("headers.value", parts["value"])
 
 
-def _bytes(name: str, column: pa.Array | None) -> Bytes | None:
+def _bytes(name: str, column: pa.Array[Any] | None) -> Bytes | None:
     """The buffers of a column of bytes, where they are."""
     if column is None:
         return None

@@ -64,6 +64,7 @@ def _task(text: str, out: str, write: Write) -> Callable[[Iterator[pa.RecordBatc
         attempt = f"task-{context.taskAttemptId()}" if context is not None else "task"
         for batch in batches:
             for segment_id in batch.column(0).to_pylist():
+                assert segment_id is not None
                 row = write(plan[segment_id], segment_id, workload, Path(out), attempt)
                 yield pa.RecordBatch.from_pylist([asdict(row)], schema=schema())
 

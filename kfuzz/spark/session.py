@@ -13,7 +13,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -157,7 +156,7 @@ def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda
     An interrupt (``KeyboardInterrupt``) cancels the job.
     """
     spark = job.sparkSession
-    outcome: list[Any] = []
+    outcome: list[pa.Table | BaseException] = []
 
     def run() -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -18,15 +19,14 @@ from kfuzz.spark.session import collect, default_tasks
 
 __all__ = ["verify"]
 
-PROBLEMS = pa.schema(
-    [
-        ("segment_id", pa.int64()),
-        ("path", pa.string()),
-        ("at", pa.int64()),
-        ("code", pa.string()),
-        ("message", pa.string()),
-    ]
-)
+PROBLEM_FIELDS: list[pa.Field[Any]] = [
+    pa.field("segment_id", pa.int64()),
+    pa.field("path", pa.string()),
+    pa.field("at", pa.int64()),
+    pa.field("code", pa.string()),
+    pa.field("message", pa.string()),
+]
+PROBLEMS = pa.schema(PROBLEM_FIELDS)
 
 
 def verify(

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 from typing_extensions import Buffer
@@ -17,7 +18,7 @@ class Bytes:
     ``ValueError`` where the buffers are too small for its length. Where the bytes are is checked before they are read.
     """
 
-    def __init__(self, array: pa.Array) -> None: ...
+    def __init__(self, array: pa.Array[Any]) -> None: ...
 
 class ColumnWriter:
     """``length`` rows of columns as record batches; a column that is None is null, -1, or without headers.
@@ -33,9 +34,9 @@ class ColumnWriter:
         *,
         keys: Bytes | None,
         values: Bytes | None,
-        timestamps: pa.Array | None,
-        offsets: pa.Array | None,
-        header_ends: pa.Array | None,
+        timestamps: pa.Array[Any] | None,
+        offsets: pa.Array[Any] | None,
+        header_ends: pa.Array[Any] | None,
         header_keys: Bytes | None,
         header_values: Bytes | None,
         wide: bool = ...,
@@ -50,5 +51,5 @@ class ColumnWriter:
         makes a payload's compressed parts. ``EncodeError`` where a row is not valid Arrow data or does not fit a batch.
         """
 
-def ends_of_runs(array: pa.Array) -> list[int]:
+def ends_of_runs(array: pa.Array[Any]) -> list[int]:
     """Where runs of one number end in a column of integers."""
