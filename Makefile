@@ -8,7 +8,7 @@ export JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: release help demo test test-all test-full test-other-pythons campaign bench sanitize lint build clean
+.PHONY: release help demo test test-all test-full test-other-pythons campaign mutants bench sanitize lint build clean
 .DEFAULT_GOAL := help
 # Each step uses all processors itself.
 .NOTPARALLEL:
@@ -54,6 +54,9 @@ test-other-pythons: build ## the fast tests under Python 3.12 and 3.13, where th
 	$(BIN)/python tests/other_pythons.py
 
 test-all: test test-other-pythons test-full ## all tests with all their counts
+
+mutants: build ## 200 wrong changes, one at a time: do the tests notice them?
+	$(BIN)/python -m tools.mutants --processes $(JOBS)
 
 bench: build ## speed beside other implementations: ratios, benchmarks/results.csv and a chart
 	$(BIN)/python -m benchmarks

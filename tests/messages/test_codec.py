@@ -136,6 +136,22 @@ def test_the_same_seed_makes_the_same_values_and_others_do_not() -> None:
     assert filled(definition, 17, 3) != filled(definition, 17, 4)
 
 
+def test_values_of_a_struct_that_holds_arrays_of_itself_have_an_end() -> None:
+    definition = parse_definition(
+        """{ "name": "TreeData", "type": "data", "validVersions": "0", "flexibleVersions": "none",
+        "fields": [{ "name": "Root", "type": "Node", "versions": "0+" }],
+        "commonStructs": [{ "name": "Node", "versions": "0+", "fields": [
+            { "name": "Children", "type": "[]Node", "versions": "0+" } ]}]}"""
+    )
+
+    def depth(node: dict[str, Any]) -> int:
+        return 1 + max(map(depth, node["children"]), default=0)
+
+    depths = {depth(filled(definition, 0, seed)["root"]) for seed in range(40)}
+    assert min(depths) == 1
+    assert 2 < max(depths) <= 5
+
+
 def findings(definition: Definition, version: int, wire: str) -> list[str]:
     found = read(definition, version, bytes.fromhex(wire))
     assert [str(one) for one in check(definition, version, bytes.fromhex(wire)).findings] == list(

@@ -1,0 +1,135 @@
+"""``python -m tools.mutants``: make wrong changes, one at a time, and tell which of them the tests do not notice."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from tools.mutants.changes import EXCLUDED, Change, sample
+from tools.mutants.run import Copy, Result, copies, mapped, spread
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+LISTED: Final = Path(__file__).with_name("listed.toml")
+FAST: Final = "not full and not clang and not spark"
+SHARE: Final = 0.9
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.mutants",
+        description="Makes wrong changes in copies of the checkout, one at a time, and runs the tests of each.",
+        epilog="example: python -m tools.mutants --count 20 --seed 7 --module 'kfuzz/records/*'",
+    )
+    parser.add_argument("--count", type=int, default=200, help="how many changes (200)")
+    parser.add_argument("--seed", type=int, default=1, help="draws them (1)")
+    parser.add_argument("--module", nargs="+", default=(), metavar="GLOB", help="only in these files")
+    parser.add_argument("--tests", nargs="+", default=("*",), metavar="GLOB", help="only the tests in these files")
+    parser.add_argument("--marks", default=FAST, metavar="EXPRESSION", help=f"which of them, as for pytest -m ({FAST})")
+    parser.add_argument("--processes", type=int, default=2, help="how many copies work at a time (2)")
+    parser.add_argument("--survivors", action="store_true", help="only the changes that survived the last run")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "mutants", metavar="DIR", help="for result.json")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code 0 if at least nine of ten changes are noticed, else 1."""
+    options = _parser().parse_args(arguments)
+    kept = options.out / "result.json"
+    changes = sample(ROOT, options.count, options.seed, options.module)
+    reasons = _reasons()
+    if options.survivors:
+        survived = {_key(one) for one in json.loads(kept.read_text())["changes"] if one["outcome"] == "survived"}
+        changes = [change for change in changes if _key(_document(Result(change, "survived"))) in survived]
+    if not changes:
+        print("there is no change to make; look at --module and --count", file=sys.stderr)
+        return 2
+    for pattern, why in EXCLUDED.items():
+        _tell(f"{pattern} is left out: {why}")
+    lines = options.out / ("lines" if options.marks == FAST else f"lines {options.marks}")
+    with copies(ROOT, options.processes, options.marks) as free:
+        tests = mapped(free, ROOT, lines, options.tests, _tell)
+        failed = [name for part in tests.parts for name in part.failed]
+        for name in failed:
+            _tell(f"fails without any change, so it is not asked: {name}")
+
+        def judge(copy: Copy, change: Change) -> Result:
+            return copy.judge(change, tests.chosen(change))
+
+        results = []
+        for result in spread(free, changes, judge):
+            results.append(result)
+            by = f" by {result.by}" if result.by else ""
+            before, after = result.change.before_and_after()
+            _tell(f"{len(results)} of {len(changes)}: {result.change.path}: {before} -> {after}: {result.outcome}{by}")
+    return _report(results, reasons, None if options.survivors else kept, options)
+
+
+def _report(results: Sequence[Result], reasons: dict[str, str], kept: Path | None, options: argparse.Namespace) -> int:
+    counts = Counter(result.outcome for result in results)
+    documents = [_document(result) for result in results]
+    unlisted = 0
+    for result, document in zip(results, documents, strict=True):
+        if result.outcome != "survived":
+            continue
+        why = reasons.get(_key(document))
+        if why is not None:
+            document["listed"] = why
+            continue
+        unlisted += 1
+        print(f"\nsurvived, {result.by or 'not listed'}, in {result.change.where or 'the module'}:")
+        print(result.change.diff())
+    if kept is not None:
+        whole = {
+            "seed": options.seed,
+            "count": len(results),
+            **{name: counts[name] for name in ("noticed", "survived", "timed out")},
+        }
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        part = kept.with_suffix(".part")
+        part.write_text(json.dumps({**whole, "changes": documents}, indent=1, ensure_ascii=False) + "\n")
+        part.replace(kept)
+    print(
+        f"\n{len(results)} changes of seed {options.seed}: {counts['noticed']} noticed, "
+        f"{counts['timed out']} timed out, "
+        f"{counts['survived']} survived, {unlisted} of those not listed in {LISTED.relative_to(ROOT)}"
+    )
+    return 0 if counts["noticed"] + counts["timed out"] >= SHARE * len(results) else 1
+
+
+def _document(result: Result) -> dict[str, Any]:
+    change = result.change
+    before, after = change.before_and_after()
+    return {
+        "path": change.path,
+        "in": change.where,
+        "kind": change.kind,
+        "before": before,
+        "after": after,
+        "outcome": result.outcome,
+        "by": result.by,
+    }
+
+
+def _key(document: dict[str, Any]) -> str:
+    """What a change is known by in ``listed.toml``: not the line's number, nor the file's folder, which change."""
+    name = Path(document["path"]).name
+    return json.dumps([name, document["in"], document["before"], document["after"]])
+
+
+def _reasons() -> dict[str, str]:
+    listed = tomllib.loads(LISTED.read_text()).get("survivor", [])
+    return {_key(one): one["why"] for one in listed}
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

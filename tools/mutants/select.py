@@ -1,0 +1,169 @@
+"""Which tests run which lines, and so which tests should notice a change. Imports ``changes``."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from tools.mutants.changes import Change
+
+# These hold something else than modules of kfuzz to account.
+NOT_ASKED: Final = ("tests/benchmarks/", "tests/examples/", "tests/test_wheel.py", "tests/tools/")
+# A test that takes longer is left out; other tests run the same lines.
+SLOWEST_SECONDS: Final = 10.0
+# For tests that run the changed lines, and for other tests of the module after them.
+NEAR_SECONDS: Final = 20.0
+FAR_SECONDS: Final = 5.0
+
+
+def test_files(root: Path, patterns: Sequence[str]) -> list[str]:
+    """The files of tests that are asked, as paths from ``root``."""
+    files = sorted(file.relative_to(root).as_posix() for file in (root / "tests").rglob("test_*.py"))
+    wanted = [file for file in files if any(fnmatch.fnmatch(file, pattern) for pattern in patterns)]
+    return [file for file in wanted if not file.startswith(NOT_ASKED)]
+
+
+def digest(root: Path, paths: Iterable[str]) -> str:
+    """Of the contents of the files that exist."""
+    made = hashlib.sha256()
+    for path in sorted(paths):
+        made.update(path.encode() + b"\0")
+        made.update((root / path).read_bytes() if (root / path).exists() else b"missing")
+    return made.hexdigest()
+
+
+@dataclass(slots=True)
+class Part:
+    """What one test file runs: ``tests`` with their CPU seconds, and for each line of a module the tests by number.
+
+    -1 is a fixture, which counts for every test of the file.
+    """
+
+    file: str
+    tests: list[tuple[str, float]]
+    failed: list[str]
+    lines: dict[str, dict[int, list[int]]]
+
+    @classmethod
+    def load(cls, file: str, document: dict[str, Any]) -> Part:
+        lines = {path: {int(line): tests for line, tests in found.items()} for path, found in document["lines"].items()}
+        return cls(file, [(name, seconds) for name, seconds in document["tests"]], document["failed"], lines)
+
+    def running(self, path: str, lines: Iterable[int]) -> set[int]:
+        """The tests that run one of these lines."""
+        here = self.lines.get(path, {})
+        found = {test for line in lines for test in here.get(line, ())}
+        return set(range(len(self.tests))) if -1 in found else found
+
+
+@dataclass
+class Map:
+    """The parts of all test files."""
+
+    root: Path
+    parts: list[Part] = field(default_factory=list)
+
+    def chosen(self, change: Change) -> list[tuple[str, float]]:
+        """The tests that should notice the change, with their seconds, in the order in which they run."""
+        near: list[tuple[str, float]] = []
+        far: list[tuple[str, float]] = []
+        lines = list(self._lines(change))
+        for part in self.parts:
+            direct = {test for path, some in lines for test in part.running(path, some)}
+            here = {test for tests in part.lines.get(change.path, {}).values() for test in tests}
+            if -1 in here:
+                here = set(range(len(part.tests)))
+            near += (part.tests[test] for test in sorted(direct))
+            far += (part.tests[test] for test in sorted(here - direct))
+        if not near and not far:
+            far = list(self._of_the_folder(change.path))
+        tests = [*_within(near, NEAR_SECONDS), *_within(far, FAR_SECONDS)]
+        by_file: dict[str, list[tuple[str, float]]] = defaultdict(list)
+        for name, seconds in tests:
+            by_file[name.split("::")[0]].append((name, seconds))
+        in_order = sorted(by_file.values(), key=lambda some: sum(seconds for _, seconds in some))
+        return [test for some in in_order for test in some]
+
+    def _lines(self, change: Change) -> Iterator[tuple[str, Iterable[int]]]:
+        """Where the change has effect: its own lines, or those that read the names that it gives another value."""
+        if not change.names:
+            yield change.path, range(change.lines[0], change.lines[1] + 1)
+            return
+        for path, uses in self._uses.items():
+            found = {line for name in change.names for line in uses.get(name, ())}
+            if found:
+                yield path, found
+
+    @cached_property
+    def _uses(self) -> dict[str, dict[str, set[int]]]:
+        """For each module the lines on which a name is read."""
+        found: dict[str, dict[str, set[int]]] = {}
+        for file in sorted((self.root / "kfuzz").rglob("*.py")):
+            uses: dict[str, set[int]] = defaultdict(set)
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                    uses[node.id].add(node.lineno)
+                elif isinstance(node, ast.Attribute):
+                    uses[node.attr].add(node.lineno)
+            found[file.relative_to(self.root).as_posix()] = uses
+        return found
+
+    def _of_the_folder(self, path: str) -> Iterator[tuple[str, float]]:
+        """The tests in the folder that mirrors the module's: what runs in other processes leaves no lines."""
+        folder = "tests/" + "/".join(path.split("/")[1:2]) + "/"
+        for part in self.parts:
+            if part.file.startswith(folder):
+                yield from part.tests
+
+
+def _within(tests: Iterable[tuple[str, float]], most_seconds: float) -> list[tuple[str, float]]:
+    """The shortest tests that fit: first a case of every test function, then a second of each, and so on."""
+    seen: dict[str, int] = defaultdict(int)
+    ranked = []
+    for name, seconds in sorted(tests, key=lambda test: test[1]):
+        function = re.sub(r"\[.*", "", name, flags=re.DOTALL)
+        ranked.append((seen[function], seconds, name))
+        seen[function] += 1
+    chosen, total = [], 0.0
+    for _, seconds, name in sorted(ranked):
+        if seconds <= SLOWEST_SECONDS and total + seconds <= most_seconds:
+            total += seconds
+            chosen.append((name, seconds))
+    return chosen
+
+
+def load_part(folder: Path, root: Path, file: str) -> Part | None:
+    """The part that was kept in ``folder``; None if there is none, or if a file that it depends on has changed."""
+    kept = folder / (file.replace("/", "-") + ".json")
+    if not kept.exists():
+        return None
+    document = json.loads(kept.read_text())
+    if document["digest"] != digest(root, [*document["lines"], *_helpers(root), file]):
+        return None
+    return Part.load(file, document)
+
+
+def keep_part(folder: Path, root: Path, file: str, document: dict[str, Any]) -> Part:
+    """Keep what the plugin noted of ``file``."""
+    document["digest"] = digest(root, [*document["lines"], *_helpers(root), file])
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / (file.replace("/", "-") + ".json")
+    part = kept.with_suffix(".part")
+    part.write_text(json.dumps(document))
+    part.replace(kept)
+    return Part.load(file, document)
+
+
+def _helpers(root: Path) -> list[str]:
+    """The Python files of tests/ that are no tests themselves."""
+    files = (root / "tests").rglob("*.py")
+    return [file.relative_to(root).as_posix() for file in files if not file.name.startswith("test_")]
