@@ -7,8 +7,8 @@ hash of (segment seed, batch, record, which), so the bytes depend on nothing els
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from kfuzz.wire.cursor cimport kfuzz_be64
@@ -175,7 +175,7 @@ cdef uint8_t *reserve(buffer_t *b, size_t more) except NULL:
     cdef void *grown
     if b.capacity - b.used < more:
         wanted = 2 * (b.capacity + more)
-        grown = realloc(b.data, wanted)
+        grown = PyMem_Realloc(b.data, wanted)
         if grown == NULL:
             raise MemoryError
         b.data = <uint8_t *> grown
@@ -235,17 +235,17 @@ cdef class Synthesiser:
         self.min_timestamp = INT64_MAX
         self.set_topic(topic)
         self.set_streams(segment.streams)
-        self.drawn = <record_t *> calloc(topic.batches.records.max, sizeof(record_t))
+        self.drawn = <record_t *> PyMem_Calloc(topic.batches.records.max, sizeof(record_t))
         if self.drawn == NULL:
             raise MemoryError
 
     def __dealloc__(self):
-        free(self.streams)
-        free(self.drawn)
-        free(self.offset_index.data)
-        free(self.time_index.data)
-        free(self.transaction_index.data)
-        free(self.digests.data)
+        PyMem_Free(self.streams)
+        PyMem_Free(self.drawn)
+        PyMem_Free(self.offset_index.data)
+        PyMem_Free(self.time_index.data)
+        PyMem_Free(self.transaction_index.data)
+        PyMem_Free(self.digests.data)
 
     cdef int set_topic(self, topic) except -1:
         self.key_size = to_range(topic.keys.size)
@@ -267,7 +267,7 @@ cdef class Synthesiser:
     cdef int set_streams(self, streams) except -1:
         cdef stream_t *s
         self.stream_count = <int> len(streams)
-        self.streams = <stream_t *> calloc(self.stream_count, sizeof(stream_t))
+        self.streams = <stream_t *> PyMem_Calloc(self.stream_count, sizeof(stream_t))
         if self.streams == NULL:
             raise MemoryError
         for at, stream in enumerate(streams):

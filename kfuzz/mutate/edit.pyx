@@ -4,8 +4,8 @@ Nothing here trusts what it reads; whatever cannot be followed ends a walk early
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
 from kfuzz.mutate.dice cimport Dice, dice_t, roll, roll_below
@@ -76,7 +76,7 @@ def scramble(bytes data not None, Dice dice not None):
     """``data`` with one to three changes, blind to what the bytes mean."""
     cdef int64_t n = PyBytes_GET_SIZE(data)
     cdef uint64_t rounds
-    cdef uint8_t *work = <uint8_t *> malloc(<size_t> (n + ROUNDS_MAX * GROWTH + 1))
+    cdef uint8_t *work = <uint8_t *> PyMem_Malloc(<size_t> (n + ROUNDS_MAX * GROWTH + 1))
     if work == NULL:
         raise MemoryError
     try:
@@ -89,7 +89,7 @@ def scramble(bytes data not None, Dice dice not None):
                 rounds -= 1
         return PyBytes_FromStringAndSize(<char *> work, <Py_ssize_t> n)
     finally:
-        free(work)
+        PyMem_Free(work)
 
 
 # ------------------------------------------------------------------------------------------------- varints

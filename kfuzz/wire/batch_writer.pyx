@@ -79,6 +79,8 @@ cdef bint take_fields(Record record, fields_t *fields):
     cdef span_t key
     # GCC does not see everywhere that it is set.
     cdef span_t value = span_t(NULL, 0)
+    # First, for making them may run the collector, and with it code that changes the record.
+    headers = record.get_headers()
     if record.key_unread:
         fields.key = span_t(record.base + record.key_at, record.key_unread - 1)
     elif not take_span(record.c_key, &fields.key):
@@ -90,7 +92,6 @@ cdef bint take_fields(Record record, fields_t *fields):
     fields.headers_size = 1
     if record.headers_unread == 0 and record.c_headers is None:
         return True
-    headers = record.get_headers()
     if type(headers) is not tuple:
         return False
     fields.headers_size = size_of_varlong(len(<tuple> headers))

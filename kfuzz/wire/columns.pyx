@@ -4,9 +4,9 @@ A key, a value or a header is an Arrow view: 12 bytes or fewer stand in it, more
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.mem cimport PyMem_RawFree as free, PyMem_RawMalloc as malloc, PyMem_RawRealloc as realloc
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memset
 
 from kfuzz.wire.record cimport Record
@@ -243,6 +243,8 @@ cdef class Columns:
         cdef int64_t n = self.count
         cdef int64_t count = len(self.buffers)
         cdef const uint8_t[::1] part
+        # Made first: once the arrays hold the columns, only Arrow lets go of them.
+        cdef object address = <uintptr_t> &self.arrays[TABLE]
         if self.pointers != NULL:
             raise ValueError("columns are handed over once")
         self.pointers = <const void **> malloc(<size_t> (ARRAYS * (VIEW_BUFFERS + count)) * sizeof(void *))
@@ -274,4 +276,4 @@ cdef class Columns:
         self.describe_parents(HEADER, HEADER_KEY, 2)
         self.describe_views(HEADER_KEY, &self.views[HEADER_KEYS])
         self.describe_views(HEADER_VALUE, &self.views[HEADER_VALUES])
-        return <uintptr_t> &self.arrays[TABLE]
+        return address

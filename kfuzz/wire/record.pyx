@@ -156,8 +156,11 @@ cdef class Record:
         cdef const uint8_t *end
         if self.headers_unread:
             end = <const uint8_t *> PyBytes_AS_STRING(self.source) + PyBytes_GET_SIZE(self.source)
-            self.c_headers = read_headers(self.base + self.headers_at, end, self.headers_unread)
-            self.headers_unread = 0
+            headers = read_headers(self.base + self.headers_at, end, self.headers_unread)
+            # The collector may have run code meanwhile that asked for them too, or that set others.
+            if self.headers_unread:
+                self.c_headers = headers
+                self.headers_unread = 0
         return () if self.c_headers is None else self.c_headers
 
     # The members for key, value and headers cannot be written to: they know nothing of what is unread. What goes may

@@ -5,10 +5,10 @@ Mirrors ``org.apache.kafka.common.record.DefaultRecordBatch`` and ``DefaultRecor
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.mem cimport PyMem_RawFree as free, PyMem_RawRealloc as realloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, realloc
 from libc.string cimport memchr
 
 from kfuzz.wire.cursor cimport (
@@ -507,10 +507,11 @@ cdef int fill_whole(Record record, const uint8_t *base, object source, const hea
     if row.value_length >= 0:
         p = base + row.value_at
         value = kfuzz_spare_bytes(&spares.value, <PyObject *> record.c_value, p, row.value_length, end - p)
+    fill_fixed(record, h, row)
+    # From here on the row is not read: making tuples may run the collector, and dropping the old objects may run
+    # ``__del__``. Either may take the scan on to other rows.
     if row.header_count:
         headers = read_headers(base + row.headers_at, end, row.header_count)
-    fill_fixed(record, h, row)
-    # What goes now may run someone's code, and that may take the scan on to other rows: nothing is read from here on.
     record.c_key = key
     record.c_value = value
     record.c_headers = headers

@@ -110,6 +110,8 @@ cdef class Scan:
     cdef object rows_source
     # How often it stopped: rows are those of one stop.
     cdef int64_t stops
+    # Whether a thread is in a loop that runs without the interpreter's lock.
+    cdef bint running
     # Records that loops are given by turns, what those ask them for, and for how many more that is believed. Then one
     # is lazy, and is looked at when its turn comes again: it had a key and a value to ask for, and headers, or not.
     cdef turn_t turns[2]
@@ -152,11 +154,20 @@ cdef class Scan:
             Py_XDECREF(self.turns[i].record)
             free_spares(&self.turns[i].spares)
 
+    cdef int begin(self) except -1:
+        """What every loop does first: the rows of the last stop are gone then, for other threads too."""
+        if self.running:
+            raise RuntimeError("another thread reads these batches right now; give each thread an iterator of its own")
+        self.stops += 1
+        self.running = True
+        return 0
+
     def next(self):
         cdef int state
+        self.begin()
         with nogil:
             state = self.advance()
-        self.stops += 1
+        self.running = False
         if state == AT_REFUSAL and self.report.seen == 0:
             raise MemoryError
         return state
@@ -256,6 +267,7 @@ cdef class Scan:
         cdef bint ok
         if PyBytes_GET_SIZE(payload) >= INT32_MAX:
             raise ValueError(f"a payload of {len(payload)} bytes; the limit is {INT32_MAX - 1}")
+        self.begin()
         clear(&self.report)
         # A payload may be parsed twice: skimmed, and then in full.
         self.rows.count = self.rows.header_count = 0
@@ -264,6 +276,7 @@ cdef class Scan:
         self.rows_source = payload
         with nogil:
             ok = get_records(&c, base, &self.h, sink, skim)
+        self.running = False
         if not ok and self.report.seen == 0:
             raise MemoryError
         if ok and self.has_columns and self.rows.count:
@@ -290,6 +303,8 @@ cdef class Scan:
         return header_tuple(&self.h)
 
     def records(self):
+        if self.running:
+            self.begin()
         if self.rows.count == 0:
             return []
         if not self.h.attributes & CODEC_MASK:

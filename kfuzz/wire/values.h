@@ -61,7 +61,11 @@ static PyObject *kfuzz_struct_type(const char *name, PyTypeObject *base, PyMembe
         .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
         .slots = slots,
     };
-    return PyType_FromSpecWithBases(&spec, (PyObject *) base);
+    PyObject *made = PyType_FromSpecWithBases(&spec, (PyObject *) base);
+    /* CPython 3.11 does not say so where it has no memory for the name. */
+    if (made == NULL && !PyErr_Occurred())
+        PyErr_NoMemory();
+    return made;
 }
 
 #endif

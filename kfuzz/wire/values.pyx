@@ -26,6 +26,10 @@ cdef str UNKNOWN = "_unknownTaggedFields"
 UNKNOWN_TAGGED_FIELDS = UNKNOWN
 
 
+# Called through a name: Cython makes of list.pop(self, place) a call of self.pop where the list has become short.
+cdef object list_pop = list.pop
+
+
 cdef class Keyed(list):
     def __init__(self, elements=(), tuple keys not None=()):
         list.__init__(self, elements)
@@ -35,11 +39,14 @@ cdef class Keyed(list):
         return Keyed, (list(self), self.keys)
 
     def find(self, **values):
-        wanted = asked(self.keys, values)
-        # Made when it is first asked for, and again when the list has changed.
-        if self.index is None:
-            self.index = index_of([tuple([element[key] for key in self.keys]) for element in self], self)
-        return self.index.get(wanted)
+        cdef tuple wanted = asked(self.keys, values)
+        # Made when it is first asked for, and again when the list has changed. Another thread may change it meanwhile,
+        # so what is looked up in is held here.
+        cdef dict index = self.index
+        if index is None:
+            index = index_of([tuple([element[key] for key in self.keys]) for element in self], self)
+            self.index = index
+        return index.get(wanted)
 
     def append(self, element):
         self.index = None
@@ -67,7 +74,7 @@ cdef class Keyed(list):
 
     def pop(self, place=-1):
         self.index = None
-        return list.pop(self, place)
+        return list_pop(self, place)
 
     def sort(self, *, key=None, reverse=False):
         self.index = None

@@ -315,6 +315,15 @@ def test_findings_are_those_of_the_bytes_whoever_else_reads_meanwhile() -> None:
     assert found == expected * 1000
 
 
+def test_all_elements_of_a_keyed_array_can_be_taken_out_one_by_one() -> None:
+    elements = [{"name": f"p{i}"} for i in range(1000)]
+    keyed = Keyed(elements, ("name",))
+    assert [keyed.pop() for _ in range(500)] == elements[:499:-1]
+    assert keyed.find(name="p499") is elements[499]
+    assert [keyed.pop(0) for _ in range(500)] == elements[:500]
+    assert keyed == []
+
+
 def test_elements_with_map_keys_are_found_by_them() -> None:
     parts = [{"name": f"p{i}", "size": i} for i in range(100)]
     found = decode(OF_ALL, 2, encode(OF_ALL, 2, VALUES | {"parts": parts}))["parts"]

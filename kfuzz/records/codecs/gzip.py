@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["open_stream", "read_stream", "write_stream"]
 
 # java.util.zip.GZIPInputStream reads through a buffer of this size (GzipCompression), and it shows: after a member it
-# looks for
-# another one only if bytes remain beyond the buffer, or more than 26 in it.
+# looks for another one only if bytes remain beyond the buffer, or more than 26 in it.
 GZIP_BUFFER = 8192
 GZIP_LEFTOVER = 26
+# How the text of Python's error begins for zlib's Z_MEM_ERROR. Such a stream may be whole.
+NO_MEMORY = "Error -4 "
 
 
 def _header(data: memoryview, at: int) -> int:
@@ -92,6 +93,7 @@ def _member(data: memoryview, at: int, buffered: int, piece_bytes: int, output: 
         try:
             piece = inflater.decompress(chunk, output.room + 1)
         except zlib.error as error:
+            _require_memory(error)
             with contextlib.suppress(Full):
                 output.add(_inflate_to_fault(data[start:], size + output.room)[size:])
             raise Broken(f"deflate: {error}") from None
@@ -120,14 +122,23 @@ def _inflate_to_fault(data: memoryview, most_bytes: int) -> bytes:
         before = inflater.copy()
         try:
             out += inflater.decompress(data[at : at + GZIP_BUFFER], most_bytes - len(out) + 1)
-        except zlib.error:
-            with contextlib.suppress(zlib.error):
+        except zlib.error as error:
+            _require_memory(error)
+            try:
                 for i in range(at, at + GZIP_BUFFER):
                     out += before.decompress(data[i : i + 1])
+            except zlib.error as fault:
+                _require_memory(fault)
             break
         if len(out) > most_bytes:
             break
     return bytes(out[:most_bytes])
+
+
+def _require_memory(error: zlib.error) -> None:
+    """``MemoryError`` where that is what zlib failed for: it says nothing about the stream."""
+    if str(error).startswith(NO_MEMORY):
+        raise MemoryError("zlib has no memory to decompress with") from None
 
 
 def write_stream(data: Buffer, level: int | None, magic: int) -> list[Buffer]:

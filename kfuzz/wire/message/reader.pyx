@@ -48,17 +48,10 @@ cdef inline PyObject *text_of(const uint8_t *p, int64_t n, const char *errors) e
     cdef PyObject *made
     # Of one letter Python keeps a text.
     if n < 2 or unlikely(not is_ascii(p, n)):
-        return counted(decoded_text(p, n, errors))
+        return counted(PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, errors))
     made = PyUnicode_New(<Py_ssize_t> n, 127)
     memcpy(PyUnicode_DATA(made), p, <size_t> n)
     return made
-
-
-cdef object decoded_text(const uint8_t *p, int64_t n, const char *errors):
-    try:
-        return PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, NULL)
-    except UnicodeDecodeError:
-        return PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, errors)
 
 
 cdef PyObject *float_of(const uint8_t *p) except NULL:

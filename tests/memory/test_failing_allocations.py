@@ -1,0 +1,100 @@
+"""Where an allocation fails, a call ends with MemoryError: no crash, no block lost, no wrong answer then or afterwards.
+
+failing_paths.py says what is called, failing_run.py how; failing.c makes allocations fail. All memory of the compiled
+modules comes from the interpreter's allocators, so nothing else needs a hook. Left out, for they are not ours: what
+cramjam does without memory (it ends the process), and the faults of CPython that failing.c names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import missing, require_tool
+
+from kfuzz.wire.record_batch import parse_places
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+TIMEOUT_S = 1500
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="failing.c asks glibc who calls")
+
+
+def require_sound_cython() -> None:
+    """Cython 3.3 frees an element twice where a list that a comprehension makes cannot grow."""
+    # Such as _cython_3_2_9: the module of the type of its functions.
+    version = re.match(r"_cython_(\d+)_(\d+)", type(parse_places).__module__)
+    assert version
+    if (int(version[1]), int(version[2])) >= (3, 3):
+        missing("a build by Cython below 3.3", "run `make clean build`")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """failing.c, compiled."""
+    require_sound_cython()
+    compiler = require_tool("cc", "install a C compiler")
+    made = tmp_path_factory.mktemp("failing") / "failing.so"
+    include = sysconfig.get_path("include")
+    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", f"-I{include}", str(HERE / "failing.c")]
+    subprocess.run([*command, "-o", str(made)], check=True)
+    return made
+
+
+def run(library: Path, *words: str) -> dict[str, dict[str, Any]]:
+    """What came of each path."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "failing_run.py"), str(library), *words],
+        env={**os.environ, "PYTHONPATH": str(HERE)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return {line.pop("path"): line for line in lines}
+
+
+@pytest.mark.parametrize(
+    "every", [pytest.param(False, id="some"), pytest.param(True, id="all", marks=pytest.mark.full)]
+)
+def test_a_call_whose_nth_allocation_fails_says_so_and_leaves_all_whole(library: Path, every: bool) -> None:
+    found = run(library, *(["--every"] if every else []))
+    assert len(found) > 150
+    assert {name: one["problems"] for name, one in found.items() if one["problems"]} == {}
+    # A hook that nothing asks would be content with everything.
+    assert {name: one for name, one in found.items() if one["calls"] < one["allocations"] / 100} == {}
+    assert sum(one["calls"] for one in found.values()) > (100_000 if every else 15_000)
+
+
+def test_the_run_sees_each_kind_of_fault(library: Path) -> None:
+    found = run(library, "--planted")
+    # Without the number of the allocation, who asked for it, and the traceback.
+    texts = {
+        name: [re.sub(r"^allocation.*?: ", "", text).split("\n")[0] for text in one["problems"]]
+        for name, one in found.items()
+    }
+    assert {name: sorted(set(those)) for name, those in texts.items()} == {
+        "planted: swallows": ["a wrong answer"],
+        "planted: another error": ["ValueError: a sentence"],
+        "planted: half done": ["a wrong answer of the next call"],
+        "planted: crash": ["the process ended with status -6"],
+    }
+
+
+def test_every_compiled_module_takes_its_memory_from_the_interpreter() -> None:
+    sources = [path for kind in ("*.pyx", "*.pxd", "*.h") for path in (ROOT / "kfuzz").rglob(kind)]
+    assert len(sources) > 40
+    own = re.compile(r"^from libc\.stdlib cimport|\b(?<!_)(malloc|calloc|realloc|aligned_alloc)\(", re.MULTILINE)
+    renamed = re.compile(r"^from cpython\.mem cimport .* as (malloc|realloc)", re.MULTILINE)
+    offending = [path.name for path in sources if own.search(path.read_text()) and not renamed.search(path.read_text())]
+    assert offending == []
