@@ -107,8 +107,9 @@ def run(*words: str) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Make what follows from each release named, or from each that has no catalogue yet."""
-    chosen = words or [release for release in RELEASES if not (CATALOGUES / f"{RECORDS[release]}.json").exists()]
+    """Make what follows from each release named, or from each for which this did not come to its end yet."""
+    counted = tomllib.loads(COUNTS.read_text())
+    chosen = words or [release for release in RELEASES if release not in counted]
     if unknown := [release for release in chosen if release not in RELEASES]:
         raise UsageError(f"kfuzz/kafka.py has no release {unknown[0]}; add it there first")
     if not chosen:

@@ -21,7 +21,7 @@ from kfuzz.messages.language import definition_of, parse_definition
 from kfuzz.messages.model import Definition, Field, Struct
 from kfuzz.messages.text import parse
 
-__all__ = ["CARRIED", "RECORDS", "Catalogue", "catalogue", "condense", "load", "newest"]
+__all__ = ["CARRIED", "RECORDS", "Catalogue", "catalogue", "condense", "has_same_names", "load", "newest"]
 
 FORMAT: Final = "kfuzz-messages/1"
 # What the catalogue of each release's records is called: of logs and files, from the jars of its broker.
@@ -92,6 +92,23 @@ def newest(name: str, version: int) -> Definition:
             if definition is not None and version in definition.valid_versions:
                 return definition
     raise UsageError(f"no Kafka from {RELEASES[0]} to {LATEST} has version {version} of a message called {name!r}")
+
+
+def has_same_names(release: str, name: str, version: int) -> bool:
+    """Whether the release has ``version`` of the message, and its fields have the names that the newest release gives.
+
+    Kafka sometimes renames a field of a released version. The bytes stay, the JSON form does not.
+    """
+    definition = catalogue(release).messages.get(name)
+    if definition is None or version not in definition.valid_versions:
+        return False
+    return _names(definition, version) == _names(newest(name, version), version)
+
+
+def _names(definition: Definition, version: int) -> dict[str, list[str]]:
+    """The names of the fields in one version, of the message and of each struct."""
+    parts = {"": definition.fields} | {name: struct.fields for name, struct in definition.structs.items()}
+    return {name: [field.name for field in fields if version in field.versions] for name, fields in parts.items()}
 
 
 def load(source: str | Path) -> Catalogue:

@@ -14,7 +14,7 @@ from kfuzz.conformance.broker.real import artefacts
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.kafka import KAFKA_3, LATEST, RELEASES
-from kfuzz.messages.catalogue import CARRIED, RECORDS, catalogue, condense, load
+from kfuzz.messages.catalogue import CARRIED, RECORDS, catalogue, condense, has_same_names, load
 from tools.release import CLIENT_JARS, RECORD_JARS, catalogues_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,3 +172,18 @@ def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:
             load(tmp_path / name)
     with pytest.raises(UsageError, match=r"no catalogue of Kafka 0\.8"):
         catalogue("0.8")
+
+
+def test_a_release_that_renamed_a_field_or_lacks_the_message_is_told_from_the_newest() -> None:
+    assert has_same_names(LATEST, "FetchRequest", 12)
+    assert has_same_names(KAFKA_3, "FetchRequest", 12)
+    # Its fields of version 0 got other names, and Kafka 3 has no version 18.
+    assert not has_same_names(KAFKA_3, "FetchRequest", 18)
+    renamed = [
+        (name, version)
+        for name, message in catalogue(KAFKA_3).messages.items()
+        if name in catalogue(LATEST).messages
+        for version in message.valid_versions
+        if version in catalogue(LATEST).messages[name].valid_versions and not has_same_names(KAFKA_3, name, version)
+    ]
+    assert ("VoteRequest", 0) in renamed
