@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import subprocess
 import sys
@@ -10,12 +11,15 @@ from pathlib import Path
 
 import click
 
+from kfuzz.cli.console import LocalPath
 from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 
 ROOT = Path(__file__).resolve().parents[2]
 VECTOR = "records/v2/count/negative-one"
+# An interrupted fuzzer or Spark job takes some seconds to end.
+INTERRUPT_S = 30
 
 
 def steps(out: Path, seconds: int, size: str) -> list[tuple[str, list[str]]]:
@@ -33,18 +37,14 @@ def steps(out: Path, seconds: int, size: str) -> list[tuple[str, list[str]]]:
             [*verb, "fuzz", "record-batch", "--seconds", str(seconds), "--out", str(out / "fuzz")],
         ),
         (
-            f"{size} of log segments on Spark",
-            [sys.executable, str(ROOT / "spark_jobs" / "generate_corpus.py"), *generate],
-        ),
-        (
-            "The same, read back and checked",
-            [sys.executable, str(ROOT / "spark_jobs" / "verify_corpus.py"), "--out", corpus],
+            f"{size} of log segments on Spark, read back and checked",
+            [sys.executable, str(ROOT / "spark_jobs" / "generate_corpus.py"), *generate, "--verify"],
         ),
     ]
 
 
 @click.command()
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=Path("out/demo"), show_default=True)
+@click.option("--out", type=LocalPath(), default="out/demo", show_default=True)
 @click.option("--seconds", type=click.IntRange(1, 3600), default=20, show_default=True, help="How long to fuzz.")
 @click.option("--size", default="256MiB", show_default=True, help="Uncompressed size of the corpus.")
 @click.pass_context
@@ -62,7 +62,7 @@ def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
         )
     if not parse_size(size):
         raise UsageError(f'--size is {size!r}; give a size such as "64MiB"')
-    require_writable(out, directory=True)
+    out = require_writable(out, directory=True)
     began = time.monotonic()
     failed = []
     todo = steps(out, seconds, size)
@@ -71,8 +71,36 @@ def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
         click.secho(f"\n[{number}/{len(todo)}] {title}", bold=True)
         click.echo(f"$ {shlex.join(shown)}")
         sys.stdout.flush()
-        if (code := subprocess.run(argv).returncode) != 0:
+        step_began = time.monotonic()
+        code = _finish(argv)
+        click.echo(f"({time.monotonic() - step_began:.0f} s)")
+        if code:
             failed.append(f"step {number} ended with {code}")
-    click.echo(f"\nreport: {out / 'report.html'}\ncorpus: {out / 'corpus'}")
-    click.echo(f"done in {time.monotonic() - began:.0f} s" + (f"; {'; '.join(failed)}" if failed else ""))
+    took = f"done in {time.monotonic() - began:.0f} s" + (f"; {'; '.join(failed)}" if failed else "")
+    click.secho(f"\n{took}", bold=True)
+    for place, what in outcomes(out):
+        if place.exists():
+            click.echo(f"  {place}  {what}")
     ctx.exit(1 if failed else 0)
+
+
+def outcomes(out: Path) -> list[tuple[Path, str]]:
+    """What the demo leaves behind, and what to do with it; the first is the one to begin with."""
+    segment = out / "corpus" / "demo-0" / f"{0:020d}.log"
+    return [
+        (out / "report.html", "open this in a browser: who decodes what, and why not"),
+        (out / "fuzz" / "record-batch" / "result.json", "what the fuzzer did"),
+        (segment, f"a log segment; look into it: kfuzz show {shlex.quote(str(segment))} | less"),
+    ]
+
+
+def _finish(argv: list[str]) -> int:
+    """The exit code of ``argv``. Ctrl-C reaches it as well: it is given the time to end what it has started."""
+    with subprocess.Popen(argv) as process:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(INTERRUPT_S)
+            process.kill()
+            raise

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option
+from kfuzz.cli.console import echo_json, json_option, progress
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 from kfuzz.fuzz import campaign
 from kfuzz.fuzz.build import SANITIZERS, Sanitizer
 from kfuzz.fuzz.campaign import Crash, Result
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.progress import PLAIN_INTERVAL_S
 
 __all__ = ["command"]
 
@@ -89,9 +87,18 @@ def command(
     if file is not None:
         return _reproduce(targets, file, sanitizer, as_json)
     out = require_writable(out, directory=True)
-    results = campaign.run(
-        targets, seconds, runs=runs, seed=seed, out=out, sanitizer=sanitizer, say=_say, progress=_Ticker(seconds)
-    )
+    order = list(dict.fromkeys(targets))
+    with progress(f"fuzzing {', '.join(order)}, seconds", seconds * len(order), quiet=as_json) as set_done:
+        results = campaign.run(
+            targets,
+            seconds,
+            runs=runs,
+            seed=seed,
+            out=out,
+            sanitizer=sanitizer,
+            say=_say,
+            progress=lambda target, done_s: set_done(order.index(target) * seconds + min(done_s, seconds)),
+        )
     if as_json:
         echo_json({"targets": [result.to_json() for result in results]})
     else:
@@ -105,19 +112,6 @@ def command(
 
 def _say(line: str) -> None:
     click.echo(line, err=True)
-
-
-class _Ticker:
-    """A line every few seconds: how long a target has run."""
-
-    def __init__(self, seconds: int) -> None:
-        self.seconds = seconds
-        self.last = time.monotonic()
-
-    def __call__(self, target: str, done_s: int) -> None:
-        if time.monotonic() - self.last >= PLAIN_INTERVAL_S:
-            self.last = time.monotonic()
-            _say(f"{target}: {done_s} of {self.seconds} s")
 
 
 def _list(as_json: bool) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kfuzz.corpora import summary
 from kfuzz.corpora.generate import holds, sweep_corpus
+from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.verify import Corpus
 from kfuzz.corpora.workload import load, parse_size
@@ -37,6 +38,9 @@ def generate_main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workload", type=local_path, required=True, help="a workload in TOML, see docs/corpora.md")
     parser.add_argument("--size", help='uncompressed size instead of the workload\'s, such as "64MiB"')
     parser.add_argument("--overwrite", action="store_true", help="remove another workload's corpus from --out first")
+    parser.add_argument(
+        "--verify", action="store_true", help="read the corpus back and check it; exit 1 if it is wrong"
+    )
     _common(parser)
     return _run(parser, arguments, _generate)
 
@@ -129,24 +133,26 @@ def _generate(options: argparse.Namespace) -> int:
                 name=str(options.workload),
                 set_done=set_done,
             )
-        seconds = time.monotonic() - start
-    print(*summary.generated(options.out, rows, seconds), sep="\n")
-    return 0
+        print(*summary.generated(options.out, rows, time.monotonic() - start), sep="\n", flush=True)
+        return _check(spark, options, rows) if options.verify else 0
 
 
 def _verify(options: argparse.Namespace) -> int:
     # Before the seconds that a session takes: what is no corpus is refused at once.
     rows = Corpus.open(options.out).rows
     with _session(options, "kfuzz verify corpus") as spark:
-        from kfuzz.spark.session import default_tasks
-        from kfuzz.spark.verify import verify
+        return _check(spark, options, rows)
 
-        tasks = options.tasks or default_tasks(spark, sum(row.bytes for row in rows), len(rows))
-        start = time.monotonic()
-        with progress("verifying, tasks", tasks) as set_done:
-            corpus, problems = verify(spark, options.out, tasks=tasks, set_done=set_done)
-        seconds = time.monotonic() - start
-    print(*summary.verified(corpus, problems, seconds), sep="\n")
+
+def _check(spark: SparkSession, options: argparse.Namespace, rows: Sequence[Row]) -> int:
+    from kfuzz.spark.session import default_tasks
+    from kfuzz.spark.verify import verify
+
+    tasks = options.tasks or default_tasks(spark, sum(row.bytes for row in rows), len(rows))
+    start = time.monotonic()
+    with progress("verifying, tasks", tasks) as set_done:
+        corpus, problems = verify(spark, options.out, tasks=tasks, set_done=set_done)
+    print(*summary.verified(corpus, problems, time.monotonic() - start), sep="\n")
     return 1 if problems else 0
 
 

@@ -272,10 +272,11 @@ def test_the_entry_points_generate_verify_and_answer_with_exit_codes(
     workload.write_text(render(WORKLOAD))
     out = str(tmp_path / "out")
     made = ["--workload", str(workload), "--out", out]
-    assert generate_main([*made, "--size", "512KiB", "--tasks", "2"]) == 0
+    assert generate_main([*made, "--size", "512KiB", "--tasks", "2", "--verify"]) == 0
     told = capsys.readouterr().out.splitlines()
-    assert told[-2].startswith("fingerprint ")
-    assert "set retention.ms=-1 on its topics" in told[-1]
+    assert told[-3].startswith("fingerprint ")
+    assert "set retention.ms=-1 on its topics" in told[-2]
+    assert f"{out}: no problem in " in told[-1]
     assert verify_main(["--out", out]) == 0
     assert "no problem" in capsys.readouterr().out
     assert generate_main(made) == 2
