@@ -108,12 +108,16 @@ def test_a_clean_clone_expects_what_is_withheld_and_notices_what_is_not(tmp_path
     assert "wild pointer" not in public.stdout
     shutil.rmtree(tmp_path / "embargo")
     assert conform(suite).returncode == 0
+    partial = conform(suite, "toy/t*")
+    assert partial.returncode == 0
+    assert "dies@1: 1 of the outcomes pass for withheld ones; only a whole run can tell" in partial.stdout
     # Another crash has another digest.
     write_suite(tmp_path / "other" / "vectors", [ACCEPTED, {"id": "toy/trap"}, {"id": "toy/trap-two"}])
     shutil.copytree(suite / "expected", tmp_path / "other" / "vectors" / "expected")
     more = conform(tmp_path / "other" / "vectors")
     assert more.returncode == 1
     assert "1 by its file of expected outcomes, 2 by this run" in more.stdout
+    assert conform(tmp_path / "other" / "vectors", "toy/trap*").returncode == 1
     # One less too.
     write_suite(tmp_path / "less" / "vectors", [ACCEPTED])
     shutil.copytree(suite / "expected", tmp_path / "less" / "vectors" / "expected")

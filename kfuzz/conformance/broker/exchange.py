@@ -116,7 +116,7 @@ def exchange_of(api: str, version: int, request: bytes, response: bytes) -> Exch
     header = read("ResponseHeader", header_version, response[_SIZE.size :])
     data = response[_SIZE.size + header.consumed :]
     body_version = 0 if api == _API_VERSIONS and _is_too_new(definition, version, data) else version
-    # Nobody knows where the body begins behind a header that is refused.
+    # Behind a header that is refused, the place of the body is unknown.
     body = read(definition, body_version, data) if header.fatal is None else MessageReading(0)
     return Exchange(api, version, request, response, header_version, header, body_version, body)
 

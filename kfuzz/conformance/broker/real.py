@@ -346,7 +346,7 @@ class Broker:
 
 @contextlib.contextmanager
 def _free_ports(count: int) -> Iterator[list[int]]:
-    """Ports on loopback that nobody listens on, each another."""
+    """Different free ports on loopback."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -586,7 +586,7 @@ def _lay(folder: Path, data: bytes) -> None:
 
 
 def _segment_name(data: bytes) -> str:
-    # Who copies a segment copies its name too; a file name has no sign.
+    # A copied segment keeps its name, and a file name has no sign.
     base_offset = int.from_bytes(data[:8], "big", signed=True) if len(data) >= 8 else 0
     return f"{max(base_offset, 0):020d}.log"
 

@@ -1,7 +1,6 @@
 """The differential of messages: every message and version of a catalogue, read and written alike by kfuzz and a testee.
 
-Of each the default message, filled ones, and mutants of those. Equal seeds make equal inputs. May import
-``kfuzz.messages``, ``kfuzz.mutate`` and the rest of this folder.
+Each is asked with its defaults, with filled fields, and as mutants of those. Equal seeds make equal inputs.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _bounded(data: bytes, made: Verdict, answer: Answer) -> bool:
 
 
 def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
-    """Kafka ran out of memory in a batch of which something claims more than is there, and more than its heap has."""
+    """Kafka ran out of memory in a batch that claims a size beyond its bytes, and beyond Kafka's heap."""
     frames = list(_frames(data))
     if answer.outcome == "accepted":
         # What it keeps in a segment and has no memory to read comes without records.
@@ -112,7 +112,7 @@ def _claims_too_much(frame: bytes) -> bool:
 
 
 def _claims(frame: bytes) -> Iterator[int]:
-    """What a compressed batch claims beyond what is there, in bytes; Kafka makes room for each before it reads."""
+    """The sizes in bytes that a compressed batch claims; Kafka allocates each of them before it reads."""
     magic, codec = frame[16], _codec(frame)
     if not 0 < codec < len(CODECS):
         return
@@ -307,7 +307,7 @@ class _Run:
         self.on_progress = on_progress
 
     def questions(self, inputs: Iterable[bytes]) -> Iterator[Question[_Expected]]:
-        """What is asked; what the testee declares unsupported is counted and passed over."""
+        """One question for each input. An input that the testee declares unsupported is counted and not asked."""
         for index, data in enumerate(inputs):
             made = self.judged(data, self.role)
             case = Case(_as_vector(index, data, made, self.role), self.role)

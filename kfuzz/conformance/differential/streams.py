@@ -2,7 +2,7 @@
 
 A stream is what a few producers do, mostly rightly: they go on, repeat, leave gaps, come back under another epoch, end
 their transactions or do not. What kfuzz makes of it becomes a vector's expectation, and the testee is asked as it is
-asked any vector. Equal seeds make equal streams. May import ``kfuzz.records`` and the rest of this folder.
+asked any vector. Equal seeds make equal streams.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class _Producers:
         )
 
     def _stand_by(self, _: _Producer) -> records.RecordBatch:
-        """Nobody's batch, perhaps of an older format."""
+        """A batch without a producer id, perhaps of an older format."""
         magic = self.chance.choice((2, 2, 1))
         return records.RecordBatch(0, 0, [records.Record(0, CREATED_MS, None, b"plain")], magic=magic)
 

@@ -1,7 +1,7 @@
 """The judge: what a testee's answer to a vector is worth. Pure functions; no process, no file.
 
 ``declared_unsupported`` decides from the handshake alone, before anything is asked; ``judge`` decides from the answer.
-Only what a testee reports is compared. May import vectors/ and records/.
+Only what a testee reports is compared.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ OUTCOMES: Final = (
 )
 # Encoding knows no role; in matrices and files of expected outcomes this word stands in the role's place.
 ENCODE_ROLE: Final = "encode"
-# Where the contents stand of what has one reader, whoever that is.
+# The field of an expectation that holds the contents of a message, and of a primitive.
 CONTENTS: Final = {"message": "message", "primitive": "value"}
 ALL_ROLES: Final = (*ROLES, READER, ENCODE_ROLE)
 
@@ -275,7 +275,7 @@ def _wrong_decoding(case: Case, handshake: Handshake, answer: Answer) -> str | N
 
 
 def _wrong_outcome(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
-    """Of a rejection, or of bytes that nobody may accept."""
+    """What is wrong with a rejection, or with accepting bytes that must be refused."""
     if answer.outcome == "accepted":
         return f"accepted what must be refused ({expectation.get('finding', 'invalid')})"
     if expectation["verdict"] == "valid":
@@ -332,7 +332,7 @@ def _batches_differ(expected: Sequence[Json], got: Sequence[Json]) -> str | None
         for name, value in have.items():
             if name != "records" and name in want and value != want[name]:
                 return f"batch[{index}].{name} is {_shown(value)}; expected {_shown(want[name])}"
-        # Without records is who stored the batch though no reader can read it.
+        # A broker may store a batch that no reader can read; it is told without its records.
         if ("records" in want) != ("records" in have):
             read = "cannot be read back" if "records" in want else "was read back, which must not be possible"
             return f"batch[{index}] {read}"
@@ -484,7 +484,7 @@ def _wrong_finding(expectation: Json, finding: str | None) -> str | None:
 
 
 def _wrong_appends(expectation: Json, answer: Answer) -> str | None:
-    """What became of each step, up to the first one of which another verdict is as good: there the logs part."""
+    """Compares each step, up to the first that may be decided either way: from there on the logs differ."""
     if answer.outcome == "rejected":
         return "refused the stream; each step must be answered" + _because(answer.error)
     steps, got = expectation["steps"], answer.steps or []

@@ -4,8 +4,6 @@ One line each, ``id role outcome  # reason or link``. Any other outcome fails a 
 out of date. Crashes, hangs and memory faults that their maintainers do not know of yet are withheld: their lines stand
 in ``embargo/``, which git ignores, and the committed file has a :class:`Seal`, which says how many they are and the
 digest of their set. A run makes the seal anew, so a clean clone notices one more, one less, or another one.
-
-May import ``compare`` and kfuzz.files.
 """
 
 from __future__ import annotations
@@ -178,20 +176,25 @@ def unsealed(cells: Mapping[Key, Cell], expectations: Expectations) -> str | Non
     )
 
 
+def may_be_sealed(cells: Mapping[Key, Cell], expectations: Expectations) -> bool:
+    """Whether all outcomes of a partial run may be under the seal; never where the lines themselves are at hand."""
+    return not expectations.embargoed and len(withholdable(cells, expectations)) <= expectations.seal.count
+
+
 def stand(case: Case, cell: Cell, expectations: Expectations, *, sealed: bool = False) -> Standing:
-    """How ``cell`` stands against the lines; ``sealed``: the whole run has exactly the outcomes under the seal."""
+    """How ``cell`` stands against the lines; ``sealed``: the run has no outcomes but those under the seal."""
     line = expectations.of(case.key)
     withheld = expectations.is_secret(case.key, cell)
     if line is None:
         if cell.outcome == "pass" or cell.declared:
             return Standing("ok")
         if withheld and sealed:
-            return Standing("listed", "withheld; the seal holds", withheld)
+            return Standing("listed", "one of the withheld outcomes", withheld)
         if case.vector.level == "recommended":
             return Standing("miss", withheld=withheld)
         why = f"no line expects this {cell.outcome}"
         if withheld and expectations.seal.count:
-            why += f", and only a whole run can show that it is among the {expectations.seal.count} withheld"
+            why += f", and it is not one of the {expectations.seal.count} withheld outcomes"
         return Standing("unexpected", why, withheld)
     if cell.outcome == line.outcome and not cell.declared:
         return Standing("listed", line.reason, withheld)
@@ -237,7 +240,7 @@ def update(
 
 def _first_reason(cell: Cell) -> str:
     text = " ".join(cell.text.split())[:160]
-    # Whoever answers "unsupported", or lets an error escape that it does not document, has given the reason itself.
+    # For these outcomes the testee's own words are the reason.
     spoken = {"unsupported": "answers unsupported", "fault": "lets escape"}
     return f"{spoken.get(cell.outcome, UNEXPLAINED)}: {text}"
 

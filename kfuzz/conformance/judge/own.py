@@ -1,7 +1,4 @@
-"""kfuzz's own decoder and encoder behind the testee protocol; judged as any other testee.
-
-May import records/ and messages/.
-"""
+"""kfuzz's own decoder and encoder behind the testee protocol; judged as any other testee."""
 
 from __future__ import annotations
 

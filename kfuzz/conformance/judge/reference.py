@@ -1,7 +1,4 @@
-"""What kfuzz makes of bytes in a role: what its testee answers, and what the differential holds others to.
-
-May import ``kfuzz.records``.
-"""
+"""What kfuzz makes of bytes in a role: what its testee answers, and what the differential holds others to."""
 
 from __future__ import annotations
 

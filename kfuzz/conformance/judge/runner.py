@@ -1,8 +1,8 @@
 """Runs one testee over its cases: sends ahead, tells who is to blame when it breaks, restarts it and goes on.
 
-Nobody is blamed from a run in company. When a session breaks, the case that was being answered runs again alone in a
-fresh process; if it does no harm there, so does everything else that was in flight. Whoever breaks a process alone is
-to blame; the others go back into the queue. May import vectors/ and records/ through ``compare``.
+A session that breaks does not show which request broke it. The case that was being answered runs again alone in a fresh
+process; if it does no harm there, so does everything else that was in flight. A case that breaks a process alone is to
+blame; the others go back into the queue.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class _Runner:
                 self._judge(case, result)
 
     def _settle_doubtful(self, cases: deque[Case]) -> None:
-        """Cases whose answer under a limit was a fault: ask again without; what is no fault then was want of memory."""
+        """Ask again without a limit after a fault under one: cases that pass or fail now lacked memory."""
         asked = list(cases)
         self._work_through(cases, self._stream)
         for case in asked:

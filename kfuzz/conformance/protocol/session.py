@@ -2,7 +2,7 @@
 
 ``Session`` knows lines and budgets, not vectors or verdicts; ``runner`` decides what to do about a ``Trouble``.
 Everything about limits stands here. Address-space limits need Linux (``prlimit``); elsewhere only resident memory is
-watched. Imports the standard library, psutil and ``protocol``.
+watched.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Limits:
     def budget(self, stated: Mapping[str, int] | None) -> Budget:
         """The budget of one request; ``stated`` is the vector's own, whose ``cpu_ms`` counts.
 
-        Its ``memory_bytes`` is for ``limit_address_space``: resident memory alone convicts nobody below the hard cap.
+        Its ``memory_bytes`` is for ``limit_address_space``: resident memory alone is no fault below the hard cap.
         """
         cpu_ms = (stated or {}).get("cpu_ms", self.cpu_ms)
         return Budget(cpu_ms, self.memory_bytes, max(self.wall_ms, 5 * cpu_ms))

@@ -83,7 +83,7 @@ OPERATIONS: Final = (
     DECODE_PRIMITIVE,
     ENCODE_PRIMITIVE,
 )
-# A message has one reader, whoever that is.
+# Messages and primitives are read in this role only.
 READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
 # The runner sends this many requests before it waits for an answer.

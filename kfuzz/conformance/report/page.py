@@ -80,7 +80,7 @@ def _row(case: Case, judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def _contents(expectation: Mapping[str, Any]) -> Any:
-    """What is to be read, whatever the vector is of."""
+    """The contents that a testee must read, for any kind of vector."""
     return next((expectation[name] for name in ("batches", "steps", "message", "value") if name in expectation), None)
 
 

@@ -51,7 +51,7 @@ _TERMINAL: Final = {
 
 
 def to_terminal(run: Run, *, width: int) -> Iterator[RenderableType]:
-    """What ``kfuzz conform`` prints: totals per testee, then the folded rows in which anybody does not pass."""
+    """What ``kfuzz conform`` prints: totals per testee, then the folded rows in which a testee does not pass."""
     yield _totals_table(run)
     rows = [fold for fold in folded(run) if set(fold.outcomes) - {"pass", "unsupported"}]
     if rows:
@@ -84,7 +84,7 @@ def _matrix_table(run: Run, rows: Sequence[Fold], width: int) -> RenderableType:
 
     table = Table(
         box=box.SIMPLE_HEAD,
-        title="Where somebody does not pass (! unexpected, ~ recommended only)",
+        title="Where a testee does not pass (! unexpected, ~ recommended only)",
         title_justify="left",
         pad_edge=False,
     )
