@@ -28,15 +28,21 @@ Its rooms, from the ground up: ``protocol`` (words, sessions, requests sent ahea
 ``differential`` (agreement on made-up inputs), ``broker`` (a real one as judge), ``report`` (what is told). All raise
 :class:`kfuzz.errors.UsageError` for a wrong request. May import ``kfuzz.vectors``, ``kfuzz.mutate``, ``kfuzz.messages``
 and ``kfuzz.records``.
+
+What the door shows is loaded when it is first asked for: the testees are built before anything is compiled.
 """
 
-from kfuzz.conformance.judge.compare import ALL_ROLES, Case, Cell, cases_of
-from kfuzz.conformance.judge.expected import Standing
-from kfuzz.conformance.judge.matrix import Judged, Places, Run, run
-from kfuzz.conformance.protocol.schema import protocol_schema
-from kfuzz.conformance.protocol.session import Limits
-from kfuzz.conformance.protocol.testees import Testee, all_testees, from_command, select
-from kfuzz.conformance.protocol.words import PROTOCOL
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kfuzz.conformance.judge.compare import ALL_ROLES, Case, Cell, cases_of
+    from kfuzz.conformance.judge.expected import Standing
+    from kfuzz.conformance.judge.matrix import Judged, Places, Run, run
+    from kfuzz.conformance.protocol.schema import protocol_schema
+    from kfuzz.conformance.protocol.session import Limits
+    from kfuzz.conformance.protocol.testees import Testee, all_testees, from_command, select
+    from kfuzz.conformance.protocol.words import PROTOCOL
 
 __all__ = [
     "ALL_ROLES",
@@ -56,3 +62,28 @@ __all__ = [
     "run",
     "select",
 ]
+
+_MODULES: Final = {
+    "ALL_ROLES": "judge.compare",
+    "Case": "judge.compare",
+    "Cell": "judge.compare",
+    "cases_of": "judge.compare",
+    "Standing": "judge.expected",
+    "Judged": "judge.matrix",
+    "Places": "judge.matrix",
+    "Run": "judge.matrix",
+    "run": "judge.matrix",
+    "protocol_schema": "protocol.schema",
+    "Limits": "protocol.session",
+    "Testee": "protocol.testees",
+    "all_testees": "protocol.testees",
+    "from_command": "protocol.testees",
+    "select": "protocol.testees",
+    "PROTOCOL": "protocol.words",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
