@@ -89,6 +89,7 @@ BOXED = '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [' +
             ["More tag-changed", "More tag-reused", "Rest tag-changed", "Rest tag-reused"],
         ),
         ([(f",\n  {MORE}", "")], ["More tag-lost"]),
+        ([(MORE, '{ "name": "More", "type": "int32", "versions": "3+" }')], ["More tag-lost"]),
         ([(MORE, MORE.replace('"3+"', '"4+"', 2))], ["More released-version-changed", "More tag-lost"]),
         ([(MORE, MORE.replace("More", "Other").replace("int32", "string"))], ["More tag-lost", "Other tag-reused"]),
         # What a message is.

@@ -512,6 +512,8 @@ def test_a_wrong_definition_gets_one_sentence_with_its_place(case: str) -> None:
     found = re.match(r"walk\.json:(\d+): ", said)
     assert found is not None, said
     assert "\n" not in said
+    # The path of the field stands before what is wrong with it.
+    assert not re.search(r": [\w.\[\]]+$", said), said
     if at >= 0:
         assert int(found[1]) == text.count("\n", 0, at) + 1, said
     if words is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 from typing import Any
 
@@ -12,7 +13,7 @@ from kfuzz.messages.catalogue import catalogue
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schema import schema
 from kfuzz.mutate import message
-from kfuzz.mutate.message import restructured
+from kfuzz.mutate.message import mutant, restructured
 
 METADATA = {"topics": [{"name": name} for name in ("a", "bb", "ccc")], "_unknownTaggedFields": [(7, b"x"), (9, b"")]}
 # Of fixed sizes, and compact with tags.
@@ -41,6 +42,16 @@ def mutants(name: str, version: int, values: dict[str, Any], count: int = 200) -
 
 def metadata(version: int) -> dict[str, Any]:
     return METADATA if version > 8 else {"topics": METADATA["topics"]}
+
+
+def test_the_first_messages_of_a_seed_never_change() -> None:
+    digest = hashlib.sha256()
+    for version in VERSIONS:
+        for data in mutants("Metadata", version, metadata(version)):
+            digest.update(len(data).to_bytes(4, "big") + data)
+            bytewise = mutant(random.Random(len(data)), data)
+            digest.update(len(bytewise).to_bytes(4, "big") + bytewise)
+    assert digest.hexdigest() == "e39e6cbe169ed3d02f696d9b1736e2e6483e148143210fe391473063f60528b1"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

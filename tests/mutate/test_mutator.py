@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from itertools import islice
+from typing import Any
 
 import pytest
 
 from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.mutate import KINDS, Mutator
+from kfuzz.mutate.dice import Dice
+from kfuzz.mutate.mutator import _Mutation
 from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.records.codecs import decompress
 from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
@@ -25,6 +28,16 @@ def test_the_first_inputs_of_a_seed_never_change() -> None:
     for data in islice(Mutator(seed=1, codecs=("none",)), 1_000):
         digest.update(len(data).to_bytes(4, "big") + data)
     assert digest.hexdigest() == "e2afdfa91f8d05fb939d2378067df7d23212cb857a0f894d97b828fe8aad4b1b"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_wrapper_holds_every_byte_once_after_a_change_of_none(monkeypatch: pytest.MonkeyPatch, magic: int) -> None:
+    """What is taken apart to be changed is put together again, and bytes behind the last message stay behind it."""
+    monkeypatch.setattr("kfuzz.mutate.mutator.scramble", lambda data, dice: data)
+    stamps: dict[str, Any] = {"magic": magic, "timestamp_type": "create" if magic else "none"}
+    messages = [Record(i, 1_000 if magic else None, b"key", b"value") for i in range(3)]
+    inner = records.encode([RecordBatch(one.offset, one.offset, [one], **stamps) for one in messages]) + b"tail"
+    assert _Mutation(Dice(1), 1.0, ("none",), False)._inner("payload-scramble", inner) == inner
 
 
 def test_the_same_seed_gives_the_same_inputs_and_another_seed_others() -> None:

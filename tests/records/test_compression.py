@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import random
 import struct
@@ -204,6 +205,21 @@ def test_a_cut_zstd_frame_gives_what_stands_before_the_cut_whatever_its_window(w
         assert decompress("zstd", first + packed[:end], len(out.data)) == out
         sizes.append(len(out.data))
     assert sizes[-1] > len(content) // 2
+
+
+def test_what_came_out_of_a_gzip_stream_before_its_fault_is_all_that_comes_out_byte_by_byte() -> None:
+    packed = bytearray(compress("gzip", random.Random(2).randbytes(40_000).hex().encode()))
+    packed[len(packed) // 2 :] = random.Random(3).randbytes(20_000)
+    inflater, expected = zlib.decompressobj(wbits=31), b""
+    with contextlib.suppress(zlib.error):
+        for byte in packed:
+            expected += inflater.decompress(bytes([byte]))
+    assert len(expected) > 40_000
+    out = decompress("gzip", bytes(packed), 1 << 20)
+    assert (out.ended, out.data) == ("broken", expected)
+    assert out.reason.startswith("deflate: ")
+    # Up to the bound, which is reached first.
+    assert decompress("gzip", bytes(packed), 9_000).data == expected[:9_000]
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,7 +20,7 @@ from kfuzz.kafka import KAFKA_3, LATEST, Codec
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.convert import LOSSES, Converted, Loss, LossKind, convert, convert_appended
-from kfuzz.records.model import Record, RecordBatch
+from kfuzz.records.model import Record, RecordBatch, TimestampType
 
 NOW_MS = 1_700_000_000_000
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4")
@@ -279,6 +280,24 @@ def test_what_is_appended_to_a_log_append_topic_is_stamped() -> None:
     )
     (made,) = up.batches
     assert (made.timestamp_type, made.max_timestamp, made.records[0].timestamp) == ("log-append", *[NOW_MS + 5] * 2)
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "topic", "taken"),
+    [(NOW_MS, "create", True), (-1, "create", False), (NOW_MS, "log-append", False), (-1, "log-append", False)],
+)
+def test_log_append_time_from_a_producer_passes_where_kafka_lets_it(
+    timestamp: int, topic: TimestampType, taken: bool
+) -> None:
+    batch = replace(
+        batch_of(0, magic=1),
+        timestamp_type="log-append",
+        max_timestamp=timestamp,
+        records=[Record(0, timestamp, b"k", b"v")],
+    )
+    with nullcontext() if taken else pytest.raises(EncodeError, match="a producer may not set that"):
+        made = convert_appended([batch], 2, base_offset=0, timestamp_type=topic, log_append_time=NOW_MS)
+        assert contents(made.batches) == [(0, NOW_MS, b"k", b"v")]
 
 
 @pytest.mark.parametrize(
