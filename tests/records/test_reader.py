@@ -313,3 +313,33 @@ def test_a_topic_is_refused_where_the_role_does_not_look_at_it(role: records.Rol
     for call in (records.read, records.check, records.decode):
         with pytest.raises(UsageError, match=f"role '{role}' does not look at a topic"):
             call(DATA, role=role, topic=records.Topic(compacted=True))
+
+
+LARGE = records.encode_batch(RecordBatch(0, 0, [Record(0, 1_000, None, bytes(5_000))]))
+WRAPPER = records.encode_batch(
+    RecordBatch(
+        9,
+        11,
+        [Record(9 + i, 1_000, None, b"v") for i in range(3)],
+        magic=1,
+        timestamp_type="create",
+        compression="gzip",
+    )
+)
+
+
+def test_a_wrapper_beyond_the_limit_is_not_said_to_begin_nowhere() -> None:
+    """It may well begin where it should; a bound of kfuzz's own says nothing about Kafka."""
+    found = [finding.code for finding in records.check(LARGE + WRAPPER, role="log").findings]
+    assert found == []
+    limits = records.Limits(decompressed_bytes=20)
+    limited = [finding.code for finding in records.check(LARGE + WRAPPER, role="log", limits=limits).findings]
+    assert limited
+    assert "wrapper-start-unknown" not in limited
+
+
+def test_a_wrong_crc_of_a_message_in_a_segment_is_at_its_place() -> None:
+    message = records.encode_batch(RecordBatch(9, 9, [Record(9, 1_000, None, b"v")], magic=1, timestamp_type="create"))
+    fatal = records.check(LARGE + message[:-1] + b"w", role="log").fatal
+    assert fatal is not None
+    assert (fatal.code, fatal.path, fatal.at) == ("crc-mismatch", "batch[1].crc", len(LARGE) + 12)

@@ -70,6 +70,8 @@ def test_a_topic_that_no_broker_has_is_refused_in_a_sentence(changes: dict[str, 
 
 def test_a_topic_in_json_has_64_bit_numbers_as_text_and_defaults_for_the_rest() -> None:
     assert Topic.from_json({}) == DEFAULT_TOPIC
+    # docs/testee-protocol.md says so.
+    assert DEFAULT_TOPIC.now == 1_700_000_000_000
     given = {"now": "9223372036854775807", "max_message_bytes": 7, "compacted": True, "compression": "zstd"}
     assert Topic.from_json(given) == Topic(now=INT64_MAX, max_message_bytes=7, compacted=True, compression="zstd")
 
@@ -101,7 +103,7 @@ def test_a_batch_is_of_magic_2_from_offset_0_on_and_no_larger_than_the_topic_all
     topic = Topic(max_message_bytes=100)
     assert produced_batch(0, 2, 100, 0, topic) == []
     # Another magic is another format, of which no field is looked at.
-    assert codes(produced_batch(5, 1, 200, 0, topic)) == ["magic-not-produced"]
+    assert produced_batch(5, 1, 200, 7, topic) == [("magic-not-produced", "magic", 7 + 16, -1, -1, 1, 2, 1)]
     assert codes(produced_batch(5, 2, 101, 0, topic)) == ["base-offset-not-zero", "batch-too-large"]
 
 
@@ -214,6 +216,24 @@ def test_offsets_that_go_back_are_fatal_where_the_index_gets_an_entry() -> None:
     assert taken((0, 9), (10, 19), (15, 15), size=4097) == ["offset-not-increasing", "indexed-offset-not-increasing"]
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "found"),
+    [
+        (NOW + 2, ["offset-not-increasing", "indexed-offset-not-increasing"]),
+        (NOW + 1, ["offset-not-increasing"]),
+        (NOW - 1, ["offset-not-increasing"]),
+    ],
+)
+def test_the_time_index_ends_with_the_first_batch_that_has_the_largest_timestamp(
+    timestamp: int, found: list[str]
+) -> None:
+    segment, notes, at = Segment(), [], 0
+    for last_offset, max_timestamp, size in ((9, NOW, 4097), (19, NOW + 1, 10), (15, timestamp, 10)):
+        notes += segment.batch(last_offset, last_offset, max_timestamp, size, at)
+        at += size
+    assert codes(notes + segment.end(at)) == found
+
+
 def test_a_log_that_ends_before_it_starts_is_deleted() -> None:
     assert taken((INT64_MAX - 1, INT64_MAX - 1)) == []
     assert taken((INT64_MAX, INT64_MAX)) == ["log-end-overflow"]
@@ -261,6 +281,8 @@ def test_a_transaction_ends_before_its_producer_writes_without_one() -> None:
     assert codes(segment.producer(data_batch(0, 1), None, 0)) == ["transaction-not-ended"]
     assert segment.producer(data_batch(CONTROL | TRANSACTIONAL, 2), COMMIT, 0) == []
     assert segment.producer(data_batch(0, 3), None, 0) == []
+    # Which began none.
+    assert segment.producer(data_batch(0, 4), None, 0) == []
 
 
 @pytest.mark.parametrize(
