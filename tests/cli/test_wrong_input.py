@@ -41,6 +41,12 @@ def commands(group: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str
     return [found for name in names for found in commands(group.get_command(context, name), (*path, name))]  # type: ignore[arg-type]
 
 
+def test_a_device_has_no_end_and_is_not_read() -> None:
+    done = kfuzz("check", "/dev/null")
+    assert done.returncode == 2
+    assert "/dev/null is a device; name a file, or - for standard input" in done.stderr
+
+
 @pytest.mark.parametrize("path", commands(cli), ids=" ".join)
 def test_the_help_of_every_command_has_an_example_of_it(path: tuple[str, ...]) -> None:
     command: click.Command = cli

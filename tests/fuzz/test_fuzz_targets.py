@@ -276,6 +276,9 @@ def test_packing_makes_batches_that_are_read(data: bytes) -> None:
 def test_packing_leaves_alone_what_has_no_codec() -> None:
     assert pack(PLAIN) is None
     assert pack(PLAIN[:-1]) is None
+    # Five codecs have names; the attributes have room for eight.
+    for codec in (5, 6, 7):
+        assert pack(PLAIN[:22] + bytes([codec]) + PLAIN[23:]) is None
 
 
 @pytest.mark.parametrize(
@@ -326,3 +329,9 @@ def test_the_canary_sings_for_the_input_that_opens_every_gate_and_for_no_neighbo
 def test_an_unknown_target_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(UsageError, match="did you mean record-batch"):
         targets.find("record-bach")
+
+
+def test_a_difference_names_the_first_record_that_differs() -> None:
+    before, after = ([RecordBatch(0, 2, [Record(i, 1, None, value) for i in range(3)])] for value in (b"v", b"v"))
+    after[0].records[1] = Record(1, 1, None, b"other")
+    assert targets.difference(before, after).startswith("batch[0].records[1]: ")

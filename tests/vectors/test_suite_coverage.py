@@ -78,6 +78,11 @@ def test_an_incident_without_a_vector_is_a_gap(measured: coverage.Coverage) -> N
 
 def test_a_finding_without_a_vector_is_a_gap(measured: coverage.Coverage) -> None:
     assert "no vector has the finding crc-mismatch" in texts(replace(measured, findings={}))
+    without = texts(replace(measured, message_findings={}))
+    assert "no vector of a message has the finding message-cut" in without
+    # Which is excused with a reason.
+    assert "no vector of a message has the finding count-too-large" not in without
+    assert not any("no vector of a message" in text for text in texts(measured))
 
 
 def test_lint_tells_of_gaps_where_the_tables_are(tmp_path: Path) -> None:
