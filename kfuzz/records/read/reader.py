@@ -164,8 +164,12 @@ def batches(
 def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> Iterator[Record]:
     """The records in ``data`` as a consumer gets them, control records too, one at a time.
 
-    The cheapest way to have objects: a record that nobody keeps serves again, two later, and so do its bytes. Each
-    batch is judged whole before its first record comes. ``RecordsError`` with the first fatal finding, when its batch
+    The cheapest way to get objects, for they are reused: unless you keep a reference to a record, its key or its value,
+    the object is filled again two iterations later. What you keep never changes. This depends on the reference counts
+    of CPython; where a count says that someone else has the object, a new one is made.
+
+    An iterator is for one thread at a time: ``ValueError`` or ``RuntimeError`` where two ask at once. Each batch is
+    judged whole before its first record comes. ``RecordsError`` with the first fatal finding, when its batch
     is come to.
     Mirrors ``org.apache.kafka.common.record.MemoryRecords.records``.
 

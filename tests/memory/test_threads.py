@@ -1,0 +1,194 @@
+"""What docs/threads.md allows to share gives the same from many threads; what it forbids ends in an error, not a crash.
+
+The interpreter changes threads as often as it can here. What is asserted holds in whatever order the threads run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pyarrow
+import pytest
+
+from kfuzz import records
+from kfuzz.messages import codec
+from kfuzz.mutate import Mutator
+from kfuzz.records import Record, RecordBatch
+from kfuzz.wire.scan import END, Scan
+
+THREADS = 4
+ROUNDS = 40
+TIMEOUT_S = 60
+
+
+@pytest.fixture(autouse=True)
+def eager_switches() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def from_all(work: Callable[[int], Any]) -> list[Any]:
+    """What ``work(thread)`` gives in each of the threads, which begin together."""
+    gate = Barrier(THREADS)
+
+    def begun(thread: int) -> Any:
+        gate.wait(TIMEOUT_S)
+        return work(thread)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        return [done.result(TIMEOUT_S) for done in [pool.submit(begun, thread) for thread in range(THREADS)]]
+
+
+def batch_of(codec_name: str = "none", count: int = 100) -> RecordBatch:
+    made = [
+        Record(i, i, b"key%d" % i if i % 3 else None, b"value %d" % i * 5, ((b"h", b"%d" % i),) if i % 4 == 0 else ())
+        for i in range(count)
+    ]
+    return RecordBatch(0, count - 1, made, compression=codec_name)  # type: ignore[arg-type]
+
+
+def contents(batch: RecordBatch) -> list[tuple[Any, ...]]:
+    return [(r.offset, r.timestamp, r.key, r.value, r.headers) for r in batch.records]
+
+
+DATA = {name: records.encode_batch(batch_of(name)) for name in records.CODECS}
+
+
+@pytest.mark.parametrize("name", records.CODECS)
+def test_the_same_bytes_are_read_by_many_threads(name: str) -> None:
+    expected = contents(batch_of(name))
+
+    def work(_: int) -> int:
+        same = 0
+        for _ in range(ROUNDS):
+            same += contents(records.decode(DATA[name])[0]) == expected
+            same += [
+                (r.offset, r.timestamp, r.key, r.value, r.headers) for r in records.iterate(DATA[name])
+            ] == expected
+            same += records.check(DATA[name]).fatal is None
+        return same
+
+    assert from_all(work) == [3 * ROUNDS] * THREADS
+
+
+def test_lazy_records_are_asked_by_many_threads_at_once() -> None:
+    expected = contents(batch_of())
+    for _ in range(ROUNDS):
+        shared = records.decode(DATA["none"])[0]
+        found = from_all(lambda _, shared=shared: contents(shared))
+        assert found == [expected] * THREADS
+
+
+@pytest.mark.parametrize("name", records.CODECS)
+def test_one_batch_is_written_by_many_threads(name: str) -> None:
+    shared = records.decode(DATA[name])[0]
+    table = records.columns(DATA[name])
+    by_columns = records.encode_columns(table)
+
+    def work(_: int) -> int:
+        same = 0
+        for _ in range(ROUNDS // 4):
+            same += contents(records.decode(records.encode_batch(shared))[0]) == contents(shared)
+            same += records.encode_columns(table) == by_columns
+            same += records.columns(DATA[name]).equals(table)
+        return same
+
+    assert from_all(work) == [3 * (ROUNDS // 4)] * THREADS
+    assert isinstance(table, pyarrow.RecordBatch)
+
+
+def test_one_iterator_gives_each_record_to_one_thread_or_an_error() -> None:
+    data = b"".join(DATA[name] for name in ("none", "lz4")) * 20
+    for _ in range(ROUNDS // 4):
+        shared = records.iterate(data)
+
+        def work(_: int, shared: Iterator[Record] = shared) -> list[tuple[int, bytes | None]]:
+            mine: list[tuple[int, bytes | None]] = []
+            while True:
+                try:
+                    record = next(shared)
+                except StopIteration:
+                    return mine
+                except (ValueError, RuntimeError) as error:
+                    if "already executing" not in str(error) and "another thread" not in str(error):
+                        raise
+                    continue
+                mine.append((record.offset, record.value))
+
+        given = [one for mine in from_all(work) for one in mine]
+        # None is given twice, and none is mixed from two.
+        assert len(given) <= 100 * 40
+        assert all(value == b"value %d" % offset * 5 for offset, value in given)
+        assert all(given.count((i, b"value %d" % i * 5)) <= 40 for i in range(0, 100, 25))
+
+
+def test_two_threads_in_one_scan_are_told_apart() -> None:
+    data = records.encode_batch(batch_of(count=5000)) * 40
+    for _ in range(5):
+        scan = Scan(data, with_rows=False)
+
+        def work(_: int, scan: Scan = scan) -> bool:
+            try:
+                return scan.next() == END
+            except RuntimeError as error:
+                if "another thread reads these batches" not in str(error):
+                    raise
+                return False
+
+        assert any(from_all(work))
+        assert scan.next() == END
+        assert (scan.batch_count, scan.record_count) == (40, 40 * 5000)
+
+
+def test_records_of_a_stop_are_gone_once_the_scan_goes_on() -> None:
+    scan = Scan(DATA["none"] * 2, with_rows=True)
+    scan.next()
+    before = scan.each_record()
+    next(before)
+    scan.next()
+    with pytest.raises(RuntimeError, match="gone on"):
+        next(before)
+
+
+def test_one_schema_reads_and_writes_messages_in_many_threads() -> None:
+    values = {
+        "topics": [{"name": f"t{i}", "partitions": [{"leaderId": i}]} for i in range(20)],
+        "brokers": [{"nodeId": i, "host": "h\u00e9", "port": 1} for i in range(5)],
+    }
+    data = codec.encode("MetadataResponse", 12, values)
+    expected = codec.decode("MetadataResponse", 12, data)
+    shared = codec.decode("MetadataResponse", 12, data, objects=True)
+
+    def work(_: int) -> int:
+        same = 0
+        for _ in range(ROUNDS):
+            same += codec.encode("MetadataResponse", 12, shared) == data
+            same += codec.encode("MetadataResponse", 12, expected) == data
+            same += codec.decode("MetadataResponse", 12, data) == expected
+            same += codec.decode("MetadataResponse", 12, data, objects=True) == shared
+            same += shared.topics.find(name="t7").partitions[0].leaderId == 7
+            same += expected["topics"].find(name="t7")["partitions"][0]["leaderId"] == 7
+        return same
+
+    assert from_all(work) == [6 * ROUNDS] * THREADS
+
+
+def test_a_mutator_gives_its_inputs_by_number_to_every_thread() -> None:
+    shared = Mutator(seed=3)
+    expected = [Mutator(seed=3).input_at(i) for i in range(ROUNDS)]
+    assert from_all(lambda _: [shared.input_at(i) for i in range(ROUNDS)]) == [expected] * THREADS
+
+
+def test_a_buffer_cannot_be_resized_while_it_is_read() -> None:
+    buffer = bytearray(DATA["none"] * 2)
+    reading = records.batches(buffer)
+    next(reading)
+    with pytest.raises(BufferError):
+        buffer += b"more"
+    assert len(list(reading)) == 1
