@@ -25,6 +25,14 @@ from kfuzz.records import CODECS, Record
 
 COLUMNS = ["path", "subject", "peer", "ratio_median", "ratio_min", "ratio_max"]
 SET = MixedSet(2)
+
+
+@pytest.fixture(autouse=True)
+def _laps_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.measure.LAP_MS", 1)
+    monkeypatch.setattr("benchmarks.java.LAP_MS", 1)
+
+
 CONTEST = [Contest("kfuzz", "peer", ("peer",))]
 
 

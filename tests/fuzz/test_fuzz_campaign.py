@@ -136,6 +136,7 @@ def test_equal_seeds_give_equal_campaigns(native_build: Build, tmp_path: Path) -
     assert corpora[0] == corpora[1]
 
 
+@pytest.mark.full
 @pytest.mark.clang
 def test_an_over_read_by_one_byte_is_seen_by_the_address_sanitizer(address_build: Build, tmp_path: Path) -> None:
     file = tmp_path / "input"
@@ -146,6 +147,7 @@ def test_an_over_read_by_one_byte_is_seen_by_the_address_sanitizer(address_build
     assert "climb" in crash.details or "spring" in crash.details
 
 
+@pytest.mark.full
 @pytest.mark.clang
 def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(
     undefined_build: Build, tmp_path: Path
@@ -158,6 +160,7 @@ def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(
     assert "spring" in crash.details
 
 
+@pytest.mark.full
 @pytest.mark.clang
 @pytest.mark.parametrize("sanitizer", ["address", "undefined"])
 def test_every_known_input_is_clean_under_the_sanitizers(
@@ -172,6 +175,7 @@ def test_every_known_input_is_clean_under_the_sanitizers(
     assert suite <= {data for _, data in inputs(TARGETS["record-batch"])}
 
 
+@pytest.mark.full
 @pytest.mark.clang
 def test_a_replay_names_the_input_that_breaks_a_target(
     address_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
