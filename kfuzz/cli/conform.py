@@ -9,28 +9,26 @@ from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from kfuzz.cli.console import echo_json, progress
-from kfuzz.conformance import report
-from kfuzz.conformance.differential.found import Differential
-from kfuzz.conformance.differential.messages import differ_messages, release_of, versions_of
-from kfuzz.conformance.differential.records import differ, seeds_of
-from kfuzz.conformance.differential.streams import differ_streams
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
 from kfuzz.conformance.protocol.testees import chosen
 from kfuzz.conformance.protocol.testees import only as one_testee
-from kfuzz.conformance.report import differences
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
 from kfuzz.kafka import LATEST, ROLES
-from kfuzz.mutate import Mutator
-from kfuzz.records import Role
-from kfuzz.vectors.model import KINDS, default_root, load_suite
+from kfuzz.vectors import KINDS, default_root, load_suite
+
+if TYPE_CHECKING:
+    from kfuzz.conformance.differential.found import Differential
+    from kfuzz.kafka import Role
+
+# The differentials and the reports are loaded where they are used: a wrong GLOB must not wait for them.
 
 __all__ = ["command"]
 
@@ -127,6 +125,11 @@ def command(
             require_writable(file)
     start_timeout_ms = None if start_timeout_s is None else start_timeout_s * 1000
     if differs:
+        from kfuzz.conformance.differential.messages import differ_messages, release_of, versions_of
+        from kfuzz.conformance.differential.records import differ, seeds_of
+        from kfuzz.conformance.differential.streams import differ_streams
+        from kfuzz.mutate import Mutator
+
         place = Path(out or "out")
         require_writable(place / "differential", directory=True)
         _refuse_with_differential(junit_file, html_file, publish, update_expected)
@@ -223,6 +226,8 @@ def _report_differences(
     out: Path,
 ) -> int:
     """Run ``differ``, keep what differs, and report it; returns the exit code."""
+    from kfuzz.conformance.report import differences
+
     before = os.times()
     with progress(what, total) as set_done:
         found = differ(set_done)
@@ -247,6 +252,8 @@ def _notice(text: str) -> None:
 
 
 def _write_reports(done: Run, json_file: str | None, junit_file: str | None, html_file: str | None) -> None:
+    from kfuzz.conformance import report
+
     if json_file == "-":
         echo_json(report.to_json(done))
     elif json_file:
@@ -259,6 +266,8 @@ def _write_reports(done: Run, json_file: str | None, junit_file: str | None, htm
 
 def _print(done: Run) -> None:
     from rich.console import Console
+
+    from kfuzz.conformance import report
 
     width = shutil.get_terminal_size((120, 40)).columns
     console = Console(width=width, highlight=False)

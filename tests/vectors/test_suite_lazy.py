@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -107,3 +109,17 @@ def test_a_vector_is_found_by_its_id_whatever_its_kind() -> None:
 def test_a_name_that_is_no_id_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is not the id of a vector"):
         find_vector(name)
+
+
+def test_a_wrong_glob_is_told_before_the_differentials_and_the_reports_are_loaded() -> None:
+    code = """
+import sys
+from kfuzz.cli.main import main
+try:
+    main(["conform", "records/v9/*"])
+except SystemExit as ended:
+    rooms = ("jsonschema", "jinja2", "kfuzz.mutate", "kfuzz.conformance.differential", "kfuzz.conformance.report")
+    print(ended.code, [name for name in rooms if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 []\n", done.stderr
