@@ -60,9 +60,8 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
 
 
 def _verdict(vector: Vector) -> str:
-    if vector.kind == "stream":
-        return vector.kind
-    return str(vector.expect["consumer" if vector.kind == "records" else "reader"]["verdict"])
+    """The verdict for the role that judges every vector of the kind; a stream has one for each step."""
+    return vector.kind if vector.steps else str(vector.expect[KINDS[vector.kind].roles[0]]["verdict"])
 
 
 def _described(vector: Vector) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector
 
 __all__ = [
@@ -41,7 +42,7 @@ def contradiction(vector: Vector, answer: Mapping[str, Any], role: str = "consum
     if verdict == "invalid":
         return "it is invalid, and Kafka accepts it"
     if role == "reader":
-        name = "message" if vector.kind == "message" else "value"
+        name = str(KINDS[vector.kind].contents)
         difference = first_difference(answer[name], expect[name], name)
         return difference or first_difference(answer["consumed"], expect["consumed"], "consumed")
     if (role == "consumer" or "consumed" in answer) and answer["consumed"] != expect["consumed"]:

@@ -24,6 +24,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, require_writable, write_whole
 from kfuzz.vectors.build import canonical_json
 from kfuzz.vectors.ids import matching
+from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import (
     REQUIREMENTS_FILE,
     SCHEMA_FILE,
@@ -158,15 +159,15 @@ def _report(target: Path, version: str | None, chosen: Documents, made: Mapping[
         files=tuple(sorted([*made, README_FILE])),
         vectors=len(vectors),
         kinds=Counter(kind for kind, _ in vectors),
-        verdicts=Counter(_verdict(vector) for _, vector in vectors if "expect" in vector),
+        verdicts=Counter(_verdict(kind, vector) for kind, vector in vectors if "expect" in vector),
         bombs=sum("recipe" in vector for _, vector in vectors),
         bomb_bytes=sum(len(data) for name, data in made.items() if name.startswith(f"{BOMBS_DIRECTORY}/")),
     )
 
 
-def _verdict(vector: Mapping[str, Any]) -> str:
+def _verdict(kind: str, vector: Mapping[str, Any]) -> str:
     expect = vector["expect"]
-    return str(next(expect[role]["verdict"] for role in ("consumer", "broker", "log", "reader") if role in expect))
+    return str(next(expect[role]["verdict"] for role in KINDS[kind].roles if role in expect))
 
 
 def _readme(report: Copied, bombs: bool) -> str:

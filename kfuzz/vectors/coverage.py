@@ -37,12 +37,8 @@ __all__ = [
 
 COVERAGE_FILE = "coverage.json"
 # What a vector of each kind may find. Some words stand in both tables.
-CODES: Mapping[str, Mapping[str, Code]] = {
-    "records": RECORD_CODES,
-    "stream": RECORD_CODES,
-    "message": MESSAGE_CODES,
-    "primitive": MESSAGE_CODES,
-}
+TABLES: Mapping[str, Mapping[str, Code]] = {"records": RECORD_CODES, "messages": MESSAGE_CODES}
+CODES = {kind.name: TABLES[kind.findings] for kind in KINDS.values()}
 # Findings of messages that no vector has, and why.
 WITHOUT_VECTOR = {
     "count-too-large": "takes a megabyte; tested by `tests/messages/test_codec.py`",

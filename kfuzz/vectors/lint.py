@@ -21,6 +21,7 @@ from kfuzz.vectors import coverage
 from kfuzz.vectors.build import canonical_json
 from kfuzz.vectors.coverage import CODES, expectations, is_plainly_valid
 from kfuzz.vectors.ids import REGISTER_FILE, digest_of, registered
+from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
 
 __all__ = ["Problem", "lint"]
@@ -28,6 +29,8 @@ __all__ = ["Problem", "lint"]
 FILE_BYTES_MAX = 8_000_000
 # No fewer than these shares of the suite, in percent.
 SMALLEST_SHARES = {"valid": 20, "not valid": 60}
+# The roles that only the latest release is asked in.
+APPENDING = ("broker", "log")
 CHECKS = frozenset({"format", "stream", "behaviour", "none"})
 # The flag of a vector that turned out to be wrong (docs/suite-policy.md): it stays, and fails nothing.
 WITHDRAWN = "Withdrawn"
@@ -59,11 +62,6 @@ class Suite:
     @property
     def vectors(self) -> Iterator[Vector]:
         return (vector for file in self.files for vector in file.vectors)
-
-    @property
-    def records(self) -> Iterator[Vector]:
-        """The vectors that a single reading decides; a stream's expectations stand in its steps."""
-        return (vector for vector in self.vectors if vector.kind == "records")
 
 
 def lint(root: Path) -> list[Problem]:
@@ -243,38 +241,30 @@ def _budgets(suite: Suite) -> Iterator[Problem]:
 
 
 def _kafka_cells(suite: Suite) -> Iterator[Problem]:
-    for vector in suite.records:
-        asked = [(version, "consumer") for version in RELEASES]
-        # Kafka's LogValidator and LogSegment answer in process for a broker and a log.
-        asked += [(LATEST, role) for role in ("broker", "log") if role in vector.expect]
-        for version, role in asked:
-            said = vector.kafka.get(version, {}).get(role)
+    for vector in (vector for vector in suite.vectors if not vector.steps):
+        for release, role in _asked(vector):
+            said = vector.kafka.get(release, {}).get(role)
             verdict = vector.expect[role]["verdict"]
-            who = f"Kafka {version}" + ("" if role == "consumer" else f" as {role}")
+            who = f"Kafka {release}" + (f" as {role}" if role in APPENDING else "")
             if said is None:
                 yield Problem(_place(suite, vector), f"{who} was not asked; run `kfuzz vectors build --confirm`")
             elif (verdict == "valid" and said != "accepted") or (verdict == "invalid" and said == "accepted"):
                 yield Problem(_place(suite, vector), f"it is {verdict}, and {who} says {said}")
 
 
-def _message_cells(suite: Suite) -> Iterator[Problem]:
-    for vector in (vector for vector in suite.vectors if "reader" in vector.expect):
-        verdict = vector.expect["reader"]["verdict"]
-        for version in RELEASES:
-            said = vector.kafka.get(version, {}).get("reader")
-            # A release without this message, or with other names for its fields, has no cell.
-            if (
-                said is None
-                and vector.kind == "message"
-                and not has_same_names(version, vector.options["message"], vector.options["version"])
-            ):
-                continue
-            if said is None:
-                yield Problem(
-                    _place(suite, vector), f"Kafka {version} was not asked; run `kfuzz vectors build --confirm`"
-                )
-            elif (verdict == "valid" and said != "accepted") or (verdict == "invalid" and said == "accepted"):
-                yield Problem(_place(suite, vector), f"it is {verdict}, and Kafka {version} says {said}")
+def _asked(vector: Vector) -> Iterator[tuple[str, str]]:
+    """The releases that must have judged the vector, and in which roles."""
+    role = KINDS[vector.kind].roles[0]
+    for release in RELEASES:
+        # A release without this message, or with other names for its fields, has no cell.
+        if (
+            vector.kind != "message"
+            or role in vector.kafka.get(release, {})
+            or has_same_names(release, vector.options["message"], vector.options["version"])
+        ):
+            yield release, role
+    # Kafka's LogValidator and LogSegment answer in process for a broker and a log.
+    yield from ((LATEST, role) for role in APPENDING if role in vector.expect)
 
 
 def _stream_cells(suite: Suite) -> Iterator[Problem]:
@@ -310,7 +300,7 @@ def _real_broker_cells(suite: Suite) -> Iterator[Problem]:
 def _crcs(suite: Suite) -> Iterator[Problem]:
     for vector in suite.vectors:
         if (
-            vector.kind in ("records", "stream")
+            KINDS[vector.kind].batches
             and not _is_about_crc(vector)
             and not all(crc_is_right(frame) for frame in frames(vector.data))
         ):
@@ -404,7 +394,6 @@ RULES: Sequence[Rule] = (
     _budgets,
     _kafka_cells,
     _stream_cells,
-    _message_cells,
     _real_broker_cells,
     _crcs,
     _balance,

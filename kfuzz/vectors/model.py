@@ -19,6 +19,7 @@ from typing import Any
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.vectors.ids import matching, registered, remedy
+from kfuzz.vectors.kinds import KINDS, OPTIONS, STREAM_OPTIONS, TOPIC
 
 __all__ = [
     "CONTENT_RECORDS_MAX",
@@ -43,17 +44,6 @@ __all__ = [
 FORMAT = "kfuzz-vectors/1"
 # A file states the contents of no more records than this; of more, it has the digest.
 CONTENT_RECORDS_MAX = 1000
-# What a stream may say beside its steps; the names are those of the testee protocol.
-STREAM_OPTIONS = ("isolation", "aborted", "fetch_offset", "transaction_version")
-# What records may say beside their bytes: the topic that a broker appends them to, by the names of the same protocol.
-TOPIC = "topic"
-# What a message says beside its bytes: the definition's name, and the version.
-MESSAGE_OPTIONS = ("message", "version")
-# And a primitive: which it is.
-PRIMITIVE_OPTION = "primitive"
-OPTIONS = (*STREAM_OPTIONS, TOPIC, *MESSAGE_OPTIONS, PRIMITIVE_OPTION)
-# What a file may be about.
-KINDS = ("records", "stream", "message", "primitive")
 SCHEMA_FILE = "schema.json"
 # Says which version of the suite it is.
 SUITE_FILE = "suite.json"

@@ -29,6 +29,7 @@ from kfuzz.conformance.protocol.words import (
 )
 from kfuzz.kafka import CODECS, ROLES
 from kfuzz.vectors.confirm import first_difference
+from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector
 
 __all__ = [
@@ -59,7 +60,7 @@ OUTCOMES: Final = (
 # Encoding knows no role; in matrices and files of expected outcomes this word stands in the role's place.
 ENCODE_ROLE: Final = "encode"
 # The field of an expectation that holds the contents of a message, and of a primitive.
-CONTENTS: Final = {"message": "message", "primitive": "value"}
+CONTENTS: Final = {kind.name: str(kind.contents) for kind in KINDS.values() if READER in kind.roles}
 ALL_ROLES: Final = (*ROLES, READER, ENCODE_ROLE)
 
 CRC_FINDING: Final = "crc-mismatch"

@@ -20,6 +20,7 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import ROLES
 from kfuzz.messages.catalogue import has_same_names
 from kfuzz.vectors.confirm import contradiction
+from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector
 
 __all__ = ["Confirmation", "ask_kafka", "confirm", "confirm_streams"]
@@ -53,7 +54,7 @@ def confirm(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confir
     """
     found = Confirmation()
     for role in (*ROLES, READER):
-        kinds = ("message", "primitive") if role == READER else ("records",)
+        kinds = [kind.name for kind in KINDS.values() if role in kind.roles and kind.contents]
         asked = [vector for vector in vectors if vector.kind in kinds]
         found.answers[role] = ask_kafka(asked, role, progress=progress)
         for version, said in found.answers[role].items():
