@@ -8,7 +8,7 @@ well, which take a third of the time; the writer takes both. Mirrors the classes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -119,10 +119,12 @@ def decode(
     return value
 
 
-def encode(message: str | Definition, version: int, values: Message | StructValue) -> bytes:
+def encode(message: str | Definition, version: int, values: Mapping[str, Any] | StructValue) -> bytes:
     """The bytes; ``EncodeError`` with the field's path where a value does not fit, before a byte is given out.
 
-    A value that this version has no place for is an error, unless it is the default or the field is ignorable.
+    A struct may be any mapping, a number anything with ``__index__`` (``IntEnum``), bytes anything bytes-like
+    (``bytearray``, ``memoryview``); dicts, ints and ``bytes`` are the fastest. A value that this version has no place
+    for is an error, unless it is the default or the field is ignorable.
 
     >>> encode("ApiVersionsRequest", 3, {"clientSoftwareName": "kfuzz", "clientSoftwareVersion": "1"}).hex()
     '066b66757a7a023100'
@@ -130,7 +132,7 @@ def encode(message: str | Definition, version: int, values: Message | StructValu
     return _program(message, version).encode(values)
 
 
-def size(message: str | Definition, version: int, values: Message | StructValue) -> int:
+def size(message: str | Definition, version: int, values: Mapping[str, Any] | StructValue) -> int:
     """How many bytes :func:`encode` makes of the values."""
     return _program(message, version).size(values)
 

@@ -94,3 +94,9 @@ cdef inline const uint8_t *get_mixed_zigzag(cursor_t *c, const uint8_t *p, const
     p = slow_zigzag(c, p, wall, field, most, &slow)
     out[0] = slow
     return p
+
+# The size of an unsigned varint of at most `longest` bytes in the `n` bytes at p; -1 where it is cut, -2 where it is
+# longer.
+cdef int find_uvarint(const uint8_t *p, int64_t n, int longest, uint64_t *out) noexcept nogil
+
+cdef bint valid_utf8(const uint8_t *p, int64_t n) noexcept nogil

@@ -10,6 +10,7 @@ from kfuzz.wire.report cimport (
     VARINT_TOO_LONG,
     note,
 )
+from kfuzz.wire.sink cimport put_uvarint
 
 
 cdef const uint8_t *slow_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int most,
@@ -62,6 +63,48 @@ cdef int find_uvarint(const uint8_t *p, int64_t n, int longest, uint64_t *out) n
     return -2
 
 
+cdef bint valid_utf8(const uint8_t *p, int64_t n) noexcept nogil:
+    """Whether these bytes are UTF-8 as Unicode defines it: no overlong forms, no surrogates, nothing above U+10FFFF."""
+    cdef const uint8_t *end = p + n
+    cdef uint32_t b
+    cdef uint32_t low
+    cdef uint32_t high
+    cdef int more
+    while p < end:
+        b = p[0]
+        p += 1
+        if b < 0x80:
+            continue
+        low = 0x80
+        high = 0xbf
+        if 0xc2 <= b <= 0xdf:
+            more = 1
+        elif 0xe0 <= b <= 0xef:
+            more = 2
+            if b == 0xe0:
+                low = 0xa0
+            elif b == 0xed:
+                high = 0x9f
+        elif 0xf0 <= b <= 0xf4:
+            more = 3
+            if b == 0xf0:
+                low = 0x90
+            elif b == 0xf4:
+                high = 0x8f
+        else:
+            return False
+        if end - p < more:
+            return False
+        while more:
+            if p[0] < low or p[0] > high:
+                return False
+            low = 0x80
+            high = 0xbf
+            p += 1
+            more -= 1
+    return True
+
+
 def uvarint_in_front(data not None):
     """The number that a buffer begins with, an unsigned varint of five bytes at most: below 0 where there is none.
 
@@ -95,10 +138,4 @@ def uvarint_of(data not None, int longest):
 def uvarint(uint64_t number):
     """The bytes of an unsigned varint: seven bits a byte, the lowest first, as few as it takes."""
     cdef uint8_t made[VARLONG]
-    cdef int size = 0
-    while number >= 0x80:
-        made[size] = <uint8_t> (number | 0x80)
-        number >>= 7
-        size += 1
-    made[size] = <uint8_t> number
-    return PyBytes_FromStringAndSize(<const char *> made, size + 1)
+    return PyBytes_FromStringAndSize(<const char *> made, put_uvarint(made, number) - made)

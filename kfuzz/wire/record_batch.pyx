@@ -22,6 +22,7 @@ from kfuzz.wire.cursor cimport (
     load64,
     unlikely,
     unzigzag,
+    valid_utf8,
 )
 from kfuzz.wire.record cimport LazyRecord, Record, read_headers
 from kfuzz.wire.report cimport (
@@ -100,48 +101,6 @@ BATCH_HEADER_SIZE = HEADER_SIZE
 
 # No payload of this size or more is parsed: places in it are 32-bit numbers.
 LIMIT_BYTES = INT32_MAX
-
-
-cdef bint valid_utf8(const uint8_t *p, int64_t n) noexcept nogil:
-    """Whether these bytes are UTF-8 as Unicode defines it: no overlong forms, no surrogates, nothing above U+10FFFF."""
-    cdef const uint8_t *end = p + n
-    cdef uint32_t b
-    cdef uint32_t low
-    cdef uint32_t high
-    cdef int more
-    while p < end:
-        b = p[0]
-        p += 1
-        if b < 0x80:
-            continue
-        low = 0x80
-        high = 0xbf
-        if 0xc2 <= b <= 0xdf:
-            more = 1
-        elif 0xe0 <= b <= 0xef:
-            more = 2
-            if b == 0xe0:
-                low = 0xa0
-            elif b == 0xed:
-                high = 0x9f
-        elif 0xf0 <= b <= 0xf4:
-            more = 3
-            if b == 0xf0:
-                low = 0x90
-            elif b == 0xf4:
-                high = 0x8f
-        else:
-            return False
-        if end - p < more:
-            return False
-        while more:
-            if p[0] < low or p[0] > high:
-                return False
-            low = 0x80
-            high = 0xbf
-            p += 1
-            more -= 1
-    return True
 
 
 cdef void *grown(void *rows, int64_t *capacity, size_t size) noexcept nogil:

@@ -30,6 +30,7 @@ cdef inline uint8_t *put_bytes(uint8_t *p, const uint8_t *data, int64_t n) noexc
 cdef extern from "varint.h":
     uint64_t zigzag "kfuzz_zigzag"(int64_t value) nogil
     int size_of_varlong "kfuzz_varlong_size"(int64_t value) nogil
+    uint8_t *put_uvarint "kfuzz_put_uvarint"(uint8_t *p, uint64_t value) nogil
     uint8_t *put_varlong "kfuzz_put_varlong"(uint8_t *p, int64_t value) nogil
     uint8_t *put_mixed_varlong "kfuzz_put_mixed_varlong"(uint8_t *p, int64_t value) nogil
 

@@ -1,4 +1,4 @@
-/* Zigzag varints, written. A varint and a varlong of one value have the same bytes; so one writer serves both. */
+/* Varints, written. Those of records are zigzag numbers. A varint and a varlong of one value have the same bytes; so one writer serves both. */
 #ifndef KFUZZ_VARINT_H
 #define KFUZZ_VARINT_H
 
@@ -15,15 +15,20 @@ static inline int kfuzz_varlong_size(int64_t value)
     return (int) (((63 - __builtin_clzll(kfuzz_zigzag(value) | 1)) * 9 + 73) >> 6);
 }
 
+/* An unsigned varint: seven bits a byte, the lowest first, as few bytes as it takes. */
+static inline uint8_t *kfuzz_put_uvarint(uint8_t *p, uint64_t value)
+{
+    while (value >= 0x80) {
+        *p++ = (uint8_t) (value | 0x80);
+        value >>= 7;
+    }
+    *p++ = (uint8_t) value;
+    return p;
+}
+
 static inline uint8_t *kfuzz_put_varlong(uint8_t *p, int64_t value)
 {
-    uint64_t raw = kfuzz_zigzag(value);
-    while (raw >= 0x80) {
-        *p++ = (uint8_t) (raw | 0x80);
-        raw >>= 7;
-    }
-    *p++ = (uint8_t) raw;
-    return p;
+    return kfuzz_put_uvarint(p, kfuzz_zigzag(value));
 }
 
 /* The same without a branch on whether it takes one byte or two. It may write one byte beyond those it takes. */

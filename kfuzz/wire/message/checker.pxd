@@ -12,6 +12,31 @@ cdef struct step_t:
     const op_t *op
     int64_t element
 
+# The codes of notes.
+cdef enum:
+    BOOL_NOT_0_OR_1
+    BYTES_AFTER_MESSAGE
+    COUNT_EXCEEDS_MESSAGE
+    COUNT_TOO_LARGE
+    LENGTH_BELOW_MINUS_ONE
+    LENGTH_EXCEEDS_MESSAGE
+    MESSAGE_CUT
+    NESTED_TOO_DEEP
+    NULL_NOT_ALLOWED
+    STRING_NOT_UTF8
+    STRING_TOO_LONG
+    TAG_COUNT_EXCEEDS_MESSAGE
+    TAG_COUNT_TOO_LARGE
+    TAG_NOT_ASCENDING
+    TAG_NOT_IN_VERSION
+    TAG_REPEATED
+    TAG_SIZE_EXCEEDS_MESSAGE
+    TAG_SIZE_MISMATCH
+    TAG_UNKNOWN
+    VARINT_OVERLONG
+    VARINT_TOO_LONG
+    CODE_COUNT
+
 # The first note with its code.
 cdef struct message_note_t:
     int64_t at
@@ -27,10 +52,7 @@ cdef struct walk_t:
     int depth
     step_t steps[DEEPEST]
     uint64_t seen              # one bit for each code
-    message_note_t *notes      # indexed by code; the caller sets it
-
-cdef enum:
-    CODE_COUNT = 21
+    message_note_t notes[CODE_COUNT]
 
 # The end of the message, NULL where it is refused.
 cdef const uint8_t *check_message(walk_t *w, const plan_t *root, const uint8_t *p, int64_t n) noexcept nogil

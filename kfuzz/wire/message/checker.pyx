@@ -3,11 +3,10 @@
 Mirrors what Kafka's generated classes (``org.apache.kafka.common.message``) do with a ``ByteBufferAccessor``.
 """
 
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kfuzz.wire.cursor cimport load16, load32, unlikely
+from kfuzz.wire.cursor cimport VARINT, find_uvarint, load16, load32, unlikely, valid_utf8
 from kfuzz.wire.message.plan cimport K_BOOL, K_STRING, K_STRUCT, Plan, is_any, is_ascii, op_of, op_t, plan_t, width_of
 
 # Kafka 4.4 allocates at most this many: elements of an array, tagged fields of a struct.
@@ -15,30 +14,7 @@ cdef enum:
     MOST_ELEMENTS = 1000000
     MOST_TAGS = 10000
 
-cdef enum:
-    BOOL_NOT_0_OR_1
-    BYTES_AFTER_MESSAGE
-    COUNT_EXCEEDS_MESSAGE
-    COUNT_TOO_LARGE
-    LENGTH_BELOW_MINUS_ONE
-    LENGTH_EXCEEDS_MESSAGE
-    MESSAGE_CUT
-    NESTED_TOO_DEEP
-    NULL_NOT_ALLOWED
-    STRING_NOT_UTF8
-    STRING_TOO_LONG
-    TAG_COUNT_EXCEEDS_MESSAGE
-    TAG_COUNT_TOO_LARGE
-    TAG_NOT_ASCENDING
-    TAG_NOT_IN_VERSION
-    TAG_REPEATED
-    TAG_SIZE_EXCEEDS_MESSAGE
-    TAG_SIZE_MISMATCH
-    TAG_UNKNOWN
-    VARINT_OVERLONG
-    VARINT_TOO_LONG
-
-# In the order of the numbers above.
+# In the order of their numbers in checker.pxd.
 CODES = (
     "bool-not-0-or-1", "bytes-after-message", "count-exceeds-message", "count-too-large", "length-below-minus-one",
     "length-exceeds-message", "message-cut", "nested-too-deep", "null-not-allowed", "string-not-utf8",
@@ -70,25 +46,18 @@ cdef inline const uint8_t *check_uvarint(walk_t *w, const uint8_t *p, uint32_t *
 
 
 cdef const uint8_t *check_long_uvarint(walk_t *w, const uint8_t *p, uint32_t *out) noexcept nogil:
-    cdef const uint8_t *start = p
-    cdef uint64_t raw = 0
-    cdef int shift = 0
-    cdef uint8_t byte = 0x80
-    while byte >= 0x80:
-        if unlikely(p >= w.end):
-            note(w, MESSAGE_CUT, p, 0, 1)
-            return NULL
-        if unlikely(shift == 35):
-            note(w, VARINT_TOO_LONG, start, 6, 5)
-            return NULL
-        byte = p[0]
-        raw |= <uint64_t> (byte & 0x7f) << shift
-        shift += 7
-        p += 1
-    if unlikely((shift > 7 and byte == 0) or raw >> 32 != 0):
-        note(w, VARINT_OVERLONG, start, p - start, 5)
+    cdef uint64_t raw
+    cdef int size = find_uvarint(p, w.end - p, VARINT, &raw)
+    if unlikely(size == -1):
+        note(w, MESSAGE_CUT, w.end, 0, 1)
+        return NULL
+    if unlikely(size < 0):
+        note(w, VARINT_TOO_LONG, p, VARINT + 1, VARINT)
+        return NULL
+    if unlikely((size > 1 and p[size - 1] == 0) or raw >> 32 != 0):
+        note(w, VARINT_OVERLONG, p, size, VARINT)
     out[0] = <uint32_t> raw
-    return p
+    return p + size
 
 
 cdef inline const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t *op, bint short_one, bint nullable,
@@ -158,19 +127,9 @@ cdef const uint8_t *check_value(walk_t *w, const uint8_t *p, const op_t *op, bin
     if unlikely(n > w.end - p):
         note(w, LENGTH_EXCEEDS_MESSAGE, start, n, w.end - p)
         return NULL
-    if op.kind == K_STRING and unlikely(not is_ascii(p, n)):
-        check_text(w, p, n)
+    if op.kind == K_STRING and unlikely(not is_ascii(p, n)) and not valid_utf8(p, n):
+        note(w, STRING_NOT_UTF8, p, n, 0)
     return p + n
-
-
-cdef void check_text(walk_t *w, const uint8_t *p, int64_t n) noexcept nogil:
-    with gil:
-        try:
-            PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, NULL)
-        except UnicodeDecodeError:
-            note(w, STRING_NOT_UTF8, p, n, 0)
-        except MemoryError:
-            pass
 
 
 cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan, const op_t *op) noexcept nogil:

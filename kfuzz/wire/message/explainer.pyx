@@ -5,9 +5,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t
 
 from kfuzz.wire.message.plan cimport (
-    K_STRING, K_STRUCT, Plan, Program, get_length, get_uvarint, op_of, op_t, width_of,
+    K_STRING, K_STRUCT, Plan, Program, get_length, get_uvarint, op_of, op_t, owned, width_of,
 )
-from kfuzz.wire.message.reader cimport primitive_at, text_at
+from kfuzz.wire.message.reader cimport primitive_of, text_of
 from kfuzz.wire.values cimport UNKNOWN
 
 
@@ -120,11 +120,11 @@ cdef class Places:
         if op.kind < K_STRING:
             if self.p >= self.stop:
                 return False
-            return self.add(self.p + width_of(op.kind), path, "value", primitive_at(self.p, op.kind))
+            return self.add(self.p + width_of(op.kind), path, "value", owned(primitive_of(self.p, op.kind)))
         if not self.take_length(op, op.kind == K_STRING, path, "length", &n):
             return False
         if n <= 0:
             return True
         if op.kind != K_STRING or n > self.stop - self.p:
             return self.take_bytes(n, path)
-        return self.add(self.p + n, path, "value", text_at(self.p, n, PyBytes_AS_STRING(self.text_errors)))
+        return self.add(self.p + n, path, "value", owned(text_of(self.p, n, PyBytes_AS_STRING(self.text_errors))))

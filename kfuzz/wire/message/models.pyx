@@ -85,6 +85,7 @@ cdef int set_default(Program program, PyObject *made, const op_t *op) except -1:
     if op.is_number:
         scratch = Scratch.__new__(Scratch)
         way.above = NULL
+        way.depth = 1
         put_field(program, &scratch.out, op, <object> op.default, &way)
         set_number(field_of(made, op), scratch.out.start, op.kind)
     else:

@@ -44,9 +44,9 @@ cdef struct reader_t:
     const char *text_errors    # the error handler for text that is not UTF-8
 
 
-cdef inline PyObject *text_of(const uint8_t *p, int64_t n, const char *errors) except NULL:
+cdef PyObject *text_of(const uint8_t *p, int64_t n, const char *errors) except NULL:
     cdef PyObject *made
-    # Of one letter Python keeps a text.
+    # CPython caches texts of one letter.
     if n < 2 or unlikely(not is_ascii(p, n)):
         return counted(PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, errors))
     made = PyUnicode_New(<Py_ssize_t> n, 127)
@@ -61,7 +61,7 @@ cdef PyObject *float_of(const uint8_t *p) except NULL:
     return PyFloat_FromDouble(value)
 
 
-cdef inline PyObject *primitive_of(const uint8_t *p, int kind) except NULL:
+cdef PyObject *primitive_of(const uint8_t *p, int kind) except NULL:
     """A primitive of fixed size."""
     cdef int64_t number
     if kind == K_INT32:
@@ -83,14 +83,6 @@ cdef inline PyObject *primitive_of(const uint8_t *p, int kind) except NULL:
     elif kind == K_FLOAT64:
         return float_of(p)
     return bytes_of(<const char *> p, 16)
-
-
-cdef object text_at(const uint8_t *p, int64_t n, const char *errors):
-    return owned(text_of(p, n, errors))
-
-
-cdef object primitive_at(const uint8_t *p, int kind):
-    return owned(primitive_of(p, kind))
 
 
 cdef object fresh(object default):

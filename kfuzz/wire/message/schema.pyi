@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from typing import Any
 
 from typing_extensions import Buffer
@@ -20,8 +21,12 @@ class Schema(Program):
     def places(self, data: bytes, /) -> tuple[int, tuple[Note, ...], list[Place]]:
         """The same, and where everything of the message stands, up to what it is refused for."""
 
-    def encode(self, message: dict[str, Any] | StructValue, /) -> bytes:
-        """The bytes; fields that a dict lacks have their defaults. ``EncodeError`` with a field's path."""
+    def encode(self, message: Mapping[str, Any] | StructValue, /) -> bytes:
+        """The bytes; fields that are not given have their defaults. ``EncodeError`` with a field's path.
 
-    def size(self, message: dict[str, Any] | StructValue, /) -> int:
+        A struct is a dict, another mapping, or an object; a number is an int or has ``__index__`` (``IntEnum``);
+        bytes are ``bytes`` or bytes-like (``bytearray``, ``memoryview``). Dicts, ints and ``bytes`` are the fastest.
+        """
+
+    def size(self, message: Mapping[str, Any] | StructValue, /) -> int:
         """How many bytes ``encode`` makes."""

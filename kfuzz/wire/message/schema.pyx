@@ -3,10 +3,9 @@
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint8_t
 
-from kfuzz.wire.message.checker cimport CODE_COUNT, check_message, message_note_t, notes_of, walk_t
+from kfuzz.wire.message.checker cimport check_message, notes_of, walk_t
 from kfuzz.wire.message.explainer cimport places_of
 from kfuzz.wire.message.models cimport make_models
 from kfuzz.wire.message.plan cimport Program
@@ -22,16 +21,6 @@ cdef tuple NOTHING = ()
 cdef class Schema(Program):
     """The interface is described in schema.pyi."""
 
-    cdef message_note_t *notes
-
-    def __cinit__(self, str name not None, int version, list plans not None, str text_errors not None):
-        self.notes = <message_note_t *> PyMem_Calloc(CODE_COUNT, sizeof(message_note_t))
-        if self.notes == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        PyMem_Free(self.notes)
-
     def check(self, data, /):
         cdef Py_buffer view
         if type(data) is bytes:
@@ -44,7 +33,6 @@ cdef class Schema(Program):
 
     cdef tuple checked(self, const uint8_t *start, int64_t n):
         cdef walk_t w
-        w.notes = self.notes
         cdef const uint8_t *end = check_message(&w, &self.root.c, start, n)
         return -1 if end == NULL else end - start, notes_of(&w) if w.seen else NOTHING
 
@@ -59,7 +47,6 @@ cdef class Schema(Program):
     cdef tuple decoded(self, bytes data, bint as_objects):
         cdef walk_t w
         cdef const uint8_t *start = <const uint8_t *> PyBytes_AS_STRING(data)
-        w.notes = self.notes
         cdef const uint8_t *end = check_message(&w, &self.root.c, start, PyBytes_GET_SIZE(data))
         notes = notes_of(&w) if w.seen else NOTHING
         if end == NULL:
@@ -69,7 +56,6 @@ cdef class Schema(Program):
     def places(self, bytes data not None, /):
         cdef walk_t w
         cdef const uint8_t *start = <const uint8_t *> PyBytes_AS_STRING(data)
-        w.notes = self.notes
         cdef const uint8_t *end = check_message(&w, &self.root.c, start, PyBytes_GET_SIZE(data))
         cdef int64_t refused_at
         notes = notes_of(&w) if w.seen else NOTHING

@@ -8,6 +8,7 @@ cdef struct way_t:
     const way_t *above
     const op_t *op
     int64_t element            # -1: the field itself
+    int depth                  # how many structs there are from the message down to this one
 
 cdef int put_message(Program program, out_t *out, object message) except -1
 cdef int put_field(Program program, out_t *out, const op_t *op, object given, way_t *way) except -1

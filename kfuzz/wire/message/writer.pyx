@@ -5,17 +5,21 @@ from cpython.dict cimport PyDict_Next, PyDict_Size
 from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy, memmove
+
+from collections.abc import Mapping
 
 from kfuzz.errors import EncodeError
 
-from kfuzz.wire.cursor cimport kfuzz_be16, kfuzz_be32, kfuzz_be64, unlikely
+from kfuzz.wire.cursor cimport unlikely
+from kfuzz.wire.message.checker cimport DEEPEST
 from kfuzz.wire.message.plan cimport (
     K_BOOL, K_FLOAT64, K_INT8, K_INT16, K_INT32, K_INT64, K_STRING, K_STRUCT, K_UINT16, K_UINT32, K_UUID, Plan, Program,
     field_of, field_width, op_of, op_t, plan_t, width_of,
 )
 from kfuzz.wire.scratch cimport grow, out_t
+from kfuzz.wire.sink cimport put_bytes, put_int8, put_int16, put_int32, put_int64, put_uvarint
 from kfuzz.wire.values cimport UNKNOWN, StructValue
 
 cdef extern from "Python.h":
@@ -23,7 +27,12 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow)
     # Without Cython's look at whether it failed, which takes as long as the call.
     const char *utf8_of "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t *size)
+    const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     void PyErr_Clear()
+    bint PyObject_CheckBuffer(object given)
+    bint PyIndex_Check(object given)
+    object PyBytes_FromObject(object given)
+    object PyNumber_Index(object given)
 
 cdef int refuse_size() except -1:
     raise EncodeError(f"the message takes more than {INT32_MAX} bytes; no request is so large")
@@ -41,42 +50,15 @@ cdef inline int need(out_t *out, int64_t size) except -1:
     return more_room(out, size)
 
 
-cdef inline void put16(out_t *out, uint16_t value) noexcept:
-    value = kfuzz_be16(value)
-    memcpy(out.p, &value, 2)
-    out.p += 2
-
-
-cdef inline void put32(out_t *out, uint32_t value) noexcept:
-    value = kfuzz_be32(value)
-    memcpy(out.p, &value, 4)
-    out.p += 4
-
-
-cdef inline void put64(out_t *out, uint64_t value) noexcept:
-    value = kfuzz_be64(value)
-    memcpy(out.p, &value, 8)
-    out.p += 8
-
-
-cdef inline void put_uvarint(out_t *out, uint32_t value) noexcept:
-    while value >= 0x80:
-        out.p[0] = <uint8_t> (value | 0x80)
-        out.p += 1
-        value >>= 7
-    out.p[0] = <uint8_t> value
-    out.p += 1
-
-
 cdef inline int put_length(out_t *out, const op_t *op, bint short_one, int64_t n) except -1:
     """A length or a count, -1 for null, and room for what it is the length of."""
     need(out, 8 + max(n, 0))
     if op.compact:
-        put_uvarint(out, <uint32_t> (n + 1))
+        out.p = put_uvarint(out.p, <uint32_t> (n + 1))
     elif short_one:
-        put16(out, <uint16_t> n)
+        out.p = put_int16(out.p, <int16_t> n)
     else:
-        put32(out, <uint32_t> n)
+        out.p = put_int32(out.p, <int32_t> n)
     return 0
 
 
@@ -88,30 +70,22 @@ INT_NAMES = {K_INT8: "int8", K_INT16: "int16", K_UINT16: "uint16", K_INT32: "int
              K_INT64: "int64"}
 
 
-# The next entry of a dict; the name is NULL at the end.
-cdef struct entry_t:
-    Py_ssize_t at
-    PyObject *name
-    PyObject *value
-
-
 cdef void put_kept(out_t *out, const char *field, int kind) noexcept:
     """The bytes of a number that an object has; there is room for them."""
-    cdef uint16_t two
-    cdef uint32_t four
-    cdef uint64_t eight
+    cdef int16_t two
+    cdef int32_t four
+    cdef int64_t eight
     if width_of(kind) == 1:
-        out.p[0] = <uint8_t> field[0]
-        out.p += 1
+        out.p = put_int8(out.p, field[0])
     elif width_of(kind) == 2:
         memcpy(&two, field, 2)
-        put16(out, two)
+        out.p = put_int16(out.p, two)
     elif width_of(kind) == 4:
         memcpy(&four, field, 4)
-        put32(out, four)
+        out.p = put_int32(out.p, four)
     else:
         memcpy(&eight, field, 8)
-        put64(out, eight)
+        out.p = put_int64(out.p, eight)
 
 
 cdef int put_message(Program program, out_t *out, message) except -1:
@@ -131,15 +105,29 @@ cdef str path_of(Program program, const way_t *way):
     return program.name + "".join(reversed(words))
 
 
+cdef inline int enter(Program program, way_t *way, Plan plan, const way_t *above) except -1:
+    way.above = above
+    way.depth = 1 if above == NULL else above.depth + 1
+    if unlikely(way.depth > DEEPEST) and plan.c.count > 0:
+        raise EncodeError(f"{path_of(program, above)} lies {way.depth} structs deep; a message has {DEEPEST} at most")
+    return 0
+
+
 cdef int put_struct(Program program, out_t *out, Plan plan, object given, const way_t *above) except -1:
     if isinstance(given, StructValue):
         if type(given) is type(plan.model):
             return put_object(program, out, plan, given, above)
-        # One of another version, or of definitions that were read again.
+        # An object of another version, or of definitions that were read again.
         given = given.to_dict()
-    if type(given) is not dict:
-        raise EncodeError(f"{path_of(program, above)} is {type(given).__name__}; it must be a dict")
-    return put_dict(program, out, plan, given, above)
+    # A reference of its own: Python code that a field runs may drop the one that the caller has borrowed.
+    values = given if type(given) is dict else dict_of(program, given, above)
+    return put_dict(program, out, plan, values, above)
+
+
+cdef dict dict_of(Program program, object given, const way_t *above):
+    if not isinstance(given, Mapping):
+        raise EncodeError(f"{path_of(program, above)} is {type(given).__name__}; it must be a dict or another mapping")
+    return dict(given)
 
 
 cdef int put_object(Program program, out_t *out, Plan plan, object given, const way_t *above) except -1:
@@ -149,7 +137,7 @@ cdef int put_object(Program program, out_t *out, Plan plan, object given, const 
     cdef uint32_t count = 0
     cdef Py_ssize_t found = 0
     cdef int i
-    way.above = above
+    enter(program, &way, plan, above)
     for i in range(plan.c.count):
         op = &plan.c.ops[i]
         if op.is_number:
@@ -164,7 +152,7 @@ cdef int put_object(Program program, out_t *out, Plan plan, object given, const 
     for i in range(plan.c.tagged_count):
         count += not is_model_value(plan, i, given)
     need(out, 8)
-    put_uvarint(out, count)
+    out.p = put_uvarint(out.p, count)
     for i in range(plan.c.tagged_count):
         if not is_model_value(plan, i, given):
             op = &plan.c.tagged[i]
@@ -175,21 +163,22 @@ cdef int put_object(Program program, out_t *out, Plan plan, object given, const 
 cdef int put_dict(Program program, out_t *out, Plan plan, dict given, const way_t *above) except -1:
     cdef way_t way
     cdef const op_t *op
+    cdef PyObject *name
     cdef PyObject *value
-    cdef entry_t next
+    cdef Py_ssize_t at = 0
+    cdef Py_ssize_t behind
     cdef Py_ssize_t found = 0
     cdef int i
-    way.above = above
-    next.at = 0
-    advance(&next, given)
+    enter(program, &way, plan, above)
     for i in range(plan.c.count):
         op = &plan.c.ops[i]
-        # Most dicts have their names in the order of the definition; only then nothing is looked up.
-        while next.name != op.name and is_tagged(&plan.c, next.name):
-            advance(&next, given)
-        if next.name == op.name:
-            value = next.value
-            advance(&next, given)
+        # Most dicts have their names in the order of the definition; then no name is looked up. Nothing of an entry is
+        # kept from one field to the next: writing a field may run Python code, which may change the dict.
+        behind = at
+        while PyDict_Next(given, &behind, &name, &value) and name != op.name and is_tagged(&plan.c, name):
+            at = behind
+        if behind != at and name == op.name:
+            at = behind
         else:
             value = PyDict_GetItemWithError(given, <object> op.name)
         if value == NULL:
@@ -233,7 +222,7 @@ cdef int put_tags(Program program, out_t *out, Plan plan, dict given, way_t *way
     need(out, 8)
     # Nothing is left that could be tagged.
     if found[0] == PyDict_Size(given):
-        put_uvarint(out, 0)
+        out.p = put_uvarint(out.p, 0)
         return 0
     if PyDict_GetItemWithError(given, UNKNOWN) != NULL:
         return put_all_tags(program, out, plan, given, way, found)
@@ -242,7 +231,7 @@ cdef int put_tags(Program program, out_t *out, Plan plan, dict given, way_t *way
         if value != NULL:
             found[0] += 1
             count += not is_default(<object> value, <object> plan.c.tagged[i].default)
-    put_uvarint(out, count)
+    out.p = put_uvarint(out.p, count)
     if count == 0:
         return 0
     for i in range(plan.c.tagged_count):
@@ -250,7 +239,14 @@ cdef int put_tags(Program program, out_t *out, Plan plan, dict given, way_t *way
         value = tagged_value(op, given)
         if value != NULL and not is_default(<object> value, <object> op.default):
             put_tagged(program, out, op, <object> value, way)
+            count -= 1
+    if count != 0:
+        return refuse_change(program, way.above)
     return 0
+
+
+cdef int refuse_change(Program program, const way_t *way) except -1:
+    raise EncodeError(f"{path_of(program, way)} has changed while it was written; write it again")
 
 
 cdef int put_all_tags(Program program, out_t *out, Plan plan, dict given, way_t *way, Py_ssize_t *found) except -1:
@@ -260,6 +256,7 @@ cdef int put_all_tags(Program program, out_t *out, Plan plan, dict given, way_t 
     cdef list tags = []
     cdef int i
     cdef int64_t before = -1
+    need(out, 8)
     for i in range(plan.c.tagged_count):
         op = &plan.c.tagged[i]
         value = tagged_value(op, given)
@@ -278,14 +275,13 @@ cdef int put_all_tags(Program program, out_t *out, Plan plan, dict given, way_t 
         before = tag
         tags.append((tag, -1, data))
     tags.sort(key=first_of)
-    put_uvarint(out, <uint32_t> len(tags))
+    out.p = put_uvarint(out.p, <uint32_t> len(tags))
     for tag, place, data in tags:
         if place < 0:
             need(out, 16 + len(data))
-            put_uvarint(out, <uint32_t> tag)
-            put_uvarint(out, <uint32_t> len(data))
-            memcpy(out.p, PyBytes_AS_STRING(data), <size_t> len(data))
-            out.p += len(data)
+            out.p = put_uvarint(out.p, <uint32_t> tag)
+            out.p = put_uvarint(out.p, <uint32_t> len(data))
+            out.p = put_bytes(out.p, <const uint8_t *> PyBytes_AS_STRING(data), len(data))
         else:
             put_tagged(program, out, &plan.c.tagged[<int> place], data, way)
     return 0
@@ -297,20 +293,21 @@ cdef int put_tagged(Program program, out_t *out, const op_t *op, object given, w
     cdef int64_t size
     cdef uint8_t *value
     need(out, 16)
-    put_uvarint(out, <uint32_t> op.tag)
+    out.p = put_uvarint(out.p, <uint32_t> op.tag)
     start = out.p - out.start
     out.p += 5
     put_field(program, out, op, given, way)
     size = out.p - out.start - start - 5
     value = out.start + start + 5
     out.p = out.start + start
-    put_uvarint(out, <uint32_t> size)
+    out.p = put_uvarint(out.p, <uint32_t> size)
     memmove(out.p, value, <size_t> size)
     out.p += size
     return 0
 
 
 cdef int put_field(Program program, out_t *out, const op_t *op, object given, way_t *way) except -1:
+    cdef Py_ssize_t count
     way.op = op
     way.element = -1
     if not op.array:
@@ -320,10 +317,14 @@ cdef int put_field(Program program, out_t *out, const op_t *op, object given, wa
             raise EncodeError(f"{path_of(program, way)} is None; it must be a list in version {program.version}")
         return put_length(out, op, False, -1)
     if isinstance(given, list):
-        put_length(out, op, False, PyList_GET_SIZE(given))
+        count = PyList_GET_SIZE(given)
+        put_length(out, op, False, count)
         for element in <list> given:
             way.element += 1
             put_value(program, out, op, element, True, way)
+        if unlikely(way.element + 1 != count):
+            way.element = -1
+            return refuse_change(program, way)
     elif isinstance(given, tuple):
         put_length(out, op, False, PyTuple_GET_SIZE(given))
         for element in <tuple> given:
@@ -340,8 +341,7 @@ cdef int put_value(Program program, out_t *out, const op_t *op, object given, bi
     if op.kind == K_STRUCT:
         if op.nullable and not element:
             need(out, 1)
-            out.p[0] = 0xff if given is None else 1
-            out.p += 1
+            out.p = put_int8(out.p, -1 if given is None else 1)
             if given is None:
                 return 0
         return put_struct(program, out, <Plan> op.plan.owner, given, way)
@@ -356,6 +356,14 @@ cdef int put_value(Program program, out_t *out, const op_t *op, object given, bi
     return put_data(program, out, op, given, way)
 
 
+cdef const char *utf8_or_refusal(Program program, object given, Py_ssize_t *n, const way_t *way) except NULL:
+    """The same again, for its error: there may have been no memory, which is no fault of the text."""
+    try:
+        return PyUnicode_AsUTF8AndSize(given, n)
+    except UnicodeEncodeError:
+        raise EncodeError(f"{path_of(program, way)} has half a surrogate pair in it; that is no text") from None
+
+
 cdef int put_text(Program program, out_t *out, const op_t *op, object given, const way_t *way) except -1:
     cdef const char *text
     cdef Py_ssize_t n
@@ -364,19 +372,26 @@ cdef int put_text(Program program, out_t *out, const op_t *op, object given, con
     text = utf8_of(given, &n)
     if text == NULL:
         PyErr_Clear()
-        raise EncodeError(f"{path_of(program, way)} has half a surrogate pair in it; that is no text")
+        text = utf8_or_refusal(program, given, &n, way)
     if n > 0x7fff:
         raise EncodeError(f"{path_of(program, way)} takes {n} bytes; a string takes {0x7fff} at most")
     put_length(out, op, True, n)
-    memcpy(out.p, text, <size_t> n)
-    out.p += n
+    out.p = put_bytes(out.p, <const uint8_t *> text, n)
     return 0
+
+
+cdef bytes bytes_of(Program program, object given, const way_t *way):
+    """A copy of what has bytes in memory, such as a bytearray or a memoryview."""
+    held = given
+    if not PyObject_CheckBuffer(held):
+        raise EncodeError(f"{path_of(program, way)} is {type(held).__name__}; it must be bytes")
+    return PyBytes_FromObject(held)
 
 
 cdef int put_data(Program program, out_t *out, const op_t *op, object given, const way_t *way) except -1:
     cdef Py_ssize_t n
     if type(given) is not bytes:
-        raise EncodeError(f"{path_of(program, way)} is {type(given).__name__}; it must be bytes")
+        return put_data(program, out, op, bytes_of(program, given, way), way)
     n = PyBytes_GET_SIZE(given)
     if op.kind != K_UUID:
         put_length(out, op, False, n)
@@ -384,23 +399,35 @@ cdef int put_data(Program program, out_t *out, const op_t *op, object given, con
         need(out, n)
     else:
         raise EncodeError(f"{path_of(program, way)} has {n} bytes; a uuid has 16")
-    memcpy(out.p, PyBytes_AS_STRING(given), <size_t> n)
-    out.p += n
+    out.p = put_bytes(out.p, <const uint8_t *> PyBytes_AS_STRING(given), n)
     return 0
+
+
+cdef object index_of(Program program, object given, const way_t *way, str wanted):
+    """The int that an ``IntEnum`` or another type with ``__index__`` has; a bool is no number."""
+    held = given
+    if type(held) is bool or not PyIndex_Check(held):
+        raise EncodeError(f"{path_of(program, way)} is {type(held).__name__}; it must be {wanted}")
+    return plain_int(held)
+
+
+cdef object plain_int(object given):
+    # The first may be of a class made from int, whose methods may be anything.
+    return int.__add__(PyNumber_Index(given), 0)
 
 
 cdef int put_float(Program program, out_t *out, object given, const way_t *way) except -1:
     cdef double real
-    cdef uint64_t raw
+    cdef int64_t raw
     if type(given) is not float and type(given) is not int:
-        raise EncodeError(f"{path_of(program, way)} is {type(given).__name__}; it must be a float")
+        given = index_of(program, given, way, "a float")
     try:
         real = given
     except OverflowError:
         raise EncodeError(f"{path_of(program, way)} is {number_of(given)}; it does not fit float64") from None
     memcpy(&raw, &real, 8)
     need(out, 8)
-    put64(out, raw)
+    out.p = put_int64(out.p, raw)
     return 0
 
 
@@ -411,29 +438,22 @@ cdef int put_number(Program program, out_t *out, const op_t *op, object given, c
     if op.kind == K_BOOL:
         if type(given) is not bool:
             raise EncodeError(f"{path_of(program, way)} is {type(given).__name__}; it must be a bool")
-        out.p[0] = given is True
-        out.p += 1
+        out.p = put_int8(out.p, given is True)
         return 0
     if type(given) is not int:
-        raise EncodeError(f"{path_of(program, way)} is {type(given).__name__}; it must be an int")
+        return put_number(program, out, op, index_of(program, given, way, "an int"), way)
     number = PyLong_AsLongLongAndOverflow(given, &overflow)
     if unlikely(overflow != 0 or number < LEAST[op.kind] or number > MOST[op.kind]):
         raise EncodeError(f"{path_of(program, way)} is {number_of(given)}; it does not fit {INT_NAMES[op.kind]}")
     if op.kind == K_INT32 or op.kind == K_UINT32:
-        put32(out, <uint32_t> number)
+        out.p = put_int32(out.p, <int32_t> number)
     elif op.kind == K_INT64:
-        put64(out, <uint64_t> number)
+        out.p = put_int64(out.p, <int64_t> number)
     elif op.kind == K_INT8:
-        out.p[0] = <uint8_t> number
-        out.p += 1
+        out.p = put_int8(out.p, <int> number)
     else:
-        put16(out, <uint16_t> number)
+        out.p = put_int16(out.p, <int16_t> number)
     return 0
-
-
-cdef inline void advance(entry_t *next, dict given) noexcept:
-    if PyDict_Next(given, &next.at, &next.name, &next.value) == 0:
-        next.name = NULL
 
 
 cdef inline bint is_tagged(const plan_t *plan, const PyObject *name) noexcept:
@@ -477,12 +497,15 @@ cdef bint is_default(object value, object default) except -1:
     if type(default) is dict and isinstance(value, StructValue):
         value = value.to_dict()
     if type(default) is list:
-        # That of every array; an array may be a tuple, or a list with a find of its own.
-        return isinstance(value, (list, tuple)) and len(value) == 0
-    if type(default) is float and type(value) is int:
-        return value == default
+        # The default of every array. An array may be a tuple, or a list with a find of its own.
+        return (isinstance(value, list) and PyList_GET_SIZE(value) == 0
+                or isinstance(value, tuple) and PyTuple_GET_SIZE(value) == 0)
     if type(value) is not type(default):
-        return False
+        value = as_type_of(default, value)
+        if type(default) is float and type(value) is int:
+            return value == default
+        if type(value) is not type(default):
+            return False
     if type(default) is not dict:
         return value == default
     while PyDict_Next(value, &at, &name, &inner):
@@ -490,6 +513,18 @@ cdef bint is_default(object value, object default) except -1:
         if other == NULL or not is_default(<object> inner, <object> other):
             return False
     return True
+
+
+cdef object as_type_of(object default, object value):
+    """What the writer takes for a value of the default's type, as one of that type; anything else as it is."""
+    held = value
+    if type(default) is dict and isinstance(held, Mapping):
+        return dict(held)
+    if type(default) is bytes and PyObject_CheckBuffer(held):
+        return PyBytes_FromObject(held)
+    if (type(default) is int or type(default) is float) and type(held) is not bool and PyIndex_Check(held):
+        return plain_int(held)
+    return held
 
 
 def first_of(pair):
@@ -501,12 +536,15 @@ cdef list checked_unknown(object value, str path):
     if not isinstance(value, (list, tuple)):
         raise EncodeError(f"{path} is {type(value).__name__}; it must be a list of tags and bytes")
     for pair in value:
-        if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not int or type(pair[1]) is not bytes:
+        if type(pair) is not tuple or len(pair) != 2:
             raise EncodeError(f"{path} has {pair!r}; it must be a tuple of a tag and bytes")
-        # The last one stands for no tag at all among Kafka's writers.
-        if not 0 <= pair[0] < INT32_MAX:
-            raise EncodeError(f"{path}: tag {pair[0]} is none; tags go from 0 to {INT32_MAX - 1}")
-        made.append(pair)
+        tag, data = as_type_of(0, pair[0]), as_type_of(b"", pair[1])
+        if type(tag) is not int or type(data) is not bytes:
+            raise EncodeError(f"{path} has {pair!r}; it must be a tuple of a tag and bytes")
+        # Kafka's writers use the largest int32 for "no tag".
+        if not 0 <= tag < INT32_MAX:
+            raise EncodeError(f"{path}: tag {tag} is none; tags go from 0 to {INT32_MAX - 1}")
+        made.append((tag, data))
     return made
 
 
