@@ -13,11 +13,22 @@ from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.errors import RecordsError
 from kfuzz.kafka import CODECS
 from kfuzz.records.codecs import decompress
-from kfuzz.records.model import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits
-from kfuzz.wire.framing import FRAME_LAYOUT, LOG_OVERHEAD, next_frame
-from kfuzz.wire.message_set import MESSAGE_LAYOUT, parse_message, parse_messages
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header, parse_places
+from kfuzz.wire.framing import next_frame
+from kfuzz.wire.layout import (
+    BATCH_HEADER_SIZE,
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    FRAME_LAYOUT,
+    HEADER_LAYOUT,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MESSAGE_LAYOUT,
+    TRANSACTIONAL,
+)
+from kfuzz.wire.message_set import parse_message, parse_messages
+from kfuzz.wire.record_batch import parse_header, parse_places
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Range, Topic, Workload, show_size
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
-from kfuzz.wire.message_set import MESSAGE_LAYOUT
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
+from kfuzz.wire.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
 
 __all__ = ["Plan", "Segment", "Stream", "batch_bytes_max", "offset_bytes_mean", "split"]
 
@@ -33,9 +32,7 @@ SEQUENCES = INT32_MAX + 1
 # A marker's record: its length, attributes, two deltas, a key of 4 bytes, a value of 6, no headers.
 CONTROL_BATCH_BYTES = BATCH_HEADER_SIZE + 17
 # Around the key and the value of a message: the fields up to the key's length, and the value's length.
-MAGIC_0_OVERHEAD, MAGIC_1_OVERHEAD = (
-    sum(width for _, _, width in MESSAGE_LAYOUT[magic]) + MESSAGE_LAYOUT[magic][-1][2] for magic in (0, 1)
-)
+MAGIC_0_OVERHEAD, MAGIC_1_OVERHEAD = (MESSAGE_AT[magic]["key_length"] + MESSAGE_LENGTHS_BYTES for magic in (0, 1))
 HEADER_KEY_BYTES = 8
 # Kafka's indexes store offsets relative to the segment's first as int32, and positions in the file as int32.
 RELATIVE_OFFSET_MAX = FILE_BYTES_MAX = INT32_MAX

@@ -6,27 +6,35 @@ hash of (segment seed, batch, record, which), so the bytes depend on nothing els
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from kfuzz.wire.cursor cimport kfuzz_be64
-from kfuzz.wire.record_batch cimport (
+from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
     AT_BATCH_LENGTH,
     AT_CRC,
+    AT_MAGIC,
     CONTROL,
     HEADER_SIZE,
+    KEY_AT_V0,
+    KEY_AT_V1,
+    LENGTHS_BYTES,
     LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MESSAGE_AT_CRC,
     TRANSACTIONAL,
-    header_t,
-    put_header,
 )
+from kfuzz.wire.record_batch cimport header_t, put_header
+from kfuzz.wire.scratch cimport Scratch, reserve
 from kfuzz.wire.sink cimport put_bytes, put_int8, put_int16, put_int32, put_int64, put_varlong, size_of_varlong
+from kfuzz.wire.splitmix cimport mix, nth
 
 from hashlib import blake2b
 
+from kfuzz.kafka import CODECS
 from kfuzz.wire.checksum import crc32, crc32c
 
 cdef enum:
@@ -40,9 +48,6 @@ cdef enum:
 cdef enum:
     # Small enough for a second-level cache, large enough that a write costs little per byte.
     CHUNK_BYTES = 262144
-    LOG_OVERHEAD = 12
-    LEGACY_CRC_AT = 12
-    LEGACY_MAGIC_AT = 16
     HEADER_NAME_BYTES = 8
     HEADER_NAMES = 8
     PHRASE_BYTES = 16
@@ -56,7 +61,7 @@ cdef enum:
 
 cdef const uint8_t *header_keys = b"trace-idapp-nameschema-vencodingprioritylocationlanguagechecksum"
 
-CODEC_IDS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+CODEC_IDS = {name: number for number, name in enumerate(CODECS)}
 DIGEST_BYTES = 16
 
 cdef struct range_t:
@@ -82,21 +87,8 @@ cdef struct record_t:
     int32_t value_size
     int32_t header_count
 
-cdef struct buffer_t:
-    uint8_t *data
-    size_t used
-    size_t capacity
-
-
-cdef inline uint64_t mix(uint64_t z) noexcept nogil:
-    """The finaliser of SplitMix64: every bit of the input reaches every bit of the result."""
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL
-    return z ^ (z >> 31)
-
-
 cdef inline uint64_t cell(uint64_t seed, uint64_t at) noexcept nogil:
-    return mix(seed + (at + 1) * 0x9e3779b97f4a7c15ULL)
+    return nth(seed, at + 1)
 
 
 cdef inline uint32_t low(uint64_t value) noexcept nogil:
@@ -170,22 +162,11 @@ cdef uint8_t *put_key(uint8_t *p, uint64_t key, int32_t size) noexcept nogil:
     return p + size
 
 
-cdef uint8_t *reserve(buffer_t *b, size_t more) except NULL:
-    cdef size_t wanted
-    cdef void *grown
-    if b.capacity - b.used < more:
-        wanted = 2 * (b.capacity + more)
-        grown = PyMem_Realloc(b.data, wanted)
-        if grown == NULL:
-            raise MemoryError
-        b.data = <uint8_t *> grown
-        b.capacity = wanted
-    b.used += more
-    return b.data + b.used - more
-
-
-cdef bytes taken(const buffer_t *b):
-    return PyBytes_FromStringAndSize(<const char *> b.data, <Py_ssize_t> b.used)
+cdef uint8_t *more_of(Scratch scratch, int64_t size) except NULL:
+    """Where the next ``size`` bytes go, which the caller writes."""
+    reserve(&scratch.out, size)
+    scratch.out.p += size
+    return scratch.out.p - size
 
 
 cdef class Synthesiser:
@@ -211,7 +192,7 @@ cdef class Synthesiser:
     cdef list codecs, legacy_codecs
     cdef int64_t index_interval, indexed_at, top_timestamp, top_offset
     cdef int64_t time_indexed
-    cdef buffer_t offset_index, time_index, transaction_index, digests
+    cdef Scratch offset_index, time_index, transaction_index, digests
 
     def __cinit__(self, segment, int64_t index_interval_bytes, int64_t batch_bytes_max, bytes phrases not None,
                   compress):
@@ -224,6 +205,8 @@ cdef class Synthesiser:
         # The fills touch up to 127 bytes more; a codec may make incompressible data longer (snappy by a sixth).
         self.capacity = CHUNK_BYTES + batch_bytes_max + batch_bytes_max // 4 + 65536
         self.buffer = bytearray(self.capacity)
+        self.offset_index, self.time_index = Scratch.__new__(Scratch), Scratch.__new__(Scratch)
+        self.transaction_index, self.digests = Scratch.__new__(Scratch), Scratch.__new__(Scratch)
         self.view = memoryview(self.buffer)
         self.base = <uint8_t *> PyByteArray_AS_STRING(self.buffer)
         self.seed, self.key_seed = segment.seed, segment.key_seed
@@ -242,10 +225,6 @@ cdef class Synthesiser:
     def __dealloc__(self):
         PyMem_Free(self.streams)
         PyMem_Free(self.drawn)
-        PyMem_Free(self.offset_index.data)
-        PyMem_Free(self.time_index.data)
-        PyMem_Free(self.transaction_index.data)
-        PyMem_Free(self.digests.data)
 
     cdef int set_topic(self, topic) except -1:
         self.key_size = to_range(topic.keys.size)
@@ -291,25 +270,25 @@ cdef class Synthesiser:
                 self.put_messages(s)
             else:
                 self.put_batch(s)
-        self.digest.update(taken(&self.digests))
-        self.digests.used = 0
+        self.digest.update(self.digests)
+        self.digests.out.p = self.digests.out.start
         self.size += self.used
         return self.used
 
     def offset_index_bytes(self):
-        return taken(&self.offset_index)
+        return bytes(self.offset_index)
 
     def time_index_bytes(self):
         """With the entry that Kafka appends when a segment becomes inactive."""
-        cdef size_t used = self.time_index.used
+        cdef int64_t used = len(self.time_index)
         cdef int64_t indexed = self.time_indexed
         self.append_time()
-        result = taken(&self.time_index)
-        self.time_index.used, self.time_indexed = used, indexed
+        result = bytes(self.time_index)
+        self.time_index.out.p, self.time_indexed = self.time_index.out.start + used, indexed
         return result
 
     def transaction_index_bytes(self):
-        return taken(&self.transaction_index)
+        return bytes(self.transaction_index)
 
     def fingerprint(self):
         return self.digest.hexdigest()
@@ -383,7 +362,7 @@ cdef class Synthesiser:
                 millis += rest // self.rate
                 rest %= self.rate
             if magic < 2:
-                total += (34 if magic == 1 else 26) + max(r.key_size, 0) + max(r.value_size, 0)
+                total += message_fields(magic) + LENGTHS_BYTES + max(r.key_size, 0) + max(r.value_size, 0)
                 continue
             if i == 0:
                 base_timestamp = r.timestamp
@@ -560,7 +539,7 @@ cdef class Synthesiser:
         h.batch_length = 0
         h.crc = 0
         # The content fingerprint leaves out what depends on the codec library: the length and the CRC.
-        entry = reserve(&self.digests, HEADER_SIZE + 4)
+        entry = more_of(self.digests, HEADER_SIZE + 4)
         put_int32(put_header(entry, h), <int32_t> content)
         h.batch_length = <int32_t> (HEADER_SIZE - LOG_OVERHEAD + size)
         put_header(self.base + at, h)
@@ -574,7 +553,7 @@ cdef class Synthesiser:
         cdef int magic = 0 if s.kind == MAGIC_0 else 1
         cdef int64_t count = self.claim(s)
         cdef int64_t at = self.used
-        cdef int64_t fields = 26 if magic == 1 else 18
+        cdef int64_t fields = message_fields(magic)
         cdef int64_t i, size, packed, top, offset
         cdef int attributes = LOG_APPEND_TIME if self.log_append and magic == 1 else 0
         cdef str codec = self.codec_of(self.legacy_codecs)
@@ -587,7 +566,7 @@ cdef class Synthesiser:
             self.fill_payload(self.base + at, size)
             self.frame_messages(at, count, magic, attributes, self.offset)
             for i in range(count):
-                size = fields + 8 + max(self.drawn[i].key_size, 0) + max(self.drawn[i].value_size, 0)
+                size = fields + LENGTHS_BYTES + max(self.drawn[i].key_size, 0) + max(self.drawn[i].value_size, 0)
                 self.sum_message(at, size, magic, fields, <uint32_t> crc32c(self.view[at + fields:at + size]))
                 self.used = at + size
                 top = self.drawn[i].timestamp if magic == 1 else -1
@@ -596,15 +575,15 @@ cdef class Synthesiser:
             return 0
         # Inside a wrapper, magic 1 counts offsets from 0; magic 0 knows absolute ones only.
         offset = 0 if magic == 1 else self.offset
-        self.fill_payload(self.base + at + fields + 8, size)
-        self.frame_messages(at + fields + 8, count, magic, attributes, offset)
-        self.sum_inner(at + fields + 8, count, fields)
-        content = crc32c(self.view[at + fields + 8:at + fields + 8 + size])
-        packed = self.pack(at + fields + 8, size, codec, magic)
+        self.fill_payload(self.base + at + fields + LENGTHS_BYTES, size)
+        self.frame_messages(at + fields + LENGTHS_BYTES, count, magic, attributes, offset)
+        self.sum_inner(at + fields + LENGTHS_BYTES, count, fields)
+        content = crc32c(self.view[at + fields + LENGTHS_BYTES:at + fields + LENGTHS_BYTES + size])
+        packed = self.pack(at + fields + LENGTHS_BYTES, size, codec, magic)
         attributes |= <int> CODEC_IDS[codec]
         put_message(self.base + at, self.offset + count - 1, magic, attributes, top, -1, packed)
-        self.sum_message(at, fields + 8 + packed, magic, fields, <uint32_t> content)
-        self.used = at + fields + 8 + packed
+        self.sum_message(at, fields + LENGTHS_BYTES + packed, magic, fields, <uint32_t> content)
+        self.used = at + fields + LENGTHS_BYTES + packed
         top = top if magic == 1 else -1
         self.appended(at, count, top, top)
         return 0
@@ -626,18 +605,18 @@ cdef class Synthesiser:
         """The CRCs of the messages inside a wrapper."""
         cdef int64_t i, size
         for i in range(count):
-            size = fields + 8 + max(self.drawn[i].key_size, 0) + max(self.drawn[i].value_size, 0)
+            size = fields + LENGTHS_BYTES + max(self.drawn[i].key_size, 0) + max(self.drawn[i].value_size, 0)
             self.put_message_crc(at, size)
             at += size
         return 0
 
     cdef int put_message_crc(self, int64_t at, int64_t size) except -1:
-        put_int32(self.base + at + LEGACY_CRC_AT, <int32_t> <uint32_t> crc32(self.view[at + LEGACY_MAGIC_AT:at + size]))
+        put_int32(self.base + at + MESSAGE_AT_CRC, <int32_t> <uint32_t> crc32(self.view[at + AT_MAGIC:at + size]))
         return 0
 
     cdef int sum_message(self, int64_t at, int64_t size, int magic, int64_t fields, uint32_t content) except -1:
         """CRC and content fingerprint of the message of ``size`` bytes at ``at``."""
-        cdef uint8_t *entry = reserve(&self.digests, <size_t> fields + 4)
+        cdef uint8_t *entry = more_of(self.digests, fields + 4)
         memcpy(entry, self.base + at, <size_t> fields)
         put_int32(put_int32(entry + AT_BATCH_LENGTH, 0), 0)
         put_int32(entry + fields, <int32_t> content)
@@ -652,7 +631,7 @@ cdef class Synthesiser:
         if max_timestamp > self.top_timestamp:
             self.top_timestamp, self.top_offset = max_timestamp, last_offset
         if position - self.indexed_at > self.index_interval:
-            entry = reserve(&self.offset_index, 8)
+            entry = more_of(self.offset_index, 8)
             put_int32(put_int32(entry, <int32_t> (last_offset - self.first_offset)), <int32_t> position)
             self.append_time()
             self.indexed_at = position
@@ -669,7 +648,7 @@ cdef class Synthesiser:
         """``TimeIndex.maybeAppend``: only a timestamp above the last entry's is written."""
         cdef uint8_t *entry
         if self.top_timestamp > self.time_indexed:
-            entry = reserve(&self.time_index, 12)
+            entry = more_of(self.time_index, 12)
             put_int32(put_int64(entry, self.top_timestamp), <int32_t> (self.top_offset - self.first_offset))
             self.time_indexed = self.top_timestamp
         return 0
@@ -683,9 +662,14 @@ cdef class Synthesiser:
         for i in range(self.stream_count):
             if &self.streams[i] != s and self.streams[i].first_offset >= 0:
                 stable = min(stable, self.streams[i].first_offset)
-        entry = put_int16(reserve(&self.transaction_index, 34), 0)
+        entry = put_int16(more_of(self.transaction_index, 34), 0)
         put_int64(put_int64(put_int64(put_int64(entry, s.producer_id), s.first_offset), self.offset), stable)
         return 0
+
+
+cdef inline int64_t message_fields(int magic) noexcept nogil:
+    """How many bytes of a message stand in front of its key's length."""
+    return KEY_AT_V1 if magic == 1 else KEY_AT_V0
 
 
 cdef inline bint ends_transaction(const stream_t *s) noexcept nogil:
@@ -696,7 +680,8 @@ cdef inline uint8_t *put_message(uint8_t *p, int64_t offset, int magic, int attr
                                  int64_t key_size, int64_t value_size) noexcept nogil:
     """The fields of a message up to and with the lengths, as if the key were empty; the CRC is left 0."""
     p = put_int64(p, offset)
-    p = put_int32(p, <int32_t> ((22 if magic == 1 else 14) + max(key_size, 0) + max(value_size, 0)))
+    p = put_int32(p, <int32_t> (message_fields(magic) + LENGTHS_BYTES - LOG_OVERHEAD + max(key_size, 0)
+                                + max(value_size, 0)))
     p = put_int32(p, 0)
     p = put_int8(p, magic)
     p = put_int8(p, attributes)

@@ -25,11 +25,18 @@ from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.kafka import NO_TIMESTAMP
 from kfuzz.records.codecs import decompress
-from kfuzz.records.model import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.checksum import crc32c
-from kfuzz.wire.framing import next_frame
-from kfuzz.wire.message_set import MESSAGE_LAYOUT
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header
+from kfuzz.wire.framing import frames
+from kfuzz.wire.layout import (
+    BATCH_HEADER_SIZE,
+    CODEC_MASK,
+    CONTROL,
+    HEADER_LAYOUT,
+    LOG_APPEND_TIME,
+    MESSAGE_LAYOUT,
+    TRANSACTIONAL,
+)
+from kfuzz.wire.record_batch import parse_header
 
 __all__ = ["Corpus", "Problem", "verify", "verify_segment"]
 
@@ -258,15 +265,14 @@ class _Walk:
     def run(self, view: memoryview) -> list[Problem]:
         self._next_offset = self.segment.first_offset
         self._sequences = {s.producer_id: s.first_sequence for s in self.segment.streams if s.producer_id >= 0}
-        at = 0
-        while at < len(view):
-            size, magic, _ = next_frame(view, at)
+        for at, size, magic in frames(view):
             batch = view[at : at + size]
-            if magic is None or magic == 2:
+            if magic == 2:
                 self._batch(at, batch)
             else:
                 self._message(at, batch, magic)
-            at += size
+        # The strict verdict has found no partial tail.
+        at = len(view)
         if self._next_offset != self.segment.last_offset + 1:
             message = f"ends before offset {self._next_offset}; the plan's last offset is {self.segment.last_offset}"
             self._problem(at, "offset-off-plan", message)

@@ -5,7 +5,8 @@ Nothing but the target ``canary`` may call this.
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
-from kfuzz.wire.cursor cimport VARINT, VARLONG, cursor_t, get_zigzag
+from kfuzz.wire.cursor cimport cursor_t, get_zigzag
+from kfuzz.wire.format cimport VARINT, VARLONG
 from kfuzz.wire.report cimport F_NONE, clear, report_t
 
 cdef enum:

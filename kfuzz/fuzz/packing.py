@@ -9,17 +9,20 @@ from __future__ import annotations
 from kfuzz.records import CODECS
 from kfuzz.records.codecs import compress
 from kfuzz.wire.checksum import crc32, crc32c
-from kfuzz.wire.framing import LOG_OVERHEAD, next_frame
+from kfuzz.wire.framing import frames, next_frame
+from kfuzz.wire.layout import (
+    BATCH_CRC_COVERS_FROM,
+    BATCH_HEADER_SIZE,
+    CODEC_AT,
+    CODEC_MASK,
+    HEADER_AT,
+    LOG_OVERHEAD,
+    MESSAGE_AT,
+    MESSAGE_CRC_COVERS_FROM,
+)
 from kfuzz.wire.message_set import encode_message, parse_message
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
 
 __all__ = ["pack"]
-
-CODEC_MASK = 0x07
-ATTRIBUTES_LOW_BYTE = 22
-CRC_AT = 17
-CRC_COVERS_FROM = 21
-SMALLEST_MESSAGE = 14
 
 
 def pack(data: bytes) -> bytes | None:
@@ -34,13 +37,14 @@ def pack(data: bytes) -> bytes | None:
 
 
 def _pack_batch(batch: bytes) -> bytes | None:
-    codec = batch[ATTRIBUTES_LOW_BYTE] & CODEC_MASK
+    codec = batch[CODEC_AT[2]] & CODEC_MASK
     if not 0 < codec < len(CODECS):
         return None
     payload = compress(CODECS[codec], batch[BATCH_HEADER_SIZE:])
     length = BATCH_HEADER_SIZE - LOG_OVERHEAD + len(payload)
-    body = batch[CRC_COVERS_FROM:BATCH_HEADER_SIZE] + payload
-    return b"".join((batch[:8], length.to_bytes(4, "big"), batch[12:CRC_AT], crc32c(body).to_bytes(4, "big"), body))
+    body = batch[BATCH_CRC_COVERS_FROM:BATCH_HEADER_SIZE] + payload
+    offset, between = batch[: HEADER_AT["batch_length"]], batch[LOG_OVERHEAD : HEADER_AT["crc"]]
+    return b"".join((offset, length.to_bytes(4, "big"), between, crc32c(body).to_bytes(4, "big"), body))
 
 
 def _pack_wrapper(wrapper: bytes, magic: int) -> bytes | None:
@@ -59,12 +63,8 @@ def _pack_wrapper(wrapper: bytes, magic: int) -> bytes | None:
 def _seal(messages: bytes) -> bytes:
     """The messages of a wrapper with right CRCs, as far as their sizes hold."""
     out = bytearray(messages)
-    at = 0
-    while len(out) - at >= LOG_OVERHEAD:
-        size = int.from_bytes(out[at + 8 : at + LOG_OVERHEAD], "big")
-        end = at + LOG_OVERHEAD + size
-        if not SMALLEST_MESSAGE <= size <= len(out) - at - LOG_OVERHEAD:
-            break
-        out[at + 12 : at + 16] = crc32(out[at + 16 : end]).to_bytes(4, "big")
-        at = end
+    for at, size, _ in frames(messages, any_magic=True):
+        covered = messages[at + MESSAGE_CRC_COVERS_FROM : at + size]
+        crc_at = at + MESSAGE_AT[0]["crc"]
+        out[crc_at : crc_at + 4] = crc32(covered).to_bytes(4, "big")
     return bytes(out)

@@ -23,6 +23,7 @@ from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
 from kfuzz.records.codecs import compress
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.wire.checksum import crc32
+from kfuzz.wire.layout import CODEC_AT
 from kfuzz.wire.message_set import encode_message
 
 __all__ = ["CORPUS", "dictionary", "inputs", "read_hex", "regressions", "seeds"]
@@ -150,7 +151,8 @@ def _unpacked() -> list[bytes]:
     for codec in range(1, len(CODECS)):
         for base, count in ((5, 3), (5, 0)):
             plain = records.encode_batch(RecordBatch(base, base + 3, _records(base)[:count]))
-            out.append(plain[:22] + bytes([plain[22] | codec]) + plain[23:])
+            at = CODEC_AT[2]
+            out.append(plain[:at] + bytes([plain[at] | codec]) + plain[at + 1 :])
     for magic in (0, 1):
         inner = b"".join(encode_message(magic, i, 0, TIME_MS + i, b"k", b"v" * i, crc32) for i in range(3))
         for codec in range(1, CODECS.index("zstd")):

@@ -30,7 +30,7 @@ from kfuzz.records.read.roles import Topic
 from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import next_frame
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
+from kfuzz.wire.layout import BATCH_CRC_COVERS_FROM, BATCH_HEADER_SIZE, HEADER_AT
 
 __all__ = ["TARGETS", "OracleFailure", "PlantedBug", "Target", "exact_buffer", "find"]
 
@@ -386,7 +386,8 @@ def fuzz_canary(data: bytes) -> None:
     size, magic, _ = next_frame(buffer, 0)
     if magic != 2 or size < BATCH_HEADER_SIZE:
         return
-    if crc32c(memoryview(buffer)[21:size]) != int.from_bytes(data[17:21], "big"):
+    crc = int.from_bytes(data[HEADER_AT["crc"] : BATCH_CRC_COVERS_FROM], "big")
+    if crc32c(memoryview(buffer)[BATCH_CRC_COVERS_FROM:size]) != crc:
         return
     if spring(buffer, BATCH_HEADER_SIZE):
         raise PlantedBug("the canary is found; the fuzzer works")

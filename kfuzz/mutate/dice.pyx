@@ -3,12 +3,14 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t
 
+from kfuzz.wire.splitmix cimport mix, nth
+
 
 cdef class Dice:
     def __cinit__(self, seed, stream=0):
         cdef uint64_t low = seed & 0xffffffffffffffff
         cdef uint64_t which = stream & 0xffffffffffffffff
-        self.state.key = mix(mix(low + 0x9e3779b97f4a7c15ULL) ^ (which * 0xd1342543de82ef95ULL + 1))
+        self.state.key = mix(nth(low, 1) ^ (which * 0xd1342543de82ef95ULL + 1))
         self.state.counter = 0
 
     def below(self, uint64_t n):

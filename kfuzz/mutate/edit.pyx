@@ -10,20 +10,17 @@ from libc.string cimport memcpy, memmove
 
 from kfuzz.mutate.dice cimport Dice, dice_t, roll, roll_below
 from kfuzz.wire.cursor cimport load32
+from kfuzz.wire.format cimport (
+    AT_ATTRIBUTES, AT_BATCH_LENGTH, AT_CRC, AT_MAGIC, LOG_OVERHEAD, MESSAGE_AT_CRC, VARLONG,
+)
+from kfuzz.wire.framing cimport message_size
 from kfuzz.wire.sink cimport put_int32, zigzag
 
 from kfuzz.wire.checksum import crc32, crc32c
 
 cdef enum:
-    OVERHEAD = 12              # base offset and batch length
-    LENGTH_AT = 8
-    MESSAGE_CRC_AT = 12        # CRC-32 of all that follows it
-    MAGIC_AT = 16
-    BATCH_CRC_AT = 17          # CRC-32C of all that follows it
-    SMALLEST_MESSAGE = 14
     GROWTH = 40                # the most bytes that one change adds
     ROUNDS_MAX = 3
-    VARLONG = 10
     TELLING = 12
 
 cdef uint8_t[TELLING] telling_bytes = [0, 1, 2, 3, 4, 0x0f, 0x7f, 0x80, 0x81, 0xf0, 0xfe, 0xff]
@@ -172,31 +169,29 @@ def seal(bytes frame not None, bint length, bint crc):
     """
     cdef int64_t n = PyBytes_GET_SIZE(frame)
     cdef uint8_t *p
-    if n < BATCH_CRC_AT + 4:
+    if n < AT_ATTRIBUTES:
         return frame
     out = PyBytes_FromStringAndSize(PyBytes_AS_STRING(frame), <Py_ssize_t> n)
     p = <uint8_t *> PyBytes_AS_STRING(out)
     if length:
-        put_int32(p + LENGTH_AT, <int32_t> (n - OVERHEAD))
+        put_int32(p + AT_BATCH_LENGTH, <int32_t> (n - LOG_OVERHEAD))
     if crc:
-        if p[MAGIC_AT] == 2:
-            put_int32(p + BATCH_CRC_AT, <int32_t> <uint32_t> crc32c(memoryview(out)[BATCH_CRC_AT + 4:]))
+        if p[AT_MAGIC] == 2:
+            put_int32(p + AT_CRC, <int32_t> <uint32_t> crc32c(memoryview(out)[AT_ATTRIBUTES:]))
         else:
-            put_int32(p + MESSAGE_CRC_AT, <int32_t> <uint32_t> crc32(memoryview(out)[MAGIC_AT:]))
+            put_int32(p + MESSAGE_AT_CRC, <int32_t> <uint32_t> crc32(memoryview(out)[AT_MAGIC:]))
     return out
 
 
 def frame_spans(bytes data not None):
-    """Where the whole batches and messages in ``data`` stand, as far as their lengths can be followed."""
+    """Where the whole batches and messages in ``data`` stand, of any magic, as far as their lengths can be followed."""
     cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(data)
     cdef int64_t n = PyBytes_GET_SIZE(data)
     cdef int64_t at = 0
-    cdef int32_t length
+    cdef int64_t size = message_size(base, n)
     spans = []
-    while n - at >= OVERHEAD:
-        length = <int32_t> load32(base + at + LENGTH_AT)
-        if length < SMALLEST_MESSAGE or length > n - at - OVERHEAD:
-            break
-        spans.append((at, at + OVERHEAD + length))
-        at += OVERHEAD + length
+    while size > 0:
+        spans.append((at, at + size))
+        at += size
+        size = message_size(base + at, n - at)
     return spans

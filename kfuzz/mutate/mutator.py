@@ -17,8 +17,16 @@ from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.edit import frame_spans, record_numbers, record_spans, scramble, seal, varlong
 from kfuzz.records.codecs import compress, decompress
 from kfuzz.records.writer import encode_batch
-from kfuzz.wire.message_set import MESSAGE_LAYOUT
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT
+from kfuzz.wire.layout import (
+    BATCH_HEADER_SIZE,
+    CODEC_AT,
+    CODEC_MASK,
+    HEADER_AT,
+    HEADER_LAYOUT,
+    MAGIC_AT,
+    MESSAGE_AT,
+    MESSAGE_LAYOUT,
+)
 
 __all__ = ["KINDS", "Mutator"]
 
@@ -27,10 +35,8 @@ UNCHANGED: Final = 0.05
 # Share of inputs that begin at a seed, where any were given.
 FROM_SEED: Final = 0.4
 PAYLOAD_BYTES_MAX: Final = 1 << 20
-CODEC_MASK: Final = 7
 FORMATS: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 LAYOUTS: Final = {**MESSAGE_LAYOUT, 2: HEADER_LAYOUT}
-FIELD_AT: Final = {magic: {name: at for name, at, _ in layout} for magic, layout in LAYOUTS.items()}
 # Repair rewrites these, so to set one is to switch its own repair off.
 SEALED: Final = ("batch_length", "crc")
 
@@ -208,11 +214,8 @@ class _Mutation:
         if what == "duplicate":
             return data[:end] + data[start:end] + data[end:]
         if what == "magic":
-            frame = (
-                data[start : 16 + start]
-                + bytes([dice.pick((0, 1, 2, 0, 1, 2, 3, 0x82, 0xFF))])
-                + data[start + 17 : end]
-            )
+            at = start + MAGIC_AT
+            frame = data[start:at] + bytes([dice.pick((0, 1, 2, 0, 1, 2, 3, 0x82, 0xFF))]) + data[at + 1 : end]
             return data[:start] + self.sealed(frame) + data[end:]
         frames = [data[a:b] for a, b in spans]
         return b"".join([*reversed(frames), data[spans[-1][1] :]]) if len(frames) > 1 else None
@@ -220,15 +223,14 @@ class _Mutation:
     # -- one batch or message
 
     def _frame(self, kind: str, frame: bytes) -> bytes | None:
-        magic = frame[16]
+        magic = frame[MAGIC_AT]
         if magic > 2 or (magic == 2 and len(frame) < BATCH_HEADER_SIZE):
             return self.sealed(scramble(frame, self.dice))
         if kind == "field":
             return self._field(frame, magic)
         if kind == "frame-scramble":
             return self.sealed(scramble(frame, self.dice))
-        attributes = frame[FIELD_AT[magic]["attributes"] + (1 if magic == 2 else 0)]
-        number = attributes & CODEC_MASK
+        number = frame[CODEC_AT[magic]] & CODEC_MASK
         if number >= len(CODECS):
             return None
         codec = CODECS[number]
@@ -275,7 +277,7 @@ class _Mutation:
         if not self._parts(kind, parts, self._number_of_record, self._other_records):
             return None
         if self.mend():
-            header = header[:57] + struct.pack(">i", len(parts))
+            header = header[: HEADER_AT["record_count"]] + struct.pack(">i", len(parts))
         if self.produced and kind in MOVES:
             header, parts = self._renumbered(header, parts)
         return self.sealed(header + self._compressed(codec, b"".join(parts) + tail, 2))
@@ -283,14 +285,15 @@ class _Mutation:
     def _renumbered(self, header: bytes, parts: list[bytes]) -> tuple[bytes, list[bytes]]:
         """Offsets from 0 by one, and the last of them in the header: what a broker asks of a producer."""
         if self.mend():
-            header = header[:23] + struct.pack(">i", len(parts) - 1) + header[27:]
+            at = HEADER_AT["last_offset_delta"]
+            header = header[:at] + struct.pack(">i", len(parts) - 1) + header[at + 4 :]
         if self.mend():
             parts = [_with_offset(part, i) for i, part in enumerate(parts)]
         return header, parts
 
     def _message(self, kind: str, frame: bytes, magic: int) -> bytes | None:
         """A message without a codec is its own record: its lengths, or the bytes behind its header."""
-        key_at = FIELD_AT[magic]["key_length"]
+        key_at = MESSAGE_AT[magic]["key_length"]
         if kind == "payload-scramble":
             return self.sealed(frame[:key_at] + scramble(frame[key_at:], self.dice))
         if kind == "record-number":
@@ -330,10 +333,10 @@ class _Mutation:
         return b"".join(self._with_crc(part) for part in parts) + tail
 
     def _with_crc(self, message: bytes) -> bytes:
-        return seal(message, False, True) if message[16:17] != b"\x02" and self.mend() else message
+        return seal(message, False, True) if message[MAGIC_AT : MAGIC_AT + 1] != b"\x02" and self.mend() else message
 
     def _value_length_at(self, frame: bytes, magic: int) -> int | None:
-        key_at = FIELD_AT[magic]["key_length"]
+        key_at = MESSAGE_AT[magic]["key_length"]
         if len(frame) < key_at + 8:
             return None
         (key_length,) = struct.unpack_from(">i", frame, key_at)
@@ -413,7 +416,7 @@ class _Mutation:
 
     def _number_of_message(self, message: bytes) -> bytes | None:
         """A header field or the value length of a message of magic 0 or 1 gets a telling value."""
-        magic = message[16]
+        magic = message[MAGIC_AT]
         if magic > 1:
             return None
         places = [(at, width) for name, at, width in LAYOUTS[magic] if name != "crc"]

@@ -14,12 +14,21 @@ from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.findings.records import from_note
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, Codec, TimestampType
-from kfuzz.records.model import CODEC_MASK, LOG_APPEND_TIME, TRANSACTIONAL, Record
+from kfuzz.records.model import Record
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, read
 from kfuzz.records.read.roles import DEFAULT_TOPIC, Header, Topic
 from kfuzz.records.rebuild import rebuild
 from kfuzz.wire.checksum import crc32c
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT, parse_header
+from kfuzz.wire.layout import (
+    BATCH_CRC_COVERS_FROM,
+    BATCH_HEADER_SIZE,
+    CODEC_MASK,
+    HEADER_LAYOUT,
+    LOG_APPEND_TIME,
+    MAGIC_AT,
+    TRANSACTIONAL,
+)
+from kfuzz.wire.record_batch import parse_header
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -35,7 +44,6 @@ __all__ = [
 ]
 
 AT: Final = {name: (at, width) for name, at, width in HEADER_LAYOUT}
-CRC_COVERS_FROM: Final = 21
 # The attribute bits that Kafka knows; it clears the others whenever it rewrites the attributes.
 KNOWN_BITS: Final = 0x7F
 
@@ -115,7 +123,7 @@ def set_max_timestamp(batch: bytes, timestamp_type: TimestampType, max_timestamp
         return batch
     attributes = header.attributes & KNOWN_BITS & ~LOG_APPEND_TIME | bit
     changed = _with_fields(batch, attributes=attributes, max_timestamp=max_timestamp)
-    crc = crc32c(memoryview(changed)[CRC_COVERS_FROM:])
+    crc = crc32c(memoryview(changed)[BATCH_CRC_COVERS_FROM:])
     at, width = AT["crc"]
     return changed[:at] + crc.to_bytes(width, "big") + changed[at + width :]
 
@@ -187,7 +195,7 @@ def _refused(code: str, found: int, allowed: int, topic: Topic, detail: str = ""
 
 
 def _header(batch: bytes) -> Header:
-    if len(batch) < BATCH_HEADER_SIZE or batch[16] != 2:
+    if len(batch) < BATCH_HEADER_SIZE or batch[MAGIC_AT] != 2:
         raise UsageError("these are not the bytes of a batch of magic 2; read them first")
     return Header(*parse_header(batch, 0))
 

@@ -12,13 +12,6 @@ __all__ = ["Header", "Record", "RecordBatch"]
 
 Header = tuple[bytes, bytes | None]
 
-# Attribute bits of a record batch; a message of magic 1 has the codec and the timestamp type, one of magic 0 the codec.
-CODEC_MASK = 0x07
-LOG_APPEND_TIME = 0x08
-TRANSACTIONAL = 0x10
-CONTROL = 0x20
-DELETE_HORIZON = 0x40
-
 
 @dataclass(slots=True)
 class RecordBatch:

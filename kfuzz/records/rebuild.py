@@ -14,13 +14,22 @@ from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.java import through_java, wrap64
 from kfuzz.kafka import CODECS, INT32_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Codec, TimestampType
 from kfuzz.records.codecs import compress
-from kfuzz.records.model import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header, Record, RecordBatch
+from kfuzz.records.model import Header, Record, RecordBatch
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Reading, read
 from kfuzz.wire.batch_writer import encode_header, encode_records
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.framing import next_frame
+from kfuzz.wire.layout import (
+    BATCH_CRC_COVERS_FROM,
+    BATCH_HEADER_SIZE,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_AT,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    TRANSACTIONAL,
+)
 from kfuzz.wire.message_set import encode_message
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -266,13 +275,14 @@ def _attributes(
 
 def _sealed(payload: bytes, base_offset: int, leader_epoch: int, attributes: int, *rest: int) -> bytes:
     """Header and payload with length and CRC filled in; ``rest`` are the header's fields from the last offset delta."""
-    length = BATCH_HEADER_SIZE - 12 + len(payload)
+    length = BATCH_HEADER_SIZE - LOG_OVERHEAD + len(payload)
     if length > INT32_MAX:
         raise EncodeError(f"the payload takes {len(payload)} bytes; a batch's length is an int32")
     fields: Any = (base_offset, length, leader_epoch, 2, 0, attributes, *rest)
     header = encode_header(fields)
-    crc = crc32c(payload, crc32c(header[21:]))
-    return b"".join((header[:17], crc.to_bytes(4, "big"), header[21:], payload))
+    covered = header[BATCH_CRC_COVERS_FROM:]
+    crc = crc32c(payload, crc32c(covered))
+    return b"".join((header[: HEADER_AT["crc"]], crc.to_bytes(4, "big"), covered, payload))
 
 
 def _int32(number: int) -> int:

@@ -30,7 +30,7 @@ from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import batches as read_batches
 from kfuzz.records.read.roles import ABORT, EndMarker, end_marker
 from kfuzz.wire.framing import next_frame
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT
+from kfuzz.wire.layout import BATCH_HEADER_SIZE, HEADER_AT
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -60,7 +60,6 @@ BATCHES_KEPT = 5
 # From this version of transactions on, each one has an epoch of its own (KIP-890).
 EPOCH_PER_TRANSACTION = 2
 
-FIELD_AT = {name: at for name, at, _ in HEADER_LAYOUT}
 # What else a produce request is answered with; org.apache.kafka.common.protocol.Errors.
 INVALID, UNFORESEEN = "INVALID_RECORD", "UNKNOWN_SERVER_ERROR"
 
@@ -221,7 +220,7 @@ class ProducerState:
         return Append("appended", base_offset, last_offset, odd, None, completed)
 
     def _finding(self, problem: _Problem, at: int, path: str) -> Finding:
-        place = at + FIELD_AT.get(problem.field, BATCH_HEADER_SIZE)
+        place = at + HEADER_AT.get(problem.field, BATCH_HEADER_SIZE)
         note = (problem.code, problem.field, place, -1, -1, problem.found, problem.allowed, 1)
         return from_note(note, path, self.profile, self.role, problem.detail)
 

@@ -9,10 +9,11 @@ from kfuzz.errors import EncodeError
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, NO_TIMESTAMP
 from kfuzz.records.codecs import compress, compress_parts
-from kfuzz.records.model import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Record, RecordBatch
+from kfuzz.records.model import Record, RecordBatch
 from kfuzz.wire.batch_writer import encode_batch as encode_batch_bytes
 from kfuzz.wire.batch_writer import encode_payload, encode_records
 from kfuzz.wire.checksum import crc32
+from kfuzz.wire.layout import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.message_set import encode_message
 
 if TYPE_CHECKING:

@@ -23,6 +23,8 @@ from kfuzz.vectors.coverage import CODES, expectations, is_plainly_valid
 from kfuzz.vectors.ids import REGISTER_FILE, digest_of, registered
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import EXPECTED_DIRECTORY, REQUIREMENTS_FILE, SuiteFile, Vector, load_file, suite_paths
+from kfuzz.wire.framing import frames
+from kfuzz.wire.layout import BATCH_CRC_COVERS_FROM, HEADER_AT, MAGIC_AT, MESSAGE_AT, MESSAGE_CRC_COVERS_FROM
 
 __all__ = ["Problem", "lint"]
 
@@ -37,7 +39,6 @@ WITHDRAWN = "Withdrawn"
 LEVELS = ("must", "should", "may")
 LINK = re.compile(r"[A-Za-z][\w.-]*(?: [\w.-]+)? #\d+|[A-Z]+-\d+|https://\S+")
 # The smallest message, and where a frame has its length, its magic and its CRC.
-FRAME_BYTES_MIN, LENGTH_AT, MAGIC_AT = 26, 8, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +303,9 @@ def _crcs(suite: Suite) -> Iterator[Problem]:
         if (
             KINDS[vector.kind].batches
             and not _is_about_crc(vector)
-            and not all(crc_is_right(frame) for frame in frames(vector.data))
+            and not all(
+                crc_is_right(vector.data[at : at + size]) for at, size, _ in frames(vector.data, any_magic=True)
+            )
         ):
             yield Problem(_place(suite, vector), "a CRC is wrong, and the vector is not about the CRC")
 
@@ -314,22 +317,11 @@ def _is_about_crc(vector: Vector) -> bool:
     return bool(hostile & {"batch_length", "crc", "magic"}) or any("crc" in code for code in codes)
 
 
-def frames(data: bytes) -> Iterator[bytes]:
-    """The whole batches and messages at the front of ``data``, as far as their lengths can be followed."""
-    at = 0
-    while len(data) - at >= FRAME_BYTES_MIN:
-        length = int.from_bytes(data[at + LENGTH_AT : at + LENGTH_AT + 4], "big", signed=True)
-        if length < FRAME_BYTES_MIN - 12 or at + 12 + length > len(data):
-            return
-        yield data[at : at + 12 + length]
-        at += 12 + length
-
-
 def crc_is_right(frame: bytes) -> bool:
     """Whether the CRC of one batch or message fits; CRC-32C from magic 2 on, CRC-32 before."""
     if frame[MAGIC_AT] >= 2:
-        return int.from_bytes(frame[17:21], "big") == crc32c.crc32c(frame[21:])
-    return int.from_bytes(frame[12:16], "big") == zlib.crc32(frame[16:])
+        return frame[HEADER_AT["crc"] :][:4] == crc32c.crc32c(frame[BATCH_CRC_COVERS_FROM:]).to_bytes(4, "big")
+    return frame[MESSAGE_AT[0]["crc"] :][:4] == zlib.crc32(frame[MESSAGE_CRC_COVERS_FROM:]).to_bytes(4, "big")
 
 
 def _balance(suite: Suite) -> Iterator[Problem]:

@@ -13,16 +13,9 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint64
 from kfuzz.errors import EncodeError
 
 from kfuzz.wire.checksum cimport crc32c_of
+from kfuzz.wire.format cimport AT_ATTRIBUTES, AT_CRC, HEADER_SIZE, LOG_OVERHEAD
 from kfuzz.wire.record cimport Record, is_record
-from kfuzz.wire.record_batch cimport (
-    AT_ATTRIBUTES,
-    AT_CRC,
-    AT_PARTITION_LEADER_EPOCH,
-    FIXED_BYTES,
-    HEADER_SIZE,
-    header_t,
-    put_header,
-)
+from kfuzz.wire.record_batch cimport FIXED_BYTES, header_t, put_header
 from kfuzz.wire.scratch cimport Scratch, out_t, reserve
 from kfuzz.wire.sink cimport (
     put_bytes,
@@ -271,7 +264,7 @@ def encode_header(tuple fields not None):
 
 cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil:
     """Write the header in front of the payload that stands behind it, with the right length and CRC."""
-    h.batch_length = <int32_t> (size - AT_PARTITION_LEADER_EPOCH)
+    h.batch_length = <int32_t> (size - LOG_OVERHEAD)
     put_header(batch, h)
     h.crc = crc32c_of(batch + AT_ATTRIBUTES, size - AT_ATTRIBUTES)
     put_int32(batch + AT_CRC, <int32_t> h.crc)

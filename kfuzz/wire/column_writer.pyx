@@ -11,9 +11,10 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int32_t, int64_t, uint
 from kfuzz.errors import EncodeError
 
 from kfuzz.wire.cursor cimport unlikely
+from kfuzz.wire.format cimport HEADER_SIZE
 from kfuzz.wire.output cimport cut_bytes
 from kfuzz.wire.batch_writer cimport put_payload, seal, to_header
-from kfuzz.wire.record_batch cimport FIXED_BYTES, HEADER_SIZE, header_t
+from kfuzz.wire.record_batch cimport FIXED_BYTES, header_t
 from kfuzz.wire.sink cimport put_int8, put_mixed_varlong, put_varlong, size_of_bytes, size_of_varlong
 
 cdef extern from "rows.h":

@@ -4,13 +4,15 @@ A key, a value or a header is an Arrow view: 12 bytes or fewer stand in it, more
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING
-from cpython.mem cimport PyMem_RawFree as free, PyMem_RawMalloc as malloc, PyMem_RawRealloc as realloc
+from cpython.mem cimport PyMem_RawFree as free, PyMem_RawMalloc as malloc
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.string cimport memset
 
+from kfuzz.wire.arrays cimport resize
+from kfuzz.wire.format cimport LOG_APPEND_TIME
 from kfuzz.wire.record cimport Record
-from kfuzz.wire.record_batch cimport LOG_APPEND_TIME, header_row_t, header_t, row_t, rows_t
+from kfuzz.wire.record_batch cimport header_row_t, header_t, row_t, rows_t
 
 cdef extern from "views.h":
     bint KFUZZ_WIDE_THERE
@@ -40,18 +42,10 @@ cdef void release(array_t *array) noexcept nogil:
             Py_DECREF(<object> array.private_data)
 
 
-cdef bint grow(void **data, int64_t capacity, size_t size) noexcept nogil:
-    cdef void *moved = realloc(data[0], <size_t> capacity * size)
-    if moved == NULL:
-        return False
-    data[0] = moved
-    return True
-
-
 cdef bint grow_views(views_t *column, int64_t capacity) noexcept nogil:
-    if not grow(<void **> &column.views, capacity, 16):
+    if not resize(<void **> &column.views, capacity, 16):
         return False
-    if not grow(<void **> &column.bits, capacity / 64 + 1, 8):
+    if not resize(<void **> &column.bits, capacity / 64 + 1, 8):
         return False
     column.capacity = capacity
     return True
@@ -95,9 +89,9 @@ cdef class Columns:
         self.seen_bytes += size
         if unlikely(self.count + more > self.capacity):
             capacity = self.room_for(self.count + more)
-            if not (grow(<void **> &self.offsets, capacity, 8) and grow(<void **> &self.timestamps, capacity, 8)
-                    and grow(<void **> &self.batches, capacity, 4)
-                    and grow(<void **> &self.header_ends, capacity + 1, 4)
+            if not (resize(<void **> &self.offsets, capacity, 8) and resize(<void **> &self.timestamps, capacity, 8)
+                    and resize(<void **> &self.batches, capacity, 4)
+                    and resize(<void **> &self.header_ends, capacity + 1, 4)
                     and grow_views(&self.views[KEYS], capacity) and grow_views(&self.views[VALUES], capacity)):
                 return False
             self.header_ends[0] = 0

@@ -48,11 +48,6 @@ cdef inline uint64_t load64(const uint8_t *p) noexcept nogil:
     memcpy(&raw, p, 8)
     return kfuzz_be64(raw)
 
-# The most bytes that a varint and a varlong take.
-cdef enum:
-    VARINT = 5
-    VARLONG = 10
-
 cdef inline int64_t unzigzag(uint64_t raw) noexcept nogil:
     return <int64_t> ((raw >> 1) ^ (~(raw & 1) + 1))
 

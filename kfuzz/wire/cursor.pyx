@@ -3,6 +3,7 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
+from kfuzz.wire.format cimport VARINT, VARLONG
 from kfuzz.wire.report cimport (
     RECORD_TRUNCATED,
     VARINT_EXCESS_BITS,

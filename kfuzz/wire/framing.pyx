@@ -3,6 +3,9 @@
 from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t
 
 from kfuzz.wire.cursor cimport load32
+from kfuzz.wire.format cimport (
+    AT_BATCH_LENGTH, AT_MAGIC, HEADER_UP_TO_MAGIC, LAST_MAGIC, LOG_OVERHEAD, SMALLEST_BATCH, SMALLEST_MESSAGE,
+)
 from kfuzz.wire.report cimport (
     BATCH_LENGTH_BELOW_MINIMUM,
     BATCH_LENGTH_TOO_LARGE,
@@ -15,19 +18,6 @@ from kfuzz.wire.report cimport (
     to_notes,
 )
 
-# The one table of what stands in front of every batch, whatever its magic: (field, offset, width in bytes).
-FRAME_LAYOUT = (("base_offset", 0, 8), ("batch_length", 8, 4))
-
-cdef enum:
-    LENGTH_AT = 8
-    OVERHEAD = 12              # base offset and batch length
-    MAGIC_AT = 16
-    HEADER_UP_TO_MAGIC = 17
-    SMALLEST_MESSAGE = 14      # a message of magic 0 with null key and null value
-    SMALLEST_BATCH = 49        # a record batch without records, from the leader epoch on
-
-LOG_OVERHEAD = OVERHEAD
-
 
 cdef int64_t get_frame(const uint8_t *base, int64_t at, int64_t n, int *magic, report_t *report) noexcept nogil:
     """The size of the batch at ``at``; 0 for a partial tail, -1 for a frame that is refused, with its finding noted.
@@ -39,28 +29,29 @@ cdef int64_t get_frame(const uint8_t *base, int64_t at, int64_t n, int *magic, r
     cdef int32_t length
     cdef const uint8_t *p = base + at
     magic[0] = -1
-    if remaining < OVERHEAD:
+    if remaining < LOG_OVERHEAD:
         return 0
-    length = <int32_t> load32(p + LENGTH_AT)
+    length = <int32_t> load32(p + AT_BATCH_LENGTH)
     if length >= SMALLEST_MESSAGE:
         if remaining < HEADER_UP_TO_MAGIC:
             return 0
-        magic[0] = p[MAGIC_AT]
-        if magic[0] > 2:
-            note(report, MAGIC_UNKNOWN, F_MAGIC, at + MAGIC_AT, -1, -1, <int8_t> p[MAGIC_AT], 2)
+        magic[0] = p[AT_MAGIC]
+        if magic[0] > LAST_MAGIC:
+            note(report, MAGIC_UNKNOWN, F_MAGIC, at + AT_MAGIC, -1, -1, <int8_t> p[AT_MAGIC], LAST_MAGIC)
             return -1
-        if length > INT32_MAX - OVERHEAD:
+        if length > INT32_MAX - LOG_OVERHEAD:
             # The batch's size is an int to Kafka, and this one does not fit.
-            note(report, BATCH_LENGTH_TOO_LARGE, F_BATCH_LENGTH, at + LENGTH_AT, -1, -1, length, INT32_MAX - OVERHEAD)
+            note(report, BATCH_LENGTH_TOO_LARGE, F_BATCH_LENGTH, at + AT_BATCH_LENGTH, -1, -1, length,
+                 INT32_MAX - LOG_OVERHEAD)
             return -1
-        if length > remaining - OVERHEAD:
+        if length > remaining - LOG_OVERHEAD:
             return 0
-        if magic[0] == 2:
+        if magic[0] == LAST_MAGIC:
             smallest = SMALLEST_BATCH
     if length < smallest:
-        note(report, BATCH_LENGTH_BELOW_MINIMUM, F_BATCH_LENGTH, at + LENGTH_AT, -1, -1, length, smallest)
+        note(report, BATCH_LENGTH_BELOW_MINIMUM, F_BATCH_LENGTH, at + AT_BATCH_LENGTH, -1, -1, length, smallest)
         return -1
-    return OVERHEAD + length
+    return LOG_OVERHEAD + length
 
 
 def next_frame(const uint8_t[::1] data not None, int64_t at):
@@ -78,3 +69,29 @@ def next_frame(const uint8_t[::1] data not None, int64_t at):
     clear(&report)
     size = get_frame(&data[0] if n else <const uint8_t *> b"", at, n, &magic, &report)
     return size, magic if size >= 0 and magic >= 0 else None, to_notes(&report, 0)
+
+
+def frames(data not None, int64_t at=0, *, bint any_magic=False):
+    """The whole batches and messages from byte ``at`` on: ``(at, size_bytes, magic)`` of each.
+
+    The walk ends at the end, at a partial tail, and at a frame that is refused; ``next_frame`` says which it is. With
+    ``any_magic`` lengths alone are followed.
+    """
+    cdef const uint8_t[::1] view = data
+    cdef int64_t n = view.shape[0]
+    cdef int64_t size
+    cdef int magic
+    cdef report_t report
+    if at < 0 or at > n:
+        raise IndexError(f"no frame can begin at {at} in {n} bytes")
+    while at < n:
+        if any_magic:
+            size = message_size(&view[at], n - at)
+            magic = view[at + AT_MAGIC] if size > 0 else -1
+        else:
+            clear(&report)
+            size = get_frame(&view[0], at, n, &magic, &report)
+        if size <= 0:
+            return
+        yield at, size, magic
+        at += size

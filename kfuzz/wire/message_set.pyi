@@ -7,8 +7,6 @@ from kfuzz.wire.report import Note
 # (offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end))
 MessageTuple = tuple[int, int, int, int, int, bytes | None, tuple[int, int], tuple[int, int]]
 
-MESSAGE_LAYOUT: dict[int, tuple[tuple[str, int, int], ...]]
-
 def parse_message(data: Buffer, at: int, size: int) -> tuple[MessageTuple | None, list[Note]]:
     """The message of ``size`` bytes at ``at``, found whole by ``next_frame``; None with notes where it is refused."""
 

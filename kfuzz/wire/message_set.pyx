@@ -9,6 +9,10 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
 from kfuzz.errors import EncodeError
 
 from kfuzz.wire.cursor cimport load32, load64
+from kfuzz.wire.format cimport (
+    AT_BASE_OFFSET, AT_BATCH_LENGTH, AT_MAGIC, INNER_BYTES_MAX, KEY_AT_V0, KEY_AT_V1, LENGTHS_BYTES, LOG_OVERHEAD,
+    MESSAGE_AT_ATTRIBUTES, MESSAGE_AT_CRC, MESSAGE_AT_TIMESTAMP, SMALLEST_MESSAGE,
+)
 from kfuzz.wire.report cimport (
     BATCH_LENGTH_BELOW_MINIMUM,
     BATCH_LENGTH_TOO_LARGE,
@@ -27,27 +31,6 @@ from kfuzz.wire.report cimport (
     to_notes,
 )
 from kfuzz.wire.sink cimport put_bytes, put_int8, put_int32, put_int64
-
-cdef enum:
-    AT_OFFSET = 0
-    AT_SIZE = 8
-    OVERHEAD = 12
-    AT_CRC = 12
-    AT_MAGIC = 16
-    AT_ATTRIBUTES = 17
-    AT_TIMESTAMP = 18
-    KEY_AT_V0 = 18
-    KEY_AT_V1 = 26
-    LARGEST_INNER = 2147483639  # the largest array that Java makes, and so the largest message in a wrapper
-    SMALLEST = 14              # what Kafka asks of any message before it looks at the magic
-
-# The one layout table of a message's fixed head, per magic: (field, offset, width in bytes), all big-endian.
-MESSAGE_LAYOUT = {
-    0: (("base_offset", AT_OFFSET, 8), ("batch_length", AT_SIZE, 4), ("crc", AT_CRC, 4), ("magic", AT_MAGIC, 1),
-        ("attributes", AT_ATTRIBUTES, 1), ("key_length", KEY_AT_V0, 4)),
-    1: (("base_offset", AT_OFFSET, 8), ("batch_length", AT_SIZE, 4), ("crc", AT_CRC, 4), ("magic", AT_MAGIC, 1),
-        ("attributes", AT_ATTRIBUTES, 1), ("timestamp", AT_TIMESTAMP, 8), ("key_length", KEY_AT_V1, 4)),
-}
 
 cdef struct message_t:
     int64_t offset
@@ -90,14 +73,14 @@ cdef bint get_message(const uint8_t *base, int64_t start, int64_t end, int64_t r
     """The message in ``[start, end)``, 26 bytes at least. Any magic but 0 has magic 1's layout, as in Kafka."""
     cdef const uint8_t *p = base + start
     cdef int64_t at = start + KEY_AT_V0
-    m.offset = <int64_t> load64(p + AT_OFFSET)
-    m.crc = load32(p + AT_CRC)
+    m.offset = <int64_t> load64(p + AT_BASE_OFFSET)
+    m.crc = load32(p + MESSAGE_AT_CRC)
     m.magic = p[AT_MAGIC]
-    m.attributes = p[AT_ATTRIBUTES]
+    m.attributes = p[MESSAGE_AT_ATTRIBUTES]
     m.timestamp = -1
     if m.magic != 0:
         # The frame's smallest size is magic 0's; the eight bytes of a timestamp are then just there.
-        m.timestamp = <int64_t> load64(p + AT_TIMESTAMP)
+        m.timestamp = <int64_t> load64(p + MESSAGE_AT_TIMESTAMP)
         at = start + KEY_AT_V1
     if not get_nullable(base, &at, end, F_KEY_LENGTH, record, report, &m.key_at, &m.key_length):
         return False
@@ -128,7 +111,7 @@ def parse_message(const uint8_t[::1] data not None, int64_t at, int64_t size):
     cdef report_t report
     cdef message_t m
     cdef int64_t n = data.shape[0]
-    if at < 0 or size < OVERHEAD + SMALLEST or size > n or at > n - size:
+    if at < 0 or size < LOG_OVERHEAD + SMALLEST_MESSAGE or size > n or at > n - size:
         raise IndexError(f"no message of {size} bytes at {at} in {n} bytes")
     clear(&report)
     if not get_message(&data[0], at, at + size, -1, &m, &report):
@@ -153,20 +136,22 @@ def parse_messages(const uint8_t[::1] payload not None, bint objects):
     if n == 0:
         return True, messages, []
     base = &payload[0]
-    while n - at >= OVERHEAD:
-        size = <int32_t> load32(base + at + AT_SIZE)
-        if size < SMALLEST:
-            note(&report, BATCH_LENGTH_BELOW_MINIMUM, F_BATCH_LENGTH, at + AT_SIZE, record, -1, size, SMALLEST)
+    while n - at >= LOG_OVERHEAD:
+        size = <int32_t> load32(base + at + AT_BATCH_LENGTH)
+        if size < SMALLEST_MESSAGE:
+            note(&report, BATCH_LENGTH_BELOW_MINIMUM, F_BATCH_LENGTH, at + AT_BATCH_LENGTH, record, -1, size,
+                 SMALLEST_MESSAGE)
             return False, messages, to_notes(&report, 0)
-        if size > LARGEST_INNER:
-            note(&report, BATCH_LENGTH_TOO_LARGE, F_BATCH_LENGTH, at + AT_SIZE, record, -1, size, LARGEST_INNER)
+        if size > INNER_BYTES_MAX:
+            note(&report, BATCH_LENGTH_TOO_LARGE, F_BATCH_LENGTH, at + AT_BATCH_LENGTH, record, -1, size,
+                 INNER_BYTES_MAX)
             return False, messages, to_notes(&report, 0)
-        if size > n - at - OVERHEAD:
+        if size > n - at - LOG_OVERHEAD:
             break
-        if not get_message(base, at, at + OVERHEAD + size, record, &m, &report):
+        if not get_message(base, at, at + LOG_OVERHEAD + size, record, &m, &report):
             return False, messages, to_notes(&report, 0)
-        messages.append(to_tuple(base, at, at + OVERHEAD + size, &m, objects))
-        at += OVERHEAD + size
+        messages.append(to_tuple(base, at, at + LOG_OVERHEAD + size, &m, objects))
+        at += LOG_OVERHEAD + size
         record += 1
     if at != n:
         note(&report, INNER_PARTIAL_TAIL, F_VALUE, at, record, -1, n - at, 0)
@@ -188,10 +173,10 @@ def encode_message(int magic, int64_t offset, int attributes, int64_t timestamp,
     for name, part in (("key", key), ("value", value)):
         if part is not None and type(part) is not bytes:
             raise EncodeError(f"the {name} is {type(part).__name__}; it must be bytes or None")
-    size = (14 if magic == 0 else 22) + len(key or b"") + len(value or b"")
-    if size > INT32_MAX - OVERHEAD:
+    size = (KEY_AT_V0 if magic == 0 else KEY_AT_V1) + LENGTHS_BYTES - LOG_OVERHEAD + len(key or b"") + len(value or b"")
+    if size > INT32_MAX - LOG_OVERHEAD:
         raise EncodeError(f"the message takes {size} bytes; its size is an int32")
-    out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> (OVERHEAD + size))
+    out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> (LOG_OVERHEAD + size))
     start = <uint8_t *> PyBytes_AS_STRING(out)
     p = put_int64(start, offset)
     p = put_int32(p, <int32_t> size)
@@ -204,5 +189,5 @@ def encode_message(int magic, int64_t offset, int attributes, int64_t timestamp,
         p = put_int32(p, -1 if part is None else <int32_t> PyBytes_GET_SIZE(part))
         if part is not None:
             p = put_bytes(p, <const uint8_t *> PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
-    put_int32(start + AT_CRC, <int32_t> <uint32_t> crc32(memoryview(out)[AT_MAGIC:]))
+    put_int32(start + MESSAGE_AT_CRC, <int32_t> <uint32_t> crc32(memoryview(out)[AT_MAGIC:]))
     return out

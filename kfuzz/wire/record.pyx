@@ -11,7 +11,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kfuzz.errors import EncodeError, UsageError
 
-from kfuzz.wire.cursor cimport VARINT, cursor_t, get_zigzag, unlikely
+from kfuzz.wire.cursor cimport cursor_t, get_zigzag, unlikely
+from kfuzz.wire.format cimport VARINT
 from kfuzz.wire.report cimport F_HEADER_KEY_LENGTH, F_HEADER_VALUE_LENGTH, clear, report_t
 
 

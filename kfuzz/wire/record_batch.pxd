@@ -4,32 +4,8 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfuzz.wire.cursor cimport cursor_t
+from kfuzz.wire.format cimport LOG_APPEND_TIME
 from kfuzz.wire.sink cimport put_int8, put_int16, put_int32, put_int64
-
-# Where each header field stands. HEADER_LAYOUT in record_batch.pyx is made from these and is the table everyone else
-# reads.
-cdef enum:
-    AT_BASE_OFFSET = 0
-    AT_BATCH_LENGTH = 8
-    AT_PARTITION_LEADER_EPOCH = 12
-    AT_MAGIC = 16
-    AT_CRC = 17
-    AT_ATTRIBUTES = 21
-    AT_LAST_OFFSET_DELTA = 23
-    AT_BASE_TIMESTAMP = 27
-    AT_MAX_TIMESTAMP = 35
-    AT_PRODUCER_ID = 43
-    AT_PRODUCER_EPOCH = 51
-    AT_BASE_SEQUENCE = 53
-    AT_RECORD_COUNT = 57
-    HEADER_SIZE = 61
-
-cdef enum:
-    CODEC_MASK = 0x07
-    LOG_APPEND_TIME = 0x08
-    TRANSACTIONAL = 0x10
-    CONTROL = 0x20
-    DELETE_HORIZON = 0x40
 
 cdef struct header_t:
     int64_t base_offset

@@ -7,8 +7,6 @@ Span = tuple[int, int]
 PlaceTuple = tuple[int, int, int, int, int, Span, Span, tuple[tuple[Span, Span], ...]]
 HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
-HEADER_LAYOUT: tuple[tuple[str, int, int], ...]
-BATCH_HEADER_SIZE: int
 LIMIT_BYTES: int
 
 def parse_header(data: Buffer, at: int) -> HeaderTuple:

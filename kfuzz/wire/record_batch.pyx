@@ -5,15 +5,14 @@ Mirrors ``org.apache.kafka.common.record.DefaultRecordBatch`` and ``DefaultRecor
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_New, PyList_SET_ITEM
-from cpython.mem cimport PyMem_RawFree as free, PyMem_RawRealloc as realloc
+from cpython.mem cimport PyMem_RawFree as free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memchr
 
+from kfuzz.wire.arrays cimport resize
 from kfuzz.wire.cursor cimport (
-    VARINT,
-    VARLONG,
     cursor_t,
     get_mixed_zigzag,
     get_zigzag,
@@ -23,6 +22,24 @@ from kfuzz.wire.cursor cimport (
     unlikely,
     unzigzag,
     valid_utf8,
+)
+from kfuzz.wire.format cimport (
+    AT_ATTRIBUTES,
+    AT_BASE_OFFSET,
+    AT_BASE_SEQUENCE,
+    AT_BASE_TIMESTAMP,
+    AT_BATCH_LENGTH,
+    AT_CRC,
+    AT_LAST_OFFSET_DELTA,
+    AT_MAX_TIMESTAMP,
+    AT_PARTITION_LEADER_EPOCH,
+    AT_PRODUCER_EPOCH,
+    AT_PRODUCER_ID,
+    AT_RECORD_COUNT,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    VARINT,
+    VARLONG,
 )
 from kfuzz.wire.record cimport LazyRecord, Record, read_headers
 from kfuzz.wire.report cimport (
@@ -81,35 +98,17 @@ cdef extern from "spare.h":
 cdef extern from "plain.h":
     bint kfuzz_is_plain(const uint8_t *p, int32_t n) nogil
 
-# The one layout table of the header: (field, offset, width in bytes), all big-endian.
-HEADER_LAYOUT = (
-    ("base_offset", AT_BASE_OFFSET, 8),
-    ("batch_length", AT_BATCH_LENGTH, 4),
-    ("partition_leader_epoch", AT_PARTITION_LEADER_EPOCH, 4),
-    ("magic", AT_MAGIC, 1),
-    ("crc", AT_CRC, 4),
-    ("attributes", AT_ATTRIBUTES, 2),
-    ("last_offset_delta", AT_LAST_OFFSET_DELTA, 4),
-    ("base_timestamp", AT_BASE_TIMESTAMP, 8),
-    ("max_timestamp", AT_MAX_TIMESTAMP, 8),
-    ("producer_id", AT_PRODUCER_ID, 8),
-    ("producer_epoch", AT_PRODUCER_EPOCH, 2),
-    ("base_sequence", AT_BASE_SEQUENCE, 4),
-    ("record_count", AT_RECORD_COUNT, 4),
-)
-BATCH_HEADER_SIZE = HEADER_SIZE
-
 # No payload of this size or more is parsed: places in it are 32-bit numbers.
 LIMIT_BYTES = INT32_MAX
 
 
-cdef void *grown(void *rows, int64_t *capacity, size_t size) noexcept nogil:
-    """Room for twice as many; NULL where there is none."""
+cdef bint one_more(void **rows, int64_t *capacity, size_t size) noexcept nogil:
+    """Twice as much room for rows, at least some; False where there is no memory."""
     cdef int64_t more = capacity[0] * 2 if capacity[0] else 64
-    cdef void *moved = realloc(rows, <size_t> more * size)
-    if moved != NULL:
-        capacity[0] = more
-    return moved
+    if not resize(rows, more, size):
+        return False
+    capacity[0] = more
+    return True
 
 
 cdef inline const uint8_t *get_span(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int64_t found,
@@ -136,15 +135,12 @@ cdef const uint8_t *get_headers(cursor_t *c, const uint8_t *p, const uint8_t *wa
     cdef int32_t i
     cdef header_row_t scratch
     cdef header_row_t *row = &scratch
-    cdef void *moved
     for i in range(count):
         c.header = i
         if sink != NULL:
             if sink.header_count == sink.header_capacity:
-                moved = grown(sink.headers, &sink.header_capacity, sizeof(header_row_t))
-                if moved == NULL:
+                if not one_more(<void **> &sink.headers, &sink.header_capacity, sizeof(header_row_t)):
                     return NULL
-                sink.headers = <header_row_t *> moved
             row = &sink.headers[sink.header_count]
             sink.header_count += 1
         start = p
@@ -372,7 +368,6 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
     cdef const uint8_t *start
     cdef row_t scratch
     cdef row_t *row = &scratch
-    cdef void *moved
     cdef int64_t timestamp
     cdef int64_t before = -1
     # How far a delta may go before the offset overflows; a negative one cannot, from a base offset of 0 or more.
@@ -391,10 +386,8 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
             return False
         if sink != NULL:
             if sink.count == sink.capacity:
-                moved = grown(sink.rows, &sink.capacity, sizeof(row_t))
-                if moved == NULL:
+                if not one_more(<void **> &sink.rows, &sink.capacity, sizeof(row_t)):
                     return False
-                sink.rows = <row_t *> moved
             row = &sink.rows[sink.count]
         row.first_header = 0
         p = get_record(c, p, row, sink, skim)

@@ -13,9 +13,7 @@ from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
 from kfuzz.wire.checksum cimport crc32c_of
 from kfuzz.wire.columns cimport Columns
 from kfuzz.wire.cursor cimport cursor_t, unlikely
-from kfuzz.wire.framing cimport get_frame
-from kfuzz.wire.record cimport LazyRecord, Record
-from kfuzz.wire.record_batch cimport (
+from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
     AT_BASE_OFFSET,
     AT_CRC,
@@ -24,6 +22,12 @@ from kfuzz.wire.record_batch cimport (
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
+    LAST_CODEC,
+    UNUSED_BITS,
+)
+from kfuzz.wire.framing cimport get_frame
+from kfuzz.wire.record cimport LazyRecord, Record
+from kfuzz.wire.record_batch cimport (
     fill_bare,
     fill_lazy,
     fill_whole,
@@ -59,10 +63,6 @@ from kfuzz.wire.report cimport (
     report_t,
     to_notes,
 )
-
-cdef enum:
-    UNUSED_BITS = 0xff80
-    LAST_CODEC = 4
 
 # How many records a loop is given as it used the last that was looked at.
 cdef enum:

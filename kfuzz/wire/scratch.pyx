@@ -6,8 +6,10 @@ and fetches them again, which costs more than to write on them.
 
 cimport cython
 from cpython.buffer cimport PyBuffer_FillInfo
-from cpython.mem cimport PyMem_Free, PyMem_Realloc
-from libc.stdint cimport int64_t, uint8_t
+from cpython.mem cimport PyMem_RawFree
+from libc.stdint cimport int64_t
+
+from kfuzz.wire.arrays cimport resize
 
 
 cdef enum:
@@ -21,10 +23,8 @@ cdef out_t kept = out_t(NULL, NULL, NULL)
 cdef int grow(out_t *out, int64_t size) except -1:
     cdef int64_t used = out.p - out.start
     cdef int64_t capacity = 2 * used + size + 256
-    cdef void *moved = PyMem_Realloc(out.start, <size_t> capacity)
-    if moved == NULL:
+    if not resize(<void **> &out.start, capacity, 1):
         raise MemoryError
-    out.start = <uint8_t *> moved
     out.p = out.start + used
     out.end = out.start + capacity
     return 0
@@ -46,7 +46,7 @@ cdef class Scratch:
         if kept.start == NULL and self.out.end - self.out.start <= KEPT_BYTES:
             kept = self.out
         else:
-            PyMem_Free(self.out.start)
+            PyMem_RawFree(self.out.start)
 
     def __len__(self):
         return self.out.p - self.out.start

@@ -8,7 +8,7 @@ from kfuzz import records
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.edit import frame_spans, record_numbers, record_spans, scramble, seal, varlong
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
+from kfuzz.wire.layout import BATCH_HEADER_SIZE
 
 BATCH = records.encode_batch(
     RecordBatch(5, 6, [Record(5, 9, b"key", None, ((b"h", b"x"), (b"i", None))), Record(6, 10, None, b"value")])

@@ -16,7 +16,7 @@ from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.mutator import _Mutation
 from kfuzz.records import CODECS, Record, RecordBatch
 from kfuzz.records.codecs import decompress
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
+from kfuzz.wire.layout import BATCH_HEADER_SIZE
 
 INPUTS = 20_000
 BATCH = records.encode_batch(RecordBatch(5, 7, [Record(5 + i, 1_000, b"key", b"value") for i in range(3)]))

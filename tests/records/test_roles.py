@@ -10,10 +10,7 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.records import Record
 from kfuzz.records.read.roles import (
-    CONTROL,
     DEFAULT_TOPIC,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
     Header,
     Row,
     Segment,
@@ -24,6 +21,7 @@ from kfuzz.records.read.roles import (
     produced_records,
     request,
 )
+from kfuzz.wire.layout import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 
 if TYPE_CHECKING:
     from kfuzz.wire.report import Note

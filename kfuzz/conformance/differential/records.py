@@ -28,9 +28,9 @@ from kfuzz.records.codecs import decompress
 from kfuzz.records.codecs.snappy import XERIAL_MAGIC
 from kfuzz.records.read.reader import DEFAULT_LIMITS
 from kfuzz.vectors.model import Vector
-from kfuzz.wire.framing import next_frame
+from kfuzz.wire.framing import frames
+from kfuzz.wire.layout import BATCH_HEADER_SIZE, CODEC_AT, CODEC_MASK, LOG_OVERHEAD, MAGIC_AT, MESSAGE_AT
 from kfuzz.wire.message_set import parse_message
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
 
 __all__ = ["RULES", "Rule", "differ", "seeds_of"]
 
@@ -113,7 +113,7 @@ def _claims_too_much(frame: bytes) -> bool:
 
 def _claims(frame: bytes) -> Iterator[int]:
     """The sizes in bytes that a compressed batch claims; Kafka allocates each of them before it reads."""
-    magic, codec = frame[16], _codec(frame)
+    magic, codec = frame[MAGIC_AT], _codec(frame)
     if not 0 < codec < len(CODECS):
         return
     payload = frame[BATCH_HEADER_SIZE:]
@@ -140,7 +140,10 @@ def _claims(frame: bytes) -> Iterator[int]:
 
 def _message_size(payload: bytes, at: int) -> tuple[int, int]:
     """The size of the message at ``at``, 0 where there is none, and where what it counts begins."""
-    return int.from_bytes(payload[at + 8 : at + 12], "big", signed=True) if len(payload) - at >= 12 else 0, at + 12
+    begins = at + LOG_OVERHEAD
+    if len(payload) < begins:
+        return 0, begins
+    return int.from_bytes(payload[at + MESSAGE_AT[0]["batch_length"] : begins], "big", signed=True), begins
 
 
 def _varint(payload: bytes, at: int, *, zigzag: bool) -> tuple[int, int]:
@@ -210,17 +213,11 @@ RULES: Final = (
 
 
 def _frames(data: bytes) -> Iterator[bytes]:
-    at = 0
-    while True:
-        size, _, _ = next_frame(data, at)
-        if size <= 0:
-            return
-        yield data[at : at + size]
-        at += size
+    return (data[at : at + size] for at, size, _ in frames(data))
 
 
 def _codec(frame: bytes) -> int:
-    return frame[22 if frame[16] == 2 else 17] & 7
+    return frame[CODEC_AT[frame[MAGIC_AT]]] & CODEC_MASK
 
 
 def _codec_of(frames: Iterable[bytes], index: int) -> int | None:
@@ -232,7 +229,8 @@ def _lz4_payloads(data: bytes) -> Iterator[tuple[int, bytes]]:
     for index, frame in enumerate(_frames(data)):
         if _codec(frame) == LZ4_CODEC:
             # A wrapper's key is nearly always null; a frame's magic number is found behind any other.
-            yield index, frame[61:] if frame[16] == 2 else frame[max(frame.find(b"\x04\x22\x4d\x18"), 0) :]
+            begins = BATCH_HEADER_SIZE if frame[MAGIC_AT] == 2 else max(frame.find(b"\x04\x22\x4d\x18"), 0)
+            yield index, frame[begins:]
 
 
 def _has_empty_block(payload: bytes) -> bool:

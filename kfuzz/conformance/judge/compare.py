@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -31,6 +30,8 @@ from kfuzz.kafka import CODECS, ROLES
 from kfuzz.vectors.confirm import first_difference
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector
+from kfuzz.wire.framing import frames
+from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 
 __all__ = [
     "ALL_ROLES",
@@ -231,18 +232,12 @@ def features(case: Case) -> tuple[frozenset[int], frozenset[str]]:
 
 
 def _frames(data: bytes) -> Iterator[tuple[int, str]]:
-    """Magic and codec of each entry, as far as the headers can be followed; reserved values are passed over."""
-    at = 0
-    while len(data) - at >= 18:
-        (length,) = struct.unpack_from(">i", data, at + 8)
-        magic = data[at + 16]
-        attributes_at = at + (17 if magic < 2 else 22)
-        if magic <= 2 and attributes_at < len(data):
-            codec = data[attributes_at] & 7
+    """Magic and codec of each entry, and of one that is cut or refused behind them; reserved values are passed over."""
+    for at in (0, *(at + size for at, size, _ in frames(data))):
+        magic = data[at + MAGIC_AT] if at + MAGIC_AT < len(data) else -1
+        if magic in CODEC_AT and at + CODEC_AT[magic] < len(data):
+            codec = data[at + CODEC_AT[magic]] & CODEC_MASK
             yield magic, CODECS[codec] if codec < len(CODECS) else "none"
-        if length < 0:
-            return
-        at += 12 + length
 
 
 # --- the verdict on an answer ---------------------------------------------------------------------------------------

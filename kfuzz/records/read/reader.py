@@ -15,7 +15,7 @@ from kfuzz.findings.records import CODES, from_note
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, ROLES, Codec, Role
 from kfuzz.records.codecs import Decompressed, decompress, open_stream
-from kfuzz.records.model import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Record, RecordBatch
+from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.roles import (
     DEFAULT_TOPIC,
     Header,
@@ -31,8 +31,23 @@ from kfuzz.records.read.roles import (
 )
 from kfuzz.wire.checksum import crc32
 from kfuzz.wire.framing import next_frame
+from kfuzz.wire.layout import (
+    BATCH_HEADER_SIZE,
+    BATCH_LENGTH_MIN,
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_AT,
+    INNER_BYTES_MAX,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_AT,
+    MESSAGE_CRC_COVERS_FROM,
+    TRANSACTIONAL,
+)
 from kfuzz.wire.message_set import parse_message, parse_messages
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, LIMIT_BYTES
+from kfuzz.wire.record_batch import LIMIT_BYTES
 from kfuzz.wire.scan import END, MESSAGE, PAYLOAD, REFUSED, EachRecord, Scan
 
 _T = TypeVar("_T")
@@ -44,6 +59,11 @@ if TYPE_CHECKING:
     from kfuzz.wire.report import Note
 
 __all__ = ["Limits", "Reading", "Verdict", "Walk", "batches", "check", "decode", "iterate", "read"]
+
+# Where a message has these fields. Magic 0 has them in the same places, but for the timestamp, which it lacks.
+LENGTH_AT, CRC_AT, ATTRIBUTES_AT, TIMESTAMP_AT = (
+    MESSAGE_AT[1][name] for name in ("batch_length", "crc", "attributes", "timestamp")
+)
 
 # A message of magic 0 knows the codec alone.
 UNUSED_MESSAGE_BITS = {0: 0xF8, 1: 0xF0}
@@ -389,7 +409,7 @@ class Walk:
 
     def control(self, at: int, records: list[Record], inside: str) -> None:
         if len(records) != 1:
-            self.note("control-record-count", "record_count", at + 57, len(records), 1)
+            self.note("control-record-count", "record_count", at + HEADER_AT["record_count"], len(records), 1)
         for i, record in enumerate(records):
             key = record.key or b""
             version, kind = key[:2], int.from_bytes(key[2:4], "big", signed=True)
@@ -400,21 +420,28 @@ class Walk:
 
     # -- magic 0 and 1
 
+    def message_crc(self, at: int, size: int) -> list[Note]:
+        """What is wrong with the CRC of the message of ``size`` bytes at byte ``at``."""
+        crc = int.from_bytes(self.view[at + CRC_AT : at + CRC_AT + 4], "big")
+        actual = crc32(self.view[at + MESSAGE_CRC_COVERS_FROM : at + size])
+        if actual == crc:
+            return []
+        code = "wrapper-crc-mismatch" if self.view[at + ATTRIBUTES_AT] & CODEC_MASK else "crc-mismatch"
+        return [(code, "crc", at + CRC_AT, -1, -1, crc, actual, 1)]
+
     def message(self, at: int, size: int) -> RecordBatch:
-        crc = int.from_bytes(self.view[at + 12 : at + 16], "big")
-        actual = crc32(self.view[at + 16 : at + size])
-        if actual != crc:
-            # A consumer checks the CRC of every record it hands out, and a wrapper is none.
-            wrapper = self.view[at + 17] & CODEC_MASK
-            self.note("wrapper-crc-mismatch" if wrapper else "crc-mismatch", "crc", at + 12, crc, actual)
-            if not wrapper:
+        notes = self.message_crc(at, size)
+        if notes:
+            self.take(notes)
+            # A consumer checks the CRC of every record that it hands out, and a wrapper is no record.
+            if not self.view[at + ATTRIBUTES_AT] & CODEC_MASK:
                 raise _Refused
         message, notes = parse_message(self.view, at, size)
         self.take(notes)
         if message is None:
             raise _Refused
         offset, _, magic, attributes, timestamp, key, (value_at, value_length), _ = message
-        self.message_attributes(at + 17, magic, attributes, offset, at)
+        self.message_attributes(at + ATTRIBUTES_AT, magic, attributes, offset, at)
         codec = CODECS[attributes & CODEC_MASK]
         log_append = magic == 1 and bool(attributes & LOG_APPEND_TIME)
         if codec == "none":
@@ -483,15 +510,18 @@ class Walk:
         self, i: int, message: MessageTuple, payload: bytes, wrapper_magic: int, base: int, stamp: int | None
     ) -> Record:
         offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
-        actual = crc32(memoryview(payload)[start + 16 : end])
+        actual = crc32(memoryview(payload)[start + MESSAGE_CRC_COVERS_FROM : end])
         if attributes & CODEC_MASK:
-            self.note("wrapper-nested", "attributes", start + 17, attributes & CODEC_MASK, record=i, inside=".payload")
+            found = attributes & CODEC_MASK
+            self.note("wrapper-nested", "attributes", start + ATTRIBUTES_AT, found, record=i, inside=".payload")
             raise _Refused
         if actual != crc:
-            self.note("crc-mismatch", "crc", start + 12, crc, actual, record=i, inside=".payload")
+            self.note("crc-mismatch", "crc", start + CRC_AT, crc, actual, record=i, inside=".payload")
             raise _Refused
         if magic != wrapper_magic:
-            self.note("inner-magic-mismatch", "magic", start + 16, magic, wrapper_magic, record=i, inside=".payload")
+            self.note(
+                "inner-magic-mismatch", "magic", start + MAGIC_AT, magic, wrapper_magic, record=i, inside=".payload"
+            )
         if stamp is not None and magic == 1:
             timestamp = stamp
         value = None if value_length < 0 else payload[value_at : value_at + value_length]
@@ -628,7 +658,7 @@ class _SegmentWalk(Walk):
     def is_at_end(self) -> bool:
         at = self.verdict.consumed
         left = len(self.view) - at
-        length = int.from_bytes(self.view[at + 8 : at + 12], "big", signed=True)
+        length = int.from_bytes(self.view[at + LENGTH_AT : at + LOG_OVERHEAD], "big", signed=True)
         self.verdict.partial_tail = left > 0 and is_tail(length, left)
         return left == 0 or self.verdict.partial_tail
 
@@ -639,7 +669,7 @@ class _SegmentWalk(Walk):
         if scan.size <= 0 or any(note[0] == "crc-mismatch" for note in notes):
             self.refuse(notes)
         if stop == MESSAGE:
-            self.refuse(self.message_crc())
+            self.refuse(self.message_crc(scan.at, scan.size))
         findings, self.verdict.findings = self.verdict.findings, []
         try:
             batch = self.read_batch(stop, notes)
@@ -654,15 +684,6 @@ class _SegmentWalk(Walk):
             findings += found
         self.in_segment(batch)
         return batch
-
-    def message_crc(self) -> list[Note]:
-        at = self.scan.at
-        crc = int.from_bytes(self.view[at + 12 : at + 16], "big")
-        actual = crc32(self.view[at + 16 : at + self.scan.size])
-        if actual == crc:
-            return []
-        code = "wrapper-crc-mismatch" if self.view[at + 17] & CODEC_MASK else "crc-mismatch"
-        return [(code, "crc", at + 12, -1, -1, crc, actual, 1)]
 
     def read_batch(self, stop: int, notes: list[Note]) -> RecordBatch:
         """The batch as a consumer reads it; ``_Refused`` where none can."""
@@ -681,8 +702,10 @@ class _SegmentWalk(Walk):
     def unread_message(self) -> RecordBatch:
         at = self.scan.at
         self.scan.found = 0
-        offset, timestamp = (int.from_bytes(self.view[at + n : at + n + 8], "big", signed=True) for n in (0, 18))
-        magic, attributes = self.view[at + 16], self.view[at + 17]
+        offset, timestamp = (
+            int.from_bytes(self.view[at + n : at + n + 8], "big", signed=True) for n in (0, TIMESTAMP_AT)
+        )
+        magic, attributes = self.view[at + MAGIC_AT], self.view[at + ATTRIBUTES_AT]
         return RecordBatch(
             base_offset=offset,
             last_offset=offset,
@@ -698,7 +721,7 @@ class _SegmentWalk(Walk):
         segment, scan = self.segment, self.scan
         base_offset = int.from_bytes(self.view[scan.at : scan.at + 8], "big", signed=True)
         max_timestamp = -1 if batch.max_timestamp is None else batch.max_timestamp
-        begins = self.wrapper_start if batch.magic < 2 and self.view[scan.at + 17] & CODEC_MASK else None
+        begins = self.wrapper_start if batch.magic < 2 and self.view[scan.at + ATTRIBUTES_AT] & CODEC_MASK else None
         self.refuse(segment.batch(base_offset, batch.last_offset, max_timestamp, scan.size, scan.at, begins))
         if batch.magic == 2:
             header = Header(*scan.header())
@@ -712,7 +735,7 @@ class _SegmentWalk(Walk):
         ``AbstractLegacyRecordBatch.DeepRecordsIterator``.
         """
         message, _ = parse_message(self.view, self.scan.at, self.scan.size)
-        codec = self.view[self.scan.at + 17] & CODEC_MASK
+        codec = self.view[self.scan.at + ATTRIBUTES_AT] & CODEC_MASK
         if message is None or codec >= len(CODECS) or CODECS[codec] == "zstd":
             return None
         offset, _, magic, _, _, _, (value_at, value_length), _ = message
@@ -748,8 +771,8 @@ class _SegmentWalk(Walk):
         return batch.records[0]
 
 
-# From LegacyRecord.RECORD_OVERHEAD_V0 to the largest array that Java has.
-MESSAGE_SIZES = range(14, (1 << 31) - 8)
+# From LegacyRecord.RECORD_OVERHEAD_V0 to the largest array that Java makes.
+MESSAGE_SIZES = range(BATCH_LENGTH_MIN[0], INNER_BYTES_MAX + 1)
 
 
 def _first_and_last(payload: bytes) -> tuple[int, int] | None:
@@ -758,15 +781,15 @@ def _first_and_last(payload: bytes) -> tuple[int, int] | None:
     Mirrors ``org.apache.kafka.common.record.internal.AbstractLegacyRecordBatch.DataLogInputStream``.
     """
     at, offsets = 0, []
-    while len(payload) - at >= 12:
-        size = int.from_bytes(payload[at + 8 : at + 12], "big", signed=True)
+    while len(payload) - at >= LOG_OVERHEAD:
+        size = int.from_bytes(payload[at + LENGTH_AT : at + LOG_OVERHEAD], "big", signed=True)
         if size not in MESSAGE_SIZES:
             return None
-        if size > len(payload) - at - 12:
+        if size > len(payload) - at - LOG_OVERHEAD:
             break
         offsets.append(int.from_bytes(payload[at : at + 8], "big", signed=True))
-        at += 12 + size
-    if not offsets or payload[17] & CODEC_MASK:
+        at += LOG_OVERHEAD + size
+    if not offsets or payload[ATTRIBUTES_AT] & CODEC_MASK:
         return None
     return offsets[0], offsets[-1]
 

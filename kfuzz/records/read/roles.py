@@ -13,7 +13,18 @@ from kfuzz.errors import UsageError
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, INT64_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, Codec
 from kfuzz.records.model import Record
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE
+from kfuzz.wire.layout import (
+    BATCH_HEADER_SIZE,
+    BATCH_LENGTH_MIN,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_AT,
+    HEADER_UP_TO_MAGIC,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    TRANSACTIONAL,
+)
 
 if TYPE_CHECKING:
     from kfuzz.wire.report import Note
@@ -34,11 +45,6 @@ __all__ = [
     "request",
     "rows_of",
 ]
-
-LOG_APPEND_TIME: Final = 0x08
-TRANSACTIONAL: Final = 0x10
-CONTROL: Final = 0x20
-DELETE_HORIZON: Final = 0x40
 
 
 # What a topic has in JSON as a decimal string, being a 64-bit integer.
@@ -138,6 +144,11 @@ def _note(
     return (code, name, at, record, -1, found, allowed, count)
 
 
+def _field_note(code: str, name: str, at: int, found: int, allowed: int = 0) -> Note:
+    """A note on a field of the batch header at byte ``at``."""
+    return _note(code, name, at + HEADER_AT[name], found, allowed)
+
+
 # --- a Produce request ----------------------------------------------------------------------------------------------
 
 
@@ -160,12 +171,14 @@ def produced_batch(base_offset: int, magic: int, size: int, at: int, topic: Topi
     Mirrors ``ProduceRequest.validateRecords`` and ``UnifiedLog.analyzeAndValidateRecords``.
     """
     if magic != 2:
-        return [_note("magic-not-produced", "magic", at + 16, magic, 2)]
+        return [_note("magic-not-produced", "magic", at + MAGIC_AT, magic, 2)]
     notes = []
     if base_offset != 0:
         notes.append(_note("base-offset-not-zero", "base_offset", at, base_offset))
     if size > topic.max_message_bytes:
-        notes.append(_note("batch-too-large", "batch_length", at + 8, size, topic.max_message_bytes))
+        notes.append(
+            _note("batch-too-large", "batch_length", at + HEADER_AT["batch_length"], size, topic.max_message_bytes)
+        )
     return notes
 
 
@@ -177,15 +190,15 @@ def produced_header(header: Header, at: int) -> list[Note]:
     notes = []
     count = header.record_count
     if count == 0:
-        notes.append(_note("record-count-zero", "record_count", at + 57, count))
+        notes.append(_field_note("record-count-zero", "record_count", at, count))
     elif count > 0 and header.last_offset_delta != count - 1:
         delta = header.last_offset_delta
-        notes.append(_note("last-offset-delta-not-count", "last_offset_delta", at + 23, delta, count - 1))
+        notes.append(_field_note("last-offset-delta-not-count", "last_offset_delta", at, delta, count - 1))
     if header.attributes & CONTROL:
-        notes.append(_note("control-batch-produced", "attributes", at + 21, header.attributes & 0xFFFF))
+        notes.append(_field_note("control-batch-produced", "attributes", at, header.attributes & 0xFFFF))
     if header.producer_id > NO_PRODUCER_ID and header.base_sequence < 0:
         notes.append(
-            _note("base-sequence-negative", "base_sequence", at + 53, header.base_sequence, header.producer_id)
+            _field_note("base-sequence-negative", "base_sequence", at, header.base_sequence, header.producer_id)
         )
     return notes + _documented_header(header, at)
 
@@ -194,19 +207,19 @@ def _documented_header(header: Header, at: int) -> list[Note]:
     """What the documents ask of a producer and Kafka's broker does not look at."""
     notes = []
     if header.attributes & LOG_APPEND_TIME:
-        notes.append(_note("timestamp-type-not-create", "attributes", at + 21, header.attributes & 0xFFFF))
+        notes.append(_field_note("timestamp-type-not-create", "attributes", at, header.attributes & 0xFFFF))
     if header.attributes & DELETE_HORIZON:
-        notes.append(_note("delete-horizon-produced", "attributes", at + 21, header.attributes & 0xFFFF))
+        notes.append(_field_note("delete-horizon-produced", "attributes", at, header.attributes & 0xFFFF))
     if header.producer_id <= NO_PRODUCER_ID:
         if header.attributes & TRANSACTIONAL:
-            notes.append(_note("transactional-without-id", "producer_id", at + 43, header.producer_id))
-        for name, place, found in (
-            ("producer_id", 43, header.producer_id),
-            ("producer_epoch", 51, header.producer_epoch),
-            ("base_sequence", 53, header.base_sequence),
+            notes.append(_field_note("transactional-without-id", "producer_id", at, header.producer_id))
+        for name, found in (
+            ("producer_id", header.producer_id),
+            ("producer_epoch", header.producer_epoch),
+            ("base_sequence", header.base_sequence),
         ):
             if found != -1:
-                notes.append(_note("producer-fields-without-id", name, at + place, found, -1))
+                notes.append(_field_note("producer-fields-without-id", name, at, found, -1))
                 break
     return notes
 
@@ -269,7 +282,7 @@ class _Counted:
 ABORT: Final = 0
 COMMIT: Final = 1
 # FileLogInputStream reads a header of this size and looks at nothing where no more than that is left.
-FILE_HEADER_BYTES: Final = 17
+FILE_HEADER_BYTES: Final = HEADER_UP_TO_MAGIC
 
 
 @dataclass(slots=True)
@@ -411,7 +424,7 @@ class Segment:
         if header.attributes & CONTROL:
             return [] if first is None else self._end(header, producer, first, at)
         if producer.transaction_from is not None and not header.attributes & TRANSACTIONAL:
-            return [_note("transaction-not-ended", "attributes", at + 21, 0, producer.transaction_from)]
+            return [_field_note("transaction-not-ended", "attributes", at, 0, producer.transaction_from)]
         if producer.transaction_from is None and header.attributes & TRANSACTIONAL:
             producer.transaction_from = header.base_offset
             self.open_transactions.add(header.base_offset)
@@ -475,4 +488,4 @@ def is_tail(length: int, left: int) -> bool:
     Mirrors ``org.apache.kafka.common.record.FileLogInputStream``, which is less eager to complain than the stream that
     a consumer reads.
     """
-    return left <= FILE_HEADER_BYTES or 14 <= length > left - 12
+    return left <= FILE_HEADER_BYTES or BATCH_LENGTH_MIN[0] <= length > left - LOG_OVERHEAD

@@ -6,13 +6,9 @@ Mirrors what Kafka's generated classes (``org.apache.kafka.common.message``) do 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from kfuzz.wire.cursor cimport VARINT, find_uvarint, load16, load32, unlikely, valid_utf8
+from kfuzz.wire.cursor cimport find_uvarint, load16, load32, unlikely, valid_utf8
+from kfuzz.wire.format cimport ELEMENTS_MAX, STRING_BYTES_MAX, TAGS_MAX, VARINT
 from kfuzz.wire.message.plan cimport K_BOOL, K_STRING, K_STRUCT, Plan, is_any, is_ascii, op_of, op_t, plan_t, width_of
-
-# Kafka 4.4 allocates at most this many: elements of an array, tagged fields of a struct.
-cdef enum:
-    MOST_ELEMENTS = 1000000
-    MOST_TAGS = 10000
 
 # In the order of their numbers in checker.pxd.
 CODES = (
@@ -121,8 +117,8 @@ cdef const uint8_t *check_value(walk_t *w, const uint8_t *p, const op_t *op, bin
     p = check_length(w, p, op, op.kind == K_STRING, op.nullable and not element, &n)
     if unlikely(p == NULL) or n < 0:
         return p
-    if op.kind == K_STRING and unlikely(n > 0x7fff):
-        note(w, STRING_TOO_LONG, start, n, 0x7fff)
+    if op.kind == K_STRING and unlikely(n > STRING_BYTES_MAX):
+        note(w, STRING_TOO_LONG, start, n, STRING_BYTES_MAX)
         return NULL
     if unlikely(n > w.end - p):
         note(w, LENGTH_EXCEEDS_MESSAGE, start, n, w.end - p)
@@ -155,8 +151,8 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
         if unlikely(n > w.end - p):
             note(w, COUNT_EXCEEDS_MESSAGE, start, n, w.end - p)
             return NULL
-        if unlikely(n > MOST_ELEMENTS):
-            note(w, COUNT_TOO_LARGE, start, n, MOST_ELEMENTS)
+        if unlikely(n > ELEMENTS_MAX):
+            note(w, COUNT_TOO_LARGE, start, n, ELEMENTS_MAX)
             return NULL
         if n > 0 and is_any(op.kind) and n * width_of(op.kind) <= w.end - p:
             p += n * width_of(op.kind)
@@ -230,8 +226,8 @@ cdef const uint8_t *check_tags(walk_t *w, const uint8_t *p, const plan_t *plan) 
     if unlikely(count > w.end - p):
         note(w, TAG_COUNT_EXCEEDS_MESSAGE, start, count, w.end - p)
         return NULL
-    if unlikely(count > MOST_TAGS):
-        note(w, TAG_COUNT_TOO_LARGE, start, count, MOST_TAGS)
+    if unlikely(count > TAGS_MAX):
+        note(w, TAG_COUNT_TOO_LARGE, start, count, TAGS_MAX)
         return NULL
     for _i in range(count):
         start = p

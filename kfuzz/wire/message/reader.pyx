@@ -10,6 +10,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, u
 from libc.string cimport memcpy
 
 from kfuzz.wire.cursor cimport load16, load32, load64, unlikely
+from kfuzz.wire.format cimport UUID_BYTES
 from kfuzz.wire.message.plan cimport (
     K_BOOL, K_FLOAT64, K_INT8, K_INT16, K_INT32, K_INT64, K_STRING, K_STRUCT, K_UINT16, K_UINT32, Plan, Program,
     counted, field_of, get_length, get_uvarint, is_ascii, is_changeable, op_of, op_t, owned, set_number, set_object,
@@ -82,7 +83,7 @@ cdef PyObject *primitive_of(const uint8_t *p, int kind) except NULL:
         return PyLong_FromLongLong(load32(p))
     elif kind == K_FLOAT64:
         return float_of(p)
-    return bytes_of(<const char *> p, 16)
+    return bytes_of(<const char *> p, UUID_BYTES)
 
 
 cdef object fresh(object default):

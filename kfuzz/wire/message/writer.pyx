@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from kfuzz.errors import EncodeError
 
 from kfuzz.wire.cursor cimport unlikely
+from kfuzz.wire.format cimport STRING_BYTES_MAX, UUID_BYTES
 from kfuzz.wire.message.checker cimport DEEPEST
 from kfuzz.wire.message.plan cimport (
     K_BOOL, K_FLOAT64, K_INT8, K_INT16, K_INT32, K_INT64, K_STRING, K_STRUCT, K_UINT16, K_UINT32, K_UUID, Plan, Program,
@@ -119,9 +120,10 @@ cdef int put_struct(Program program, out_t *out, Plan plan, object given, const 
             return put_object(program, out, plan, given, above)
         # An object of another version, or of definitions that were read again.
         given = given.to_dict()
-    # A reference of its own: Python code that a field runs may drop the one that the caller has borrowed.
-    values = given if type(given) is dict else dict_of(program, given, above)
-    return put_dict(program, out, plan, values, above)
+    if type(given) is not dict:
+        given = dict_of(program, given, above)
+    # Assigning to `given` makes Cython hold a reference: Python code that a field runs may drop the caller's.
+    return put_dict(program, out, plan, <dict> given, above)
 
 
 cdef dict dict_of(Program program, object given, const way_t *above):
@@ -373,8 +375,8 @@ cdef int put_text(Program program, out_t *out, const op_t *op, object given, con
     if text == NULL:
         PyErr_Clear()
         text = utf8_or_refusal(program, given, &n, way)
-    if n > 0x7fff:
-        raise EncodeError(f"{path_of(program, way)} takes {n} bytes; a string takes {0x7fff} at most")
+    if n > STRING_BYTES_MAX:
+        raise EncodeError(f"{path_of(program, way)} takes {n} bytes; a string takes {STRING_BYTES_MAX} at most")
     put_length(out, op, True, n)
     out.p = put_bytes(out.p, <const uint8_t *> text, n)
     return 0
@@ -395,10 +397,10 @@ cdef int put_data(Program program, out_t *out, const op_t *op, object given, con
     n = PyBytes_GET_SIZE(given)
     if op.kind != K_UUID:
         put_length(out, op, False, n)
-    elif n == 16:
+    elif n == UUID_BYTES:
         need(out, n)
     else:
-        raise EncodeError(f"{path_of(program, way)} has {n} bytes; a uuid has 16")
+        raise EncodeError(f"{path_of(program, way)} has {n} bytes; a uuid has {UUID_BYTES}")
     out.p = put_bytes(out.p, <const uint8_t *> PyBytes_AS_STRING(given), n)
     return 0
 

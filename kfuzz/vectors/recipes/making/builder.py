@@ -16,8 +16,16 @@ from typing import Any
 import crc32c
 
 from kfuzz.wire.cursor import uvarint
-from kfuzz.wire.message_set import MESSAGE_LAYOUT
-from kfuzz.wire.record_batch import BATCH_HEADER_SIZE, HEADER_LAYOUT
+from kfuzz.wire.layout import (
+    BATCH_HEADER_SIZE,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_LAYOUT,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MESSAGE_LAYOUT,
+    TRANSACTIONAL,
+)
 
 __all__ = [
     "CREATED_MS",
@@ -35,7 +43,7 @@ __all__ = [
 CREATED_MS = 1_700_000_000_000
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-LOG_APPEND, TRANSACTIONAL, CONTROL, DELETE_HORIZON = 0x08, 0x10, 0x20, 0x40
+LOG_APPEND = LOG_APPEND_TIME
 
 # A field that the builder derives from the rest: who sets it by hand means harm.
 DERIVED = frozenset({"batch_length", "length", "crc", "record_count"})
@@ -201,7 +209,7 @@ def batch(
     base_timestamp = fields.get("base_timestamp", CREATED_MS)
     values = {
         "base_offset": 0,
-        "batch_length": BATCH_HEADER_SIZE - 12 + len(body),
+        "batch_length": BATCH_HEADER_SIZE - LOG_OVERHEAD + len(body),
         "partition_leader_epoch": 0,
         "magic": 2,
         "crc": 0,

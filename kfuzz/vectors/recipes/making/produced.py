@@ -7,11 +7,12 @@ Mirrors the order of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAnd
 from __future__ import annotations
 
 from kfuzz.vectors.recipes.making.builder import Raw
+from kfuzz.wire.layout import LOG_OVERHEAD
 
 __all__ = ["BATCH_BYTES_MAX", "refusal"]
 
 # Kafka's default of message.max.bytes.
-BATCH_BYTES_MAX = 1024 * 1024 + 12
+BATCH_BYTES_MAX = 1024 * 1024 + LOG_OVERHEAD
 
 
 def refusal(raw: Raw) -> str | None:

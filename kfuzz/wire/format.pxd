@@ -1,0 +1,59 @@
+# What Kafka's format fixes, once: places of fields, attribute bits, codecs, sizes and limits. ``kfuzz.wire.layout``
+# shows them to Python; what no compiled module needs stands in ``kfuzz.kafka``.
+
+# What stands in front of every batch and message; a batch's length counts from LOG_OVERHEAD on.
+cdef enum:
+    AT_BASE_OFFSET = 0
+    AT_BATCH_LENGTH = 8
+    LOG_OVERHEAD = 12
+    AT_MAGIC = 16
+    HEADER_UP_TO_MAGIC = 17
+    LAST_MAGIC = 2
+
+# The header of a record batch (magic 2).
+cdef enum:
+    AT_PARTITION_LEADER_EPOCH = 12
+    AT_CRC = 17
+    AT_ATTRIBUTES = 21         # the CRC covers all from here on
+    AT_LAST_OFFSET_DELTA = 23
+    AT_BASE_TIMESTAMP = 27
+    AT_MAX_TIMESTAMP = 35
+    AT_PRODUCER_ID = 43
+    AT_PRODUCER_EPOCH = 51
+    AT_BASE_SEQUENCE = 53
+    AT_RECORD_COUNT = 57
+    HEADER_SIZE = 61
+    SMALLEST_BATCH = HEADER_SIZE - LOG_OVERHEAD
+
+# A message of magic 0 or 1. Its CRC covers all from the magic on. Key and value each follow their length.
+cdef enum:
+    MESSAGE_AT_CRC = 12
+    MESSAGE_AT_ATTRIBUTES = 17
+    MESSAGE_AT_TIMESTAMP = 18
+    KEY_AT_V0 = 18
+    KEY_AT_V1 = 26
+    LENGTHS_BYTES = 8          # the lengths of key and value
+    SMALLEST_MESSAGE = KEY_AT_V0 + LENGTHS_BYTES - LOG_OVERHEAD
+
+# Attributes. A message of magic 1 has the codec and the timestamp type, one of magic 0 has the codec.
+cdef enum:
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    DELETE_HORIZON = 0x40
+    UNUSED_BITS = 0xff80
+    LAST_CODEC = 4             # none, gzip, snappy, lz4, zstd
+
+# The most bytes that a varint and a varlong take.
+cdef enum:
+    VARINT = 5
+    VARLONG = 10
+
+# Limits of Kafka's own code.
+cdef enum:
+    INNER_BYTES_MAX = 2147483639    # a message in a wrapper: the largest array that Java makes
+    STRING_BYTES_MAX = 0x7fff
+    ELEMENTS_MAX = 1000000          # of an array in a message; from Kafka 4.4 on
+    TAGS_MAX = 10000                # of a struct in a message; from Kafka 4.4 on
+    UUID_BYTES = 16
