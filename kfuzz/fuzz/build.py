@@ -94,25 +94,38 @@ def build(
     _require_atheris()
     compiler = _compiler()
     sources = _sources()
-    directory = root / f"{sanitizer}-{_fingerprint(sources, compiler, sanitizer)}"
+    tools = _tools(compiler, sanitizer)
+    directory = root / f"{sanitizer}-{_fingerprint(sources, tools)}"
     if not directory.is_dir():
         root.mkdir(parents=True, exist_ok=True)
         with locked(root):
             # Another process may have built it while this one waited.
             if not directory.is_dir():
                 say(f"compiling for fuzzing with {Path(compiler).name} (half a minute, once)")
-                _build(directory, sources, compiler, sanitizer)
+                _build(directory, root / f".work-{sanitizer}-{tools}", sources, compiler, sanitizer)
     _link_rest(directory)
     _write_executables(directory, _environment(directory, sanitizer))
     return Build(directory, sanitizer, native=True)
 
 
-def _build(directory: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
-    """Build beside ``directory`` and give the result its name at the end, so that no half build has it."""
+def _build(directory: Path, work: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
+    """Compile in ``work`` and copy the result, which gets its name at the end, so that no half build has it.
+
+    ``work`` is kept for the next build: a source that changes compiles only the modules that depend on it. What other
+    compilers or flags have left is removed.
+    """
+    for old in directory.parent.glob(f".work-{sanitizer}-*"):
+        if old != work:
+            shutil.rmtree(old, ignore_errors=True)
+    work.mkdir(exist_ok=True)
     staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
-        _compile(staging, sources, compiler, sanitizer)
+        _compile(work, sources, compiler, sanitizer)
+        shutil.copytree(work, staging, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
         staging.rename(directory)
+    except BaseException:
+        shutil.rmtree(work, ignore_errors=True)
+        raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
@@ -164,7 +177,8 @@ def _sources() -> list[Path]:
     return [path.relative_to(ROOT) for path in (setup, *sources)]
 
 
-def _fingerprint(sources: list[Path], compiler: str, sanitizer: Sanitizer) -> str:
+def _tools(compiler: str, sanitizer: Sanitizer) -> str:
+    """A digest of all that modules are compiled by, and with which flags."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
     digest = hashlib.sha256()
     for part in (
@@ -174,35 +188,43 @@ def _fingerprint(sources: list[Path], compiler: str, sanitizer: Sanitizer) -> st
         FLAGS[sanitizer],
         sys.executable,
         Path(__file__).read_text(),
+        (ROOT / "setup.py").read_text(),
     ):
         digest.update(part.encode() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def _fingerprint(sources: list[Path], tools: str) -> str:
+    digest = hashlib.sha256(tools.encode())
     for source in sources:
         digest.update(str(source).encode() + b"\0" + (ROOT / source).read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
 
-def _compile(staging: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
-    """Copy the sources to ``staging`` and compile them there, by the project's own setup.py."""
+def _compile(work: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
+    """Bring the sources in ``work`` up to date and compile them there, by the project's own setup.py."""
+    for old in work.rglob("*.pyx"):
+        if old.relative_to(work) not in sources:
+            for file in old.parent.glob(f"{old.stem}.*"):
+                file.unlink()
     for source in sources:
-        target = staging / source
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / source, target)
+        target = work / source
+        # An unchanged file keeps its time, by which setup.py knows what is to be compiled again.
+        if not target.is_file() or target.read_bytes() != (ROOT / source).read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / source, target)
     # Cython finds a package's .pxd files only where the package has its __init__.
-    for folder in {(staging / source).parent for source in sources if source.suffix == ".pyx"}:
-        (folder / "__init__.py").touch()
-    (staging / PACKAGE.name / "__init__.py").touch()
+    for folder in {Path(PACKAGE.name), *(source.parent for source in sources if source.suffix == ".pyx")}:
+        (work / folder / "__init__.py").touch()
     flags = FLAGS[sanitizer]
     if sanitizer == "undefined":
-        (staging / "ubsan-ignored.txt").write_text(UBSAN_IGNORED)
-        flags += f" -fsanitize-ignorelist={staging}/ubsan-ignored.txt"
+        (work / "ubsan-ignored.txt").write_text(UBSAN_IGNORED)
+        flags += f" -fsanitize-ignorelist={work}/ubsan-ignored.txt"
     environment = {**os.environ, "CC": compiler, "CFLAGS": flags, "LDSHARED": f"{compiler} -shared"}
-    mutator = staging / "mutator.so"
-    source = staging / PACKAGE.name / "fuzz" / "mutator.c"
-    _call(
-        [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(mutator), str(source)], staging
-    )
-    _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], staging, environment)
-    shutil.rmtree(staging / "build", ignore_errors=True)
+    mutator = work / "mutator.so"
+    source = work / PACKAGE.name / "fuzz" / "mutator.c"
+    _call([compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(mutator), str(source)], work)
+    _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], work, environment)
 
 
 def _call(command: list[str], cwd: Path, environment: dict[str, str] | None = None) -> None:

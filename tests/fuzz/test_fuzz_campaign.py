@@ -218,6 +218,45 @@ def test_two_that_need_a_build_at_the_same_time_make_it_once(
 
 
 @pytest.mark.clang
+@pytest.mark.full
+def test_a_change_in_one_source_compiles_the_modules_that_depend_on_it_alone(
+    clang_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    checkout = tmp_path / "checkout"
+    wire = checkout / "kfuzz" / "wire"
+    (checkout / "kfuzz" / "fuzz").mkdir(parents=True)
+    wire.mkdir()
+    for name in ("setup.py", "kfuzz/fuzz/mutator.c", "kfuzz/errors.py"):
+        shutil.copy(build_module.ROOT / name, checkout / name)
+    (wire / "one.pyx").write_text("cimport kfuzz.wire.two as two\nNUMBER = two.of(1)\n")
+    (wire / "two.pxd").write_text("cdef int of(int number) noexcept\n")
+    (wire / "two.pyx").write_text("cdef int of(int number) noexcept:\n    return number\n")
+    monkeypatch.setattr(build_module, "ROOT", checkout)
+    monkeypatch.setattr(build_module, "PACKAGE", checkout / "kfuzz")
+    monkeypatch.setattr(build_module, "INSTRUMENTED", ("wire", "fuzz"))
+
+    def compiled() -> dict[str, int]:
+        made = build(root=tmp_path / "builds")
+        assert not (made.directory / "build").exists()
+        [work] = (tmp_path / "builds").glob(".work-*")
+        assert len(list((made.directory / "kfuzz" / "wire").glob("*.so"))) == len(list(wire.glob("*.pyx")))
+        return {path.stem: path.stat().st_mtime_ns for path in (work / "build").rglob("*.o")}
+
+    first = compiled()
+    assert set(first) == {"one", "two"}
+    (wire / "one.pyx").write_text("cimport kfuzz.wire.two as two\nNUMBER = two.of(2)\n")
+    second = compiled()
+    assert second["two"] == first["two"]
+    assert second["one"] > first["one"]
+    (wire / "two.pxd").write_text("# Everyone who cimports it.\ncdef int of(int number) noexcept\n")
+    third = compiled()
+    assert third["one"] > second["one"]
+    assert third["two"] > second["two"]
+    (wire / "one.pyx").unlink()
+    compiled()
+
+
+@pytest.mark.clang
 def test_a_merge_starts_the_executable_again(native_build: Build, tmp_path: Path) -> None:
     (tmp_path / "from").mkdir()
     (tmp_path / "into").mkdir()
