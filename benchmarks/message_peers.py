@@ -19,7 +19,7 @@ from benchmarks.message_set import NOT_KNOWN, MessageCensus, MessageSet, Sample,
 from benchmarks.peers import library
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Field, key_of
-from kfuzz.messages.schema import default_of
+from kfuzz.messages.schemas import default_of
 
 __all__ = ["MESSAGE_PEERS", "KafkaPythonMessages", "Kio", "MessagePeer"]
 

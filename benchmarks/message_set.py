@@ -14,10 +14,10 @@ from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from kfuzz.messages import codec
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
-from kfuzz.messages.schema import default_of
+from kfuzz.messages.schemas import default_of
 
 __all__ = ["NOT_KNOWN", "SIZES", "VERSIONS", "MessageCensus", "MessageSet", "Sample", "Size", "looking"]
 

@@ -12,7 +12,7 @@ from benchmarks.measure import InProcess
 from benchmarks.message_set import MessageCensus, MessageSet, looking
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import key_of
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 from kfuzz.wire.message import Schema
 
 __all__ = ["decode", "dicts", "encode", "look", "size", "verdict"]

@@ -1,7 +1,18 @@
 """kfuzz: vectors, referee, fuzzer and corpus generator for Apache Kafka's wire format.
 
-Importing this package is light: it loads no compiled module and no codec. The public doors are
-:mod:`kfuzz.records` (read and write record batches) and :mod:`kfuzz.vectors` (the golden suite).
+Importing this package is light: it loads no compiled module and no codec. Its public doors:
+
+* :mod:`kfuzz.records`: read and write record batches
+* :mod:`kfuzz.messages`: read and write Kafka's messages
+* :mod:`kfuzz.control`: control records with typed values
+* :mod:`kfuzz.vectors`: the golden suite
+* :mod:`kfuzz.conformance`: judge implementations against the suite
+* :mod:`kfuzz.mutate`: well-formed inputs and their mutants
+* :mod:`kfuzz.errors`: what all of them raise
 """
 
+from kfuzz import moved
+
 __version__ = "0.1.0"
+
+moved.install()

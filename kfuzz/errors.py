@@ -1,4 +1,4 @@
-"""The exceptions that a caller can meet. This module imports nothing.
+"""The exceptions that a caller can meet.
 
 ``KfuzzError``
     the base of all of them; its text is one sentence that a person can act on

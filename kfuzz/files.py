@@ -1,6 +1,4 @@
-"""Small file manners shared by every layer: nothing half-written ever keeps a final name. Imports the standard
-library only.
-"""
+"""Small file manners shared by every layer: nothing half-written ever keeps a final name."""
 
 from __future__ import annotations
 

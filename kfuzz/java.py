@@ -1,4 +1,4 @@
-"""Java's arithmetic and text, where Kafka's behaviour follows from them. Imports the standard library only."""
+"""Java's arithmetic and text, where Kafka's behaviour follows from them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What Apache Kafka fixes, once: the releases known here, and the words and numbers that are not part of the C code.
 
-Numbers that the compiled loops need (header places, attribute bits) stand in ``kfuzz/wire/*.pxd``. Imports the standard
-library only. docs/new-release.md says what else a new release needs.
+Numbers that the compiled loops need (header places, attribute bits) stand in ``kfuzz/wire/*.pxd``. docs/new-release.md
+says what else a new release needs.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import write_whole
 from kfuzz.kafka import RELEASES
-from kfuzz.messages.catalogue import RECORDS, Catalogue, condense, load
+from kfuzz.messages.catalogues import RECORDS, Catalogue, condense, load
 
 __all__ = ["CLIENT_JARS", "RECORD_JARS", "catalogues_of"]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-CATALOGUES: Final = ROOT / "kfuzz" / "messages" / "catalogues"
+CATALOGUES: Final = ROOT / "kfuzz" / "messages" / "definitions"
 COUNTS: Final = ROOT / "tests" / "release_counts.toml"
 CLIENT_JARS: Final = ("kafka-clients",)
 # The jars of a broker that have definitions; share groups have a jar since Kafka 4.
@@ -58,7 +58,7 @@ def counts_of(release: str) -> str:
     """The release's table for tests/release_counts.toml."""
     # These read the catalogues, which a new release has only now.
     from kfuzz.conformance.differential.messages import KINDS, RECORD_KINDS, differ_messages
-    from kfuzz.messages.catalogue import catalogue
+    from kfuzz.messages.catalogues import catalogue
 
     clients, records = catalogue(release).messages.values(), catalogue(RECORDS[release]).messages.values()
     requests = [one for one in clients if one.kind == "request" and one.valid_versions]

@@ -1,7 +1,6 @@
 """What stands at which byte of a message, record batches inside it too: parts for dumps, as those of the records.
 
 The parts come from the walk that reads the message (``kfuzz.wire.message``), so a dump shows what the reader read.
-Imports ``codec``, ``schema``, ``catalogue``, and the records' ``annotate``.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from kfuzz.annotate.parts import PREVIEW_SIZE, Part, preview, scope_of
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import INT32_MAX
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import MessageVerdict, check
 from kfuzz.messages.jsonform import uuid_text
 from kfuzz.messages.model import Definition, Field, key_of
-from kfuzz.messages.schema import is_compact, schema
+from kfuzz.messages.schemas import is_compact, schema
 from kfuzz.records import Verdict
 from kfuzz.records import check as check_records
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS

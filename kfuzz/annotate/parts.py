@@ -1,4 +1,4 @@
-"""A part of a dump: some bytes, where they stand, and what they mean. Imports the standard library only."""
+"""A part of a dump: some bytes, where they stand, and what they mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands at which byte: the parts of a buffer, for dumps. May import ``kfuzz.wire`` and its neighbours.
+"""What stands at which byte: the parts of a buffer, for dumps.
 
 The parts come from the layout tables and the parse loops of ``kfuzz.wire``, so a dump shows what the reader read.
 """

@@ -1,4 +1,4 @@
-"""What every verb reads and prints with: paths, standard streams, JSON; progress is ``kfuzz.progress``."""
+"""What every verb reads and prints with: paths, standard streams, JSON; progress is ``kfuzz.display``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from kfuzz.display import progress
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
-from kfuzz.progress import progress
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -10,9 +10,7 @@ from typing import Any
 import click
 
 from kfuzz.cli.console import Group, LocalPath, echo_json, json_option, progress
-from kfuzz.corpora import generate as generation
-from kfuzz.corpora import summary
-from kfuzz.corpora import verify as verification
+from kfuzz.corpora import generation, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean

@@ -12,7 +12,7 @@ from kfuzz.cli.console import echo_json, json_option, progress
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
 from kfuzz.fuzz import campaign
-from kfuzz.fuzz.build import SANITIZERS, Sanitizer
+from kfuzz.fuzz.building import SANITIZERS, Sanitizer
 from kfuzz.fuzz.campaign import Crash, Result
 from kfuzz.fuzz.targets import TARGETS
 

@@ -13,12 +13,12 @@ from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.findings import PROFILES, Profile
 from kfuzz.kafka import LATEST
-from kfuzz.messages.catalogue import CARRIED, Catalogue, catalogue, condense, load
+from kfuzz.messages.catalogues import CARRIED, Catalogue, catalogue, condense, load
 from kfuzz.messages.codec import read
 from kfuzz.messages.evolution import compare_all
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Field, Versions
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 
 __all__ = ["command"]
 

@@ -22,9 +22,9 @@ from kfuzz.cli.console import echo_json, json_option
 from kfuzz.cli.messages import definitions_of, source_option
 from kfuzz.errors import UsageError
 from kfuzz.findings import PROFILES, Finding, Profile
-from kfuzz.messages.catalogue import newest
+from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 
 if TYPE_CHECKING:
     from kfuzz.vectors.model import Vector

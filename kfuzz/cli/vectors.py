@@ -14,7 +14,7 @@ from kfuzz.errors import UsageError
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite, suite_version
 
 if TYPE_CHECKING:
-    from kfuzz.vectors.build import Built
+    from kfuzz.vectors.building import Built
 
 __all__ = ["command"]
 
@@ -97,7 +97,8 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
       kfuzz vectors build --check
       kfuzz vectors build --confirm --broker
     """
-    from kfuzz.vectors import build, coverage
+    from kfuzz.vectors import building as build
+    from kfuzz.vectors import coverage
 
     if check and (confirm or broker):
         raise UsageError("--check writes nothing, --confirm and --broker write what Kafka says; leave one of them away")
@@ -127,8 +128,8 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
 
 def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with Kafka's cells; prints its contradictions and exits with 1 if there are any."""
-    from kfuzz.conformance.judge.confirm import confirm
-    from kfuzz.vectors import build
+    from kfuzz.conformance.judge.confirmation import confirm
+    from kfuzz.vectors import building as build
 
     found = confirm([vector for file in files for vector in file.vectors], progress=progress)
     _end_if(found.contradictions)
@@ -140,7 +141,7 @@ def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
 def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
     """The files with a real broker's cells; prints its contradictions and exits with 1 if there are any."""
     from kfuzz.conformance.broker import judge
-    from kfuzz.vectors import build
+    from kfuzz.vectors import building as build
 
     said = judge([vector for file in files for vector in file.vectors])
     _end_if(said.sentences())
@@ -169,7 +170,7 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
       kfuzz vectors lint
       kfuzz vectors lint --json --vectors my-vectors/
     """
-    from kfuzz.vectors.lint import lint
+    from kfuzz.vectors.linting import lint
 
     place = Path(root) if root else default_root()
     if not place.is_dir():
@@ -205,7 +206,7 @@ def copy_vectors(
       kfuzz vectors copy testdata/kfuzz "records/v2/*" --force
       kfuzz vectors copy testdata/kfuzz --bombs --json
     """
-    from kfuzz.vectors.copy import copy
+    from kfuzz.vectors.copying import copy
 
     done = copy(directory, globs or ("*",), root=root, bombs=bombs, force=force)
     if as_json:

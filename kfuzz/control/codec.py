@@ -1,4 +1,4 @@
-"""Reads and writes control records: transaction markers and KRaft's own. Imports ``kfuzz.messages`` and below.
+"""Reads and writes control records: transaction markers and KRaft's own.
 
 The values are messages, and the catalogue of the latest release defines them. Here their fields have names in
 snake_case. A type or version that this release does not know stays bytes.
@@ -32,9 +32,9 @@ from kfuzz.control.model import (
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.findings import Finding
 from kfuzz.findings.messages import from_message_note
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.model import ALL, Definition, Field, Struct, Type
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 from kfuzz.wire.message import Schema
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 

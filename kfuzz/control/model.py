@@ -1,4 +1,4 @@
-"""The keys and values of control records. Imports the standard library only."""
+"""The keys and values of control records."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a key of a TOML table may hold, declared once: type, default, the sentence for a mistake, JSON Schema.
 
 A table is a frozen dataclass whose fields are made by :func:`integer`, :func:`share`, …; :func:`read` makes one from
-what ``tomllib`` gives, :func:`schema` says what it takes. May import the standard library and ``kfuzz.errors``.
+what ``tomllib`` gives, :func:`schema` says what it takes.
 """
 
 from __future__ import annotations

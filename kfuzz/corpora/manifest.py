@@ -1,4 +1,4 @@
-"""One row per segment, kept as Parquet: what verification compares the files with. May import ``corpora.workload``.
+"""One row per segment, kept as Parquet: what verification compares the files with.
 
 pyarrow is imported where it is used: planning and generating in memory need none.
 """

@@ -1,7 +1,5 @@
 """Workload → segments, each fixed in closed form: none needs its predecessors to be generated. Pure functions.
 
-May import ``kfuzz.corpora.workload``, ``kfuzz.kafka`` and layouts of ``wire``.
-
 Why the closed form holds. Every segment of a partition but its last has the same number of offsets, ``n``; so segment
 ``k`` begins at offset ``k · n``. ``split`` divides the offsets of a segment among *streams* (one per producer, one for
 records without a producer id, one per old magic) by whole-number rules that look at ``n`` and the topic only. So a

@@ -1,4 +1,4 @@
-"""One segment of a plan → its files' bytes, in memory or in place. May import ``corpora``, ``records`` and ``wire``.
+"""One segment of a plan → its files' bytes, in memory or in place.
 
 The bytes are a pure function of the segment and of the codec libraries' versions, so a retry or a speculative twin
 writes the same ones. That is why writing needs no committer: each attempt writes under names of its own and renames

@@ -1,4 +1,4 @@
-"""The lines and sums that both drivers print of a corpus made or verified. May import ``corpora``."""
+"""The lines and sums that both drivers print of a corpus made or verified."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kfuzz.corpora.manifest import Row, corpus_fingerprint
-from kfuzz.corpora.verify import Corpus, Problem
+from kfuzz.corpora.verification import Corpus, Problem
 
 __all__ = ["generated", "generated_json", "verified"]
 

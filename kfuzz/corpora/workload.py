@@ -1,8 +1,7 @@
 """What a corpus is to be: a TOML file read into frozen values, every mistake answered by one sentence.
 
 Each key is declared once, below: its type, its default and what a file may say. ``corpora.forms`` makes the validation
-and the JSON Schema of that. May import ``kfuzz.corpora.forms`` and what is below ``corpora``. ``docs/corpora.md``
-explains each key.
+and the JSON Schema of that. ``docs/corpora.md`` explains each key.
 """
 
 # ruff: noqa: RUF009 - what the calls in these dataclasses make are dataclass fields.

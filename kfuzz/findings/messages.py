@@ -1,4 +1,4 @@
-"""What a finding in a message means, as ``findings`` says it of those in records. May import its neighbours.
+"""What a finding in a message means, as ``findings`` says it of those in records.
 
 It stands here, below ``kfuzz.messages``, because the values of control records are messages too.
 """

@@ -1,4 +1,4 @@
-"""What a finding is, and what a finding code means. Imports ``kfuzz.kafka`` only."""
+"""What a finding is, and what a finding code means."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The findings of records: for each code the requirement it breaks, its severity per profile and role, its sentence.
 
 The codes are noted by the parse loops in ``kfuzz.wire``, which know nothing of profiles: severity belongs to (code,
-profile, role) and is looked up here. May import ``kfuzz.wire`` only.
+profile, role) and is looked up here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fuzz targets for a time, and say what came of it. May import its neighbours and ``kfuzz.files``.
+"""Fuzz targets for a time, and say what came of it.
 
 Each target runs in a process of its own, one after the other, from ``OUT/<target>/corpus``, which grows from campaign
 to campaign. What is found goes to ``OUT/<target>/crashes``, each input with a text beside it; ``log.txt`` is
@@ -29,8 +29,8 @@ from typing import IO, Any, cast
 from kfuzz.errors import UsageError
 from kfuzz.files import cannot_write, open_whole, read_bytes, write_whole
 from kfuzz.fuzz import targets as table
-from kfuzz.fuzz.build import Build, NoNativeCoverage, Sanitizer, build, fallback
-from kfuzz.fuzz.seeds import dictionary, inputs, read_hex, seeds
+from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build, fallback
+from kfuzz.fuzz.seeding import dictionary, inputs, read_hex, seeds
 from kfuzz.fuzz.targets import Target
 
 __all__ = ["Crash", "Replay", "Result", "replay", "reproduce", "run"]
@@ -229,7 +229,7 @@ def replay(
     out: str | Path = "out/fuzz",
     say: Say = lambda line: None,
 ) -> list[Replay]:
-    """Run every known input of each target (:func:`kfuzz.fuzz.seeds.inputs`) once through the instrumented build.
+    """Run every known input of each target (:func:`kfuzz.fuzz.seeding.inputs`) once through the instrumented build.
 
     Nothing is mutated. A target stops at the first input that breaks it. ``UsageError`` where there is no such build.
     """

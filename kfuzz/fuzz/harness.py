@@ -1,7 +1,7 @@
 """The process that atheris fuzzes in: ``python -m kfuzz.fuzz.harness EXECUTABLE [libFuzzer's arguments]``.
 
-The executables that :mod:`kfuzz.fuzz.build` writes start it with the right environment; ``campaign.run`` starts those.
-This module imports the target late, after atheris has hooked the imports.
+The executables that :mod:`kfuzz.fuzz.building` writes start it with the right environment; ``campaign.run`` starts
+those.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The target ``messages``: which message an input is, what reading and writing promise of it, how it is mutated.
 
-An input's first three bytes say which message the rest is: a number of ``KINDS``, the API key (of a header, a number
-of ``HEADERS``), the version. The catalogue is the newest. May import ``kfuzz.messages`` and ``kfuzz.mutate``.
+An input's first three bytes say which message the rest is: a number of ``KINDS``, the API key (of a header, a number of
+``HEADERS``), the version. The catalogue is the newest.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from kfuzz.annotate.parts import scope_of
 from kfuzz.errors import EncodeError, MessageError
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.messages import codec
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message, MessageReading
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Kind
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 from kfuzz.mutate.message import mutant, restructured
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 

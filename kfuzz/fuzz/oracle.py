@@ -1,4 +1,4 @@
-"""What the oracles of all targets share. Imports nothing of kfuzz."""
+"""What the oracles of all targets share."""
 
 from __future__ import annotations
 

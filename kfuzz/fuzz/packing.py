@@ -1,7 +1,7 @@
 """Batches whose payload a mutator can reach: compressed ones with the payload standing there uncompressed.
 
 :func:`pack` makes real batches of them. A mutation inside a compressed stream only breaks the stream; here it breaks
-what the stream holds. May import ``kfuzz.records`` and ``kfuzz.wire``.
+what the stream holds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of fuzz targets, and the oracles behind those of records. May import what is below it, but not atheris.
+"""The table of fuzz targets, and the oracles behind those of records.
 
 A target is a function of one input; it returns when all is well and raises when it has found something. Any exception
 counts.
@@ -22,10 +22,10 @@ from kfuzz.fuzz.messages import mutate as mutate_message
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.fuzz.packing import pack
 from kfuzz.records import CODECS, Limits, Reading, Record, RecordBatch, Role, Verdict
-from kfuzz.records.append import append
+from kfuzz.records.appending import append
 from kfuzz.records.codecs import compress, decompress
-from kfuzz.records.compact import compact
-from kfuzz.records.convert import convert
+from kfuzz.records.compaction import compact
+from kfuzz.records.conversion import convert
 from kfuzz.records.read.roles import Topic
 from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.wire.checksum import crc32c

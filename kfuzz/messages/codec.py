@@ -1,4 +1,4 @@
-"""Bytes of a message and its values. Imports ``schema``, ``catalogue``, and the findings of ``kfuzz.records``.
+"""Bytes of a message and its values.
 
 A message is a dict with the definitions' field names, the first letter small: numbers, text, ``bytes`` (a uuid has 16),
 lists, dicts, None. What is not given has its default; tagged fields that this version does not know stand under
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from kfuzz.errors import MessageError, UsageError
 from kfuzz.findings import PROFILES, Finding, Profile
 from kfuzz.findings.messages import CODES, from_message_note
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.model import Definition
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 from kfuzz.wire.values import StructValue
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """What changed between two definitions of a message, and whether the peers of before can live with it.
 
 Mirrors the section on incompatible changes of the definition language's document; Kafka's own checker
-(``org.apache.kafka.message.checker.EvolutionVerifier``) knows a part of it. Imports ``model``.
+(``org.apache.kafka.message.checker.EvolutionVerifier``) knows a part of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which version of its header stands in front of a request or a response. Imports ``model``.
+"""Which version of its header stands in front of a request or a response.
 
 The header's version is nowhere in the bytes: it follows from the number and the version of what it stands in front of.
 """

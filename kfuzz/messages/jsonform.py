@@ -1,4 +1,4 @@
-"""The JSON form of a message, which the testee protocol and the command line share. Imports ``model`` and ``schema``.
+"""The JSON form of a message, which the testee protocol and the command line share.
 
 The definitions' field names, the first letter small; every field of the version; int64 as decimal text, bytes and
 records as hex, a uuid as Kafka's text, float64 as a number or as ``"NaN"``, ``"Infinity"``, ``"-Infinity"``; unknown
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
-from kfuzz.messages.schema import default_of
+from kfuzz.messages.schemas import default_of
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS, StructValue
 
 __all__ = ["from_json", "to_json", "uuid_text"]

@@ -1,4 +1,4 @@
-"""Kafka's message-definition language: text in, a checked ``Definition`` out. Imports ``text``, ``model``, ``errors``.
+"""Kafka's message-definition language: text in, a checked ``Definition`` out.
 
 The rules are those of ``org.apache.kafka.message`` (``MessageSpec``, ``FieldSpec``, ``StructSpec``, ``StructRegistry``,
 ``EntityType``), and what its document asks for beyond them. A wrong definition raises ``UsageError``: one sentence with

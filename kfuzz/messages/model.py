@@ -1,4 +1,4 @@
-"""What a definition says, checked: messages, structs, fields, and their versions. Imports nothing of kfuzz.
+"""What a definition says, checked: messages, structs, fields, and their versions.
 
 The names are those of Kafka's definition language; everything here is immutable, and equal where it says the same.
 """

@@ -1,4 +1,4 @@
-"""The primitives of which messages are made, each alone. Imports ``codec``, ``jsonform``, ``schema`` and below.
+"""The primitives of which messages are made, each alone.
 
 A primitive is what one field of a message has, read and written by the same program as that. ``varint``, ``varlong``
 and ``unsigned-varint`` stand in records and inside the compact forms. Mirrors

@@ -1,4 +1,4 @@
-"""Values to try a message with: seeded, every field other than its default. Imports ``model``, ``schema``.
+"""Values to try a message with: seeded, every field other than its default.
 
 ``filled`` has each field set, nullable ones null or not, arrays of none, one and several elements, tagged fields given
 or left out, and tags that nobody knows. The same seed makes the same values.
@@ -10,7 +10,7 @@ import random
 from typing import Any, Final
 
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
-from kfuzz.messages.schema import default_of
+from kfuzz.messages.schemas import default_of
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 __all__ = ["filled"]

@@ -1,4 +1,4 @@
-"""JSON with ``//`` comments, in which every value knows its line. Imports ``errors``.
+"""JSON with ``//`` comments, in which every value knows its line.
 
 Kafka's definitions are written in it. The standard library's reader knows neither comments nor places, and a wrong
 definition should be told where it is wrong.

@@ -1,4 +1,4 @@
-"""Messages with something wrong in them: bytes of a good one changed, taken out, put in. Imports the wire.
+"""Messages with something wrong in them: bytes of a good one changed, taken out, put in.
 
 What a length, a count or a null may be wrong by is drawn more often than anything else. ``mutant`` knows no structure;
 ``restructured`` changes what stands at the places of a message, and mostly mends the counts and sizes around it.

@@ -1,7 +1,4 @@
-"""The structure-aware mutator: a well-formed input, changed where its structure says, then repaired by chance.
-
-May import ``kfuzz.records``, ``kfuzz.wire`` and its own folder.
-"""
+"""The structure-aware mutator: a well-formed input, changed where its structure says, then repaired by chance."""
 
 from __future__ import annotations
 

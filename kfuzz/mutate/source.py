@@ -1,4 +1,4 @@
-"""Well-formed batches of every magic and codec, small and telling. May import ``kfuzz.records`` and its own folder."""
+"""Well-formed batches of every magic and codec, small and telling."""
 
 from __future__ import annotations
 

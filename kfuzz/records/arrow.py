@@ -1,4 +1,4 @@
-"""Records as Arrow columns, and columns as record batches. May import ``kfuzz.wire`` and its neighbours, and pyarrow.
+"""Records as Arrow columns, and columns as record batches.
 
 pyarrow comes with the extra ``arrow``; it is imported when it is first asked for.
 """

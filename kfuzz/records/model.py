@@ -1,4 +1,4 @@
-"""The values that readers return and writers take. May import ``kfuzz.wire``."""
+"""The values that readers return and writers take."""
 
 from __future__ import annotations
 

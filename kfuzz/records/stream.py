@@ -1,4 +1,4 @@
-"""Rules that need memory: sequences, epochs and transactions over a stream of batches. May import its neighbours.
+"""Rules that need memory: sequences, epochs and transactions over a stream of batches.
 
 :class:`ProducerState` is what a partition remembers of its producers, and judges each batch that is appended to it;
 :class:`Fetch` is what a consumer remembers within one fetch, and hands out each batch's records or drops them. Both

@@ -1,4 +1,4 @@
-"""Record batches to bytes. May import ``kfuzz.wire`` and its neighbours."""
+"""Record batches to bytes."""
 
 from __future__ import annotations
 

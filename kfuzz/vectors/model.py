@@ -1,6 +1,5 @@
 """The vector model: what a vector is, and how the committed suite is read and checked against its schema.
 
-May import kfuzz.errors and kfuzz.files; a recipe is loaded only when a vector needs one.
 The file format is described in docs/vectors.md; ``vectors/schema.json`` is its JSON Schema.
 """
 

@@ -14,7 +14,7 @@ from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.errors import UsageError
 from kfuzz.kafka import KAFKA_3
 from kfuzz.messages import parse_definition
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import check, encode
 from kfuzz.messages.sample import filled
 from kfuzz.mutate.message import mutant

@@ -22,7 +22,7 @@ from benchmarks.message_set import SIZES, VERSIONS, MessageSet, looking
 from benchmarks.paths import MESSAGE_PATHS
 from benchmarks.peers import PeerMissing
 from kfuzz.messages import codec
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message
 from kfuzz.messages.model import Definition, key_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from cli_driver import kfuzz
 
 from kfuzz.kafka import KAFKA_3, LATEST
-from kfuzz.messages.catalogue import catalogue, load
+from kfuzz.messages.catalogues import catalogue, load
 from kfuzz.messages.codec import encode
 from kfuzz.messages.sample import filled
 

@@ -36,7 +36,7 @@ from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.findings import Finding
 from kfuzz.kafka import LATEST
 from kfuzz.messages import codec
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.sample import filled
 from kfuzz.mutate.dice import Dice
 from kfuzz.vectors import load_suite

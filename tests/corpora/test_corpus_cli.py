@@ -9,7 +9,7 @@ import pytest
 from signals import KFUZZ, interrupt_when, start
 
 from kfuzz.cli.main import main
-from kfuzz.corpora.verify import verify
+from kfuzz.corpora.verification import verify
 from kfuzz.spark import jobs
 
 TOML = """size = "256KiB"

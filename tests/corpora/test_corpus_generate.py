@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kfuzz.corpora import generate as generation
+from kfuzz.corpora import generation
 from kfuzz.corpora import segment as segment_module
-from kfuzz.corpora.generate import generate, prepare, publish
+from kfuzz.corpora.generation import generate, prepare, publish
 from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment

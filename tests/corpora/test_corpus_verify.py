@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from kfuzz import records
-from kfuzz.corpora.generate import generate
+from kfuzz.corpora.generation import generate
 from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest, write_manifest
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.verify import Problem, verify, verify_segment
+from kfuzz.corpora.verification import Problem, verify, verify_segment
 from kfuzz.corpora.workload import KIB, Batches, Legacy, Producers, Range, Timestamps, Topic, Transactions, Workload
 from kfuzz.errors import UsageError
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from conftest import require_tool
 
-from kfuzz.vectors.copy import copy
+from kfuzz.vectors.copying import copy
 
 # The program that runs each reader, its file, and how to get the program.
 READERS = {

@@ -20,10 +20,10 @@ from signals import interrupt_when, start
 
 from kfuzz import records
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import build as build_module
+from kfuzz.fuzz import building as build_module
 from kfuzz.fuzz import campaign
-from kfuzz.fuzz.build import COMPILERS, Build, NoNativeCoverage, Sanitizer, build
-from kfuzz.fuzz.seeds import inputs
+from kfuzz.fuzz.building import COMPILERS, Build, NoNativeCoverage, Sanitizer, build
+from kfuzz.fuzz.seeding import inputs
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
@@ -328,7 +328,7 @@ KFUZZ_WITHOUT_CLANG = [
     "-c",
     "import sys\n"
     "from kfuzz.cli.main import main\n"
-    "from kfuzz.fuzz import build\n"
+    "from kfuzz.fuzz import building as build\n"
     "build.COMPILERS = ('no-such-clang',)\n"
     "main(sys.argv[1:])",
 ]
@@ -419,7 +419,7 @@ def test_a_fuzzer_that_outlives_its_campaign_still_keeps_others_out(
     out = tmp_path / "out"
     program = (
         "import sys; from pathlib import Path; from kfuzz.fuzz import campaign\n"
-        "from kfuzz.fuzz.build import Build\n"
+        "from kfuzz.fuzz.building import Build\n"
         "campaign.build = lambda sanitizer, say: Build(Path(sys.argv[1]), 'none', native=False)\n"
         "campaign.run(['canary'], 600, out=sys.argv[2])\n"
     )

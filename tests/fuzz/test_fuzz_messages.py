@@ -15,11 +15,11 @@ from kfuzz.findings import messages as message_findings
 from kfuzz.fuzz import messages
 from kfuzz.fuzz.messages import SELECTOR_SIZE, cannot_be_written, chosen, mutate, selector
 from kfuzz.fuzz.oracle import OracleFailure
-from kfuzz.fuzz.seeds import seeds
+from kfuzz.fuzz.seeding import seeds
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.messages import codec
-from kfuzz.messages.catalogue import catalogue
-from kfuzz.messages.schema import schema
+from kfuzz.messages.catalogues import catalogue
+from kfuzz.messages.schemas import schema
 
 RUN = TARGETS["messages"].run
 FETCH = catalogue().find("FetchRequest")

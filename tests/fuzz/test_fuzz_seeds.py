@@ -9,12 +9,12 @@ import pytest
 
 from kfuzz import records
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import seeds as seeds_module
+from kfuzz.fuzz import seeding as seeds_module
 from kfuzz.fuzz.messages import KINDS as MESSAGE_KINDS
 from kfuzz.fuzz.messages import chosen, selector
-from kfuzz.fuzz.seeds import dictionary, inputs, read_hex, seeds
+from kfuzz.fuzz.seeding import dictionary, inputs, read_hex, seeds
 from kfuzz.fuzz.targets import TARGETS
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.vectors import load_suite
 
 

@@ -13,7 +13,7 @@ from kfuzz import records
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.fuzz import targets
 from kfuzz.fuzz.packing import pack
-from kfuzz.fuzz.seeds import regressions, seeds
+from kfuzz.fuzz.seeding import regressions, seeds
 from kfuzz.fuzz.targets import TARGETS, OracleFailure, PlantedBug
 from kfuzz.records import Reading, Record, RecordBatch, Verdict
 from kfuzz.records.codecs import Decompressed

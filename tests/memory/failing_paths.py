@@ -19,12 +19,15 @@ from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import Batches, Headers, Keys, Legacy, Producers, Range, Topic, Transactions, Workload
 from kfuzz.messages import codec, headers, jsonform, primitives
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.language import parse_definition
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.message import mutant, restructured
-from kfuzz.records import Limits, Record, RecordBatch, append, compact, convert, stream
+from kfuzz.records import Limits, Record, RecordBatch, stream
+from kfuzz.records import appending as append
+from kfuzz.records import compaction as compact
+from kfuzz.records import conversion as convert
 from kfuzz.records.read.reader import Topic as BrokerTopic
 
 Act = Callable[[Any], Any]

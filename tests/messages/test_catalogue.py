@@ -14,7 +14,7 @@ from kfuzz.conformance.broker.real import artefacts
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.kafka import KAFKA_3, LATEST, RELEASES
-from kfuzz.messages.catalogue import CARRIED, RECORDS, catalogue, condense, has_same_names, load
+from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue, condense, has_same_names, load
 from tools.release import CLIENT_JARS, RECORD_JARS, catalogues_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,7 @@ def test_the_catalogues_are_what_the_jars_make(release: str) -> None:
     testee.make_ready()
     folder = ROOT / "testees" / "kafka-clients" / "target" / release / "lib"
     for name, jars in ((release, CLIENT_JARS), (RECORDS[release], RECORD_JARS)):
-        committed = (ROOT / "kfuzz" / "messages" / "catalogues" / f"{name}.json").read_bytes()
+        committed = (ROOT / "kfuzz" / "messages" / "definitions" / f"{name}.json").read_bytes()
         assert condense(catalogues_of(folder, release, jars).values(), release) == committed
 
 

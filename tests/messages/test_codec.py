@@ -18,11 +18,11 @@ from release_counts import COUNTS
 from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages import Definition, parse_definition
-from kfuzz.messages.catalogue import CARRIED, RECORDS, catalogue
+from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue
 from kfuzz.messages.codec import CODES, check, decode, encode, read, size
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.sample import filled
-from kfuzz.messages.schema import Keyed, schema
+from kfuzz.messages.schemas import Keyed, schema
 
 OF_ALL = parse_definition(
     """{ "name": "OfAllData", "type": "data", "validVersions": "0-2", "flexibleVersions": "1+", "fields": [

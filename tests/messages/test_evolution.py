@@ -9,7 +9,7 @@ import pytest
 
 from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages import Definition, parse_definition
-from kfuzz.messages.catalogue import CARRIED, RECORDS, catalogue
+from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue
 from kfuzz.messages.evolution import CODES, Change, compare, compare_all
 
 OLD = """

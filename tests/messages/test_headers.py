@@ -8,7 +8,7 @@ from testee_driver import running
 
 from kfuzz.errors import UsageError
 from kfuzz.kafka import KAFKA_3, RELEASES
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import LAST_VERSION
 

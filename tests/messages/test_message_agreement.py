@@ -12,7 +12,7 @@ from kfuzz.conformance.differential.messages import KINDS, RECORD_KINDS, differ_
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.conformance.report.differences import keep, sentences
 from kfuzz.kafka import RELEASES
-from kfuzz.messages.catalogue import RECORDS
+from kfuzz.messages.catalogues import RECORDS
 from kfuzz.messages.model import Kind
 
 # How many mutants of each version are asked for, and how many samples are written and read.

@@ -12,12 +12,12 @@ import pytest
 
 from kfuzz.errors import EncodeError, MessageError, UsageError
 from kfuzz.messages import parse_definition
-from kfuzz.messages.catalogue import CARRIED, catalogue
+from kfuzz.messages.catalogues import CARRIED, catalogue
 from kfuzz.messages.codec import StructValue, decode, encode, size
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import INT_RANGES, Definition
 from kfuzz.messages.sample import filled
-from kfuzz.messages.schema import Keyed, schema
+from kfuzz.messages.schemas import Keyed, schema
 
 FETCHED: dict[str, Any] = {
     "responses": [{"topic": "t", "partitions": [{"partitionIndex": 1, "records": b"r"}, {"highWatermark": 1 << 40}]}]

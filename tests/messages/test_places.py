@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import encode
 from kfuzz.messages.sample import filled
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 from kfuzz.mutate.message import mutant
 
 ALL = [(definition, version) for definition in catalogue().messages.values() for version in definition.valid_versions]

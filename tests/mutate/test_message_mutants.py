@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kfuzz.messages import codec
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.sample import filled
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 from kfuzz.mutate import message
 from kfuzz.mutate.message import mutant, restructured
 

@@ -17,7 +17,7 @@ from kfuzz.kafka import LATEST
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records import CODECS, Record, RecordBatch
-from kfuzz.records.append import (
+from kfuzz.records.appending import (
     Appended,
     append,
     assign_offsets,

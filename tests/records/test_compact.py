@@ -15,7 +15,7 @@ from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.kafka import KAFKA_3, LATEST, Codec
 from kfuzz.mutate.dice import Dice
 from kfuzz.mutate.edit import seal
-from kfuzz.records.compact import BatchRetention, Compacted, LegacyRewrite, compact
+from kfuzz.records.compaction import BatchRetention, Compacted, LegacyRewrite, compact
 from kfuzz.records.model import Record, RecordBatch
 
 NOW_MS = 1_700_000_000_000

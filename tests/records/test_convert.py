@@ -20,7 +20,7 @@ from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.kafka import KAFKA_3, LATEST, Codec
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
-from kfuzz.records.convert import LOSSES, Converted, Loss, LossKind, convert, convert_appended
+from kfuzz.records.conversion import LOSSES, Converted, Loss, LossKind, convert, convert_appended
 from kfuzz.records.model import Record, RecordBatch, TimestampType
 
 NOW_MS = 1_700_000_000_000

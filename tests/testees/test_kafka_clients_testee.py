@@ -25,7 +25,7 @@ from hand_made import (
 from testee_driver import LARGEST_LEAD, RunningTestee, running
 
 from kfuzz.kafka import KAFKA_3, RELEASES
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.primitives import PRIMITIVES
 
 pytestmark = pytest.mark.java

@@ -19,7 +19,7 @@ from tools.layers import ROOT, undocumented, upward
 
 # Data that is found by its folder, and files that a tool finds by their names.
 FOUND_BY_FOLDER = (
-    "vectors/", "corpus/", "kfuzz/messages/catalogues/", "kfuzz/vectors/recipes/themes/", "tests/", "examples/",
+    "vectors/", "corpus/", "kfuzz/messages/definitions/", "kfuzz/vectors/recipes/themes/", "tests/", "examples/",
     "testees/", "spark_jobs/workloads/",
 )  # fmt: skip
 FOUND_BY_NAME = {
@@ -200,3 +200,13 @@ def test_an_import_that_goes_up_is_told(tmp_path: Path, file: str, line: str) ->
     path.write_text(f"\n{line}\n")
     [told] = upward(tmp_path)
     assert told.startswith(f"kfuzz/{file}:2: {file.split('/')[0]}/ may not import ")
+
+
+def test_no_function_is_called_as_its_module() -> None:
+    same = []
+    for path in tracked():
+        if path.suffix == ".py" and path.is_relative_to(ROOT / "kfuzz"):
+            names = [node.name for node in ast.parse(text_of(path)).body if isinstance(node, ast.FunctionDef)]
+            if path.stem in names and path.stem != "main":
+                same.append(path.relative_to(ROOT).as_posix())
+    assert same == []

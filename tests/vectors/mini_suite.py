@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kfuzz.vectors.build import canonical_json
+from kfuzz.vectors.building import canonical_json
 from kfuzz.vectors.ids import digest_of, register
 from kfuzz.vectors.model import default_root
 

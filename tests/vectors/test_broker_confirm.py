@@ -11,7 +11,7 @@ import pytest
 from kfuzz.kafka import BROKER_RELEASE, LATEST, RELEASES
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.confirm import contradiction, step_contradiction, with_broker
-from kfuzz.vectors.lint import lint
+from kfuzz.vectors.linting import lint
 
 STREAM = "stream/sequence/gap-of-one"
 GAP = "OUT_OF_ORDER_SEQUENCE_NUMBER"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conftest import require_tool
 
-from kfuzz.conformance.judge.confirm import ask_kafka
+from kfuzz.conformance.judge.confirmation import ask_kafka
 from kfuzz.kafka import KAFKA_3, LATEST, RELEASES
 from kfuzz.vectors import load_suite
 from kfuzz.vectors.confirm import contradiction

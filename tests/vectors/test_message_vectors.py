@@ -9,15 +9,15 @@ import pytest
 from conftest import require_tool
 from each_vector import each
 
-from kfuzz.conformance.judge.confirm import ask_kafka
+from kfuzz.conformance.judge.confirmation import ask_kafka
 from kfuzz.conformance.protocol.words import READER
 from kfuzz.errors import UsageError
 from kfuzz.kafka import RELEASES
 from kfuzz.messages import primitives
-from kfuzz.messages.catalogue import catalogue, newest
+from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import from_json, to_json
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 from kfuzz.vectors import load_suite
 from kfuzz.vectors.confirm import contradiction
 from kfuzz.vectors.model import Vector

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kfuzz.kafka import KAFKA_3, LATEST
-from kfuzz.vectors.build import canonical_json
-from kfuzz.vectors.lint import lint
+from kfuzz.vectors.building import canonical_json
+from kfuzz.vectors.linting import lint
 from kfuzz.vectors.model import default_root, load_suite
 
 FILE = "stream/sequence.json"

@@ -17,7 +17,7 @@ import zstandard
 
 from kfuzz import records
 from kfuzz.errors import UsageError
-from kfuzz.vectors import build
+from kfuzz.vectors import building as build
 from kfuzz.vectors.confirm import contradiction, first_difference, with_cells
 from kfuzz.vectors.coverage import expectations
 from kfuzz.vectors.ids import digest_of, register, registered

@@ -12,9 +12,9 @@ import pytest
 
 from kfuzz.cli.main import main
 from kfuzz.errors import UsageError
-from kfuzz.vectors import copy as copy_module
+from kfuzz.vectors import copying as copy_module
 from kfuzz.vectors import load_suite, suite_version
-from kfuzz.vectors.copy import MANIFEST_FILE, copy
+from kfuzz.vectors.copying import MANIFEST_FILE, copy
 from kfuzz.vectors.model import KINDS, default_root, suite_paths
 
 README_LINES_MOST = 85

@@ -13,7 +13,7 @@ import pytest
 
 from kfuzz.errors import UsageError
 from kfuzz.vectors import coverage
-from kfuzz.vectors.lint import lint
+from kfuzz.vectors.linting import lint
 from kfuzz.vectors.model import default_root
 
 REPOSITORY = default_root().parent

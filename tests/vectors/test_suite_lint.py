@@ -11,7 +11,7 @@ import mini_suite
 import pytest
 
 from kfuzz.kafka import KAFKA_3, LATEST
-from kfuzz.vectors.lint import lint
+from kfuzz.vectors.linting import lint
 from kfuzz.vectors.model import default_root
 
 Document = dict[str, Any]

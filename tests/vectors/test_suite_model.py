@@ -17,7 +17,7 @@ import pytest
 from kfuzz import vectors
 from kfuzz.errors import UsageError
 from kfuzz.vectors import find_vector, load_files, model
-from kfuzz.vectors.lint import lint
+from kfuzz.vectors.linting import lint
 from kfuzz.vectors.model import default_root, load_file, load_suite
 
 

@@ -133,7 +133,7 @@ def test_build_confirm_writes_nothing_where_kafka_contradicts_a_recipe(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "kfuzz.conformance.judge.confirm.ask_kafka",
+        "kfuzz.conformance.judge.confirmation.ask_kafka",
         lambda vectors, role, progress: answers_of(vectors, role, minimal={"outcome": "rejected"}),
     )
     code, out, _ = run("build", "--confirm", "--vectors", str(tmp_path), capsys=capsys)
@@ -147,7 +147,7 @@ def test_build_confirm_writes_nothing_where_kafka_contradicts_a_recipe(
 def test_build_confirm_fills_the_cells_with_what_kafka_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kfuzz.conformance.judge.confirm.ask_kafka", answers_of)
+    monkeypatch.setattr("kfuzz.conformance.judge.confirmation.ask_kafka", answers_of)
     code, _, _ = run("build", "--confirm", "--vectors", str(tmp_path), capsys=capsys)
     assert code == 0
     (vector,) = load_suite("records/v2/count/negative-one", tmp_path)

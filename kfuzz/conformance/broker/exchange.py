@@ -2,7 +2,7 @@
 
 ``converse`` says all that a producer with transactions and a consumer say, at every version that the broker and the
 latest catalogue have in common; ``Exchange.flaws`` tells what of an answer kfuzz does not read, or would write
-otherwise. May import ``kfuzz.messages`` and ``kfuzz.records``.
+otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from kfuzz import __version__, records
 from kfuzz.conformance.broker.real import BrokerFailed
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import Message, MessageReading, encode, read
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import Definition, Versions

@@ -1,8 +1,7 @@
 """A real Apache Kafka broker as judge: started from its published artefacts, asked, and gone (docs/real-broker.md).
 
 ``Broker`` is one broker in a directory of its own; ``produce`` sends it vectors as they are, ``recover`` puts them into
-stopped partitions as segments and looks at what a start makes of them, ``play`` sends streams of batches. May import
-``testees``, ``kfuzz.records`` and ``kfuzz.vectors``.
+stopped partitions as segments and looks at what a start makes of them, ``play`` sends streams of batches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What a differential found, and the loop that asks and compares: one form for records, messages and streams.
-
-May import ``kfuzz.errors`` and ``kfuzz.conformance.protocol``.
-"""
+"""What a differential found, and the loop that asks and compares: one form for records, messages and streams."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import DECODE_MESSAGE, ENCODE_MESSAGE, Answer
 from kfuzz.errors import EncodeError
 from kfuzz.kafka import LATEST, RELEASES
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import encode, read
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Kind
 from kfuzz.messages.sample import filled
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 from kfuzz.mutate.message import mutant, restructured
 from kfuzz.records import Finding
 from kfuzz.wire.message import Schema
@@ -178,8 +178,9 @@ def _compare(found: Differential, question: Question[Asked], answer: Answer) -> 
 
 
 def _rule(finding: Finding, testee: str) -> str | None:
-    """Where an older Kafka reads what the newest refuses."""
-    if "@3." in testee and finding.code in ("tag-count-exceeds-message", "count-too-large", "tag-count-too-large"):
+    """Where an older Kafka reads what the latest refuses."""
+    is_older = testee in (f"kafka-clients@{release}" for release in RELEASES if release != LATEST)
+    if is_older and finding.code in ("tag-count-exceeds-message", "count-too-large", "tag-count-too-large"):
         return BOUNDED_COUNTS
     return None
 

@@ -2,8 +2,7 @@
 
 What kfuzz makes of an input becomes the expectation, and ``compare.judge`` holds the testee's answer to it: outcome,
 consumed bytes and contents; for a broker also the bytes that it stores. Where we differ from Kafka on purpose, a rule
-of docs/differences.md says so; rules never name an input, and look at the reasons of both sides. May import
-``kfuzz.records`` and the rest of this folder.
+of docs/differences.md says so; rules never name an input, and look at the reasons of both sides.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from kfuzz.kafka import ISOLATIONS
 from kfuzz.records.stream import next_sequence, transactions_of
 from kfuzz.vectors.model import STREAM_OPTIONS, Vector
 
-__all__ = ["differ_streams", "stream", "streams"]
+__all__ = ["differ_streams", "random_streams", "stream"]
 
 ABORT, COMMIT = 0, 1
 INT32_MAX: Final = 2**31 - 1
@@ -88,7 +88,7 @@ def _differ_on(
             found.differ(index, f"{cell.outcome}: {cell.text}", asked[index], cell.answer)
 
 
-def streams(seed: int, count: int) -> Iterator[dict[str, Any]]:
+def random_streams(seed: int, count: int) -> Iterator[dict[str, Any]]:
     """The first ``count`` streams of ``seed``; see :func:`stream`."""
     return (stream(seed, index) for index in range(count))
 

@@ -25,7 +25,7 @@ from kfuzz.conformance.protocol.words import (
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.kafka import RELEASES
 from kfuzz.messages import primitives
-from kfuzz.messages.catalogue import catalogue, newest
+from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.codec import MessageReading, encode, read
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.records.read.roles import Topic

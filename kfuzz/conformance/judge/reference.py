@@ -8,7 +8,7 @@ from typing import Any
 from kfuzz import records
 from kfuzz.errors import RecordsError
 from kfuzz.records import Finding, Profile, Reading, Role
-from kfuzz.records.append import append
+from kfuzz.records.appending import append
 from kfuzz.records.read.roles import DEFAULT_TOPIC, Topic
 
 __all__ = ["Verdict", "verdict"]

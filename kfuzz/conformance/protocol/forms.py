@@ -1,7 +1,7 @@
 """Forms: what a JSON value may be, said once. A form checks a value and writes itself as JSON Schema.
 
 ``fields_of`` reads the forms of a class from its annotations, so that a class is the type, the check and the schema of
-a message at once. Imports the standard library and ``kfuzz.wire.values``.
+a message at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Requests sent ahead, and the answers to them: the only place that puts a question to a testee.
-
-Imports its neighbours in this room.
-"""
+"""Requests sent ahead, and the answers to them: the only place that puts a question to a testee."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The published JSON Schema of the testee protocol, made of the declarations in ``words``.
 
-``python -m kfuzz.conformance.protocol.schema`` writes ``testee.schema.json`` beside this file anew. Imports its
-neighbours in this room, and kfuzz.files.
+``python -m kfuzz.conformance.protocol.schema`` writes ``testee.schema.json`` beside this file anew.
 """
 
 from __future__ import annotations

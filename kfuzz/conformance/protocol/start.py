@@ -1,4 +1,4 @@
-"""A session with a testee that is built and has said its handshake. Imports its neighbours below the differential."""
+"""A session with a testee that is built and has said its handshake."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The testees at hand: reads ``testees/<name>/testee.toml``, says which can run here, builds what is out of date.
 
 The form of the file is documented in testees/README.md. A testee whose toolchain is missing is dropped with a sentence.
-Imports what stands on the ground floor.
 """
 
 from __future__ import annotations

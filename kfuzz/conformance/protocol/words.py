@@ -3,7 +3,7 @@
 A testee is a foreign program: nothing that it prints is trusted. ``parse_handshake`` and ``parse_answer`` either return
 a checked value or raise ``ProtocolError`` with one sentence. A field with an unknown name is refused, for a misspelt
 ``base_ofset`` would otherwise never be compared and so pass for ever. ``schema`` makes the published schema of the same
-declarations. Imports the standard library, ``kfuzz.errors``, ``kfuzz.kafka`` and ``forms``.
+declarations.
 """
 
 from __future__ import annotations

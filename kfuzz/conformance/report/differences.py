@@ -1,7 +1,4 @@
-"""The report of a differential, whatever it compared: JSON, kept files, and sentences for a person.
-
-May import ``kfuzz.files`` and ``kfuzz.conformance.differential``.
-"""
+"""The report of a differential, whatever it compared: JSON, kept files, and sentences for a person."""
 
 from __future__ import annotations
 

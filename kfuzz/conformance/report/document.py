@@ -1,4 +1,4 @@
-"""A run as sentences and as one JSON document (``report.schema.json``). Imports the room ``judge``."""
+"""A run as sentences and as one JSON document (``report.schema.json``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run as JUnit XML, for continuous integration. Imports the room ``judge``."""
+"""A run as JUnit XML, for continuous integration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One self-contained HTML page. Imports the room ``judge``; jinja2 is loaded when needed."""
+"""One self-contained HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The matrix in a terminal. Imports the room ``judge``; rich is loaded when needed."""
+"""The matrix in a terminal."""
 
 from __future__ import annotations
 

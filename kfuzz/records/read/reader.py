@@ -1,6 +1,4 @@
-"""Bytes to record batches and findings: one walk for every magic, profile and role. May import ``kfuzz.wire`` and its
-neighbours.
-"""
+"""Bytes to record batches and findings: one walk for every magic, profile and role."""
 
 from __future__ import annotations
 

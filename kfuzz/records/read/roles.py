@@ -1,6 +1,6 @@
 """What a broker asks of a Produce request and of a log segment, over parsed headers and rows; it returns notes.
 
-The consumer's rules are the parse loops' own. May import ``kfuzz.wire`` and its neighbours.
+The consumer's rules are the parse loops' own.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@ consumer makes of it; ``broker=`` and ``log=`` say what those make of it where t
 ``message`` a message, ``primitive`` one value of one type.
 What a consumer may read and the rules of Produce requests forbid is refused by the broker without being told.
 
-May import ``builder``, ``message``, ``primitive``, ``produced`` and ``model``. A theme knows nothing of what Apache
-Kafka said: those cells are filled by ``kfuzz vectors build --confirm``.
+A theme knows nothing of what Apache Kafka said: those cells are filled by ``kfuzz vectors build --confirm``.
 """
 
 from __future__ import annotations

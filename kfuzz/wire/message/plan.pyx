@@ -1,4 +1,4 @@
-"""A schema's structs in C, made from the dicts that ``kfuzz.messages.schema`` describes them with."""
+"""A schema's structs in C, made from the dicts that ``kfuzz.messages.schemas`` describes them with."""
 
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free

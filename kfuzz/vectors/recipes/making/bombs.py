@@ -1,7 +1,5 @@
 """Bombs: few bytes that decompress to many, and batches of very many records, made by hand when asked for: their
 digest is the same everywhere.
-
-May import ``builder`` and ``containers``; the theme records/v2/bomb makes vectors of them.
 """
 
 from __future__ import annotations

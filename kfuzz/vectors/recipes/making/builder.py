@@ -1,9 +1,8 @@
 """A raw builder of record batches and messages: any field may be given any value, or any bytes.
 
 What a recipe does not set is right: lengths, counts, deltas and the CRC follow from the rest. What it does set stands
-as it is. A :class:`Raw` carries the bytes, the places of the fields that were set, and the contents as the recipe's
-own values say them (never as kfuzz's reader would). May import kfuzz.wire for layouts and varints, and nothing that
-reads.
+as it is. A :class:`Raw` carries the bytes, the places of the fields that were set, and the contents as the recipe's own
+values say them (never as kfuzz's reader would).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compressed streams, written out by hand so that any part can be wrong, and that every machine makes the same bytes.
 
 ``stored`` makes a stream of each codec without compressing (every format has such a form); ``packed`` asks the
-compression libraries, whose bytes differ between versions. Imports the compression libraries only inside ``packed``.
+compression libraries, whose bytes differ between versions.
 """
 
 from __future__ import annotations

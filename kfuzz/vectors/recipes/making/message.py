@@ -15,11 +15,11 @@ from typing import Any
 from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.kafka import RELEASES
-from kfuzz.messages.catalogue import catalogue, newest
+from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.codec import read
 from kfuzz.messages.jsonform import to_json
 from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
-from kfuzz.messages.schema import default_of, schema
+from kfuzz.messages.schemas import default_of, schema
 from kfuzz.wire.cursor import uvarint
 
 __all__ = ["Body", "Place", "body", "definitions", "full", "slug_of"]

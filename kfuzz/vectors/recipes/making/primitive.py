@@ -1,4 +1,4 @@
-"""What the themes of primitives are made with. May import messages/.
+"""What the themes of primitives are made with.
 
 ``Single`` is bytes of one primitive and what they hold; the recipe states the value, and what there is to be found.
 """

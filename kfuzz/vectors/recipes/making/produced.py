@@ -1,7 +1,7 @@
 """What a broker asks of a Produce request beyond what a consumer asks of a fetch, from a recipe's own values.
 
 Mirrors the order of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
-``LogValidator.validateBatch``; Kafka confirms each verdict that comes of it. May import ``builder``.
+``LogValidator.validateBatch``; Kafka confirms each verdict that comes of it.
 """
 
 from __future__ import annotations

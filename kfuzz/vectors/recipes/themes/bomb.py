@@ -1,4 +1,4 @@
-"""Bombs: batches too large to be committed, each named by a recipe. May import ``making.bombs``."""
+"""Bombs: batches too large to be committed, each named by a recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compressed payloads, codec by codec: well-formed, odd, and broken. May import ``builder`` and ``containers``."""
+"""Compressed payloads, codec by codec: well-formed, odd, and broken."""
 
 from __future__ import annotations
 

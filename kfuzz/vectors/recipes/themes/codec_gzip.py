@@ -1,4 +1,4 @@
-"""Gzip members in every part: header flags, fields, deflate, trailers. May import ``codec`` and ``containers``."""
+"""Gzip members in every part: header flags, fields, deflate, trailers."""
 
 from __future__ import annotations
 

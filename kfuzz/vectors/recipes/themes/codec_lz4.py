@@ -1,4 +1,4 @@
-"""Lz4 frames in every part: descriptor bits, block sizes, checksums, blocks. May import ``codec`` and ``containers``.
+"""Lz4 frames in every part: descriptor bits, block sizes, checksums, blocks.
 
 Kafka reads frames with a reader of its own, stricter than the usual libraries in some places and laxer in others.
 """

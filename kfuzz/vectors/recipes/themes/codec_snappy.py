@@ -1,4 +1,4 @@
-"""Snappy in every part: xerial framing, preambles, literals and copies. May import ``codec`` and ``containers``."""
+"""Snappy in every part: xerial framing, preambles, literals and copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Zstd frames in every part: windows, content sizes, checksums, blocks. May import ``codec`` and ``containers``."""
+"""Zstd frames in every part: windows, content sizes, checksums, blocks."""
 
 from __future__ import annotations
 

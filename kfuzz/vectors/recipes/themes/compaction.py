@@ -1,4 +1,4 @@
-"""What the log cleaner leaves behind: empty batches, gaps, delete horizons. May import ``builder``, ``containers``."""
+"""What the log cleaner leaves behind: empty batches, gaps, delete horizons."""
 
 from __future__ import annotations
 

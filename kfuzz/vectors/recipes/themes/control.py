@@ -1,4 +1,4 @@
-"""Control batches: markers, their keys, and what is wrong with them. May import ``builder``."""
+"""Control batches: markers, their keys, and what is wrong with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record count against the records that are there. May import ``builder`` and ``containers``."""
+"""The record count against the records that are there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches one after another: partial tails, lengths that lie, magics that mix. May import ``builder``, ``legacy``."""
+"""Batches one after another: partial tails, lengths that lie, magics that mix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The header of a record batch: what each field may hold, the attribute bits, and the CRC. May import ``builder``."""
+"""The header of a record batch: what each field may hold, the attribute bits, and the CRC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record's headers: count, keys, values. May import ``builder`` and ``containers``."""
+"""A record's headers: count, keys, values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What magic 0 and 1 have in common: messages and wrappers. May import ``builder`` and ``containers``."""
+"""What magic 0 and 1 have in common: messages and wrappers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of magic 0. May import ``legacy``."""
+"""Messages of magic 0."""
 
 from __future__ import annotations
 

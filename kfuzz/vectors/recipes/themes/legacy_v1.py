@@ -1,4 +1,4 @@
-"""Messages of magic 1. May import ``legacy`` and ``builder``."""
+"""Messages of magic 1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts of arrays that lie. May import ``message``."""
+"""Counts of arrays that lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headers of requests and responses, as messages of their own. May import ``message``."""
+"""Headers of requests and responses, as messages of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lengths of texts and bytes that lie, and nulls where none may be. May import ``message``."""
+"""Lengths of texts and bytes that lie, and nulls where none may be."""
 
 from __future__ import annotations
 

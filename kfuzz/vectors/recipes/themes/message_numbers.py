@@ -1,4 +1,4 @@
-"""Numbers, flags, varints, and what follows the last field. May import ``message``."""
+"""Numbers, flags, varints, and what follows the last field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every request and response in its oldest version, each field at its default. May import ``message_requests``."""
+"""Every request and response in its oldest version, each field at its default."""
 
 from __future__ import annotations
 

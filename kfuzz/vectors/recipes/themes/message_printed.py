@@ -1,4 +1,4 @@
-"""The layouts that the oldest documents print, in the versions that had them. May import ``message``.
+"""The layouts that the oldest documents print, in the versions that had them.
 
 Kafka 4.4 has none of them any more; Kafka 3.9.2 still reads them. What no release ever had is in docs/messages.md.
 """

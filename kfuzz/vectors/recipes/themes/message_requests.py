@@ -1,4 +1,4 @@
-"""Every request in its newest version, each field with a value of its own. May import ``message``."""
+"""Every request in its newest version, each field with a value of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every response in its newest version, each field with a value of its own. May import ``message_requests``."""
+"""Every response in its newest version, each field with a value of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tagged fields: unknown ones, odd orders, sizes that lie. May import ``message``."""
+"""Tagged fields: unknown ones, odd orders, sizes that lie."""
 
 from __future__ import annotations
 

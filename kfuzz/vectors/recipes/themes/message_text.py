@@ -1,4 +1,4 @@
-"""Texts that are not UTF-8, or odd though they are. May import ``message``."""
+"""Texts that are not UTF-8, or odd though they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small messages that end after each of their bytes. May import ``message``."""
+"""Small messages that end after each of their bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts, bytes and arrays in their four forms, each alone. May import ``primitive``."""
+"""Texts, bytes and arrays in their four forms, each alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of a fixed width, flags, floats and uuids, each alone. May import ``primitive``."""
+"""Numbers of a fixed width, flags, floats and uuids, each alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Varints, each alone: zigzag ones of 32 and 64 bits, and unsigned ones. May import ``primitive``."""
+"""Varints, each alone: zigzag ones of 32 and 64 bits, and unsigned ones."""
 
 from __future__ import annotations
 

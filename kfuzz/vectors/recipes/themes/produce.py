@@ -1,4 +1,4 @@
-"""Batches as producers send them, and as they should not: what the broker alone looks at. May import ``builder``."""
+"""Batches as producers send them, and as they should not: what the broker alone looks at."""
 
 from __future__ import annotations
 

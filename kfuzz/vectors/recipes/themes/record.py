@@ -1,4 +1,4 @@
-"""A record's own fields: length, attributes, offset delta, key and value. May import ``builder`` and ``containers``."""
+"""A record's own fields: length, attributes, offset delta, key and value."""
 
 from __future__ import annotations
 

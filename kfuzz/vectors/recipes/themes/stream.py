@@ -1,4 +1,4 @@
-"""What the recipes of streams share: batches of producers, and what becomes of them. May import ``builder``.
+"""What the recipes of streams share: batches of producers, and what becomes of them.
 
 ``Appends`` is a partition that a broker appends to, a batch a step; ``reading`` is a fetch or a log, handed out or not.
 Both say what must be so, and decide nothing: recipes know the rules, and this module counts offsets.

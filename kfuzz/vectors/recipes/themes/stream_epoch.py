@@ -1,4 +1,4 @@
-"""Producer epochs, as the broker that appends to a partition sees them. May import ``stream``."""
+"""Producer epochs, as the broker that appends to a partition sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer hands out: aborted transactions, control batches, the last stable offset. May import ``stream``."""
+"""What a consumer hands out: aborted transactions, control batches, the last stable offset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences of idempotent producers, as the broker that appends to a partition sees them. May import ``stream``."""
+"""Sequences of idempotent producers, as the broker that appends to a partition sees them."""
 
 from __future__ import annotations
 

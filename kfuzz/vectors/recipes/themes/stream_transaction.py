@@ -1,4 +1,4 @@
-"""Transactions and their markers, as the broker that appends to a partition sees them. May import ``stream``."""
+"""Transactions and their markers, as the broker that appends to a partition sees them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timestamps: create and log-append time, deltas, the max timestamp. May import ``builder`` and ``containers``."""
+"""Timestamps: create and log-append time, deltas, the max timestamp."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce requests whose verdict depends on the topic's configuration. May import ``builder`` and ``containers``."""
+"""Produce requests whose verdict depends on the topic's configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions and idempotence, as far as one fetch shows them. May import ``builder``, ``containers``, ``control``."""
+"""Transactions and idempotence, as far as one fetch shows them."""
 
 from __future__ import annotations
 

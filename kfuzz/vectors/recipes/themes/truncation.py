@@ -1,5 +1,4 @@
-"""Batches and records that end in the middle of a field, with every length before it right. May import ``builder``,
-``containers``.
+"""Batches and records that end in the middle of a field, with every length before it right.
 
 The batch length and the CRC fit the bytes that are there, so that a reader gets as far as the cut.
 """

@@ -1,4 +1,4 @@
-"""Varints and varlongs inside records: boundaries, overlong forms, excess bits, no end. May import ``builder``."""
+"""Varints and varlongs inside records: boundaries, overlong forms, excess bits, no end."""
 
 from __future__ import annotations
 

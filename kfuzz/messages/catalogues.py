@@ -1,4 +1,4 @@
-"""Definitions at hand: of a Kafka release that kfuzz carries, of a jar, of a folder. Imports ``language`` and below.
+"""Definitions at hand: of a Kafka release that kfuzz carries, of a jar, of a folder.
 
 A catalogue is one file with the definitions of one release, condensed to facts: names, types, versions, flags. It is
 written in the definition language itself, so that one reader serves all sources. A release has two: what its clients'
@@ -80,7 +80,7 @@ def catalogue(name: str = LATEST) -> Catalogue:
     """A catalogue that kfuzz carries: of a release's kafka-clients, or of its records. ``UsageError`` for any other."""
     if name not in CARRIED:
         raise UsageError(f"there is no catalogue of Kafka {name}; take one of {', '.join(CARRIED)}, or a jar or folder")
-    found = load(Path(__file__).with_name("catalogues") / f"{name}.json")
+    found = load(Path(__file__).with_name("definitions") / f"{name}.json")
     return replace(found, beside=RECORDS.get(name, ""))
 
 

@@ -1,7 +1,7 @@
 """Read a corpus back and compare it with its plan and manifest: every batch, offset, sequence, index, sum and file.
 
-May import ``corpora``, ``control``, ``records`` and ``wire``. The indexes are rebuilt from the log as Kafka's recovery
-(``LogSegment.recover``) does, by code that shares nothing with the generator's.
+The indexes are rebuilt from the log as Kafka's recovery (``LogSegment.recover``) does, by code that shares nothing with
+the generator's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kfuzz import records
 from kfuzz.control import ControlRecordType, decode_control
-from kfuzz.corpora.generate import LEADER_EPOCH_CHECKPOINT, MANIFEST, SUCCESS, WORKLOAD, leader_epochs
+from kfuzz.corpora.generation import LEADER_EPOCH_CHECKPOINT, MANIFEST, SUCCESS, WORKLOAD, leader_epochs
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, read_manifest
 from kfuzz.corpora.plan import SEQUENCES, Plan, Segment
 from kfuzz.corpora.synth import DIGEST_BYTES

@@ -1,4 +1,4 @@
-"""How far long work is: a line that moves on a terminal, plain lines in a pipe. Imports ``rich``, where it is shown."""
+"""How far long work is: a line that moves on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 

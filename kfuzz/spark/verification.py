@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from kfuzz.corpora.manifest import Row, schema
 from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.verify import Corpus, Problem, check_whole, verify_segment
+from kfuzz.corpora.verification import Corpus, Problem, check_whole, verify_segment
 from kfuzz.corpora.workload import parse, render
-from kfuzz.spark.generate import columns
-from kfuzz.spark.session import collect, default_tasks
+from kfuzz.spark.generation import columns
+from kfuzz.spark.sessions import collect, default_tasks
 
 __all__ = ["verify"]
 

@@ -1,7 +1,6 @@
 """Copies of the suite for other projects to vendor: the files, and a page that says how to run them without kfuzz.
 
-May import its neighbours ``model`` and ``build``. What a copy holds is listed in its ``manifest.json``, which is
-written last: a folder without one is no whole copy.
+What a copy holds is listed in its ``manifest.json``, which is written last: a folder without one is no whole copy.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import jinja2
 from kfuzz import __version__
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, require_writable, write_whole
-from kfuzz.vectors.build import canonical_json
+from kfuzz.vectors.building import canonical_json
 from kfuzz.vectors.ids import matching
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import (

@@ -1,8 +1,8 @@
 """The instrumented build: clang compiles the Cython modules again, for libFuzzer, in a directory of its own.
 
-May import its neighbour ``targets``. The modules that everyone else imports are never touched: the build is a copy of
-the package in ``build/fuzz/<sanitizer>-<hash>/`` of the checkout, with links for the Python files and compiled modules
-of its own. In it stands an executable ``bin/<target>`` for each target, which sets the environment and starts
+The modules that everyone else imports are never touched: the build is a copy of the package in
+``build/fuzz/<sanitizer>-<hash>/`` of the checkout, with links for the Python files and compiled modules of its own. In
+it stands an executable ``bin/<target>`` for each target, which sets the environment and starts
 :mod:`kfuzz.fuzz.harness`. libFuzzer starts that file again for ``-merge=1`` and ``-minimize_crash=1``, so it works by
 hand as well.
 """

@@ -1,6 +1,6 @@
 """A corpus directory from its first file to its last, for both drivers: one process here, Spark in ``kfuzz.spark``.
 
-``prepare`` → any number of ``write_segment``, in any order, anywhere → ``publish``. May import ``corpora`` and below.
+``prepare`` → any number of ``write_segment``, in any order, anywhere → ``publish``.
 """
 
 from __future__ import annotations

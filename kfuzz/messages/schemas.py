@@ -1,4 +1,4 @@
-"""A definition at one version, as the flat program that ``kfuzz.wire.message`` runs. Imports ``model`` and the wire."""
+"""A definition at one version, as the flat program that ``kfuzz.wire.message`` runs."""
 
 from __future__ import annotations
 

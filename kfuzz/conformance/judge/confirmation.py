@@ -1,7 +1,4 @@
-"""What Apache Kafka itself says of vectors, by its testee ``kafka-clients``, and where it contradicts a recipe.
-
-May import ``kfuzz.vectors``, and its neighbours in this room and in ``protocol``.
-"""
+"""What Apache Kafka itself says of vectors, by its testee ``kafka-clients``, and where it contradicts a recipe."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from kfuzz.conformance.protocol.testees import Testee, all_testees, select
 from kfuzz.conformance.protocol.words import READER, Answer, Handshake
 from kfuzz.errors import UsageError
 from kfuzz.kafka import ROLES
-from kfuzz.messages.catalogue import has_same_names
+from kfuzz.messages.catalogues import has_same_names
 from kfuzz.vectors.confirm import contradiction
 from kfuzz.vectors.kinds import KINDS
 from kfuzz.vectors.model import Vector

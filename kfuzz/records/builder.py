@@ -1,7 +1,7 @@
 """Records into one new batch, byte for byte as Kafka's builder writes it: what conversion and compaction stand on.
 
 The writer takes every field as it is given; this takes what Kafka's builder takes, refuses what it refuses, and works
-out the rest. May import ``kfuzz.wire`` and its neighbours.
+out the rest.
 """
 
 from __future__ import annotations

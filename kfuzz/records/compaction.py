@@ -1,6 +1,4 @@
-"""What Kafka's log cleaner does to bytes: batches and records retained by predicate, the rest rewritten. May import
-``kfuzz.wire`` and its neighbours.
-"""
+"""What Kafka's log cleaner does to bytes: batches and records retained by predicate, the rest rewritten."""
 
 from __future__ import annotations
 
@@ -11,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.java import wrap64
 from kfuzz.kafka import NO_TIMESTAMP
+from kfuzz.records.builder import Rebuilt, empty_batch, frames, rebuild
 from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Reading
-from kfuzz.records.rebuild import Rebuilt, empty_batch, frames, rebuild
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,7 +1,5 @@
 """What a campaign starts from: the vectors, the kept corpus, and a batch of every shape, or every message.
 
-May import vectors/, messages/, records/.
-
 ``corpus/seeds/<target>.hex`` and ``corpus/regressions/<target>/*.hex`` are text: hex digits, one input a line, ``#``
 begins a comment. An installed package has no ``corpus/``; it starts from the rest.
 """
@@ -16,9 +14,9 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz.messages import KINDS, selector
 from kfuzz.fuzz.targets import Target
-from kfuzz.messages.catalogue import catalogue
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.sample import filled
-from kfuzz.messages.schema import schema
+from kfuzz.messages.schemas import schema
 from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
 from kfuzz.records.codecs import compress
 from kfuzz.vectors import Vector, load_suite

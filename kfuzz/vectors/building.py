@@ -1,4 +1,4 @@
-"""Build: recipes to vector files. May import kfuzz.records, to compare compressed payloads by their content.
+"""Build: recipes to vector files.
 
 The committed files are the truth about three things that a recipe cannot know: compressed bytes (another library makes
 others), what Apache Kafka said, and vectors that have no recipe (a kept crash). Build carries them over.

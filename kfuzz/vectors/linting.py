@@ -1,4 +1,4 @@
-"""Lint: what a suite must keep beyond its schema. Each rule yields problems; none raises. May import kfuzz.records."""
+"""Lint: what a suite must keep beyond its schema. Each rule yields problems; none raises."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ import crc32c
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.kafka import BROKER_RELEASE, KAFKA_3, LATEST, RELEASES
-from kfuzz.messages.catalogue import has_same_names
+from kfuzz.messages.catalogues import has_same_names
 from kfuzz.vectors import coverage
-from kfuzz.vectors.build import canonical_json
+from kfuzz.vectors.building import canonical_json
 from kfuzz.vectors.coverage import CODES, expectations, is_plainly_valid
 from kfuzz.vectors.ids import REGISTER_FILE, digest_of, registered
 from kfuzz.vectors.kinds import KINDS

@@ -1,7 +1,6 @@
 """What a broker does to the bytes that it accepts from a producer: offsets, timestamps, and another codec.
 
 In place where Kafka is in place: then only header bytes change, and the payload stays as the producer compressed it.
-May import ``kfuzz.wire`` and its neighbours.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.findings.records import from_note
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, Codec, TimestampType
+from kfuzz.records.builder import rebuild
 from kfuzz.records.model import Record
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, read
 from kfuzz.records.read.roles import DEFAULT_TOPIC, Header, Topic
-from kfuzz.records.rebuild import rebuild
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.layout import (
     BATCH_CRC_COVERS_FROM,

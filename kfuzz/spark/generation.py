@@ -10,13 +10,13 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from kfuzz.corpora.generate import prepare, publish, sweep_corpus
+from kfuzz.corpora.generation import prepare, publish, sweep_corpus
 from kfuzz.corpora.manifest import Row, schema
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.workload import Workload, parse, render
 from kfuzz.files import local_path
-from kfuzz.spark.session import collect, default_tasks
+from kfuzz.spark.sessions import collect, default_tasks
 
 __all__ = ["columns", "generate"]
 

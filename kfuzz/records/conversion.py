@@ -1,4 +1,4 @@
-"""Batches from one magic to another, with what is lost on the way. May import ``kfuzz.wire`` and its neighbours."""
+"""Batches from one magic to another, with what is lost on the way."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, NO_TIMESTAMP, Codec, TimestampType
+from kfuzz.records.builder import frames, rebuild
 from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, decode
-from kfuzz.records.rebuild import frames, rebuild
 from kfuzz.records.writer import encode_batch
 
 if TYPE_CHECKING:
