@@ -19,8 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.12", "3.13")
 # What needs the toolchains that only the main environment has.
 FAST = "not full and not java and not clang and not spark"
-# Their subjects are the benchmark, the fuzzer, Spark, the readers in other languages and the wheel.
-LEFT_OUT = ("benchmarks", "fuzz", "spark", "examples", "test_wheel.py")
+# Their subjects are the benchmark, the fuzzer, Spark, the readers in other languages, the wheel, and what only
+# developers run: the tools and the checks of the repository.
+LEFT_OUT = ("benchmarks", "fuzz", "spark", "examples", "test_wheel.py", "tools", "tidy")
 
 
 def interpreter(name: str) -> tuple[str, str] | None:
