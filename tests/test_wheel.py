@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -159,9 +160,7 @@ def test_a_type_checker_sees_the_public_types(installed: Path, tmp_path: Path) -
         text=True,
         timeout=300,
     )
-    seen = [
-        line.partition('Revealed type is "')[2].rstrip('"') for line in done.stdout.splitlines() if "Revealed" in line
-    ]
-    assert seen == [
-        "pyarrow.lib.RecordBatch", "kfuzz.records.read.reader.Verdict", "kfuzz.messages.codec.MessageVerdict"
-    ], done.stdout  # fmt: skip
+    seen = re.findall('Revealed type is "(.*)"', done.stdout)
+    # The stubs' own module of a class may change; its package and its name do not.
+    named = [(name.partition(".")[0], name.rpartition(".")[2]) for name in seen]
+    assert named == [("pyarrow", "RecordBatch"), ("kfuzz", "Verdict"), ("kfuzz", "MessageVerdict")], done.stdout

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -242,7 +243,8 @@ def _link_rest(directory: Path) -> None:
         if link.is_symlink() and link.readlink() == path:
             continue
         link.parent.mkdir(parents=True, exist_ok=True)
-        temporary = link.with_name(f".{link.name}.{os.getpid()}")
+        # Another process, or another thread of this one, may be at the same link.
+        temporary = link.with_name(f".{link.name}.{os.getpid()}-{threading.get_ident()}")
         temporary.symlink_to(path)
         temporary.replace(link)
 
