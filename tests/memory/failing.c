@@ -23,6 +23,8 @@ static char spared[64];
 /* Some allocations never fail, for what then goes wrong is not ours:
  * - those of tracebacks: CPython 3.11 drops the exception that is on its way where it cannot make a frame for it
  *   (take_ownership in frame.c), and what Cython has made of `except` uses a traceback that is not there;
+ * - those of functions, which each generator expression and each lambda makes: CPython 3.12 then gives their code back
+ *   once too often, and crashes when that is used again;
  * - the pair of an iterator over a dict's items: CPython 3.11 then frees an iterator that it has not told the collector of;
  * - the room of a list that is made of a tuple: CPython 3.11 then keeps the tuple for good.
  * They are known by where they are asked for: the two innermost places behind the allocator's own functions. Those that
@@ -40,10 +42,10 @@ static int is_allocator(const char *name)
                             || !strncmp(name, "_PyObject_GC_New", 16));
 }
 
-static int is_traceback(const char *name)
+static int never_fails(const char *name)
 {
     return name != NULL && (!strcmp(name, "PyFrame_New") || !strcmp(name, "PyCode_NewEmpty")
-                            || !strcmp(name, "PyTraceBack_Here"));
+                            || !strcmp(name, "PyTraceBack_Here") || !strcmp(name, "PyFunction_NewWithQualName"));
 }
 
 /* Who asked for what failed: the path of the library whose code is the innermost but for the interpreter's below its loop
@@ -70,7 +72,7 @@ static int may_fail(void)
                 if (frames[i] == granted[k].inner && (k == 0 || frames[i + 1] == granted[k].outer))
                     return 0;
         }
-        if (is_traceback(frame.dli_sname))
+        if (never_fails(frame.dli_sname))
             return 0;
         if (frame.dli_sname != NULL && !strcmp(frame.dli_sname, "_PyEval_EvalFrameDefault"))
             break;
