@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -71,8 +72,9 @@ def translated() -> list[Extension]:
     """The extensions with their C files, which Cython makes of all that has changed."""
     made: list[Extension] = cythonize(
         extensions(),
-        # Only files that we wrote stand beside the sources.
-        build_dir="build/cython",
+        # Only files that we wrote stand beside the sources. Each Python has its own C files: Cython makes them again
+        # where it was installed later, and the modules of another Python would seem out of date.
+        build_dir=f"build/cython-{sys.implementation.cache_tag}",
         nthreads=CORES,
         language_level=3,
         annotate=bool(os.environ.get("KFUZZ_ANNOTATE")),

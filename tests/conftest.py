@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 from typing import Any, NoReturn
@@ -37,3 +38,14 @@ def require_tool(name: str, remedy: str) -> str:
     """The path of the program ``name``, or a skip (a failure with CI=true) that says how to get it."""
     path = shutil.which(name)
     return path if path else missing(name, remedy)
+
+
+@pytest.fixture
+def some_themes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds of the suite are of four themes: all of them take seconds, which one test spends for all."""
+    from kfuzz.vectors import building
+    from kfuzz.vectors.recipes import themes
+
+    names = ("header", "count", "codec", "framing")
+    chosen = tuple(importlib.import_module(f"{themes.__name__}.{name}").theme() for name in names)
+    monkeypatch.setattr(building, "all_themes", lambda: chosen)

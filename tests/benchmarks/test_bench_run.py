@@ -65,6 +65,7 @@ def test_every_codec_has_a_path_for_each_way() -> None:
 
 
 @pytest.mark.java
+@pytest.mark.full
 def test_kafka_clients_does_the_same_work_on_every_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK and Maven")

@@ -25,7 +25,6 @@ from kfuzz import records
 from kfuzz.conformance.broker.real import (
     Broker,
     BrokerFailed,
-    Judgement,
     Marker,
     artefacts,
     is_for_broker,
@@ -132,11 +131,6 @@ def vectors(request: pytest.FixtureRequest) -> Sequence[Vector]:
 
 
 @pytest.fixture(scope="module")
-def judgement(vectors: Sequence[Vector]) -> Judgement:
-    return judge(vectors)
-
-
-@pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
     with Broker() as started:
         yield started
@@ -149,16 +143,12 @@ def test_the_broker_is_the_one_that_the_cells_name() -> None:
     assert artefacts().version == BROKER_RELEASE
 
 
-def test_the_committed_cells_are_what_the_broker_says(vectors: Sequence[Vector], judgement: Judgement) -> None:
+def test_the_committed_cells_are_what_the_broker_says_and_it_contradicts_no_vector(vectors: Sequence[Vector]) -> None:
+    judgement = judge(vectors)
     said = {vector.id: (cell(vector), dict(sorted(judgement.cells[vector.id].items()))) for vector in vectors}
     assert {name: cells for name, cells in said.items() if cells[0] != cells[1]} == {}
-
-
-def test_the_broker_contradicts_no_vector(judgement: Judgement) -> None:
     assert dict(judgement.contradictions) == {}
-
-
-def test_every_kind_of_answer_was_given(judgement: Judgement) -> None:
+    # Every kind of answer was given.
     cells = judgement.cells.values()
     assert {cell["broker"] for cell in cells} == {"accepted", "rejected", "fault"}
     assert {cell["recovery"] for cell in cells if "recovery" in cell} == {"kept", "truncated", "aborts"}
@@ -252,7 +242,7 @@ def test_no_stream_with_a_marker_that_no_coordinator_writes_is_asked() -> None:
     assert is_for_broker(vector("stream/transaction/commit"))
 
 
-def test_what_was_stored_is_there_after_a_clean_restart() -> None:
+def test_what_was_stored_is_there_after_a_clean_restart_and_a_start_that_fails_says_why() -> None:
     minimal = vector("records/v2/header/minimal")
     with Broker() as broker:
         (before,) = produce(broker, [minimal]).values()
@@ -260,7 +250,11 @@ def test_what_was_stored_is_there_after_a_clean_restart() -> None:
         assert not broker.is_alive()
         broker.start()
         after = broker.ask({"operation": "fetch", "topic": "topic1", "partition": 0, "offset": "0"})
-    assert after["hex"] == before.stored.hex()
+        assert after["hex"] == before.stored.hex()
+        broker.stop()
+        (broker.data / "meta.properties").unlink()
+        with pytest.raises(BrokerFailed, match=r"the broker ended at start: .*meta\.properties"):
+            broker.start()
 
 
 def test_nothing_remains_of_a_broker_whatever_happens_inside() -> None:
@@ -273,14 +267,6 @@ def test_nothing_remains_of_a_broker_whatever_happens_inside() -> None:
     assert len(mine) == 2
     assert not any(process.is_running() for process in mine)
     assert not broker.data.parent.exists()
-
-
-def test_a_broker_that_cannot_start_says_why() -> None:
-    with Broker() as broker:
-        broker.stop()
-        (broker.data / "meta.properties").unlink()
-        with pytest.raises(BrokerFailed, match=r"the broker ended at start: .*meta\.properties"):
-            broker.start()
 
 
 def test_a_broker_ends_with_the_process_that_started_it() -> None:

@@ -23,7 +23,7 @@ from kfuzz.errors import UsageError
 from kfuzz.fuzz import building as build_module
 from kfuzz.fuzz import campaign
 from kfuzz.fuzz.building import COMPILERS, Build, NoNativeCoverage, Sanitizer, build
-from kfuzz.fuzz.seeding import inputs
+from kfuzz.fuzz.seeding import inputs, seeds
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
@@ -95,11 +95,13 @@ def test_record_batch_survives_a_short_run_with_native_coverage_and_a_hook_that_
 
 
 @pytest.mark.clang
+@pytest.mark.parametrize("step", [pytest.param(8), pytest.param(1, marks=pytest.mark.full)])
 def test_messages_survive_a_short_run_and_the_hook_changes_half_of_them_by_structure(
-    native_build: Build, tmp_path: Path
+    native_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: int
 ) -> None:
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: seeds(target, say=say)[::step])
     # Enough for the seeds, of which most are run a second time, to be a small part.
-    [result] = campaign.run(["messages"], 60, runs=15_000, out=tmp_path)
+    [result] = campaign.run(["messages"], 60, runs=16_000 // step, out=tmp_path)
     assert result.crashes == []
     assert result.coverage >= MESSAGES_COVERAGE_LEAST
     assert result.mutator_calls is not None
@@ -334,7 +336,7 @@ KFUZZ_WITHOUT_CLANG = [
 ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_an_interrupted_campaign_leaves_its_summary_and_its_result_and_ends_its_fuzzer(
     atheris_here: None, tmp_path: Path, number: int
 ) -> None:

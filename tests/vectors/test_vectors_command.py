@@ -74,8 +74,9 @@ def test_lint_ends_with_1_for_a_problem_and_prints_its_place(
     assert json.loads(out) == [{"place": "records/v2/count.json", "text": "the vectors are not sorted by id"}]
 
 
-def test_lint_of_the_committed_suite_ends_with_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("lint", capsys=capsys) == (0, "nothing to mend\n", "")
+def test_lint_ends_with_0_where_nothing_is_to_mend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = mini_suite.write(tmp_path)
+    assert run("lint", "--vectors", str(root), capsys=capsys) == (0, "nothing to mend\n", "")
 
 
 @pytest.mark.parametrize("verb", ["list", "lint"])
@@ -86,6 +87,7 @@ def test_a_suite_that_is_not_there_is_wrong_use(verb: str, tmp_path: Path, capsy
     assert len(err.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("some_themes")
 def test_build_check_ends_with_1_where_files_are_missing_and_writes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,6 +131,7 @@ def answers_of(
     return {"9.9.9": said}
 
 
+@pytest.mark.usefixtures("some_themes")
 def test_build_confirm_writes_nothing_where_kafka_contradicts_a_recipe(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,6 +147,7 @@ def test_build_confirm_writes_nothing_where_kafka_contradicts_a_recipe(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("some_themes")
 def test_build_confirm_fills_the_cells_with_what_kafka_says(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -325,14 +325,9 @@ class Broker:
         properties += "".join(f"{name}={value}\n" for name, value in self._settings.items())
         self._properties = self._home / "server.properties"
         self._properties.write_text(properties)
-        arguments = ["format", "-t", CLUSTER_ID, "-c", str(self._properties)]
-        argv = _java(self._folder, "kafka.tools.StorageTool", arguments, log_levels={"defaultLogLevel": "off"})
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, cwd=self._home, timeout=START_TIMEOUT_S
-        )
-        if done.returncode != 0:
-            said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
-            raise BrokerFailed(f"the log directory could not be formatted: {said[-LOG_TAIL_CHARS:]}")
+        self.data.mkdir()
+        for name, content in _formatted(self._folder).items():
+            (self.data / name).write_bytes(content)
 
     def _clear_away(self) -> None:
         try:
@@ -341,6 +336,24 @@ class Broker:
                     _end(process, timeout_s=0)
         finally:
             shutil.rmtree(self._home)
+
+
+@cache
+def _formatted(folder: Path) -> dict[str, bytes]:
+    """The files of a formatted log directory. They are the same for every broker, and the tool that makes them is a
+    Java program that takes as long as a start.
+    """
+    with tempfile.TemporaryDirectory(prefix="kfuzz-format-") as home:
+        properties = Path(home, "server.properties")
+        data = Path(home, "data")
+        properties.write_text(PROPERTIES.format(port=1, controller_port=2, data=data))
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(properties)]
+        argv = _java(folder, "kafka.tools.StorageTool", arguments, log_levels={"defaultLogLevel": "off"})
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, cwd=home, timeout=START_TIMEOUT_S)
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).decode("utf-8", "replace").strip()
+            raise BrokerFailed(f"the log directory could not be formatted: {said[-LOG_TAIL_CHARS:]}")
+        return {path.name: path.read_bytes() for path in data.iterdir()}
 
 
 @contextlib.contextmanager
@@ -393,19 +406,19 @@ def judge(vectors: Sequence[Vector]) -> Judgement:
     """Show a real broker those vectors that it can be asked about: records as a produce request and as a segment,
     streams step by step.
 
-    Each has a broker as its ``topic`` asks for. What one has appended may be more than it can start with, so that the
-    segments are another's.
+    Each has a broker as its ``topic`` asks for; streams have a plain one. What one has appended may be more than it can
+    start with, so that the segments are another's.
     """
     vectors = [vector for vector in vectors if is_for_broker(vector)]
     plain = [vector for vector in vectors if vector.kind == "records"]
     streams = {vector.id: steps for vector in vectors if (steps := _requests(vector))}
     produced: dict[str, Produced] = {}
-    for settings, asked in _by_settings(plain, _BROKER_SETTINGS):
+    played: dict[str, list[Produced]] = {}
+    for settings, asked in _by_settings(vectors, _BROKER_SETTINGS):
         with Broker(settings) as broker:
-            for config, those in _by_settings(asked, _TOPIC_SETTINGS):
+            played |= play(broker, {vector.id: streams[vector.id] for vector in asked if vector.id in streams})
+            for config, those in _by_settings([v for v in asked if v.kind == "records"], _TOPIC_SETTINGS):
                 produced |= produce(broker, those, config)
-    with Broker() as broker:
-        played = play(broker, streams)
     with Broker() as broker:
         recovered = recover(broker, plain)
     cells = {name: answer.to_cell() | {"recovery": recovered[name].outcome} for name, answer in produced.items()}
