@@ -1,7 +1,6 @@
 """Build of the compiled modules; everything else about the package stands in pyproject.toml.
 
 Environment variables that a build reads:
-  KFUZZ_FUZZ=1      instrument for libFuzzer (set CC to clang); see kfuzz/fuzz/building.py
   KFUZZ_TRACE=1     Cython line tracing, for coverage reports of the .pyx files (decoding is ~100 times slower)
 
 Modules are translated and compiled side by side, one for each core. A module is compiled again when one of its sources

@@ -26,6 +26,13 @@ def counts(reduced: int, full: int) -> list[Any]:
     return [pytest.param(reduced), pytest.param(full, marks=pytest.mark.full)]
 
 
+def releases() -> list[Any]:
+    """Kafka's releases for ``pytest.mark.parametrize``: ``make test`` asks the latest, ``make test-full`` the older."""
+    from kfuzz.kafka import LATEST, RELEASES
+
+    return [pytest.param(one, marks=[] if one == LATEST else pytest.mark.full) for one in RELEASES]
+
+
 def missing(what: str, remedy: str) -> NoReturn:
     """Skip for want of a toolchain, with the reason; a failure with CI=true, so that it is not unseen."""
     text = f"{what} is missing; {remedy}"

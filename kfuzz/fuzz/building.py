@@ -213,7 +213,11 @@ def _compile(work: Path, sources: list[Path], compiler: str, sanitizer: Sanitize
         # An unchanged file keeps its time, by which setup.py knows what is to be compiled again.
         if not target.is_file() or target.read_bytes() != (ROOT / source).read_bytes():
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / source, target)
+            (shutil.copyfile if target.exists() else shutil.copy2)(ROOT / source, target)
+    # What Cython has made of them for this Python serves here as well.
+    translated = f"build/cython-{sys.implementation.cache_tag}"
+    if (ROOT / translated).is_dir() and not (work / translated).exists():
+        shutil.copytree(ROOT / translated, work / translated)
     # Cython finds a package's .pxd files only where the package has its __init__.
     for folder in {Path(PACKAGE.name), *(source.parent for source in sources if source.suffix == ".pyx")}:
         (work / folder / "__init__.py").touch()

@@ -64,7 +64,7 @@ def rule(name: str, data: bytes, answer: Answer, role: Role = "consumer") -> boo
 @pytest.mark.parametrize(
     ("role", "most", "accepted"), [("consumer", 16_000, 5), ("broker", 6_000, 6), ("log", 2_000, 2)]
 )
-@pytest.mark.parametrize("percent", counts(20, 100))
+@pytest.mark.parametrize("percent", counts(10, 100))
 def test_kafka_and_kfuzz_agree_on_mutated_inputs(role: Role, most: int, accepted: int, percent: int) -> None:
     count = most * percent // 100
     testee = next(testee for testee in all_testees() if testee.label == f"kafka-clients@{LATEST}")

@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from conftest import releases
 from jar_definitions import Definition, definitions
 from release_counts import COUNTS
 from testee_driver import TESTEES, RunningTestee, running
 
 from kfuzz.conformance.protocol.words import DECODE_MESSAGE, ENCODE_MESSAGE, Answer, parse_answer
-from kfuzz.kafka import KAFKA_3, LATEST, RELEASES
+from kfuzz.kafka import KAFKA_3, LATEST
 
 pytestmark = pytest.mark.java
 
@@ -55,7 +56,7 @@ class MessageTestee:
         return parse_answer(json.dumps(answer).encode(), id="t", operation=operation)
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=releases())
 def kafka(request: pytest.FixtureRequest) -> Iterator[MessageTestee]:
     with running("kafka-clients", request.param) as testee:
         yield MessageTestee(testee, request.param)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import missing
+from conftest import missing, releases
 
 from kfuzz import records
 from kfuzz.conformance.protocol.session import Limits, Session
@@ -15,14 +15,13 @@ from kfuzz.conformance.protocol.words import parse_answer, to_line
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import KIB, MIB, load
-from kfuzz.kafka import RELEASES
 
 pytestmark = pytest.mark.java
 
 MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=releases())
 def kafka_clients(request: pytest.FixtureRequest) -> Iterator[Session]:
     testee = next(one for one in all_testees() if one.label == f"kafka-clients@{request.param}")
     if reason := testee.missing():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from conftest import releases
 from release_counts import COUNTS
 from testee_driver import running
 
 from kfuzz.errors import UsageError
-from kfuzz.kafka import KAFKA_3, RELEASES
+from kfuzz.kafka import KAFKA_3
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.headers import request_header_version, response_header_version
 from kfuzz.messages.model import LAST_VERSION
@@ -43,7 +44,7 @@ def test_only_requests_and_responses_have_headers() -> None:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("release", releases())
 def test_kafka_says_the_same_of_every_version_of_every_api(release: str) -> None:
     known = catalogue(release)
     asked = 0

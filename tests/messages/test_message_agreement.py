@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import counts, require_tool
+from conftest import counts, releases, require_tool
 from release_counts import COUNTS
 
 from kfuzz.conformance.differential.messages import KINDS, RECORD_KINDS, differ_messages
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.conformance.report.differences import keep, sentences
-from kfuzz.kafka import RELEASES
 from kfuzz.messages.catalogues import RECORDS
 from kfuzz.messages.model import Kind
 
@@ -23,8 +22,9 @@ SAMPLES = {10: 1, MUTANTS: 3}
 # beyond the bounds of the newer. Beside headers, requests and responses: what clients keep within these and in control
 # records, and a broker in its logs and files.
 AGREEMENT = [
-    (release, name, kinds, *COUNTS[release]["agreement"][group])
-    for release in RELEASES
+    pytest.param(release, name, kinds, *COUNTS[release]["agreement"][group], marks=each.marks)
+    for each in releases()
+    for (release,) in [each.values]
     for name, kinds, group in (
         (release, KINDS, "clients"),
         (release, RECORD_KINDS, "client_records"),

@@ -187,11 +187,12 @@ def replace_headers(record: Record, dice: Dice) -> Record:
     return Record(record.offset, record.timestamp, record.key, record.value, headers, attributes)
 
 
-def test_nothing_reported_means_nothing_lost() -> None:
+@pytest.mark.parametrize("count", counts(800, 2500))
+def test_nothing_reported_means_nothing_lost(count: int) -> None:
     """Down to magic 1 and up again without a loss gives the batch that there was."""
     dice = Dice(15)
     seen: Counter[str] = Counter()
-    for _, reading in readable(2500, seed=14):
+    for _, reading in readable(count, seed=14):
         for batch in reading.batches:
             if batch.magic < 2:
                 continue

@@ -61,7 +61,7 @@ def digests(out: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("tasks", [1, 2, 7])
+@pytest.mark.parametrize("tasks", [2, 7, pytest.param(1, marks=pytest.mark.full)])
 def test_any_number_of_tasks_gives_the_bytes_of_one_process(
     spark: Any, expected: dict[str, str], tmp_path: Path, tasks: int
 ) -> None:
@@ -90,7 +90,9 @@ def flaky(notes: Path, fail: Callable[[int], None]) -> Callable[..., Any]:
     return write
 
 
-@pytest.mark.parametrize("deadly", [False, True], ids=["raises", "killed"])
+@pytest.mark.parametrize(
+    "deadly", [pytest.param(False, marks=pytest.mark.full, id="raises"), pytest.param(True, id="killed")]
+)
 def test_failed_attempts_change_no_byte_and_leave_no_file(
     spark: Any, expected: dict[str, str], tmp_path: Path, deadly: bool
 ) -> None:
@@ -111,7 +113,9 @@ def test_failed_attempts_change_no_byte_and_leave_no_file(
     assert digests(tmp_path / "out") == expected
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["bare", "sentence"])
+@pytest.mark.parametrize(
+    "named", [pytest.param(False, marks=pytest.mark.full, id="bare"), pytest.param(True, id="sentence")]
+)
 def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_success(
     spark: Any, tmp_path: Path, named: bool
 ) -> None:
@@ -190,6 +194,7 @@ def test_a_driver_listens_on_this_machine_only_where_all_its_executors_run_here(
         assert _driver_address(master) == {}
 
 
+@pytest.mark.full
 def test_an_interrupted_job_is_one_sentence_and_leaves_no_half_file(tmp_path: Path) -> None:
     out = tmp_path / "out"
     job = [sys.executable, JOBS / "generate_corpus.py", "--workload", WORKLOADS / "demo.toml", "--master", "local[2]"]

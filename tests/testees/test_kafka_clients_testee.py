@@ -10,6 +10,7 @@ from typing import Any
 import lz4.frame
 import pytest
 import zstandard
+from conftest import releases
 from hand_made import (
     LARGE,
     LARGE_VALUE,
@@ -40,7 +41,7 @@ COMPRESSED = {
 }
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=releases())
 def testee(request: pytest.FixtureRequest) -> Iterator[RunningTestee]:
     with running("kafka-clients", request.param) as started:
         yield started

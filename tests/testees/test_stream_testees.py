@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from conftest import releases
 from testee_driver import RunningTestee, running
 
 from kfuzz.conformance.judge.compare import Case, request
-from kfuzz.kafka import RELEASES
 from kfuzz.vectors.model import load_suite
 
 SUITE = {vector.id: vector for vector in load_suite("stream/*", kinds=("stream",))}
@@ -25,7 +25,7 @@ def python(request: pytest.FixtureRequest) -> Iterator[RunningTestee]:
         yield testee
 
 
-@pytest.fixture(scope="module", params=RELEASES)
+@pytest.fixture(scope="module", params=releases())
 def kafka(request: pytest.FixtureRequest) -> Iterator[RunningTestee]:
     with running("kafka-clients", request.param) as testee:
         yield testee
