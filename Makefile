@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # How many tests run at a time.
 export JOBS ?= $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal
+# Tests start hundreds of Python processes, which must not compile kfuzz each time anew; some shells have this set.
+export PYTHONDONTWRITEBYTECODE =
+PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadfile
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 .PHONY: release help demo test test-all test-full test-other-pythons campaign mutants bench sanitize lint build clean

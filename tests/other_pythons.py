@@ -65,7 +65,7 @@ def main() -> int:
         print(f"Python {version} ({path}): environment and compiled modules", flush=True)
         python = prepare(path, ROOT / f".venv-{version}")
         ignored = [f"--ignore=tests/{name}" for name in LEFT_OUT]
-        workers = ["--numprocesses", os.environ.get("JOBS", "logical"), "--maxprocesses", "8", "--dist", "worksteal"]
+        workers = ["--numprocesses", os.environ.get("JOBS", "logical"), "--maxprocesses", "8", "--dist", "loadfile"]
         print(f"Python {version}: the fast tests", flush=True)
         done = subprocess.run([python, "-m", "pytest", "-m", FAST, *workers, *ignored], cwd=ROOT)
         if done.returncode:

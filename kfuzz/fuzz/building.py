@@ -265,6 +265,8 @@ def _environment(directory: Path, sanitizer: Sanitizer) -> dict[str, str]:
         "PYTHONPATH": str(directory),
         # With Python's own allocator an over-read lands in the arena, where no sanitizer sees it.
         "PYTHONMALLOC": "malloc",
+        # A run that finds compiled Python files differs from the one that wrote them: equal seeds give equal campaigns.
+        "PYTHONDONTWRITEBYTECODE": "1",
         "ASAN_OPTIONS": ASAN_OPTIONS,
         "UBSAN_OPTIONS": UBSAN_OPTIONS,
         "LD_PRELOAD": runtime,

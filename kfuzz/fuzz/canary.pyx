@@ -7,6 +7,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
 from kfuzz.wire.cursor cimport cursor_t, get_zigzag
 from kfuzz.wire.format cimport VARINT, VARLONG
+from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.report cimport F_NONE, clear, report_t
 
 cdef enum:
@@ -63,21 +64,21 @@ cdef int climb(cursor_t *c, const uint8_t *p) noexcept nogil:
     return 7
 
 
-def spring(const uint8_t[::1] data not None, int64_t at):
+def spring(data not None, int64_t at):
     """Read the record at ``at`` and, behind the last gate, one byte beyond ``data``; then add beyond an int32.
 
     AddressSanitizer reports the read, UndefinedBehaviorSanitizer the sum; without them the target makes the bug
     visible. The result is 0 where a gate stays shut.
     """
-    cdef int64_t n = data.shape[0]
+    cdef Held held = hold(data)
     cdef report_t report
     cdef cursor_t c
     cdef int32_t sum
     cdef int32_t summand = 256
-    if at < 0 or at >= n:
+    if at < 0 or at >= held.n:
         return 0
     clear(&report)
-    c = cursor_t(base=&data[0], end=&data[0] + n, report=&report, record=-1, header=-1)
+    c = cursor_t(base=held.p, end=held.p + held.n, report=&report, record=-1, header=-1)
     if climb(&c, c.base + at) < 7:
         return 0
     # The planted bugs: the byte behind the end, and a sum that does not fit.

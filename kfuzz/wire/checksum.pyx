@@ -12,6 +12,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from crc32c import crc32c
 
+from kfuzz.wire.held cimport Held, hold
+
 __all__ = ["crc32", "crc32c", "kernel"]
 
 cdef extern from "crc32c.h":
@@ -39,10 +41,10 @@ cdef uint32_t crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:
     return by_library(data, n)
 
 
-def kernel(const uint8_t[::1] data not None, uint32_t value=0, bint wide=False):
+def kernel(data not None, uint32_t value=0, bint wide=False):
     """A kernel by itself, for tests; None where this machine has not its instructions."""
-    cdef const uint8_t *p = &data[0] if data.shape[0] else <const uint8_t *> b""
-    cdef size_t n = <size_t> data.shape[0]
+    cdef Held held = hold(data)
+    cdef size_t n = <size_t> held.n
     if not (wide_there if wide else there):
         return None
-    return kfuzz_crc32c_wide(value, p, n) if wide else kfuzz_crc32c(value, p, n)
+    return kfuzz_crc32c_wide(value, held.p, n) if wide else kfuzz_crc32c(value, held.p, n)

@@ -11,6 +11,7 @@ from libc.string cimport memset
 
 from kfuzz.wire.arrays cimport resize
 from kfuzz.wire.format cimport LOG_APPEND_TIME
+from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.record cimport Record
 from kfuzz.wire.record_batch cimport header_row_t, header_t, row_t, rows_t
 
@@ -236,7 +237,7 @@ cdef class Columns:
         cdef int64_t i
         cdef int64_t n = self.count
         cdef int64_t count = len(self.buffers)
-        cdef const uint8_t[::1] part
+        cdef Held part
         # Made first: once the arrays hold the columns, only Arrow lets go of them.
         cdef object address = <uintptr_t> &self.arrays[TABLE]
         if self.pointers != NULL:
@@ -249,9 +250,9 @@ cdef class Columns:
             raise MemoryError
         for i in range(count):
             # Each is bytes or a memoryview: what it points to stays as long as itself.
-            part = self.buffers[i]
-            self.starts[i] = &part[0] if part.shape[0] else <const uint8_t *> NOTHING
-            self.sizes[i] = part.shape[0]
+            part = hold(self.buffers[i])
+            self.starts[i] = part.p
+            self.sizes[i] = part.n
         memset(self.timed, 0xff, <size_t> (n / 8 + 1))
         for i in self.untimed:
             self.timed[i >> 3] &= <uint8_t> ~(1 << (i & 7))

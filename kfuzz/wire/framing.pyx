@@ -6,6 +6,7 @@ from kfuzz.wire.cursor cimport load32
 from kfuzz.wire.format cimport (
     AT_BATCH_LENGTH, AT_MAGIC, HEADER_UP_TO_MAGIC, LAST_MAGIC, LOG_OVERHEAD, SMALLEST_BATCH, SMALLEST_MESSAGE,
 )
+from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.report cimport (
     BATCH_LENGTH_BELOW_MINIMUM,
     BATCH_LENGTH_TOO_LARGE,
@@ -54,20 +55,20 @@ cdef int64_t get_frame(const uint8_t *base, int64_t at, int64_t n, int *magic, r
     return LOG_OVERHEAD + length
 
 
-def next_frame(const uint8_t[::1] data not None, int64_t at):
+def next_frame(data not None, int64_t at):
     """Look at the batch that begins at ``at``: ``(size, magic, notes)``.
 
     ``size`` counts from ``at``. It is 0 for a partial tail, which is no error, and -1 for a frame that is refused, with
     its notes.
     """
-    cdef int64_t n = data.shape[0]
+    cdef Held held = hold(data)
     cdef int64_t size
     cdef int magic
     cdef report_t report
-    if at < 0 or at > n:
-        raise IndexError(f"no frame can begin at {at} in {n} bytes")
+    if at < 0 or at > held.n:
+        raise IndexError(f"no frame can begin at {at} in {held.n} bytes")
     clear(&report)
-    size = get_frame(&data[0] if n else <const uint8_t *> b"", at, n, &magic, &report)
+    size = get_frame(held.p, at, held.n, &magic, &report)
     return size, magic if size >= 0 and magic >= 0 else None, to_notes(&report, 0)
 
 
@@ -77,8 +78,8 @@ def frames(data not None, int64_t at=0, *, bint any_magic=False):
     The walk ends at the end, at a partial tail, and at a frame that is refused; ``next_frame`` says which it is. With
     ``any_magic`` lengths alone are followed.
     """
-    cdef const uint8_t[::1] view = data
-    cdef int64_t n = view.shape[0]
+    cdef Held held = hold(data)
+    cdef int64_t n = held.n
     cdef int64_t size
     cdef int magic
     cdef report_t report
@@ -86,11 +87,11 @@ def frames(data not None, int64_t at=0, *, bint any_magic=False):
         raise IndexError(f"no frame can begin at {at} in {n} bytes")
     while at < n:
         if any_magic:
-            size = message_size(&view[at], n - at)
-            magic = view[at + AT_MAGIC] if size > 0 else -1
+            size = message_size(held.p + at, n - at)
+            magic = held.p[at + AT_MAGIC] if size > 0 else -1
         else:
             clear(&report)
-            size = get_frame(&view[0], at, n, &magic, &report)
+            size = get_frame(held.p, at, n, &magic, &report)
         if size <= 0:
             return
         yield at, size, magic

@@ -13,6 +13,7 @@ from kfuzz.wire.format cimport (
     AT_BASE_OFFSET, AT_BATCH_LENGTH, AT_MAGIC, INNER_BYTES_MAX, KEY_AT_V0, KEY_AT_V1, LENGTHS_BYTES, LOG_OVERHEAD,
     MESSAGE_AT_ATTRIBUTES, MESSAGE_AT_CRC, MESSAGE_AT_TIMESTAMP, SMALLEST_MESSAGE,
 )
+from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.report cimport (
     BATCH_LENGTH_BELOW_MINIMUM,
     BATCH_LENGTH_TOO_LARGE,
@@ -106,36 +107,35 @@ cdef tuple to_tuple(const uint8_t *base, int64_t start, int64_t end, const messa
     )
 
 
-def parse_message(const uint8_t[::1] data not None, int64_t at, int64_t size):
+def parse_message(data not None, int64_t at, int64_t size):
     """The message of ``size`` bytes at ``at``, found whole by ``next_frame``: ``(message or None, notes)``."""
     cdef report_t report
     cdef message_t m
-    cdef int64_t n = data.shape[0]
+    cdef Held held = hold(data)
+    cdef int64_t n = held.n
     if at < 0 or size < LOG_OVERHEAD + SMALLEST_MESSAGE or size > n or at > n - size:
         raise IndexError(f"no message of {size} bytes at {at} in {n} bytes")
     clear(&report)
-    if not get_message(&data[0], at, at + size, -1, &m, &report):
+    if not get_message(held.p, at, at + size, -1, &m, &report):
         return None, to_notes(&report, 0)
-    return to_tuple(&data[0], at, at + size, &m, True), to_notes(&report, 0)
+    return to_tuple(held.p, at, at + size, &m, True), to_notes(&report, 0)
 
 
-def parse_messages(const uint8_t[::1] payload not None, bint objects):
+def parse_messages(payload not None, bint objects):
     """The messages inside a wrapper's decompressed value: ``(ok, messages, notes)``.
 
     As ``AbstractLegacyRecordBatch.DataLogInputStream`` reads them: a cut last message is dropped without a word.
     """
-    cdef int64_t n = payload.shape[0]
+    cdef Held held = hold(payload)
+    cdef int64_t n = held.n
     cdef int64_t at = 0
     cdef int64_t record = 0
     cdef int32_t size
     cdef report_t report
     cdef message_t m
-    cdef const uint8_t *base
+    cdef const uint8_t *base = held.p
     cdef list messages = []
     clear(&report)
-    if n == 0:
-        return True, messages, []
-    base = &payload[0]
     while n - at >= LOG_OVERHEAD:
         size = <int32_t> load32(base + at + AT_BATCH_LENGTH)
         if size < SMALLEST_MESSAGE:

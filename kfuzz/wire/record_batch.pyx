@@ -41,6 +41,7 @@ from kfuzz.wire.format cimport (
     VARINT,
     VARLONG,
 )
+from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.record cimport LazyRecord, Record, read_headers
 from kfuzz.wire.report cimport (
     F_ATTRIBUTES,
@@ -529,22 +530,24 @@ cdef tuple header_tuple(const header_t *h):
             h.base_timestamp, h.max_timestamp, h.producer_id, h.producer_epoch, h.base_sequence, h.record_count)
 
 
-def parse_header(const uint8_t[::1] data not None, int64_t at):
+def parse_header(data not None, int64_t at):
     """The header's fields in the order of ``HEADER_LAYOUT``; ``next_frame`` has found the frame at ``at`` whole."""
-    if at < 0 or data.shape[0] < HEADER_SIZE or at > data.shape[0] - HEADER_SIZE:
-        raise IndexError(f"no header of {HEADER_SIZE} bytes at {at} in {data.shape[0]} bytes")
+    cdef Held held = hold(data)
     cdef header_t h
-    take_header(&data[at], &h)
+    if at < 0 or held.n < HEADER_SIZE or at > held.n - HEADER_SIZE:
+        raise IndexError(f"no header of {HEADER_SIZE} bytes at {at} in {held.n} bytes")
+    take_header(held.p + at, &h)
     return header_tuple(&h)
 
 
-def parse_places(const uint8_t[::1] payload not None, int64_t at, tuple header not None, bint skim=False):
+def parse_places(payload not None, int64_t at, tuple header not None, bint skim=False):
     """Where the records of ``header`` stand from byte ``at`` of an uncompressed payload on: ``(ok, places, notes)``.
 
     Offsets in notes and places count from the start of ``payload``.
     """
-    cdef int64_t n = payload.shape[0]
-    cdef const uint8_t *data = &payload[0] if n else <const uint8_t *> b""
+    cdef Held held = hold(payload)
+    cdef int64_t n = held.n
+    cdef const uint8_t *data = held.p
     cdef report_t report
     cdef cursor_t c
     cdef header_t h

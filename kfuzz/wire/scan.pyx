@@ -26,6 +26,7 @@ from kfuzz.wire.format cimport (
     UNUSED_BITS,
 )
 from kfuzz.wire.framing cimport get_frame
+from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.record cimport LazyRecord, Record
 from kfuzz.wire.record_batch cimport (
     fill_bare,
@@ -90,7 +91,7 @@ cdef struct turn_t:
 cdef class Scan:
     """The batches of ``data``, one after the other; the interface is described in scan.pyi."""
 
-    cdef const uint8_t[::1] view
+    cdef Held held
     cdef object data
     cdef const uint8_t *base
     cdef int64_t n
@@ -134,10 +135,10 @@ cdef class Scan:
 
     def __init__(self, data not None, *, bint with_rows, bint with_headers=False, bint each=False,
                  Columns columns=None):
-        self.view = data
+        self.held = hold(data)
         self.data = data
-        self.n = self.view.shape[0]
-        self.base = &self.view[0] if self.n else <const uint8_t *> b""
+        self.n = self.held.n
+        self.base = self.held.p
         self.with_rows = with_rows
         self.rows.with_headers = with_headers
         self.each = each or (with_rows and columns is None)
@@ -240,9 +241,10 @@ cdef class Scan:
 
     cdef int open_window(self, int64_t at) except -1:
         """Let views refer to ``data`` from ``at`` on: their places have 31 bits."""
-        if self.n <= INT32_MAX:
+        cdef bint whole = self.n <= INT32_MAX
+        if whole:
             at = 0
-        self.columns.add_buffer(self.data if at == 0 and self.n <= INT32_MAX else self.view[at:at + INT32_MAX])
+        self.columns.add_buffer(self.data if whole else memoryview(self.data).cast("B")[at:at + INT32_MAX])
         self.window_at = at
         self.window = self.columns.buffer
         return 0

@@ -73,7 +73,9 @@ class Copy:
 
     def run(self, tests: Sequence[str], cpu_seconds: float, **names: Path) -> int | None:
         """Pytest's exit code; None if it took too long or too much memory. ``names`` tell the plugin its files."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MUTANTS_")}
+        # Neither a run around this one nor the options of whoever asks may reach into the copy.
+        dropped = ("MUTANTS_", "PYTEST_ADDOPTS")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         environment |= {f"MUTANTS_{name.upper()}": str(path) for name, path in names.items()}
         # The plugin is taken from here, all else from the copy.
         here = Path(__file__).parent

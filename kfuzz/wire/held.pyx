@@ -1,0 +1,19 @@
+"""The bytes of a buffer, for the compiled modules; see held.pxd."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Held:
+    def __dealloc__(self):
+        PyBuffer_Release(&self.view)
+
+
+cdef Held hold(object data):
+    cdef Held held = Held.__new__(Held)
+    PyObject_GetBuffer(data, &held.view, PyBUF_SIMPLE)
+    held.n = held.view.len
+    held.p = <const uint8_t *> held.view.buf if held.n else <const uint8_t *> b""
+    return held
