@@ -322,6 +322,8 @@ class _Campaign:
             f"-rss_limit_mb={RSS_LIMIT_MIB[self.build.sanitizer]}",
             f"-artifact_prefix={artifacts}/",
             "-print_final_stats=1",
+            # Nobody else writes into the corpus, and what is read again each second would make the clock part of a run.
+            "-reload=0",
         ]
         if runs is not None:
             flags.append(f"-runs={runs}")

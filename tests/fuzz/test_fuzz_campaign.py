@@ -28,8 +28,8 @@ from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
 
-# Every seed that was tried finds the canary within 2.7 million inputs; this one within 140,000.
-CANARY_SEED = 11
+# Every seed that was tried finds the canary within 2.7 million inputs; this one within 130,000.
+CANARY_SEED = 4
 CANARY_RUNS_MOST = 6_000_000
 # Python code alone comes to less: the compiled modules make the difference.
 RECORD_BATCH_COVERAGE_LEAST = 1000
