@@ -1,1 +1,1 @@
-"""Where every byte stands and what it means, for dumps, the fuzzer and the vectors. May import ``kfuzz.control``."""
+"""Where every byte stands and what it means, for dumps, the fuzzer and the vectors."""

@@ -1,1 +1,1 @@
-"""The command line: one module per verb; it parses, prints and exits, and holds no logic. May import anything."""
+"""The command line: one module per verb; it parses, prints and exits, and holds no logic."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option, standard_streams
+from kfuzz.cli.console import echo_json, json_option, standard_input
 from kfuzz.files import map_bytes
 
 if TYPE_CHECKING:
@@ -93,4 +93,4 @@ def command(
 
 def open_buffer(name: str) -> bytes | mmap.mmap:
     """The bytes of a file, or of standard input for ``-``."""
-    return standard_streams()[0].read() if name == "-" else map_bytes(name)
+    return standard_input().read() if name == "-" else map_bytes(name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from kfuzz.cli.console import Group, echo_json, json_option, standard_streams
+from kfuzz.cli.console import Group, echo_json, json_option, standard_input
 from kfuzz.errors import UsageError
 from kfuzz.files import write_whole
 from kfuzz.findings import PROFILES, Profile
@@ -292,7 +293,7 @@ def decode_message(name: str, version: int, profile: Profile, source: str) -> No
     message = definitions_of(source).find(name)
     # Before anything is read from a terminal.
     schema(message, version)
-    reading = read(message, version, standard_streams()[0].read(), profile=profile)
+    reading = read(message, version, standard_input().read(), profile=profile)
     for finding in reading.findings:
         click.echo(f"{finding.severity}: {finding}", err=True)
     if reading.message is None:
@@ -317,10 +318,10 @@ def encode_message(name: str, version: int, source: str) -> None:
     message = definitions_of(source).find(name)
     # Before anything is read from a terminal.
     program = schema(message, version)
-    given, out = standard_streams()
+    given = standard_input()
     try:
         form = json.loads(given.read())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"standard input is no JSON: {error}; write one object") from None
-    out.write(program.encode(from_json(message, version, form)))
-    out.flush()
+    sys.stdout.buffer.write(program.encode(from_json(message, version, form)))
+    sys.stdout.buffer.flush()

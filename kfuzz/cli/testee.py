@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import cast
 
 import click
 
 from kfuzz import records
-from kfuzz.cli.console import standard_streams
+from kfuzz.cli.console import standard_input
 from kfuzz.conformance.judge.own import serve
 from kfuzz.conformance.protocol.schema import schema_text
 
@@ -37,5 +38,4 @@ def command(profile: str, as_schema: bool) -> None:
     if as_schema:
         click.echo(schema_text(), nl=False)
         return
-    requests, answers = standard_streams()
-    serve(requests, answers, profile=cast(records.Profile, profile))
+    serve(standard_input(), sys.stdout.buffer, profile=cast(records.Profile, profile))

@@ -26,8 +26,7 @@ A testee is a program. Choose one, choose vectors, and run it over the questions
 
 Its rooms, from the ground up: ``protocol`` (words, sessions, requests sent ahead), ``judge`` (what an answer is worth),
 ``differential`` (agreement on made-up inputs), ``broker`` (a real one as judge), ``report`` (what is told). All raise
-:class:`kfuzz.errors.UsageError` for a wrong request. May import ``kfuzz.vectors``, ``kfuzz.mutate``, ``kfuzz.messages``
-and ``kfuzz.records``.
+:class:`kfuzz.errors.UsageError` for a wrong request.
 
 What the door shows is loaded when it is first asked for: the testees are built before anything is compiled.
 """

@@ -1,6 +1,6 @@
 """Control records with typed keys and values: transaction markers and KRaft's own.
 
-``model`` has the values, ``codec`` reads and writes them by the catalogue. May import ``kfuzz.messages`` and below.
+``model`` has the values, ``codec`` reads and writes them by the catalogue.
 
 >>> from kfuzz import control
 >>> control.decode_control(bytes.fromhex("00000001"), bytes.fromhex("000000000007")).value

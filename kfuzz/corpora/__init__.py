@@ -1,1 +1,1 @@
-"""Workload → plan → segment bytes. May import records/ and wire/; docs/corpora.md is the guide."""
+"""Workload → plan → segment bytes. docs/corpora.md is the guide."""

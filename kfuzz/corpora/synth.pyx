@@ -1,4 +1,4 @@
-"""The bytes of one segment, made batch by batch in a reused buffer. May import ``kfuzz.wire``.
+"""The bytes of one segment, made batch by batch in a reused buffer.
 
 A batch costs three passes: sizes are drawn and summed (``measure``), the payload is filled in bulk, the framing is laid
 over it. All three run ``nogil`` and touch no Python object; codec and CRC run per batch between them. Every draw is a

@@ -1,4 +1,4 @@
-"""Findings: one thing that is wrong or odd with the bytes, and what each finding code means. May import ``kfuzz.wire``.
+"""Findings: one thing that is wrong or odd with the bytes, and what each finding code means.
 
 ``model`` says what a finding is; ``records`` and ``messages`` hold the codes of each.
 """

@@ -8,7 +8,7 @@ Bytes and values, by the definitions that kfuzz carries of Kafka's releases:
 {'clientSoftwareName': 'kfuzz', 'clientSoftwareVersion': '1'}
 
 ``catalogue`` has the definitions, ``language`` reads others, ``evolution`` says what may change between two releases,
-``headers`` which header stands in front. May import ``kfuzz.findings`` and what is below it.
+``headers`` which header stands in front.
 """
 
 from kfuzz.errors import EncodeError, MessageError

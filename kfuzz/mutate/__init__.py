@@ -1,7 +1,5 @@
 """Breaks record batches on purpose: well-formed ones are changed by structure, then mostly repaired to get far.
 
-May import ``kfuzz.records`` and ``kfuzz.wire``.
-
 >>> from kfuzz.mutate import Mutator
 >>> Mutator(seed=1).input() == Mutator(seed=1).input()
 True

@@ -1,4 +1,4 @@
-"""The readable face of the record formats: values, codec containers, rules and findings. May import ``kfuzz.wire``.
+"""The readable face of the record formats: values, codec containers, rules and findings.
 
 Beside what is exported here: ``convert`` between the formats, ``compact`` as the log cleaner, ``append`` as a broker,
 ``control`` records, ``stream`` rules, ``annotate``.

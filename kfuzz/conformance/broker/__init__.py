@@ -1,7 +1,4 @@
-"""A real Apache Kafka broker as judge, and conversations with one (docs/real-broker.md).
-
-May import ``kfuzz.vectors``, ``kfuzz.messages``, ``kfuzz.records`` and ``kfuzz.conformance.protocol``.
-"""
+"""A real Apache Kafka broker as judge, and conversations with one (docs/real-broker.md)."""
 
 from __future__ import annotations
 

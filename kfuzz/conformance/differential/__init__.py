@@ -5,8 +5,7 @@
 ``Differential``, ``Disagreement``
     what these return: how many agree, under which rules, and what differs
 
-``kfuzz.conformance.report.differences`` reports it. May import ``kfuzz.mutate``, all that ``judge`` may, and the rooms
-``judge`` and ``protocol``.
+``kfuzz.conformance.report.differences`` reports it.
 """
 
 from kfuzz.conformance.differential.found import Differential, Disagreement

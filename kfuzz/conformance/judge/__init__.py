@@ -1,5 +1,4 @@
 """The judge: what an answer is worth, what was expected, and a whole run of testees over cases.
 
-kfuzz's own testee and the verdict it answers with live here too. May import ``kfuzz.vectors``, ``kfuzz.messages``,
-``kfuzz.records`` and ``kfuzz.conformance.protocol``.
+kfuzz's own testee and the verdict it answers with live here too.
 """

@@ -9,8 +9,6 @@ crash, hang or memory fault that no public line tells of shows as "withheld", wi
     what fails a run, a sentence each
 ``differences``
     the same for a differential: ``keep``, ``sentences``, ``to_json``
-
-May import the other rooms of ``kfuzz.conformance``; jinja2 and rich are loaded when needed.
 """
 
 from kfuzz.conformance.report.document import FORMAT, counted, notes_of, sentences, to_json

@@ -2,8 +2,7 @@
 
 A decompressor never judges: it says which bytes came out, how many it consumed and how it ended, and never gives more
 than the bound it is given. Where a library is stricter or laxer than Kafka's Java classes, the container is walked
-here. Each codec has a module of its own with the same three functions. May import ``errors``, ``model`` and
-``kfuzz.wire`` only.
+here. Each codec has a module of its own with the same three functions.
 """
 
 from __future__ import annotations

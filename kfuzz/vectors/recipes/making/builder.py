@@ -14,6 +14,8 @@ from typing import Any
 
 import crc32c
 
+from kfuzz.java import wrap64
+from kfuzz.kafka import CODECS
 from kfuzz.wire.cursor import uvarint
 from kfuzz.wire.layout import (
     BATCH_HEADER_SIZE,
@@ -41,7 +43,6 @@ __all__ = [
 # Every recipe's time, where it does not matter: 2023-11-14T22:13:20Z.
 CREATED_MS = 1_700_000_000_000
 
-CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 LOG_APPEND = LOG_APPEND_TIME
 
 # A field that the builder derives from the rest: who sets it by hand means harm.
@@ -144,11 +145,6 @@ def _nullable(name: str, data: bytes | None) -> list[tuple[str, bytes]]:
     return [(f"{name}_length", varint(-1 if data is None else len(data))), (name, data or b"")]
 
 
-def wrap64(value: int) -> int:
-    """Java's long arithmetic: modulo 2^64, signed."""
-    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
-
-
 def record_contents(
     offset: int,
     timestamp: int | None,
@@ -212,7 +208,7 @@ def batch(
         "partition_leader_epoch": 0,
         "magic": 2,
         "crc": 0,
-        "attributes": CODECS[codec] | flags,
+        "attributes": CODECS.index(codec) | flags,
         "last_offset_delta": max((record.offset_delta for record in records), default=0),
         "base_timestamp": base_timestamp,
         "max_timestamp": max((wrap64(base_timestamp + record.timestamp_delta) for record in records), default=-1),
@@ -342,7 +338,7 @@ def message(
     and ``hostile`` name.
     """
     raw = raw or {}
-    flags = CODECS[codec] | attributes
+    flags = CODECS.index(codec) | attributes
     fixed = {
         "base_offset": offset,
         "batch_length": 0,

@@ -6,7 +6,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-from kfuzz.vectors.recipes.making.builder import CODECS, Raw, Record, batch
+from kfuzz.kafka import CODECS
+from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
 from kfuzz.vectors.recipes.making.containers import (
     XERIAL_MAGIC,
     ZSTD_MAGIC,
@@ -20,7 +21,7 @@ from kfuzz.vectors.recipes.making.containers import (
 )
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
-COMPRESSED = [codec for codec in CODECS if codec != "none"]
+COMPRESSED = CODECS[1:]
 RECORDS = (Record(), Record(offset_delta=1, value=b"second"), Record(offset_delta=2, value=None))
 PLAIN = b"".join(record.encode() for record in RECORDS)
 HALF = len(PLAIN) // 2

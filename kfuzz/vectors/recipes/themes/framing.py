@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Field, Raw, Record, batch, message
 from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
 from kfuzz.vectors.recipes.themes.legacy import three, wrapper
-
-INT32_MAX = 2**31 - 1
 
 
 def theme() -> Theme:

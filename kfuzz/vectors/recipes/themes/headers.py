@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import Json, Raw, Record, batch, varint
 from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme
-
-INT32_MAX = 2**31 - 1
 
 
 def theme() -> Theme:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Json, Raw, Record, batch, concat, message, record_contents
 from kfuzz.vectors.recipes.making.containers import packed, stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme, accepts, refuses
-
-INT32_MAX = 2**31 - 1
 
 
 def int32(value: int) -> bytes:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.primitive import NOTHING, Single, broken, of
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.wire.cursor import uvarint
 
 __all__ = ["theme"]
 
-INT32_MAX = 2**31 - 1
 WIDTHS = {"string": 2, "bytes": 4, "array": 4}
 REQUIREMENTS = {"string": "MSG-BYTES-1", "bytes": "MSG-BYTES-1", "array": "MSG-ARRAY-1"}
 SAMPLES: dict[str, tuple[Any, Any]] = {

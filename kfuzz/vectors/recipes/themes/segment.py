@@ -4,10 +4,10 @@ import ``builder``.
 
 from __future__ import annotations
 
+from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import Record, batch
 from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
-INT32_MAX = 2**31 - 1
 # Of a batch's value: more than index.interval.bytes, so that each batch gets an entry in the offset index.
 INDEXED_BYTES = 4100
 

@@ -15,12 +15,11 @@ from typing import Any
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
 from kfuzz.vectors.recipes.theme import Step, Theme
 
-__all__ = ["ABORT", "COMMIT", "INT32_MAX", "OTHER", "PRODUCER", "Appends", "Part", "data", "marker", "plain", "reading"]
+__all__ = ["ABORT", "COMMIT", "OTHER", "PRODUCER", "Appends", "Part", "data", "marker", "plain", "reading"]
 
 Json = dict[str, Any]
 
 ABORT, COMMIT = 0, 1
-INT32_MAX = 2**31 - 1
 PRODUCER, OTHER = 4000, 5000
 EPOCH = 3
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.theme import Theme
-from kfuzz.vectors.recipes.themes.stream import INT32_MAX, OTHER, Appends, data, plain
+from kfuzz.vectors.recipes.themes.stream import OTHER, Appends, data, plain
 
 ORDER, DUPLICATE, WRAP, UNKNOWN = ["SEQ-ORDER-1"], ["SEQ-DUPLICATE-1"], ["SEQ-WRAP-1"], ["SEQ-UNKNOWN-1"]
 

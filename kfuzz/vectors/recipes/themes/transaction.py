@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
 from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Theme
 from kfuzz.vectors.recipes.themes.control import ABORT, COMMIT, marker
-
-INT32_MAX = 2**31 - 1
 
 
 def theme() -> Theme:
