@@ -304,6 +304,14 @@ def test_a_valid_vector_gives_a_question_to_the_encoder_and_an_invalid_one_does_
     }
 
 
+def test_the_topic_is_told_to_a_broker_alone() -> None:
+    topic = {"compacted": True}
+    for role, told in (("broker", {"topic": topic}), ("consumer", {}), ("log", {})):
+        case = case_of(batch(), role=role, options={"topic": topic})
+        hexed = case.vector.data.hex()
+        assert request(case) == {"id": "toy/case", "operation": "decode-records", "role": role, "hex": hexed, **told}
+
+
 def test_contents_given_by_a_hash_cannot_be_encoded() -> None:
     case = case_of(batch())
     contents = json.loads(json.dumps(case.expectation["batches"]))

@@ -109,6 +109,17 @@ def test_a_broker_that_stores_other_bytes_is_caught() -> None:
     assert all("the stored bytes differ at byte " in item.reason for item in found.disagreements)
 
 
+def test_stored_bytes_are_compared_where_nothing_was_compressed_anew() -> None:
+    """Two compressors may make different streams of the same contents."""
+
+    def made_anew(data: bytes, role: Role) -> Verdict:
+        made = verdict(data, role)
+        return made if made.stored is None else replace(made, stored=made.stored[:-1] + b"?", in_place=False)
+
+    found = differ(own(), islice(Mutator(1, role="broker"), 300), role="broker", judged=made_anew)
+    assert found.disagreements == []
+
+
 @pytest.mark.parametrize("role", ["consumer", "broker", "log"])
 def test_readers_that_are_one_agree_on_everything(role: Role) -> None:
     found = differ(own(), islice(Mutator(1, role=role), 1_000), role=role)
@@ -183,6 +194,12 @@ def test_a_lack_of_memory_is_excused_where_a_size_in_the_payload_claims_more_tha
     assert not rule(
         "inside a compressed payload", wrapper, Answer("x", "rejected", error="OutOfMemoryError: Java heap space")
     )
+    # What was read whole needs no excuse.
+    whole = Answer("x", "accepted", batches=verdict(wrapper).batches)
+    assert not rule("inside a compressed payload", wrapper, whole)
+    unread = Answer("x", "accepted", batches=[{"base_offset": "0"}])
+    assert rule("inside a compressed payload", wrapper, unread)
+    assert not rule("inside a compressed payload", modest, unread)
 
 
 @pytest.mark.parametrize(
@@ -326,6 +343,9 @@ def test_agreement_exits_with_0_and_prints_json_alone() -> None:
         (("--differential", "--role", "encode"), "asks in one role"),
         (("--differential", "--update-expected"), "--update-expected is about the vectors"),
         (("--differential", "--testee", "kfuzz", "--command", "true"), "--differential asks one testee"),
+        (("--differential", "--messages", "--role", "log"), "kfuzz: --messages makes its own inputs for every role"),
+        (("--differential", "--streams", "records/*"), "kfuzz: --streams makes its own inputs for every role"),
+        (("--differential", "--streams", "--messages"), "--messages and --streams are two runs"),
     ],
 )
 def test_wrong_use_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:

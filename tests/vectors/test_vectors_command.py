@@ -102,6 +102,19 @@ def test_build_check_of_the_committed_suite_ends_with_0(capsys: pytest.CaptureFi
     assert (code, out.rpartition(": ")[2]) == (0, "as built\n")
 
 
+@pytest.mark.usefixtures("some_themes")
+def test_build_check_tells_that_the_coverage_page_is_old(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = str(tmp_path)
+    assert run("build", "--vectors", root, capsys=capsys)[0] == 0
+    assert run("build", "--check", "--vectors", root, capsys=capsys)[0] == 0
+    monkeypatch.setattr("kfuzz.vectors.coverage.is_stale", lambda place: place == tmp_path)
+    code, out, _ = run("build", "--check", "--vectors", root, capsys=capsys)
+    assert code == 1
+    assert out.splitlines()[0] == "docs/coverage.md: not what the suite makes"
+
+
 def test_check_and_confirm_together_are_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run("build", "--check", "--confirm", capsys=capsys)
     assert code == 2
