@@ -300,7 +300,15 @@ def changed_topics(topics: Any) -> Any:
     return found
 
 
+# The name of the client's software is no UTF-8: what Java makes of it is made by Python, with an error handler of ours.
+BAD_TEXT = Told("ApiVersionsRequest", 3, {}, b"\x06\xff\xfe\xfdab\x021\0")
+
+
 def message_paths() -> Iterator[Path]:
+    bad = always(BAD_TEXT)
+    yield Path("check text that is no UTF-8", lambda t: codec.check(t.name, t.version, t.data), bad)
+    yield Path("read text that is no UTF-8", lambda t: codec.read(t.name, t.version, t.data), bad)
+    yield Path("decode text that is no UTF-8", lambda t: codec.decode(t.name, t.version, t.data), bad)
     for told in MESSAGES:
         given = always(told)
         called = f"{told.name} {told.version}"
