@@ -6,7 +6,10 @@ learn. What zlib says without memory is asked for in ``tests/memory``.
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 import zstandard
@@ -79,3 +82,33 @@ def test_a_text_of_zstd_that_kfuzz_does_not_know_would_be_seen(monkeypatch: pyte
     monkeypatch.setattr(zstd._contexts, "decompressor", Other())
     frame = zstandard.ZstdCompressor(write_content_size=False).compress(CONTENTS["one run"])
     assert decompress("zstd", frame, 500).ended == "broken"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit counts from what /proc tells")
+def test_zstd_without_memory_for_its_window_says_nothing_about_the_frame() -> None:
+    """Its window is the library's own, beyond the interpreter's allocators and the tests that let those fail."""
+    program = """
+import random, resource
+import zstandard
+from kfuzz.records.codecs import decompress
+
+MIB = 1 << 20
+window = zstandard.ZstdCompressionParameters(window_log=23, write_content_size=False)
+frame = zstandard.ZstdCompressor(compression_params=window).compress(random.Random(1).randbytes(9 * MIB))
+with open("/proc/self/statm") as pages:
+    size = int(pages.read().split()[0]) * resource.getpagesize()
+for more in range(0, 40):
+    resource.setrlimit(resource.RLIMIT_AS, (size + more * MIB, resource.RLIM_INFINITY))
+    try:
+        print(decompress("zstd", frame, 10 * MIB).ended)
+    except MemoryError as error:
+        print("memory", error)
+"""
+    # What is let go goes back to the system at once, so that it does not serve again.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    said = done.stdout.splitlines()
+    assert said[0].startswith("memory")
+    assert said[-1] == "whole"
+    assert {line.split()[0] for line in said} == {"memory", "whole"}
+    assert "memory zstd has no memory to decompress with" in said

@@ -27,6 +27,8 @@ ZSTD_LARGEST_WINDOW = (1 << 27) + 1
 # The window of the highest ordinary level, 19.
 ZSTD_KEPT_WINDOW = 1 << 23
 ZSTD_SINGLE_SEGMENT = 0x20
+# What the library says of an allocation of its own that failed.
+NO_MEMORY = "not enough memory"
 
 
 class _Contexts(threading.local):
@@ -182,6 +184,7 @@ def _rest(data: memoryview, output: Output) -> None:
             while piece := reader.read(ZSTD_LARGEST_BLOCK):
                 output.add(piece)
     except zstandard.ZstdError as error:
+        _require_memory(error)
         raise Broken(f"zstd: {error}") from None
 
 
@@ -193,11 +196,18 @@ def _frame(frame: memoryview, content: int | None, most: int, window: int, outpu
     try:
         piece = _contexts.decompressor_of(window).decompress(lean, max_output_size=max(room, 1))
     except zstandard.ZstdError as error:
+        _require_memory(error)
         # The frame is whole, so what the library misses is room.
         if room < most and ("too small" in str(error) or "full frame" in str(error)):
             raise Full from None
         raise Broken(f"zstd: {error}") from None
     output.add(piece)
+
+
+def _require_memory(error: zstandard.ZstdError) -> None:
+    """``MemoryError`` where that is what zstd failed for: it says nothing about the frame."""
+    if NO_MEMORY in str(error):
+        raise MemoryError("zstd has no memory to decompress with") from None
 
 
 def write_stream(data: Buffer, level: int | None, magic: int) -> list[Buffer]:
