@@ -349,7 +349,7 @@ cdef class BatchRecords:
     A record that nobody else has kept serves again, two turns later: the one before is still its loop's variable then.
     Its gain, over the mixed set of benchmarks/ by CPython 3.11: 120 ns a record in place of 154 where the loop asks for
     keys and values, 89 in place of 108 where it asks for offsets alone. It goes where that is below a twentieth, or
-    where counts of references no longer tell whether anybody else has a record (a build without the interpreter's lock).
+    where counts of references no longer tell whether anybody else has a record, as without the interpreter's lock.
 
     Whether a loop will ask for keys, values and headers is seen from what it asks a lazy record for, now and then.
     While it wants all, records come with all made, for the interpreter reads what is there without a call.
