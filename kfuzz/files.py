@@ -59,9 +59,10 @@ def cannot_write(path: str | Path, error: OSError) -> UsageError:
 
 
 @contextlib.contextmanager
-def open_whole(path: str | Path) -> Iterator[IO[bytes]]:
+def open_whole(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Open ``path`` for writing; the file gets its name only when the block ends without an exception.
 
+    ``mode`` is what the umask takes from: 0o777 for a program.
     A device or a pipe (/dev/null, /dev/stdout) is written to as it is: to rename over it would take it away.
     ``UsageError`` where no file can be made.
     """
@@ -80,10 +81,10 @@ def open_whole(path: str | Path) -> Iterator[IO[bytes]]:
     try:
         with _full_as_sentence(path), os.fdopen(descriptor, "wb") as file:
             yield file
-        # mkstemp makes private files; an ordinary one follows the umask.
+        # mkstemp makes private files; others follow the umask.
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
+        os.chmod(temporary, mode & ~umask)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -136,9 +137,9 @@ def require_writable(path: str | Path, *, directory: bool = False) -> Path:
     return path
 
 
-def write_whole(path: str | Path, data: bytes | str) -> None:
+def write_whole(path: str | Path, data: bytes | str, *, mode: int = 0o666) -> None:
     """Write ``data`` (text as UTF-8) to ``path`` in one step: readers see the old file or the new one, never a part."""
-    with open_whole(path) as file:
+    with open_whole(path, mode=mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 

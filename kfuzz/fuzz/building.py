@@ -42,6 +42,15 @@ LINKED = (".py", ".json")
 COMPILERS = ("clang-16", "clang")
 GET_CLANG = "install clang (Debian and Ubuntu: apt-get install clang-16) and run this again"
 
+# libFuzzer mutates by the numbers that it saw compared. Reference counts and versions of dicts teach it nothing, and
+# differ from run to run: what Python's own headers define is not watched.
+QUIET = """\
+#define PY_SSIZE_T_CLEAN
+#define CYTHON_USE_DICT_VERSIONS 0
+#pragma clang attribute push(__attribute__((noinline, no_sanitize("coverage"))), apply_to = function)
+#include <Python.h>
+#pragma clang attribute pop
+"""
 # What to compile with, and the runtime of atheris to preload, per sanitizer.
 FLAGS: dict[Sanitizer, str] = {
     "none": "-fsanitize=fuzzer-no-link -g",
@@ -213,7 +222,9 @@ def _compile(work: Path, sources: list[Path], compiler: str, sanitizer: Sanitize
         # An unchanged file keeps its time, by which setup.py knows what is to be compiled again.
         if not target.is_file() or target.read_bytes() != (ROOT / source).read_bytes():
             target.parent.mkdir(parents=True, exist_ok=True)
-            (shutil.copyfile if target.exists() else shutil.copy2)(ROOT / source, target)
+            # The first copy keeps the source's time too, so that the translation below is not older than its source.
+            copy = shutil.copyfile if target.exists() else shutil.copy2
+            copy(ROOT / source, target)
     # What Cython has made of them for this Python serves here as well.
     translated = f"build/cython-{sys.implementation.cache_tag}"
     if (ROOT / translated).is_dir() and not (work / translated).exists():
@@ -221,7 +232,8 @@ def _compile(work: Path, sources: list[Path], compiler: str, sanitizer: Sanitize
     # Cython finds a package's .pxd files only where the package has its __init__.
     for folder in {Path(PACKAGE.name), *(source.parent for source in sources if source.suffix == ".pyx")}:
         (work / folder / "__init__.py").touch()
-    flags = FLAGS[sanitizer]
+    (work / "quiet.h").write_text(QUIET)
+    flags = f"{FLAGS[sanitizer]} -include {work}/quiet.h"
     if sanitizer == "undefined":
         (work / "ubsan-ignored.txt").write_text(UBSAN_IGNORED)
         flags += f" -fsanitize-ignorelist={work}/ubsan-ignored.txt"
@@ -263,6 +275,8 @@ def _environment(directory: Path, sanitizer: Sanitizer) -> dict[str, str]:
             )
     return {
         "PYTHONPATH": str(directory),
+        # Without the folder of the campaign, whose names change from run to run.
+        "PYTHONSAFEPATH": "1",
         # With Python's own allocator an over-read lands in the arena, where no sanitizer sees it.
         "PYTHONMALLOC": "malloc",
         # A run that finds compiled Python files differs from the one that wrote them: equal seeds give equal campaigns.
@@ -293,8 +307,8 @@ def _write_executable(path: Path, environment: dict[str, str]) -> None:
     write_whole(
         path,
         "#!/bin/sh\n"
-        "# Addresses get into libFuzzer's table of compared values: a run repeats only where they are the same again.\n"
+        "# atheris numbers the branches of Python code in an order that depends on addresses.\n"
         "fixed=; setarch -R true 2>/dev/null && fixed='setarch -R'\n"
         f'exec $fixed env {settings} {shlex.quote(sys.executable)} -m kfuzz.fuzz.harness "$0" "$@"\n',
+        mode=0o777,
     )
-    path.chmod(0o755)

@@ -3,7 +3,7 @@
 Each target runs in a process of its own, one after the other, from ``OUT/<target>/corpus``, which grows from campaign
 to campaign. What is found goes to ``OUT/<target>/crashes``, each input with a text beside it; ``log.txt`` is
 libFuzzer's own word and ``result.json`` the result, also where the campaign was interrupted. Equal seed, ``runs``,
-build and starting corpus give equal campaigns, where the machine lets addresses be fixed (``setarch -R``).
+build, starting corpus and environment give equal campaigns, where the machine lets addresses be fixed (``setarch -R``).
 """
 
 from __future__ import annotations

