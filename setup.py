@@ -71,8 +71,8 @@ def translated() -> list[Extension]:
     """The extensions with their C files, which Cython makes of all that has changed."""
     made: list[Extension] = cythonize(
         extensions(),
-        # Only files that we wrote stand beside the sources. Each Python has its own C files: Cython makes them again
-        # where it was installed later, and the modules of another Python would seem out of date.
+        # Generated C stays out of the source folders. Each Python has a folder of its own: Cython translates again what
+        # is older than Cython's own files, and then the modules of another Python would look out of date.
         build_dir=f"build/cython-{sys.implementation.cache_tag}",
         nthreads=CORES,
         language_level=3,

@@ -362,7 +362,7 @@ cdef class Synthesiser:
                 millis += rest // self.rate
                 rest %= self.rate
             if magic < 2:
-                total += message_fields(magic) + LENGTHS_BYTES + max(r.key_size, 0) + max(r.value_size, 0)
+                total += message_bytes(r, message_fields(magic))
                 continue
             if i == 0:
                 base_timestamp = r.timestamp
@@ -566,7 +566,7 @@ cdef class Synthesiser:
             self.fill_payload(self.base + at, size)
             self.frame_messages(at, count, magic, attributes, self.offset)
             for i in range(count):
-                size = fields + LENGTHS_BYTES + max(self.drawn[i].key_size, 0) + max(self.drawn[i].value_size, 0)
+                size = message_bytes(&self.drawn[i], fields)
                 self.sum_message(at, size, magic, fields, <uint32_t> crc32c(self.view[at + fields:at + size]))
                 self.used = at + size
                 top = self.drawn[i].timestamp if magic == 1 else -1
@@ -605,7 +605,7 @@ cdef class Synthesiser:
         """The CRCs of the messages inside a wrapper."""
         cdef int64_t i, size
         for i in range(count):
-            size = fields + LENGTHS_BYTES + max(self.drawn[i].key_size, 0) + max(self.drawn[i].value_size, 0)
+            size = message_bytes(&self.drawn[i], fields)
             self.put_message_crc(at, size)
             at += size
         return 0
@@ -668,8 +668,13 @@ cdef class Synthesiser:
 
 
 cdef inline int64_t message_fields(int magic) noexcept nogil:
-    """How many bytes of a message stand in front of its key's length."""
+    """The bytes of a message before the length of its key."""
     return KEY_AT_V1 if magic == 1 else KEY_AT_V0
+
+
+cdef inline int64_t message_bytes(const record_t *r, int64_t fields) noexcept nogil:
+    """A record as a message without a codec; ``fields``: as ``message_fields`` gives it."""
+    return fields + LENGTHS_BYTES + max(r.key_size, 0) + max(r.value_size, 0)
 
 
 cdef inline bint ends_transaction(const stream_t *s) noexcept nogil:

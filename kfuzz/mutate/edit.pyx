@@ -13,10 +13,10 @@ from kfuzz.wire.cursor cimport load32
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES, AT_BATCH_LENGTH, AT_CRC, AT_MAGIC, LOG_OVERHEAD, MESSAGE_AT_CRC, VARLONG,
 )
-from kfuzz.wire.framing cimport message_size
 from kfuzz.wire.sink cimport put_int32, zigzag
 
 from kfuzz.wire.checksum import crc32, crc32c
+from kfuzz.wire.framing import frames
 
 cdef enum:
     GROWTH = 40                # the most bytes that one change adds
@@ -185,13 +185,4 @@ def seal(bytes frame not None, bint length, bint crc):
 
 def frame_spans(bytes data not None):
     """Where the whole batches and messages in ``data`` stand, of any magic, as far as their lengths can be followed."""
-    cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(data)
-    cdef int64_t n = PyBytes_GET_SIZE(data)
-    cdef int64_t at = 0
-    cdef int64_t size = message_size(base, n)
-    spans = []
-    while size > 0:
-        spans.append((at, at + size))
-        at += size
-        size = message_size(base + at, n - at)
-    return spans
+    return [(at, at + size) for at, size, _ in frames(data, any_magic=True)]

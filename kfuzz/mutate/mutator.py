@@ -316,16 +316,14 @@ class _Mutation:
 
     def _inner(self, kind: str, inner: bytes) -> bytes | None:
         """The messages inside a wrapper, changed, and each mended by chance."""
-        if kind == "payload-scramble":
-            changed = scramble(inner, self.dice)
-            # Lengths are followed as they now are; what they enclose gets its CRC.
-            spans = frame_spans(changed)
-            tail = changed[spans[-1][1] :] if spans else changed
-            return b"".join(self._with_crc(changed[start:end]) for start, end in spans) + tail
+        scrambled = kind == "payload-scramble"
+        if scrambled:
+            inner = scramble(inner, self.dice)
+        # Lengths are followed as they are now.
         spans = frame_spans(inner)
         parts = [inner[start:end] for start, end in spans]
         tail = inner[spans[-1][1] :] if spans else inner
-        if not self._parts(kind, parts, self._number_of_message, self._other_messages):
+        if not scrambled and not self._parts(kind, parts, self._number_of_message, self._other_messages):
             return None
         return b"".join(self._with_crc(part) for part in parts) + tail
 

@@ -16,7 +16,7 @@ __all__ = ["KINDS", "LEVELS", "OPTIONS", "READER", "STREAM_OPTIONS", "TOPIC", "V
 VERDICTS: Final = ("valid", "invalid", "acceptable")
 # How much a miss weighs: a recommended vector that is missed is reported and fails nothing.
 LEVELS: Final = ("required", "recommended")
-# The one role of what is read in one way, whoever reads it.
+# The only role of messages and primitives: clients and brokers read them in the same way.
 READER: Final = "reader"
 # The option of records that configures the broker.
 TOPIC: Final = "topic"

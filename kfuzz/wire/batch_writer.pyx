@@ -3,7 +3,6 @@
 Mirrors ``org.apache.kafka.common.record.DefaultRecordBatch`` and ``DefaultRecord``.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
@@ -14,6 +13,7 @@ from kfuzz.errors import EncodeError
 
 from kfuzz.wire.checksum cimport crc32c_of
 from kfuzz.wire.format cimport AT_ATTRIBUTES, AT_CRC, HEADER_SIZE, LOG_OVERHEAD
+from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.record cimport Record, is_record
 from kfuzz.wire.record_batch cimport FIXED_BYTES, header_t, put_header
 from kfuzz.wire.scratch cimport Scratch, out_t, reserve
@@ -301,23 +301,16 @@ def encode_payload(tuple fields not None, list parts not None):
 cdef bytes put_payload(header_t *h, list parts):
     cdef int64_t size = HEADER_SIZE
     cdef uint8_t *p
-    cdef const uint8_t *end
-    cdef Py_buffer view
-    for part in parts:
-        PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)
-        size += view.len
-        PyBuffer_Release(&view)
+    cdef Held part
+    # Held to the end, so that none can grow between the sum and the copy.
+    cdef list held = [hold(one) for one in parts]
+    for part in held:
+        size += part.n
     if size > INT32_MAX:
         raise EncodeError(f"the payload takes {size - HEADER_SIZE} bytes; a batch's length is an int32")
     made = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> size)
     p = <uint8_t *> PyBytes_AS_STRING(made) + HEADER_SIZE
-    end = p + size - HEADER_SIZE
-    for part in parts:
-        PyObject_GetBuffer(part, &view, PyBUF_SIMPLE)
-        if view.len > end - p:
-            PyBuffer_Release(&view)
-            raise ValueError("a part of the payload has grown meanwhile")
-        p = put_bytes(p, <const uint8_t *> view.buf, view.len)
-        PyBuffer_Release(&view)
+    for part in held:
+        p = put_bytes(p, part.p, part.n)
     seal(<uint8_t *> PyBytes_AS_STRING(made), size, h)
     return made

@@ -1,9 +1,9 @@
 """The rare paths of the cursor: varints of three bytes and more, overlong ones, and those that are refused."""
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
 from kfuzz.wire.format cimport VARINT, VARLONG
+from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.report cimport (
     RECORD_TRUNCATED,
     VARINT_EXCESS_BITS,
@@ -111,12 +111,9 @@ def uvarint_in_front(data not None):
 
     -1 says that it is cut, -2 that it is longer.
     """
-    cdef Py_buffer view
+    cdef Held held = hold(data)
     cdef uint64_t raw
-    cdef int size
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    size = find_uvarint(<const uint8_t *> view.buf, view.len, VARINT, &raw)
-    PyBuffer_Release(&view)
+    cdef int size = find_uvarint(held.p, held.n, VARINT, &raw)
     return size if size < 0 else <int64_t> raw
 
 
@@ -125,14 +122,13 @@ def uvarint_of(data not None, int longest):
 
     The size is -1 where it is cut, -2 where it is longer. What does not fit 64 bits is dropped.
     """
-    cdef Py_buffer view
+    cdef Held held
     cdef uint64_t raw
     cdef int size
     if longest < 1 or longest > VARLONG:
         raise ValueError(f"a varint of {longest} bytes")
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    size = find_uvarint(<const uint8_t *> view.buf, view.len, longest, &raw)
-    PyBuffer_Release(&view)
+    held = hold(data)
+    size = find_uvarint(held.p, held.n, longest, &raw)
     return raw, size
 
 

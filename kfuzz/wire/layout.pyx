@@ -7,8 +7,7 @@ FRAME_LAYOUT = (("base_offset", c.AT_BASE_OFFSET, 8), ("batch_length", c.AT_BATC
 
 # The header of a record batch.
 HEADER_LAYOUT = (
-    ("base_offset", c.AT_BASE_OFFSET, 8),
-    ("batch_length", c.AT_BATCH_LENGTH, 4),
+    *FRAME_LAYOUT,
     ("partition_leader_epoch", c.AT_PARTITION_LEADER_EPOCH, 4),
     ("magic", c.AT_MAGIC, 1),
     ("crc", c.AT_CRC, 4),
@@ -22,25 +21,16 @@ HEADER_LAYOUT = (
     ("record_count", c.AT_RECORD_COUNT, 4),
 )
 
-# The fixed head of a message, by magic.
+# The fixed head of a message, by magic: magic 1 adds the timestamp.
+MESSAGE_START = (
+    *FRAME_LAYOUT,
+    ("crc", c.MESSAGE_AT_CRC, 4),
+    ("magic", c.AT_MAGIC, 1),
+    ("attributes", c.MESSAGE_AT_ATTRIBUTES, 1),
+)
 MESSAGE_LAYOUT = {
-    0: (
-        ("base_offset", c.AT_BASE_OFFSET, 8),
-        ("batch_length", c.AT_BATCH_LENGTH, 4),
-        ("crc", c.MESSAGE_AT_CRC, 4),
-        ("magic", c.AT_MAGIC, 1),
-        ("attributes", c.MESSAGE_AT_ATTRIBUTES, 1),
-        ("key_length", c.KEY_AT_V0, 4),
-    ),
-    1: (
-        ("base_offset", c.AT_BASE_OFFSET, 8),
-        ("batch_length", c.AT_BATCH_LENGTH, 4),
-        ("crc", c.MESSAGE_AT_CRC, 4),
-        ("magic", c.AT_MAGIC, 1),
-        ("attributes", c.MESSAGE_AT_ATTRIBUTES, 1),
-        ("timestamp", c.MESSAGE_AT_TIMESTAMP, 8),
-        ("key_length", c.KEY_AT_V1, 4),
-    ),
+    0: (*MESSAGE_START, ("key_length", c.KEY_AT_V0, 4)),
+    1: (*MESSAGE_START, ("timestamp", c.MESSAGE_AT_TIMESTAMP, 8), ("key_length", c.KEY_AT_V1, 4)),
 }
 
 # Where a field begins: HEADER_AT[field], MESSAGE_AT[magic][field].

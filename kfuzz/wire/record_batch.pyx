@@ -104,7 +104,7 @@ LIMIT_BYTES = INT32_MAX
 
 
 cdef bint one_more(void **rows, int64_t *capacity, size_t size) noexcept nogil:
-    """Twice as much room for rows, at least some; False where there is no memory."""
+    """Double the room for rows, or make the first. False where there is no memory."""
     cdef int64_t more = capacity[0] * 2 if capacity[0] else 64
     if not resize(rows, more, size):
         return False

@@ -79,7 +79,7 @@ static int may_fail(void)
             return 0;
         if (frame.dli_sname != NULL && !strcmp(frame.dli_sname, "_PyEval_EvalFrameDefault"))
             break;
-        /* An extension module, but for those of the interpreter itself. */
+        /* An extension module that is not part of the interpreter. */
         if ((strstr(frame.dli_fname, ".cpython-") || strstr(frame.dli_fname, ".abi3."))
             && !strstr(frame.dli_fname, "/lib-dynload/")) {
             by = frame.dli_fname;

@@ -12,45 +12,26 @@ from kfuzz.conformance.differential.messages import KINDS, RECORD_KINDS, differ_
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.conformance.report.differences import keep, sentences
 from kfuzz.messages.catalogues import RECORDS
-from kfuzz.messages.model import Kind
 
 # How many mutants of each version are asked for, and how many samples are written and read.
 MUTANTS = 200
 SAMPLES = {10: 1, MUTANTS: 3}
-# Of each catalogue the kinds that are asked for; how many versions their messages have together; how many mutants
-# agree; of how many of those what was read is written again alike, or refused alike; and how many the older Kafka reads
-# beyond the bounds of the newer. Beside headers, requests and responses: what clients keep within these and in control
-# records, and a broker in its logs and files.
-AGREEMENT = [
-    pytest.param(release, name, kinds, *COUNTS[release]["agreement"][group], marks=each.marks)
-    for each in releases()
-    for (release,) in [each.values]
-    for name, kinds, group in (
-        (release, KINDS, "clients"),
-        (release, RECORD_KINDS, "client_records"),
-        (RECORDS[release], RECORD_KINDS, "records"),
-    )
-]
+# The kinds of messages that are asked for: headers, requests and responses; what clients keep within these and in
+# control records; and what a broker keeps in its logs and files, which has a catalogue of its own.
+GROUPS = {"clients": KINDS, "client_records": RECORD_KINDS, "records": RECORD_KINDS}
 
 
 @pytest.mark.java
-@pytest.mark.parametrize(("release", "name", "kinds", "versions", "mutants", "rewritten", "ruled"), AGREEMENT)
+@pytest.mark.parametrize("release", releases())
+@pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("mutants_of_each", counts(10, MUTANTS))
-def test_every_message_kind_and_version_agrees(
-    release: str,
-    name: str,
-    kinds: tuple[Kind, ...],
-    versions: int,
-    mutants: int,
-    rewritten: int,
-    ruled: int,
-    mutants_of_each: int,
-    tmp_path: Path,
-) -> None:
+def test_every_message_kind_and_version_agrees(release: str, group: str, mutants_of_each: int, tmp_path: Path) -> None:
+    name = RECORDS[release] if group == "records" else release
+    versions, mutants, rewritten, ruled = COUNTS[release]["agreement"][group]
     samples = SAMPLES[mutants_of_each]
     require_tool("mvn", "install Maven and a JDK")
     [testee] = select(all_testees(), [f"kafka-clients@{release}"])
-    found = differ_messages(testee, name, kinds=kinds, samples=samples, mutants=mutants_of_each)
+    found = differ_messages(testee, name, kinds=GROUPS[group], samples=samples, mutants=mutants_of_each)
     print(*sentences(found, keep(found, tmp_path, seed=1), seed=1, shown=9), sep="\n")
     assert [one.reason for one in found.disagreements] == []
     assert (found.setting, found.broken) == (f"in {versions} versions", "")

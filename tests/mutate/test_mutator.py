@@ -32,7 +32,7 @@ def test_the_first_inputs_of_a_seed_never_change() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_wrapper_holds_every_byte_once_after_a_change_of_none(monkeypatch: pytest.MonkeyPatch, magic: int) -> None:
-    """What is taken apart to be changed is put together again, and bytes behind the last message stay behind it."""
+    """With no change the bytes come back as they were: all messages, and what stands behind the last one."""
     monkeypatch.setattr("kfuzz.mutate.mutator.scramble", lambda data, dice: data)
     stamps: dict[str, Any] = {"magic": magic, "timestamp_type": "create" if magic else "none"}
     messages = [Record(i, 1_000 if magic else None, b"key", b"value") for i in range(3)]

@@ -73,7 +73,7 @@ class Copy:
 
     def run(self, tests: Sequence[str], cpu_seconds: float, **names: Path) -> int | None:
         """Pytest's exit code; None if it took too long or too much memory. ``names`` tell the plugin its files."""
-        # Neither a run around this one nor the options of whoever asks may reach into the copy.
+        # The copy must not see the settings of an outer run, nor the user's own options for pytest.
         dropped = ("MUTANTS_", "PYTEST_ADDOPTS")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         environment |= {f"MUTANTS_{name.upper()}": str(path) for name, path in names.items()}

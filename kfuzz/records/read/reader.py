@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "Reading", "Verdict", "Walk", "batches", "check", "decode", "iterate", "read"]
 
-# Where a message has these fields. Magic 0 has them in the same places, but for the timestamp, which it lacks.
+# The places of a message's fields. They are the same in magic 0, which has no timestamp.
 LENGTH_AT, CRC_AT, ATTRIBUTES_AT, TIMESTAMP_AT = (
     MESSAGE_AT[1][name] for name in ("batch_length", "crc", "attributes", "timestamp")
 )
@@ -431,7 +431,7 @@ class Walk:
         notes = self.message_crc(at, size)
         if notes:
             self.take(notes)
-            # A consumer checks the CRC of every record that it hands out, and a wrapper is no record.
+            # A consumer checks the CRC of each record that it returns. A wrapper is not a record.
             if not self.view[at + ATTRIBUTES_AT] & CODEC_MASK:
                 raise _Refused
         message, notes = parse_message(self.view, at, size)

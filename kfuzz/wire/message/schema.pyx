@@ -1,10 +1,10 @@
 """A message at one version: the entry points to the checker, the reader, the writer and the explainer."""
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 
+from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.message.checker cimport check_message, notes_of, walk_t
 from kfuzz.wire.message.explainer cimport places_of
 from kfuzz.wire.message.models cimport make_models
@@ -22,14 +22,11 @@ cdef class Schema(Program):
     """The interface is described in schema.pyi."""
 
     def check(self, data, /):
-        cdef Py_buffer view
+        cdef Held held
         if type(data) is bytes:
             return self.checked(<const uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-        try:
-            return self.checked(<const uint8_t *> view.buf, view.len)
-        finally:
-            PyBuffer_Release(&view)
+        held = hold(data)
+        return self.checked(held.p, held.n)
 
     cdef tuple checked(self, const uint8_t *start, int64_t n):
         cdef walk_t w
