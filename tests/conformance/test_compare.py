@@ -10,7 +10,9 @@ import pytest
 from referee_tools import make_vector
 
 from kfuzz import records
+from kfuzz.conformance.judge import confirmation
 from kfuzz.conformance.judge.compare import Case, Cell, cases_of, declared_unsupported, judge, request
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import Handshake, parse_answer
 from kfuzz.wire.checksum import crc32c
 
@@ -441,3 +443,27 @@ def test_an_encoded_message_has_the_very_bytes(answer: dict[str, Any], outcome: 
     cell = judged(message_case("encode"), handshake=MESSENGER, **answer)
     assert cell.outcome == outcome
     assert text in cell.text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome", "contradicted"),
+    [
+        ("invalid", "accepted", True),
+        ("invalid", "rejected", False),
+        # An exception that escapes means that the bytes were not read.
+        ("invalid", "fault", False),
+        ("valid", "fault", True),
+    ],
+)
+def test_kafka_confirms_a_refusal_by_refusing_or_by_an_exception_and_contradicts_it_by_reading(
+    monkeypatch: pytest.MonkeyPatch, verdict: str, outcome: str, contradicted: bool
+) -> None:
+    case = case_of(batch(), verdict=verdict)
+    said = {"batches": case.expectation["batches"]} if outcome == "accepted" else {"error": "why"}
+    line = json.dumps({"id": "toy/case", "outcome": outcome} | said).encode()
+    answer = parse_answer(line, id="toy/case", operation=case.operation)
+    monkeypatch.setattr(
+        confirmation, "_ask_all_versions", lambda cases, progress: [(Testee("kafka", "1", ()), FULL, case, answer)]
+    )
+    found = confirmation.confirm_streams([])
+    assert bool(found.contradictions) == contradicted

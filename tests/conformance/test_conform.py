@@ -7,10 +7,17 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from referee_tools import wicked, write_suite
+
+from kfuzz.cli.main import main
+from kfuzz.conformance.differential.found import Differential
+from kfuzz.conformance.protocol.testees import Testee
+from kfuzz.kafka import RELEASES
 
 ACCEPTED = {"id": "toy/empty"}
 REFUSED = {"id": "toy/refused", "hex": "ff", "expect": {"consumer": {"verdict": "invalid", "finding": "crc-mismatch"}}}
@@ -171,3 +178,26 @@ def test_kfuzz_is_a_testee_like_any_other(good: Path) -> None:
     document = json.loads(done.stdout)
     assert [testee["name"] for testee in document["testees"]] == ["kfuzz", "dies"]
     assert document["cases"][0]["cells"][document["testees"][0]["label"]]["outcome"] == "pass"
+
+
+@pytest.mark.parametrize(("option", "asked"), [("--messages", "messages"), ("--streams", "streams")])
+def test_messages_and_streams_are_each_a_differential_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str, asked: str
+) -> None:
+    called: list[str] = []
+
+    def differential(name: str) -> Callable[..., Differential]:
+        def run(testee: Testee, *arguments: Any, **options: Any) -> Differential:
+            called.append(name)
+            return Differential(testee.label, inputs=1)
+
+        return run
+
+    for name in ("messages", "streams"):
+        monkeypatch.setattr(f"kfuzz.conformance.differential.{name}.differ_{name}", differential(name))
+    command = shlex.join(wicked("dies"))
+    monkeypatch.setattr("kfuzz.conformance.differential.messages.release_of", lambda testee: RELEASES[0])
+    with pytest.raises(SystemExit) as stop:
+        main(["conform", "--differential", option, "--command", command, "--out", str(tmp_path)])
+    assert stop.value.code == 0
+    assert called == [asked]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -13,6 +14,7 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 from referee_tools import SMALL_LIMITS, make_vector, wicked
+from rich.console import Console
 
 from kfuzz.conformance import report
 from kfuzz.conformance.judge.compare import Case, cases_of
@@ -209,3 +211,18 @@ def test_the_page_says_what_roles_streams_and_topics_are_asked(tmp_path: Path) -
     assert {role for role in ("consumer", "broker", "log") if f"<option>{role}</option>" in text} == {
         case.role for case in cases
     }
+
+
+def test_a_testee_that_cannot_be_started_has_no_column_in_the_terminal(done: Run) -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    for part in report.to_terminal(done, width=200):
+        console.print(part)
+    shown = console.export_text()
+    [head] = [line for line in shown.splitlines() if "vectors" in line.split()]
+    assert head.split() == ["vectors", "1", "1"], shown
+
+
+def test_the_bytes_of_a_question_are_shown_sixteen_to_a_line(done: Run) -> None:
+    lines = re.findall(r'<span class="soft">([0-9a-f]{6})</span>  (.*?)   ?<span', report.to_html(done))
+    assert {place for place, _ in lines} >= {"000000", "000010", "000020"}
+    assert {len(re.sub("<.*?>", "", octets).split()) for place, octets in lines if place == "000010"} == {16}

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from kfuzz.corpora.plan import SEQUENCES, TRANSACTIONAL, Plan, split
-from kfuzz.corpora.workload import GIB, KIB, MIB, Legacy, Producers, Topic, Transactions, Workload
+from kfuzz.corpora.plan import SEQUENCES, TRANSACTIONAL, Plan, offset_bytes_mean, split
+from kfuzz.corpora.workload import GIB, KIB, MIB, Keys, Legacy, Producers, Range, Topic, Transactions, Values, Workload
+from kfuzz.records import Record, RecordBatch, encode_batch
 
 BUSY = Topic(
     "busy",
@@ -103,3 +104,13 @@ def test_a_larger_corpus_begins_with_the_smaller_one() -> None:
 def test_records_counts_what_the_segments_hold() -> None:
     plan = Plan(WORKLOAD)
     assert plan.records == sum(stream.records for segment in plan for stream in segment.streams)
+
+
+def test_the_guess_of_what_an_offset_takes_is_right_where_nothing_is_left_to_chance() -> None:
+    topic = Topic(
+        "t", keys=Keys(size=Range(10, 10), null_share=0.0), values=Values(size=Range(100, 100), null_share=0.0)
+    )
+    assert topic.batches.records == Range(100, 100)
+    assert topic.timestamps.records_per_second == 1000
+    batch = RecordBatch(0, 99, [Record(at, 1000 + at, b"k" * 10, b"v" * 100) for at in range(100)])
+    assert offset_bytes_mean(topic) == pytest.approx(len(encode_batch(batch)) / 100)

@@ -204,8 +204,12 @@ def test_only_the_name_of_a_topic_is_required() -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("64MiB", 64 << 20), ("1 GB", 10**9), ("1.5KiB", 1536), ("7", 7), (7, 7), ("", None), ("MiB", None), (True, None)],
-)
+    [
+        ("7", 7), (7, 7), ("7B", 7), ("7 kB", 7000), ("1.5KiB", 1536), ("7MB", 7 * 10**6), ("64MiB", 64 << 20),
+        ("1 GB", 10**9), ("7GiB", 7 << 30), ("7TB", 7 * 10**12), ("7TiB", 7 << 40), ("7PiB", 7 << 50),
+        ("", None), ("MiB", None), (True, None),
+    ],
+)  # fmt: skip
 def test_sizes_are_read_with_and_without_units(text: str | int, size: int | None) -> None:
     assert parse_size(text) == size
 

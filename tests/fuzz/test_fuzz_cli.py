@@ -9,6 +9,7 @@ import pytest
 
 from kfuzz import records
 from kfuzz.cli.main import main
+from kfuzz.fuzz import campaign
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import Record, RecordBatch
 
@@ -80,3 +81,13 @@ def test_a_file_with_two_inputs_is_refused(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "two.hex").write_text("00\n01\n")
     assert kfuzz("canary", "--reproduce", str(tmp_path / "two.hex")) == 2
     assert "holds 2 inputs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("interrupted", "code"), [(True, 130), (False, 0)])
+def test_an_interrupted_campaign_ends_with_130_and_its_summary(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, interrupted: bool, code: int
+) -> None:
+    result = campaign.Result("canary", 1, "none", executions=77, interrupted=interrupted)
+    monkeypatch.setattr(campaign, "run", lambda *arguments, **options: [result])
+    assert kfuzz("canary", "--out", str(tmp_path)) == code
+    assert "77" in capsys.readouterr().out

@@ -70,6 +70,18 @@ def test_without_vectors_every_magic_and_codec_is_still_among_the_seeds(monkeypa
     assert shapes >= {(magic, codec) for magic in (0, 1) for codec in ("none", "gzip", "snappy", "lz4")}
 
 
+def test_seeds_of_messages_have_the_timestamps_that_their_magic_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds_module, "load_suite", broken_suite)
+    stamps: dict[int, set[int | None]] = {0: set(), 1: set()}
+    for data in seeds(TARGETS["record-batch"]):
+        for batch in records.read(data).batches:
+            if batch.magic < 2:
+                stamps[batch.magic] |= {record.timestamp for record in batch.records}
+    assert stamps[0] == {None}
+    assert stamps[1] >= {seeds_module.TIME_MS, seeds_module.TIME_MS + 5}
+    assert -1 not in stamps[1]
+
+
 def test_the_canary_starts_from_one_ordinary_batch_that_opens_no_gate() -> None:
     [data] = seeds(TARGETS["canary"])
     TARGETS["canary"].run(data)

@@ -196,6 +196,9 @@ def test_columns_that_lack_a_record_or_refuse_what_is_read_are_a_crash(monkeypat
     monkeypatch.setattr(records, "columns", lambda data, limits: real(PLAIN[:-1] + b"!", limits=limits))
     with pytest.raises(OracleFailure, match="read refuses None, columns "):
         TARGETS["columns"].run(PLAIN)
+    monkeypatch.setattr(records, "columns", lambda data, limits: real(PLAIN, limits=limits))
+    with pytest.raises(OracleFailure, match=r"read refuses .*; columns do not"):
+        TARGETS["columns"].run(PLAIN[:-1] + b"!")
 
 
 # One record at offset 0, as a producer sends it.
@@ -235,6 +238,13 @@ def test_a_conversion_that_loses_a_record_is_a_crash(monkeypatch: pytest.MonkeyP
         return replace(made, data=records.encode(made.batches[1:]))
 
     assert "records are lost on the way to magic 0" in broken_target(monkeypatch, "convert", "log-tools", convert)
+
+
+def test_a_conversion_of_what_is_refused_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = targets.convert
+    monkeypatch.setattr(targets, "convert", lambda data, magic, **options: real(PLAIN, magic, **options))
+    with pytest.raises(OracleFailure, match=r"what is refused, .*, is converted to magic 0"):
+        TARGETS["log-tools"].run(PLAIN[:-1] + b"!")
 
 
 def test_a_conversion_that_nobody_can_read_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:

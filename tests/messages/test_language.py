@@ -482,6 +482,11 @@ WRONG = {
         '@"versions": "4+", "default": "none" }',
         'a field of type "[]Way" has no default of its own but null',
     ),
+    "a default of a struct": (
+        '{ "name": "Way", "type": "Way", "versions": "3+", "nullableVersions": "4+" }',
+        '@{ "name": "Way", "type": "Way", "versions": "3+", "nullableVersions": "4+", "default": "none" }',
+        'a field of type "Way" has no default of its own but null',
+    ),
     "a default of too many digits": (
         FIELD,
         '@{ "name": "Id", "type": "int8", "versions": "1+", "default": "%s" }' % ("9" * 5000),

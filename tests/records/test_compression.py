@@ -152,6 +152,18 @@ def test_lz4_block_checksums_count_and_content_checksums_do_not() -> None:
     assert decompress("lz4", bytes(frame), len(TEXT)).reason == "an lz4 block checksum is wrong"
 
 
+def test_an_lz4_block_larger_than_its_header_allows_is_refused_though_its_bytes_are_there() -> None:
+    # Stored, not compressed: what it takes is then what it holds.
+    content = bytes(random.Random(1).randbytes(1 << 16))
+    frame = bytearray(lz4.frame.compress(content, block_size=4, block_linked=False, store_size=False))
+    assert frame[7:11] == struct.pack("<I", 1 << 31 | 1 << 16)
+    assert decompress("lz4", bytes(frame), 1 << 20).data == content
+    frame[7:11] = struct.pack("<I", 1 << 31 | 1 << 16 | 1)
+    frame[11:11] = b"x"
+    out = decompress("lz4", bytes(frame), 1 << 20)
+    assert (out.ended, out.reason) == ("broken", "an lz4 block of 65537 bytes where at most 65536 may stand")
+
+
 def test_linked_lz4_blocks_are_refused_as_kafka_does() -> None:
     assert decompress("lz4", lz4.frame.compress(TEXT, block_linked=True), len(TEXT)).ended == "broken"
 

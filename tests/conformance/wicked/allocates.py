@@ -1,8 +1,10 @@
 """Wicked: allocates without end for one request; with ``once`` asks for 1 GiB that it never touches and goes
-on; with ``caught`` it survives a refusal and says "fault"; with ``reports`` it says that it has allocated as much."""
+on; with ``caught`` it survives a refusal and says "fault"; with ``reports`` it says that it has allocated as much; with
+``waits`` it dies of a refusal and without one never answers."""
 
 import mmap
 import sys
+import time
 
 import toy
 
@@ -13,15 +15,17 @@ def trap(request):
         return "answered"
     kept = []
     while True:
-        if sys.argv[1:] in (["once"], ["caught"]):
+        if sys.argv[1:] in (["once"], ["caught"], ["waits"]):
             try:
                 # Address space alone: resident memory shows nothing of it.
                 kept.append(mmap.mmap(-1, 1 << 30))
             except OSError as error:
-                if sys.argv[1:] == ["once"]:
+                if sys.argv[1:] != ["caught"]:
                     raise
                 toy.say({"id": request["id"], "outcome": "fault", "error": str(error)})
                 return "answered"
+            if sys.argv[1:] == ["waits"]:
+                time.sleep(600)
             return None
         kept.append(b"x" * (8 << 20))
 
