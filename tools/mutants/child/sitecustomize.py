@@ -6,6 +6,7 @@ import os
 
 if "PYTEST_CURRENT_TEST" in os.environ and "MUTANTS_CHILDREN" in os.environ:
     import atexit
+    import contextlib
     import json
     from pathlib import Path
 
@@ -21,5 +22,10 @@ if "PYTEST_CURRENT_TEST" in os.environ and "MUTANTS_CHILDREN" in os.environ:
     def _note() -> None:
         traced.stop()
         data = traced.get_data()
-        lines = {name: data.lines(name) for name in data.measured_files()}
-        (folder / f"{os.getpid()}.json").write_text(json.dumps({"test": test, "lines": lines}))
+        # Templates are compiled under their own names, and are no Python.
+        lines = {name: data.lines(name) for name in data.measured_files() if name.endswith(".py")}
+        file = folder / f"{os.getpid()}.part"
+        # A test may let its child write no more than a few bytes.
+        with contextlib.suppress(OSError):
+            file.write_text(json.dumps({"test": test, "lines": lines}))
+            file.rename(file.with_suffix(".json"))
