@@ -29,7 +29,8 @@ __all__ = [
     "verdict",
 ]
 
-BATCH_HEADER_BYTES: Final = 61
+# What stands in front of a payload: a batch's header; a wrapper's fields up to its value, its key being null.
+BEFORE_PAYLOAD_BYTES: Final = {0: 26, 1: 34, 2: 61}
 # The block that Kafka's producer hands to snappy at a time.
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 
@@ -140,7 +141,7 @@ def _table(columns: pa.RecordBatch) -> pa.RecordBatch:
 
 def bare_decompress(mixed: MixedSet, codec: Codec) -> InProcess:
     """The codec library's one call per batch and nothing else; for snappy one per block, cut out beforehand."""
-    payloads = [batch[BATCH_HEADER_BYTES:] for batch in mixed.encoded(codec)]
+    payloads = [batch[BEFORE_PAYLOAD_BYTES[mixed.magic] :] for batch in mixed.encoded(codec)]
     if codec == "snappy":
         payloads = [block for payload in payloads for block in _snappy_blocks(payload)]
     return _bare(payloads, _decompressor(codec), mixed)
@@ -148,7 +149,7 @@ def bare_decompress(mixed: MixedSet, codec: Codec) -> InProcess:
 
 def bare_compress(mixed: MixedSet, codec: Codec) -> InProcess:
     """As :func:`bare_decompress`, the other way, at Kafka's default level."""
-    payloads = [batch[BATCH_HEADER_BYTES:] for batch in mixed.encoded()]
+    payloads = [batch[BEFORE_PAYLOAD_BYTES[mixed.magic] :] for batch in mixed.encoded()]
     if codec == "snappy":
         payloads = [
             payload[at : at + SNAPPY_BLOCK_BYTES]

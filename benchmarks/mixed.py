@@ -80,11 +80,15 @@ def count(
 
 @dataclass(frozen=True)
 class MixedSet:
-    """``batches`` batches from ``seed``; each has a number of records drawn uniformly from ``batch_records``."""
+    """``batches`` batches from ``seed``; each has a number of records drawn uniformly from ``batch_records``.
+
+    In magic 0 and 1 the records have no headers; without a codec each is a message, with one a batch is a wrapper.
+    """
 
     batches: int
     seed: int = 4
     batch_records: tuple[int, int] = BATCH_RECORDS
+    magic: int = 2
 
     @cached_property
     def contents(self) -> list[list[Content]]:
@@ -99,7 +103,8 @@ class MixedSet:
             batch = []
             for _ in range(rng.randint(*self.batch_records)):
                 clock += rng.randrange(GAP_MS_MAX)
-                batch.append(_content(rng, words, clock + rng.randrange(JITTER_MS_MAX)))
+                content = _content(rng, words, clock + rng.randrange(JITTER_MS_MAX))
+                batch.append(content if self.magic == 2 else content._replace(headers=[]))
             made.append(batch)
         return made
 
@@ -119,7 +124,7 @@ class MixedSet:
                 )
                 for i, c in enumerate(batch)
             ]
-            made.append(records.RecordBatch(offset, offset + len(rows) - 1, rows, partition_leader_epoch=0))
+            made.append(records.RecordBatch(offset, rows[-1].offset, rows, magic=self.magic, partition_leader_epoch=0))
             offset += len(rows)
         return made
 
@@ -128,7 +133,8 @@ class MixedSet:
         made = []
         for batch in self.record_batches:
             batch.compression = codec
-            made.append(records.encode_batch(batch))
+            parts = _messages(batch) if self.magic < 2 and codec == "none" else [batch]
+            made.append(records.encode(parts))
         return made
 
     def fetches(self, codec: Codec = "none") -> list[bytes]:
@@ -151,6 +157,10 @@ class MixedSet:
             sizes[-1] += 1
             held_bytes += len(batch)
         return sizes
+
+
+def _messages(batch: records.RecordBatch) -> list[records.RecordBatch]:
+    return [records.RecordBatch(row.offset, row.offset, [row], magic=batch.magic) for row in batch.records]
 
 
 def _content(rng: random.Random, words: list[str], timestamp: int) -> Content:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from benchmarks import kfuzz_work, message_work
@@ -15,6 +16,8 @@ from kfuzz.records import CODECS, Codec
 
 __all__ = ["MESSAGE_PATHS", "PATHS", "RECORD_PATHS", "run_message_path", "run_path"]
 
+# Of the formats before magic 2.
+LEGACY_PATHS: Final = ("verdict-v0", "verdict-v1", "verdict-v1-gzip", "eager-v0", "eager-v1")
 RECORD_PATHS: Final = (
     "verdict",
     "columns",
@@ -23,6 +26,7 @@ RECORD_PATHS: Final = (
     "encode-records",
     "encode-columns",
     *(f"{way}-{codec}" for codec in CODECS[1:] for way in ("read", "write")),
+    *LEGACY_PATHS,
 )
 MESSAGE_PATHS: Final = tuple(
     f"{way}-messages-{size}" for way in ("verdict", "size", "decode", "look", "dicts", "encode") for size in SIZES
@@ -33,8 +37,14 @@ PATHS: Final = RECORD_PATHS + MESSAGE_PATHS
 def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], rounds: int) -> list[Ratio]:
     """The ratios of one path of records on ``mixed``."""
     way, _, rest = path.partition("-")
-    if way in ("read", "write"):
-        codec: Codec = next(codec for codec in CODECS if codec == rest)
+    codec: Codec
+    if path in LEGACY_PATHS:
+        version, _, asked = rest.partition("-")
+        mixed = replace(mixed, magic=int(version.removeprefix("v")))
+        codec = next(codec for codec in CODECS if codec == (asked or "none"))
+        works, contests = _legacy(way, codec, mixed, peers)
+    elif way in ("read", "write"):
+        codec = next(codec for codec in CODECS if codec == rest)
         works, contests = (_read if way == "read" else _write)(codec, mixed, peers)
     else:
         works, contests = _uncompressed(path, mixed, peers)
@@ -85,6 +95,20 @@ def _uncompressed(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[di
         ours, theirs = write(mixed), [peer.encode(mixed) for peer in peers]
     works = {"kfuzz": ours} | {peer.name: work for peer, work in zip(peers, theirs, strict=True)}
     return works, _against(peers)
+
+
+def _legacy(way: str, codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
+    """Messages of magic 0 or 1, or wrappers of them; a codec has its floor, as in the ``read`` paths."""
+    ours = kfuzz_work.verdict if way == "verdict" else kfuzz_work.eager
+    works: dict[str, Work] = {"kfuzz": ours(mixed.fetches(codec))}
+    contests = _against(peers)
+    if codec != "none":
+        works["kfuzz uncompressed"] = ours(mixed.fetches())
+        works["bare-codec"] = kfuzz_work.bare_decompress(mixed, codec)
+        contests.insert(0, _floor())
+    for peer in peers:
+        works[peer.name] = (peer.verdict if way == "verdict" else peer.eager)(mixed, codec)
+    return works, contests
 
 
 def _read(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:

@@ -35,7 +35,7 @@ class Peer(Protocol):
     # The levels this library always compresses with, where they are not Kafka's defaults: kfuzz is given the same.
     levels: Mapping[Codec, int]
 
-    def verdict(self, mixed: MixedSet) -> Work:
+    def verdict(self, mixed: MixedSet, codec: Codec = "none") -> Work:
         """Read all records with CRCs checked, look at none."""
 
     def eager(self, mixed: MixedSet, codec: Codec = "none") -> Work:
@@ -67,8 +67,8 @@ class _PythonPeer:
         """The batches of a fetch as the library's consumer meets them, each with its CRC checked."""
         raise NotImplementedError
 
-    def verdict(self, mixed: MixedSet) -> Work:
-        fetches = mixed.fetches()
+    def verdict(self, mixed: MixedSet, codec: Codec = "none") -> Work:
+        fetches = mixed.fetches(codec)
 
         def run() -> int:
             for fetch in fetches:

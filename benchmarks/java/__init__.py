@@ -66,8 +66,8 @@ class KafkaClients:
     def folder(self) -> Path:
         return Path(self._folder.name)
 
-    def verdict(self, mixed: MixedSet) -> _JavaWork:
-        return _JavaWork(self, "verdict", "none", self.file(mixed, "none"))
+    def verdict(self, mixed: MixedSet, codec: Codec = "none") -> _JavaWork:
+        return _JavaWork(self, "verdict", codec, self.file(mixed, codec))
 
     def eager(self, mixed: MixedSet, codec: Codec = "none") -> _JavaWork:
         return _JavaWork(self, "eager", codec, self.file(mixed, codec))

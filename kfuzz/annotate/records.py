@@ -180,7 +180,7 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits) ->
         inside = f"{path}.payload"
         yield Part(inside, "", 0, b"", f"decompressed: {len(out.data)} bytes", heading=True)
         end = 0
-        for i, inner in enumerate(parse_messages(out.data, True)[1]):
+        for i, inner in enumerate(parse_messages(out.data)):
             yield Part(f"{inside}.records[{i}]", "", inner[7][0], b"", f"magic {inner[2]}", heading=True)
             yield from _message_parts(memoryview(out.data), inner, f"{inside}.records[{i}]")
             end = inner[7][1]

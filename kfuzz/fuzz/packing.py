@@ -57,7 +57,7 @@ def _pack_wrapper(wrapper: bytes, magic: int) -> bytes | None:
     if value_length < 0 or not 0 < codec < CODECS.index("zstd"):
         return None
     inner = compress(CODECS[codec], _seal(wrapper[value_at : value_at + value_length]), magic=magic)
-    return encode_message(magic, offset, attributes, timestamp, key, inner, crc32)
+    return encode_message(magic, offset, attributes, timestamp, key, inner)
 
 
 def _seal(messages: bytes) -> bytes:

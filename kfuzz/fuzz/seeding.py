@@ -20,7 +20,6 @@ from kfuzz.messages.schemas import schema
 from kfuzz.records import CODECS, Record, RecordBatch, TimestampType
 from kfuzz.records.codecs import compress
 from kfuzz.vectors import Vector, load_suite
-from kfuzz.wire.checksum import crc32
 from kfuzz.wire.layout import CODEC_AT
 from kfuzz.wire.message_set import encode_message
 
@@ -152,9 +151,9 @@ def _unpacked() -> list[bytes]:
             at = CODEC_AT[2]
             out.append(plain[:at] + bytes([plain[at] | codec]) + plain[at + 1 :])
     for magic in (0, 1):
-        inner = b"".join(encode_message(magic, i, 0, TIME_MS + i, b"k", b"v" * i, crc32) for i in range(3))
+        inner = b"".join(encode_message(magic, i, 0, TIME_MS + i, b"k", b"v" * i) for i in range(3))
         for codec in range(1, CODECS.index("zstd")):
-            out += [encode_message(magic, offset, codec, TIME_MS, None, inner, crc32) for offset in (0, 2, 9)]
+            out += [encode_message(magic, offset, codec, TIME_MS, None, inner) for offset in (0, 2, 9)]
     return out
 
 

@@ -43,14 +43,7 @@ class _ColumnWalk(Walk):
     def __init__(self, data: Buffer, profile: Profile, limits: Limits) -> None:
         super().__init__(data, profile, "consumer", limits, into=Verdict(), objects=False)
         self.columns = Columns(len(self.view))
-        self.scan = Scan(
-            data if type(data) is bytes else self.view, with_rows=True, with_headers=True, columns=self.columns
-        )
-
-    def message(self, at: int, size: int) -> RecordBatch:
-        batch = super().message(at, size)
-        self.columns.add_records(batch.records, self.scan.batch_count)
-        return batch
+        self.scan = Scan(data, True, with_headers=True, columns=self.columns)
 
 
 def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> pa.RecordBatch:

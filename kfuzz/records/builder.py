@@ -17,7 +17,7 @@ from kfuzz.records.codecs import compress
 from kfuzz.records.model import Header, Record, RecordBatch
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Reading, read
 from kfuzz.wire.batch_writer import encode_header, encode_records
-from kfuzz.wire.checksum import crc32, crc32c
+from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import (
     BATCH_CRC_COVERS_FROM,
@@ -29,7 +29,7 @@ from kfuzz.wire.layout import (
     LOG_OVERHEAD,
     TRANSACTIONAL,
 )
-from kfuzz.wire.message_set import encode_message
+from kfuzz.wire.message_set import encode_message, encode_messages
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -94,7 +94,8 @@ def rebuild(
     max_timestamp = log_append_time if log_append else largest
     final_offset = records[-1].offset if last_offset is None else last_offset
     if magic < 2:
-        data = _messages(records, stamps, magic, compression, log_append, base_offset, max_timestamp)
+        stamp = log_append_time if log_append else None
+        data = _messages(records, stamp, magic, compression, log_append, base_offset, max_timestamp)
         # Without a codec there is a message a record, and each has its own place.
         if compression == "none" and largest != NO_TIMESTAMP:
             final_offset = base_offset if log_append else records[stamps.index(largest)].offset
@@ -235,7 +236,7 @@ def _require_records(records: Sequence[Record], magic: int, base_offset: int) ->
 
 def _messages(
     records: Sequence[Record],
-    stamps: Sequence[int],
+    stamp: int | None,
     magic: int,
     compression: Codec,
     log_append: bool,
@@ -245,15 +246,12 @@ def _messages(
     """The messages, in a wrapper where there is a codec. Inner offsets count from the base offset in magic 1 alone."""
     attributes = LOG_APPEND_TIME if log_append and magic > 0 else 0
     base = base_offset if magic > 0 and compression != "none" else 0
-    data = b"".join(
-        encode_message(magic, wrap64(record.offset - base), attributes, stamp, record.key, record.value, crc32)
-        for record, stamp in zip(records, stamps, strict=True)
-    )
+    data = encode_messages(list(records), magic, base, attributes, stamp)
     if compression == "none":
-        return data
+        return bytes(data)
     value = compress(compression, data, magic=magic)
     return encode_message(
-        magic, records[-1].offset, attributes | CODECS.index(compression), wrapper_timestamp, None, value, crc32
+        magic, records[-1].offset, attributes | CODECS.index(compression), wrapper_timestamp, None, value
     )
 
 

@@ -9,12 +9,11 @@ from kfuzz.errors import EncodeError
 from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, NO_TIMESTAMP
 from kfuzz.records.codecs import compress, compress_parts
-from kfuzz.records.model import Record, RecordBatch
+from kfuzz.records.model import RecordBatch
 from kfuzz.wire.batch_writer import encode_batch as encode_batch_bytes
 from kfuzz.wire.batch_writer import encode_payload, encode_records
-from kfuzz.wire.checksum import crc32
 from kfuzz.wire.layout import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
-from kfuzz.wire.message_set import encode_message
+from kfuzz.wire.message_set import encode_message, encode_messages
 
 if TYPE_CHECKING:
     from kfuzz.wire.batch_writer import HeaderFields
@@ -107,20 +106,14 @@ def _messages(batch: RecordBatch, level: int | None) -> bytes:
             f"the last record's offset is {last}, the batch's {batch.last_offset}; a message has room for one"
         )
     if batch.compression == "none":
-        return _message(batch.magic, batch.last_offset, attributes, batch.records[0])
+        return bytes(encode_messages(batch.records, batch.magic, 0, attributes))
     # Inner offsets are absolute in magic 0. In magic 1 they count from the first record, and the wrapper has the last
     # one, from which a reader counts back; where it could not (a wrapper at 0, offsets below 0) they are absolute too.
     base = first if batch.magic == 1 and 0 < first <= batch.last_offset else 0
-    inner = b"".join(_message(batch.magic, wrap64(record.offset - base), 0, record) for record in batch.records)
+    inner = encode_messages(batch.records, batch.magic, base, 0)
     timestamp = batch.max_timestamp
     if timestamp is None:
         timestamp = max(NO_TIMESTAMP if r.timestamp is None else r.timestamp for r in batch.records)
-    wrapper = Record(
-        batch.last_offset, timestamp, None, compress(batch.compression, inner, magic=batch.magic, level=level)
-    )
-    return _message(batch.magic, batch.last_offset, attributes | CODECS.index(batch.compression), wrapper)
-
-
-def _message(magic: int, offset: int, attributes: int, record: Record) -> bytes:
-    timestamp = NO_TIMESTAMP if record.timestamp is None else record.timestamp
-    return encode_message(magic, offset, attributes, timestamp, record.key, record.value, crc32)
+    value = compress(batch.compression, inner, magic=batch.magic, level=level)
+    attributes |= CODECS.index(batch.compression)
+    return encode_message(batch.magic, batch.last_offset, attributes, timestamp, None, value)

@@ -1,7 +1,17 @@
 from libc.stdint cimport int64_t, uint8_t
 
+from kfuzz.wire.record cimport Record
 from kfuzz.wire.record_batch cimport header_t
+from kfuzz.wire.sink cimport span_t
 
+# A record's bytes, as a writer needs them.
+cdef struct fields_t:
+    span_t key
+    span_t value
+    int64_t headers_size
+
+cdef bint take_fields(Record record, fields_t *fields)
+cdef Record plain(object record, Py_ssize_t index)
 cdef header_t to_header(tuple fields) except *
 cdef bytes put_payload(header_t *h, list parts)
 cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil

@@ -61,12 +61,6 @@ cdef inline bint take_span(object value, span_t *span):
     return True
 
 
-cdef struct fields_t:
-    span_t key
-    span_t value
-    int64_t headers_size
-
-
 cdef bint take_fields(Record record, fields_t *fields):
     """The record's bytes, without running Python code. False where they are not of the very types that this takes."""
     cdef span_t key

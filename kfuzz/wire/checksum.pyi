@@ -11,3 +11,6 @@ def kernel(data: Buffer, value: int = 0, wide: bool = False) -> int | None:
 
     ``wide`` is the one of 512-bit vectors, which they take where they can.
     """
+
+def zlib_kernel(data: Buffer, value: int = 0) -> int | None:
+    """``crc32`` by the kernel that the loops without the interpreter use; None where this machine cannot run it."""

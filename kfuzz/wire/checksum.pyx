@@ -1,7 +1,7 @@
 """The two checksums of the record formats, behind one name each: ``crc32c`` for magic 2, ``crc32`` for magic 0 and 1.
 
 The libraries use the machine's own instructions, so the names are theirs as they are. Loops without the interpreter
-call ``crc32c_of``, and the library through it where the kernel in ``crc32c.h`` cannot run.
+call ``crc32c_of`` and ``crc32_of``, and the library through them where the kernel cannot run.
 """
 
 from zlib import crc32
@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from kfuzz.wire.held cimport Held, hold
 
-__all__ = ["crc32", "crc32c", "kernel"]
+__all__ = ["crc32", "crc32c", "kernel", "zlib_kernel"]
 
 cdef extern from "crc32c.h":
     int KFUZZ_CRC_THERE
@@ -23,10 +23,18 @@ cdef extern from "crc32c.h":
     uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n) nogil
     uint32_t kfuzz_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n) nogil
 
+cdef extern from "crc32.h":
+    int KFUZZ_CRC32_THERE
+    void kfuzz_crc32_init() nogil
+    uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n) nogil
+
 cdef bint there = KFUZZ_CRC_THERE
 cdef bint wide_there = KFUZZ_CRC_WIDE_THERE
+cdef bint zlib_there = KFUZZ_CRC32_THERE
 if there:
     kfuzz_crc_init()
+if zlib_there:
+    kfuzz_crc32_init()
 
 
 cdef uint32_t by_library(const uint8_t *data, int64_t n) with gil:
@@ -41,8 +49,22 @@ cdef uint32_t crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:
     return by_library(data, n)
 
 
+cdef uint32_t by_zlib(const uint8_t *data, int64_t n) with gil:
+    return crc32(PyMemoryView_FromMemory(<char *> data, n, PyBUF_READ))
+
+
+cdef uint32_t crc32_of(const uint8_t *data, int64_t n) noexcept nogil:
+    return kfuzz_crc32(0, data, <size_t> n) if zlib_there else by_zlib(data, n)
+
+
+def zlib_kernel(data not None, uint32_t value=0):
+    """The kernel of CRC-32 by itself, for tests; None where this machine has not its instructions."""
+    cdef Held held = hold(data)
+    return kfuzz_crc32(value, held.p, <size_t> held.n) if zlib_there else None
+
+
 def kernel(data not None, uint32_t value=0, bint wide=False):
-    """A kernel by itself, for tests; None where this machine has not its instructions."""
+    """A kernel of CRC-32C by itself, for tests; None where this machine has not its instructions."""
     cdef Held held = hold(data)
     cdef size_t n = <size_t> held.n
     if not (wide_there if wide else there):

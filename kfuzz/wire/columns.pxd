@@ -70,7 +70,10 @@ cdef class Columns:
     cdef views_t views[4]       # by the names above
     # Where the views' bytes are: in buffer number `buffer`.
     cdef list buffers
-    cdef list untimed           # indices of the records that have no timestamp
+    # Indices of the records that have no timestamp.
+    cdef int64_t *untimed
+    cdef int64_t untimed_count
+    cdef int64_t untimed_capacity
     cdef int32_t buffer
     cdef int64_t expected_bytes
     cdef int64_t seen_bytes
@@ -85,7 +88,7 @@ cdef class Columns:
 
     cdef void put(self, int which, const void *spans, size_t stride, int64_t count,
                   const source_t *source) noexcept nogil
-    cdef int32_t put_object(self, int which, int32_t at, object value, const source_t *source)
+    cdef bint is_without_time(self, int64_t index) noexcept nogil
     cdef int64_t room_for(self, int64_t needed) noexcept nogil
     cdef bint reserve(self, int64_t more, int64_t more_headers, int64_t size) noexcept nogil
     cdef bint take(self, const header_t *h, const rows_t *rows, int64_t batch, const uint8_t *base,

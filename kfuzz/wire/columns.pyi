@@ -1,7 +1,5 @@
 from typing_extensions import Buffer
 
-from kfuzz.wire.record import Record
-
 class Columns:
     """Columns of the records that a ``Scan`` goes over: offset, timestamp (ms), batch, key, value, headers.
 
@@ -11,9 +9,6 @@ class Columns:
 
     def __init__(self, expected_bytes: int, wide: bool = ...) -> None: ...
     def __len__(self) -> int: ...
-    def add_records(self, records: list[Record], batch: int) -> None:
-        """Append records that are objects, without headers, as those of magic 0 and 1 are."""
-
     def add_buffer(self, data: Buffer) -> None:
         """The views to come refer to ``data``."""
 

@@ -3,7 +3,6 @@
 A key, a value or a header is an Arrow view: 12 bytes or fewer stand in it, more are referred to by buffer and place.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_RawFree as free, PyMem_RawMalloc as malloc
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
@@ -12,7 +11,6 @@ from libc.string cimport memset
 from kfuzz.wire.arrays cimport resize
 from kfuzz.wire.format cimport LOG_APPEND_TIME
 from kfuzz.wire.held cimport Held, hold
-from kfuzz.wire.record cimport Record
 from kfuzz.wire.record_batch cimport header_row_t, header_t, row_t, rows_t
 
 cdef extern from "views.h":
@@ -60,7 +58,6 @@ cdef class Columns:
         self.wide = wide and KFUZZ_WIDE_THERE
         self.buffers = []
         self.buffer = -1
-        self.untimed = []
 
     def __dealloc__(self):
         cdef int i
@@ -72,6 +69,7 @@ cdef class Columns:
         free(self.starts)
         free(self.sizes)
         free(self.timed)
+        free(self.untimed)
         for i in range(4):
             free(self.views[i].views)
             free(self.views[i].bits)
@@ -113,12 +111,16 @@ cdef class Columns:
         column.nulls += kfuzz_put_views(column.views, column.bits, column.count, &all, source, self.wide)
         column.count += count
 
-    cdef int32_t put_object(self, int which, int32_t at, object value, const source_t *source):
-        cdef int32_t[2] span
-        span[0] = at
-        span[1] = -1 if value is None else <int32_t> len(value)
-        self.put(which, span, 0, 1, source)
-        return at + max(span[1], 0)
+    cdef bint is_without_time(self, int64_t index) noexcept nogil:
+        """Note so much of a record. False where there is no memory."""
+        cdef int64_t capacity = 2 * self.untimed_capacity + 64
+        if self.untimed_count == self.untimed_capacity:
+            if not resize(<void **> &self.untimed, capacity, 8):
+                return False
+            self.untimed_capacity = capacity
+        self.untimed[self.untimed_count] = index
+        self.untimed_count += 1
+        return True
 
     cdef int64_t room_for(self, int64_t needed) noexcept nogil:
         cdef int64_t guess = <int64_t> (1.1 * needed * self.expected_bytes / (self.seen_bytes + 1))
@@ -155,13 +157,15 @@ cdef class Columns:
         for i in range(rows.count):
             row = &rows.rows[i]
             # Sums wrap as Java's do.
-            offsets[i] = <int64_t> (<uint64_t> base_offset + <uint64_t> <int64_t> row.offset_delta)
+            offsets[i] = <int64_t> (<uint64_t> base_offset + <uint64_t> row.offset_delta)
             timestamps[i] = fixed
             if not log_append:
                 timestamps[i] = <int64_t> (<uint64_t> base_timestamp + <uint64_t> row.timestamp_delta)
             batches[i] = <int32_t> batch
             k += row.header_count
             ends[i] = <int32_t> k
+            if unlikely(row.untimed) and not self.is_without_time(self.count + i):
+                return False
         source.base, source.end, source.buffer, source.shift = base, end, <uint32_t> self.buffer, <uint32_t> shift
         self.put(KEYS, &rows.rows[0].key_at, sizeof(row_t), rows.count, &source)
         self.put(VALUES, &rows.rows[0].value_at, sizeof(row_t), rows.count, &source)
@@ -170,36 +174,6 @@ cdef class Columns:
             self.put(HEADER_VALUES, &rows.headers[0].value_at, sizeof(header_row_t), rows.header_count, &source)
         self.count += rows.count
         return True
-
-    def add_records(self, list records not None, int64_t batch):
-        """Append records that are objects, without headers, as those of magic 0 and 1 are."""
-        cdef Record record
-        cdef int64_t i = self.count
-        cdef int64_t size
-        cdef source_t source
-        cdef int32_t at = 0
-        cdef bytes data = b"".join([part for record in records for part in (record.get_key(), record.get_value())
-                                    if part is not None])
-        size = len(data)
-        if size > INT32_MAX:
-            raise ValueError(f"{size} bytes of keys and values; the limit is {INT32_MAX}")
-        if not self.reserve(len(records), 0, size):
-            raise MemoryError
-        self.add_buffer(data)
-        source.base = <const uint8_t *> PyBytes_AS_STRING(data)
-        source.end = source.base + size
-        source.buffer, source.shift = <uint32_t> self.buffer, 0
-        for record in records:
-            self.offsets[i] = record.c_offset
-            self.timestamps[i] = record.c_timestamp
-            if not record.has_timestamp:
-                self.untimed.append(i)
-            self.batches[i] = <int32_t> batch
-            self.header_ends[i + 1] = <int32_t> self.views[HEADER_KEYS].count
-            at = self.put_object(KEYS, at, record.get_key(), &source)
-            at = self.put_object(VALUES, at, record.get_value(), &source)
-            i += 1
-        self.count = i
 
     cdef array_t *describe(self, int which, int64_t length, int64_t nulls, const void *validity,
                            const void *data) noexcept:
@@ -254,14 +228,14 @@ cdef class Columns:
             self.starts[i] = part.p
             self.sizes[i] = part.n
         memset(self.timed, 0xff, <size_t> (n / 8 + 1))
-        for i in self.untimed:
-            self.timed[i >> 3] &= <uint8_t> ~(1 << (i & 7))
+        for i in range(self.untimed_count):
+            self.timed[self.untimed[i] >> 3] &= <uint8_t> ~(1 << (self.untimed[i] & 7))
         for i in range(ARRAYS - 1):
             self.children[i] = &self.arrays[i + 1]
         self.describe(TABLE, n, 0, NULL, NULL)
         self.describe_parents(TABLE, OFFSET, 6)
         self.describe(OFFSET, n, 0, NULL, self.offsets if n else <void *> NOTHING)
-        self.describe(TIMESTAMP, n, len(self.untimed), self.timed, self.timestamps if n else <void *> NOTHING)
+        self.describe(TIMESTAMP, n, self.untimed_count, self.timed, self.timestamps if n else <void *> NOTHING)
         self.describe(BATCH, n, 0, NULL, self.batches if n else <void *> NOTHING)
         self.describe_views(KEY, &self.views[KEYS])
         self.describe_views(VALUE, &self.views[VALUES])

@@ -1,48 +1,75 @@
-"""Magic 0 and 1, the message: a parser of one message, a loop over those inside a wrapper, and the writer.
+"""Magic 0 and 1, the message: a parser of one message, the loop over those inside a wrapper, and the writer.
 
 Mirrors ``org.apache.kafka.common.record.LegacyRecord`` and ``AbstractLegacyRecordBatch``.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfuzz.errors import EncodeError
 
-from kfuzz.wire.cursor cimport load32, load64
+from kfuzz.wire.batch_writer cimport fields_t, plain, take_fields
+from kfuzz.wire.checksum cimport crc32_of
+from kfuzz.wire.cursor cimport load32, load64, unlikely
 from kfuzz.wire.format cimport (
-    AT_BASE_OFFSET, AT_BATCH_LENGTH, AT_MAGIC, INNER_BYTES_MAX, KEY_AT_V0, KEY_AT_V1, LENGTHS_BYTES, LOG_OVERHEAD,
-    MESSAGE_AT_ATTRIBUTES, MESSAGE_AT_CRC, MESSAGE_AT_TIMESTAMP, SMALLEST_MESSAGE,
+    AT_BASE_OFFSET,
+    AT_BATCH_LENGTH,
+    AT_MAGIC,
+    CODEC_MASK,
+    INNER_BYTES_MAX,
+    KEY_AT_V0,
+    KEY_AT_V1,
+    LAST_CODEC,
+    LENGTHS_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MESSAGE_AT_ATTRIBUTES,
+    MESSAGE_AT_CRC,
+    MESSAGE_AT_TIMESTAMP,
+    SMALLEST_MESSAGE,
 )
 from kfuzz.wire.held cimport Held, hold
+from kfuzz.wire.record cimport Record, is_record
+from kfuzz.wire.record_batch cimport next_row
 from kfuzz.wire.report cimport (
+    ATTRIBUTES_UNUSED_BITS,
+    BASE_OFFSET_NEGATIVE,
     BATCH_LENGTH_BELOW_MINIMUM,
     BATCH_LENGTH_TOO_LARGE,
     BYTES_AFTER_MESSAGE,
+    CODEC_NOT_ALLOWED,
+    CODEC_UNKNOWN,
+    CRC_MISMATCH,
+    F_ATTRIBUTES,
+    F_BASE_OFFSET,
     F_BATCH_LENGTH,
+    F_CRC,
     F_KEY_LENGTH,
+    F_MAGIC,
     F_VALUE,
     F_VALUE_LENGTH,
+    INNER_MAGIC_MISMATCH,
     INNER_PARTIAL_TAIL,
     LENGTH_BELOW_MINUS_ONE,
     LENGTH_EXCEEDS_RECORD,
     MESSAGE_TRUNCATED,
+    WRAPPER_CRC_MISMATCH,
+    WRAPPER_EMPTY,
+    WRAPPER_NESTED,
+    WRAPPER_OFFSET_TOO_LOW,
+    WRAPPER_VALUE_NULL,
     clear,
     note,
     report_t,
     to_notes,
 )
-from kfuzz.wire.sink cimport put_bytes, put_int8, put_int32, put_int64
+from kfuzz.wire.scratch cimport Scratch, out_t, reserve
+from kfuzz.wire.sink cimport put_bytes, put_int8, put_int32, put_int64, span_t
 
-cdef struct message_t:
-    int64_t offset
-    int64_t timestamp
-    int64_t key_at
-    int64_t value_at
-    int32_t key_length         # -1: null
-    int32_t value_length       # -1: null
-    uint32_t crc
-    int32_t magic
-    int32_t attributes
+# Attributes that mean nothing: a message of magic 0 knows the codec alone.
+cdef enum:
+    UNUSED_BITS_V0 = 0xf8
+    UNUSED_BITS_V1 = 0xf0
 
 
 # ------------------------------------------------------------------------------------------------- reading
@@ -92,18 +119,166 @@ cdef bint get_message(const uint8_t *base, int64_t start, int64_t end, int64_t r
     return True
 
 
+cdef bint judge_message(const uint8_t *p, int64_t size, message_t *m, report_t *report) noexcept nogil:
+    """The message of ``size`` bytes at ``p`` as a consumer takes it; False where it is refused, with the finding noted.
+
+    Of a wrapper this is all but what stands in its value.
+    """
+    cdef uint32_t actual = crc32_of(p + AT_MAGIC, size - AT_MAGIC)
+    cdef uint32_t crc = load32(p + MESSAGE_AT_CRC)
+    cdef int codec = p[MESSAGE_AT_ATTRIBUTES] & CODEC_MASK
+    cdef int unused
+    m.value_at = -1
+    if unlikely(actual != crc):
+        # A consumer checks the CRC of each record that it returns. A wrapper is not a record.
+        note(report, WRAPPER_CRC_MISMATCH if codec else CRC_MISMATCH, F_CRC, MESSAGE_AT_CRC, -1, -1, crc, actual)
+        if not codec:
+            return False
+    if unlikely(not get_message(p, 0, size, -1, m, report)):
+        m.value_at = -1
+        return False
+    unused = UNUSED_BITS_V0 if m.magic == 0 else UNUSED_BITS_V1
+    if unlikely(m.attributes & unused):
+        note(report, ATTRIBUTES_UNUSED_BITS, F_ATTRIBUTES, MESSAGE_AT_ATTRIBUTES, -1, -1, m.attributes, unused)
+    if unlikely(m.offset < 0):
+        note(report, BASE_OFFSET_NEGATIVE, F_BASE_OFFSET, AT_BASE_OFFSET, -1, -1, m.offset, 0)
+    if unlikely(codec >= LAST_CODEC):
+        # The last one, zstd, is younger than these messages.
+        note(report, CODEC_UNKNOWN if codec > LAST_CODEC else CODEC_NOT_ALLOWED, F_ATTRIBUTES, MESSAGE_AT_ATTRIBUTES,
+             -1, -1, codec, 0)
+        return False
+    if unlikely(codec and m.value_length < 0):
+        note(report, WRAPPER_VALUE_NULL, F_VALUE, m.value_at, -1, -1, m.value_length, 0)
+        return False
+    return True
+
+
+cdef void to_row(const message_t *m, int64_t start, int64_t end, row_t *row) noexcept nogil:
+    row.at = <int32_t> start
+    row.length = <int32_t> (end - start)
+    row.offset_delta = m.offset
+    row.timestamp_delta = m.timestamp
+    row.untimed = m.magic == 0
+    row.attributes = 0
+    row.key_at = <int32_t> m.key_at
+    row.key_length = m.key_length
+    row.value_at = <int32_t> m.value_at
+    row.value_length = m.value_length
+    row.headers_at = row.header_count = row.first_header = 0
+
+
+cdef int64_t inner_end(const uint8_t *base, int64_t at, int64_t n) noexcept nogil:
+    """Where the message ends that begins at ``at`` in a wrapper; 0 for no more, -1 where its size is refused.
+
+    As ``AbstractLegacyRecordBatch.DataLogInputStream`` reads them: a cut last message is dropped without a word.
+    """
+    cdef int32_t size
+    if n - at < LOG_OVERHEAD:
+        return 0
+    size = <int32_t> load32(base + at + AT_BATCH_LENGTH)
+    if size < SMALLEST_MESSAGE or size > INNER_BYTES_MAX:
+        return -1
+    return at + LOG_OVERHEAD + size if size <= n - at - LOG_OVERHEAD else 0
+
+
+cdef int64_t next_inner(const uint8_t *base, int64_t at, int64_t n, int32_t record, message_t *m,
+                        report_t *report) noexcept nogil:
+    """As ``inner_end``, with the message itself, and what is refused is noted."""
+    cdef int64_t end = inner_end(base, at, n)
+    cdef int32_t size
+    if end > 0:
+        return end if get_message(base, at, end, record, m, report) else -1
+    if end < 0:
+        size = <int32_t> load32(base + at + AT_BATCH_LENGTH)
+        if size < SMALLEST_MESSAGE:
+            note(report, BATCH_LENGTH_BELOW_MINIMUM, F_BATCH_LENGTH, at + AT_BATCH_LENGTH, record, -1, size,
+                 SMALLEST_MESSAGE)
+        else:
+            note(report, BATCH_LENGTH_TOO_LARGE, F_BATCH_LENGTH, at + AT_BATCH_LENGTH, record, -1, size,
+                 INNER_BYTES_MAX)
+    return end
+
+
+cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, rows_t *sink, report_t *report,
+                      int32_t *count) noexcept nogil:
+    """The messages inside a wrapper, whose decompressed value ``base`` is.
+
+    False means refused, with a finding noted, or out of memory, as ``sink`` then says.
+
+    As ``AbstractLegacyRecordBatch.DeepRecordsIterator`` does, all are read before the first is judged. Their offsets
+    become those of the partition, and a broker's timestamp theirs. What is noted of the wrapper itself has its place in
+    the wrapper.
+    """
+    cdef bint log_append = wrapper.magic == 1 and wrapper.attributes & LOG_APPEND_TIME
+    cdef message_t m
+    cdef row_t *row
+    cdef int64_t at = 0
+    cdef int64_t end
+    cdef int64_t last = 0
+    cdef uint64_t base_offset = 0
+    cdef int32_t i = 0
+    cdef uint32_t actual
+    count[0] = 0
+    while True:
+        end = next_inner(base, at, n, i, &m, report)
+        if end < 0:
+            return False
+        if end == 0:
+            break
+        if sink != NULL:
+            row = next_row(sink)
+            if row == NULL:
+                return False
+            to_row(&m, at, end, row)
+            sink.count += 1
+        last = m.offset
+        at = end
+        i += 1
+    if at != n:
+        note(report, INNER_PARTIAL_TAIL, F_VALUE, at, i, -1, n - at, 0)
+    if i == 0:
+        note(report, WRAPPER_EMPTY, F_VALUE, wrapper.value_at, -1, -1, wrapper.value_length, 0)
+        return False
+    count[0] = i
+    # Some producers left the wrapper's offset 0; the inner ones then stand.
+    if wrapper.magic == 1 and wrapper.offset != 0:
+        if wrapper.offset < last:
+            note(report, WRAPPER_OFFSET_TOO_LOW, F_BASE_OFFSET, AT_BASE_OFFSET, -1, -1, wrapper.offset, last)
+            return False
+        base_offset = <uint64_t> wrapper.offset - <uint64_t> last
+    at = 0
+    for i in range(count[0]):
+        end = inner_end(base, at, n)
+        actual = base[at + MESSAGE_AT_ATTRIBUTES] & CODEC_MASK
+        if unlikely(actual):
+            note(report, WRAPPER_NESTED, F_ATTRIBUTES, at + MESSAGE_AT_ATTRIBUTES, i, -1, actual, 0)
+            return False
+        actual = crc32_of(base + at + AT_MAGIC, end - at - AT_MAGIC)
+        if unlikely(actual != load32(base + at + MESSAGE_AT_CRC)):
+            note(report, CRC_MISMATCH, F_CRC, at + MESSAGE_AT_CRC, i, -1, load32(base + at + MESSAGE_AT_CRC), actual)
+            return False
+        if unlikely(base[at + AT_MAGIC] != wrapper.magic):
+            note(report, INNER_MAGIC_MISMATCH, F_MAGIC, at + AT_MAGIC, i, -1, base[at + AT_MAGIC], wrapper.magic)
+        if sink != NULL:
+            row = &sink.rows[i]
+            # Sums wrap as Java's do.
+            row.offset_delta = <int64_t> (base_offset + <uint64_t> row.offset_delta)
+            if log_append and base[at + AT_MAGIC] == 1:
+                row.timestamp_delta = wrapper.timestamp
+        at = end
+    return True
+
+
 cdef object span(const uint8_t *base, int64_t at, int32_t length):
     if length < 0:
         return None
     return PyBytes_FromStringAndSize(<const char *> base + at, length)
 
 
-cdef tuple to_tuple(const uint8_t *base, int64_t start, int64_t end, const message_t *m, bint objects):
+cdef tuple to_tuple(const uint8_t *base, int64_t start, int64_t end, const message_t *m):
     return (
-        m.offset, m.crc, m.magic, m.attributes, m.timestamp,
-        span(base, m.key_at, m.key_length) if objects else None,
-        (m.value_at, m.value_length),
-        (start, end),
+        m.offset, m.crc, m.magic, m.attributes, m.timestamp, span(base, m.key_at, m.key_length),
+        (m.value_at, m.value_length), (start, end),
     )
 
 
@@ -118,76 +293,108 @@ def parse_message(data not None, int64_t at, int64_t size):
     clear(&report)
     if not get_message(held.p, at, at + size, -1, &m, &report):
         return None, to_notes(&report, 0)
-    return to_tuple(held.p, at, at + size, &m, True), to_notes(&report, 0)
+    return to_tuple(held.p, at, at + size, &m), to_notes(&report, 0)
 
 
-def parse_messages(payload not None, bint objects):
-    """The messages inside a wrapper's decompressed value: ``(ok, messages, notes)``.
-
-    As ``AbstractLegacyRecordBatch.DataLogInputStream`` reads them: a cut last message is dropped without a word.
-    """
+def parse_messages(payload not None):
+    """The messages inside a wrapper's decompressed value, up to the first that is refused."""
     cdef Held held = hold(payload)
-    cdef int64_t n = held.n
     cdef int64_t at = 0
-    cdef int64_t record = 0
-    cdef int32_t size
+    cdef int64_t end
     cdef report_t report
     cdef message_t m
-    cdef const uint8_t *base = held.p
     cdef list messages = []
     clear(&report)
-    while n - at >= LOG_OVERHEAD:
-        size = <int32_t> load32(base + at + AT_BATCH_LENGTH)
-        if size < SMALLEST_MESSAGE:
-            note(&report, BATCH_LENGTH_BELOW_MINIMUM, F_BATCH_LENGTH, at + AT_BATCH_LENGTH, record, -1, size,
-                 SMALLEST_MESSAGE)
-            return False, messages, to_notes(&report, 0)
-        if size > INNER_BYTES_MAX:
-            note(&report, BATCH_LENGTH_TOO_LARGE, F_BATCH_LENGTH, at + AT_BATCH_LENGTH, record, -1, size,
-                 INNER_BYTES_MAX)
-            return False, messages, to_notes(&report, 0)
-        if size > n - at - LOG_OVERHEAD:
+    while True:
+        end = next_inner(held.p, at, held.n, <int32_t> len(messages), &m, &report)
+        if end <= 0:
+            return messages
+        messages.append(to_tuple(held.p, at, end, &m))
+        at = end
+
+
+def first_and_last(payload not None):
+    """The offsets of the first and the last message in a wrapper, whatever they say; None where Kafka reads none."""
+    cdef Held held = hold(payload)
+    cdef int64_t at = 0
+    cdef int64_t last = 0
+    cdef int64_t end
+    while True:
+        end = inner_end(held.p, at, held.n)
+        if end <= 0:
             break
-        if not get_message(base, at, at + LOG_OVERHEAD + size, record, &m, &report):
-            return False, messages, to_notes(&report, 0)
-        messages.append(to_tuple(base, at, at + LOG_OVERHEAD + size, &m, objects))
-        at += LOG_OVERHEAD + size
-        record += 1
-    if at != n:
-        note(&report, INNER_PARTIAL_TAIL, F_VALUE, at, record, -1, n - at, 0)
-    return True, messages, to_notes(&report, 0)
+        last = at
+        at = end
+    if end < 0 or at == 0 or held.p[MESSAGE_AT_ATTRIBUTES] & CODEC_MASK:
+        return None
+    return <int64_t> load64(held.p), <int64_t> load64(held.p + last)
 
 
 # ------------------------------------------------------------------------------------------------- writing
 
-def encode_message(int magic, int64_t offset, int attributes, int64_t timestamp, key, value, crc32):
-    """A whole message with its offset and size in front; ``crc32(bytes)`` computes its checksum.
-
-    ``EncodeError`` where a value does not fit. Mirrors ``LegacyRecord.write``.
-    """
-    cdef int64_t size
-    cdef uint8_t *p
+cdef int put_message(out_t *out, int magic, int64_t offset, int attributes, int64_t timestamp, const span_t *key,
+                     const span_t *value) except -1:
+    """Append a whole message, with its offset and size in front."""
+    cdef int64_t size = KEY_AT_V0 if magic == 0 else KEY_AT_V1
     cdef uint8_t *start
-    if magic not in (0, 1):
-        raise EncodeError(f"magic {magic} is not a message format; it must be 0 or 1")
-    for name, part in (("key", key), ("value", value)):
-        if part is not None and type(part) is not bytes:
-            raise EncodeError(f"the {name} is {type(part).__name__}; it must be bytes or None")
-    size = (KEY_AT_V0 if magic == 0 else KEY_AT_V1) + LENGTHS_BYTES - LOG_OVERHEAD + len(key or b"") + len(value or b"")
-    if size > INT32_MAX - LOG_OVERHEAD:
+    cdef uint8_t *p
+    size += LENGTHS_BYTES + max(key.n, 0) + max(value.n, 0)
+    if size > INT32_MAX:
         raise EncodeError(f"the message takes {size} bytes; its size is an int32")
-    out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> (LOG_OVERHEAD + size))
-    start = <uint8_t *> PyBytes_AS_STRING(out)
+    reserve(out, size)
+    start = out.p
     p = put_int64(start, offset)
-    p = put_int32(p, <int32_t> size)
+    p = put_int32(p, <int32_t> (size - LOG_OVERHEAD))
     p = put_int32(p, 0)
     p = put_int8(p, magic)
     p = put_int8(p, attributes)
     if magic == 1:
         p = put_int64(p, timestamp)
-    for part in (key, value):
-        p = put_int32(p, -1 if part is None else <int32_t> PyBytes_GET_SIZE(part))
-        if part is not None:
-            p = put_bytes(p, <const uint8_t *> PyBytes_AS_STRING(part), PyBytes_GET_SIZE(part))
-    put_int32(start + MESSAGE_AT_CRC, <int32_t> <uint32_t> crc32(memoryview(out)[AT_MAGIC:]))
-    return out
+    p = put_int32(p, <int32_t> key.n)
+    if key.n > 0:
+        p = put_bytes(p, key.p, key.n)
+    p = put_int32(p, <int32_t> value.n)
+    if value.n > 0:
+        p = put_bytes(p, value.p, value.n)
+    put_int32(start + MESSAGE_AT_CRC, <int32_t> crc32_of(start + AT_MAGIC, size - AT_MAGIC))
+    out.p = p
+    return 0
+
+
+def encode_messages(list records not None, int magic, int64_t base_offset, int attributes, stamp=None):
+    cdef Scratch made = Scratch.__new__(Scratch)
+    cdef int64_t one_stamp = 0 if stamp is None else stamp
+    cdef Record record
+    cdef fields_t fields
+    cdef Py_ssize_t i = 0
+    # A copy of an odd value may run code that changes the list, so its length is asked for each time.
+    while i < len(records):
+        given = records[i]
+        if not is_record(given):
+            raise EncodeError(f"records[{i}] is {type(given).__name__}; it must be a Record")
+        record = given
+        if not take_fields(record, &fields):
+            record = plain(record, i)
+            take_fields(record, &fields)
+        # Differences wrap as Java's do.
+        put_message(&made.out, magic, <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset), attributes,
+                    record.c_timestamp if stamp is None else one_stamp, &fields.key, &fields.value)
+        i += 1
+    return made
+
+
+def encode_message(int magic, int64_t offset, int attributes, int64_t timestamp, key, value):
+    cdef Scratch made = Scratch.__new__(Scratch)
+    cdef span_t key_span
+    cdef span_t value_span
+    cdef Held held_key = None
+    cdef Held held_value = None
+    key_span.n = value_span.n = -1
+    if key is not None:
+        held_key = hold(key)
+        key_span = span_t(held_key.p, held_key.n)
+    if value is not None:
+        held_value = hold(value)
+        value_span = span_t(held_value.p, held_value.n)
+    put_message(&made.out, magic, offset, attributes, timestamp, &key_span, &value_span)
+    return PyBytes_FromStringAndSize(<const char *> made.out.start, made.out.p - made.out.start)

@@ -1,5 +1,5 @@
 from kfuzz.wire.record cimport LazyRecord, Record
-# Magic 2: the header's struct, the rows that a parse may fill, and inline writers for compiled callers.
+# Magic 2: the header's struct, and inline writers for compiled callers; the rows that a parse of any magic may fill.
 from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -21,10 +21,11 @@ cdef struct header_t:
     int32_t base_sequence
     int32_t record_count
 
-# A record's place in the payload. 32-bit places are enough: a payload is below 2 GiB (LIMIT_BYTES).
+# A record's place in the payload. 32-bit places are enough: a payload is below 2 GiB (LIMIT_BYTES). The deltas of a
+# message of magic 0 or 1 are its offset and its timestamp: what they count from is 0.
 cdef struct row_t:
     int64_t timestamp_delta
-    int32_t offset_delta
+    int64_t offset_delta
     int32_t at
     int32_t length
     int32_t key_at
@@ -34,7 +35,8 @@ cdef struct row_t:
     int32_t headers_at         # behind the count
     int32_t header_count
     int32_t first_header       # index into the header rows
-    int32_t attributes
+    int16_t attributes
+    int16_t untimed            # whether it has no timestamp, as in magic 0
 
 cdef struct header_row_t:
     int32_t key_at
@@ -59,6 +61,7 @@ cdef struct rows_t:
     int64_t header_count
     int64_t header_capacity
     bint with_headers          # whether to fill the header rows
+    bint no_memory             # whether a row is missing for that
 
 cdef inline uint8_t *put_header(uint8_t *p, const header_t *h) noexcept nogil:
     """Write the 61 bytes of a header as they are given; length and CRC are the caller's to know."""
@@ -84,6 +87,7 @@ cdef enum:
 cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
 cdef tuple header_tuple(const header_t *h)
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil
+cdef row_t *next_row(rows_t *rows) noexcept nogil
 cdef void free_rows(rows_t *rows) noexcept nogil
 cdef void fill_lazy(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,
                     const row_t *row) noexcept
@@ -95,11 +99,11 @@ cdef list to_places(const rows_t *rows)
 
 cdef inline void fill_fixed(Record record, const header_t *h, const row_t *row) noexcept:
     """What a record has without bytes; sums wrap as Java's do."""
-    record.c_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> <int64_t> row.offset_delta)
+    record.c_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> row.offset_delta)
     record.c_timestamp = h.max_timestamp
     if not h.attributes & LOG_APPEND_TIME:
         record.c_timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
-    record.has_timestamp = True
+    record.has_timestamp = not row.untimed
     record.c_attributes = row.attributes
 
 cdef inline bint is_bare(LazyRecord record) noexcept:

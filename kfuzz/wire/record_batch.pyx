@@ -112,6 +112,15 @@ cdef bint one_more(void **rows, int64_t *capacity, size_t size) noexcept nogil:
     return True
 
 
+cdef row_t *next_row(rows_t *rows) noexcept nogil:
+    """Room for a row behind the last one; NULL where there is no memory. Who fills it counts it."""
+    if unlikely(rows.count == rows.capacity):
+        if not one_more(<void **> &rows.rows, &rows.capacity, sizeof(row_t)):
+            rows.no_memory = True
+            return NULL
+    return &rows.rows[rows.count]
+
+
 cdef inline const uint8_t *get_span(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int64_t found,
                                     const uint8_t *start, int32_t *at, int32_t *length) noexcept nogil:
     """The bytes behind a length. Any negative length is null to Kafka; only -1 is so by the documents."""
@@ -141,6 +150,7 @@ cdef const uint8_t *get_headers(cursor_t *c, const uint8_t *p, const uint8_t *wa
         if sink != NULL:
             if sink.header_count == sink.header_capacity:
                 if not one_more(<void **> &sink.headers, &sink.header_capacity, sizeof(header_row_t)):
+                    sink.no_memory = True
                     return NULL
             row = &sink.headers[sink.header_count]
             sink.header_count += 1
@@ -363,8 +373,8 @@ cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row,
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil:
     """The parse loop of magic 2, from ``p`` to ``c.end``.
 
-    False means refused, with a finding noted, or out of memory, without one. ``skim`` reads as a broker does that will
-    keep a compressed payload as it is: ``DefaultRecord.readPartiallyFrom``.
+    False means refused, with a finding noted, or out of memory, as ``sink`` then says. ``skim`` reads as a broker does
+    that will keep a compressed payload as it is: ``DefaultRecord.readPartiallyFrom``.
     """
     cdef const uint8_t *start
     cdef row_t scratch
@@ -386,11 +396,11 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
             note(c.report, RECORD_COUNT_TOO_HIGH, F_RECORD_COUNT, p - c.base, -1, -1, h.record_count, i)
             return False
         if sink != NULL:
-            if sink.count == sink.capacity:
-                if not one_more(<void **> &sink.rows, &sink.capacity, sizeof(row_t)):
-                    return False
-            row = &sink.rows[sink.count]
+            row = next_row(sink)
+            if row == NULL:
+                return False
         row.first_header = 0
+        row.untimed = False
         p = get_record(c, p, row, sink, skim)
         if unlikely(p == NULL):
             return False
@@ -561,11 +571,12 @@ def parse_places(payload not None, int64_t at, tuple header not None, bint skim=
      h.record_count) = header
     clear(&report)
     c = cursor_t(base=data, end=data + n, report=&report, record=-1, header=-1)
-    rows = rows_t(rows=NULL, headers=NULL, count=0, capacity=0, header_count=0, header_capacity=0, with_headers=True)
+    rows = rows_t(rows=NULL, headers=NULL, count=0, capacity=0, header_count=0, header_capacity=0, with_headers=True,
+                  no_memory=False)
     try:
         with nogil:
             ok = get_records(&c, data + at, &h, &rows, skim)
-        if not ok and report.seen == 0:
+        if rows.no_memory:
             raise MemoryError
         return ok, to_places(&rows), to_notes(&report, 0)
     finally:

@@ -99,4 +99,4 @@ cdef struct report_t:
 cdef void clear(report_t *report) noexcept nogil
 cdef void note(report_t *report, int code, int field, int64_t at, int64_t record, int64_t header,
                int64_t found, int64_t allowed) noexcept nogil
-cdef list to_notes(const report_t *report, int64_t shift)
+cdef list to_notes(const report_t *report, int64_t shift, uint64_t among=*)

@@ -105,14 +105,14 @@ cdef void note(report_t *report, int code, int field, int64_t at, int64_t record
     first.count = 1
 
 
-cdef list to_notes(const report_t *report, int64_t shift):
+cdef list to_notes(const report_t *report, int64_t shift, uint64_t among=<uint64_t> -1):
     """The report as tuples ``(code, field, at, record, header, found, allowed, count)``, in the order of the bytes;
-    ``shift`` is added to each ``at``.
+    ``shift`` is added to each ``at``; ``among`` has a bit for each code that is asked for.
     """
     cdef int code
     cdef list notes = []
     for code in range(1, <int> CODE_COUNT):
-        if report.seen >> code & 1:
+        if (report.seen & among) >> code & 1:
             first = report.first[code]
             notes.append((CODES[code], FIELDS[first.field], first.at + shift, first.record, first.header,
                           first.found, first.allowed, first.count))

@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from typing_extensions import Buffer
 
@@ -7,18 +7,17 @@ from kfuzz.wire.record import Record
 from kfuzz.wire.record_batch import HeaderTuple, PlaceTuple
 from kfuzz.wire.report import Note
 
-# What ``Scan.next`` stopped at: the end or a partial tail; bytes that are refused; a batch of magic 2; one whose
-# payload is to be decompressed; a message of magic 0 or 1.
+# What ``Scan.next`` stopped at: the end or a partial tail; bytes that are refused; a batch; one whose
+# payload is to be decompressed.
 END: int
 REFUSED: int
 BATCH: int
 PAYLOAD: int
-MESSAGE: int
 
 class Scan:
     """The batches of ``data``, one after the other, without the interpreter until someone has to look.
 
-    ``next`` goes on behind the batch of the last stop. It passes over batches of magic 2 that are uncompressed and
+    ``next`` goes on behind the batch of the last stop. It passes over batches that are uncompressed and
     about which there is nothing to say, unless ``each`` or ``with_rows`` asks for every one. ``with_rows`` keeps the
     places of the records, ``with_headers`` those of their headers too; ``columns`` takes them batch
     by batch, without a stop.
@@ -30,8 +29,8 @@ class Scan:
     def __init__(
         self,
         data: Buffer,
-        *,
         with_rows: bool,
+        *,
         with_headers: bool = False,
         each: bool = False,
         columns: Columns | None = None,
@@ -52,8 +51,25 @@ class Scan:
     def record_count(self) -> int:
         """Records in them."""
 
-    found: int
-    """Records in the batch of this stop: the header's count, for a message what its reader sets."""
+    @property
+    def found(self) -> int:
+        """Records in the batch of this stop: the header's count; of a wrapper, what ``parse`` has found in it."""
+
+    @property
+    def magic(self) -> int:
+        """The magic of the batch of this stop; a message of magic 0 or 1 is a batch of one record, or a wrapper."""
+
+    @property
+    def payload(self) -> tuple[int, int]:
+        """Where that which is to be decompressed stands, and its size, in bytes; -1 for a wrapper that has none."""
+
+    @property
+    def sums(self) -> tuple[int, int, int]:
+        """``batch_count``, ``record_count`` and ``at``."""
+
+    @property
+    def is_cut(self) -> bool:
+        """At the end: whether a partial tail follows."""
 
     @property
     def codec(self) -> int:
@@ -79,6 +95,12 @@ class Scan:
     def header(self) -> HeaderTuple:
         """The header of the batch of this stop, if its magic is 2."""
 
+    def message_fields(self) -> tuple[int, int, int]:
+        """Offset, timestamp (-1 for none) and attributes of the message of this stop, if its magic is 0 or 1."""
+
+    def notes_of_wrapper(self) -> list[Note]:
+        """What ``parse`` noted of the wrapper itself; places count from ``data``'s start."""
+
     def records(self) -> list[Record]:
         """Its records. They hold ``data`` if that is bytes, else a copy of the batch, or the payload."""
 
@@ -89,8 +111,13 @@ class Scan:
         """Where its records stand, from the start of the batch or of the payload; headers if ``with_headers``."""
 
 class EachRecord(Iterator[Record]):
-    """The records of all ``parts``, one after another; each part is what ``Scan.each_record`` gives, or a list."""
+    """The records of all batches that ``scan`` goes over, one after another.
 
-    def __init__(self, parts: Iterator[Iterable[Record]]) -> None: ...
+    A batch about which there is nothing to say is gone into at once. At any other stop ``look`` is called with what
+    ``Scan.next`` would have returned, and says whether the batch has records to give; if not, there are no more.
+    ``RuntimeError`` where two threads ask at once.
+    """
+
+    def __init__(self, scan: Scan, look: Callable[[int], bool]) -> None: ...
     def __iter__(self) -> EachRecord: ...
     def __next__(self) -> Record: ...

@@ -1,14 +1,15 @@
-"""The walk over a buffer's batches: frames of every magic, and all of magic 2 that needs no codec.
+"""The walk over a buffer's batches of every magic, and all in them that needs no codec.
 
-It runs without the interpreter until someone has to look: at an end, at a finding, at a payload to decompress, at a
-message of magic 0 or 1, or at each batch, if so asked. Mirrors ``org.apache.kafka.common.record.MemoryRecords``.
+It runs without the interpreter until someone has to look: at an end, at a finding, at a payload to decompress, or at
+each batch, if so asked. A message of magic 0 or 1 is a batch of one record; with a codec its value is the payload.
+Mirrors ``org.apache.kafka.common.record.MemoryRecords``.
 """
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
-from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfuzz.wire.checksum cimport crc32c_of
 from kfuzz.wire.columns cimport Columns
@@ -23,10 +24,12 @@ from kfuzz.wire.format cimport (
     CONTROL,
     HEADER_SIZE,
     LAST_CODEC,
+    MESSAGE_AT_ATTRIBUTES,
     UNUSED_BITS,
 )
 from kfuzz.wire.framing cimport get_frame
 from kfuzz.wire.held cimport Held, hold
+from kfuzz.wire.message_set cimport get_wrapped, judge_message, message_t, to_row
 from kfuzz.wire.record cimport LazyRecord, Record
 from kfuzz.wire.record_batch cimport (
     fill_bare,
@@ -38,6 +41,7 @@ from kfuzz.wire.record_batch cimport (
     header_t,
     header_tuple,
     is_bare,
+    next_row,
     row_t,
     rows_t,
     spares_t,
@@ -59,6 +63,8 @@ from kfuzz.wire.report cimport (
     LAST_OFFSET_DELTA_NEGATIVE,
     PAYLOAD_WITHOUT_RECORDS,
     RECORD_COUNT_NEGATIVE,
+    WRAPPER_EMPTY,
+    WRAPPER_OFFSET_TOO_LOW,
     clear,
     note,
     report_t,
@@ -75,10 +81,12 @@ cdef enum:
     AT_REFUSAL
     AT_BATCH
     AT_PAYLOAD
-    AT_MESSAGE
 
 # What ``Scan.next`` stopped at.
-END, REFUSED, BATCH, PAYLOAD, MESSAGE = AT_END, AT_REFUSAL, AT_BATCH, AT_PAYLOAD, AT_MESSAGE
+END, REFUSED, BATCH, PAYLOAD = AT_END, AT_REFUSAL, AT_BATCH, AT_PAYLOAD
+
+# What is noted of a wrapper when its messages have been read: its places are not the payload's.
+cdef uint64_t OF_WRAPPER = (<uint64_t> 1) << WRAPPER_EMPTY | (<uint64_t> 1) << WRAPPER_OFFSET_TOO_LOW
 
 
 # A record that was given, and what it may be made of again. References are our own, counted by hand.
@@ -95,7 +103,9 @@ cdef class Scan:
     cdef object data
     cdef const uint8_t *base
     cdef int64_t n
+    # Of a message no more is set than what its rows ask of a header; the rest stands in `message`.
     cdef header_t h
+    cdef message_t message
     cdef report_t report
     cdef rows_t rows
     cdef bint with_rows
@@ -122,18 +132,20 @@ cdef class Scan:
     cdef int believed
     cdef bint had_both
     cdef bint had_headers
+    cdef readonly int magic
     cdef readonly int64_t at
     cdef readonly int64_t size
     cdef readonly int64_t batch_count
     cdef readonly int64_t record_count
-    cdef public int64_t found
+    cdef readonly int64_t found
 
     def __cinit__(self):
         self.rows.rows = NULL
         self.rows.headers = NULL
         self.rows.count = self.rows.capacity = self.rows.header_count = self.rows.header_capacity = 0
+        self.rows.no_memory = False
 
-    def __init__(self, data not None, *, bint with_rows, bint with_headers=False, bint each=False,
+    def __init__(self, data not None, bint with_rows, *, bint with_headers=False, bint each=False,
                  Columns columns=None):
         self.held = hold(data)
         self.data = data
@@ -164,17 +176,23 @@ cdef class Scan:
         return 0
 
     def next(self):
+        return self.go_on()
+
+    cdef int go_on(self) except -1:
         cdef int state
         self.begin()
         with nogil:
             state = self.advance()
         self.running = False
-        if state == AT_REFUSAL and self.report.seen == 0:
+        if self.rows.no_memory:
             raise MemoryError
         return state
 
+    cdef bint says_something(self) noexcept nogil:
+        """Whether there is something to say of this stop's batch besides its records."""
+        return self.report.seen != 0 or self.h.attributes & CONTROL != 0
+
     cdef int advance(self) noexcept nogil:
-        cdef int magic
         cdef int state
         while True:
             if self.unfinished:
@@ -184,18 +202,17 @@ cdef class Scan:
                 self.unfinished = False
             self.report.seen = 0
             self.rows.count = self.rows.header_count = 0
-            self.size = get_frame(self.base + self.at, 0, self.n - self.at, &magic, &self.report)
+            self.size = get_frame(self.base + self.at, 0, self.n - self.at, &self.magic, &self.report)
             if self.size == 0:
                 return AT_END
             if self.size < 0:
                 return AT_REFUSAL
             self.unfinished = True
-            if magic != 2:
-                return AT_MESSAGE
-            state = self.record_batch()
+            state = self.record_batch() if self.magic == 2 else self.one_message()
             if state == AT_BATCH and self.has_columns and not self.put_columns():
+                self.rows.no_memory = True
                 return AT_REFUSAL
-            if state != AT_BATCH or self.each or self.report.seen or self.h.attributes & CONTROL:
+            if state != AT_BATCH or self.each or self.says_something():
                 return state
 
     cdef int record_batch(self) noexcept nogil:
@@ -239,6 +256,29 @@ cdef class Scan:
             return AT_REFUSAL
         return AT_BATCH
 
+    cdef int one_message(self) noexcept nogil:
+        cdef message_t *m = &self.message
+        cdef header_t *h = &self.h
+        cdef const uint8_t *p = self.base + self.at
+        cdef row_t *row
+        cdef bint is_good = judge_message(p, self.size, m, &self.report)
+        self.found = 0
+        h.attributes = p[MESSAGE_AT_ATTRIBUTES] & CODEC_MASK
+        h.base_offset = h.base_timestamp = 0
+        if not is_good:
+            return AT_REFUSAL
+        if h.attributes & CODEC_MASK:
+            return AT_PAYLOAD
+        self.found = 1
+        self.rows_base = p
+        if self.with_rows:
+            row = next_row(&self.rows)
+            if row == NULL:
+                return AT_REFUSAL
+            to_row(m, 0, self.size, row)
+            self.rows.count = 1
+        return AT_BATCH
+
     cdef int open_window(self, int64_t at) except -1:
         """Let views refer to ``data`` from ``at`` on: their places have 31 bits."""
         cdef bint whole = self.n <= INT32_MAX
@@ -263,6 +303,7 @@ cdef class Scan:
 
     def parse(self, bytes payload not None, bint skim=False):
         """Parse the decompressed payload of the batch; False where it is refused. Places then count from its start."""
+        cdef int32_t count = 0
         cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(payload)
         cdef cursor_t c
         cdef rows_t *sink = &self.rows if self.with_rows or self.h.attributes & CONTROL else NULL
@@ -277,9 +318,13 @@ cdef class Scan:
         self.rows_base = base
         self.rows_source = payload
         with nogil:
-            ok = get_records(&c, base, &self.h, sink, skim)
+            if self.magic == 2:
+                ok = get_records(&c, base, &self.h, sink, skim)
+            else:
+                ok = get_wrapped(base, c.end - base, &self.message, sink, &self.report, &count)
+                self.found = count
         self.running = False
-        if not ok and self.report.seen == 0:
+        if self.rows.no_memory:
             raise MemoryError
         if ok and self.has_columns and self.rows.count:
             self.columns.add_buffer(payload)
@@ -291,7 +336,15 @@ cdef class Scan:
         """What was noted since the last stop; places count from ``data``'s start, or from the payload's."""
         if self.report.seen == 0:
             return []
-        return to_notes(&self.report, 0 if inside else self.at)
+        return to_notes(&self.report, 0 if inside else self.at, ~OF_WRAPPER if inside else ~(<uint64_t> 0))
+
+    @property
+    def sums(self):
+        return self.batch_count, self.record_count, self.at
+
+    @property
+    def is_cut(self):
+        return self.at < self.n
 
     @property
     def codec(self):
@@ -304,6 +357,20 @@ cdef class Scan:
     def header(self):
         return header_tuple(&self.h)
 
+    def message_fields(self):
+        return self.message.offset, self.message.timestamp, self.message.attributes
+
+    @property
+    def payload(self):
+        if self.magic == 2:
+            return self.at + HEADER_SIZE, self.size - HEADER_SIZE
+        if self.message.value_at < 0:
+            return -1, -1
+        return self.at + self.message.value_at, self.message.value_length
+
+    def notes_of_wrapper(self):
+        return to_notes(&self.report, self.at, OF_WRAPPER) if self.report.seen & OF_WRAPPER else []
+
     def records(self):
         if self.running:
             self.begin()
@@ -314,9 +381,11 @@ cdef class Scan:
         return to_records(self.rows_base, self.rows_source, &self.h, &self.rows)
 
     def each_record(self):
-        if self.rows.count and not self.h.attributes & CODEC_MASK:
-            self.keep_rows()
+        self.keep()
         return BatchRecords(self)
+
+    cdef int keep(self) except -1:
+        return self.keep_rows() if self.rows.count and not self.h.attributes & CODEC_MASK else 0
 
     cdef int keep_rows(self) except -1:
         """Let the rows refer to bytes that nobody can change: ``data`` itself, or a copy of the batch."""
@@ -362,8 +431,13 @@ cdef class BatchRecords:
 
     def __init__(self, Scan scan not None):
         self.scan = scan
-        self.stops = scan.stops
-        self.count = scan.rows.count
+        self.begin()
+
+    cdef void begin(self) noexcept:
+        """Go through the rows of the scan's last stop."""
+        self.stops = self.scan.stops
+        self.count = self.scan.rows.count
+        self.i = 0
 
     def __iter__(self):
         return self
@@ -424,31 +498,56 @@ cdef class BatchRecords:
         return record
 
 
+cdef enum:
+    READING
+    LOOKING
+    FINISHED
+
+
 @cython.final
 cdef class EachRecord:
-    """The records of all parts, one after another; each part is what ``each_record`` gives, or a list."""
+    """The records of all batches, one after another; the interface is described in scan.pyi."""
 
-    cdef object parts
-    cdef object part
+    cdef Scan scan
+    cdef object look
+    cdef BatchRecords part
+    cdef int state
 
-    def __init__(self, parts not None):
-        self.parts = parts
+    def __init__(self, Scan scan not None, look not None):
+        self.scan = scan
+        self.look = look
+        self.part = BatchRecords(scan)
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        # References of its own to both: whatever runs in between may ask for the next record itself.
-        cdef object part = self.part
+        # A reference of its own: whatever runs in between may ask for the next record itself.
+        cdef BatchRecords part = self.part
         cdef object record
         while True:
-            if type(part) is BatchRecords:
-                record = (<BatchRecords> part).give()
-            else:
-                record = None if part is None else next(part, None)
+            record = part.give()
             if record is not None:
                 return record
-            part = next(self.parts)
-            if type(part) is not BatchRecords:
-                part = iter(part)
-            self.part = part
+            if self.state != READING:
+                if self.state == FINISHED:
+                    raise StopIteration
+                raise RuntimeError("another thread looks at a batch right now; give each an iterator of its own")
+            self.next_batch()
+            self.scan.keep()
+            part.begin()
+
+    cdef int next_batch(self) except -1:
+        """Go on to the next batch that has no fault; ``StopIteration`` where there is none."""
+        cdef int stop = self.scan.go_on()
+        if stop == AT_BATCH and not self.scan.says_something():
+            return 0
+        self.state = LOOKING
+        try:
+            if not self.look(stop):
+                raise StopIteration
+        except BaseException:
+            self.state = FINISHED
+            raise
+        self.state = READING
+        return 0

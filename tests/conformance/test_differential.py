@@ -27,7 +27,7 @@ from kfuzz.mutate import Mutator
 from kfuzz.records import Record, RecordBatch, Role
 from kfuzz.records.codecs import compress
 from kfuzz.vectors.model import load_suite
-from kfuzz.wire.checksum import crc32, crc32c
+from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.message_set import encode_message
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -237,7 +237,7 @@ def test_a_record_count_is_excused_in_a_compressed_batch_alone() -> None:
 
 
 def wrapped(inner: bytes) -> bytes:
-    return encode_message(1, 0, 1, 0, None, compress("gzip", inner, magic=1), crc32)
+    return encode_message(1, 0, 1, 0, None, compress("gzip", inner, magic=1))
 
 
 def test_rules_about_codecs_look_at_the_batch_at_which_kafka_stopped() -> None:

@@ -16,7 +16,10 @@ from kfuzz import records
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.mutate import Mutator
 from kfuzz.records import Codec, Finding, Record, RecordBatch
+from kfuzz.records.codecs import compress
 from kfuzz.vectors import load_suite
+from kfuzz.wire.checksum import crc32
+from kfuzz.wire.message_set import encode_message
 from kfuzz.wire.scan import Scan
 
 BATCH = RecordBatch(
@@ -336,6 +339,19 @@ def test_a_wrapper_beyond_the_limit_is_not_said_to_begin_nowhere() -> None:
     limited = [finding.code for finding in records.check(LARGE + WRAPPER, role="log", limits=limits).findings]
     assert limited
     assert "wrapper-start-unknown" not in limited
+
+
+def test_a_wrappers_log_append_time_is_that_of_the_messages_of_magic_1_in_it() -> None:
+    own, other = encode_message(1, 0, 0, 111, b"k", b"v"), bytearray(encode_message(1, 1, 0, 222, b"k", b"v"))
+    # Any magic but 0 has the layout of magic 1, to Kafka as well.
+    other[16] = 9
+    other[12:16] = crc32(other[16:]).to_bytes(4, "big")
+    inner = compress("gzip", own + bytes(other), magic=1)
+    reading = records.read(encode_message(1, 7, 0x08 | 1, 999, None, inner))
+    assert [finding.code for finding in reading.findings] == ["inner-magic-mismatch"]
+    [batch] = reading.batches
+    assert (batch.timestamp_type, batch.max_timestamp) == ("log-append", 999)
+    assert [(record.offset, record.timestamp) for record in batch.records] == [(6, 999), (7, 222)]
 
 
 def test_a_wrong_crc_of_a_message_in_a_segment_is_at_its_place() -> None:

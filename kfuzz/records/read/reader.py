@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import PROFILES, Finding, Profile
@@ -27,44 +28,27 @@ from kfuzz.records.read.roles import (
     request,
     rows_of,
 )
-from kfuzz.wire.checksum import crc32
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import (
     BATCH_HEADER_SIZE,
-    BATCH_LENGTH_MIN,
     CODEC_MASK,
     CONTROL,
     DELETE_HORIZON,
     HEADER_AT,
-    INNER_BYTES_MAX,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
-    MAGIC_AT,
-    MESSAGE_AT,
-    MESSAGE_CRC_COVERS_FROM,
     TRANSACTIONAL,
 )
-from kfuzz.wire.message_set import parse_message, parse_messages
+from kfuzz.wire.message_set import first_and_last
 from kfuzz.wire.record_batch import LIMIT_BYTES
-from kfuzz.wire.scan import END, MESSAGE, PAYLOAD, REFUSED, EachRecord, Scan
-
-_T = TypeVar("_T")
+from kfuzz.wire.scan import END, PAYLOAD, REFUSED, EachRecord, Scan
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from kfuzz.wire.message_set import MessageTuple
     from kfuzz.wire.report import Note
 
 __all__ = ["Limits", "Reading", "Verdict", "Walk", "batches", "check", "decode", "iterate", "read"]
-
-# The places of a message's fields. They are the same in magic 0, which has no timestamp.
-LENGTH_AT, CRC_AT, ATTRIBUTES_AT, TIMESTAMP_AT = (
-    MESSAGE_AT[1][name] for name in ("batch_length", "crc", "attributes", "timestamp")
-)
-
-# A message of magic 0 knows the codec alone.
-UNUSED_MESSAGE_BITS = {0: 0xF8, 1: 0xF0}
 
 # org.apache.kafka.common.record.ControlRecordType: abort, commit, leader change, snapshot header and footer, KRaft
 # version, voters.
@@ -176,7 +160,10 @@ def batches(
     ``RecordsError`` with the first fatal finding, when iteration reaches the batch that has it.
     """
     walk = _walk(data, profile, role, limits, topic, into=Verdict(), objects=True)
-    yield from _until_fatal(walk, walk.batches())
+    for batch in walk.batches():
+        walk.verdict.raise_fatal()
+        yield batch
+    walk.verdict.raise_fatal()
 
 
 def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> Iterator[Record]:
@@ -197,15 +184,7 @@ def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     [7, 8]
     """
     walk = _walk(data, profile, "consumer", limits, DEFAULT_TOPIC, into=Verdict(), objects=True)
-    return EachRecord(_until_fatal(walk, walk.parts()))
-
-
-def _until_fatal(walk: Walk, given: Iterator[_T]) -> Iterator[_T]:
-    """What the walk gives, up to the first fatal finding, which is raised."""
-    for one in given:
-        walk.verdict.raise_fatal()
-        yield one
-    walk.verdict.raise_fatal()
+    return EachRecord(walk.scan, walk.look_or_raise)
 
 
 def decode(
@@ -248,59 +227,67 @@ class Walk:
             raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
         if role not in ROLES:
             raise UsageError(f"role {role!r} does not exist; take one of {', '.join(ROLES)}")
-        self.view = memoryview(data).cast("B")
-        self.scan = Scan(data if type(data) is bytes else self.view, with_rows=objects or self.with_rows)
+        self.data = data
+        self.scan = Scan(data, objects or self.with_rows)
         self.profile: Profile = profile
         self.role: Role = role
         self.limits = limits
         self.objects = objects
         self.verdict = into
 
+    @cached_property
+    def view(self) -> memoryview:
+        """What is looked into where there is something to say."""
+        return memoryview(self.data).cast("B")
+
     def run(self) -> None:
         """Judge all batches and keep none."""
-        for _ in self.batches():
-            pass
+        with suppress(_Refused):
+            while self.look(self.scan.next()):
+                pass
         self.count()
 
     def count(self) -> None:
-        verdict, scan = self.verdict, self.scan
-        verdict.batch_count, verdict.record_count, verdict.consumed = scan.batch_count, scan.record_count, scan.at
+        verdict = self.verdict
+        verdict.batch_count, verdict.record_count, verdict.consumed = self.scan.sums
 
     def batches(self) -> Iterator[RecordBatch]:
         """The batches up to the first that cannot be read. Without objects only those that something is to be said
         about.
         """
         with suppress(_Refused):
-            for stop in self.stops():
-                if stop == MESSAGE:
-                    yield self.message(self.scan.at, self.scan.size)
-                elif self.objects:
-                    yield self.record_batch(self.scan)
-
-    def parts(self) -> Iterator[Iterable[Record]]:
-        """The records of each batch, up to the first that cannot be read."""
-        with suppress(_Refused):
-            for stop in self.stops():
-                if stop == MESSAGE:
-                    yield self.message(self.scan.at, self.scan.size).records
-                else:
-                    yield self.scan.each_record()
+            for _ in self.stops():
+                if self.objects:
+                    yield self.batch()
 
     def stops(self) -> Iterator[int]:
-        """What the scan stops at, after what is to be said of it; whoever gets a message has to read it."""
-        scan = self.scan
-        while (stop := scan.next()) != END:
-            notes = scan.notes()
-            if notes:
-                self.take(notes)
-            if stop == REFUSED:
-                return
-            if stop == PAYLOAD:
-                self.compressed(scan)
-            if stop != MESSAGE and scan.control:
-                self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
+        """What the scan stops at, after what is to be said of it."""
+        while self.look(stop := self.scan.next()):
             yield stop
-        self.verdict.partial_tail = scan.at < len(self.view)
+
+    def look(self, stop: int) -> bool:
+        """Say what there is to say of this stop of the scan; False where no batch is to be read, now or later."""
+        scan = self.scan
+        if stop == END:
+            self.verdict.partial_tail = scan.is_cut
+            return False
+        if notes := scan.notes():
+            self.take(notes)
+        if stop == REFUSED:
+            return False
+        if stop == PAYLOAD:
+            self.compressed(scan)
+        if scan.control:
+            self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
+        return True
+
+    def look_or_raise(self, stop: int) -> bool:
+        """The same; ``RecordsError`` with the first fatal finding."""
+        is_readable = False
+        with suppress(_Refused):
+            is_readable = self.look(stop)
+        self.verdict.raise_fatal()
+        return is_readable
 
     # -- findings
 
@@ -336,9 +323,28 @@ class Walk:
         note = ("records-unreadable", "", cause.at, -1, -1, 0, 0, 1)
         self.verdict.findings.append(from_note(note, cause.path, self.profile, self.role, cause.message))
 
-    # -- magic 2
+    # -- batches
 
-    def record_batch(self, scan: Scan, *, unreadable: bool = False) -> RecordBatch:
+    def batch(self, *, unreadable: bool = False) -> RecordBatch:
+        """The batch that the scan stopped at, as an object; ``unreadable`` leaves its records out."""
+        return (self.record_batch if self.scan.magic == 2 else self.message)(self.scan, unreadable=unreadable)
+
+    def message(self, scan: Scan, *, unreadable: bool) -> RecordBatch:
+        offset, timestamp, attributes = scan.message_fields()
+        records = [] if unreadable else scan.records()
+        return RecordBatch(
+            base_offset=records[0].offset if records else offset,
+            last_offset=offset,
+            records=records,
+            magic=scan.magic,
+            compression=CODECS[scan.codec] if scan.codec < len(CODECS) else "none",
+            timestamp_type="none" if scan.magic == 0 else "log-append" if attributes & LOG_APPEND_TIME else "create",
+            base_timestamp=records[0].timestamp if records else None,
+            max_timestamp=timestamp if scan.magic else None,
+            unreadable=unreadable,
+        )
+
+    def record_batch(self, scan: Scan, *, unreadable: bool) -> RecordBatch:
         (
             base_offset, _, leader_epoch, _, _, attributes, last_offset_delta,
             base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, _,
@@ -365,11 +371,11 @@ class Walk:
     def compressed(self, scan: Scan) -> None:
         """Decompress the payload that the scan stopped at, and let it go on inside."""
         codec = CODECS[scan.codec]
-        body_at = scan.at + BATCH_HEADER_SIZE
-        body = self.view[body_at : scan.at + scan.size]
-        if scan.found == 0:
-            self.opened(codec, body, body_at)
-        elif not self.parsed(scan, self.decompressed(codec, body, body_at, 2)):
+        at, size = scan.payload
+        body = self.view[at : at + size]
+        if scan.magic == 2 and scan.found == 0:
+            self.opened(codec, body, at)
+        elif not self.parsed(scan, self.decompressed(codec, body, at, scan.magic)):
             raise _Refused
 
     def opened(self, codec: Codec, body: memoryview, body_at: int) -> None:
@@ -385,6 +391,8 @@ class Walk:
         ok = scan.parse(payload)
         if notes := scan.notes(inside=True):
             self.take(notes, inside=".payload")
+        if notes := scan.notes_of_wrapper():
+            self.take(notes)
         return ok
 
     def decompressed(self, codec: Codec, data: memoryview, at: int, magic: int) -> bytes:
@@ -416,114 +424,16 @@ class Walk:
                 self.note("control-key-invalid", "key", at + BATCH_HEADER_SIZE, record=i, inside=inside)
                 break
 
-    # -- magic 0 and 1
 
-    def message_crc(self, at: int, size: int) -> list[Note]:
-        """What is wrong with the CRC of the message of ``size`` bytes at byte ``at``."""
-        crc = int.from_bytes(self.view[at + CRC_AT : at + CRC_AT + 4], "big")
-        actual = crc32(self.view[at + MESSAGE_CRC_COVERS_FROM : at + size])
-        if actual == crc:
-            return []
-        code = "wrapper-crc-mismatch" if self.view[at + ATTRIBUTES_AT] & CODEC_MASK else "crc-mismatch"
-        return [(code, "crc", at + CRC_AT, -1, -1, crc, actual, 1)]
+class _BrokerWalk(Walk):
+    """What a broker looks at is a batch with its rows, whoever asks."""
 
-    def message(self, at: int, size: int) -> RecordBatch:
-        notes = self.message_crc(at, size)
-        if notes:
-            self.take(notes)
-            # A consumer checks the CRC of each record that it returns. A wrapper is not a record.
-            if not self.view[at + ATTRIBUTES_AT] & CODEC_MASK:
-                raise _Refused
-        message, notes = parse_message(self.view, at, size)
-        self.take(notes)
-        if message is None:
-            raise _Refused
-        offset, _, magic, attributes, timestamp, key, (value_at, value_length), _ = message
-        self.message_attributes(at + ATTRIBUTES_AT, magic, attributes, offset, at)
-        codec = CODECS[attributes & CODEC_MASK]
-        log_append = magic == 1 and bool(attributes & LOG_APPEND_TIME)
-        if codec == "none":
-            value = None if value_length < 0 else bytes(self.view[value_at : value_at + value_length])
-            records = [Record(offset, timestamp if magic else None, key, value)]
-        else:
-            records = self.wrapped(message, codec, log_append)
-        self.scan.found = len(records)
-        return RecordBatch(
-            base_offset=records[0].offset,
-            last_offset=offset,
-            records=records,
-            magic=magic,
-            compression=codec,
-            timestamp_type="none" if magic == 0 else "log-append" if log_append else "create",
-            base_timestamp=records[0].timestamp,
-            max_timestamp=timestamp if magic else None,
-        )
+    with_rows = True
 
-    def message_attributes(self, at: int, magic: int, attributes: int, offset: int, offset_at: int) -> None:
-        unused = UNUSED_MESSAGE_BITS[magic]
-        if attributes & unused:
-            self.note("attributes-unused-bits", "attributes", at, attributes, unused)
-        if offset < 0:
-            self.note("base-offset-negative", "base_offset", offset_at, offset)
-        if attributes & CODEC_MASK >= len(CODECS):
-            self.note("codec-unknown", "attributes", at, attributes & CODEC_MASK)
-            raise _Refused
-        if CODECS[attributes & CODEC_MASK] == "zstd":
-            self.note("codec-not-allowed", "attributes", at, attributes & CODEC_MASK)
-            raise _Refused
-
-    def wrapped(self, wrapper: MessageTuple, codec: Codec, log_append: bool) -> list[Record]:
-        """The records inside a wrapper message; ``AbstractLegacyRecordBatch.DeepRecordsIterator``."""
-        offset, _, magic, _, timestamp, _, (value_at, value_length), (start, _) = wrapper
-        if value_length < 0:
-            self.note("wrapper-value-null", "value", value_at, value_length)
-            raise _Refused
-        payload = self.decompressed(codec, self.view[value_at : value_at + value_length], value_at, magic)
-        # The records are what the findings are about, so they are always made here: wrappers are rare and old.
-        ok, messages, notes = parse_messages(payload, True)
-        self.take(notes, inside=".payload")
-        if not ok:
-            raise _Refused
-        if not messages:
-            self.note("wrapper-empty", "value", value_at, value_length)
-            raise _Refused
-        base = self.wrapper_base(offset, messages[-1][0], start) if magic == 1 else 0
-        return [
-            self.inner(i, message, payload, magic, base, timestamp if log_append else None)
-            for i, message in enumerate(messages)
-        ]
-
-    def wrapper_base(self, offset: int, last_inner: int, start: int) -> int:
-        """What to add to the inner offsets of magic 1. Some producers left the wrapper's offset 0; the inner ones
-        then stand.
-        """
-        if offset == 0:
-            return 0
-        if offset < last_inner:
-            self.note("wrapper-offset-too-low", "base_offset", start, offset, last_inner)
-            raise _Refused
-        return wrap64(offset - last_inner)
-
-    def inner(
-        self, i: int, message: MessageTuple, payload: bytes, wrapper_magic: int, base: int, stamp: int | None
-    ) -> Record:
-        offset, crc, magic, attributes, timestamp, key, (value_at, value_length), (start, end) = message
-        actual = crc32(memoryview(payload)[start + MESSAGE_CRC_COVERS_FROM : end])
-        if attributes & CODEC_MASK:
-            found = attributes & CODEC_MASK
-            self.note("wrapper-nested", "attributes", start + ATTRIBUTES_AT, found, record=i, inside=".payload")
-            raise _Refused
-        if actual != crc:
-            self.note("crc-mismatch", "crc", start + CRC_AT, crc, actual, record=i, inside=".payload")
-            raise _Refused
-        if magic != wrapper_magic:
-            self.note(
-                "inner-magic-mismatch", "magic", start + MAGIC_AT, magic, wrapper_magic, record=i, inside=".payload"
-            )
-        if stamp is not None and magic == 1:
-            timestamp = stamp
-        value = None if value_length < 0 else payload[value_at : value_at + value_length]
-        return Record(wrap64(base + offset), timestamp if magic else None, key, value)
+    def run(self) -> None:
+        for _ in self.batches():
+            pass
+        self.count()
 
 
 # --- a broker's request ---------------------------------------------------------------------------------------------
@@ -532,10 +442,8 @@ class Walk:
 SKIMMED_OVER = ("record-length-exceeds-payload", "record-length-mismatch")
 
 
-class _ProduceWalk(Walk):
+class _ProduceWalk(_BrokerWalk):
     """The one batch of a Produce request, as a broker takes it: ProduceRequest, UnifiedLog, LogValidator."""
-
-    with_rows = True
 
     def __init__(
         self,
@@ -558,7 +466,7 @@ class _ProduceWalk(Walk):
             self.refuse(produced_batch(base_offset, magic, size, 0, self.topic))
             unreadable = self.produced()
             if self.objects:
-                yield self.record_batch(self.scan, unreadable=unreadable)
+                yield self.batch(unreadable=unreadable)
             self.scan.next()
             self.verdict.partial_tail = self.scan.at < len(self.view)
 
@@ -628,10 +536,8 @@ class _ProduceWalk(Walk):
         return True
 
 
-class _SegmentWalk(Walk):
+class _SegmentWalk(_BrokerWalk):
     """The batches of a log segment, as a broker takes them that starts after a crash: LogSegment.recover."""
-
-    with_rows = True
 
     def __init__(
         self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, into: Verdict, objects: bool
@@ -656,7 +562,7 @@ class _SegmentWalk(Walk):
     def is_at_end(self) -> bool:
         at = self.verdict.consumed
         left = len(self.view) - at
-        length = int.from_bytes(self.view[at + LENGTH_AT : at + LOG_OVERHEAD], "big", signed=True)
+        length = int.from_bytes(self.view[at + HEADER_AT["batch_length"] : at + LOG_OVERHEAD], "big", signed=True)
         self.verdict.partial_tail = left > 0 and is_tail(length, left)
         return left == 0 or self.verdict.partial_tail
 
@@ -664,17 +570,15 @@ class _SegmentWalk(Walk):
         """The batch that the scan stopped at. Its frame and CRC must be right; its records may be anything."""
         scan = self.scan
         notes = scan.notes()
-        if scan.size <= 0 or any(note[0] == "crc-mismatch" for note in notes):
+        if scan.size <= 0 or any(note[0] in ("crc-mismatch", "wrapper-crc-mismatch") for note in notes):
             self.refuse(notes)
-        if stop == MESSAGE:
-            self.refuse(self.message_crc(scan.at, scan.size))
         findings, self.verdict.findings = self.verdict.findings, []
         try:
             batch = self.read_batch(stop, notes)
             found = self.verdict.findings
         except _Refused:
             found = self.verdict.findings
-            batch = self.unread_message() if stop == MESSAGE else self.record_batch(scan, unreadable=True)
+            batch = self.batch(unreadable=True)
         self.verdict.findings = findings
         if batch.unreadable:
             self.poison(found)
@@ -689,37 +593,18 @@ class _SegmentWalk(Walk):
         self.take(notes)
         if stop == REFUSED:
             raise _Refused
-        if stop == MESSAGE:
-            return self.message(scan.at, scan.size)
         if stop == PAYLOAD:
             self.compressed(scan)
         if scan.control:
             self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
-        return self.record_batch(scan)
-
-    def unread_message(self) -> RecordBatch:
-        at = self.scan.at
-        self.scan.found = 0
-        offset, timestamp = (
-            int.from_bytes(self.view[at + n : at + n + 8], "big", signed=True) for n in (0, TIMESTAMP_AT)
-        )
-        magic, attributes = self.view[at + MAGIC_AT], self.view[at + ATTRIBUTES_AT]
-        return RecordBatch(
-            base_offset=offset,
-            last_offset=offset,
-            magic=magic,
-            compression=CODECS[attributes & CODEC_MASK] if attributes & CODEC_MASK < len(CODECS) else "none",
-            timestamp_type="none" if magic == 0 else "log-append" if attributes & LOG_APPEND_TIME else "create",
-            max_timestamp=timestamp if magic else None,
-            unreadable=True,
-        )
+        return self.batch()
 
     def in_segment(self, batch: RecordBatch) -> None:
         """Refuse a batch that may not stand where it stands, or in no segment at all."""
         segment, scan = self.segment, self.scan
         base_offset = int.from_bytes(self.view[scan.at : scan.at + 8], "big", signed=True)
         max_timestamp = -1 if batch.max_timestamp is None else batch.max_timestamp
-        begins = self.wrapper_start if batch.magic < 2 and self.view[scan.at + ATTRIBUTES_AT] & CODEC_MASK else None
+        begins = self.wrapper_start if batch.magic < 2 and scan.codec else None
         self.refuse(segment.batch(base_offset, batch.last_offset, max_timestamp, scan.size, scan.at, begins))
         if batch.magic == 2:
             header = Header(*scan.header())
@@ -732,23 +617,22 @@ class _SegmentWalk(Walk):
         Asked of few, and so read again: what a consumer refuses in the messages themselves may pass here. Mirrors
         ``AbstractLegacyRecordBatch.DeepRecordsIterator``.
         """
-        message, _ = parse_message(self.view, self.scan.at, self.scan.size)
-        codec = self.view[self.scan.at + ATTRIBUTES_AT] & CODEC_MASK
-        if message is None or codec >= len(CODECS) or CODECS[codec] == "zstd":
+        scan = self.scan
+        offset, _, _ = scan.message_fields()
+        at, size = scan.payload
+        if size < 0 or scan.codec >= len(CODECS) or CODECS[scan.codec] == "zstd":
             return None
-        offset, _, magic, _, _, _, (value_at, value_length), _ = message
-        if value_length < 0:
-            return None
-        value = self.view[value_at : value_at + value_length]
-        out = decompress(CODECS[codec], value, self.limits.decompressed_bytes, magic=magic)
+        out = decompress(
+            CODECS[scan.codec], self.view[at : at + size], self.limits.decompressed_bytes, magic=scan.magic
+        )
         if out.ended == "limit":
             # It may well begin where it should; the bound is ours, and said elsewhere.
             return offset
-        found = None if out.ended == "broken" else _first_and_last(out.data)
+        found = None if out.ended == "broken" else first_and_last(out.data)
         if found is None:
             return None
         first, last = found
-        if magic == 0 or offset == 0:
+        if scan.magic == 0 or offset == 0:
             return first
         return None if offset < last else wrap64(offset - last + first)
 
@@ -767,29 +651,6 @@ class _SegmentWalk(Walk):
                 self.refuse([("end-marker-invalid", "records[0]", at, -1, -1, batch.producer_id, 0, 1)])
             return records[0]
         return batch.records[0]
-
-
-# From LegacyRecord.RECORD_OVERHEAD_V0 to the largest array that Java makes.
-MESSAGE_SIZES = range(BATCH_LENGTH_MIN[0], INNER_BYTES_MAX + 1)
-
-
-def _first_and_last(payload: bytes) -> tuple[int, int] | None:
-    """The offsets of the first and the last message in a wrapper, whatever they say; None where Kafka reads none.
-
-    Mirrors ``org.apache.kafka.common.record.internal.AbstractLegacyRecordBatch.DataLogInputStream``.
-    """
-    at, offsets = 0, []
-    while len(payload) - at >= LOG_OVERHEAD:
-        size = int.from_bytes(payload[at + LENGTH_AT : at + LOG_OVERHEAD], "big", signed=True)
-        if size not in MESSAGE_SIZES:
-            return None
-        if size > len(payload) - at - LOG_OVERHEAD:
-            break
-        offsets.append(int.from_bytes(payload[at : at + 8], "big", signed=True))
-        at += LOG_OVERHEAD + size
-    if not offsets or payload[ATTRIBUTES_AT] & CODEC_MASK:
-        return None
-    return offsets[0], offsets[-1]
 
 
 def _is_empty_stream(codec: Codec, data: memoryview) -> bool:

@@ -1,0 +1,159 @@
+/* CRC-32 of zlib's polynomial, which the messages of magic 0 and 1 have, for callers without the interpreter: carry-less
+ * products fold 16 bytes at a time, as in crc32c.h, and tables do what is left. Where the processor has no such products,
+ * KFUZZ_CRC32_THERE is 0 and zlib does the work.
+ */
+#ifndef KFUZZ_CRC32_H
+#define KFUZZ_CRC32_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+#include <immintrin.h>
+
+#define KFUZZ_CRC32_THERE (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
+#define KFUZZ_CRC32_TARGET __attribute__((target("sse4.1,pclmul")))
+/* Bits as in a CRC's register, the highest power last; x^32 has no room in it. */
+#define KFUZZ_CRC32_POLYNOMIAL 0xedb88320u
+
+/* How a byte comes out with 0 to 7 bytes of 0 behind it. */
+static uint32_t kfuzz_crc32_tables[8][256];
+/* The factors for the two halves of 128 bits, over four vectors and over one; the last is for what becomes of 64. */
+static uint64_t kfuzz_crc32_far[2];
+static uint64_t kfuzz_crc32_near[2];
+static uint64_t kfuzz_crc32_last;
+/* The polynomial with all its 33 bits, and x^64 divided by it. */
+static uint64_t kfuzz_crc32_whole;
+static uint64_t kfuzz_crc32_quotient;
+
+/* x^power mod P. The shift is what reflected products lack. */
+static uint64_t kfuzz_crc32_power(int power)
+{
+    uint32_t value = 0x80000000;
+    while (power--)
+        value = value >> 1 ^ (value & 1 ? KFUZZ_CRC32_POLYNOMIAL : 0);
+    return (uint64_t) value << 1;
+}
+
+static void kfuzz_crc32_init(void)
+{
+    uint32_t left = 0x80000000;
+    int byte, i;
+    for (byte = 0; byte < 256; byte++) {
+        uint32_t crc = (uint32_t) byte;
+        for (i = 0; i < 8; i++)
+            crc = crc >> 1 ^ (crc & 1 ? KFUZZ_CRC32_POLYNOMIAL : 0);
+        kfuzz_crc32_tables[0][byte] = crc;
+    }
+    for (i = 1; i < 8; i++)
+        for (byte = 0; byte < 256; byte++) {
+            const uint32_t before = kfuzz_crc32_tables[i - 1][byte];
+            kfuzz_crc32_tables[i][byte] = before >> 8 ^ kfuzz_crc32_tables[0][before & 0xff];
+        }
+    kfuzz_crc32_far[0] = kfuzz_crc32_power(512 + 32);
+    kfuzz_crc32_far[1] = kfuzz_crc32_power(512 - 32);
+    kfuzz_crc32_near[0] = kfuzz_crc32_power(128 + 32);
+    kfuzz_crc32_near[1] = kfuzz_crc32_power(128 - 32);
+    kfuzz_crc32_last = kfuzz_crc32_power(64);
+    kfuzz_crc32_whole = (uint64_t) KFUZZ_CRC32_POLYNOMIAL << 1 | 1;
+    /* Long division: a bit of the quotient for each power from 32 down to 0, the highest first and so the lowest bit. */
+    kfuzz_crc32_quotient = 1;
+    left = KFUZZ_CRC32_POLYNOMIAL;
+    for (i = 1; i < 33; i++) {
+        kfuzz_crc32_quotient |= (uint64_t) (left & 1) << i;
+        left = left >> 1 ^ (left & 1 ? KFUZZ_CRC32_POLYNOMIAL : 0);
+    }
+}
+
+/* Byte after byte, eight at a time where there are so many; `crc` as it stands in the register. */
+static inline uint32_t kfuzz_crc32_by_tables(uint32_t crc, const uint8_t *p, size_t n)
+{
+    for (; n >= 8; p += 8, n -= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        word ^= crc;
+        crc = kfuzz_crc32_tables[7][word & 0xff] ^ kfuzz_crc32_tables[6][word >> 8 & 0xff]
+            ^ kfuzz_crc32_tables[5][word >> 16 & 0xff] ^ kfuzz_crc32_tables[4][word >> 24 & 0xff]
+            ^ kfuzz_crc32_tables[3][word >> 32 & 0xff] ^ kfuzz_crc32_tables[2][word >> 40 & 0xff]
+            ^ kfuzz_crc32_tables[1][word >> 48 & 0xff] ^ kfuzz_crc32_tables[0][word >> 56];
+    }
+    while (n--)
+        crc = crc >> 8 ^ kfuzz_crc32_tables[0][(crc ^ *p++) & 0xff];
+    return crc;
+}
+
+KFUZZ_CRC32_TARGET
+static inline __m128i kfuzz_crc32_load(const uint8_t *p)
+{
+    return _mm_loadu_si128((const __m128i *) (const void *) p);
+}
+
+KFUZZ_CRC32_TARGET
+static inline __m128i kfuzz_crc32_fold(__m128i value, __m128i factors, __m128i onto)
+{
+    const __m128i low = _mm_clmulepi64_si128(value, factors, 0x00);
+    const __m128i high = _mm_clmulepi64_si128(value, factors, 0x11);
+    return _mm_xor_si128(_mm_xor_si128(low, high), onto);
+}
+
+/* What the register holds behind these 16 bytes: 128 bits to 96, to 64, and Barrett's division to 32. */
+KFUZZ_CRC32_TARGET
+static inline uint32_t kfuzz_crc32_reduce(__m128i value, __m128i near)
+{
+    const __m128i low_word = _mm_setr_epi32(-1, 0, 0, 0);
+    const __m128i divisor = _mm_set_epi64x((long long) kfuzz_crc32_quotient, (long long) kfuzz_crc32_whole);
+    __m128i part;
+    value = _mm_xor_si128(_mm_srli_si128(value, 8), _mm_clmulepi64_si128(value, near, 0x10));
+    part = _mm_clmulepi64_si128(_mm_and_si128(value, low_word), _mm_cvtsi64_si128((long long) kfuzz_crc32_last), 0x00);
+    value = _mm_xor_si128(_mm_srli_si128(value, 4), part);
+    part = _mm_clmulepi64_si128(_mm_and_si128(value, low_word), divisor, 0x10);
+    part = _mm_clmulepi64_si128(_mm_and_si128(part, low_word), divisor, 0x00);
+    return (uint32_t) _mm_extract_epi32(_mm_xor_si128(value, part), 1);
+}
+
+KFUZZ_CRC32_TARGET
+static uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n)
+{
+    __m128i near, value;
+    if (n < 16)
+        return ~kfuzz_crc32_by_tables(~crc, p, n);
+    near = _mm_set_epi64x((long long) kfuzz_crc32_near[1], (long long) kfuzz_crc32_near[0]);
+    /* What came before is added to the first 32 bits. */
+    value = _mm_xor_si128(kfuzz_crc32_load(p), _mm_cvtsi32_si128((int) ~crc));
+    p += 16;
+    n -= 16;
+    if (n >= 48) {
+        const __m128i far = _mm_set_epi64x((long long) kfuzz_crc32_far[1], (long long) kfuzz_crc32_far[0]);
+        __m128i b = kfuzz_crc32_load(p), c = kfuzz_crc32_load(p + 16), d = kfuzz_crc32_load(p + 32);
+        for (p += 48, n -= 48; n >= 64; p += 64, n -= 64) {
+            value = kfuzz_crc32_fold(value, far, kfuzz_crc32_load(p));
+            b = kfuzz_crc32_fold(b, far, kfuzz_crc32_load(p + 16));
+            c = kfuzz_crc32_fold(c, far, kfuzz_crc32_load(p + 32));
+            d = kfuzz_crc32_fold(d, far, kfuzz_crc32_load(p + 48));
+        }
+        value = kfuzz_crc32_fold(kfuzz_crc32_fold(kfuzz_crc32_fold(value, near, b), near, c), near, d);
+    }
+    for (; n >= 16; p += 16, n -= 16)
+        value = kfuzz_crc32_fold(value, near, kfuzz_crc32_load(p));
+    return ~kfuzz_crc32_by_tables(kfuzz_crc32_reduce(value, near), p, n);
+}
+
+#else
+
+#define KFUZZ_CRC32_THERE 0
+
+static uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n)
+{
+    (void) p;
+    (void) n;
+    return crc;
+}
+
+static void kfuzz_crc32_init(void)
+{
+}
+
+#endif
+#endif
