@@ -200,6 +200,12 @@ def test_a_lack_of_memory_is_excused_where_a_size_in_the_payload_claims_more_tha
     unread = Answer("x", "accepted", batches=[{"base_offset": "0"}])
     assert rule("inside a compressed payload", wrapper, unread)
     assert not rule("inside a compressed payload", modest, unread)
+    # The same where both refuse what follows, and not where Kafka alone does.
+    refused = Answer("x", "rejected", error="CorruptRecordException", batches=[{"base_offset": "0"}])
+    bad = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v")]))[:-1] + b"!"
+    assert rule("inside a compressed payload", wrapper + bad, refused)
+    assert not rule("inside a compressed payload", modest + bad, refused)
+    assert not rule("inside a compressed payload", wrapper, refused)
 
 
 @pytest.mark.parametrize(

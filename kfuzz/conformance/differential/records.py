@@ -91,8 +91,8 @@ def _bounded(data: bytes, made: Verdict, answer: Answer) -> bool:
 def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
     """Kafka ran out of memory in a batch that claims a size beyond its bytes, and beyond Kafka's heap."""
     frames = list(_frames(data))
-    if answer.outcome == "accepted":
-        # What it keeps in a segment and has no memory to read comes without records.
+    if answer.outcome == "accepted" or (answer.outcome == "rejected" and made.fatal is not None):
+        # What it keeps in a segment and has no memory to read comes without records, whatever it makes of the rest.
         unread = [
             index
             for index, (want, have) in enumerate(zip(made.batches, answer.batches or (), strict=False))
