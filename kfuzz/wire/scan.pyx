@@ -77,6 +77,9 @@ cdef enum:
     BELIEVED_WHOLE = 256
 
 cdef enum:
+    SMALL_BYTES = 4096
+
+cdef enum:
     AT_END
     AT_REFUSAL
     AT_BATCH
@@ -181,8 +184,12 @@ cdef class Scan:
     cdef int go_on(self) except -1:
         cdef int state
         self.begin()
-        with nogil:
+        # To let other threads run takes as long as such a buffer.
+        if self.n <= SMALL_BYTES:
             state = self.advance()
+        else:
+            with nogil:
+                state = self.advance()
         self.running = False
         if self.rows.no_memory:
             raise MemoryError
