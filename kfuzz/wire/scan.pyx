@@ -71,6 +71,10 @@ from kfuzz.wire.report cimport (
     to_notes,
 )
 
+cdef extern from "Python.h":
+    # Declared so that an error is left to the caller.
+    PyObject *PyObject_CallOneArg(object function, object argument)
+
 # How many records a loop is given as it used the last that was looked at.
 cdef enum:
     BELIEVED_LAZY = 8
@@ -540,21 +544,23 @@ cdef class EachRecord:
                 if self.state == FINISHED:
                     raise StopIteration
                 raise RuntimeError("another thread looks at a batch right now; give each an iterator of its own")
-            self.next_batch()
+            if not self.next_batch():
+                raise StopIteration
             self.scan.keep()
             part.begin()
 
     cdef int next_batch(self) except -1:
-        """Go on to the next batch that has no fault; ``StopIteration`` where there is none."""
+        """Go on to the next batch that has records to give; 0 where there is none."""
         cdef int stop = self.scan.go_on()
+        cdef PyObject *going
         if stop == AT_BATCH and not self.scan.says_something():
-            return 0
+            return 1
         self.state = LOOKING
-        try:
-            if not self.look(stop):
-                raise StopIteration
-        except BaseException:
+        # What is raised passes through: to catch it here takes memory, of which there may be none.
+        going = PyObject_CallOneArg(self.look, stop)
+        if going == NULL:
             self.state = FINISHED
-            raise
-        self.state = READING
-        return 0
+            return -1
+        self.state = READING if <object> going is True else FINISHED
+        Py_DECREF(<object> going)
+        return self.state == READING
