@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from kfuzz.errors import UsageError
+from kfuzz.files import write_whole
 
 __all__ = ["ensure_java"]
 
@@ -63,8 +64,6 @@ def _wrapped(java: Path) -> Path:
     home = Path(tempfile.mkdtemp(prefix="kfuzz-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     wrapper = home / "bin" / "java"
-    wrapper.parent.mkdir()
-    wrapper.write_text(WRAPPER.format(java=shlex.quote(str(java))))
-    wrapper.chmod(0o755)
+    write_whole(wrapper, WRAPPER.format(java=shlex.quote(str(java))), mode=0o777)
     WRAPPERS.add(wrapper)
     return home

@@ -10,8 +10,7 @@ cdef struct fields_t:
     span_t value
     int64_t headers_size
 
-cdef bint take_fields(Record record, fields_t *fields)
-cdef Record plain(object record, Py_ssize_t index)
+cdef Record take_record(object given, Py_ssize_t index, fields_t *fields)
 cdef header_t to_header(tuple fields) except *
 cdef bytes put_payload(header_t *h, list parts)
 cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil

@@ -112,6 +112,18 @@ cdef Record plain(object record, Py_ssize_t index):
     return copy
 
 
+cdef Record take_record(object given, Py_ssize_t index, fields_t *fields):
+    """The record whose bytes ``fields`` gets: ``given``, or a plain copy; ``EncodeError`` where it is no record."""
+    cdef Record record
+    if not is_record(given):
+        raise EncodeError(f"records[{index}] is {type(given).__name__}; it must be a Record")
+    record = given
+    if not take_fields(record, fields):
+        record = plain(record, index)
+        take_fields(record, fields)
+    return record
+
+
 cdef uint8_t *put_headers(uint8_t *p, object headers):
     cdef span_t span
     if headers is None:
@@ -135,12 +147,7 @@ cdef int put_record(out_t *out, object given, Py_ssize_t index, int64_t base_off
     cdef int64_t timestamp_delta
     cdef int64_t body
     cdef uint8_t *p
-    if not is_record(given):
-        raise EncodeError(f"records[{index}] is {type(given).__name__}; it must be a Record")
-    record = given
-    if not take_fields(record, &fields):
-        record = plain(record, index)
-        take_fields(record, &fields)
+    record = take_record(given, index, &fields)
     offset_delta = <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset)
     if offset_delta < INT32_MIN or offset_delta > INT32_MAX:
         raise EncodeError(f"records[{index}].offset is {record.c_offset}, {offset_delta} from the base offset "

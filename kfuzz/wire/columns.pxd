@@ -88,7 +88,7 @@ cdef class Columns:
 
     cdef void put(self, int which, const void *spans, size_t stride, int64_t count,
                   const source_t *source) noexcept nogil
-    cdef bint is_without_time(self, int64_t index) noexcept nogil
+    cdef bint note_untimed(self, int64_t index) noexcept nogil
     cdef int64_t room_for(self, int64_t needed) noexcept nogil
     cdef bint reserve(self, int64_t more, int64_t more_headers, int64_t size) noexcept nogil
     cdef bint take(self, const header_t *h, const rows_t *rows, int64_t batch, const uint8_t *base,

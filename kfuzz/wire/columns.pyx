@@ -111,8 +111,8 @@ cdef class Columns:
         column.nulls += kfuzz_put_views(column.views, column.bits, column.count, &all, source, self.wide)
         column.count += count
 
-    cdef bint is_without_time(self, int64_t index) noexcept nogil:
-        """Note so much of a record. False where there is no memory."""
+    cdef bint note_untimed(self, int64_t index) noexcept nogil:
+        """Remember that this record has no timestamp. False where there is no memory."""
         cdef int64_t capacity = 2 * self.untimed_capacity + 64
         if self.untimed_count == self.untimed_capacity:
             if not resize(<void **> &self.untimed, capacity, 8):
@@ -164,7 +164,7 @@ cdef class Columns:
             batches[i] = <int32_t> batch
             k += row.header_count
             ends[i] = <int32_t> k
-            if unlikely(row.untimed) and not self.is_without_time(self.count + i):
+            if unlikely(row.untimed) and not self.note_untimed(self.count + i):
                 return False
         source.base, source.end, source.buffer, source.shift = base, end, <uint32_t> self.buffer, <uint32_t> shift
         self.put(KEYS, &rows.rows[0].key_at, sizeof(row_t), rows.count, &source)

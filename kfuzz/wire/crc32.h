@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "crc_power.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 
 #include <immintrin.h>
@@ -28,15 +30,6 @@ static uint64_t kfuzz_crc32_last;
 static uint64_t kfuzz_crc32_whole;
 static uint64_t kfuzz_crc32_quotient;
 
-/* x^power mod P. The shift is what reflected products lack. */
-static uint64_t kfuzz_crc32_power(int power)
-{
-    uint32_t value = 0x80000000;
-    while (power--)
-        value = value >> 1 ^ (value & 1 ? KFUZZ_CRC32_POLYNOMIAL : 0);
-    return (uint64_t) value << 1;
-}
-
 static void kfuzz_crc32_init(void)
 {
     uint32_t left = 0x80000000;
@@ -52,11 +45,9 @@ static void kfuzz_crc32_init(void)
             const uint32_t before = kfuzz_crc32_tables[i - 1][byte];
             kfuzz_crc32_tables[i][byte] = before >> 8 ^ kfuzz_crc32_tables[0][before & 0xff];
         }
-    kfuzz_crc32_far[0] = kfuzz_crc32_power(512 + 32);
-    kfuzz_crc32_far[1] = kfuzz_crc32_power(512 - 32);
-    kfuzz_crc32_near[0] = kfuzz_crc32_power(128 + 32);
-    kfuzz_crc32_near[1] = kfuzz_crc32_power(128 - 32);
-    kfuzz_crc32_last = kfuzz_crc32_power(64);
+    kfuzz_crc_factors(KFUZZ_CRC32_POLYNOMIAL, kfuzz_crc32_far, 8 * 64);
+    kfuzz_crc_factors(KFUZZ_CRC32_POLYNOMIAL, kfuzz_crc32_near, 8 * 16);
+    kfuzz_crc32_last = kfuzz_crc_power(KFUZZ_CRC32_POLYNOMIAL, 64);
     kfuzz_crc32_whole = (uint64_t) KFUZZ_CRC32_POLYNOMIAL << 1 | 1;
     /* Long division: a bit of the quotient for each power from 32 down to 0, the highest first and so the lowest bit. */
     kfuzz_crc32_quotient = 1;
@@ -67,7 +58,7 @@ static void kfuzz_crc32_init(void)
     }
 }
 
-/* Byte after byte, eight at a time where there are so many; `crc` as it stands in the register. */
+/* The tables take eight bytes at a time, then single ones. `crc` goes in and comes out uninverted. */
 static inline uint32_t kfuzz_crc32_by_tables(uint32_t crc, const uint8_t *p, size_t n)
 {
     for (; n >= 8; p += 8, n -= 8) {

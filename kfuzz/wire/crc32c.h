@@ -15,11 +15,14 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "crc_power.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 
 #include <immintrin.h>
 
 #define KFUZZ_CRC_THERE __builtin_cpu_supports("sse4.2")
+#define KFUZZ_CRC_POLYNOMIAL 0x82f63b78u
 #define KFUZZ_CRC_LONG 2048
 #define KFUZZ_CRC_SHORT 128
 
@@ -100,21 +103,6 @@ static uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n)
 static uint64_t kfuzz_crc_far[2];
 static uint64_t kfuzz_crc_near[2];
 
-/* x^power mod P; bits as in a CRC's register, the highest power last. The shift is what reflected products lack. */
-static uint64_t kfuzz_crc_power(int power)
-{
-    uint32_t value = 0x80000000;
-    while (power--)
-        value = value >> 1 ^ (value & 1 ? 0x82f63b78 : 0);
-    return (uint64_t) value << 1;
-}
-
-static void kfuzz_crc_factors(uint64_t factors[2], int bits)
-{
-    factors[0] = kfuzz_crc_power(bits + 32);
-    factors[1] = kfuzz_crc_power(bits - 32);
-}
-
 KFUZZ_CRC_WIDE
 static inline __m512i kfuzz_crc_fold(__m512i value, __m512i factors, __m512i onto)
 {
@@ -160,8 +148,8 @@ static void kfuzz_crc_init(void)
 {
     kfuzz_crc_tabulate(kfuzz_crc_over_long, KFUZZ_CRC_LONG);
     kfuzz_crc_tabulate(kfuzz_crc_over_short, KFUZZ_CRC_SHORT);
-    kfuzz_crc_factors(kfuzz_crc_far, 8 * KFUZZ_CRC_WIDE_BYTES);
-    kfuzz_crc_factors(kfuzz_crc_near, 8 * 64);
+    kfuzz_crc_factors(KFUZZ_CRC_POLYNOMIAL, kfuzz_crc_far, 8 * KFUZZ_CRC_WIDE_BYTES);
+    kfuzz_crc_factors(KFUZZ_CRC_POLYNOMIAL, kfuzz_crc_near, 8 * 64);
 }
 
 #else

@@ -15,8 +15,6 @@ cdef struct message_t:
     int32_t magic
     int32_t attributes
 
-cdef bint get_message(const uint8_t *base, int64_t start, int64_t end, int64_t record, message_t *m,
-                      report_t *report) noexcept nogil
 cdef bint judge_message(const uint8_t *p, int64_t size, message_t *m, report_t *report) noexcept nogil
 cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, rows_t *sink, report_t *report,
                       int32_t *count) noexcept nogil

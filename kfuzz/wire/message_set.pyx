@@ -8,7 +8,7 @@ from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_
 
 from kfuzz.errors import EncodeError
 
-from kfuzz.wire.batch_writer cimport fields_t, plain, take_fields
+from kfuzz.wire.batch_writer cimport fields_t, take_record
 from kfuzz.wire.checksum cimport crc32_of
 from kfuzz.wire.cursor cimport load32, load64, unlikely
 from kfuzz.wire.format cimport (
@@ -29,7 +29,7 @@ from kfuzz.wire.format cimport (
     SMALLEST_MESSAGE,
 )
 from kfuzz.wire.held cimport Held, hold
-from kfuzz.wire.record cimport Record, is_record
+from kfuzz.wire.record cimport Record
 from kfuzz.wire.record_batch cimport next_row
 from kfuzz.wire.report cimport (
     ATTRIBUTES_UNUSED_BITS,
@@ -369,13 +369,7 @@ def encode_messages(list records not None, int magic, int64_t base_offset, int a
     cdef Py_ssize_t i = 0
     # A copy of an odd value may run code that changes the list, so its length is asked for each time.
     while i < len(records):
-        given = records[i]
-        if not is_record(given):
-            raise EncodeError(f"records[{i}] is {type(given).__name__}; it must be a Record")
-        record = given
-        if not take_fields(record, &fields):
-            record = plain(record, i)
-            take_fields(record, &fields)
+        record = take_record(records[i], i, &fields)
         # Differences wrap as Java's do.
         put_message(&made.out, magic, <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset), attributes,
                     record.c_timestamp if stamp is None else one_stamp, &fields.key, &fields.value)

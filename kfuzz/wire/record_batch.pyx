@@ -113,7 +113,7 @@ cdef bint one_more(void **rows, int64_t *capacity, size_t size) noexcept nogil:
 
 
 cdef row_t *next_row(rows_t *rows) noexcept nogil:
-    """Room for a row behind the last one; NULL where there is no memory. Who fills it counts it."""
+    """Room for one more row, or NULL where there is no memory. The caller fills it and raises the count."""
     if unlikely(rows.count == rows.capacity):
         if not one_more(<void **> &rows.rows, &rows.capacity, sizeof(row_t)):
             rows.no_memory = True

@@ -92,7 +92,7 @@ cdef enum:
 # What ``Scan.next`` stopped at.
 END, REFUSED, BATCH, PAYLOAD = AT_END, AT_REFUSAL, AT_BATCH, AT_PAYLOAD
 
-# What is noted of a wrapper when its messages have been read: its places are not the payload's.
+# These two codes are found by reading a wrapper's messages, but their places count from the wrapper.
 cdef uint64_t OF_WRAPPER = (<uint64_t> 1) << WRAPPER_EMPTY | (<uint64_t> 1) << WRAPPER_OFFSET_TOO_LOW
 
 
@@ -110,7 +110,7 @@ cdef class Scan:
     cdef object data
     cdef const uint8_t *base
     cdef int64_t n
-    # Of a message no more is set than what its rows ask of a header; the rest stands in `message`.
+    # A message sets those fields of the header that its rows are read by; its own fields stand in `message`.
     cdef header_t h
     cdef message_t message
     cdef report_t report
@@ -556,7 +556,7 @@ cdef class EachRecord:
         if stop == AT_BATCH and not self.scan.says_something():
             return 1
         self.state = LOOKING
-        # What is raised passes through: to catch it here takes memory, of which there may be none.
+        # An exception goes to the caller uncaught: catching it takes memory, and there may be none.
         going = PyObject_CallOneArg(self.look, stop)
         if going == NULL:
             self.state = FINISHED

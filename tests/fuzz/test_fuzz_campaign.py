@@ -130,7 +130,7 @@ def test_the_canary_is_found_and_its_reproducer_is_whole(native_build: Build, tm
 def test_equal_seeds_give_equal_campaigns(native_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     results = []
     for name in ("a", "b"):
-        # Other lengths move all that stands in memory, and so change what addresses and reference counts decide.
+        # A longer environment moves everything in memory, and changes addresses and reference counts.
         monkeypatch.setenv("KFUZZ_MOVES_MEMORY", name * 100 * ord(name))
         results += campaign.run(["canary"], 60, runs=20_000, seed=7, out=tmp_path / name)
     assert results[0].coverage == results[1].coverage

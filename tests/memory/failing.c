@@ -25,8 +25,8 @@ static char spared[64];
  *   (take_ownership in frame.c), and what Cython has made of `except` uses a traceback that is not there;
  * - those of functions, which each generator expression and each lambda makes: CPython 3.12 then gives their code back
  *   once too often, and crashes when that is used again;
- * - those of a type that is made from its members: with CPython 3.11 a block is lost in some runs where there is no memory
- *   for the type itself, by whom is not known;
+ * - those of a type that is made from its members: where the type itself gets no memory, CPython 3.11 loses a block in
+ *   some runs, and the cause is not known;
  * - the pair of an iterator over a dict's items: CPython 3.11 then frees an iterator that it has not told the collector of;
  * - the room of a list that is made of a tuple: CPython 3.11 then keeps the tuple for good.
  * They are known by where they are asked for: the two innermost places behind the allocator's own functions. Those that

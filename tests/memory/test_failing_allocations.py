@@ -24,7 +24,7 @@ from kfuzz.wire.record_batch import parse_places
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 TIMEOUT_S = 1500
-# CPython 3.13.0 goes on as if there were room where a dict cannot grow in setdefault, by which it makes a type.
+# To make a type, CPython 3.13.0 calls setdefault on a dict. Where the dict cannot grow, it goes on as if it had grown.
 # `{…}.setdefault(key, value)` alone shows it; failing.c cannot tell that growth from others.
 LOST = ("compile objects of ",) if sys.version_info[:2] == (3, 13) else ()
 

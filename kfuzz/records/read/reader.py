@@ -237,16 +237,12 @@ class Walk:
 
     @cached_property
     def view(self) -> memoryview:
-        """What is looked into where there is something to say."""
+        """The bytes as Python reads them. A verdict on good bytes without a codec never asks for them."""
         return memoryview(self.data).cast("B")
 
     def run(self) -> None:
         """Judge all batches and keep none."""
-        # One batch takes less than contextlib.suppress does.
-        try:
-            while self.look(self.scan.next()):
-                pass
-        except _Refused:
+        while self.look(self.scan.next()):
             pass
         self.count()
 
@@ -256,12 +252,11 @@ class Walk:
 
     def batches(self) -> Iterator[RecordBatch]:
         """The batches up to the first that cannot be read."""
-        with suppress(_Refused):
-            while self.look(self.scan.next()):
-                yield self.batch()
+        while self.look(self.scan.next()):
+            yield self.batch()
 
     def look(self, stop: int) -> bool:
-        """Say what there is to say of this stop of the scan; False where no batch is to be read, now or later."""
+        """Note what is wrong where the scan has stopped. False at the end, and where the batch cannot be read."""
         scan = self.scan
         if stop == END:
             self.verdict.partial_tail = scan.is_cut
@@ -271,17 +266,17 @@ class Walk:
         if stop == REFUSED:
             return False
         if stop == PAYLOAD:
-            self.compressed(scan)
+            try:
+                self.compressed(scan)
+            except _Refused:
+                return False
         if scan.control:
             self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
         return True
 
     def look_or_raise(self, stop: int) -> bool:
         """The same; ``RecordsError`` with the first fatal finding."""
-        try:
-            is_readable = self.look(stop)
-        except _Refused:
-            is_readable = False
+        is_readable = self.look(stop)
         self.verdict.raise_fatal()
         return is_readable
 
@@ -569,31 +564,14 @@ class _SegmentWalk(_BrokerWalk):
         if scan.size <= 0 or any(note[0] in ("crc-mismatch", "wrapper-crc-mismatch") for note in notes):
             self.refuse(notes)
         findings, self.verdict.findings = self.verdict.findings, []
-        try:
-            batch = self.read_batch(stop, notes)
-            found = self.verdict.findings
-        except _Refused:
-            found = self.verdict.findings
-            batch = self.batch(unreadable=True)
-        self.verdict.findings = findings
+        batch = self.batch(unreadable=not self.look(stop))
+        found, self.verdict.findings = self.verdict.findings, findings
         if batch.unreadable:
             self.poison(found)
         else:
             findings += found
         self.in_segment(batch)
         return batch
-
-    def read_batch(self, stop: int, notes: list[Note]) -> RecordBatch:
-        """The batch as a consumer reads it; ``_Refused`` where none can."""
-        scan = self.scan
-        self.take(notes)
-        if stop == REFUSED:
-            raise _Refused
-        if stop == PAYLOAD:
-            self.compressed(scan)
-        if scan.control:
-            self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
-        return self.batch()
 
     def in_segment(self, batch: RecordBatch) -> None:
         """Refuse a batch that may not stand where it stands, or in no segment at all."""
