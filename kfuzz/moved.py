@@ -31,7 +31,7 @@ MOVED: Final = {
     "kfuzz.records.convert": "kfuzz.records.conversion",
     "kfuzz.records.findings": "kfuzz.findings.records",
     "kfuzz.records.reader": "kfuzz.records.read.reader",
-    "kfuzz.records.roles": "kfuzz.records.read.roles",
+    "kfuzz.records.roles": "kfuzz.records.read.topic",
 }
 
 

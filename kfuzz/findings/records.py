@@ -162,7 +162,7 @@ CODES: dict[str, Code] = {
     "inner-partial-tail": Code(
         "deviation", "MS-WRAPPER-1", "the last {found} bytes inside the wrapper are not a whole message"
     ),
-    # what a broker asks of a Produce request (roles.py)
+    # what a broker asks of a Produce request
     "batch-count-not-one": Code(
         "fatal", "PRO-REQUEST-1", "the Produce request holds {found} batches for the partition; it must be exactly one"
     ),
@@ -214,7 +214,7 @@ CODES: dict[str, Code] = {
     "records-unreadable": Code(
         "deviation", "RB-RECORDS-1", "the batch is stored, yet no consumer can read its records"
     ),
-    # what a broker asks of a segment (roles.py)
+    # what a broker asks of a segment
     "offset-outside-segment": Code(
         "fatal", "SEG-OFFSET-1", "the last offset is {found}; a segment that begins at {allowed} reaches no further"
     ),

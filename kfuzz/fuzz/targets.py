@@ -26,7 +26,7 @@ from kfuzz.records.appending import append
 from kfuzz.records.codecs import compress, decompress
 from kfuzz.records.compaction import compact
 from kfuzz.records.conversion import convert
-from kfuzz.records.read.roles import Topic
+from kfuzz.records.read.topic import Topic
 from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import next_frame

@@ -17,7 +17,7 @@ from kfuzz.records.arrow import columns, encode_columns
 from kfuzz.records.contents import from_json, to_json
 from kfuzz.records.model import Header, Record, RecordBatch
 from kfuzz.records.read.reader import Limits, Reading, Verdict, batches, check, decode, iterate, read
-from kfuzz.records.read.roles import Topic
+from kfuzz.records.read.topic import Topic
 from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.records.writer import encode, encode_batch
 

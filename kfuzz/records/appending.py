@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.findings.records import from_note
@@ -16,7 +16,7 @@ from kfuzz.kafka import CODECS, Codec, TimestampType
 from kfuzz.records.builder import rebuild
 from kfuzz.records.model import Record
 from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, read
-from kfuzz.records.read.roles import DEFAULT_TOPIC, Header, Topic
+from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.layout import (
     BATCH_CRC_COVERS_FROM,
@@ -45,6 +45,24 @@ __all__ = [
 AT: Final = {name: (at, width) for name, at, width in HEADER_LAYOUT}
 # The attribute bits that Kafka knows; it clears the others whenever it rewrites the attributes.
 KNOWN_BITS: Final = 0x7F
+
+
+class _Header(NamedTuple):
+    """The fields of a batch of magic 2, in the order of ``HEADER_LAYOUT``."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +179,7 @@ def recompress(batch: bytes, compression: Codec, *, limits: Limits = DEFAULT_LIM
     ).data
 
 
-def _rebuilt(header: Header, records: Sequence[Record], codec: Codec, topic: Topic) -> tuple[bytes, int]:
+def _rebuilt(header: _Header, records: Sequence[Record], codec: Codec, topic: Topic) -> tuple[bytes, int]:
     """The batch as LogValidator builds it anew, and its max timestamp; ``RecordsError`` where it cannot."""
     try:
         rebuilt = rebuild(
@@ -193,10 +211,10 @@ def _refused(code: str, found: int, allowed: int, topic: Topic, detail: str = ""
     return RecordsError(from_note((code, "", 0, -1, -1, found, allowed, 1), "batch[0]", "kafka", "broker", detail))
 
 
-def _header(batch: bytes) -> Header:
+def _header(batch: bytes) -> _Header:
     if len(batch) < BATCH_HEADER_SIZE or batch[MAGIC_AT] != 2:
         raise UsageError("these are not the bytes of a batch of magic 2; read them first")
-    return Header(*parse_header(batch, 0))
+    return _Header(*parse_header(batch, 0))
 
 
 def _with_fields(batch: bytes, **values: int) -> bytes:

@@ -37,15 +37,6 @@ def _arrow() -> Any:
     return pyarrow
 
 
-class _ColumnWalk(Walk):
-    """The reader's walk with columns as its sink."""
-
-    def __init__(self, data: Buffer, profile: Profile, limits: Limits) -> None:
-        super().__init__(data, profile, "consumer", limits, into=Verdict(), objects=False)
-        self.columns = Columns(len(self.view))
-        self.scan = Scan(data, True, with_headers=True, columns=self.columns)
-
-
 def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> pa.RecordBatch:
     """All records in ``data`` as one ``pyarrow.RecordBatch``, keys and values left where they stand.
 
@@ -63,13 +54,14 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     [b'k']
     """
     arrow = _arrow()
-    walk = _ColumnWalk(data, profile, limits)
-    walk.run()
-    walk.verdict.raise_fatal()
+    verdict = Verdict()
+    made = Columns(memoryview(data).nbytes)
+    Walk(Scan(data, True, with_headers=True, columns=made), data, profile, limits, into=verdict).run()
+    verdict.raise_fatal()
     # First, for whatever is exported has to be imported.
     schema = _schema()
     # Arrow's own C data interface: to put the table together from Python would take as long as 500 records.
-    table: pa.RecordBatch = arrow.RecordBatch._import_from_c(walk.columns.export(), schema)
+    table: pa.RecordBatch = arrow.RecordBatch._import_from_c(made.export(), schema)
     return table
 
 

@@ -44,6 +44,9 @@ cdef enum:
     DELETE_HORIZON = 0x40
     UNUSED_BITS = 0xff80
     LAST_CODEC = 4             # none, gzip, snappy, lz4, zstd
+    # org.apache.kafka.common.record.ControlRecordType: abort, commit, leader change, snapshot header and footer, KRaft
+    # version, voters.
+    LAST_CONTROL_TYPE = 6
 
 # The most bytes that a varint and a varlong take.
 cdef enum:

@@ -5,6 +5,7 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, u
 
 from kfuzz.wire.cursor cimport cursor_t
 from kfuzz.wire.format cimport LOG_APPEND_TIME
+from kfuzz.wire.report cimport report_t
 from kfuzz.wire.sink cimport put_int8, put_int16, put_int32, put_int64
 
 cdef struct header_t:
@@ -87,6 +88,7 @@ cdef enum:
 cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
 cdef tuple header_tuple(const header_t *h)
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil
+cdef void judge_control(const uint8_t *base, const rows_t *rows, report_t *report) noexcept nogil
 cdef row_t *next_row(rows_t *rows) noexcept nogil
 cdef void free_rows(rows_t *rows) noexcept nogil
 cdef void fill_lazy(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,

@@ -37,6 +37,7 @@ from kfuzz.wire.format cimport (
     AT_PRODUCER_ID,
     AT_RECORD_COUNT,
     HEADER_SIZE,
+    LAST_CONTROL_TYPE,
     LOG_APPEND_TIME,
     VARINT,
     VARLONG,
@@ -44,11 +45,14 @@ from kfuzz.wire.format cimport (
 from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.record cimport LazyRecord, Record, read_headers
 from kfuzz.wire.report cimport (
+    CONTROL_KEY_INVALID,
+    CONTROL_RECORD_COUNT,
     F_ATTRIBUTES,
     F_HEADER_COUNT,
     F_HEADER_KEY,
     F_HEADER_KEY_LENGTH,
     F_HEADER_VALUE_LENGTH,
+    F_KEY,
     F_KEY_LENGTH,
     F_LENGTH,
     F_MAX_TIMESTAMP,
@@ -110,6 +114,20 @@ cdef bint one_more(void **rows, int64_t *capacity, size_t size) noexcept nogil:
         return False
     capacity[0] = more
     return True
+
+
+cdef void judge_control(const uint8_t *base, const rows_t *rows, report_t *report) noexcept nogil:
+    """The records of a control batch: one, whose key is a version and a known type."""
+    cdef const row_t *row
+    cdef const uint8_t *key
+    cdef int64_t i
+    if rows.count != 1:
+        note(report, CONTROL_RECORD_COUNT, F_RECORD_COUNT, AT_RECORD_COUNT, -1, -1, rows.count, 1)
+    for i in range(rows.count):
+        row = &rows.rows[i]
+        key = base + row.key_at
+        if row.key_length < 4 or key[0] & 0x80 or load16(key + 2) > LAST_CONTROL_TYPE:
+            note(report, CONTROL_KEY_INVALID, F_KEY, row.key_at if row.key_length >= 0 else row.at, i, -1, 0, 0)
 
 
 cdef row_t *next_row(rows_t *rows) noexcept nogil:

@@ -1,5 +1,5 @@
 # Findings as plain C: one first occurrence per code, so that a report never grows with the input.
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t
 
 cdef enum code_t:
     OK = 0
@@ -58,6 +58,37 @@ cdef enum code_t:
     WRAPPER_OFFSET_TOO_LOW
     INNER_MAGIC_MISMATCH
     INNER_PARTIAL_TAIL
+    # what a broker asks of a Produce request
+    FIRST_OF_ROLE
+    REQUEST_TOO_LARGE = FIRST_OF_ROLE
+    BATCH_COUNT_NOT_ONE
+    MAGIC_NOT_PRODUCED
+    BASE_OFFSET_NOT_ZERO
+    BATCH_TOO_LARGE
+    RECORD_COUNT_ZERO
+    LAST_OFFSET_DELTA_NOT_COUNT
+    CONTROL_BATCH_PRODUCED
+    BASE_SEQUENCE_NEGATIVE
+    TIMESTAMP_TYPE_NOT_CREATE
+    DELETE_HORIZON_PRODUCED
+    TRANSACTIONAL_WITHOUT_ID
+    PRODUCER_FIELDS_WITHOUT_ID
+    RECORD_TOO_LARGE
+    KEY_MISSING
+    TIMESTAMP_OUT_OF_RANGE
+    LOG_APPEND_TIME_PRODUCED
+    OFFSET_DELTA_NOT_INDEX
+    COMPRESSED_OFFSET_DELTA_NOT_INDEX
+    MAX_TIMESTAMP_NOT_MAXIMUM
+    # what a broker asks of a segment
+    OFFSET_OUTSIDE_SEGMENT
+    OFFSET_NOT_INCREASING
+    INDEXED_OFFSET_NOT_INCREASING
+    LOG_END_OVERFLOW
+    WRAPPER_START_UNKNOWN
+    LEADER_EPOCH_OFFSET_NEGATIVE
+    TRANSACTION_NOT_ENDED
+    END_MARKER_INVALID
     CODE_COUNT
 
 cdef enum field_t:
@@ -81,6 +112,12 @@ cdef enum field_t:
     F_BASE_OFFSET
     F_LAST_OFFSET_DELTA
     F_PAYLOAD
+    F_PRODUCER_ID
+    F_PRODUCER_EPOCH
+    F_BASE_SEQUENCE
+    F_KEY
+    F_FIRST_RECORD
+    F_FIRST_RECORD_KEY
     FIELD_COUNT
 
 cdef struct note_t:
@@ -89,14 +126,20 @@ cdef struct note_t:
     int64_t header    # index within the record, or -1
     int64_t found     # the value found; its meaning belongs to the code
     int64_t allowed   # the bound it breaks, where there is one
+    int32_t code      # code_t
     int32_t field     # field_t
     int32_t count     # occurrences, stops at INT32_MAX
 
 cdef struct report_t:
-    uint64_t seen                 # bit per code_t
-    note_t first[64]              # indexed by code_t
+    int32_t count
+    note_t notes[<int> CODE_COUNT]     # one for each code that was noted, in the order in which they came
+
+cdef enum place_t:
+    ANYWHERE
+    INSIDE            # what stands inside a payload
+    OF_BATCH          # what reading a payload told of the batch around it; it counts from the batch
 
 cdef void clear(report_t *report) noexcept nogil
 cdef void note(report_t *report, int code, int field, int64_t at, int64_t record, int64_t header,
                int64_t found, int64_t allowed) noexcept nogil
-cdef list to_notes(const report_t *report, int64_t shift, uint64_t among=*)
+cdef list to_notes(const report_t *report, int64_t shift, place_t place=*)

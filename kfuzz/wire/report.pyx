@@ -1,8 +1,5 @@
 """Names of the finding codes and fields, and the way from a C report to Python tuples."""
 
-if CODE_COUNT > 64:
-    raise AssertionError("report_t.seen has one bit per code")
-
 cdef extern from "limits.h":
     int INT_MAX
 
@@ -57,6 +54,34 @@ CODES = {
     WRAPPER_OFFSET_TOO_LOW: "wrapper-offset-too-low",
     INNER_MAGIC_MISMATCH: "inner-magic-mismatch",
     INNER_PARTIAL_TAIL: "inner-partial-tail",
+    REQUEST_TOO_LARGE: "request-too-large",
+    BATCH_COUNT_NOT_ONE: "batch-count-not-one",
+    MAGIC_NOT_PRODUCED: "magic-not-produced",
+    BASE_OFFSET_NOT_ZERO: "base-offset-not-zero",
+    BATCH_TOO_LARGE: "batch-too-large",
+    RECORD_COUNT_ZERO: "record-count-zero",
+    LAST_OFFSET_DELTA_NOT_COUNT: "last-offset-delta-not-count",
+    CONTROL_BATCH_PRODUCED: "control-batch-produced",
+    BASE_SEQUENCE_NEGATIVE: "base-sequence-negative",
+    TIMESTAMP_TYPE_NOT_CREATE: "timestamp-type-not-create",
+    DELETE_HORIZON_PRODUCED: "delete-horizon-produced",
+    TRANSACTIONAL_WITHOUT_ID: "transactional-without-id",
+    PRODUCER_FIELDS_WITHOUT_ID: "producer-fields-without-id",
+    RECORD_TOO_LARGE: "record-too-large",
+    KEY_MISSING: "key-missing",
+    TIMESTAMP_OUT_OF_RANGE: "timestamp-out-of-range",
+    LOG_APPEND_TIME_PRODUCED: "log-append-time-produced",
+    OFFSET_DELTA_NOT_INDEX: "offset-delta-not-index",
+    COMPRESSED_OFFSET_DELTA_NOT_INDEX: "compressed-offset-delta-not-index",
+    MAX_TIMESTAMP_NOT_MAXIMUM: "max-timestamp-not-maximum",
+    OFFSET_OUTSIDE_SEGMENT: "offset-outside-segment",
+    OFFSET_NOT_INCREASING: "offset-not-increasing",
+    INDEXED_OFFSET_NOT_INCREASING: "indexed-offset-not-increasing",
+    LOG_END_OVERFLOW: "log-end-overflow",
+    WRAPPER_START_UNKNOWN: "wrapper-start-unknown",
+    LEADER_EPOCH_OFFSET_NEGATIVE: "leader-epoch-offset-negative",
+    TRANSACTION_NOT_ENDED: "transaction-not-ended",
+    END_MARKER_INVALID: "end-marker-invalid",
 }
 
 # field_t → the field's name in a path.
@@ -81,43 +106,53 @@ FIELDS = {
     F_BASE_OFFSET: "base_offset",
     F_LAST_OFFSET_DELTA: "last_offset_delta",
     F_PAYLOAD: "payload",
+    F_PRODUCER_ID: "producer_id",
+    F_PRODUCER_EPOCH: "producer_epoch",
+    F_BASE_SEQUENCE: "base_sequence",
+    F_KEY: "key",
+    F_FIRST_RECORD: "records[0]",
+    F_FIRST_RECORD_KEY: "records[0].key",
 }
 
 cdef void clear(report_t *report) noexcept nogil:
-    report.seen = 0
+    report.count = 0
 
 
 cdef void note(report_t *report, int code, int field, int64_t at, int64_t record, int64_t header,
                int64_t found, int64_t allowed) noexcept nogil:
-    cdef note_t *first = &report.first[code]
-    cdef uint64_t bit = (<uint64_t> 1) << code
-    if report.seen & bit:
-        if first.count < INT_MAX:
-            first.count += 1
-        return
-    report.seen |= bit
-    first.at = at
-    first.record = record
-    first.header = header
-    first.found = found
-    first.allowed = allowed
-    first.field = field
-    first.count = 1
+    cdef note_t *entry
+    cdef int32_t i
+    for i in range(report.count):
+        entry = &report.notes[i]
+        if entry.code == code:
+            if entry.count < INT_MAX:
+                entry.count += 1
+            return
+    report.notes[report.count] = note_t(at, record, header, found, allowed, code, field, 1)
+    report.count += 1
 
 
-cdef list to_notes(const report_t *report, int64_t shift, uint64_t among=<uint64_t> -1):
-    """The report as tuples ``(code, field, at, record, header, found, allowed, count)``, in the order of the bytes;
-    ``shift`` is added to each ``at``; ``among`` has a bit for each code that is asked for.
+cdef list to_notes(const report_t *report, int64_t shift, place_t place=ANYWHERE):
+    """The report as tuples ``(code, field, at, record, header, found, allowed, count)``; ``shift`` is added to each
+    ``at``; ``place`` says which are asked for.
+
+    In the order of the bytes; then what a role found, in the order in which Kafka asks for it.
     """
-    cdef int code
     cdef list notes = []
-    for code in range(1, <int> CODE_COUNT):
-        if (report.seen & among) >> code & 1:
-            first = report.first[code]
-            notes.append((CODES[code], FIELDS[first.field], first.at + shift, first.record, first.header,
-                          first.found, first.allowed, first.count))
+    cdef list of_role = []
+    cdef tuple told
+    cdef const note_t *entry
+    cdef int32_t i
+    cdef bint of_batch
+    for i in range(report.count):
+        entry = &report.notes[i]
+        of_batch = entry.code in (WRAPPER_EMPTY, WRAPPER_OFFSET_TOO_LOW, CONTROL_RECORD_COUNT)
+        if place == ANYWHERE or (place == OF_BATCH) == of_batch:
+            told = (CODES[entry.code], FIELDS[entry.field], entry.at + shift, entry.record, entry.header, entry.found,
+                    entry.allowed, entry.count)
+            (of_role if entry.code >= FIRST_OF_ROLE else notes).append(told)
     notes.sort(key=_place)
-    return notes
+    return notes + of_role
 
 
 def _place(entry):

@@ -3,6 +3,7 @@ from collections.abc import Callable, Iterator
 from typing_extensions import Buffer
 
 from kfuzz.wire.columns import Columns
+from kfuzz.wire.policy import Policy
 from kfuzz.wire.record import Record
 from kfuzz.wire.record_batch import HeaderTuple, PlaceTuple
 from kfuzz.wire.report import Note
@@ -20,7 +21,7 @@ class Scan:
     ``next`` goes on behind the batch of the last stop. It passes over batches that are uncompressed and
     about which there is nothing to say, unless ``each`` or ``with_rows`` asks for every one. ``with_rows`` keeps the
     places of the records, ``with_headers`` those of their headers too; ``columns`` takes them batch
-    by batch, without a stop.
+    by batch, without a stop. ``policy`` is what a role asks besides.
 
     Mirrors ``org.apache.kafka.common.record.MemoryRecords.batches``, ``DefaultRecordBatch.ensureValid`` and
     ``streamingIterator``.
@@ -34,6 +35,7 @@ class Scan:
         with_headers: bool = False,
         each: bool = False,
         columns: Columns | None = None,
+        policy: Policy | None = None,
     ) -> None: ...
     @property
     def at(self) -> int:
@@ -60,24 +62,18 @@ class Scan:
         """The magic of the batch of this stop; a message of magic 0 or 1 is a batch of one record, or a wrapper."""
 
     @property
+    def policy(self) -> Policy | None: ...
+    @property
     def payload(self) -> tuple[int, int]:
         """Where that which is to be decompressed stands, and its size, in bytes; -1 for a wrapper that has none."""
 
     @property
-    def sums(self) -> tuple[int, int, int]:
-        """``batch_count``, ``record_count`` and ``at``."""
-
-    @property
-    def is_cut(self) -> bool:
-        """At the end: whether a partial tail follows."""
+    def sums(self) -> tuple[int, int, int, bool, int]:
+        """``batch_count``, ``record_count``, ``at``; whether a partial tail follows; the broker's largest timestamp."""
 
     @property
     def codec(self) -> int:
         """The number of the batch's codec."""
-
-    @property
-    def control(self) -> bool:
-        """Whether it is a control batch; its rows are kept whatever ``with_rows`` says."""
 
     def next(self) -> int:
         """Go on to the next stop."""
@@ -89,6 +85,12 @@ class Scan:
         will keep as it is.
         """
 
+    def ask(self, unreadable: bool = False) -> None:
+        """Ask the policy about the batch of this stop, after ``parse``, or though a consumer refuses it.
+
+        Any other batch is asked about before the stop. ``notes`` has the answer.
+        """
+
     def notes(self, inside: bool = False) -> list[Note]:
         """What was noted since the last stop, or by ``parse`` if ``inside``: places then count from the payload."""
 
@@ -98,8 +100,8 @@ class Scan:
     def message_fields(self) -> tuple[int, int, int]:
         """Offset, timestamp (-1 for none) and attributes of the message of this stop, if its magic is 0 or 1."""
 
-    def notes_of_wrapper(self) -> list[Note]:
-        """What ``parse`` noted of the wrapper itself; places count from ``data``'s start."""
+    def notes_of_batch(self) -> list[Note]:
+        """What ``parse`` noted of the batch around the payload; places count from ``data``'s start."""
 
     def records(self) -> list[Record]:
         """Its records. They hold ``data`` if that is bytes, else a copy of the batch, or the payload."""

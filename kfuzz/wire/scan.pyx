@@ -24,12 +24,14 @@ from kfuzz.wire.format cimport (
     CONTROL,
     HEADER_SIZE,
     LAST_CODEC,
+    LAST_MAGIC,
     MESSAGE_AT_ATTRIBUTES,
     UNUSED_BITS,
 )
 from kfuzz.wire.framing cimport get_frame
 from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.message_set cimport get_wrapped, judge_message, message_t, to_row
+from kfuzz.wire.policy cimport Policy, batch_t
 from kfuzz.wire.record cimport LazyRecord, Record
 from kfuzz.wire.record_batch cimport (
     fill_bare,
@@ -41,6 +43,7 @@ from kfuzz.wire.record_batch cimport (
     header_t,
     header_tuple,
     is_bare,
+    judge_control,
     next_row,
     row_t,
     rows_t,
@@ -50,6 +53,7 @@ from kfuzz.wire.record_batch cimport (
     to_records,
 )
 from kfuzz.wire.report cimport (
+    ANYWHERE,
     ATTRIBUTES_UNUSED_BITS,
     BASE_OFFSET_NEGATIVE,
     CODEC_UNKNOWN,
@@ -60,11 +64,11 @@ from kfuzz.wire.report cimport (
     F_LAST_OFFSET_DELTA,
     F_PAYLOAD,
     F_RECORD_COUNT,
+    INSIDE,
     LAST_OFFSET_DELTA_NEGATIVE,
+    OF_BATCH,
     PAYLOAD_WITHOUT_RECORDS,
     RECORD_COUNT_NEGATIVE,
-    WRAPPER_EMPTY,
-    WRAPPER_OFFSET_TOO_LOW,
     clear,
     note,
     report_t,
@@ -92,9 +96,6 @@ cdef enum:
 # What ``Scan.next`` stopped at.
 END, REFUSED, BATCH, PAYLOAD = AT_END, AT_REFUSAL, AT_BATCH, AT_PAYLOAD
 
-# These two codes are found by reading a wrapper's messages, but their places count from the wrapper.
-cdef uint64_t OF_WRAPPER = (<uint64_t> 1) << WRAPPER_EMPTY | (<uint64_t> 1) << WRAPPER_OFFSET_TOO_LOW
-
 
 # A record that was given, and what it may be made of again. References are our own, counted by hand.
 cdef struct turn_t:
@@ -114,6 +115,9 @@ cdef class Scan:
     cdef header_t h
     cdef message_t message
     cdef report_t report
+    # What a role asks besides; a consumer asks nothing.
+    cdef readonly Policy policy
+    cdef bint has_policy
     cdef rows_t rows
     cdef bint with_rows
     cdef bint each
@@ -139,6 +143,8 @@ cdef class Scan:
     cdef int believed
     cdef bint had_both
     cdef bint had_headers
+    # Whether the end was seen, and bytes are left there.
+    cdef bint is_cut
     cdef readonly int magic
     cdef readonly int64_t at
     cdef readonly int64_t size
@@ -153,12 +159,14 @@ cdef class Scan:
         self.rows.no_memory = False
 
     def __init__(self, data not None, bint with_rows, *, bint with_headers=False, bint each=False,
-                 Columns columns=None):
+                 Columns columns=None, Policy policy=None):
         self.held = hold(data)
         self.data = data
         self.n = self.held.n
         self.base = self.held.p
-        self.with_rows = with_rows
+        self.policy = policy
+        self.has_policy = policy is not None
+        self.with_rows = with_rows or self.has_policy and policy.reads_rows
         self.rows.with_headers = with_headers
         self.each = each or (with_rows and columns is None)
         self.columns = columns
@@ -195,36 +203,78 @@ cdef class Scan:
             with nogil:
                 state = self.advance()
         self.running = False
-        if self.rows.no_memory:
-            raise MemoryError
+        self.require_memory()
         return state
 
-    cdef bint says_something(self) noexcept nogil:
-        """Whether there is something to say of this stop's batch besides its records."""
-        return self.report.seen != 0 or self.h.attributes & CONTROL != 0
+    cdef int require_memory(self) except -1:
+        if self.rows.no_memory or self.has_policy and self.policy.no_memory:
+            raise MemoryError
+        return 0
 
     cdef int advance(self) noexcept nogil:
         cdef int state
         while True:
-            if self.unfinished:
-                self.at += self.size
-                self.batch_count += 1
-                self.record_count += self.found
-                self.unfinished = False
-            self.report.seen = 0
-            self.rows.count = self.rows.header_count = 0
-            self.size = get_frame(self.base + self.at, 0, self.n - self.at, &self.magic, &self.report)
-            if self.size == 0:
-                return AT_END
-            if self.size < 0:
-                return AT_REFUSAL
-            self.unfinished = True
-            state = self.record_batch() if self.magic == 2 else self.one_message()
+            state = self.one_batch()
             if state == AT_BATCH and self.has_columns and not self.put_columns():
                 self.rows.no_memory = True
                 return AT_REFUSAL
-            if state != AT_BATCH or self.each or self.says_something():
+            if state == AT_BATCH and self.has_policy and not self.judge(False):
+                return AT_BATCH
+            if state != AT_BATCH or self.each or self.report.count:
                 return state
+
+    cdef int one_batch(self) noexcept nogil:
+        """Go behind the batch of the last stop, and judge the next one as a consumer does."""
+        cdef const uint8_t *p
+        if self.unfinished:
+            self.at += self.size
+            self.batch_count += 1
+            self.record_count += self.found
+            self.unfinished = False
+        clear(&self.report)
+        self.rows.count = self.rows.header_count = 0
+        p = self.base + self.at
+        if self.has_policy:
+            if self.at == 0 and not self.policy.data(p, self.n, &self.report):
+                return AT_REFUSAL
+            if self.policy.is_end(p, self.n - self.at):
+                return self.end()
+        self.size = get_frame(p, 0, self.n - self.at, &self.magic, &self.report)
+        if self.size == 0:
+            return self.end()
+        if self.size < 0:
+            return AT_REFUSAL
+        self.unfinished = True
+        if self.has_policy and not self.policy.frame(p, self.size, self.magic, &self.report):
+            return AT_REFUSAL
+        return self.record_batch() if self.magic == LAST_MAGIC else self.one_message()
+
+    cdef int end(self) noexcept nogil:
+        self.size = 0
+        self.is_cut = self.at < self.n
+        if self.has_policy and not self.policy.end(self.at, &self.report):
+            return AT_REFUSAL
+        return AT_END
+
+    cdef bint judge(self, bint unreadable) noexcept nogil:
+        """Ask the policy about the batch of this stop; False where it goes no further."""
+        cdef batch_t b
+        b.at = self.at
+        b.size = self.size
+        b.magic = self.magic
+        b.codec = self.h.attributes & CODEC_MASK
+        b.header = &self.h
+        b.rows = &self.rows
+        b.base = self.rows_base
+        b.unreadable = unreadable
+        if self.magic == LAST_MAGIC:
+            b.base_offset = self.h.base_offset
+            b.last_offset = <int64_t> (<uint64_t> self.h.base_offset + <uint64_t> self.h.last_offset_delta)
+            b.max_timestamp = self.h.max_timestamp
+        else:
+            b.base_offset = b.last_offset = self.message.offset
+            b.max_timestamp = self.message.timestamp
+        return self.policy.batch(&b, &self.report)
 
     cdef int record_batch(self) noexcept nogil:
         cdef const uint8_t *p = self.base + self.at
@@ -238,6 +288,8 @@ cdef class Scan:
         actual = crc32c_of(p + AT_ATTRIBUTES, self.size - AT_ATTRIBUTES)
         if actual != h.crc:
             note(report, CRC_MISMATCH, F_CRC, AT_CRC, -1, -1, h.crc, actual)
+            return AT_REFUSAL
+        if self.has_policy and h.attributes & CODEC_MASK <= LAST_CODEC and not self.policy.header(h, report):
             return AT_REFUSAL
         if h.attributes & UNUSED_BITS:
             note(report, ATTRIBUTES_UNUSED_BITS, F_ATTRIBUTES, AT_ATTRIBUTES, -1, -1, h.attributes & 0xffff,
@@ -258,6 +310,8 @@ cdef class Scan:
         if h.record_count == 0:
             if self.size > HEADER_SIZE:
                 note(report, PAYLOAD_WITHOUT_RECORDS, F_PAYLOAD, HEADER_SIZE, -1, -1, self.size - HEADER_SIZE, 0)
+            if h.attributes & CONTROL:
+                judge_control(p, &self.rows, report)
             return AT_BATCH
         if self.with_rows or h.attributes & CONTROL:
             sink = &self.rows
@@ -265,6 +319,8 @@ cdef class Scan:
         self.rows_base = p
         if not get_records(&c, p + HEADER_SIZE, h, sink, False):
             return AT_REFUSAL
+        if h.attributes & CONTROL:
+            judge_control(p, &self.rows, report)
         return AT_BATCH
 
     cdef int one_message(self) noexcept nogil:
@@ -331,39 +387,41 @@ cdef class Scan:
         with nogil:
             if self.magic == 2:
                 ok = get_records(&c, base, &self.h, sink, skim)
+                if ok and self.h.attributes & CONTROL:
+                    judge_control(base, &self.rows, &self.report)
             else:
                 ok = get_wrapped(base, c.end - base, &self.message, sink, &self.report, &count)
                 self.found = count
         self.running = False
-        if self.rows.no_memory:
-            raise MemoryError
+        self.require_memory()
         if ok and self.has_columns and self.rows.count:
             self.columns.add_buffer(payload)
             if not self.columns.take(&self.h, &self.rows, self.batch_count, base, c.end, 0, self.size):
                 raise MemoryError
         return ok
 
+    def ask(self, bint unreadable=False):
+        """Ask the policy about the batch of this stop, once it is decompressed, or refused by a consumer."""
+        clear(&self.report)
+        if unreadable:
+            self.found = 0
+        self.judge(unreadable)
+        self.require_memory()
+
     def notes(self, bint inside=False):
         """What was noted since the last stop; places count from ``data``'s start, or from the payload's."""
-        if self.report.seen == 0:
+        if self.report.count == 0:
             return []
-        return to_notes(&self.report, 0 if inside else self.at, ~OF_WRAPPER if inside else ~(<uint64_t> 0))
+        return to_notes(&self.report, 0 if inside else self.at, INSIDE if inside else ANYWHERE)
 
     @property
     def sums(self):
-        return self.batch_count, self.record_count, self.at
-
-    @property
-    def is_cut(self):
-        return self.at < self.n
+        largest = self.policy.largest_timestamp if self.has_policy else -1
+        return self.batch_count, self.record_count, self.at, self.is_cut, largest
 
     @property
     def codec(self):
         return self.h.attributes & CODEC_MASK
-
-    @property
-    def control(self):
-        return bool(self.h.attributes & CONTROL)
 
     def header(self):
         return header_tuple(&self.h)
@@ -379,8 +437,8 @@ cdef class Scan:
             return -1, -1
         return self.at + self.message.value_at, self.message.value_length
 
-    def notes_of_wrapper(self):
-        return to_notes(&self.report, self.at, OF_WRAPPER) if self.report.seen & OF_WRAPPER else []
+    def notes_of_batch(self):
+        return to_notes(&self.report, self.at, OF_BATCH)
 
     def records(self):
         if self.running:
@@ -553,7 +611,7 @@ cdef class EachRecord:
         """Go on to the next batch that has records to give; 0 where there is none."""
         cdef int stop = self.scan.go_on()
         cdef PyObject *going
-        if stop == AT_BATCH and not self.scan.says_something():
+        if stop == AT_BATCH and self.scan.report.count == 0:
             return 1
         self.state = LOOKING
         # An exception goes to the caller uncaught: catching it takes memory, and there may be none.

@@ -36,7 +36,7 @@ from kfuzz.conformance.broker.real import (
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.kafka import BROKER_RELEASE, LATEST
 from kfuzz.records.appending import append
-from kfuzz.records.read.roles import Topic
+from kfuzz.records.read.topic import Topic
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.model import KINDS
 

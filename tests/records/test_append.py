@@ -26,7 +26,7 @@ from kfuzz.records.appending import (
     set_partition_leader_epoch,
     stamp_log_append_time,
 )
-from kfuzz.records.read.roles import Topic
+from kfuzz.records.read.topic import Topic
 from kfuzz.vectors.model import load_suite
 from kfuzz.wire.checksum import crc32c
 

@@ -1,50 +1,53 @@
-"""The rules of brokers and segments by themselves: what each asks of values, and where its bounds lie."""
+"""The rules of brokers and segments one by one: what each asks, and where its bounds lie."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import hashlib
+from typing import Any
 
 import pytest
 
+from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX, INT64_MAX
-from kfuzz.records import Record
-from kfuzz.records.read.roles import (
-    DEFAULT_TOPIC,
-    Header,
-    Row,
-    Segment,
-    Topic,
-    is_tail,
-    produced_batch,
-    produced_header,
-    produced_records,
-    request,
-)
-from kfuzz.wire.layout import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
-
-if TYPE_CHECKING:
-    from kfuzz.wire.report import Note
+from kfuzz.mutate.edit import seal
+from kfuzz.records import Record, RecordBatch
+from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
+from kfuzz.wire.layout import CONTROL, HEADER_LAYOUT, LOG_APPEND_TIME, TRANSACTIONAL
 
 NOW = DEFAULT_TOPIC.now
 COMMIT, ABORT = (Record(0, 0, bytes([0, 0, 0, kind]), bytes(6)) for kind in (1, 0))
+AT = {name: (at, width) for name, at, width in HEADER_LAYOUT}
 
 
-def header(**changes: int) -> Header:
-    """A header as a producer without an id should send it, with one record."""
-    fields = {"base_offset": 0, "batch_length": 60, "partition_leader_epoch": -1, "magic": 2, "crc": 0, "attributes": 0}
-    fields |= {"last_offset_delta": 0, "base_timestamp": NOW, "max_timestamp": NOW}
-    return Header(
-        **{**fields, "producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "record_count": 1, **changes}
-    )
+def row(offset: int = 0, timestamp: int = NOW, key: bytes | None = b"k") -> Record:
+    return Record(offset, timestamp, key, b"value")
 
 
-def row(**changes: Any) -> Row:
-    return Row(**{"offset": 0, "timestamp": NOW, "has_key": True, "size": 8, **changes})
+def batch(*rows: Record, compression: records.Codec = "none", **fields: int) -> bytes:
+    """A batch of magic 2, with these numbers in its header, and a CRC that is right."""
+    rows = rows or (row(),)
+    last = max(fields.get("base_offset", 0), rows[-1].offset)
+    given = RecordBatch(fields.pop("base_offset", rows[0].offset), last, list(rows), compression=compression)
+    data = bytearray(records.encode_batch(given))
+    for name, value in fields.items():
+        at, width = AT[name]
+        data[at : at + width] = value.to_bytes(width, "big", signed=True)
+    return seal(bytes(data), length=False, crc=True)
 
 
-def codes(notes: list[Note]) -> list[str]:
-    return [note[0] for note in notes]
+def produced(data: bytes, topic: Topic = DEFAULT_TOPIC) -> list[str]:
+    """The codes of what a broker finds; the same whether objects are made or not."""
+    found = records.read(data, role="broker", profile="strict", topic=topic)
+    assert records.check(data, role="broker", profile="strict", topic=topic).findings == found.findings
+    return [finding.code for finding in found.findings]
+
+
+def stored(*batches: bytes) -> list[str]:
+    """The codes of what a broker finds in a segment."""
+    found = records.read(b"".join(batches), role="log", profile="strict")
+    assert records.check(b"".join(batches), role="log", profile="strict").findings == found.findings
+    return [finding.code for finding in found.findings]
 
 
 # --- a topic --------------------------------------------------------------------------------------------------------
@@ -91,58 +94,71 @@ def test_a_topic_in_json_that_does_not_fit_is_refused_in_a_sentence(given: dict[
 
 
 def test_a_request_holds_one_batch_and_no_byte_more_than_the_limit() -> None:
-    topic = Topic(max_request_bytes=100)
-    assert request(100, 1, topic) == []
-    assert codes(request(101, 1, topic)) == ["request-too-large"]
-    assert codes(request(100, 0, topic)) == codes(request(100, 2, topic)) == ["batch-count-not-one"]
+    data = batch()
+    assert produced(data, Topic(max_request_bytes=len(data))) == []
+    assert produced(data, Topic(max_request_bytes=len(data) - 1)) == ["request-too-large"]
+    assert produced(b"") == produced(data[:-1]) == produced(data + data) == ["batch-count-not-one"]
+    # A frame that is refused comes before all, wherever it stands.
+    assert produced(data + bytes(20)) == ["batch-length-below-minimum"]
+
+
+def test_a_partial_tail_is_dropped() -> None:
+    data = batch()
+    verdict = records.check(data + data[:-1], role="broker")
+    assert (verdict.fatal, verdict.partial_tail, verdict.consumed) == (None, True, len(data))
 
 
 def test_a_batch_is_of_magic_2_from_offset_0_on_and_no_larger_than_the_topic_allows() -> None:
-    topic = Topic(max_message_bytes=100)
-    assert produced_batch(0, 2, 100, 0, topic) == []
+    data = batch(row(5))
+    assert produced(batch(), Topic(max_message_bytes=len(data))) == []
+    assert produced(data, Topic(max_message_bytes=len(data) - 1)) == ["base-offset-not-zero", "batch-too-large"]
     # Another magic is another format, of which no field is looked at.
-    assert produced_batch(5, 1, 200, 7, topic) == [("magic-not-produced", "magic", 7 + 16, -1, -1, 1, 2, 1)]
-    assert codes(produced_batch(5, 2, 101, 0, topic)) == ["base-offset-not-zero", "batch-too-large"]
+    message = records.encode_batch(RecordBatch(5, 5, [row(5)], magic=1))
+    verdict = records.check(message, role="broker")
+    assert [(finding.code, finding.at) for finding in verdict.findings] == [("magic-not-produced", 16)]
 
 
 @pytest.mark.parametrize(
-    ("changes", "found"),
+    ("fields", "found"),
     [
         ({}, []),
-        ({"record_count": 3, "last_offset_delta": 2}, []),
         ({"record_count": 0}, ["record-count-zero"]),
-        ({"record_count": 3, "last_offset_delta": 1}, ["last-offset-delta-not-count"]),
+        ({"last_offset_delta": 1}, ["last-offset-delta-not-count"]),
         ({"attributes": CONTROL}, ["control-batch-produced"]),
         ({"producer_id": 0, "producer_epoch": 0, "base_sequence": 0}, []),
         ({"producer_id": 0, "producer_epoch": 0}, ["base-sequence-negative"]),
-        ({"attributes": LOG_APPEND_TIME}, ["timestamp-type-not-create"]),
         ({"attributes": TRANSACTIONAL}, ["transactional-without-id"]),
         ({"producer_epoch": 0, "base_sequence": 0}, ["producer-fields-without-id"]),
+        ({"base_sequence": 0}, ["producer-fields-without-id"]),
+        ({"producer_id": -2}, ["producer-fields-without-id"]),
         ({"attributes": 0x40}, ["delete-horizon-produced"]),
     ],
 )
-def test_a_header_is_held_to_the_rules_of_producers_one_by_one(changes: dict[str, int], found: list[str]) -> None:
-    assert codes(produced_header(header(**changes), 0)) == found
+def test_a_header_is_held_to_the_rules_of_producers_one_by_one(fields: dict[str, int], found: list[str]) -> None:
+    assert produced(batch(**fields)) == found
 
 
-def test_offset_deltas_count_up_and_a_skimmed_batch_has_a_code_of_its_own() -> None:
-    two = header(record_count=2)
-    right, wrong = [row(), row(offset=1)], [row(), row(offset=2)]
-    assert produced_records(two, right, 61, DEFAULT_TOPIC, skimmed=True) == []
-    assert codes(produced_records(two, wrong, 61, DEFAULT_TOPIC, skimmed=False)) == ["offset-delta-not-index"]
-    assert codes(produced_records(two, wrong, 61, DEFAULT_TOPIC, skimmed=True)) == ["compressed-offset-delta-not-index"]
+def test_log_append_time_is_a_brokers_alone() -> None:
+    data = batch(attributes=LOG_APPEND_TIME)
+    assert produced(data) == ["timestamp-type-not-create"]
+    assert "log-append-time-produced" in produced(data, Topic(timestamp_type="log-append"))
 
 
-def test_a_note_stands_at_the_first_of_many_records_and_counts_them() -> None:
-    (note,) = produced_records(
-        header(),
-        [row(has_key=index == 0, offset=index) for index in range(4)],
-        61,
-        Topic(compacted=True),
-        skimmed=False,
-    )
-    code, _, _, record, *_, count = note
-    assert (code, record, count) == ("key-missing", 1, 3)
+@pytest.mark.parametrize("compression", records.CODECS)
+def test_offset_deltas_count_up_and_a_kept_payload_has_a_code_of_its_own(compression: records.Codec) -> None:
+    right = batch(row(), row(1), compression=compression)
+    wrong = batch(row(), row(2), compression=compression, last_offset_delta=1)
+    kept = ["offset-delta-not-index" if compression == "none" else "compressed-offset-delta-not-index"]
+    assert produced(right) == []
+    assert [code for code in produced(wrong) if "index" in code] == kept
+    other = Topic(compression="gzip" if compression != "gzip" else "lz4")
+    assert [code for code in produced(wrong, other) if "index" in code] == ["offset-delta-not-index"]
+
+
+def test_a_finding_stands_at_the_first_of_many_records_and_counts_them() -> None:
+    rows = [row(index, key=b"k" if index == 0 else None) for index in range(4)]
+    (finding,) = records.check(batch(*rows), role="broker", topic=Topic(compacted=True)).findings
+    assert (finding.code, finding.path, finding.count) == ("key-missing", "batch[0].records[1].key", 3)
 
 
 @pytest.mark.parametrize(
@@ -162,62 +178,64 @@ def test_a_note_stands_at_the_first_of_many_records_and_counts_them() -> None:
 )
 def test_the_bounds_of_timestamps_are_part_of_what_is_allowed(timestamp: int, is_near: bool) -> None:
     topic = Topic(timestamp_before_max_ms=10, timestamp_after_max_ms=20)
-    found = produced_records(header(max_timestamp=timestamp), [row(timestamp=timestamp)], 61, topic, skimmed=False)
-    assert codes(found) == ([] if is_near else ["timestamp-out-of-range"])
+    data = batch(row(timestamp=timestamp))
+    assert ("timestamp-out-of-range" in produced(data, topic)) == (not is_near)
+    log_append = Topic(timestamp_type="log-append", timestamp_before_max_ms=10)
+    assert "timestamp-out-of-range" not in produced(data, log_append)
+    assert records.check(data, role="broker", topic=topic).largest_timestamp == timestamp
 
 
-def test_under_log_append_time_no_timestamp_is_out_of_range() -> None:
-    topic = Topic(timestamp_type="log-append", timestamp_before_max_ms=10)
-    assert produced_records(header(max_timestamp=0), [row(timestamp=0)], 61, topic, skimmed=False) == []
-
-
-def test_a_record_has_no_byte_more_than_an_array_can_have() -> None:
-    most = DEFAULT_TOPIC.max_record_bytes
-    assert produced_records(header(), [row(size=most)], 61, DEFAULT_TOPIC, skimmed=True) == []
-    found = produced_records(header(), [row(size=most + 1)], 61, DEFAULT_TOPIC, skimmed=True)
-    assert codes(found) == ["record-too-large"]
+def test_only_a_payload_is_asked_for_the_sizes_of_its_records() -> None:
+    size = 6 + len(b"k" + b"value")
+    assert produced(batch(compression="lz4"), Topic(max_record_bytes=size)) == []
+    assert produced(batch(compression="lz4"), Topic(max_record_bytes=size - 1)) == ["record-too-large"]
+    assert produced(batch(), Topic(max_record_bytes=size - 1)) == []
 
 
 def test_the_max_timestamp_is_the_maximum() -> None:
-    rows = [row(timestamp=NOW + 1), row(offset=1)]
-    assert produced_records(header(max_timestamp=NOW + 1), rows, 61, DEFAULT_TOPIC, skimmed=False) == []
-    found = produced_records(header(max_timestamp=NOW), rows, 61, DEFAULT_TOPIC, skimmed=False)
-    assert codes(found) == ["max-timestamp-not-maximum"]
+    rows = [row(timestamp=NOW + 1), row(1)]
+    assert produced(batch(*rows)) == []
+    assert "max-timestamp-not-maximum" in produced(batch(*rows, max_timestamp=NOW))
+    assert "max-timestamp-not-maximum" in produced(batch(*rows, max_timestamp=NOW + 2))
 
 
 # --- a segment ------------------------------------------------------------------------------------------------------
 
 
-def taken(*batches: tuple[int, int], size: int = 100) -> list[str]:
-    """The codes for a segment of batches with these base and last offsets, its end included."""
-    segment, notes, at = Segment(), [], 0
-    for base_offset, last_offset in batches:
-        notes += segment.batch(base_offset, last_offset, NOW, size, at)
-        at += size
-    return codes(notes + segment.end(at))
+def spanning(base_offset: int, last_offset: int, size: int = 0, **fields: Any) -> bytes:
+    """A batch from one offset to another, of so many bytes, with its one record at the first."""
+    filler = max(size - 100, 0)
+    for _ in range(3):
+        rows = [Record(base_offset, fields.get("timestamp", NOW), b"k", bytes(filler))]
+        data = records.encode_batch(RecordBatch(base_offset, last_offset, rows))
+        filler += size - len(data) if size else 0
+    assert len(data) == size or not size
+    return data
 
 
 def test_a_segments_offsets_lie_within_an_int32_of_its_first_one() -> None:
-    assert taken((5, 5), (5 + INT32_MAX, 5 + INT32_MAX)) == []
-    assert taken((5, 5), (6 + INT32_MAX, 6 + INT32_MAX)) == ["offset-outside-segment"]
-    assert taken((5, 4)) == ["offset-outside-segment"]
+    assert stored(spanning(5, 5), spanning(5 + INT32_MAX, 5 + INT32_MAX)) == []
+    assert stored(spanning(5, 5), spanning(6 + INT32_MAX, 6 + INT32_MAX)) == ["offset-outside-segment"]
+    assert "offset-outside-segment" in stored(batch(row(5), last_offset_delta=-1))
     # A file name has no sign.
-    assert taken((-5, -1)) == ["offset-outside-segment"]
-    assert taken((-5, 0)) == []
+    assert stored(spanning(-5, -1)) == ["base-offset-negative", "offset-outside-segment"]
+    assert stored(spanning(-5, 0)) == ["base-offset-negative"]
 
 
 def test_offsets_that_go_back_are_fatal_where_the_index_gets_an_entry() -> None:
-    assert taken((0, 9), (5, 5)) == ["offset-not-increasing"]
-    assert taken((0, 9), (10, 19), (20, 29), size=4097) == []
-    assert taken((0, 9), (10, 19), (15, 15), size=4096) == ["offset-not-increasing"]
+    assert stored(spanning(0, 9), spanning(5, 5)) == ["offset-not-increasing"]
+    assert stored(*(spanning(at, at + 9, 4097) for at in (0, 10, 20))) == []
+    back = ((0, 9), (10, 19), (15, 15))
+    assert stored(*(spanning(*offsets, 4096) for offsets in back)) == ["offset-not-increasing"]
     # The first entry comes when more than 4096 bytes are read, which is the second batch's here.
-    assert taken((0, 9), (10, 19), (15, 15), size=4097) == ["offset-not-increasing", "indexed-offset-not-increasing"]
+    found = stored(*(spanning(*offsets, 4097) for offsets in back))
+    assert sorted(found) == ["indexed-offset-not-increasing", "offset-not-increasing"]
 
 
 @pytest.mark.parametrize(
     ("timestamp", "found"),
     [
-        (NOW + 2, ["offset-not-increasing", "indexed-offset-not-increasing"]),
+        (NOW + 2, ["indexed-offset-not-increasing", "offset-not-increasing"]),
         (NOW + 1, ["offset-not-increasing"]),
         (NOW - 1, ["offset-not-increasing"]),
     ],
@@ -225,62 +243,90 @@ def test_offsets_that_go_back_are_fatal_where_the_index_gets_an_entry() -> None:
 def test_the_time_index_ends_with_the_first_batch_that_has_the_largest_timestamp(
     timestamp: int, found: list[str]
 ) -> None:
-    segment, notes, at = Segment(), [], 0
-    for last_offset, max_timestamp, size in ((9, NOW, 4097), (19, NOW + 1, 10), (15, timestamp, 10)):
-        notes += segment.batch(last_offset, last_offset, max_timestamp, size, at)
-        at += size
-    assert codes(notes + segment.end(at)) == found
+    batches = (spanning(9, 9, 4097), spanning(19, 19, timestamp=NOW + 1), spanning(15, 15, timestamp=timestamp))
+    assert sorted(stored(*batches)) == found
 
 
 def test_a_log_that_ends_before_it_starts_is_deleted() -> None:
-    assert taken((INT64_MAX - 1, INT64_MAX - 1)) == []
-    assert taken((INT64_MAX, INT64_MAX)) == ["log-end-overflow"]
+    assert stored(spanning(INT64_MAX - 1, INT64_MAX - 1)) == []
+    assert stored(spanning(INT64_MAX, INT64_MAX)) == ["log-end-overflow"]
+
+
+def wrapper(offset: int, begins: int | None, size: int) -> bytes:
+    """A wrapper of two messages, the first at ``begins``; None makes it one that cannot be opened."""
+    first = offset if begins is None else begins
+    filler = max(size - 200, 0)
+    for _ in range(3):
+        # Bytes that no codec makes smaller, so that the wrapper has its size.
+        noise = b"".join(noise_of(i) for i in range(filler // 32 + 1))[:filler]
+        rows = [Record(at, NOW, b"k", noise if at == offset else b"") for at in sorted({first, offset})]
+        data = records.encode_batch(RecordBatch(first, offset, rows, magic=1, compression="gzip"))
+        filler += size - len(data)
+    if begins is None:
+        # The gzip stream's first byte, and the CRC over it.
+        data = seal(data[:34] + b"\0" + data[35:], length=False, crc=True)
+    return data
+
+
+def noise_of(i: int) -> bytes:
+    return hashlib.sha256(i.to_bytes(4, "big")).digest()
 
 
 @pytest.mark.parametrize(
-    ("batches", "size", "lost"),
+    ("wrappers", "lost"),
     [
-        (((0, None),), 100, True),
-        (((0, 0), (9, None)), 100, False),  # The log starts before it.
-        (((9, 3), (12, None)), 100, True),  # The first begins below the segment's name, so that the next is looked at.
-        (((9, 3), (12, 10), (15, None)), 100, False),
+        (((0, None, 200),), True),
+        (((0, 0, 200), (9, None, 200)), False),  # The log starts before it.
         # The end is looked for from the index's last entry on, which is the second batch here.
-        (((0, 0), (9, None)), 4097, True),
-        (((0, 0), (9, 9), (12, None)), 4097, True),
-        (((0, 0), (9, 9), (12, 12), (15, 15), (18, 18)), 4097, False),
+        (((0, 0, 4200), (9, None, 200)), True),
+        (((0, 0, 4200), (9, 9, 200), (12, None, 200)), False),
+        (((0, 0, 4200), (9, 8, 200), (12, None, 200)), True),
+        (((0, 0, 4200), (9, 9, 4200), (12, None, 200)), True),
     ],
 )
 def test_a_wrapper_that_cannot_be_opened_matters_where_a_broker_looks_for_an_offset(
-    batches: tuple[tuple[int, int | None], ...], size: int, lost: bool
+    wrappers: tuple[tuple[int, int | None, int], ...], lost: bool
 ) -> None:
-    segment, at = Segment(), 0
-    for offset, begins in batches:
-        assert segment.batch(offset, offset, NOW, size, at, lambda begins=begins: begins) == []  # type: ignore[misc]
-        at += size
-    assert codes(segment.end(at)) == (["wrapper-start-unknown"] if lost else [])
+    found = stored(*(wrapper(*given) for given in wrappers))
+    assert ("wrapper-start-unknown" in found) == lost
+    assert ("records-unreadable" in found) == any(begins is None for _, begins, _ in wrappers)
 
 
 def test_a_leader_epoch_begins_at_no_offset_below_0_and_is_asked_once() -> None:
-    segment = Segment()
-    assert segment.leader(header(partition_leader_epoch=-1, base_offset=-1), 0) == []
-    assert codes(segment.leader(header(partition_leader_epoch=3, base_offset=-1), 0)) == [
-        "leader-epoch-offset-negative"
-    ]
-    assert segment.leader(header(partition_leader_epoch=3, base_offset=-1), 0) == []
+    def of_epoch(epoch: int, base_offset: int) -> bytes:
+        return batch(row(base_offset), partition_leader_epoch=epoch, last_offset_delta=9)
+
+    assert stored(of_epoch(-1, -1), of_epoch(3, 10)) == ["base-offset-negative"]
+    assert "leader-epoch-offset-negative" in stored(of_epoch(3, -1))
+    assert "leader-epoch-offset-negative" not in stored(of_epoch(3, 0), of_epoch(3, -1))
+    assert "leader-epoch-offset-negative" in stored(of_epoch(3, 0), of_epoch(4, -1))
 
 
-def data_batch(attributes: int = TRANSACTIONAL, base_offset: int = 0) -> Header:
-    return header(producer_id=4, producer_epoch=0, base_sequence=0, attributes=attributes, base_offset=base_offset)
+def of_producer(offset: int, marker: Record | None = None, attributes: int = TRANSACTIONAL, id: int = 4) -> bytes:
+    """A batch of a producer, or the marker that ends its transaction."""
+    if marker is None:
+        return batch(row(offset), attributes=attributes, producer_id=id, producer_epoch=0, base_sequence=0)
+    record = Record(offset, NOW, marker.key, marker.value)
+    return batch(record, attributes=TRANSACTIONAL | CONTROL, producer_id=id, producer_epoch=0)
 
 
 def test_a_transaction_ends_before_its_producer_writes_without_one() -> None:
-    segment = Segment()
-    assert segment.producer(data_batch(), None, 0) == []
-    assert codes(segment.producer(data_batch(0, 1), None, 0)) == ["transaction-not-ended"]
-    assert segment.producer(data_batch(CONTROL | TRANSACTIONAL, 2), COMMIT, 0) == []
-    assert segment.producer(data_batch(0, 3), None, 0) == []
-    # Which began none.
-    assert segment.producer(data_batch(0, 4), None, 0) == []
+    begun = of_producer(0)
+    assert stored(begun, of_producer(1, attributes=0)) == ["transaction-not-ended"]
+    assert stored(begun, of_producer(1, attributes=0, id=5)) == []
+    assert stored(begun, of_producer(1, COMMIT), of_producer(2, attributes=0), of_producer(3, attributes=0)) == []
+    # A marker without a transaction ends nothing.
+    assert stored(of_producer(0, COMMIT), of_producer(1, ABORT)) == []
+
+
+def test_many_producers_have_a_transaction_each() -> None:
+    ids = [(7919 * i) % 1000 for i in range(1000)]
+    begun = [of_producer(at, id=id) for at, id in enumerate(ids)]
+    ended = [of_producer(1000 + at, COMMIT, id=id) for at, id in enumerate(sorted(ids))]
+    last = [of_producer(2000 + at, attributes=0, id=id) for at, id in enumerate(ids)]
+    assert stored(*begun, *ended, *last) == []
+    # Each but one is ended.
+    assert stored(*begun, *ended[:500], *ended[501:], *last) == ["transaction-not-ended"]
 
 
 @pytest.mark.parametrize(
@@ -298,30 +344,36 @@ def test_a_transaction_ends_before_its_producer_writes_without_one() -> None:
     ],
 )
 def test_a_marker_has_a_type_and_a_coordinator_epoch(key: bytes | None, value: bytes | None, is_marker: bool) -> None:
-    segment = Segment()
-    assert segment.producer(data_batch(), None, 0) == []
-    found = segment.producer(data_batch(CONTROL | TRANSACTIONAL, 1), Record(1, 0, key, value), 0)
-    assert codes(found) == ([] if is_marker else ["end-marker-invalid"])
+    found = stored(of_producer(0), of_producer(1, Record(1, NOW, key, value)))
+    assert ("end-marker-invalid" in found) == (not is_marker)
 
 
 def test_aborted_transactions_end_in_the_order_of_their_offsets() -> None:
-    segment = Segment()
-    for base_offset, marker, found in (
-        (0, None, []),
-        (9, ABORT, []),
-        (10, None, []),
-        (9, ABORT, ["end-marker-invalid"]),
-    ):
-        control = CONTROL if marker else 0
-        assert codes(segment.producer(data_batch(control | TRANSACTIONAL, base_offset), marker, 0)) == found
+    assert stored(of_producer(0), of_producer(9, ABORT), of_producer(10), of_producer(11, ABORT)) == []
+    found = stored(of_producer(0), of_producer(9, ABORT), of_producer(10), of_producer(9, ABORT))
+    assert sorted(found) == ["end-marker-invalid", "offset-not-increasing"]
 
 
-def test_a_tail_is_what_file_log_input_stream_takes_for_one() -> None:
-    # No more than a header's 17 bytes are left, whatever they say.
-    assert is_tail(-5, 17)
-    assert not is_tail(-5, 18)
-    assert is_tail(89, 100)
-    assert not is_tail(88, 100)
-    # Whole or not, a length below that of the smallest message is no length.
-    assert is_tail(14, 20)
-    assert not is_tail(13, 20)
+def test_two_transactions_that_began_at_one_offset_end_once() -> None:
+    begun = (of_producer(0, id=1), of_producer(0, id=2))
+    assert "end-marker-invalid" not in stored(*begun, of_producer(1, COMMIT, id=1))
+    assert "end-marker-invalid" in stored(*begun, of_producer(1, COMMIT, id=1), of_producer(2, COMMIT, id=2))
+
+
+@pytest.mark.parametrize(
+    ("tail", "is_tail"),
+    [
+        # No more than a header's 17 bytes are left, whatever they say.
+        (bytes(8) + (-5).to_bytes(4, "big", signed=True) + bytes(5), True),
+        (bytes(8) + (-5).to_bytes(4, "big", signed=True) + bytes(6), False),
+        (bytes(8) + (89).to_bytes(4, "big") + bytes(88), True),
+        (bytes(8) + (88).to_bytes(4, "big") + bytes(88), False),
+        # Whole or not, a length below that of the smallest message is no length.
+        (bytes(8) + (14).to_bytes(4, "big") + bytes(8), True),
+        (bytes(8) + (13).to_bytes(4, "big") + bytes(8), False),
+    ],
+)
+def test_a_tail_is_what_file_log_input_stream_takes_for_one(tail: bytes, is_tail: bool) -> None:
+    verdict = records.check(batch() + tail, role="log")
+    assert (verdict.partial_tail, verdict.batch_count) == (is_tail, 1)
+    assert (verdict.fatal is None) == is_tail

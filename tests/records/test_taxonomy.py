@@ -20,7 +20,7 @@ from kfuzz.records import Limits, Profile, Role
 from kfuzz.records.appending import append, recompress
 from kfuzz.records.compaction import compact
 from kfuzz.records.conversion import convert
-from kfuzz.records.read.roles import Topic
+from kfuzz.records.read.topic import Topic
 from kfuzz.records.stream import check_stream
 from kfuzz.vectors import load_suite
 

@@ -10,7 +10,7 @@ from each_vector import each
 from kfuzz import records
 from kfuzz.conformance.judge.reference import verdict
 from kfuzz.kafka import LATEST
-from kfuzz.records.read.roles import Topic
+from kfuzz.records.read.topic import Topic
 from kfuzz.vectors import Vector, load_suite
 from kfuzz.vectors.confirm import first_difference
 from kfuzz.vectors.coverage import is_plainly_valid

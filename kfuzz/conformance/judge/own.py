@@ -28,7 +28,7 @@ from kfuzz.messages import primitives
 from kfuzz.messages.catalogues import catalogue, newest
 from kfuzz.messages.codec import MessageReading, encode, read
 from kfuzz.messages.jsonform import from_json, to_json
-from kfuzz.records.read.roles import Topic
+from kfuzz.records.read.topic import Topic
 from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
 
 __all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]

@@ -9,7 +9,7 @@ from kfuzz import records
 from kfuzz.errors import RecordsError
 from kfuzz.records import Finding, Profile, Reading, Role
 from kfuzz.records.appending import append
-from kfuzz.records.read.roles import DEFAULT_TOPIC, Topic
+from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 
 __all__ = ["Verdict", "verdict"]
 

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import PROFILES, Finding, Profile
 from kfuzz.findings.records import CODES, from_note
 from kfuzz.java import wrap64
-from kfuzz.kafka import CODECS, ROLES, Codec, Role
+from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, ROLES, Codec, Role
 from kfuzz.records.codecs import Decompressed, decompress, open_stream
 from kfuzz.records.model import Record, RecordBatch
-from kfuzz.records.read.roles import (
-    DEFAULT_TOPIC,
-    Header,
-    Row,
-    Segment,
-    Topic,
-    is_tail,
-    produced_batch,
-    produced_header,
-    produced_records,
-    request,
-    rows_of,
-)
-from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import (
-    BATCH_HEADER_SIZE,
-    CODEC_MASK,
-    CONTROL,
-    DELETE_HORIZON,
-    HEADER_AT,
-    LOG_APPEND_TIME,
-    LOG_OVERHEAD,
-    TRANSACTIONAL,
-)
+from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
+from kfuzz.wire.layout import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.message_set import first_and_last
+from kfuzz.wire.produced import ProduceRules
 from kfuzz.wire.record_batch import LIMIT_BYTES
-from kfuzz.wire.scan import END, PAYLOAD, REFUSED, EachRecord, Scan
+from kfuzz.wire.scan import BATCH, END, PAYLOAD, REFUSED, EachRecord, Scan
+from kfuzz.wire.segment import SegmentRules
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -50,9 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "Reading", "Verdict", "Walk", "batches", "check", "decode", "iterate", "read"]
 
-# org.apache.kafka.common.record.ControlRecordType: abort, commit, leader change, snapshot header and footer, KRaft
-# version, voters.
-CONTROL_TYPES = range(7)
+# What is wrong with a frame, so that nothing of it is stored.
+OF_A_FRAME = ("crc-mismatch", "wrapper-crc-mismatch")
+# What a skimming broker passes over, though it is noted: PartialDefaultRecord knows no wall at a record's length.
+SKIMMED_OVER = ("record-length-exceeds-payload", "record-length-mismatch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +75,10 @@ class Verdict:
     def fatal(self) -> Finding | None:
         return next((finding for finding in self.findings if finding.severity == "fatal"), None)
 
+    def count(self, scan: Scan) -> None:
+        """Take the sums of a walk."""
+        self.batch_count, self.record_count, self.consumed, self.partial_tail, self.largest_timestamp = scan.sums
+
     def raise_fatal(self) -> None:
         """``RecordsError`` if there is a fatal finding."""
         if self.findings and (fatal := self.fatal) is not None:
@@ -127,9 +110,8 @@ def read(
     ``ProduceRequest.validateRecords`` and ``LogValidator``, for a log ``LogSegment.recover``.
     """
     reading = Reading()
-    walk = _walk(data, profile, role, limits, topic, into=reading, objects=True)
-    reading.batches += walk.batches()
-    walk.count()
+    scan = _scan(data, role, topic, objects=True)
+    reading.batches += Walk(scan, data, profile, limits, into=reading, role=role).batches()
     return reading
 
 
@@ -143,7 +125,8 @@ def check(
 ) -> Verdict:
     """As :func:`read`, by the same loop, without making objects."""
     verdict = Verdict()
-    _walk(data, profile, role, limits, topic, into=verdict, objects=False).run()
+    scan = _scan(data, role, topic, objects=False)
+    Walk(scan, data, profile, limits, into=verdict, role=role).run()
     return verdict
 
 
@@ -159,11 +142,12 @@ def batches(
 
     ``RecordsError`` with the first fatal finding, when iteration reaches the batch that has it.
     """
-    walk = _walk(data, profile, role, limits, topic, into=Verdict(), objects=True)
-    for batch in walk.batches():
-        walk.verdict.raise_fatal()
+    verdict = Verdict()
+    scan = _scan(data, role, topic, objects=True)
+    for batch in Walk(scan, data, profile, limits, into=verdict, role=role).batches():
+        verdict.raise_fatal()
         yield batch
-    walk.verdict.raise_fatal()
+    verdict.raise_fatal()
 
 
 def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> Iterator[Record]:
@@ -183,8 +167,8 @@ def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     >>> [record.offset for record in records.iterate(data)]
     [7, 8]
     """
-    walk = _walk(data, profile, "consumer", limits, DEFAULT_TOPIC, into=Verdict(), objects=True)
-    return EachRecord(walk.scan, walk.look_or_raise)
+    scan = Scan(data, True)
+    return EachRecord(scan, Walk(scan, data, profile, limits, into=Verdict()).look_or_raise)
 
 
 def decode(
@@ -199,80 +183,77 @@ def decode(
     return list(batches(data, profile=profile, role=role, limits=limits, topic=topic))
 
 
-def _walk(
-    data: Buffer, profile: Profile, role: Role, limits: Limits, topic: Topic, *, into: Verdict, objects: bool
-) -> Walk:
+def _scan(data: Buffer, role: Role, topic: Topic, *, objects: bool) -> Scan:
+    """The compiled walk, with what the role asks."""
     if role == "broker":
-        return _ProduceWalk(data, profile, role, limits, topic, into=into, objects=objects)
+        return Scan(data, objects, policy=topic.rules())
     if topic is not DEFAULT_TOPIC:
         raise UsageError(f"role {role!r} does not look at a topic; take role 'broker', or leave topic out")
-    kind = _SegmentWalk if role == "log" else Walk
-    return kind(data, profile, role, limits, into=into, objects=objects)
+    return Scan(data, objects, policy=SegmentRules(INDEX_INTERVAL_BYTES) if role == "log" else None)
 
 
 class _Refused(Exception):
-    """This batch cannot be read; its findings are noted."""
+    """Nothing is read from here on; the findings are noted."""
 
 
 class Walk:
-    """One pass over a buffer. Notes of the parse loops become findings here, and nowhere else."""
+    """What Python does at the stops of a scan. Notes of the parse loops become findings here, and nowhere else."""
 
-    # Whether rows are kept even where nobody wants objects.
-    with_rows = False
+    __slots__ = ("data", "limits", "profile", "role", "scan", "unreadable", "verdict")
 
     def __init__(
-        self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, into: Verdict, objects: bool
+        self,
+        scan: Scan,
+        data: Buffer,
+        profile: Profile,
+        limits: Limits,
+        *,
+        into: Verdict,
+        role: Role = "consumer",
     ) -> None:
         if profile not in PROFILES:
             raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
         if role not in ROLES:
             raise UsageError(f"role {role!r} does not exist; take one of {', '.join(ROLES)}")
+        self.scan = scan
         self.data = data
-        self.scan = Scan(data, objects or self.with_rows)
         self.profile: Profile = profile
         self.role: Role = role
         self.limits = limits
-        self.objects = objects
         self.verdict = into
+        # Whether the batch of this stop is stored though no consumer can read it.
+        self.unreadable = False
 
-    @cached_property
+    @property
     def view(self) -> memoryview:
         """The bytes as Python reads them. A verdict on good bytes without a codec never asks for them."""
         return memoryview(self.data).cast("B")
 
     def run(self) -> None:
         """Judge all batches and keep none."""
-        while self.look(self.scan.next()):
+        while (stop := self.scan.next()) and self.look(stop):
             pass
-        self.count()
-
-    def count(self) -> None:
-        verdict = self.verdict
-        verdict.batch_count, verdict.record_count, verdict.consumed = self.scan.sums
+        self.verdict.count(self.scan)
 
     def batches(self) -> Iterator[RecordBatch]:
         """The batches up to the first that cannot be read."""
-        while self.look(self.scan.next()):
+        while (stop := self.scan.next()) and self.look(stop):
             yield self.batch()
+        self.verdict.count(self.scan)
 
     def look(self, stop: int) -> bool:
-        """Note what is wrong where the scan has stopped. False at the end, and where the batch cannot be read."""
-        scan = self.scan
-        if stop == END:
-            self.verdict.partial_tail = scan.is_cut
+        """Note what is wrong where the scan has stopped; False where nothing more is to be read."""
+        self.unreadable = False
+        try:
+            if self.role == "log":
+                self.stored(stop)
+            elif self.role == "broker":
+                self.produced(stop)
+            else:
+                self.consumed(stop)
+        except _Refused:
             return False
-        if notes := scan.notes():
-            self.take(notes)
-        if stop == REFUSED:
-            return False
-        if stop == PAYLOAD:
-            try:
-                self.compressed(scan)
-            except _Refused:
-                return False
-        if scan.control:
-            self.control(scan.at, scan.records(), ".payload" if stop == PAYLOAD else "")
-        return True
+        return stop != END
 
     def look_or_raise(self, stop: int) -> bool:
         """The same; ``RecordsError`` with the first fatal finding."""
@@ -280,10 +261,67 @@ class Walk:
         self.verdict.raise_fatal()
         return is_readable
 
+    # -- what each role makes of a stop
+
+    def consumed(self, stop: int) -> None:
+        self.refuse(self.scan.notes())
+        if stop == REFUSED:
+            raise _Refused
+        if stop == PAYLOAD:
+            self.compressed()
+
+    def stored(self, stop: int) -> None:
+        """A batch of a segment. Its frame and CRC must be right; its records may be anything."""
+        scan = self.scan
+        if stop == BATCH or scan.size <= 0 or any(note[0] in OF_A_FRAME for note in scan.notes()):
+            self.refuse(scan.notes())
+            return
+        findings = self.verdict.findings
+        known = len(findings)
+        try:
+            self.consumed(stop)
+        except _Refused:
+            self.unreadable = True
+            found = findings[known:]
+            del findings[known:]
+            self.poison(found)
+        scan.ask(self.unreadable)
+        rules = cast(SegmentRules, scan.policy)
+        if rules.wants_start:
+            rules.starts_at(self.wrapper_start())
+        self.refuse(scan.notes())
+
+    def produced(self, stop: int) -> None:
+        """The batch of a Produce request."""
+        scan = self.scan
+        self.refuse(scan.notes())
+        if stop == REFUSED:
+            raise _Refused
+        if stop != PAYLOAD:
+            return
+        at, size = scan.payload
+        payload = self.decompressed(CODECS[scan.codec], self.view[at : at + size], at, 2)
+        is_kept = cast(ProduceRules, scan.policy).keeps_codec(scan.codec)
+        # A broker looks at keys and values only where it builds the batch anew.
+        if not scan.parse(payload, skim=True):
+            self.refuse([note for note in scan.notes(inside=True) if note[0] not in SKIMMED_OVER], inside=".payload")
+        scan.ask()
+        self.refuse(scan.notes(inside=True), inside=".payload")
+        ok = scan.parse(payload)
+        notes = scan.notes(inside=True)
+        if ok or not is_kept:
+            self.refuse(notes, inside=".payload")
+            return
+        path = f"batch[{scan.batch_count}].payload"
+        self.poison([from_note(note, path, self.profile, self.role) for note in notes])
+        self.unreadable = True
+
     # -- findings
 
     def take(self, notes: list[Note], *, inside: str = "", detail: str = "") -> None:
-        path = f"batch[{self.scan.batch_count}]{inside}"
+        # What is found at the end of a segment is said of its last batch.
+        index = self.scan.batch_count - (self.scan.size == 0)
+        path = f"batch[{max(index, 0)}]{inside}"
         for note in notes:
             self.verdict.findings.append(from_note(note, path, self.profile, self.role, detail))
 
@@ -316,9 +354,9 @@ class Walk:
 
     # -- batches
 
-    def batch(self, *, unreadable: bool = False) -> RecordBatch:
-        """The batch that the scan stopped at, as an object; ``unreadable`` leaves its records out."""
-        return (self.record_batch if self.scan.magic == 2 else self.message)(self.scan, unreadable=unreadable)
+    def batch(self) -> RecordBatch:
+        """The batch that the scan stopped at, as an object; without records where no consumer can read them."""
+        return (self.record_batch if self.scan.magic == 2 else self.message)(self.scan, unreadable=self.unreadable)
 
     def message(self, scan: Scan, *, unreadable: bool) -> RecordBatch:
         offset, timestamp, attributes = scan.message_fields()
@@ -359,32 +397,31 @@ class Walk:
             unreadable=unreadable,
         )
 
-    def compressed(self, scan: Scan) -> None:
+    def compressed(self) -> None:
         """Decompress the payload that the scan stopped at, and let it go on inside."""
+        scan = self.scan
         codec = CODECS[scan.codec]
         at, size = scan.payload
         body = self.view[at : at + size]
         if scan.magic == 2 and scan.found == 0:
-            self.opened(codec, body, at)
-        elif not self.parsed(scan, self.decompressed(codec, body, at, scan.magic)):
+            payload = self.opened(codec, body, at)
+        else:
+            payload = self.decompressed(codec, body, at, scan.magic)
+        ok = scan.parse(payload)
+        self.take(scan.notes(inside=True), inside=".payload")
+        self.take(scan.notes_of_batch())
+        if not ok:
             raise _Refused
 
-    def opened(self, codec: Codec, body: memoryview, body_at: int) -> None:
+    def opened(self, codec: Codec, body: memoryview, at: int) -> bytes:
         """The payload of a batch without records, of which nobody reads more than the beginning.
 
         Kafka opens the stream of a compressed batch before it looks at the count, and reads no record of any.
         """
-        self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, body_at)
+        self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, at)
         if len(body) and not _is_empty_stream(codec, body):
-            self.note("payload-without-records", "payload", body_at, len(body))
-
-    def parsed(self, scan: Scan, payload: bytes) -> bool:
-        ok = scan.parse(payload)
-        if notes := scan.notes(inside=True):
-            self.take(notes, inside=".payload")
-        if notes := scan.notes_of_wrapper():
-            self.take(notes)
-        return ok
+            self.note("payload-without-records", "payload", at, len(body))
+        return b""
 
     def decompressed(self, codec: Codec, data: memoryview, at: int, magic: int) -> bytes:
         out = decompress(codec, data, self.limits.decompressed_bytes, magic=magic)
@@ -403,187 +440,6 @@ class Walk:
         if out.ended == "limit":
             self.note("decompressed-size-exceeded", "payload", at, len(data), self.limits.decompressed_bytes)
             raise _Refused
-
-    def control(self, at: int, records: list[Record], inside: str) -> None:
-        if len(records) != 1:
-            self.note("control-record-count", "record_count", at + HEADER_AT["record_count"], len(records), 1)
-        for i, record in enumerate(records):
-            key = record.key or b""
-            version, kind = key[:2], int.from_bytes(key[2:4], "big", signed=True)
-            if len(key) < 4 or version[0] & 0x80 or kind not in CONTROL_TYPES:
-                # The key's own place is not kept; the header's is where a reader looks first.
-                self.note("control-key-invalid", "key", at + BATCH_HEADER_SIZE, record=i, inside=inside)
-                break
-
-
-class _BrokerWalk(Walk):
-    """What a broker looks at is a batch with its rows, whoever asks."""
-
-    with_rows = True
-
-    def run(self) -> None:
-        for _ in self.batches():
-            pass
-        self.count()
-
-
-# --- a broker's request ---------------------------------------------------------------------------------------------
-
-# What a skimming broker passes over, though it is noted: PartialDefaultRecord knows no wall at a record's length.
-SKIMMED_OVER = ("record-length-exceeds-payload", "record-length-mismatch")
-
-
-class _ProduceWalk(_BrokerWalk):
-    """The one batch of a Produce request, as a broker takes it: ProduceRequest, UnifiedLog, LogValidator."""
-
-    def __init__(
-        self,
-        data: Buffer,
-        profile: Profile,
-        role: Role,
-        limits: Limits,
-        topic: Topic,
-        *,
-        into: Verdict,
-        objects: bool,
-    ) -> None:
-        super().__init__(data, profile, role, limits, into=into, objects=objects)
-        self.topic = topic
-
-    def batches(self) -> Iterator[RecordBatch]:
-        with suppress(_Refused):
-            magic, size = self.frame()
-            base_offset = int.from_bytes(self.view[:8], "big", signed=True)
-            self.refuse(produced_batch(base_offset, magic, size, 0, self.topic))
-            unreadable = self.produced()
-            if self.objects:
-                yield self.batch(unreadable=unreadable)
-            self.scan.next()
-            self.verdict.partial_tail = self.scan.at < len(self.view)
-
-    def frame(self) -> tuple[int, int]:
-        """Magic and size of the one batch."""
-        sizes, magics, at = [], [], 0
-        while True:
-            size, magic, notes = next_frame(self.view, at)
-            if size <= 0:
-                break
-            at += size
-            sizes.append(size)
-            magics.append(magic or 0)
-        self.refuse(notes)
-        self.refuse(request(len(self.view), len(sizes), self.topic))
-        return magics[0], sizes[0]
-
-    def produced(self) -> bool:
-        """Judge the batch; whether no consumer will be able to read what is stored of it."""
-        scan = self.scan
-        stop = scan.next()
-        notes = scan.notes()
-        header = Header(*scan.header())
-        if not any(note[0] in ("crc-mismatch", "codec-unknown") for note in notes):
-            self.refuse(produced_header(header, 0))
-        self.refuse(notes)
-        codec = CODECS[scan.codec]
-        if stop != PAYLOAD:
-            self.records(header, rows_of(scan.records()), BATCH_HEADER_SIZE, skimmed=False, inside="")
-            return False
-        body = self.view[BATCH_HEADER_SIZE : scan.size]
-        payload = self.decompressed(codec, body, BATCH_HEADER_SIZE, 2)
-        skimmed = self.topic.compression in ("producer", codec)
-        rows = self.skimmed(payload, header)
-        self.records(header, rows, 0, skimmed=skimmed, inside=".payload")
-        return self.is_poison(payload, refuse=not skimmed)
-
-    def records(self, header: Header, rows: list[Row], at: int, *, skimmed: bool, inside: str) -> None:
-        self.verdict.largest_timestamp = max((row.timestamp for row in rows), default=-1)
-        self.refuse(produced_records(header, rows, at, self.topic, skimmed=skimmed), inside=inside)
-
-    def skimmed(self, payload: bytes, header: Header) -> list[Row]:
-        """The rows of a payload that is to be kept as it is."""
-        scan = self.scan
-        if not scan.parse(payload, skim=True):
-            self.refuse([note for note in scan.notes(inside=True) if note[0] not in SKIMMED_OVER], inside=".payload")
-        stamp = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
-        return [
-            Row(
-                wrap64(header.base_offset + offset_delta),
-                wrap64(header.base_timestamp + timestamp_delta) if stamp is None else stamp,
-                key[1] >= 0,
-                length,
-            )
-            for _, length, _, timestamp_delta, offset_delta, key, _, _ in scan.places()
-        ]
-
-    def is_poison(self, payload: bytes, *, refuse: bool) -> bool:
-        """Whether a payload that a broker lets pass cannot be read in full; ``refuse`` if that is fatal."""
-        ok = self.scan.parse(payload)
-        notes = self.scan.notes(inside=True)
-        if ok or refuse:
-            self.refuse(notes, inside=".payload")
-            return False
-        path = f"batch[{self.scan.batch_count}].payload"
-        self.poison([from_note(note, path, self.profile, self.role) for note in notes])
-        return True
-
-
-class _SegmentWalk(_BrokerWalk):
-    """The batches of a log segment, as a broker takes them that starts after a crash: LogSegment.recover."""
-
-    def __init__(
-        self, data: Buffer, profile: Profile, role: Role, limits: Limits, *, into: Verdict, objects: bool
-    ) -> None:
-        super().__init__(data, profile, role, limits, into=into, objects=objects)
-        self.segment = Segment()
-
-    def count(self) -> None:
-        """Batches are counted as they are kept; the scan counts those that it reads."""
-
-    def batches(self) -> Iterator[RecordBatch]:
-        verdict = self.verdict
-        with suppress(_Refused):
-            while not self.is_at_end():
-                batch = self.kept(self.scan.next())
-                verdict.batch_count += 1
-                verdict.record_count += len(batch.records)
-                verdict.consumed += self.scan.size
-                yield batch
-            self.refuse(self.segment.end(verdict.consumed))
-
-    def is_at_end(self) -> bool:
-        at = self.verdict.consumed
-        left = len(self.view) - at
-        length = int.from_bytes(self.view[at + HEADER_AT["batch_length"] : at + LOG_OVERHEAD], "big", signed=True)
-        self.verdict.partial_tail = left > 0 and is_tail(length, left)
-        return left == 0 or self.verdict.partial_tail
-
-    def kept(self, stop: int) -> RecordBatch:
-        """The batch that the scan stopped at. Its frame and CRC must be right; its records may be anything."""
-        scan = self.scan
-        notes = scan.notes()
-        if scan.size <= 0 or any(note[0] in ("crc-mismatch", "wrapper-crc-mismatch") for note in notes):
-            self.refuse(notes)
-        findings, self.verdict.findings = self.verdict.findings, []
-        batch = self.batch(unreadable=not self.look(stop))
-        found, self.verdict.findings = self.verdict.findings, findings
-        if batch.unreadable:
-            self.poison(found)
-        else:
-            findings += found
-        self.in_segment(batch)
-        return batch
-
-    def in_segment(self, batch: RecordBatch) -> None:
-        """Refuse a batch that may not stand where it stands, or in no segment at all."""
-        segment, scan = self.segment, self.scan
-        base_offset = int.from_bytes(self.view[scan.at : scan.at + 8], "big", signed=True)
-        max_timestamp = -1 if batch.max_timestamp is None else batch.max_timestamp
-        begins = self.wrapper_start if batch.magic < 2 and scan.codec else None
-        self.refuse(segment.batch(base_offset, batch.last_offset, max_timestamp, scan.size, scan.at, begins))
-        if batch.magic == 2:
-            header = Header(*scan.header())
-            self.refuse(segment.leader(header, scan.at))
-            self.refuse(segment.producer(header, self.first_record(header, batch), scan.at))
 
     def wrapper_start(self) -> int | None:
         """The offset of the first message in the wrapper that the scan stopped at; None where it cannot be told.
@@ -609,22 +465,6 @@ class _SegmentWalk(_BrokerWalk):
         if scan.magic == 0 or offset == 0:
             return first
         return None if offset < last else wrap64(offset - last + first)
-
-    def first_record(self, header: Header, batch: RecordBatch) -> Record | None:
-        """The first record of a control batch, from which a broker learns what became of a transaction.
-
-        ``_Refused`` where it cannot be read: without a codec Kafka reads no further than this record, with one it reads
-        all.
-        """
-        if not batch.control or batch.producer_id < 0 or header.record_count == 0:
-            return None
-        if batch.unreadable:
-            records = self.scan.records() if header.attributes & CODEC_MASK == 0 and header.record_count > 1 else []
-            if not records:
-                at = self.scan.at + BATCH_HEADER_SIZE
-                self.refuse([("end-marker-invalid", "records[0]", at, -1, -1, batch.producer_id, 0, 1)])
-            return records[0]
-        return batch.records[0]
 
 
 def _is_empty_stream(codec: Codec, data: memoryview) -> bool:

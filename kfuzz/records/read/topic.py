@@ -1,0 +1,85 @@
+"""What a broker knows of the partition that a Produce request is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal
+
+from kfuzz.errors import UsageError
+from kfuzz.kafka import CODECS, INT32_MAX, INT64_MAX, Codec
+from kfuzz.wire.produced import ProduceRules
+
+__all__ = ["DEFAULT_TOPIC", "Topic"]
+
+# What a topic has in JSON as a decimal string, being a 64-bit integer.
+WIDE: Final = ("first_offset", "now", "timestamp_after_max_ms", "timestamp_before_max_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What a broker's configuration and the log say of the partition that a Produce request is for.
+
+    ``compression``: the topic's codec, or "producer" to keep the client's. ``now``: the broker's clock (milliseconds).
+    ``timestamp_before_max_ms``, ``timestamp_after_max_ms``: how far from it a timestamp may lie; unbounded by default,
+    where Kafka's default is an hour after. ``first_offset``: the log's end offset. Sizes are in bytes, with Kafka's
+    defaults: ``message.max.bytes``, ``socket.request.max.bytes``, ``max.decompressed.message.bytes``.
+
+    Mirrors ``org.apache.kafka.storage.internals.log.LogConfig``.
+    """
+
+    compression: Codec | Literal["producer"] = "producer"
+    timestamp_type: Literal["create", "log-append"] = "create"
+    now: int = 1_700_000_000_000
+    compacted: bool = False
+    first_offset: int = 0
+    leader_epoch: int = 0
+    timestamp_before_max_ms: int = INT64_MAX
+    timestamp_after_max_ms: int = INT64_MAX
+    max_message_bytes: int = 1_048_588
+    max_request_bytes: int = 104_857_600
+    max_record_bytes: int = INT32_MAX - 8
+
+    def __post_init__(self) -> None:
+        if self.compression not in (*CODECS, "producer"):
+            raise UsageError(f"compression {self.compression!r} does not exist; take producer or {', '.join(CODECS)}")
+        if self.timestamp_type not in ("create", "log-append"):
+            raise UsageError(f"timestamp type {self.timestamp_type!r} does not exist; take create or log-append")
+        for name in ("now", "first_offset", "leader_epoch", "timestamp_before_max_ms", "timestamp_after_max_ms"):
+            if not 0 <= getattr(self, name) <= INT64_MAX:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be 0 or more")
+        for name in ("max_message_bytes", "max_request_bytes", "max_record_bytes"):
+            if not 0 < getattr(self, name) <= INT32_MAX:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be between 1 and {INT32_MAX}")
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Topic:
+        """The topic of a vector or of the testee protocol (docs/testee-protocol.md); what is left out has its default.
+
+        ``UsageError`` where a name or a value does not fit.
+        """
+        known = {known.name for known in fields(cls)}
+        if unknown := sorted(set(value) - known):
+            raise UsageError(f"a topic has no {unknown[0]}; known are {', '.join(sorted(known))}")
+        try:
+            given: dict[str, Any] = {name: int(item) if name in WIDE else item for name, item in value.items()}
+            return cls(**given)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"the topic {dict(value)} does not fit: {error}") from None
+
+    def rules(self) -> ProduceRules:
+        """What a broker of this topic asks, for one walk."""
+        return ProduceRules(
+            now=self.now,
+            timestamp_before_max_ms=self.timestamp_before_max_ms,
+            timestamp_after_max_ms=self.timestamp_after_max_ms,
+            max_message_bytes=self.max_message_bytes,
+            max_request_bytes=self.max_request_bytes,
+            max_record_bytes=self.max_record_bytes,
+            compacted=self.compacted,
+            create_time=self.timestamp_type == "create",
+            kept_codec=-1 if self.compression == "producer" else CODECS.index(self.compression),
+        )
+
+
+DEFAULT_TOPIC: Final = Topic()

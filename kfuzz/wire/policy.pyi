@@ -1,0 +1,2 @@
+class Policy:
+    """What a role asks of a batch beside what every reader asks. This one asks nothing."""

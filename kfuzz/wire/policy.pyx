@@ -1,0 +1,30 @@
+"""What a role asks of a batch; the interface is described in policy.pxd."""
+
+
+cdef class Policy:
+    def __cinit__(self):
+        self.largest_timestamp = -1
+
+    cdef bint data(self, const uint8_t *p, int64_t n, report_t *report) noexcept nogil:
+        """The data before its first batch is looked at."""
+        return True
+
+    cdef bint is_end(self, const uint8_t *p, int64_t left) noexcept nogil:
+        """Whether the last ``left`` bytes are a partial tail, though a consumer might complain of them."""
+        return False
+
+    cdef bint frame(self, const uint8_t *p, int64_t size, int magic, report_t *report) noexcept nogil:
+        """A whole batch before its CRC is looked at."""
+        return True
+
+    cdef bint header(self, const header_t *h, report_t *report) noexcept nogil:
+        """The header of a batch of magic 2 with the right CRC and a codec that exists."""
+        return True
+
+    cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil:
+        """A batch whose records have been read."""
+        return True
+
+    cdef bint end(self, int64_t at, report_t *report) noexcept nogil:
+        """The end of the last batch, at byte ``at`` of the data."""
+        return True

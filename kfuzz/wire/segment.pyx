@@ -1,0 +1,311 @@
+"""What a broker asks of a log segment; the interface is described in segment.pyi."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
+
+from kfuzz.wire.cursor cimport load16, load32
+from kfuzz.wire.format cimport (
+    AT_ATTRIBUTES,
+    AT_BATCH_LENGTH,
+    CONTROL,
+    HEADER_SIZE,
+    HEADER_UP_TO_MAGIC,
+    LAST_MAGIC,
+    LOG_OVERHEAD,
+    SMALLEST_MESSAGE,
+    TRANSACTIONAL,
+)
+from kfuzz.wire.int64_map cimport entry_t, find, free_map, map_t, put, remove
+from kfuzz.wire.policy cimport Policy, batch_t
+from kfuzz.wire.record_batch cimport header_t, row_t
+from kfuzz.wire.report cimport (
+    END_MARKER_INVALID,
+    F_ATTRIBUTES,
+    F_BASE_OFFSET,
+    F_FIRST_RECORD,
+    F_FIRST_RECORD_KEY,
+    F_LAST_OFFSET_DELTA,
+    F_NONE,
+    F_VALUE,
+    INDEXED_OFFSET_NOT_INCREASING,
+    LEADER_EPOCH_OFFSET_NEGATIVE,
+    LOG_END_OVERFLOW,
+    OFFSET_NOT_INCREASING,
+    OFFSET_OUTSIDE_SEGMENT,
+    TRANSACTION_NOT_ENDED,
+    WRAPPER_START_UNKNOWN,
+    note,
+    report_t,
+)
+
+cdef enum:
+    IS_ABORT = 0
+    IS_COMMIT = 1
+    HAS_NO_KEY = -1
+    HAS_KEY_INVALID = -2
+    HAS_TYPE_OTHER = -3
+    HAS_NO_VALUE = -4
+    HAS_VALUE_VERSION_NEGATIVE = -5
+    HAS_VALUE_SHORT = -6
+
+ABORT, COMMIT = IS_ABORT, IS_COMMIT
+NO_KEY, KEY_INVALID, TYPE_OTHER = HAS_NO_KEY, HAS_KEY_INVALID, HAS_TYPE_OTHER
+NO_VALUE, VALUE_VERSION_NEGATIVE, VALUE_SHORT = HAS_NO_VALUE, HAS_VALUE_VERSION_NEGATIVE, HAS_VALUE_SHORT
+
+
+# A search for the batch that holds an offset. Where a batch begins matters only to a search that has not ended before
+# it, and a wrapper must be opened for it: one that cannot be opened ends the search.
+# As org.apache.kafka.common.record.internal.FileRecords.searchForOffsetFromPosition.
+cdef struct lookup_t:
+    int64_t target
+    int64_t lost_at            # where the wrapper is that could not be opened, in bytes; -1 for none
+    bint done
+
+
+cdef lookup_t lookup_of(int64_t target) noexcept nogil:
+    return lookup_t(target, -1, False)
+
+
+cdef int read_marker(const uint8_t *key, int32_t key_length, const uint8_t *value, int32_t value_length,
+                     int32_t *coordinator_epoch) noexcept nogil:
+    cdef int16_t kind
+    coordinator_epoch[0] = -1
+    if key_length < 0:
+        return HAS_NO_KEY
+    if key_length < 4 or key[0] & 0x80:
+        return HAS_KEY_INVALID
+    kind = <int16_t> load16(key + 2)
+    if kind != IS_ABORT and kind != IS_COMMIT:
+        return HAS_TYPE_OTHER
+    if value_length < 0:
+        return HAS_NO_VALUE
+    if value_length >= 2 and value[0] & 0x80:
+        return HAS_VALUE_VERSION_NEGATIVE
+    if value_length < 6:
+        return HAS_VALUE_SHORT
+    coordinator_epoch[0] = <int32_t> load32(value + 2)
+    return kind
+
+
+cdef const uint8_t *bytes_of(bytes data, int32_t *length) noexcept:
+    """Where they stand, and how many; -1 for None."""
+    length[0] = -1
+    if data is None:
+        return NULL
+    length[0] = <int32_t> min(PyBytes_GET_SIZE(data), <Py_ssize_t> INT32_MAX)
+    return <const uint8_t *> PyBytes_AS_STRING(data)
+
+
+def end_marker(bytes key, bytes value):
+    cdef int32_t key_length, value_length, coordinator_epoch
+    cdef const uint8_t *p = bytes_of(key, &key_length)
+    cdef const uint8_t *q = bytes_of(value, &value_length)
+    cdef int said = read_marker(p, key_length, q, value_length, &coordinator_epoch)
+    return said, coordinator_epoch
+
+
+@cython.final
+cdef class SegmentRules(Policy):
+    cdef int64_t index_interval_bytes
+    cdef bint begun
+    cdef int64_t base_offset
+    cdef int64_t last_offset
+    cdef int64_t read_bytes
+    cdef int64_t indexed_bytes
+    # The searches for where the segment begins, and for the last entry of its offset index, if it has one.
+    cdef lookup_t of_begin
+    cdef lookup_t of_index
+    cdef bint is_indexed
+    cdef int64_t wrapper_at
+    cdef readonly bint wants_start
+    cdef int64_t max_timestamp
+    cdef int64_t offset_of_max_timestamp
+    # The time index's last entry.
+    cdef bint is_timed
+    cdef int64_t timed
+    cdef int64_t timed_offset
+    cdef int32_t leader_epoch
+    # Producers with an open transaction: where it began. And where any open one began, whoever has begun it.
+    cdef map_t began
+    cdef map_t open
+    cdef bint has_aborted
+    cdef int64_t aborted_up_to
+
+    def __cinit__(self):
+        self.leader_epoch = -1
+        self.timed = self.max_timestamp = self.offset_of_max_timestamp = -1
+
+    def __init__(self, int64_t index_interval_bytes):
+        self.index_interval_bytes = index_interval_bytes
+
+    def __dealloc__(self):
+        free_map(&self.began)
+        free_map(&self.open)
+
+    cdef bint is_end(self, const uint8_t *p, int64_t left) noexcept nogil:
+        """As ``org.apache.kafka.common.record.FileLogInputStream``, which reads a header before it looks at lengths."""
+        cdef int32_t length
+        if left <= HEADER_UP_TO_MAGIC:
+            return True
+        length = <int32_t> load32(p + AT_BATCH_LENGTH)
+        return SMALLEST_MESSAGE <= length and length > left - LOG_OVERHEAD
+
+    cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil:
+        if not self.begun:
+            self.begun = True
+            # A file's name has no sign.
+            self.base_offset = max(b.base_offset, 0)
+            self.of_begin = lookup_of(self.base_offset)
+            self.last_offset = b.last_offset
+        elif b.last_offset <= self.last_offset:
+            note(report, OFFSET_NOT_INCREASING, F_BASE_OFFSET, 0, -1, -1, b.last_offset, self.last_offset)
+        self.last_offset = b.last_offset
+        if not self.is_within(b.last_offset):
+            note(report, OFFSET_OUTSIDE_SEGMENT, F_LAST_OFFSET_DELTA, 0, -1, -1, b.last_offset, self.base_offset)
+            return False
+        if b.max_timestamp > self.max_timestamp:
+            self.max_timestamp = b.max_timestamp
+            self.offset_of_max_timestamp = b.last_offset
+        if self.read_bytes - self.indexed_bytes > self.index_interval_bytes and not self.index(b.last_offset, report):
+            return False
+        self.read_bytes += b.size
+        self.wants_start = b.magic < LAST_MAGIC and b.codec and (
+            not self.of_begin.done or self.is_indexed and not self.of_index.done)
+        self.wrapper_at = b.at
+        if not self.wants_start:
+            self.begins(b.base_offset)
+        return b.magic < LAST_MAGIC or self.leader(b.header, report) and self.producer(b, report)
+
+    cdef bint is_within(self, int64_t offset) noexcept nogil:
+        """Whether an index can hold the offset. The difference wraps, as in Kafka."""
+        cdef int64_t distance = <int64_t> (<uint64_t> offset - <uint64_t> self.base_offset)
+        return 0 <= distance <= INT32_MAX
+
+    cdef bint index(self, int64_t last_offset, report_t *report) noexcept nogil:
+        """An entry in the offset index, and one in the time index."""
+        if self.is_indexed and last_offset <= self.of_index.target:
+            note(report, INDEXED_OFFSET_NOT_INCREASING, F_BASE_OFFSET, 0, -1, -1, last_offset, self.of_index.target)
+            return False
+        self.is_indexed = True
+        self.indexed_bytes = self.read_bytes
+        self.of_index = lookup_of(last_offset)
+        return self.index_time(report)
+
+    cdef bint index_time(self, report_t *report) noexcept nogil:
+        if self.is_timed and self.offset_of_max_timestamp < self.timed_offset:
+            note(report, INDEXED_OFFSET_NOT_INCREASING, F_BASE_OFFSET, 0, -1, -1, self.offset_of_max_timestamp,
+                 self.timed_offset)
+            return False
+        if self.max_timestamp > self.timed:
+            self.is_timed = True
+            self.timed = self.max_timestamp
+            self.timed_offset = self.offset_of_max_timestamp
+        return True
+
+    cdef void begins(self, int64_t offset) noexcept nogil:
+        """The batch of this stop begins at an offset, at which a search may end."""
+        if offset >= self.of_begin.target:
+            self.of_begin.done = True
+        if self.is_indexed and offset >= self.of_index.target:
+            self.of_index.done = True
+
+    def starts_at(self, offset):
+        self.wants_start = False
+        if offset is not None:
+            self.begins(offset)
+            return
+        if not self.of_begin.done:
+            self.of_begin.done = True
+            self.of_begin.lost_at = self.wrapper_at
+        if self.is_indexed and not self.of_index.done:
+            self.of_index.done = True
+            self.of_index.lost_at = self.wrapper_at
+
+    cdef bint leader(self, const header_t *h, report_t *report) noexcept nogil:
+        """A leader epoch begins at the first batch that has it."""
+        if h.partition_leader_epoch <= self.leader_epoch:
+            return True
+        self.leader_epoch = h.partition_leader_epoch
+        if h.base_offset >= 0:
+            return True
+        note(report, LEADER_EPOCH_OFFSET_NEGATIVE, F_BASE_OFFSET, 0, -1, -1, h.base_offset, self.leader_epoch)
+        return False
+
+    cdef bint producer(self, const batch_t *b, report_t *report) noexcept nogil:
+        """The batch as its producer's next."""
+        cdef const header_t *h = b.header
+        cdef entry_t *began
+        if h.producer_id < 0:
+            return True
+        if h.attributes & CONTROL:
+            return self.control(b, report)
+        began = find(&self.began, h.producer_id)
+        if not h.attributes & TRANSACTIONAL:
+            if began != NULL:
+                note(report, TRANSACTION_NOT_ENDED, F_ATTRIBUTES, AT_ATTRIBUTES, -1, -1, 0, began.value)
+            return began == NULL
+        if began == NULL:
+            self.no_memory = not (put(&self.began, h.producer_id, h.base_offset) and put(&self.open, h.base_offset, 0))
+        return not self.no_memory
+
+    cdef bint control(self, const batch_t *b, report_t *report) noexcept nogil:
+        """The first record of a control batch tells a broker what became of a transaction.
+
+        In a batch that a consumer refuses, Kafka reads this record alone if there is no codec, and else all.
+        """
+        cdef const row_t *row = b.rows.rows
+        cdef const header_t *h = b.header
+        cdef int32_t coordinator_epoch
+        cdef int said
+        if h.record_count == 0:
+            return True
+        if b.rows.count == 0 or b.unreadable and (b.codec or h.record_count == 1):
+            note(report, END_MARKER_INVALID, F_FIRST_RECORD, HEADER_SIZE, -1, -1, h.producer_id, 0)
+            return False
+        said = read_marker(b.base + row.key_at, row.key_length, b.base + row.value_at, row.value_length,
+                           &coordinator_epoch)
+        if said < 0:
+            note(report, END_MARKER_INVALID, F_FIRST_RECORD_KEY, HEADER_SIZE, -1, -1, 0, 0)
+            return False
+        if self.ends(h, said == IS_ABORT):
+            return True
+        note(report, END_MARKER_INVALID, F_BASE_OFFSET, 0, -1, -1, h.base_offset, 0)
+        return False
+
+    cdef bint ends(self, const header_t *h, bint aborted) noexcept nogil:
+        """End the producer's transaction, if it has one; False where it may not end here."""
+        cdef entry_t *began = find(&self.began, h.producer_id)
+        cdef entry_t *open
+        cdef bint in_order = not aborted or not self.has_aborted or self.aborted_up_to < h.base_offset
+        if began == NULL:
+            return True
+        open = find(&self.open, began.value)
+        remove(&self.began, began)
+        if aborted:
+            self.has_aborted = True
+            self.aborted_up_to = h.base_offset
+        if not in_order or open == NULL:
+            return False
+        remove(&self.open, open)
+        return True
+
+    cdef bint end(self, int64_t at, report_t *report) noexcept nogil:
+        """All is read: the time index gets its last entry, and a broker looks for the log's end and for its start."""
+        cdef int64_t after = <int64_t> (<uint64_t> self.last_offset + 1)
+        cdef const lookup_t *behind_index = &self.of_index if self.is_indexed else &self.of_begin
+        if not self.index_time(report):
+            return False
+        if not self.begun:
+            return True
+        if not self.is_opened(behind_index, at, report):
+            return False
+        if (behind_index.done or self.last_offset >= behind_index.target) and after < self.base_offset:
+            note(report, LOG_END_OVERFLOW, F_NONE, 0, -1, -1, after, self.base_offset)
+            return False
+        return self.is_opened(&self.of_begin, at, report)
+
+    cdef bint is_opened(self, const lookup_t *lookup, int64_t at, report_t *report) noexcept nogil:
+        if lookup.lost_at >= 0:
+            note(report, WRAPPER_START_UNKNOWN, F_VALUE, lookup.lost_at - at, -1, -1, 0, 0)
+        return lookup.lost_at < 0
