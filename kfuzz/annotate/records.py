@@ -13,7 +13,7 @@ from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.errors import RecordsError
 from kfuzz.kafka import CODECS
 from kfuzz.records.codecs import decompress
-from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import (
     BATCH_HEADER_SIZE,

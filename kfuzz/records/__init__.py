@@ -15,8 +15,9 @@ from kfuzz.findings.records import CODES
 from kfuzz.kafka import CODECS, ROLES, Codec, Role, TimestampType
 from kfuzz.records.arrow import columns, encode_columns
 from kfuzz.records.contents import from_json, to_json
-from kfuzz.records.model import Header, Record, RecordBatch
-from kfuzz.records.read.reader import Limits, Reading, Verdict, batches, check, decode, iterate, read
+from kfuzz.records.model import Header, Reading, Record, RecordBatch, Verdict
+from kfuzz.records.read.limits import Limits
+from kfuzz.records.read.reader import batches, check, decode, iterate, read
 from kfuzz.records.read.topic import Topic
 from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.records.writer import encode, encode_batch

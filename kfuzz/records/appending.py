@@ -15,7 +15,8 @@ from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, Codec, TimestampType
 from kfuzz.records.builder import rebuild
 from kfuzz.records.model import Record
-from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, read
+from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.reader import read
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.layout import (

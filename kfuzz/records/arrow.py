@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.findings import Profile
 from kfuzz.records.codecs import compress_parts
-from kfuzz.records.model import RecordBatch
-from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Verdict, Walk
+from kfuzz.records.model import RecordBatch, Verdict
+from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.walk import Walk, require_profile_and_role
 from kfuzz.records.writer import header_fields, require_known
 from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter, ends_of_runs
 from kfuzz.wire.columns import Columns
@@ -54,9 +55,11 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     [b'k']
     """
     arrow = _arrow()
+    require_profile_and_role(profile, "consumer")
     verdict = Verdict()
     made = Columns(memoryview(data).nbytes)
-    Walk(Scan(data, True, with_headers=True, columns=made), data, profile, limits, into=verdict).run()
+    scan = Scan(data, True, with_headers=True, columns=made)
+    Walk(scan, data, profile, limits, into=verdict).run(scan.next())
     verdict.raise_fatal()
     # First, for whatever is exported has to be imported.
     schema = _schema()

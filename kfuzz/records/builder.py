@@ -14,8 +14,9 @@ from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.java import through_java, wrap64
 from kfuzz.kafka import CODECS, INT32_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Codec, TimestampType
 from kfuzz.records.codecs import compress
-from kfuzz.records.model import Header, Record, RecordBatch
-from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Reading, read
+from kfuzz.records.model import Header, Reading, Record, RecordBatch
+from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.reader import read
 from kfuzz.wire.batch_writer import encode_header, encode_records
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import next_frame

@@ -10,8 +10,8 @@ from kfuzz.errors import EncodeError, UsageError
 from kfuzz.java import wrap64
 from kfuzz.kafka import NO_TIMESTAMP
 from kfuzz.records.builder import Rebuilt, empty_batch, frames, rebuild
-from kfuzz.records.model import Record, RecordBatch
-from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, Reading
+from kfuzz.records.model import Reading, Record, RecordBatch
+from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

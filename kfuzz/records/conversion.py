@@ -11,7 +11,8 @@ from kfuzz.java import wrap64
 from kfuzz.kafka import CODECS, NO_TIMESTAMP, Codec, TimestampType
 from kfuzz.records.builder import frames, rebuild
 from kfuzz.records.model import Record, RecordBatch
-from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits, decode
+from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.reader import decode
 from kfuzz.records.writer import encode_batch
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from kfuzz.findings.records import from_note
 from kfuzz.java import wrap64
 from kfuzz.kafka import INT32_MAX, ISOLATIONS, Isolation, Role
 from kfuzz.records.model import Record, RecordBatch
-from kfuzz.records.read.reader import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import batches as read_batches
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, HEADER_AT

@@ -106,9 +106,6 @@ class Scan:
     def records(self) -> list[Record]:
         """Its records. They hold ``data`` if that is bytes, else a copy of the batch, or the payload."""
 
-    def each_record(self) -> Iterator[Record]:
-        """The same, each made when its turn comes; ``RuntimeError`` where the scan has gone on meanwhile."""
-
     def places(self) -> list[PlaceTuple]:
         """Where its records stand, from the start of the batch or of the payload; headers if ``with_headers``."""
 
@@ -117,7 +114,7 @@ class EachRecord(Iterator[Record]):
 
     A batch about which there is nothing to say is gone into at once. At any other stop ``look`` is called with what
     ``Scan.next`` would have returned, and says whether the batch has records to give; if not, there are no more.
-    ``RuntimeError`` where two threads ask at once.
+    ``RuntimeError`` where two threads ask at once, and where the scan has gone on to another batch meanwhile.
     """
 
     def __init__(self, scan: Scan, look: Callable[[int], bool]) -> None: ...

@@ -7,6 +7,7 @@ Mirrors ``org.apache.kafka.common.record.MemoryRecords``.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -29,7 +30,7 @@ from kfuzz.wire.format cimport (
     UNUSED_BITS,
 )
 from kfuzz.wire.framing cimport get_frame
-from kfuzz.wire.held cimport Held, hold
+from kfuzz.wire.held cimport hold
 from kfuzz.wire.message_set cimport get_wrapped, judge_message, message_t, to_row
 from kfuzz.wire.policy cimport Policy, batch_t
 from kfuzz.wire.record cimport LazyRecord, Record
@@ -47,7 +48,6 @@ from kfuzz.wire.record_batch cimport (
     next_row,
     row_t,
     rows_t,
-    spares_t,
     take_header,
     to_places,
     to_records,
@@ -87,79 +87,67 @@ cdef enum:
 cdef enum:
     SMALL_BYTES = 4096
 
-cdef enum:
-    AT_END
-    AT_REFUSAL
-    AT_BATCH
-    AT_PAYLOAD
-
 # What ``Scan.next`` stopped at.
 END, REFUSED, BATCH, PAYLOAD = AT_END, AT_REFUSAL, AT_BATCH, AT_PAYLOAD
 
 
-# A record that was given, and what it may be made of again. References are our own, counted by hand.
-cdef struct turn_t:
-    PyObject *record
-    bint lazy
-    spares_t spares
+# A report and room for rows that no scan has; taking them clears the slot. Small reads spend much on asking for memory.
+cdef report_t *spare_report = NULL
+cdef row_t *spare_rows = NULL
+cdef enum:
+    SPARE_ROWS = 64
 
 
+cdef report_t *take_report() except NULL:
+    global spare_report
+    cdef report_t *report = spare_report
+    spare_report = NULL
+    if report == NULL:
+        report = <report_t *> PyMem_Malloc(sizeof(report_t))
+        if report == NULL:
+            raise MemoryError
+    clear(report)
+    return report
+
+
+cdef void give_report(report_t *report) noexcept:
+    global spare_report
+    if spare_report == NULL:
+        spare_report = report
+    else:
+        PyMem_Free(report)
+
+
+cdef Scan open_scan(object data, bint with_rows, Policy policy):
+    """A scan for compiled callers: a call of the type takes twice as long."""
+    cdef Scan scan = Scan.__new__(Scan)
+    scan.open(data, with_rows, policy)
+    return scan
+
+
+@cython.freelist(4)
 cdef class Scan:
     """The batches of ``data``, one after the other; the interface is described in scan.pyi."""
 
-    cdef Held held
-    cdef object data
-    cdef const uint8_t *base
-    cdef int64_t n
-    # A message sets those fields of the header that its rows are read by; its own fields stand in `message`.
-    cdef header_t h
-    cdef message_t message
-    cdef report_t report
-    # What a role asks besides; a consumer asks nothing.
-    cdef readonly Policy policy
-    cdef bint has_policy
-    cdef rows_t rows
-    cdef bint with_rows
-    cdef bint each
-    cdef bint unfinished
-    cdef Columns columns
-    cdef bint has_columns
-    # Where the part of `data` begins that buffer number `window` of the columns is. Others add buffers too.
-    cdef int64_t window_at
-    cdef int window
-    # Where the rows of the batch stand: their bytes, and who keeps them.
-    cdef const uint8_t *rows_base
-    cdef object rows_source
-    # How often it stopped: rows are those of one stop.
-    cdef int64_t stops
-    # Whether a thread is in a loop that runs without the interpreter's lock.
-    cdef bint running
-    # Records that loops are given by turns, what those ask them for, and for how many more that is believed. Then one
-    # is lazy, and is looked at when its turn comes again: it had a key and a value to ask for, and headers, or not.
-    cdef turn_t turns[2]
-    cdef int turn
-    cdef bint reads_both
-    cdef bint reads_headers
-    cdef int believed
-    cdef bint had_both
-    cdef bint had_headers
-    # Whether the end was seen, and bytes are left there.
-    cdef bint is_cut
-    cdef readonly int magic
-    cdef readonly int64_t at
-    cdef readonly int64_t size
-    cdef readonly int64_t batch_count
-    cdef readonly int64_t record_count
-    cdef readonly int64_t found
-
     def __cinit__(self):
-        self.rows.rows = NULL
-        self.rows.headers = NULL
-        self.rows.count = self.rows.capacity = self.rows.header_count = self.rows.header_capacity = 0
-        self.rows.no_memory = False
+        global spare_rows
+        self.report = take_report()
+        if spare_rows != NULL:
+            self.rows.rows = spare_rows
+            self.rows.capacity = SPARE_ROWS
+            spare_rows = NULL
+        self.window = -1
+        self.believed = 1
 
     def __init__(self, data not None, bint with_rows, *, bint with_headers=False, bint each=False,
                  Columns columns=None, Policy policy=None):
+        self.open(data, with_rows, policy)
+        self.rows.with_headers = with_headers
+        self.each = each or (with_rows and columns is None)
+        self.columns = columns
+        self.has_columns = columns is not None
+
+    cdef int open(self, object data, bint with_rows, Policy policy) except -1:
         self.held = hold(data)
         self.data = data
         self.n = self.held.n
@@ -167,16 +155,16 @@ cdef class Scan:
         self.policy = policy
         self.has_policy = policy is not None
         self.with_rows = with_rows or self.has_policy and policy.reads_rows
-        self.rows.with_headers = with_headers
-        self.each = each or (with_rows and columns is None)
-        self.columns = columns
-        self.has_columns = columns is not None
-        self.window = -1
-        self.believed = 1
-        clear(&self.report)
+        self.each = with_rows
+        return 0
 
     def __dealloc__(self):
+        global spare_rows
         cdef int i
+        give_report(self.report)
+        if spare_rows == NULL and self.rows.capacity == SPARE_ROWS:
+            spare_rows = self.rows.rows
+            self.rows.rows = NULL
         free_rows(&self.rows)
         for i in range(2):
             Py_XDECREF(self.turns[i].record)
@@ -231,28 +219,28 @@ cdef class Scan:
             self.batch_count += 1
             self.record_count += self.found
             self.unfinished = False
-        clear(&self.report)
+        clear(self.report)
         self.rows.count = self.rows.header_count = 0
         p = self.base + self.at
         if self.has_policy:
-            if self.at == 0 and not self.policy.data(p, self.n, &self.report):
+            if self.at == 0 and not self.policy.data(p, self.n, self.report):
                 return AT_REFUSAL
             if self.policy.is_end(p, self.n - self.at):
                 return self.end()
-        self.size = get_frame(p, 0, self.n - self.at, &self.magic, &self.report)
+        self.size = get_frame(p, 0, self.n - self.at, &self.magic, self.report)
         if self.size == 0:
             return self.end()
         if self.size < 0:
             return AT_REFUSAL
         self.unfinished = True
-        if self.has_policy and not self.policy.frame(p, self.size, self.magic, &self.report):
+        if self.has_policy and not self.policy.frame(p, self.size, self.magic, self.report):
             return AT_REFUSAL
         return self.record_batch() if self.magic == LAST_MAGIC else self.one_message()
 
     cdef int end(self) noexcept nogil:
         self.size = 0
         self.is_cut = self.at < self.n
-        if self.has_policy and not self.policy.end(self.at, &self.report):
+        if self.has_policy and not self.policy.end(self.at, self.report):
             return AT_REFUSAL
         return AT_END
 
@@ -274,12 +262,12 @@ cdef class Scan:
         else:
             b.base_offset = b.last_offset = self.message.offset
             b.max_timestamp = self.message.timestamp
-        return self.policy.batch(&b, &self.report)
+        return self.policy.batch(&b, self.report)
 
     cdef int record_batch(self) noexcept nogil:
         cdef const uint8_t *p = self.base + self.at
         cdef header_t *h = &self.h
-        cdef report_t *report = &self.report
+        cdef report_t *report = self.report
         cdef cursor_t c
         cdef rows_t *sink = NULL
         cdef uint32_t actual
@@ -328,7 +316,7 @@ cdef class Scan:
         cdef header_t *h = &self.h
         cdef const uint8_t *p = self.base + self.at
         cdef row_t *row
-        cdef bint is_good = judge_message(p, self.size, m, &self.report)
+        cdef bint is_good = judge_message(p, self.size, m, self.report)
         self.found = 0
         h.attributes = p[MESSAGE_AT_ATTRIBUTES] & CODEC_MASK
         h.base_offset = h.base_timestamp = 0
@@ -378,19 +366,19 @@ cdef class Scan:
         if PyBytes_GET_SIZE(payload) >= INT32_MAX:
             raise ValueError(f"a payload of {len(payload)} bytes; the limit is {INT32_MAX - 1}")
         self.begin()
-        clear(&self.report)
+        clear(self.report)
         # A payload may be parsed twice: skimmed, and then in full.
         self.rows.count = self.rows.header_count = 0
-        c = cursor_t(base=base, end=base + PyBytes_GET_SIZE(payload), report=&self.report, record=-1, header=-1)
+        c = cursor_t(base=base, end=base + PyBytes_GET_SIZE(payload), report=self.report, record=-1, header=-1)
         self.rows_base = base
         self.rows_source = payload
         with nogil:
             if self.magic == 2:
                 ok = get_records(&c, base, &self.h, sink, skim)
                 if ok and self.h.attributes & CONTROL:
-                    judge_control(base, &self.rows, &self.report)
+                    judge_control(base, &self.rows, self.report)
             else:
-                ok = get_wrapped(base, c.end - base, &self.message, sink, &self.report, &count)
+                ok = get_wrapped(base, c.end - base, &self.message, sink, self.report, &count)
                 self.found = count
         self.running = False
         self.require_memory()
@@ -402,7 +390,7 @@ cdef class Scan:
 
     def ask(self, bint unreadable=False):
         """Ask the policy about the batch of this stop, once it is decompressed, or refused by a consumer."""
-        clear(&self.report)
+        clear(self.report)
         if unreadable:
             self.found = 0
         self.judge(unreadable)
@@ -412,7 +400,7 @@ cdef class Scan:
         """What was noted since the last stop; places count from ``data``'s start, or from the payload's."""
         if self.report.count == 0:
             return []
-        return to_notes(&self.report, 0 if inside else self.at, INSIDE if inside else ANYWHERE)
+        return to_notes(self.report, 0 if inside else self.at, INSIDE if inside else ANYWHERE)
 
     @property
     def sums(self):
@@ -438,9 +426,12 @@ cdef class Scan:
         return self.at + self.message.value_at, self.message.value_length
 
     def notes_of_batch(self):
-        return to_notes(&self.report, self.at, OF_BATCH)
+        return to_notes(self.report, self.at, OF_BATCH)
 
     def records(self):
+        return self.all_records()
+
+    cdef list all_records(self):
         if self.running:
             self.begin()
         if self.rows.count == 0:
@@ -448,10 +439,6 @@ cdef class Scan:
         if not self.h.attributes & CODEC_MASK:
             self.keep_rows()
         return to_records(self.rows_base, self.rows_source, &self.h, &self.rows)
-
-    def each_record(self):
-        self.keep()
-        return BatchRecords(self)
 
     cdef int keep(self) except -1:
         return self.keep_rows() if self.rows.count and not self.h.attributes & CODEC_MASK else 0
@@ -480,42 +467,58 @@ cdef class Scan:
         return to_places(&self.rows)
 
 
-@cython.final
-cdef class BatchRecords:
-    """The records of one stop, each made when its turn comes.
+cdef enum:
+    READING
+    LOOKING
+    FINISHED
 
-    A record that nobody else has kept serves again, two turns later: the one before is still its loop's variable then.
-    Its gain, over the mixed set of benchmarks/ by CPython 3.11: 120 ns a record in place of 154 where the loop asks for
-    keys and values, 89 in place of 108 where it asks for offsets alone. It goes where that is below a twentieth, or
-    where counts of references no longer tell whether anybody else has a record, as without the interpreter's lock.
+
+@cython.final
+@cython.freelist(4)
+cdef class EachRecord:
+    """The records of all batches, one after another; the interface is described in scan.pyi.
+
+    Each is made when its turn comes. A record that nobody else has kept is filled again two turns later: the one before
+    is still its loop's variable then. The gain, over the mixed set of benchmarks/ by CPython 3.11: 120 ns a record in
+    place of 154 where the loop asks for keys and values, 89 in place of 108 where it asks for offsets alone. This goes
+    when the gain is below a twentieth, or when reference counts no longer tell whether anybody else has a record, as
+    without the interpreter's lock.
 
     Whether a loop will ask for keys, values and headers is seen from what it asks a lazy record for, now and then.
     While it wants all, records come with all made, for the interpreter reads what is there without a call.
     """
 
-    cdef Scan scan
-    cdef int64_t stops
-    cdef int64_t i
-    cdef int64_t count
+    def __init__(self, Scan scan not None, look not None):
+        self.open(scan, look)
 
-    def __init__(self, Scan scan not None):
+    cdef void open(self, Scan scan, object look) noexcept:
         self.scan = scan
+        self.look = look
         self.begin()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef object record
+        while True:
+            record = self.give()
+            if record is not None:
+                return record
+            if self.state != READING:
+                if self.state == FINISHED:
+                    raise StopIteration
+                raise RuntimeError("another thread looks at a batch right now; give each an iterator of its own")
+            if not self.next_batch():
+                raise StopIteration
+            self.scan.keep()
+            self.begin()
 
     cdef void begin(self) noexcept:
         """Go through the rows of the scan's last stop."""
         self.stops = self.scan.stops
         self.count = self.scan.rows.count
         self.i = 0
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        record = self.give()
-        if record is None:
-            raise StopIteration
-        return record
 
     cdef object give(self):
         """The next one, or None."""
@@ -566,53 +569,15 @@ cdef class BatchRecords:
             fill_whole(record, scan.rows_base, scan.rows_source, &scan.h, row, &turn.spares)
         return record
 
-
-cdef enum:
-    READING
-    LOOKING
-    FINISHED
-
-
-@cython.final
-cdef class EachRecord:
-    """The records of all batches, one after another; the interface is described in scan.pyi."""
-
-    cdef Scan scan
-    cdef object look
-    cdef BatchRecords part
-    cdef int state
-
-    def __init__(self, Scan scan not None, look not None):
-        self.scan = scan
-        self.look = look
-        self.part = BatchRecords(scan)
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        # A reference of its own: whatever runs in between may ask for the next record itself.
-        cdef BatchRecords part = self.part
-        cdef object record
-        while True:
-            record = part.give()
-            if record is not None:
-                return record
-            if self.state != READING:
-                if self.state == FINISHED:
-                    raise StopIteration
-                raise RuntimeError("another thread looks at a batch right now; give each an iterator of its own")
-            if not self.next_batch():
-                raise StopIteration
-            self.scan.keep()
-            part.begin()
-
     cdef int next_batch(self) except -1:
         """Go on to the next batch that has records to give; 0 where there is none."""
         cdef int stop = self.scan.go_on()
         cdef PyObject *going
         if stop == AT_BATCH and self.scan.report.count == 0:
             return 1
+        if stop == AT_END:
+            self.state = FINISHED
+            return 0
         self.state = LOOKING
         # An exception goes to the caller uncaught: catching it takes memory, and there may be none.
         going = PyObject_CallOneArg(self.look, stop)
@@ -622,3 +587,10 @@ cdef class EachRecord:
         self.state = READING if <object> going is True else FINISHED
         Py_DECREF(<object> going)
         return self.state == READING
+
+
+cdef EachRecord each_record(Scan scan, object look):
+    """For compiled callers: a call of the type takes three times as long."""
+    cdef EachRecord records = EachRecord.__new__(EachRecord)
+    records.open(scan, look)
+    return records

@@ -28,7 +28,7 @@ from kfuzz.records import Limits, Record, RecordBatch, stream
 from kfuzz.records import appending as append
 from kfuzz.records import compaction as compact
 from kfuzz.records import conversion as convert
-from kfuzz.records.read.reader import Topic as BrokerTopic
+from kfuzz.records.read.topic import Topic as BrokerTopic
 
 Act = Callable[[Any], Any]
 

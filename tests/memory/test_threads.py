@@ -18,7 +18,7 @@ from kfuzz import records
 from kfuzz.messages import codec
 from kfuzz.mutate import Mutator
 from kfuzz.records import Record, RecordBatch
-from kfuzz.wire.scan import END, Scan
+from kfuzz.wire.scan import END, EachRecord, Scan
 
 THREADS = 4
 ROUNDS = 40
@@ -149,7 +149,7 @@ def test_two_threads_in_one_scan_are_told_apart() -> None:
 def test_records_of_a_stop_are_gone_once_the_scan_goes_on() -> None:
     scan = Scan(DATA["none"] * 2, with_rows=True)
     scan.next()
-    before = scan.each_record()
+    before = EachRecord(scan, bool)
     next(before)
     scan.next()
     with pytest.raises(RuntimeError, match="gone on"):

@@ -17,11 +17,11 @@ from testee_driver import RunningTestee, running
 
 from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
-from kfuzz.kafka import KAFKA_3, LATEST, Codec
+from kfuzz.kafka import KAFKA_3, LATEST, Codec, TimestampType
 from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.conversion import LOSSES, Converted, Loss, LossKind, convert, convert_appended
-from kfuzz.records.model import Record, RecordBatch, TimestampType
+from kfuzz.records.model import Record, RecordBatch
 
 NOW_MS = 1_700_000_000_000
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4")

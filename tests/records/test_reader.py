@@ -20,7 +20,7 @@ from kfuzz.records.codecs import compress
 from kfuzz.vectors import load_suite
 from kfuzz.wire.checksum import crc32
 from kfuzz.wire.message_set import encode_message
-from kfuzz.wire.scan import Scan
+from kfuzz.wire.scan import EachRecord, Scan
 
 BATCH = RecordBatch(
     100, 102, [Record(100 + i, 1_000 + i, b"key", None if i == 1 else b"value", ((b"h", None),)) for i in range(3)]
@@ -305,7 +305,7 @@ def test_a_scan_that_has_gone_on_gives_no_records_of_the_batch_before() -> None:
     data = records.encode([RecordBatch(i, i, [Record(i, 1, b"k", b"v")]) for i in range(2)])
     scan = Scan(data, with_rows=True)
     scan.next()
-    before = scan.each_record()
+    before = EachRecord(scan, bool)
     scan.next()
     with pytest.raises(RuntimeError, match="gone on"):
         next(before)

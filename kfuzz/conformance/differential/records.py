@@ -25,7 +25,7 @@ from kfuzz.kafka import CODECS
 from kfuzz.records import Role
 from kfuzz.records.codecs import decompress
 from kfuzz.records.codecs.snappy import XERIAL_MAGIC
-from kfuzz.records.read.reader import DEFAULT_LIMITS
+from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.framing import frames
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, CODEC_AT, CODEC_MASK, LOG_OVERHEAD, MAGIC_AT, MESSAGE_AT

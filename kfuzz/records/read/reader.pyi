@@ -1,0 +1,44 @@
+# The docstrings stand in reader.pyx, where ``help`` finds them.
+from collections.abc import Iterator
+
+from typing_extensions import Buffer
+
+from kfuzz.findings import Profile
+from kfuzz.kafka import Role
+from kfuzz.records.model import Reading, Record, RecordBatch, Verdict
+from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
+
+def read(
+    data: Buffer,
+    *,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    topic: Topic = DEFAULT_TOPIC,
+) -> Reading: ...
+def check(
+    data: Buffer,
+    *,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    topic: Topic = DEFAULT_TOPIC,
+) -> Verdict: ...
+def batches(
+    data: Buffer,
+    *,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    topic: Topic = DEFAULT_TOPIC,
+) -> Iterator[RecordBatch]: ...
+def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> Iterator[Record]: ...
+def decode(
+    data: Buffer,
+    *,
+    profile: Profile = "kafka",
+    role: Role = "consumer",
+    limits: Limits = DEFAULT_LIMITS,
+    topic: Topic = DEFAULT_TOPIC,
+) -> list[RecordBatch]: ...

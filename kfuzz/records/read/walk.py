@@ -1,0 +1,258 @@
+"""What Python does at the stops of a scan: notes become findings, payloads are decompressed, a role decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from kfuzz.errors import UsageError
+from kfuzz.findings import PROFILES, Finding, Profile
+from kfuzz.findings.records import CODES, from_note
+from kfuzz.java import wrap64
+from kfuzz.kafka import CODECS, ROLES, Codec, Role
+from kfuzz.records.codecs import Decompressed, decompress, open_stream
+from kfuzz.records.model import Verdict
+from kfuzz.records.read.limits import Limits
+from kfuzz.wire.message_set import first_and_last
+from kfuzz.wire.produced import ProduceRules
+from kfuzz.wire.scan import BATCH, END, PAYLOAD, REFUSED, Scan
+from kfuzz.wire.segment import SegmentRules
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from kfuzz.wire.report import Note
+
+__all__ = ["Walk", "require_profile_and_role"]
+
+# What is wrong with a frame, so that nothing of it is stored.
+OF_A_FRAME = ("crc-mismatch", "wrapper-crc-mismatch")
+# What a skimming broker passes over, though it is noted: PartialDefaultRecord knows no wall at a record's length.
+SKIMMED_OVER = ("record-length-exceeds-payload", "record-length-mismatch")
+
+
+def require_profile_and_role(profile: str, role: str) -> None:
+    """``UsageError`` for a profile or a role that does not exist."""
+    if profile not in PROFILES:
+        raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
+    if role not in ROLES:
+        raise UsageError(f"role {role!r} does not exist; take one of {', '.join(ROLES)}")
+
+
+class _Refused(Exception):
+    """Nothing is read from here on; the findings are noted."""
+
+
+class Walk:
+    """What Python does at the stops of a scan. Notes of the parse loops become findings here, and nowhere else."""
+
+    __slots__ = ("data", "limits", "profile", "role", "scan", "unreadable", "verdict")
+
+    def __init__(
+        self,
+        scan: Scan,
+        data: Buffer,
+        profile: Profile,
+        limits: Limits,
+        *,
+        into: Verdict,
+        role: Role = "consumer",
+    ) -> None:
+        self.scan = scan
+        self.data = data
+        self.profile: Profile = profile
+        self.role: Role = role
+        self.limits = limits
+        self.verdict = into
+        # Whether the batch of this stop is stored though no consumer can read it.
+        self.unreadable = False
+
+    @property
+    def view(self) -> memoryview:
+        """The bytes as Python reads them. A verdict on good bytes without a codec never asks for them."""
+        return memoryview(self.data).cast("B")
+
+    def run(self, stop: int) -> None:
+        """Judge all batches from this stop on, and keep none."""
+        while self.look(stop):
+            stop = self.scan.next()
+
+    def look(self, stop: int) -> bool:
+        """Note what is wrong where the scan has stopped; False where nothing more is to be read."""
+        self.unreadable = False
+        try:
+            if self.role == "log":
+                self.stored(stop)
+            elif self.role == "broker":
+                self.produced(stop)
+            else:
+                self.consumed(stop)
+        except _Refused:
+            return False
+        return stop != END
+
+    # -- what each role makes of a stop
+
+    def consumed(self, stop: int) -> None:
+        self.refuse(self.scan.notes())
+        if stop == REFUSED:
+            raise _Refused
+        if stop == PAYLOAD:
+            self.compressed()
+
+    def stored(self, stop: int) -> None:
+        """A batch of a segment. Its frame and CRC must be right; its records may be anything."""
+        scan = self.scan
+        if stop == BATCH or scan.size <= 0 or any(note[0] in OF_A_FRAME for note in scan.notes()):
+            self.refuse(scan.notes())
+            return
+        findings = self.verdict.findings
+        known = len(findings)
+        try:
+            self.consumed(stop)
+        except _Refused:
+            self.unreadable = True
+            found = findings[known:]
+            del findings[known:]
+            self.poison(found)
+        scan.ask(self.unreadable)
+        rules = cast(SegmentRules, scan.policy)
+        if rules.wants_start:
+            rules.starts_at(self.wrapper_start())
+        self.refuse(scan.notes())
+
+    def produced(self, stop: int) -> None:
+        """The batch of a Produce request."""
+        scan = self.scan
+        self.refuse(scan.notes())
+        if stop == REFUSED:
+            raise _Refused
+        if stop != PAYLOAD:
+            return
+        at, size = scan.payload
+        payload = self.decompressed(CODECS[scan.codec], self.view[at : at + size], at, 2)
+        is_kept = cast(ProduceRules, scan.policy).keeps_codec(scan.codec)
+        # A broker looks at keys and values only where it builds the batch anew.
+        if not scan.parse(payload, skim=True):
+            self.refuse([note for note in scan.notes(inside=True) if note[0] not in SKIMMED_OVER], inside=".payload")
+        scan.ask()
+        self.refuse(scan.notes(inside=True), inside=".payload")
+        ok = scan.parse(payload)
+        notes = scan.notes(inside=True)
+        if ok or not is_kept:
+            self.refuse(notes, inside=".payload")
+            return
+        path = f"batch[{scan.batch_count}].payload"
+        self.poison([from_note(note, path, self.profile, self.role) for note in notes])
+        self.unreadable = True
+
+    # -- findings
+
+    def take(self, notes: list[Note], *, inside: str = "", detail: str = "") -> None:
+        # What is found at the end of a segment is said of its last batch.
+        index = self.scan.batch_count - (self.scan.size == 0)
+        path = f"batch[{max(index, 0)}]{inside}"
+        for note in notes:
+            self.verdict.findings.append(from_note(note, path, self.profile, self.role, detail))
+
+    def note(
+        self,
+        code: str,
+        field: str,
+        at: int,
+        found: int = 0,
+        allowed: int = 0,
+        *,
+        record: int = -1,
+        detail: str = "",
+        inside: str = "",
+    ) -> None:
+        self.take([(code, field, at, record, -1, found, allowed, 1)], inside=inside, detail=detail)
+
+    def refuse(self, notes: list[Note], *, inside: str = "") -> None:
+        """Take the notes, and go no further where Kafka would not."""
+        self.take(notes, inside=inside)
+        if any(CODES[note[0]].severity("kafka", self.role) == "fatal" for note in notes):
+            raise _Refused
+
+    def poison(self, findings: list[Finding]) -> None:
+        """Keep what a consumer will find in a batch that is stored all the same; it will refuse it, and nobody else."""
+        cause = next(finding for finding in findings if CODES[finding.code].kafka == "fatal")
+        self.verdict.findings += [finding for finding in findings if finding is not cause]
+        note = ("records-unreadable", "", cause.at, -1, -1, 0, 0, 1)
+        self.verdict.findings.append(from_note(note, cause.path, self.profile, self.role, cause.message))
+
+    # -- payloads
+
+    def compressed(self) -> None:
+        """Decompress the payload that the scan stopped at, and let it go on inside."""
+        scan = self.scan
+        codec = CODECS[scan.codec]
+        at, size = scan.payload
+        body = self.view[at : at + size]
+        if scan.magic == 2 and scan.found == 0:
+            payload = self.opened(codec, body, at)
+        else:
+            payload = self.decompressed(codec, body, at, scan.magic)
+        ok = scan.parse(payload)
+        self.take(scan.notes(inside=True), inside=".payload")
+        self.take(scan.notes_of_batch())
+        if not ok:
+            raise _Refused
+
+    def opened(self, codec: Codec, body: memoryview, at: int) -> bytes:
+        """The payload of a batch without records, of which nobody reads more than the beginning.
+
+        Kafka opens the stream of a compressed batch before it looks at the count, and reads no record of any.
+        """
+        self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, at)
+        if len(body) and not _is_empty_stream(codec, body):
+            self.note("payload-without-records", "payload", at, len(body))
+        return b""
+
+    def decompressed(self, codec: Codec, data: memoryview, at: int, magic: int) -> bytes:
+        out = decompress(codec, data, self.limits.decompressed_bytes, magic=magic)
+        if out.ended != "whole":
+            self.refuse_broken(out, data, at)
+        if out.reason:
+            self.note("compressed-content-mismatch", "payload", at, len(out.data), detail=out.reason)
+        if out.consumed < len(data):
+            self.note("bytes-after-compressed-stream", "payload", at + out.consumed, len(data) - out.consumed)
+        return out.data
+
+    def refuse_broken(self, out: Decompressed, data: memoryview, at: int) -> None:
+        if out.ended == "broken":
+            self.note("decompression-failed", "payload", at, len(data), detail=out.reason)
+            raise _Refused
+        if out.ended == "limit":
+            self.note("decompressed-size-exceeded", "payload", at, len(data), self.limits.decompressed_bytes)
+            raise _Refused
+
+    def wrapper_start(self) -> int | None:
+        """The offset of the first message in the wrapper that the scan stopped at; None where it cannot be told.
+
+        Asked of few, and so read again: what a consumer refuses in the messages themselves may pass here. Mirrors
+        ``AbstractLegacyRecordBatch.DeepRecordsIterator``.
+        """
+        scan = self.scan
+        offset, _, _ = scan.message_fields()
+        at, size = scan.payload
+        if size < 0 or scan.codec >= len(CODECS) or CODECS[scan.codec] == "zstd":
+            return None
+        out = decompress(
+            CODECS[scan.codec], self.view[at : at + size], self.limits.decompressed_bytes, magic=scan.magic
+        )
+        if out.ended == "limit":
+            # It may well begin where it should; the bound is ours, and said elsewhere.
+            return offset
+        found = None if out.ended == "broken" else first_and_last(out.data)
+        if found is None:
+            return None
+        first, last = found
+        if scan.magic == 0 or offset == 0:
+            return first
+        return None if offset < last else wrap64(offset - last + first)
+
+
+def _is_empty_stream(codec: Codec, data: memoryview) -> bool:
+    """Whether this is what compressing no bytes gives, which the documents allow an empty batch to hold."""
+    return decompress(codec, data, 0) == (b"", len(data), "whole", "")
