@@ -1,5 +1,3 @@
-from typing_extensions import Buffer
-
 from kfuzz.wire.record import Record
 from kfuzz.wire.scratch import Scratch
 
@@ -15,16 +13,3 @@ def encode_records(records: list[Record], base_offset: int, base_timestamp: int 
 
 def encode_header(fields: HeaderFields) -> bytes:
     """The 61 bytes of a header with these very values, none of them None; ``OverflowError`` where one does not fit."""
-
-def encode_payload(fields: HeaderFields, parts: list[Buffer]) -> bytes:
-    """A whole batch of these header fields and a payload in parts; its length and CRC are made here.
-
-    ``EncodeError`` where the payload is too long for a batch, ``OverflowError`` where a field does not fit.
-    """
-
-def encode_batch(records: list[Record], fields: HeaderFields) -> bytes:
-    """A whole uncompressed batch of these header fields; its length, CRC and record count are made here.
-
-    A base or max timestamp of None is taken from the records. ``EncodeError`` and ``OverflowError`` where a value does
-    not fit its field, before anything is returned.
-    """

@@ -157,8 +157,6 @@ cdef int put_record(out_t *out, object given, Py_ssize_t index, int64_t base_off
     body += size_of_bytes(fields.key.n) + size_of_bytes(fields.value.n) + fields.headers_size
     if body > INT32_MAX:
         raise EncodeError(f"records[{index}] takes {body} bytes; a record's length is an int32")
-    if out.p - out.start + body > INT32_MAX:
-        raise EncodeError(f"the records take more than {INT32_MAX} bytes; a batch's length is an int32")
     reserve(out, body + FIXED_BYTES)
     p = put_mixed_varlong(out.p, body)
     p = put_int8(p, record.c_attributes)
@@ -207,9 +205,10 @@ cdef inline void send_for(list records, Py_ssize_t i) noexcept:
                     send_for_lines(PyTuple_GET_ITEM(pair, 1), 2)
 
 
-cdef Scratch put_records(list records, int64_t base_offset, object base_timestamp, int64_t *base, int64_t *largest):
-    """The records' bytes; ``base`` and ``largest`` are the timestamps."""
-    cdef Scratch payload = Scratch.__new__(Scratch)
+cdef int put_records(out_t *out, list records, int64_t base_offset, object base_timestamp, int64_t *base,
+                     int64_t *largest) except -1:
+    """Append the records' bytes; ``base`` and ``largest`` are the timestamps."""
+    cdef int64_t start = out.p - out.start
     cdef int64_t timestamp
     cdef Py_ssize_t i = 0
     base[0] = largest[0] = -1
@@ -227,11 +226,13 @@ cdef Scratch put_records(list records, int64_t base_offset, object base_timestam
                     base[0] = timestamp
             elif timestamp > largest[0]:
                 largest[0] = timestamp
-        put_record(&payload.out, record, i, base_offset, base[0])
+        put_record(out, record, i, base_offset, base[0])
+        if out.p - out.start - start > INT32_MAX - HEADER_SIZE:
+            raise EncodeError(f"the records take more than {INT32_MAX} bytes; a batch's length is an int32")
         i += 1
     if i != len(records):
         raise EncodeError(f"records has {len(records)} entries, {i} were written: it changed meanwhile")
-    return payload
+    return 0
 
 
 def encode_records(list records not None, int64_t base_offset, base_timestamp):
@@ -239,9 +240,10 @@ def encode_records(list records not None, int64_t base_offset, base_timestamp):
 
     A record without a timestamp counts and is written as -1. ``EncodeError`` where a value does not fit its field.
     """
+    cdef Scratch payload = Scratch.__new__(Scratch)
     cdef int64_t base
     cdef int64_t largest
-    payload = put_records(records, base_offset, base_timestamp, &base, &largest)
+    put_records(&payload.out, records, base_offset, base_timestamp, &base, &largest)
     return payload, base, largest
 
 
@@ -271,32 +273,21 @@ cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil:
     put_int32(batch + AT_CRC, <int32_t> h.crc)
 
 
-def encode_batch(list records not None, tuple fields not None):
-    """A whole uncompressed batch of these header fields; its length, CRC and record count are made here.
+cdef int put_batch(out_t *out, list records, header_t *h, object base_timestamp, bint has_max) except -1:
+    """Append a whole uncompressed batch; its length, CRC and record count are made here.
 
-    A base or max timestamp of None is taken from the records. ``EncodeError`` and ``OverflowError`` where a value does
-    not fit its field, before anything is returned.
+    A base timestamp of None, and a max timestamp that ``h`` has not, are the records'.
     """
-    cdef header_t h
-    cdef int64_t base
+    cdef int64_t at = out.p - out.start
     cdef int64_t largest
-    cdef list row = list(fields)
-    payload = put_records(records, row[0], row[7], &base, &largest)
-    row[7] = base
-    if row[8] is None:
-        row[8] = largest
-    row[12] = len(records)
-    h = to_header(tuple(row))
-    return put_payload(&h, [payload])
-
-
-def encode_payload(tuple fields not None, list parts not None):
-    """A whole batch of these header fields and a payload in parts; its length and CRC are made here.
-
-    ``EncodeError`` where the payload is too long for a batch.
-    """
-    cdef header_t h = to_header(fields)
-    return put_payload(&h, parts)
+    reserve(out, HEADER_SIZE)
+    out.p += HEADER_SIZE
+    put_records(out, records, h.base_offset, base_timestamp, &h.base_timestamp, &largest)
+    if not has_max:
+        h.max_timestamp = largest
+    h.record_count = <int32_t> len(records)
+    seal(out.start + at, out.p - out.start - at, h)
+    return 0
 
 
 cdef bytes put_payload(header_t *h, list parts):

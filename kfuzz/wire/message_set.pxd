@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from kfuzz.wire.record_batch cimport row_t, rows_t
 from kfuzz.wire.report cimport report_t
+from kfuzz.wire.scratch cimport out_t
 
 cdef struct message_t:
     int64_t offset
@@ -19,3 +20,4 @@ cdef bint judge_message(const uint8_t *p, int64_t size, message_t *m, report_t *
 cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, rows_t *sink, report_t *report,
                       int32_t *count) noexcept nogil
 cdef void to_row(const message_t *m, int64_t start, int64_t end, row_t *row) noexcept nogil
+cdef int put_messages(out_t *out, list records, int magic, int64_t base_offset, int attributes, object stamp) except -1

@@ -363,6 +363,11 @@ cdef int put_message(out_t *out, int magic, int64_t offset, int attributes, int6
 
 def encode_messages(list records not None, int magic, int64_t base_offset, int attributes, stamp=None):
     cdef Scratch made = Scratch.__new__(Scratch)
+    put_messages(&made.out, records, magic, base_offset, attributes, stamp)
+    return made
+
+
+cdef int put_messages(out_t *out, list records, int magic, int64_t base_offset, int attributes, object stamp) except -1:
     cdef int64_t one_stamp = 0 if stamp is None else stamp
     cdef Record record
     cdef fields_t fields
@@ -371,10 +376,10 @@ def encode_messages(list records not None, int magic, int64_t base_offset, int a
     while i < len(records):
         record = take_record(records[i], i, &fields)
         # Differences wrap as Java's do.
-        put_message(&made.out, magic, <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset), attributes,
+        put_message(out, magic, <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset), attributes,
                     record.c_timestamp if stamp is None else one_stamp, &fields.key, &fields.value)
         i += 1
-    return made
+    return 0
 
 
 def encode_message(int magic, int64_t offset, int attributes, int64_t timestamp, key, value):
