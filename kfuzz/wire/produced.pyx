@@ -192,7 +192,8 @@ cdef class ProduceRules(Policy):
     cdef void timestamp(self, int64_t timestamp, int64_t at, int64_t i, report_t *report) noexcept nogil:
         """Whether the broker's clock allows it."""
         cdef int64_t limit
-        if minus(self.topic.now, timestamp) > self.topic.before_max_ms or minus(0, minus(self.topic.now, timestamp)) > self.topic.after_max_ms:
+        cdef int64_t age = minus(self.topic.now, timestamp)
+        if age > self.topic.before_max_ms or minus(0, age) > self.topic.after_max_ms:
             if timestamp < self.topic.now:
                 limit = minus(self.topic.now, self.topic.before_max_ms)
             else:
