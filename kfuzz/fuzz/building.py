@@ -36,7 +36,7 @@ SANITIZERS: tuple[str, ...] = get_args(Sanitizer)
 PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
 # The folders whose compiled modules the targets reach, and what mutates for them.
-INSTRUMENTED = ("wire", "mutate", "fuzz")
+INSTRUMENTED = ("wire", "records", "mutate", "fuzz")
 # What is not compiled, and looked for beside what is.
 LINKED = (".py", ".json")
 COMPILERS = ("clang-16", "clang")

@@ -31,6 +31,7 @@ from kfuzz.records.stream import check_stream, read_committed
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import BATCH_CRC_COVERS_FROM, BATCH_HEADER_SIZE, HEADER_AT
+from kfuzz.wire.unpack import unpacked
 
 __all__ = ["TARGETS", "OracleFailure", "PlantedBug", "Target", "exact_buffer", "find"]
 
@@ -362,6 +363,11 @@ def fuzz_compression(data: bytes) -> None:
     payload = memoryview(exact_buffer(data))[1:]
     limit = LIMITS.decompressed_bytes
     out = decompress(codec, payload, limit, magic=magic)
+    plain = unpacked(CODECS.index(codec), payload, limit) if magic else None
+    if plain is not None and out != (plain, len(payload), "whole", ""):
+        raise OracleFailure(
+            f"{codec}: {len(plain)} bytes came out without Python, with it {len(out.data)}, {out.ended}"
+        )
     if len(out.data) > limit:
         raise OracleFailure(f"{codec}: {len(out.data)} bytes came out; the limit is {limit}")
     if not 0 <= out.consumed <= len(payload):

@@ -58,7 +58,7 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     require_profile_and_role(profile, "consumer")
     verdict = Verdict()
     made = Columns(memoryview(data).nbytes)
-    scan = Scan(data, True, with_headers=True, columns=made)
+    scan = Scan(data, True, with_headers=True, columns=made, limit=limits.decompressed_bytes)
     Walk(scan, data, profile, limits, into=verdict).run(scan.next())
     verdict.raise_fatal()
     # First, for whatever is exported has to be imported.

@@ -200,14 +200,14 @@ cdef int64_t next_inner(const uint8_t *base, int64_t at, int64_t n, int32_t reco
 
 
 cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, rows_t *sink, report_t *report,
-                      int32_t *count) noexcept nogil:
+                      int32_t *count, int64_t *first) noexcept nogil:
     """The messages inside a wrapper, whose decompressed value ``base`` is.
 
     False means refused, with a finding noted, or out of memory, as ``sink`` then says.
 
     As ``AbstractLegacyRecordBatch.DeepRecordsIterator`` does, all are read before the first is judged. Their offsets
-    become those of the partition, and a broker's timestamp theirs. What is noted of the wrapper itself has its place in
-    the wrapper.
+    become those of the partition, and a broker's timestamp theirs. ``first`` gets the first one's offset. What is noted
+    of the wrapper itself has its place in the wrapper.
     """
     cdef bint log_append = wrapper.magic == 1 and wrapper.attributes & LOG_APPEND_TIME
     cdef message_t m
@@ -246,6 +246,7 @@ cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, 
             note(report, WRAPPER_OFFSET_TOO_LOW, F_BASE_OFFSET, AT_BASE_OFFSET, -1, -1, wrapper.offset, last)
             return False
         base_offset = <uint64_t> wrapper.offset - <uint64_t> last
+    first[0] = <int64_t> (base_offset + load64(base))
     at = 0
     for i in range(count[0]):
         end = inner_end(base, at, n)

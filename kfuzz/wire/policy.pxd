@@ -10,6 +10,8 @@ cdef struct batch_t:
     int64_t size
     int64_t base_offset
     int64_t last_offset
+    int64_t first_offset       # where it begins
+    bint knows_first           # False for a wrapper that was not read
     int64_t max_timestamp      # -1 for none
     int magic
     int codec                  # 0 for none; with one the rows stand in the payload

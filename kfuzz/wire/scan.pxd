@@ -8,6 +8,7 @@ from kfuzz.wire.message_set cimport message_t
 from kfuzz.wire.policy cimport Policy
 from kfuzz.wire.record_batch cimport header_t, row_t, rows_t, spares_t
 from kfuzz.wire.report cimport report_t
+from kfuzz.wire.unpack cimport tools_t
 
 # What the scan stops at.
 cdef enum:
@@ -47,6 +48,14 @@ cdef class Scan:
     # Where the rows of the batch stand: their bytes, and who keeps them.
     cdef const uint8_t *rows_base
     cdef object rows_source
+    # The most that a payload which is decompressed here may grow to, in bytes; 0 leaves all payloads to Python.
+    cdef int64_t limit
+    cdef tools_t tools
+    # Whether the rows stand in `tools`, where the next payload comes to stand.
+    cdef bint in_tools
+    # Whether the wrapper of this stop has been read, and where it begins then.
+    cdef bint is_opened
+    cdef int64_t first_offset
     # How often it stopped: rows are those of one stop.
     cdef int64_t stops
     # Whether a thread is in a loop that runs without the interpreter's lock.
@@ -69,7 +78,7 @@ cdef class Scan:
     cdef readonly int64_t record_count
     cdef readonly int64_t found
 
-    cdef int open(self, object data, bint with_rows, Policy policy) except -1
+    cdef int open(self, object data, bint with_rows, Policy policy, int64_t limit) except -1
     cdef int begin(self) except -1
     cdef int go_on(self) except -1
     cdef int require_memory(self) except -1
@@ -79,10 +88,12 @@ cdef class Scan:
     cdef bint judge(self, bint unreadable) noexcept nogil
     cdef int record_batch(self) noexcept nogil
     cdef int one_message(self) noexcept nogil
+    cdef int plain_payload(self) noexcept nogil
+    cdef bint read_payload(self, const uint8_t *base, int64_t n, bint skim) noexcept nogil
     cdef int open_window(self, int64_t at) except -1
     cdef bint put_columns(self) noexcept nogil
+    cdef int put_payload(self, bytes payload) except -1
     cdef list all_records(self)
-    cdef int keep(self) except -1
     cdef int keep_rows(self) except -1
     cdef void learn(self, const turn_t *turn) noexcept
 
@@ -102,4 +113,4 @@ cdef class EachRecord:
     cdef int next_batch(self) except -1
 
 cdef EachRecord each_record(Scan scan, object look)
-cdef Scan open_scan(object data, bint with_rows, Policy policy)
+cdef Scan open_scan(object data, bint with_rows, Policy policy, int64_t limit)

@@ -21,7 +21,8 @@ class Scan:
     ``next`` goes on behind the batch of the last stop. It passes over batches that are uncompressed and
     about which there is nothing to say, unless ``each`` or ``with_rows`` asks for every one. ``with_rows`` keeps the
     places of the records, ``with_headers`` those of their headers too; ``columns`` takes them batch
-    by batch, without a stop. ``policy`` is what a role asks besides.
+    by batch, without a stop. ``policy`` is what a role asks besides. ``limit``: the most bytes that a payload may
+    grow to if it is decompressed without Python (``unpack``); 0 leaves all payloads to Python.
 
     Mirrors ``org.apache.kafka.common.record.MemoryRecords.batches``, ``DefaultRecordBatch.ensureValid`` and
     ``streamingIterator``.
@@ -36,6 +37,7 @@ class Scan:
         each: bool = False,
         columns: Columns | None = None,
         policy: Policy | None = None,
+        limit: int = 0,
     ) -> None: ...
     @property
     def at(self) -> int:

@@ -52,6 +52,7 @@ from kfuzz.wire.record_batch cimport (
     to_places,
     to_records,
 )
+from kfuzz.wire.unpack cimport LZ4, keep_tools, take_tools, unpack
 from kfuzz.wire.report cimport (
     ANYWHERE,
     ATTRIBUTES_UNUSED_BITS,
@@ -118,10 +119,10 @@ cdef void give_report(report_t *report) noexcept:
         PyMem_Free(report)
 
 
-cdef Scan open_scan(object data, bint with_rows, Policy policy):
+cdef Scan open_scan(object data, bint with_rows, Policy policy, int64_t limit):
     """A scan for compiled callers: a call of the type takes twice as long."""
     cdef Scan scan = Scan.__new__(Scan)
-    scan.open(data, with_rows, policy)
+    scan.open(data, with_rows, policy, limit)
     return scan
 
 
@@ -132,6 +133,7 @@ cdef class Scan:
     def __cinit__(self):
         global spare_rows
         self.report = take_report()
+        take_tools(&self.tools)
         if spare_rows != NULL:
             self.rows.rows = spare_rows
             self.rows.capacity = SPARE_ROWS
@@ -140,14 +142,14 @@ cdef class Scan:
         self.believed = 1
 
     def __init__(self, data not None, bint with_rows, *, bint with_headers=False, bint each=False,
-                 Columns columns=None, Policy policy=None):
-        self.open(data, with_rows, policy)
+                 Columns columns=None, Policy policy=None, int64_t limit=0):
+        self.open(data, with_rows, policy, limit)
         self.rows.with_headers = with_headers
         self.each = each or (with_rows and columns is None)
         self.columns = columns
         self.has_columns = columns is not None
 
-    cdef int open(self, object data, bint with_rows, Policy policy) except -1:
+    cdef int open(self, object data, bint with_rows, Policy policy, int64_t limit) except -1:
         self.held = hold(data)
         self.data = data
         self.n = self.held.n
@@ -156,12 +158,15 @@ cdef class Scan:
         self.has_policy = policy is not None
         self.with_rows = with_rows or self.has_policy and policy.reads_rows
         self.each = with_rows
+        # Of a payload that it stores as it is, a broker looks at less.
+        self.limit = limit if not self.has_policy or not policy.reads_rows else 0
         return 0
 
     def __dealloc__(self):
         global spare_rows
         cdef int i
         give_report(self.report)
+        keep_tools(&self.tools)
         if spare_rows == NULL and self.rows.capacity == SPARE_ROWS:
             spare_rows = self.rows.rows
             self.rows.rows = NULL
@@ -203,7 +208,9 @@ cdef class Scan:
         cdef int state
         while True:
             state = self.one_batch()
-            if state == AT_BATCH and self.has_columns and not self.put_columns():
+            if state == AT_PAYLOAD and self.limit and self.report.count == 0:
+                state = self.plain_payload()
+            elif state == AT_BATCH and self.has_columns and not self.put_columns():
                 self.rows.no_memory = True
                 return AT_REFUSAL
             if state == AT_BATCH and self.has_policy and not self.judge(False):
@@ -221,6 +228,7 @@ cdef class Scan:
             self.unfinished = False
         clear(self.report)
         self.rows.count = self.rows.header_count = 0
+        self.in_tools = self.is_opened = False
         p = self.base + self.at
         if self.has_policy:
             if self.at == 0 and not self.policy.data(p, self.n, self.report):
@@ -262,6 +270,8 @@ cdef class Scan:
         else:
             b.base_offset = b.last_offset = self.message.offset
             b.max_timestamp = self.message.timestamp
+        b.knows_first = self.magic == LAST_MAGIC or b.codec == 0 or self.is_opened
+        b.first_offset = self.first_offset if self.is_opened else b.base_offset
         return self.policy.batch(&b, self.report)
 
     cdef int record_batch(self) noexcept nogil:
@@ -334,6 +344,59 @@ cdef class Scan:
             self.rows.count = 1
         return AT_BATCH
 
+    cdef int plain_payload(self) noexcept nogil:
+        """Decompress a payload as writers make it, and read it; anything about it that is to be said is left to Python.
+        """
+        cdef const uint8_t *p = self.base + self.at
+        cdef int codec = self.h.attributes & CODEC_MASK
+        cdef int64_t at = HEADER_SIZE
+        cdef int64_t n = self.size - HEADER_SIZE
+        cdef int64_t found = self.found
+        if self.magic == LAST_MAGIC:
+            if found == 0:
+                return AT_PAYLOAD
+        else:
+            # Writers of magic 0 made another checksum in the header of lz4.
+            if self.magic == 0 and codec == LZ4:
+                return AT_PAYLOAD
+            at = self.message.value_at
+            n = self.message.value_length
+        if not unpack(&self.tools, codec, p + at, n, self.limit):
+            return AT_PAYLOAD
+        self.in_tools = True
+        if self.read_payload(self.tools.out, self.tools.size, False) and self.report.count == 0:
+            if self.has_columns and self.rows.count:
+                with gil:
+                    try:
+                        self.keep_rows()
+                        self.put_payload(self.rows_source)
+                    except MemoryError:
+                        self.rows.no_memory = True
+            return AT_BATCH
+        self.in_tools = self.is_opened = False
+        self.found = found
+        clear(self.report)
+        self.rows.count = self.rows.header_count = 0
+        return AT_PAYLOAD
+
+    cdef bint read_payload(self, const uint8_t *base, int64_t n, bint skim) noexcept nogil:
+        """The records in a decompressed payload; False where they are refused."""
+        cdef rows_t *sink = &self.rows if self.with_rows or self.h.attributes & CONTROL else NULL
+        cdef int32_t count = 0
+        cdef bint ok
+        cdef cursor_t c
+        self.rows_base = base
+        if self.magic == LAST_MAGIC:
+            c = cursor_t(base=base, end=base + n, report=self.report, record=-1, header=-1)
+            ok = get_records(&c, base, &self.h, sink, skim)
+            if ok and self.h.attributes & CONTROL:
+                judge_control(base, &self.rows, self.report)
+        else:
+            ok = get_wrapped(base, n, &self.message, sink, self.report, &count, &self.first_offset)
+            self.found = count
+            self.is_opened = ok
+        return ok
+
     cdef int open_window(self, int64_t at) except -1:
         """Let views refer to ``data`` from ``at`` on: their places have 31 bits."""
         cdef bint whole = self.n <= INT32_MAX
@@ -358,35 +421,32 @@ cdef class Scan:
 
     def parse(self, bytes payload not None, bint skim=False):
         """Parse the decompressed payload of the batch; False where it is refused. Places then count from its start."""
-        cdef int32_t count = 0
         cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(payload)
-        cdef cursor_t c
-        cdef rows_t *sink = &self.rows if self.with_rows or self.h.attributes & CONTROL else NULL
+        cdef int64_t n = PyBytes_GET_SIZE(payload)
         cdef bint ok
-        if PyBytes_GET_SIZE(payload) >= INT32_MAX:
-            raise ValueError(f"a payload of {len(payload)} bytes; the limit is {INT32_MAX - 1}")
+        if n >= INT32_MAX:
+            raise ValueError(f"a payload of {n} bytes; the limit is {INT32_MAX - 1}")
         self.begin()
         clear(self.report)
         # A payload may be parsed twice: skimmed, and then in full.
         self.rows.count = self.rows.header_count = 0
-        c = cursor_t(base=base, end=base + PyBytes_GET_SIZE(payload), report=self.report, record=-1, header=-1)
-        self.rows_base = base
         self.rows_source = payload
         with nogil:
-            if self.magic == 2:
-                ok = get_records(&c, base, &self.h, sink, skim)
-                if ok and self.h.attributes & CONTROL:
-                    judge_control(base, &self.rows, self.report)
-            else:
-                ok = get_wrapped(base, c.end - base, &self.message, sink, self.report, &count)
-                self.found = count
+            ok = self.read_payload(base, n, skim)
         self.running = False
         self.require_memory()
         if ok and self.has_columns and self.rows.count:
-            self.columns.add_buffer(payload)
-            if not self.columns.take(&self.h, &self.rows, self.batch_count, base, c.end, 0, self.size):
-                raise MemoryError
+            self.put_payload(payload)
         return ok
+
+    cdef int put_payload(self, bytes payload) except -1:
+        """The rows of this batch, which stand in its payload."""
+        cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(payload)
+        self.columns.add_buffer(payload)
+        if not self.columns.take(&self.h, &self.rows, self.batch_count, base, base + PyBytes_GET_SIZE(payload), 0,
+                                 self.size):
+            raise MemoryError
+        return 0
 
     def ask(self, bint unreadable=False):
         """Ask the policy about the batch of this stop, once it is decompressed, or refused by a consumer."""
@@ -436,19 +496,21 @@ cdef class Scan:
             self.begin()
         if self.rows.count == 0:
             return []
-        if not self.h.attributes & CODEC_MASK:
-            self.keep_rows()
+        self.keep_rows()
         return to_records(self.rows_base, self.rows_source, &self.h, &self.rows)
 
-    cdef int keep(self) except -1:
-        return self.keep_rows() if self.rows.count and not self.h.attributes & CODEC_MASK else 0
-
     cdef int keep_rows(self) except -1:
-        """Let the rows refer to bytes that nobody can change: ``data`` itself, or a copy of the batch."""
-        if type(self.data) is bytes:
+        """Let the rows refer to bytes that nobody can change: the payload, ``data`` itself, or a copy of the batch."""
+        if self.in_tools:
+            self.rows_source = PyBytes_FromStringAndSize(<const char *> self.tools.out, <Py_ssize_t> self.tools.size)
+            self.in_tools = False
+        elif self.h.attributes & CODEC_MASK:
+            return 0
+        elif type(self.data) is bytes:
             self.rows_source = self.data
             return 0
-        self.rows_source = PyBytes_FromStringAndSize(<const char *> self.base + self.at, self.size)
+        else:
+            self.rows_source = PyBytes_FromStringAndSize(<const char *> self.base + self.at, self.size)
         self.rows_base = <const uint8_t *> PyBytes_AS_STRING(self.rows_source)
         return 0
 
@@ -511,7 +573,8 @@ cdef class EachRecord:
                 raise RuntimeError("another thread looks at a batch right now; give each an iterator of its own")
             if not self.next_batch():
                 raise StopIteration
-            self.scan.keep()
+            if self.scan.rows.count:
+                self.scan.keep_rows()
             self.begin()
 
     cdef void begin(self) noexcept:

@@ -170,11 +170,10 @@ cdef class SegmentRules(Policy):
         if self.read_bytes - self.indexed_bytes > self.index_interval_bytes and not self.index(b.last_offset, report):
             return False
         self.read_bytes += b.size
-        self.wants_start = b.magic < LAST_MAGIC and b.codec and (
-            not self.of_begin.done or self.is_indexed and not self.of_index.done)
+        self.wants_start = not b.knows_first and (not self.of_begin.done or self.is_indexed and not self.of_index.done)
         self.wrapper_at = b.at
-        if not self.wants_start:
-            self.begins(b.base_offset)
+        if b.knows_first:
+            self.begins(b.first_offset)
         return b.magic < LAST_MAGIC or self.leader(b.header, report) and self.producer(b, report)
 
     cdef bint is_within(self, int64_t offset) noexcept nogil:

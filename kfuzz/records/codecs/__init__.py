@@ -7,7 +7,9 @@ here. Each codec has a module of its own with the same three functions.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kfuzz.errors import UsageError
@@ -15,9 +17,18 @@ from kfuzz.kafka import Codec
 from kfuzz.records.codecs import gzip, lz4, snappy, zstd
 from kfuzz.records.codecs.container import Broken, Decompressed
 from kfuzz.wire.output import Full, Output
+from kfuzz.wire.unpack import use
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
+
+# zlib is the library that Python itself loads. The others stand in the packages that compress. zstandard's extension
+# hides its functions; its second one, for other interpreters, shows them. cramjam hides snappy's.
+use(
+    zlib="libz.so.1",
+    lz4=getattr(sys.modules["lz4.frame._frame"], "__file__", None),
+    zstd=getattr(find_spec("zstandard._cffi"), "origin", None),
+)
 
 __all__ = ["Decompressed", "compress", "compress_parts", "decompress", "open_stream"]
 

@@ -94,7 +94,7 @@ cdef Reader reader_of(Verdict into, data, profile, role, limits, topic, bint obj
         raise UsageError(f"role {role!r} does not look at a topic; take role 'broker', or leave topic out")
     elif role == "log":
         policy = SegmentRules(INDEX_INTERVAL_BYTES)
-    reader.scan = open_scan(data, objects, policy)
+    reader.scan = open_scan(data, objects, policy, limits.decompressed_bytes)
     reader.verdict = into
     reader.data = data
     reader.profile = profile
