@@ -127,6 +127,8 @@ class Session:
         self._ended = False
         self._killed = False
         self._tree: list[psutil.Process] = []
+        # The processes that were running at the last look and are no descendants.
+        self._strangers: set[int] = set()
         self._tree_seen_s = 0.0
         self._cpu_mark_s = 0.0
         self._resident_baseline_bytes = 0
@@ -341,11 +343,31 @@ class Session:
             root = psutil.Process(self._process.pid)
             if root.status() == psutil.STATUS_ZOMBIE:
                 return
-            self._tree = [root, *root.children(recursive=True)]
+            self._tree = [root, *self._descendants()]
             self._tree_seen_s = time.monotonic()
         except psutil.Error:
             # The root is gone; what it left behind is still known from the last look.
             pass
+
+    def _descendants(self) -> list[psutil.Process]:
+        """What psutil's ``children(recursive=True)`` gives, without asking again who the parent of each process is.
+
+        A look comes before every measured request, and a machine runs hundreds of processes. One that was no descendant
+        at the last look becomes none.
+        """
+        running = set(psutil.pids()) - {self._process.pid}
+        self._strangers &= running
+        found: dict[int, psutil.Process] = {}
+        parents: dict[int, int] = {}
+        for pid in running - self._strangers:
+            with contextlib.suppress(psutil.Error):
+                found[pid] = psutil.Process(pid)
+                parents[pid] = found[pid].ppid()
+        tree = {self._process.pid}
+        while more := {pid for pid, parent in parents.items() if parent in tree} - tree:
+            tree |= more
+        self._strangers |= parents.keys() - tree
+        return [found[pid] for pid in sorted(tree - {self._process.pid})]
 
     def _use(self) -> Use:
         # Looking for children reads all of /proc: not for every answer.
