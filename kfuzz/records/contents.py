@@ -52,15 +52,15 @@ def _number(value: int | None) -> str | None:
     return None if value is None else str(value)
 
 
-def _hex(value: bytes | None) -> str | None:
-    return None if value is None else value.hex()
-
-
 def _key(key: bytes) -> str | dict[str, str]:
     try:
         return key.decode()
     except UnicodeDecodeError:
         return {"hex": key.hex()}
+
+
+def _headers_to_json(headers: Iterable[Header]) -> list[list[Any]]:
+    return [[_key(key), None if value is None else value.hex()] for key, value in headers]
 
 
 def _batch_to_json(batch: RecordBatch) -> dict[str, Any]:
@@ -73,10 +73,10 @@ def _batch_to_json(batch: RecordBatch) -> dict[str, Any]:
     out["records"] = [
         {
             "offset": str(record.offset),
-            "timestamp": _number(record.timestamp),
-            "key": _hex(record.key),
-            "value": _hex(record.value),
-            "headers": [[_key(key), _hex(value)] for key, value in record.headers],
+            "timestamp": None if (timestamp := record.timestamp) is None else str(timestamp),
+            "key": None if (key := record.key) is None else key.hex(),
+            "value": None if (value := record.value) is None else value.hex(),
+            "headers": _headers_to_json(headers) if (headers := record.headers) else [],
         }
         for record in batch.records
     ]
@@ -91,7 +91,12 @@ def _batch_from_json(value: Any, where: str) -> RecordBatch:
             raise UsageError(f"{where}.{name} is not a field of a batch; the fields are {', '.join(sorted(known))}")
     fields = {name: _field(name, value[name], f"{where}.{name}") for name in BATCH_FIELDS if name in value}
     given = _list(value.get("records", []), f"{where}.records")
-    records = [_record_from_json(record, f"{where}.records[{i}]") for i, record in enumerate(given)]
+    records = []
+    for i, record in enumerate(given):
+        try:
+            records.append(_record_from_json(record))
+        except UsageError as error:
+            raise UsageError(f"{where}.records[{i}]{error}") from None
     fields.setdefault("base_offset", records[0].offset if records else 0)
     fields.setdefault("last_offset", records[-1].offset if records else fields["base_offset"])
     return RecordBatch(records=records, **fields)
@@ -109,20 +114,19 @@ def _field(name: str, value: Any, where: str) -> Any:
     return None if value is None and name == "delete_horizon" else _integer(value, where)
 
 
-def _record_from_json(value: Any, where: str) -> Record:
-    value = _object(value, where)
+def _record_from_json(value: Any) -> Record:
+    """A record. An error begins with the place within it: a batch may have very many, and few of their names are needed."""
+    value = _object(value, "")
     if "offset" not in value:
-        raise UsageError(f"{where} is not a record: 'offset' is missing")
+        raise UsageError(" is not a record: 'offset' is missing")
     timestamp = value.get("timestamp")
+    headers = _list(value.get("headers", []), ".headers")
     return Record(
-        _integer(value["offset"], f"{where}.offset"),
-        None if timestamp is None else _integer(timestamp, f"{where}.timestamp"),
-        _bytes(value.get("key"), f"{where}.key"),
-        _bytes(value.get("value"), f"{where}.value"),
-        tuple(
-            _header(header, f"{where}.headers[{i}]")
-            for i, header in enumerate(_list(value.get("headers", []), f"{where}.headers"))
-        ),
+        _integer(value["offset"], ".offset"),
+        None if timestamp is None else _integer(timestamp, ".timestamp"),
+        _bytes(value.get("key"), ".key"),
+        _bytes(value.get("value"), ".value"),
+        tuple([_header(header, f".headers[{i}]") for i, header in enumerate(headers)]) if headers else (),
     )
 
 
@@ -134,12 +138,15 @@ def _header(value: Any, where: str) -> Header:
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
+    # A check against an abstract class is slow; most objects are what a JSON reader makes.
+    if type(value) is not dict and not isinstance(value, Mapping):
         raise UsageError(f"{where} is {_shortly(value)}; it must be an object")
     return value
 
 
 def _list(value: Any, where: str) -> list[Any]:
+    if type(value) is list:
+        return value
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise UsageError(f"{where} is {_shortly(value)}; it must be a list")
     return list(value)
