@@ -344,9 +344,13 @@ REQUESTS: Final[Mapping[str, ObjectForm]] = {
 # --- lines ----------------------------------------------------------------------------------------------------------
 
 
+# Made once, for json.dumps makes one a line. Messages hold no object within itself, and need not be searched for one.
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+
+
 def to_line(message: Mapping[str, Any]) -> bytes:
     """One message as a line of JSON: ASCII, so that no testee trips over an encoding."""
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    return _JSON.encode(message).encode() + b"\n"
 
 
 def _parse(line: bytes, what: str) -> Any:
