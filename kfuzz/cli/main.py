@@ -19,7 +19,7 @@ from kfuzz.errors import KfuzzError
 
 # Python looks for unreachable cycles whenever it has made so many objects more than it has freed. Its own 700 is little where
 # records and their JSON are made by the hundred thousand, none of them in a cycle: a fifth of `kfuzz conform` was that.
-NEW_OBJECTS_MAX = 10_000
+NEW_OBJECTS_MAX = 100_000
 
 # verb → (module, what it does). The text stands here so that `kfuzz --help` imports nothing.
 VERBS = {
