@@ -74,6 +74,10 @@ class _Parser:
 
     def blank(self) -> str:
         """Step over what means nothing; the next character, or nothing at the end."""
+        following = self.text[self.at : self.at + 1]
+        # The usual case: catalogues are written without blanks.
+        if following and following not in " \t\r\n/":
+            return following
         found = _BLANK.match(self.text, self.at)
         assert found is not None
         self.at = found.end()
