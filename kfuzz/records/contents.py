@@ -115,7 +115,10 @@ def _field(name: str, value: Any, where: str) -> Any:
 
 
 def _record_from_json(value: Any) -> Record:
-    """A record. An error begins with the place within it: a batch may have very many, and few of their names are needed."""
+    """A record. An error begins with the place within the record; the caller puts the record's own place before it.
+
+    So no place is put into words unless it is needed: a batch may have very many records.
+    """
     value = _object(value, "")
     if "offset" not in value:
         raise UsageError(" is not a record: 'offset' is missing")

@@ -230,7 +230,10 @@ class ObjectForm:
         return None
 
     def all_right(self, values: Sequence[Any]) -> bool:
-        """Whether nothing is wrong with any of ``values``: field by field, for many have the same text or null there."""
+        """Whether nothing is wrong with any of ``values``.
+
+        Goes field by field: a text or null that many of them have in a field is checked once.
+        """
         if set(map(type, values)) != {dict}:
             return False
         needed, known = set(self.required), self.forms.keys()

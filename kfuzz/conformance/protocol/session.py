@@ -127,7 +127,7 @@ class Session:
         self._ended = False
         self._killed = False
         self._tree: list[psutil.Process] = []
-        # The processes that were running at the last look and are no descendants.
+        # The processes that ran at the last look and were not descendants.
         self._strangers: set[int] = set()
         self._tree_seen_s = 0.0
         self._cpu_mark_s = 0.0
@@ -350,10 +350,10 @@ class Session:
             pass
 
     def _descendants(self) -> list[psutil.Process]:
-        """What psutil's ``children(recursive=True)`` gives, without asking again who the parent of each process is.
+        """The same as psutil's ``children(recursive=True)``, but it asks only new processes for their parent.
 
-        A look comes before every measured request, and a machine runs hundreds of processes. One that was no descendant
-        at the last look becomes none.
+        This runs before every measured request, and a machine has hundreds of processes. A process that was not a
+        descendant at the last look does not become one.
         """
         running = set(psutil.pids()) - {self._process.pid}
         self._strangers &= running

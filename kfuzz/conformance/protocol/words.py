@@ -344,7 +344,7 @@ REQUESTS: Final[Mapping[str, ObjectForm]] = {
 # --- lines ----------------------------------------------------------------------------------------------------------
 
 
-# Made once, for json.dumps makes one a line. Messages hold no object within itself, and need not be searched for one.
+# Made once: json.dumps makes an encoder for each line. No message contains itself, so none is searched for that.
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
