@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import importlib
@@ -97,8 +96,6 @@ def main(args: list[str] | None = None) -> Any:
         click.echo("kfuzz: standard output is closed; leave it open", err=True)
         sys.exit(2)
     gc.set_threshold(NEW_OBJECTS_MAX)
-    # The process ends next: Python need not search all objects for cycles once more.
-    atexit.register(gc.freeze)
     with _terminable() as signals, keep_going_without_reader():
         _main(args, signals)
 

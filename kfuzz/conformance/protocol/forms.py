@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, Final, Protocol, get_args, get_origin, get_type_hints
 
@@ -41,8 +41,6 @@ Json = dict[str, Any]
 # Objects and arrays within a message, far beyond those of Kafka's own.
 MESSAGE_DEPTH_MAX: Final = 32
 VERSION_MAX: Final = 32767
-# From so many objects on, a list of them is checked field by field.
-MANY: Final = 100
 
 
 class Form(Protocol):
@@ -192,8 +190,6 @@ class ListOf:
     def wanted(self, value: Any) -> str | None:
         if not isinstance(value, list):
             return f"a list of {self.noun}"
-        if len(value) >= MANY and isinstance(self.form, ObjectForm) and self.form.all_right(value):
-            return None
         for index, item in enumerate(value):
             if isinstance(self.form, ObjectForm):
                 if wrong := self.form.wrong(item):
@@ -228,25 +224,6 @@ class ObjectForm:
             if wanted := form.wanted(item):
                 return f".{name} is {shown(item)}; it must be {wanted}"
         return None
-
-    def all_right(self, values: Sequence[Any]) -> bool:
-        """Whether nothing is wrong with any of ``values``.
-
-        Goes field by field: a text or null that many of them have in a field is checked once.
-        """
-        if set(map(type, values)) != {dict}:
-            return False
-        needed, known = set(self.required), self.forms.keys()
-        if not all(needed <= names <= known for names in set(map(frozenset, values))):
-            return False
-        for name, form in self.forms.items():
-            given = [value[name] for value in values if name in value]
-            # Of other types equal ones may differ: 1, 1.0 and true are one key.
-            if set(map(type, given)) <= {str, type(None)}:
-                given = list(dict.fromkeys(given))
-            if any(map(form.wanted, given)):
-                return False
-        return True
 
     def wanted(self, value: Any) -> str | None:
         wrong = self.wrong(value)
