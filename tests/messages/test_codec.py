@@ -351,6 +351,28 @@ def test_elements_with_map_keys_are_copied_and_pickled_whole() -> None:
         assert other.find(name="b") is other[1]
 
 
+@pytest.mark.parametrize("count", range(1, 9))
+@pytest.mark.parametrize("tagged", [False, True])
+def test_a_dict_of_any_size_has_its_names_in_the_definitions_order(count: int, tagged: bool) -> None:
+    names = [f"Field{i * 5 % 8}" for i in range(count)]
+    fields = [f'{{ "name": "{name}", "type": "int32", "versions": "0+" }}' for name in names]
+    if tagged:
+        fields.insert(0, '{ "name": "Late", "type": "int8", "versions": "0+", "tag": 0, "taggedVersions": "0+" }')
+    definition = parse_definition(
+        '{ "name": "SomeData", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": ['
+        + ", ".join(fields)
+        + "]}"
+    )
+    values = {f"field{name[5:]}": number for number, name in enumerate(names)}
+    for late in (0, 3) if tagged else (None,):
+        expected = values if late is None else values | {"late": late}
+        found = decode(definition, 0, encode(definition, 0, expected))
+        assert list(found.items()) == list(expected.items())
+        # A copy for each: a reader of many messages never hands out one dict twice.
+        found.clear()
+        assert decode(definition, 0, encode(definition, 0, expected)) == expected
+
+
 def test_names_may_be_anybodys_and_in_any_order() -> None:
     rng = random.Random(3)
     for definition in catalogue().messages.values():

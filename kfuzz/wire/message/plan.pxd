@@ -81,6 +81,7 @@ cdef class Plan:
     # tagged fields.
     cdef dict blank
     cdef object model
+    cdef bint few                  # all names are those of plain fields, and a small dict has room for them
     cdef type array_type           # of arrays of this struct, in objects
 
 

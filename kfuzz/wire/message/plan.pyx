@@ -13,6 +13,10 @@ KINDS = {
     "struct": K_STRUCT,
 }
 
+# How many names CPython's smallest dict has room for.
+cdef enum:
+    SMALL_DICT = 5
+
 
 cdef void count_runs(plan_t *plan) noexcept:
     cdef op_t *op
@@ -70,6 +74,7 @@ cdef int fill(Program program, Plan plan, dict described) except -1:
         if plan.c.tagged[i].there:
             default = plan.tagged_defaults[i]
             plan.blank[plan.tagged_names[i]] = None if is_changeable(default) else default
+    plan.few = len(plan.blank) == plan.c.count <= SMALL_DICT
     return 0
 
 

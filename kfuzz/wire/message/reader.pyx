@@ -3,7 +3,7 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next, PyDict_SetItem
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_XDECREF
+from cpython.ref cimport Py_DECREF
 from cpython.tuple cimport PyTuple_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -20,6 +20,7 @@ from kfuzz.wire.values cimport UNKNOWN, copy_struct, keyed
 
 cdef extern from "Python.h":
     # These give or take a reference without counting it up and down again.
+    PyObject *PyDict_New() except NULL
     PyObject *PyDict_Copy(object dict) except NULL
     int set_item "PyDict_SetItem"(PyObject *dict, PyObject *name, PyObject *value)
     PyObject *PyLong_FromLong(long number) except NULL
@@ -62,15 +63,17 @@ cdef PyObject *float_of(const uint8_t *p) except NULL:
     return PyFloat_FromDouble(value)
 
 
+cdef inline PyObject *long_of(int64_t number) except NULL:
+    # The first one is the faster for what fits it.
+    return PyLong_FromLong(<int32_t> number) if number == <int32_t> number else PyLong_FromLongLong(number)
+
+
 cdef PyObject *primitive_of(const uint8_t *p, int kind) except NULL:
     """A primitive of fixed size."""
-    cdef int64_t number
     if kind == K_INT32:
         return PyLong_FromLong(<int32_t> load32(p))
     elif kind == K_INT64:
-        number = <int64_t> load64(p)
-        # The other one is made for such numbers.
-        return PyLong_FromLong(<int32_t> number) if number == <int32_t> number else PyLong_FromLongLong(number)
+        return long_of(<int64_t> load64(p))
     elif kind == K_INT16:
         return PyLong_FromLong(<int16_t> load16(p))
     elif kind == K_BOOL:
@@ -139,13 +142,42 @@ cdef PyObject *make_object(reader_t *r, Plan plan) except NULL:
 
 
 cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
-    # A copy has the names, in their order, and room for the values: that is half of the work.
-    cdef PyObject *raw = PyDict_Copy(plan.blank)
-    cdef const op_t *op
+    # A copy has the names, in their order, and room for the values: that is half of the work. A small table is made
+    # faster than it is copied, because CPython keeps some of them for reuse.
+    cdef PyObject *raw = PyDict_New() if plan.few else PyDict_Copy(plan.blank)
+    cdef PyObject *value
+    cdef const op_t *op = plan.c.ops
+    cdef const op_t *end = op + plan.c.count
+    cdef const uint8_t *p = r.p
+    cdef int64_t n
     cdef int i
     made = owned(raw)
-    for i in range(plan.c.count):
-        give(r, raw, &plan.c.ops[i])
+    while op < end:
+        # The most common kinds are read here: a call, and a position in memory, cost as much as these values.
+        if op.array:
+            r.p = p
+            value = make_array(r, op)
+            p = r.p
+        elif op.kind == K_INT32:
+            value = PyLong_FromLong(<int32_t> load32(p))
+            p += 4
+        elif op.kind == K_INT64:
+            value = long_of(<int64_t> load64(p))
+            p += 8
+        elif op.kind == K_INT16:
+            value = PyLong_FromLong(<int16_t> load16(p))
+            p += 2
+        elif op.kind == K_STRING and op.compact and 0 < p[0] < 0x80:
+            n = p[0] - 1
+            value = text_of(p + 1, n, r.text_errors)
+            p += 1 + n
+        else:
+            r.p = p
+            value = make_value(r, op, False)
+            p = r.p
+        put(raw, op, value)
+        op += 1
+    r.p = p
     if plan.c.flexible:
         # The other defaults stand in the blank.
         for i in range(plan.c.tagged_count):
@@ -158,21 +190,23 @@ cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
     return counted(made)
 
 
+cdef inline int put(PyObject *made, const op_t *op, PyObject *value) except -1:
+    """Put a value, which is used up, into the dict."""
+    cdef int done = set_item(made, op.name, value)
+    Py_DECREF(<object> value)
+    return done
+
+
 cdef inline int give(reader_t *r, PyObject *made, const op_t *op) except -1:
     """Read a field into the dict or the object."""
-    cdef PyObject *value
-    cdef int done
-    if r.as_objects and op.is_number:
+    if not r.as_objects:
+        return put(made, op, make_field(r, op))
+    if op.is_number:
         set_number(field_of(made, op), r.p, op.kind)
         r.p += width_of(op.kind)
-        return 0
-    value = make_field(r, op)
-    if r.as_objects:
-        set_object(field_of(made, op), value)
-        return 0
-    done = set_item(made, op.name, value)
-    Py_XDECREF(value)
-    return done
+    else:
+        set_object(field_of(made, op), make_field(r, op))
+    return 0
 
 
 cdef list make_tags(reader_t *r, Plan plan, PyObject *made):
@@ -203,28 +237,40 @@ cdef inline PyObject *make_field(reader_t *r, const op_t *op) except NULL:
 
 
 cdef PyObject *make_array(reader_t *r, const op_t *op) except NULL:
-    cdef PyObject *raw
     cdef int64_t n
-    cdef int64_t i
-    cdef Plan plan = <Plan> op.plan.owner if op.kind == K_STRUCT else None
     r.p = get_length(r.p, op, False, &n)
     if n < 0:
         return counted(None)
-    if not r.as_objects:
-        raw = PyList_New(<Py_ssize_t> n)
-    elif plan is None or PyTuple_GET_SIZE(plan.map_keys) == 0:
-        raw = PyTuple_New(<Py_ssize_t> n)
+    return make_tuple(r, op, <Py_ssize_t> n) if r.as_objects else make_list(r, op, <Py_ssize_t> n)
+
+
+cdef PyObject *make_tuple(reader_t *r, const op_t *op, Py_ssize_t n) except NULL:
+    cdef PyObject *raw
+    cdef Py_ssize_t i
+    cdef Plan plan = <Plan> op.plan.owner if op.kind == K_STRUCT else None
+    if plan is None or PyTuple_GET_SIZE(plan.map_keys) == 0:
+        raw = PyTuple_New(n)
     else:
-        raw = PyType_GenericAlloc(<PyTypeObject *> plan.array_type, <Py_ssize_t> n)
+        raw = PyType_GenericAlloc(<PyTypeObject *> plan.array_type, n)
     made = owned(raw)
     for i in range(n):
-        if r.as_objects:
-            PyTuple_SET_ITEM(raw, i, make_value(r, op, True))
-        else:
-            PyList_SET_ITEM(raw, i, make_value(r, op, True))
-    if not r.as_objects and plan is not None and PyTuple_GET_SIZE(plan.map_keys) != 0:
-        return counted(keyed(made, plan.map_keys))
+        PyTuple_SET_ITEM(raw, i, make_value(r, op, True))
     return counted(made)
+
+
+cdef PyObject *make_list(reader_t *r, const op_t *op, Py_ssize_t n) except NULL:
+    cdef PyObject *raw = PyList_New(n)
+    cdef Py_ssize_t i
+    cdef Plan plan
+    made = owned(raw)
+    if op.kind != K_STRUCT:
+        for i in range(n):
+            PyList_SET_ITEM(raw, i, make_value(r, op, True))
+        return counted(made)
+    plan = <Plan> op.plan.owner
+    for i in range(n):
+        PyList_SET_ITEM(raw, i, make_dict(r, plan))
+    return counted(made) if PyTuple_GET_SIZE(plan.map_keys) == 0 else counted(keyed(made, plan.map_keys))
 
 
 cdef inline PyObject *make_value(reader_t *r, const op_t *op, bint element) except NULL:
