@@ -29,4 +29,4 @@ cdef str UNKNOWN
 
 cdef tuple struct_type(str name, tuple names, list members)
 cdef type array_type(tuple keys)
-cdef Keyed keyed(list elements, tuple keys)
+cdef Keyed keyed(tuple keys)

@@ -1,5 +1,6 @@
 """What structs and arrays of a message are as values; the interface is described in values.pyi."""
 
+from cpython.list cimport PyList_Append
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport Py_EQ, PyObject, PyObject_RichCompareBool, PyTypeObject
 
@@ -19,7 +20,6 @@ cdef extern from "values.h":
 
 cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8(object text) except NULL
-    int PyList_SetSlice(object list, Py_ssize_t low, Py_ssize_t high, object items) except -1
 
 cdef str UNKNOWN = "_unknownTaggedFields"
 # The same for whoever is not compiled.
@@ -123,10 +123,10 @@ cdef dict index_of(list keys, elements):
     return made
 
 
-cdef Keyed keyed(list elements, tuple keys):
+cdef Keyed keyed(tuple keys):
+    """An empty one."""
     cdef Keyed made = Keyed.__new__(Keyed)
     made.keys = keys
-    PyList_SetSlice(made, 0, 0, elements)
     return made
 
 
@@ -182,8 +182,10 @@ cdef object in_dicts(value):
         return value.to_dict()
     if not isinstance(value, tuple):
         return value
-    made = [in_dicts(element) for element in value]
-    return keyed(made, value.keys) if isinstance(value, KeyedTuple) else made
+    made = keyed(value.keys) if isinstance(value, KeyedTuple) else []
+    for element in value:
+        PyList_Append(made, in_dicts(element))
+    return made
 
 
 cdef dict WIDTHS = {T_OBJECT_EX: sizeof(PyObject *), T_BOOL: 1, T_BYTE: 1, T_SHORT: 2, T_USHORT: 2, T_INT: 4, T_UINT: 4,

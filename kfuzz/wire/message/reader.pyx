@@ -2,6 +2,7 @@
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next, PyDict_SetItem
+from cpython.list cimport PyList_Append
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_DECREF
 from cpython.tuple cimport PyTuple_GET_SIZE
@@ -259,18 +260,25 @@ cdef PyObject *make_tuple(reader_t *r, const op_t *op, Py_ssize_t n) except NULL
 
 
 cdef PyObject *make_list(reader_t *r, const op_t *op, Py_ssize_t n) except NULL:
-    cdef PyObject *raw = PyList_New(n)
+    cdef PyObject *raw
     cdef Py_ssize_t i
-    cdef Plan plan
+    cdef Plan plan = <Plan> op.plan.owner if op.kind == K_STRUCT else None
+    if plan is not None and PyTuple_GET_SIZE(plan.map_keys) != 0:
+        return make_keyed(r, plan, n)
+    raw = PyList_New(n)
     made = owned(raw)
-    if op.kind != K_STRUCT:
-        for i in range(n):
-            PyList_SET_ITEM(raw, i, make_value(r, op, True))
-        return counted(made)
-    plan = <Plan> op.plan.owner
     for i in range(n):
-        PyList_SET_ITEM(raw, i, make_dict(r, plan))
-    return counted(made) if PyTuple_GET_SIZE(plan.map_keys) == 0 else counted(keyed(made, plan.map_keys))
+        PyList_SET_ITEM(raw, i, make_value(r, op, True) if plan is None else make_dict(r, plan))
+    return counted(made)
+
+
+cdef PyObject *make_keyed(reader_t *r, Plan plan, Py_ssize_t n) except NULL:
+    cdef Py_ssize_t _i
+    made = keyed(plan.map_keys)
+    for _i in range(n):
+        # A list with room for all cannot be made of another type than list; copying one costs more than to append.
+        PyList_Append(made, owned(make_dict(r, plan)))
+    return counted(made)
 
 
 cdef inline PyObject *make_value(reader_t *r, const op_t *op, bint element) except NULL:
