@@ -9,8 +9,10 @@ def crc32(data: Buffer, value: int = 0, /) -> int:
 def kernel(data: Buffer, value: int = 0, wide: bool = False) -> int | None:
     """``crc32c`` by a kernel that the loops without the interpreter use; None where this machine cannot run it.
 
-    ``wide`` is the one of 512-bit vectors, which they take where they can.
+    ``wide`` is the one of 512-bit vectors, which they take where they can and KFUZZ_PORTABLE=1 has not turned it off.
     """
 
 def zlib_kernel(data: Buffer, value: int = 0) -> int | None:
-    """``crc32`` by the kernel that the loops without the interpreter use; None where this machine cannot run it."""
+    """``crc32`` by the kernel that the loops without the interpreter use; None where this machine cannot run it, or
+    KFUZZ_PORTABLE=1 has turned it off.
+    """

@@ -28,9 +28,12 @@ cdef extern from "crc32.h":
     void kfuzz_crc32_init() nogil
     uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n) nogil
 
+cdef extern from "portable.h":
+    bint kfuzz_portable()
+
 cdef bint there = KFUZZ_CRC_THERE
-cdef bint wide_there = KFUZZ_CRC_WIDE_THERE
-cdef bint zlib_there = KFUZZ_CRC32_THERE
+cdef bint wide_there = KFUZZ_CRC_WIDE_THERE and not kfuzz_portable()
+cdef bint zlib_there = KFUZZ_CRC32_THERE and not kfuzz_portable()
 if there:
     kfuzz_crc_init()
 if zlib_there:
@@ -58,13 +61,13 @@ cdef uint32_t crc32_of(const uint8_t *data, int64_t n) noexcept nogil:
 
 
 def zlib_kernel(data not None, uint32_t value=0):
-    """The kernel of CRC-32 by itself, for tests; None where this machine has not its instructions."""
+    """The kernel of CRC-32 by itself, for tests; None where it is off or this machine has not its instructions."""
     cdef Held held = hold(data)
     return kfuzz_crc32(value, held.p, <size_t> held.n) if zlib_there else None
 
 
 def kernel(data not None, uint32_t value=0, bint wide=False):
-    """A kernel of CRC-32C by itself, for tests; None where this machine has not its instructions."""
+    """A kernel of CRC-32C by itself, for tests; None where it is off or this machine has not its instructions."""
     cdef Held held = hold(data)
     cdef size_t n = <size_t> held.n
     if not (wide_there if wide else there):

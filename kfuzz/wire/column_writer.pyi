@@ -9,7 +9,7 @@ from kfuzz.wire.batch_writer import HeaderFields
 # Arrow's types, by name, that a column of bytes may have; text is bytes.
 KINDS: dict[str, int]
 
-# Whether this machine has the registers of 512 bits that rows are written with where they are there.
+# Whether the registers of 512 bits are used: this machine has them, and KFUZZ_PORTABLE=1 was not set at the import.
 WIDE: bool
 
 class Bytes:

@@ -65,9 +65,12 @@ cdef extern from "rows.h":
                              int m, int64_t base_offset, int64_t base_timestamp, int64_t fixed_bytes, int64_t *largest,
                              bint wide) nogil
 
+cdef extern from "portable.h":
+    bint kfuzz_portable()
+
 KINDS = {"binary": KFUZZ_ENDS, "large_binary": KFUZZ_LARGE_ENDS, "binary_view": KFUZZ_VIEWS,
          "string": KFUZZ_ENDS, "large_string": KFUZZ_LARGE_ENDS, "string_view": KFUZZ_VIEWS}
-WIDE = KFUZZ_WIDE_THERE
+WIDE = KFUZZ_WIDE_THERE and not kfuzz_portable()
 
 cdef const uint8_t *NOTHING = b""
 cdef int64_t NO_BYTES = 0

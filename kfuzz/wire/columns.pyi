@@ -1,5 +1,8 @@
 from typing_extensions import Buffer
 
+# Whether the registers of 512 bits are used: this machine has them, and KFUZZ_PORTABLE=1 was not set at the import.
+WIDE: bool
+
 class Columns:
     """Columns of the records that a ``Scan`` goes over: offset, timestamp (ms), batch, key, value, headers.
 

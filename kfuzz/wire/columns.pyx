@@ -18,12 +18,16 @@ cdef extern from "views.h":
     int64_t kfuzz_put_views(uint64_t *views, uint64_t *bits, int64_t at, const spans_t *spans, const source_t *source,
                             bint wide) nogil
 
+cdef extern from "portable.h":
+    bint kfuzz_portable()
+
 cdef extern from "Python.h":
     bint Py_IsInitialized() nogil
 
 cdef extern from *:
     bint unlikely(bint) nogil
 
+WIDE = KFUZZ_WIDE_THERE and not kfuzz_portable()
 
 # Every pointer that has to point somewhere while there is nothing points here.
 cdef uint64_t[2] NOTHING = [0, 0]
@@ -53,9 +57,9 @@ cdef bint grow_views(views_t *column, int64_t capacity) noexcept nogil:
 cdef class Columns:
     """Columns of the records that a ``Scan`` goes over; the interface is described in columns.pyi."""
 
-    def __init__(self, int64_t expected_bytes, bint wide=KFUZZ_WIDE_THERE):
+    def __init__(self, int64_t expected_bytes, bint wide=WIDE):
         self.expected_bytes = expected_bytes
-        self.wide = wide and KFUZZ_WIDE_THERE
+        self.wide = wide and WIDE
         self.buffers = []
         self.buffer = -1
 

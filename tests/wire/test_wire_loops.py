@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 
 import pytest
 from crc32c import crc32c
@@ -146,3 +150,50 @@ def test_a_header_key_is_looked_at_to_its_last_byte_and_no_further(size: int) ->
             if not behind and byte == 0:
                 expected.add("header-key-null-character")
             assert found == expected, (key, byte)
+
+
+# What every loop that has a fast form makes of the same records; run twice, with and without KFUZZ_PORTABLE.
+ALL_LOOPS = """
+import hashlib, json, random
+from kfuzz import records
+from kfuzz.wire import checksum, column_writer, columns
+rng = random.Random(7)
+rows = [records.Record(i, i, rng.randbytes(rng.randrange(40)), rng.randbytes(rng.randrange(300))) for i in range(500)]
+data = records.encode_batch(records.RecordBatch(0, 499, rows))
+old = records.encode([records.RecordBatch(i, i, [row], magic=1) for i, row in enumerate(rows)])
+table = records.columns(data)
+print(json.dumps({
+    "fast": [
+        checksum.kernel(b"", 0, True) is not None,
+        checksum.zlib_kernel(b"") is not None,
+        columns.WIDE,
+        column_writer.WIDE,
+    ],
+    "narrow": checksum.kernel(b"") is not None,
+    "results": [
+        records.check(data).record_count,
+        records.check(old).record_count,
+        [len(records.check(changed).findings) for changed in (data[:-1] + b"!", old[:-1] + b"!")],
+        hashlib.sha256(repr(table.to_pylist()).encode()).hexdigest(),
+        hashlib.sha256(records.encode_columns(table)).hexdigest(),
+    ],
+}))
+"""
+
+
+def all_loops(**environment: str) -> dict[str, list[object]]:
+    inherited = {name: value for name, value in os.environ.items() if name != "KFUZZ_PORTABLE"}
+    done = subprocess.run(
+        [sys.executable, "-c", ALL_LOOPS], env=inherited | environment, capture_output=True, check=True
+    )
+    found: dict[str, list[object]] = json.loads(done.stdout)
+    return found
+
+
+def test_kfuzz_portable_turns_the_fast_loops_off_and_the_results_stay_the_same() -> None:
+    usual, portable = all_loops(), all_loops(KFUZZ_PORTABLE="1")
+    assert portable["fast"] == [False] * 4
+    assert portable["narrow"] == usual["narrow"]
+    assert portable["results"] == usual["results"]
+    assert portable["results"][:2] == [500, 500]
+    assert all_loops(KFUZZ_PORTABLE="0") == usual
