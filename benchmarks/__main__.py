@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,10 +13,10 @@ from typing import Final, TypeVar
 
 from rich.console import Console
 
-from benchmarks.measure import Ratio
+from benchmarks.measure import LAP_MS, Ratio
 from benchmarks.message_peers import MESSAGE_PEERS, MessagePeer
-from benchmarks.mixed import BATCH_RECORDS, SMALL_BATCH_RECORDS, MixedSet
-from benchmarks.paths import MESSAGE_PATHS, PATHS, RECORD_PATHS, run_message_path, run_path
+from benchmarks.mixed import MixedSet
+from benchmarks.paths import MESSAGE_PATHS, PATHS, RECORD_PATHS, Run, run_message_path, run_path
 from benchmarks.peers import PEERS, Peer, PeerMissing
 from benchmarks.report import to_table, write
 from kfuzz.errors import KfuzzError, UsageError
@@ -24,9 +25,7 @@ from kfuzz.files import require_writable
 BATCHES: Final = 100
 ROUNDS: Final = 9
 QUICK_BATCHES: Final = 4
-QUICK_ROUNDS: Final = 3
-# Small batches hold a thirtieth of the records.
-SMALL_FACTOR: Final = 20
+QUICK: Final = Run(rounds=3, lap_ms=1, share=QUICK_BATCHES / BATCHES)
 ALL_PEERS: Final = tuple(dict.fromkeys([*PEERS, *MESSAGE_PEERS]))
 # A table in a file is not cut to the width of a terminal that is not there.
 PIPE_COLUMNS: Final = 120
@@ -43,7 +42,6 @@ def _parser() -> argparse.ArgumentParser:
         "--peer", nargs="+", choices=ALL_PEERS, default=ALL_PEERS, metavar="NAME", help=", ".join(ALL_PEERS)
     )
     parser.add_argument("--quick", action="store_true", help="a few batches and rounds: does it work, not how fast")
-    parser.add_argument("--small", action="store_true", help="batches of 1 to 30 records: what a call costs")
     parser.add_argument(
         "--out", type=Path, default=Path(__file__).parent, metavar="DIR", help="for results.csv and results.svg"
     )
@@ -74,12 +72,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
-    rounds = QUICK_ROUNDS if options.quick else ROUNDS
-    console.print(f"Python {platform.python_version()}, {rounds} rounds")
+    run = QUICK if options.quick else Run(ROUNDS, LAP_MS)
+    portable = ", KFUZZ_PORTABLE=1" if os.environ.get("KFUZZ_PORTABLE") == "1" else ""
+    console.print(f"Python {platform.python_version()}, {run.rounds} rounds{portable}")
     rows: list[Ratio] = []
     with ExitStack() as stack:
         if paths := _asked(options, RECORD_PATHS, PEERS):
-            mixed = _mixed(options)
+            mixed = MixedSet(QUICK_BATCHES if options.quick else BATCHES)
             console.print(f"{mixed.census.records} records")
             peers = []
             for peer in _installed(options, PEERS, console):
@@ -87,12 +86,12 @@ def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
                 peers.append(peer)
             for path in paths:
                 _say(path)
-                rows += run_path(path, mixed, peers, rounds)
+                rows += run_path(path, mixed, peers, run)
         if paths := _asked(options, MESSAGE_PATHS, MESSAGE_PEERS):
             message_peers = list(_installed(options, MESSAGE_PEERS, console))
             for path in paths:
                 _say(path)
-                rows += run_message_path(path, message_peers, rounds)
+                rows += run_message_path(path, message_peers, run)
     return rows
 
 
@@ -101,13 +100,6 @@ def _asked(options: argparse.Namespace, paths: Sequence[str], peers: Mapping[str
     if options.path is None:
         return list(paths) if any(name in peers for name in options.peer) else []
     return [path for path in dict.fromkeys(options.path) if path in paths]
-
-
-def _mixed(options: argparse.Namespace) -> MixedSet:
-    batches = QUICK_BATCHES if options.quick else BATCHES
-    if options.small:
-        return MixedSet(batches * SMALL_FACTOR, batch_records=SMALL_BATCH_RECORDS)
-    return MixedSet(batches, batch_records=BATCH_RECORDS)
 
 
 AnyPeer = TypeVar("AnyPeer", Peer, MessagePeer)

@@ -45,8 +45,9 @@ def census_of(buffers: Sequence[bytes | bytearray]) -> Census:
     )
 
 
-def verdict(fetches: Sequence[bytes]) -> InProcess:
+def verdict(mixed: MixedSet, codec: Codec = "none") -> InProcess:
     """Every rule checked, no objects made."""
+    fetches = mixed.fetches(codec)
 
     def run() -> int:
         found = 0
@@ -60,8 +61,9 @@ def verdict(fetches: Sequence[bytes]) -> InProcess:
     return InProcess(run, lambda: census_of(fetches))
 
 
-def columns(fetches: Sequence[bytes]) -> InProcess:
+def columns(mixed: MixedSet, codec: Codec = "none") -> InProcess:
     """One Arrow table a fetch; keys and values are not copied."""
+    fetches = mixed.fetches(codec)
 
     def run() -> int:
         return sum(records.columns(fetch).num_rows for fetch in fetches)
@@ -76,8 +78,9 @@ def columns(fetches: Sequence[bytes]) -> InProcess:
     return InProcess(run, census)
 
 
-def lazy(fetches: Sequence[bytes]) -> InProcess:
+def lazy(mixed: MixedSet, codec: Codec = "none") -> InProcess:
     """An object for every record, of which nothing is asked."""
+    fetches = mixed.fetches(codec)
 
     def run() -> int:
         for fetch in fetches:
@@ -88,8 +91,9 @@ def lazy(fetches: Sequence[bytes]) -> InProcess:
     return InProcess(run, lambda: census_of(fetches))
 
 
-def eager(fetches: Sequence[bytes]) -> InProcess:
+def eager(mixed: MixedSet, codec: Codec = "none") -> InProcess:
     """Objects for every record; keys, values and headers touched."""
+    fetches = mixed.fetches(codec)
 
     def run() -> int:
         for fetch in fetches:

@@ -52,8 +52,11 @@ class Work(Protocol):
     def warm_up(self) -> None:
         """Get to the speed that lasts."""
 
-    def lap(self) -> Lap:
-        """As many passes as take ``LAP_MS``, timed."""
+    def lap(self, lap_ms: int) -> Lap:
+        """As many passes as take ``lap_ms``, timed."""
+
+    def close(self) -> None:
+        """End what was started for it."""
 
 
 @dataclass
@@ -73,19 +76,22 @@ class InProcess:
     def warm_up(self) -> None:
         self.run()
 
-    def lap(self) -> Lap:
-        # Whoever had the turn before has left the caches and the allocator full of its own things; a pass that is not
-        # timed makes them this work's again. The collector stays on, as it does for users.
+    def lap(self, lap_ms: int) -> Lap:
+        # Another contestant had the turn before and has filled the caches with its own data. A pass that is not timed
+        # fills them with this one's. The collector stays on, as it does for users.
         self.run()
         gc.collect()
         passes = counted = elapsed_ns = 0
         start = time.process_time_ns()
-        while elapsed_ns < LAP_MS * 1_000_000:
+        while elapsed_ns < lap_ms * 1_000_000:
             counted += self.run()
             passes += 1
             elapsed_ns = time.process_time_ns() - start
         # Passes that differ are not the same work, whatever their mean is.
         return Lap(elapsed_ns // passes, counted // passes if counted % passes == 0 else -1)
+
+    def close(self) -> None:
+        """Nothing was started."""
 
 
 @dataclass(frozen=True)
@@ -123,29 +129,28 @@ def confirm(path: str, works: Mapping[str, Work], expected: Census) -> None:
 
 
 def measure(
-    path: str, works: Mapping[str, Work], contests: Sequence[Contest], expected: Census, rounds: int
+    path: str,
+    works: Mapping[str, Work],
+    contests: Sequence[Contest],
+    expected: Census,
+    rounds: int,
+    lap_ms: int = LAP_MS,
 ) -> list[Ratio]:
     """Confirm, warm up, then run ``rounds`` rounds in which every contestant has one turn; a ``Ratio`` a contest."""
     confirm(path, works, expected)
-    # The set's own objects are nobody's garbage.
-    gc.collect()
-    gc.freeze()
-    try:
-        for work in works.values():
-            work.warm_up()
-        laps: dict[str, list[int]] = {name: [] for name in works}
-        order = deque(works)
-        for _ in range(rounds):
-            for name in order:
-                lap = works[name].lap()
-                if lap.counted != expected[0]:
-                    raise NotTheSameWork(
-                        f"{path}: {name} met {lap.counted} {expected._fields[0]} while it was timed, not {expected[0]}"
-                    )
-                laps[name].append(max(lap.cpu_ns, 1))
-            order.rotate(-1)
-    finally:
-        gc.unfreeze()
+    for work in works.values():
+        work.warm_up()
+    laps: dict[str, list[int]] = {name: [] for name in works}
+    order = deque(works)
+    for _ in range(rounds):
+        for name in order:
+            lap = works[name].lap(lap_ms)
+            if lap.counted != expected[0]:
+                raise NotTheSameWork(
+                    f"{path}: {name} met {lap.counted} {expected._fields[0]} while it was timed, not {expected[0]}"
+                )
+            laps[name].append(max(lap.cpu_ns, 1))
+        order.rotate(-1)
     return [_ratio(path, contest, laps, expected[0]) for contest in contests]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Final, Literal, NamedTuple, get_args
 
@@ -81,6 +81,10 @@ class MessageSet:
 
     size: Size
     seed: int = 5
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process gets the seed and makes the messages itself.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def samples(self) -> list[Sample]:

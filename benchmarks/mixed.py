@@ -9,17 +9,16 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kfuzz import records
 from kfuzz.records import Codec
 
-__all__ = ["BATCH_RECORDS", "SMALL_BATCH_RECORDS", "Census", "Content", "MixedSet", "count"]
+__all__ = ["BATCH_RECORDS", "CallCensus", "Census", "Content", "MixedSet", "UniformSet", "count"]
 
 BATCH_RECORDS: Final = (1, 1000)
-SMALL_BATCH_RECORDS: Final = (1, 30)
 # What a consumer gets of a partition at most, unless it asks for more (max.partition.fetch.bytes).
 FETCH_BYTES: Final = 1024 * 1024
 FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
@@ -38,6 +37,10 @@ GAP_MS_MAX: Final = 40
 JITTER_MS_MAX: Final = 300
 # Values are words, so that a codec finds what it finds in logs and JSON: about 2 to 1.
 WORDS: Final = 2000
+
+# Of records that are all alike.
+UNIFORM_KEY_BYTES: Final = 10
+UNIFORM_VALUE_BYTES: Final = 100
 
 
 class Content(NamedTuple):
@@ -59,6 +62,19 @@ class Census(NamedTuple):
     value_bytes: int
     headers: int
     header_bytes: int
+
+
+class CallCensus(NamedTuple):
+    """As :class:`Census`, where a time is given for each call."""
+
+    calls: int
+    records: int
+    key_bytes: int
+    value_bytes: int
+
+    @classmethod
+    def of(cls, calls: int, census: Census) -> CallCensus:
+        return cls(calls, census.records, census.key_bytes, census.value_bytes)
 
 
 def count(
@@ -89,6 +105,10 @@ class MixedSet:
     seed: int = 4
     batch_records: tuple[int, int] = BATCH_RECORDS
     magic: int = 2
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process gets the seed and makes the records itself.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def contents(self) -> list[list[Content]]:
@@ -157,6 +177,25 @@ class MixedSet:
             sizes[-1] += 1
             held_bytes += len(batch)
         return sizes
+
+
+class UniformSet(MixedSet):
+    """Records with keys of 10 bytes and values of 100, without nulls and headers: for what a call costs, a processor
+    may learn the branches of the one or ten records in it.
+
+    A key comes twice on average, so that a log cleaner has something to drop.
+    """
+
+    @cached_property
+    def contents(self) -> list[list[Content]]:
+        rng = random.Random(self.seed)
+        sizes = [rng.randint(*self.batch_records) for _ in range(self.batches)]
+        keys = [rng.randbytes(UNIFORM_KEY_BYTES) for _ in range(max(1, sum(sizes) // 2))]
+        clock = itertools.count(FIRST_TIMESTAMP_MS)
+        return [
+            [Content(next(clock), rng.choice(keys), rng.randbytes(UNIFORM_VALUE_BYTES), []) for _ in range(size)]
+            for size in sizes
+        ]
 
 
 def _messages(batch: records.RecordBatch) -> list[records.RecordBatch]:

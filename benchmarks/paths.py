@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, NamedTuple
 
-from benchmarks import kfuzz_work, message_work
-from benchmarks.measure import Contest, Ratio, Work, measure
+from benchmarks import call_work, kfuzz_work, message_work
+from benchmarks.measure import LAP_MS, Census, Contest, Ratio
 from benchmarks.message_peers import MessagePeer
 from benchmarks.message_set import SIZES, MessageSet
-from benchmarks.mixed import MixedSet
+from benchmarks.mixed import CallCensus, MixedSet, UniformSet
 from benchmarks.peers import Peer
+from benchmarks.remote import Job, compare, made
+from kfuzz import records
 from kfuzz.records import CODECS, Codec
 
-__all__ = ["MESSAGE_PATHS", "PATHS", "RECORD_PATHS", "run_message_path", "run_path"]
+__all__ = ["MESSAGE_PATHS", "PATHS", "RECORD_PATHS", "Run", "run_message_path", "run_path"]
 
 # Of the formats before magic 2.
 LEGACY_PATHS: Final = ("verdict-v0", "verdict-v1", "verdict-v1-gzip", "eager-v0", "eager-v1")
+CALL_RECORDS: Final = (1, 10)
+CALL_PATHS: Final = tuple(f"call-{size}{way}" for size in CALL_RECORDS for way in ("", "-iterate", "-read"))
+ENCODE_CALL: Final = "encode-call-1"
+LOG_PATHS: Final = ("log-100", "log-1", "log-transactional")
+BROKER_PATHS: Final = ("broker-1", "broker-10", "broker-100")
+# What else a broker does to bytes, and the codec of what it writes.
+WHOLE_PATHS: Final[dict[str, Codec]] = {
+    "append": "none",
+    "append-lz4": "lz4",
+    "convert": "none",
+    "compact": "none",
+    "stream-isolation": "none",
+}
 RECORD_PATHS: Final = (
     "verdict",
     "columns",
@@ -27,31 +43,79 @@ RECORD_PATHS: Final = (
     "encode-columns",
     *(f"{way}-{codec}" for codec in CODECS[1:] for way in ("read", "write")),
     *LEGACY_PATHS,
+    *CALL_PATHS,
+    ENCODE_CALL,
+    *LOG_PATHS,
+    *BROKER_PATHS,
+    *WHOLE_PATHS,
 )
 MESSAGE_PATHS: Final = tuple(
     f"{way}-messages-{size}" for way in ("verdict", "size", "decode", "look", "dicts", "encode") for size in SIZES
 )
 PATHS: Final = RECORD_PATHS + MESSAGE_PATHS
 
+# A set of calls has so many records, and so has a log: a pass takes about a millisecond.
+UNIFORM_RECORDS: Final = 10_000
+CALLS: Final = 500
+TRANSACTIONAL_BATCH_RECORDS: Final = 8
 
-def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], rounds: int) -> list[Ratio]:
-    """The ratios of one path of records on ``mixed``."""
+
+@dataclass(frozen=True)
+class Run:
+    """How much there is to do: ``rounds`` of laps of ``lap_ms``; ``share`` is how much of each set is taken."""
+
+    rounds: int
+    lap_ms: int = LAP_MS
+    share: float = 1.0
+
+
+class _Meeting(NamedTuple):
+    """Who takes part in a path, the contests between them, and what each must have read or written."""
+
+    jobs: dict[str, Job]
+    contests: list[Contest]
+    expected: Census
+
+
+def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], run: Run) -> list[Ratio]:
+    """The ratios of one path of records: on ``mixed``, or where the path is about calls and logs on uniform records."""
+    return compare(path, *_meeting(path, mixed, peers, run.share), run.rounds, run.lap_ms)
+
+
+def _meeting(path: str, mixed: MixedSet, peers: Sequence[Peer], share: float) -> _Meeting:
     way, _, rest = path.partition("-")
-    codec: Codec
     if path in LEGACY_PATHS:
         version, _, asked = rest.partition("-")
         mixed = replace(mixed, magic=int(version.removeprefix("v")))
-        codec = next(codec for codec in CODECS if codec == (asked or "none"))
-        works, contests = _legacy(way, codec, mixed, peers)
-    elif way in ("read", "write"):
-        codec = next(codec for codec in CODECS if codec == rest)
-        works, contests = (_read if way == "read" else _write)(codec, mixed, peers)
-    else:
-        works, contests = _uncompressed(path, mixed, peers)
-    return measure(path, works, contests, mixed.census, rounds)
+        return _Meeting(*_legacy(way, _codec(asked or "none"), mixed, peers), mixed.census)
+    if path == ENCODE_CALL:
+        uniform = _uniform(CALLS, 1, share)
+        return _Meeting(*_encode("encode", uniform, _callable(peers)), uniform.census)
+    if path in CALL_PATHS:
+        size, _, asked = rest.partition("-")
+        return _calls(asked or "check", _uniform(CALLS, int(size), share), peers)
+    if path in LOG_PATHS:
+        return _log(rest, share)
+    if path in BROKER_PATHS:
+        return _broker(_uniform(CALLS, int(rest), share))
+    if path in WHOLE_PATHS:
+        return _whole(path, share)
+    if way in ("read", "write"):
+        return _Meeting(*(_read if way == "read" else _write)(_codec(rest), mixed, peers), mixed.census)
+    if way == "encode":
+        return _Meeting(*_encode(path, mixed, peers), mixed.census)
+    return _Meeting(*_uncompressed(path, mixed, peers), mixed.census)
 
 
-def run_message_path(path: str, peers: Sequence[MessagePeer], rounds: int) -> list[Ratio]:
+def _codec(name: str) -> Codec:
+    return next(codec for codec in CODECS if codec == name)
+
+
+def _uniform(batches: int, batch_records: int, share: float) -> UniformSet:
+    return UniformSet(max(1, round(batches * share)), batch_records=(batch_records, batch_records))
+
+
+def run_message_path(path: str, peers: Sequence[MessagePeer], run: Run) -> list[Ratio]:
     """The ratios of one path on the messages of its size."""
     way, _, rest = path.partition("-messages-")
     messages = MessageSet(next(size for size in SIZES if size == rest))
@@ -62,84 +126,137 @@ def run_message_path(path: str, peers: Sequence[MessagePeer], rounds: int) -> li
         "look": message_work.look,
         "dicts": message_work.dicts,
         "encode": message_work.encode,
-    }[way](messages)
-    theirs = [_of_peer(way, peer, messages) for peer in peers]
-    works: dict[str, Work] = {"kfuzz": ours}
-    works |= {peer.name: work for peer, work in zip(peers, theirs, strict=True)}
-    return measure(path, works, _against(peers), messages.census, rounds)
-
-
-def _of_peer(way: str, peer: MessagePeer, messages: MessageSet) -> Work:
-    """It has a verdict, and the size of a message that it got, only once it has all values; and the size of one that it
-    is to send only once it has all bytes.
-    """
-    if way == "look":
-        return peer.look(messages)
-    return peer.encode(messages) if way in ("encode", "size") else peer.decode(messages)
+    }[way]
+    # A peer has a verdict, and the size of a message that it got, only once it has all values; and the size of one that
+    # it is to send only once it has all bytes.
+    theirs = {"verdict": "decode", "dicts": "decode", "size": "encode"}.get(way, way)
+    jobs = {"kfuzz": Job(partial(ours, messages))}
+    jobs |= {peer.name: Job(partial(made, type(peer), theirs, messages)) for peer in peers}
+    return compare(path, jobs, _against(peers), messages.census, run.rounds, run.lap_ms)
 
 
 def _against(peers: Sequence[Peer] | Sequence[MessagePeer]) -> list[Contest]:
     return [Contest("kfuzz", peer.name, (peer.name,)) for peer in peers]
 
 
-def _uncompressed(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
-    # What each side does. A peer without columns reads its own records and looks at none; one without lazy records too.
-    ours: Work
-    if path in ("verdict", "columns", "lazy-records"):
-        read = {"verdict": kfuzz_work.verdict, "columns": kfuzz_work.columns, "lazy-records": kfuzz_work.lazy}[path]
-        ours, theirs = read(mixed.fetches()), [peer.verdict(mixed) for peer in peers]
-    elif path == "eager-records":
-        ours, theirs = kfuzz_work.eager(mixed.fetches()), [peer.eager(mixed) for peer in peers]
-    else:
-        write = kfuzz_work.encode_columns if path == "encode-columns" else kfuzz_work.encode
-        ours, theirs = write(mixed), [peer.encode(mixed) for peer in peers]
-    works = {"kfuzz": ours} | {peer.name: work for peer, work in zip(peers, theirs, strict=True)}
-    return works, _against(peers)
+def _theirs(peer: Peer, way: str, *arguments: object) -> Job:
+    """What a peer does with a set; one that starts processes itself is asked here."""
+    if peer.own_process:
+        return Job(partial(getattr(peer, way), *arguments), here=True)
+    return Job(partial(made, type(peer), way, *arguments))
 
 
-def _legacy(way: str, codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
+def _uncompressed(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:
+    # A peer without columns reads its own records and looks at none; one without lazy records too.
+    ours = {
+        "verdict": kfuzz_work.verdict,
+        "columns": kfuzz_work.columns,
+        "lazy-records": kfuzz_work.lazy,
+        "eager-records": kfuzz_work.eager,
+    }[path]
+    theirs = "eager" if path == "eager-records" else "verdict"
+    jobs = {"kfuzz": Job(partial(ours, mixed))} | {peer.name: _theirs(peer, theirs, mixed) for peer in peers}
+    return jobs, _against(peers)
+
+
+def _encode(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:
+    ours = kfuzz_work.encode_columns if path == "encode-columns" else kfuzz_work.encode
+    jobs = {"kfuzz": Job(partial(ours, mixed))} | {peer.name: _theirs(peer, "encode", mixed) for peer in peers}
+    return jobs, _against(peers)
+
+
+def _legacy(way: str, codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:
     """Messages of magic 0 or 1, or wrappers of them; a codec has its floor, as in the ``read`` paths."""
     ours = kfuzz_work.verdict if way == "verdict" else kfuzz_work.eager
-    works: dict[str, Work] = {"kfuzz": ours(mixed.fetches(codec))}
+    jobs = {"kfuzz": Job(partial(ours, mixed, codec))}
     contests = _against(peers)
     if codec != "none":
-        works["kfuzz uncompressed"] = ours(mixed.fetches())
-        works["bare-codec"] = kfuzz_work.bare_decompress(mixed, codec)
+        jobs["kfuzz uncompressed"] = Job(partial(ours, mixed))
+        jobs["bare-codec"] = Job(partial(kfuzz_work.bare_decompress, mixed, codec))
         contests.insert(0, _floor())
-    for peer in peers:
-        works[peer.name] = (peer.verdict if way == "verdict" else peer.eager)(mixed, codec)
-    return works, contests
+    return jobs | {peer.name: _theirs(peer, way, mixed, codec) for peer in peers}, contests
 
 
-def _read(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
+def _read(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:
     """Objects from compressed fetches; the floor is the bare codec and the same objects from uncompressed ones."""
-    works: dict[str, Work] = {
-        "kfuzz": kfuzz_work.eager(mixed.fetches(codec)),
-        "kfuzz uncompressed": kfuzz_work.eager(mixed.fetches()),
-        "bare-codec": kfuzz_work.bare_decompress(mixed, codec),
-    }
-    works |= {peer.name: peer.eager(mixed, codec) for peer in peers}
-    return works, [_floor(), *_against(peers)]
+    return _legacy("eager", codec, mixed, peers)
 
 
-def _write(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Work], list[Contest]]:
+def _write(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:
     """Compressed batches from objects, each peer against kfuzz at the peer's own compression level."""
-    works: dict[str, Work] = {
-        "kfuzz": kfuzz_work.encode(mixed, codec),
-        "kfuzz uncompressed": kfuzz_work.encode(mixed),
-        "bare-codec": kfuzz_work.bare_compress(mixed, codec),
+    jobs = {
+        "kfuzz": Job(partial(kfuzz_work.encode, mixed, codec)),
+        "kfuzz uncompressed": Job(partial(kfuzz_work.encode, mixed)),
+        "bare-codec": Job(partial(kfuzz_work.bare_compress, mixed, codec)),
     }
     contests = [_floor()]
     for peer in peers:
-        works[peer.name] = peer.encode(mixed, codec)
+        jobs[peer.name] = _theirs(peer, "encode", mixed, codec)
         subject = "kfuzz"
         if codec in peer.levels:
             subject = f"kfuzz at level {peer.levels[codec]}"
-            works.setdefault(subject, kfuzz_work.encode(mixed, codec, peer.levels[codec]))
+            jobs.setdefault(subject, Job(partial(kfuzz_work.encode, mixed, codec, peer.levels[codec])))
         contests.append(Contest(subject, peer.name, (peer.name,)))
-    return works, contests
+    return jobs, contests
 
 
 def _floor() -> Contest:
     """What the work cannot do without: 0.95 here is the 5 % that a container may cost."""
     return Contest("kfuzz", "bare-codec", ("bare-codec", "kfuzz uncompressed"))
+
+
+def _calls(way: str, uniform: UniformSet, peers: Sequence[Peer]) -> _Meeting:
+    """A call for each batch."""
+    ours = {"check": call_work.call_check, "iterate": call_work.call_iterate, "read": call_work.call_read}[way]
+    called = _callable(peers)
+    jobs = {"kfuzz": Job(partial(ours, uniform))} | {peer.name: _theirs(peer, "call", uniform) for peer in called}
+    return _Meeting(jobs, _against(called), CallCensus.of(uniform.batches, uniform.census))
+
+
+def _callable(peers: Sequence[Peer]) -> list[Peer]:
+    """The peers that a Python program calls; a JVM is not called from here."""
+    return [peer for peer in peers if not peer.own_process]
+
+
+# What a role's rules cost beside those of a consumer; no peer has these roles.
+_AS_CONSUMER: Final = [Contest("kfuzz", "kfuzz-consumer", ("kfuzz-consumer",))]
+
+
+def _log(kind: str, share: float) -> _Meeting:
+    size = TRANSACTIONAL_BATCH_RECORDS if kind == "transactional" else int(kind)
+    uniform = _uniform(UNIFORM_RECORDS // size, size, share)
+    log = call_work.transactional_log if kind == "transactional" else call_work.plain_log
+    jobs = {
+        "kfuzz": Job(partial(call_work.check_log, log, uniform, "log")),
+        "kfuzz-consumer": Job(partial(call_work.check_log, log, uniform, "consumer")),
+    }
+    return _Meeting(jobs, _AS_CONSUMER, kfuzz_work.census_of([records.encode(log(uniform))]))
+
+
+def _broker(uniform: UniformSet) -> _Meeting:
+    jobs = {
+        "kfuzz": Job(partial(call_work.check_requests, uniform, "broker")),
+        "kfuzz-consumer": Job(partial(call_work.check_requests, uniform, "consumer")),
+    }
+    return _Meeting(jobs, _AS_CONSUMER, CallCensus.of(uniform.batches, uniform.census))
+
+
+def _whole(path: str, share: float) -> _Meeting:
+    """Against what it takes to make the records and to write them again, as two contestants."""
+    size = TRANSACTIONAL_BATCH_RECORDS if path == "stream-isolation" else 100
+    uniform = _uniform(UNIFORM_RECORDS // size, size, share)
+    codec = WHOLE_PATHS[path]
+    ours = {
+        "append": partial(call_work.append, uniform),
+        "append-lz4": partial(call_work.append, uniform, codec),
+        "convert": partial(call_work.convert, uniform),
+        "compact": partial(call_work.compact, uniform),
+        "stream-isolation": partial(call_work.read_committed, uniform),
+    }[path]
+    jobs = {
+        "kfuzz": Job(ours),
+        "kfuzz eager": Job(partial(kfuzz_work.eager, uniform)),
+        "kfuzz encode": Job(partial(kfuzz_work.encode, uniform, codec)),
+    }
+    contests = [Contest("kfuzz", "kfuzz-eager-encode", ("kfuzz eager", "kfuzz encode"))]
+    return _Meeting(jobs, contests, uniform.census)

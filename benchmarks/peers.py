@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from benchmarks.java import KafkaClients
 from benchmarks.kfuzz_work import census_of
 from benchmarks.measure import InProcess, NotTheSameWork, Work
-from benchmarks.mixed import Census, Content, MixedSet, count
+from benchmarks.mixed import CallCensus, Census, Content, MixedSet, count
 from kfuzz.errors import UsageError
 from kfuzz.records import CODECS, Codec
 
@@ -32,6 +32,8 @@ class Peer(Protocol):
 
     name: str
     version: str
+    # Whether its works are processes already.
+    own_process: bool
     # The levels this library always compresses with, where they are not Kafka's defaults: kfuzz is given the same.
     levels: Mapping[Codec, int]
 
@@ -60,6 +62,8 @@ class _PythonPeer:
     """What the two libraries have in common, which is nearly all: one comes from the other."""
 
     name: str
+    version: str
+    own_process = False
     levels: Mapping[Codec, int]
     builder: Any
 
@@ -114,6 +118,21 @@ class _PythonPeer:
 
         return InProcess(run, lambda: census_of([build(batch) for batch in contents]))
 
+    def call(self, mixed: MixedSet) -> Work:
+        data = mixed.encoded()
+        read = self.read
+
+        def run() -> int:
+            for batch in data:
+                read(batch)
+            return len(data)
+
+        return InProcess(run, lambda: CallCensus.of(len(data), self._census(data)))
+
+    def read(self, fetch: bytes) -> None:
+        """All records of a fetch, in one loop: a generator would cost as much as a record."""
+        raise NotImplementedError
+
     def close(self) -> None:
         """Nothing was started."""
 
@@ -143,6 +162,15 @@ class AioKafka(_PythonPeer):
                 raise NotTheSameWork("aiokafka finds a CRC wrong")
             yield batch
 
+    def read(self, fetch: bytes) -> None:
+        memory = self.memory_records(fetch)
+        while memory.has_next():
+            batch = memory.next_batch()
+            if not batch.validate_crc():
+                raise NotTheSameWork("aiokafka finds a CRC wrong")
+            for record in batch:  # noqa: B007
+                pass
+
 
 class KafkaPython(_PythonPeer):
     """kafka-python's reader and builder, plain Python."""
@@ -161,6 +189,14 @@ class KafkaPython(_PythonPeer):
             if not batch.validate_crc():
                 raise NotTheSameWork("kafka-python finds a CRC wrong")
             yield batch
+
+    def read(self, fetch: bytes) -> None:
+        memory = self.memory_records(fetch)
+        while (batch := memory.next_batch()) is not None:
+            if not batch.validate_crc():
+                raise NotTheSameWork("kafka-python finds a CRC wrong")
+            for record in batch:  # noqa: B007
+                pass
 
 
 def _kafka_clients() -> Peer:

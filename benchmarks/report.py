@@ -1,10 +1,14 @@
-"""The table, the CSV file and the chart of a run. Imports ``measure`` and kfuzz's manners with files."""
+"""The table, the CSV file and the chart of a run. Imports ``measure`` and kfuzz's manners with files.
+
+``python -m benchmarks.report results.csv`` prints such a file as a table for a document, a line for each path.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -15,7 +19,7 @@ from rich.table import Table
 from benchmarks.measure import Ratio
 from kfuzz.files import write_whole
 
-__all__ = ["COLUMNS", "to_table", "write"]
+__all__ = ["COLUMNS", "to_markdown", "to_table", "write"]
 
 COLUMNS: Final = ("path", "subject", "peer", "ratio_median", "ratio_min", "ratio_max")
 SUBJECT: Final = "kfuzz"
@@ -81,3 +85,22 @@ def _to_svg(rows: Sequence[Ratio]) -> str:
     )
     template = environment.get_template("chart.svg.j2")
     return template.render(bars=bars, ticks=ticks, plot_width=x(10.0**high), plot_height=len(rows) * ROW_PX)
+
+
+def to_markdown(results: str) -> str:
+    """The text of a ``results.csv`` as a table in Markdown: of each peer the median, with the least and the most."""
+    peers: dict[str, list[str]] = {}
+    for row in csv.DictReader(io.StringIO(results)):
+        median, least, most = (_short(float(row[name])) for name in COLUMNS[3:])
+        peers.setdefault(row["path"], []).append(f"{row['peer']} **{median}** ({least} to {most})")
+    lines = ["| path | ratio to each peer: median (least to most) |", "|---|---|"]
+    lines += [f"| `{path}` | {', '.join(found)} |" for path, found in peers.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 100 else f"{ratio:.1f}" if ratio >= 10 else f"{ratio:.2f}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(to_markdown(Path(sys.argv[1]).read_text()))

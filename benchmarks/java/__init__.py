@@ -1,4 +1,4 @@
-"""Kafka's own reader and builder in a warm JVM: CPU time of the thread that does the work.
+"""Kafka's own reader and builder in a warm JVM, one for each path: CPU time of the thread that does the work.
 
 What the JVM's own threads take (compiler, collector) is not counted, which favours Java. Imports ``mixed``,
 ``measure`` and ``kfuzz_work``.
@@ -11,12 +11,11 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from benchmarks.kfuzz_work import census_of
-from benchmarks.measure import LAP_MS, Lap
+from benchmarks.measure import Lap
 from benchmarks.mixed import Census, MixedSet
 from kfuzz.conformance.protocol.testees import BuildFailed, all_testees, select
 from kfuzz.errors import UsageError
@@ -36,6 +35,7 @@ class KafkaClients:
     """The latest kafka-clients. ``UsageError`` where Java or the library is missing."""
 
     name = "kafka-clients"
+    own_process = True
     version = LATEST
     levels: Mapping[Codec, int] = {}
 
@@ -52,12 +52,6 @@ class KafkaClients:
         self._files: dict[tuple[MixedSet, Codec], Path] = {}
         try:
             self._compile()
-            self._process = subprocess.Popen(
-                ["java", "-Xmx1g", "-XX:+UseSerialGC", "-cp", f"{self.folder}:{LIBRARIES}/*", "RecordsBench"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
         except BaseException:
             self._folder.cleanup()
             raise
@@ -76,8 +70,7 @@ class KafkaClients:
         return _JavaWork(self, "encode", codec, self.file(mixed, "none"))
 
     def close(self) -> None:
-        """End the JVM, which stops when it is asked nothing more."""
-        self._process.communicate()
+        """Remove what was compiled, and the sets."""
         self._folder.cleanup()
 
     def file(self, mixed: MixedSet, codec: Codec) -> Path:
@@ -88,20 +81,6 @@ class KafkaClients:
                 for fetch in mixed.fetches(codec):
                     file.write(struct.pack(">i", len(fetch)) + fetch)
         return path
-
-    def ask(self, *words: object) -> list[str]:
-        """One request, one answer; ``UsageError`` if the JVM is gone, which has then said why."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            self._process.stdin.write("\t".join(map(str, words)) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            raise UsageError("the JVM of kafka-clients has ended; its last words stand above") from None
-        answer = self._process.stdout.readline().split()
-        if not answer:
-            raise UsageError("the JVM of kafka-clients has ended; its last words stand above")
-        return answer
 
     def _compile(self) -> None:
         done = subprocess.run(
@@ -115,12 +94,17 @@ class KafkaClients:
             raise UsageError(f"benchmarks/java/RecordsBench.java does not compile: {done.stderr.strip()}")
 
 
-@dataclass
 class _JavaWork:
-    peer: KafkaClients
-    operation: str
-    codec: Codec
-    file: Path
+    """A JVM that does one work; it stops when it is asked nothing more."""
+
+    def __init__(self, peer: KafkaClients, operation: str, codec: Codec, file: Path) -> None:
+        self.peer, self.operation, self.codec, self.file = peer, operation, codec, file
+        self.process = subprocess.Popen(
+            ["java", "-Xmx1g", "-XX:+UseSerialGC", "-cp", f"{peer.folder}:{LIBRARIES}/*", "RecordsBench"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def census(self) -> Census:
         if self.operation != "encode":
@@ -132,12 +116,27 @@ class _JavaWork:
     def warm_up(self) -> None:
         self.ask("warm", WARM_UP_CPU_MS)
 
-    def lap(self) -> Lap:
-        cpu_ns, records = self.ask("lap", LAP_MS)
+    def lap(self, lap_ms: int) -> Lap:
+        cpu_ns, records = self.ask("lap", lap_ms)
         return Lap(int(cpu_ns), int(records))
 
+    def close(self) -> None:
+        self.process.communicate()
+
     def ask(self, verb: str, *rest: object) -> list[str]:
-        return self.peer.ask(verb, self.operation, self.codec, self.file, *rest)
+        """One request, one answer; ``UsageError`` if the JVM is gone, which has then said why."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        words = (verb, self.operation, self.codec, self.file, *rest)
+        try:
+            self.process.stdin.write("\t".join(map(str, words)) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise UsageError("the JVM of kafka-clients has ended; its last words stand above") from None
+        answer = self.process.stdout.readline().split()
+        if not answer:
+            raise UsageError("the JVM of kafka-clients has ended; its last words stand above")
+        return answer
 
 
 def _frames(data: bytes) -> Sequence[bytes]:

@@ -29,11 +29,6 @@ from kfuzz.messages.model import Definition, key_of
 SET = MessageSet("medium")
 
 
-@pytest.fixture(autouse=True)
-def _laps_of_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchmarks.measure.LAP_MS", 1)
-
-
 def kio() -> Kio:
     if importlib.util.find_spec("kio") is None:
         missing("kio", "install the extra bench")

@@ -1,0 +1,111 @@
+"""Contestants in processes of their own, as the parent sees them. Imports ``measure``; ``contestant`` is the other end.
+
+What one contestant leaves behind in a process (the heap's layout, the state of the processor's vector registers) can
+change how fast the next one is there. Each contestant therefore has a process of its own for each path.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.measure import Census, Contest, Lap, Ratio, Work, measure
+from kfuzz.errors import KfuzzError
+
+__all__ = ["ContestantFailed", "Job", "Remote", "compare", "made"]
+
+# Where ``benchmarks`` can be imported from, and ``kfuzz`` beside it.
+ROOT: Final = Path(__file__).resolve().parents[1]
+
+
+class ContestantFailed(KfuzzError):
+    """A contestant's process could not do its work or has ended; the text says whose and why."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """``make`` makes a contestant's work in a process of its own; ``here``: in this one, for it starts one itself."""
+
+    make: Callable[[], Work]
+    here: bool = False
+
+
+def made(kind: Callable[[], Any], way: str, *arguments: object) -> Work:
+    """What a new peer of class ``kind`` does on the way of this name; a function that can be sent to a process."""
+    work: Work = getattr(kind(), way)(*arguments)
+    return work
+
+
+class Remote:
+    """The work that ``make`` makes, in a new process. The census begins at once, so that several are taken together."""
+
+    def __init__(self, title: str, make: Callable[[], Work]) -> None:
+        self.title = title
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.contestant"], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._send(make)
+        self._send("census")
+
+    def census(self) -> Census:
+        census: Census = self._receive()
+        return census
+
+    def warm_up(self) -> None:
+        self._send("warm_up")
+        self._receive()
+
+    def lap(self, lap_ms: int) -> Lap:
+        self._send(("lap", lap_ms))
+        lap: Lap = self._receive()
+        return lap
+
+    def close(self) -> None:
+        """End the process, at work or not."""
+        self.process.kill()
+        self.process.communicate()
+
+    def _send(self, request: object) -> None:
+        assert self.process.stdin is not None
+        try:
+            pickle.dump(request, self.process.stdin)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended() from None
+
+    def _receive(self) -> Any:
+        assert self.process.stdout is not None
+        try:
+            well, answer = pickle.load(self.process.stdout)
+        except EOFError:
+            raise self._ended() from None
+        if not well:
+            raise ContestantFailed(f"{self.title}: {answer}")
+        return answer
+
+    def _ended(self) -> ContestantFailed:
+        return ContestantFailed(f"{self.title}: its process has ended with exit code {self.process.wait()}")
+
+
+def compare(
+    path: str,
+    jobs: Mapping[str, Job],
+    contests: Sequence[Contest],
+    expected: Census,
+    rounds: int,
+    lap_ms: int,
+) -> list[Ratio]:
+    """Start a process for each job, and :func:`measure` them; they end with it."""
+    with ExitStack() as stack:
+        works: dict[str, Work] = {}
+        for name, job in jobs.items():
+            work = job.make() if job.here else Remote(f"{path}: {name}", job.make)
+            stack.callback(work.close)
+            works[name] = work
+        return measure(path, works, contests, expected, rounds, lap_ms)
