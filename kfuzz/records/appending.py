@@ -5,7 +5,6 @@ In place where Kafka is in place: then only header bytes change, and the payload
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -29,6 +28,7 @@ from kfuzz.wire.layout import (
     TRANSACTIONAL,
 )
 from kfuzz.wire.record_batch import parse_header
+from kfuzz.wire.survey import renumbered
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -180,11 +180,11 @@ def recompress(batch: bytes, compression: Codec, *, limits: Limits = DEFAULT_LIM
     ).data
 
 
-def _rebuilt(header: _Header, records: Sequence[Record], codec: Codec, topic: Topic) -> tuple[bytes, int]:
+def _rebuilt(header: _Header, records: list[Record], codec: Codec, topic: Topic) -> tuple[bytes, int]:
     """The batch as LogValidator builds it anew, and its max timestamp; ``RecordsError`` where it cannot."""
     try:
         rebuilt = rebuild(
-            [_moved(record, wrap64(topic.first_offset + i)) for i, record in enumerate(records)],
+            renumbered(records, topic.first_offset, keep_attributes=False),
             magic=2,
             base_offset=topic.first_offset,
             compression=codec,
@@ -201,11 +201,6 @@ def _rebuilt(header: _Header, records: Sequence[Record], codec: Codec, topic: To
     if len(rebuilt.data) > topic.max_message_bytes:
         raise _refused("batch-too-large", len(rebuilt.data), topic.max_message_bytes, topic)
     return rebuilt.data, rebuilt.max_timestamp
-
-
-def _moved(record: Record, offset: int) -> Record:
-    """The record under another offset."""
-    return Record(offset, record.timestamp, record.key, record.value, record.headers)
 
 
 def _refused(code: str, found: int, allowed: int, topic: Topic, detail: str = "") -> RecordsError:

@@ -8,29 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.java import through_java, wrap64
-from kfuzz.kafka import CODECS, INT32_MAX, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Codec, TimestampType
-from kfuzz.records.codecs import compress
+from kfuzz.kafka import CODECS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Codec, TimestampType
+from kfuzz.records.codecs import compress, compress_parts
 from kfuzz.records.model import Header, Reading, Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import read
-from kfuzz.wire.batch_writer import encode_header, encode_records
-from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.batch_writer import encode_payload, encode_records
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import (
-    BATCH_CRC_COVERS_FROM,
-    BATCH_HEADER_SIZE,
     CONTROL,
     DELETE_HORIZON,
-    HEADER_AT,
     LOG_APPEND_TIME,
-    LOG_OVERHEAD,
     TRANSACTIONAL,
 )
 from kfuzz.wire.message_set import encode_message, encode_messages
+from kfuzz.wire.survey import FALLS, FAR, HAS_HEADERS, TIMESTAMP_LOW, Survey, survey
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -67,12 +63,14 @@ def rebuild(
     partition_leader_epoch: int = -1,
     delete_horizon: int | None = None,
     last_offset: int | None = None,
+    without_headers: bool = False,
 ) -> Rebuilt:
     """One batch of ``records`` (at least one) under their own offsets and timestamps.
 
     ``log_append_time`` (milliseconds) is the max timestamp where ``timestamp_type`` is "log-append"; records of magic 0
     and 1 take it too. ``delete_horizon`` (milliseconds; below 0 is none) stands in for the base timestamp.
-    ``last_offset`` overrides that of the last record, for magic 2. ``EncodeError`` where Kafka's builder refuses.
+    ``last_offset`` overrides that of the last record, for magic 2. ``without_headers`` leaves out headers, which magic
+    0 and 1 cannot carry. ``EncodeError`` where Kafka's builder refuses.
 
     Mirrors ``org.apache.kafka.common.record.MemoryRecordsBuilder``.
 
@@ -86,12 +84,14 @@ def rebuild(
         producer_epoch=(producer_epoch, 16), base_sequence=(base_sequence, 32),
         partition_leader_epoch=(partition_leader_epoch, 32), delete_horizon=(delete_horizon or 0, 64),
     )  # fmt: skip
-    _require_records(records, magic, base_offset)
-    stamps = [NO_TIMESTAMP if record.timestamp is None else record.timestamp for record in records]
+    records = list(records)
+    found = _surveyed(records, magic, base_offset, with_headers=magic == 2 or without_headers)
     log_append = timestamp_type == "log-append"
-    if log_append and magic < 2:
-        stamps = [log_append_time] * len(records)
-    largest = NO_TIMESTAMP if magic == 0 else max(stamps)
+    largest = found.largest_timestamp
+    if magic == 0:
+        largest = NO_TIMESTAMP
+    elif log_append and magic == 1:
+        largest = log_append_time
     max_timestamp = log_append_time if log_append else largest
     final_offset = records[-1].offset if last_offset is None else last_offset
     if magic < 2:
@@ -99,25 +99,19 @@ def rebuild(
         data = _messages(records, stamp, magic, compression, log_append, base_offset, max_timestamp)
         # Without a codec there is a message a record, and each has its own place.
         if compression == "none" and largest != NO_TIMESTAMP:
-            final_offset = base_offset if log_append else records[stamps.index(largest)].offset
+            final_offset = base_offset if log_append else records[found.largest_timestamp_at].offset
     else:
         horizon = delete_horizon if delete_horizon is not None and delete_horizon >= 0 else None
-        base_timestamp = stamps[0] if horizon is None else horizon
-        plain = [_plain(record, base_offset) for record in records]
-        payload, _, _ = encode_records(plain, base_offset, base_timestamp)
-        data = _sealed(
-            compress(compression, payload),
-            base_offset,
-            partition_leader_epoch,
-            _attributes(timestamp_type, transactional, control, compression, horizon),
-            _int32(final_offset - base_offset),
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(records),
-        )
+        plain = records if found.is_plain else [_plain(record, base_offset) for record in records]
+        payload, base_timestamp, _ = encode_records(plain, base_offset, horizon)
+        attributes = _attributes(timestamp_type, transactional, control, compression, horizon)
+        data = encode_payload(
+            (
+                base_offset, 0, partition_leader_epoch, 2, 0, attributes, _int32(final_offset - base_offset),
+                base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
+            ),
+            compress_parts(compression, payload),
+        )  # fmt: skip
     nothing = not log_append and largest == NO_TIMESTAMP
     return Rebuilt(data, max_timestamp, -1 if nothing else final_offset)
 
@@ -128,19 +122,16 @@ def empty_batch(batch: RecordBatch) -> bytes:
     """
     if batch.magic < 2:
         raise EncodeError(f"magic {batch.magic} has no empty batches; only magic 2 has")
-    return _sealed(
-        b"",
-        batch.base_offset,
-        batch.partition_leader_epoch,
-        _attributes(batch.timestamp_type, batch.transactional, batch.control),
-        _int32(batch.last_offset - batch.base_offset),
-        NO_TIMESTAMP,
-        NO_TIMESTAMP if batch.max_timestamp is None else batch.max_timestamp,
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        0,
-    )
+    attributes = _attributes(batch.timestamp_type, batch.transactional, batch.control)
+    max_timestamp = NO_TIMESTAMP if batch.max_timestamp is None else batch.max_timestamp
+    return encode_payload(
+        (
+            batch.base_offset, 0, batch.partition_leader_epoch, 2, 0, attributes,
+            _int32(batch.last_offset - batch.base_offset), NO_TIMESTAMP, max_timestamp, batch.producer_id,
+            batch.producer_epoch, batch.base_sequence, 0,
+        ),
+        [],
+    )  # fmt: skip
 
 
 def frames(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[Reading, memoryview]]:
@@ -213,30 +204,30 @@ def _require_widths(**fields: tuple[int, int]) -> None:
             raise EncodeError(f"{name} is {value}; it is an int{bits}")
 
 
-def _require_records(records: Sequence[Record], magic: int, base_offset: int) -> None:
+def _surveyed(records: list[Record], magic: int, base_offset: int, *, with_headers: bool) -> Survey:
+    """What the builder has to know of the records; ``EncodeError`` for the first that it refuses."""
     if not records:
         raise EncodeError("a batch is built of at least one record; there is none")
-    last: int | None = None
-    for i, record in enumerate(records):
-        if last is not None and record.offset <= last:
-            raise EncodeError(f"records[{i}].offset is {record.offset} after {last}; offsets must increase")
-        if record.timestamp is not None and record.timestamp < NO_TIMESTAMP:
-            raise EncodeError(f"records[{i}].timestamp is {record.timestamp}; below -1 there is none")
-        if magic < 2 and record.headers:
-            raise EncodeError(f"records[{i}] has headers; magic {magic} cannot carry them")
-        if wrap64(record.offset - base_offset) > INT32_MAX:
-            raise EncodeError(
-                f"records[{i}].offset is {record.offset}, too far from the base offset {base_offset}; "
-                f"the delta is an int32"
-            )
-        last = record.offset
+    found = survey(records, base_offset, with_headers)
+    if (i := found.refused_at) < 0:
+        return found
+    record = records[i]
+    raise EncodeError(
+        {
+            FALLS: f"records[{i}].offset is {record.offset} after {records[i - 1].offset}; offsets must increase",
+            TIMESTAMP_LOW: f"records[{i}].timestamp is {record.timestamp}; below -1 there is none",
+            HAS_HEADERS: f"records[{i}] has headers; magic {magic} cannot carry them",
+            FAR: f"records[{i}].offset is {record.offset}, too far from the base offset {base_offset}; "
+            "the delta is an int32",
+        }[found.why]
+    )
 
 
 # ------------------------------------------------------------------------------------------------- bytes
 
 
 def _messages(
-    records: Sequence[Record],
+    records: list[Record],
     stamp: int | None,
     magic: int,
     compression: Codec,
@@ -247,7 +238,7 @@ def _messages(
     """The messages, in a wrapper where there is a codec. Inner offsets count from the base offset in magic 1 alone."""
     attributes = LOG_APPEND_TIME if log_append and magic > 0 else 0
     base = base_offset if magic > 0 and compression != "none" else 0
-    data = encode_messages(list(records), magic, base, attributes, stamp)
+    data = encode_messages(records, magic, base, attributes, stamp)
     if compression == "none":
         return bytes(data)
     value = compress(compression, data, magic=magic)
@@ -270,18 +261,6 @@ def _attributes(
         | (CONTROL if control else 0)
         | (DELETE_HORIZON if delete_horizon is not None else 0)
     )
-
-
-def _sealed(payload: bytes, base_offset: int, leader_epoch: int, attributes: int, *rest: int) -> bytes:
-    """Header and payload with length and CRC filled in; ``rest`` are the header's fields from the last offset delta."""
-    length = BATCH_HEADER_SIZE - LOG_OVERHEAD + len(payload)
-    if length > INT32_MAX:
-        raise EncodeError(f"the payload takes {len(payload)} bytes; a batch's length is an int32")
-    fields: Any = (base_offset, length, leader_epoch, 2, 0, attributes, *rest)
-    header = encode_header(fields)
-    covered = header[BATCH_CRC_COVERS_FROM:]
-    crc = crc32c(payload, crc32c(covered))
-    return b"".join((header[: HEADER_AT["crc"]], crc.to_bytes(4, "big"), covered, payload))
 
 
 def _int32(number: int) -> int:

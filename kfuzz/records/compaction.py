@@ -12,6 +12,7 @@ from kfuzz.kafka import NO_TIMESTAMP
 from kfuzz.records.builder import Rebuilt, empty_batch, frames, rebuild
 from kfuzz.records.model import Reading, Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
+from kfuzz.wire.survey import survey
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -93,8 +94,9 @@ def compact(
         tally.records_read += len(batch.records)
         retained = [record for record in batch.records if retain(batch, record)]
         if retained:
-            stamps = marks_empty_transaction(batch) or any(record.value is None for record in retained)
-            _retain(tally, reading, raw, retained, horizon if stamps else None, legacy)
+            found = survey(retained)
+            stamps = marks_empty_transaction(batch) or found.tombstones > 0
+            _retain(tally, reading, raw, retained, found.largest_offset, horizon if stamps else None, legacy)
         elif retention == "retain-empty":
             kept = NO_TIMESTAMP if batch.max_timestamp is None else batch.max_timestamp
             tally.add(Rebuilt(empty_batch(batch), kept, batch.last_offset), batch.last_offset, 0)
@@ -143,6 +145,7 @@ def _retain(
     reading: Reading,
     raw: memoryview,
     retained: list[Record],
+    largest_offset: int,
     new_horizon: int | None,
     legacy: LegacyRewrite,
 ) -> None:
@@ -176,4 +179,4 @@ def _retain(
         # The last offset is kept so that the last sequence, which counts from it, is too.
         last_offset=batch.last_offset if batch.magic == 2 else None,
     )
-    tally.add(made, max(record.offset for record in retained), len(retained))
+    tally.add(made, largest_offset, len(retained))

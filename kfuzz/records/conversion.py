@@ -14,6 +14,7 @@ from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import decode
 from kfuzz.records.writer import encode_batch
+from kfuzz.wire.survey import renumbered, survey
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -188,10 +189,7 @@ def convert_appended(
         raise EncodeError("there is no batch to append")
     first = batches[0]
     records = [record for batch in batches for record in batch.records]
-    stamped = [
-        Record(base_offset + i, record.timestamp, record.key, record.value, record.headers, record.attributes)
-        for i, record in enumerate(records)
-    ]
+    stamped = renumbered(records, wrap64(base_offset), keep_attributes=True)
     made = rebuild(
         stamped,
         magic=magic,
@@ -273,11 +271,10 @@ def _sources(source: Buffer | Iterable[RecordBatch], limits: Limits) -> Iterator
 
 def _converted(batch: RecordBatch, records: list[Record], magic: int, codec: Codec) -> bytes:
     log_append = batch.timestamp_type == "log-append" and batch.max_timestamp is not None
-    if magic < 2:
-        records = [Record(record.offset, record.timestamp, record.key, record.value) for record in records]
     return rebuild(
         records,
         magic=magic,
+        without_headers=magic < 2,
         base_offset=records[0].offset,
         compression=codec,
         timestamp_type="create" if batch.timestamp_type == "none" else batch.timestamp_type,
@@ -308,23 +305,22 @@ def _lost(batch: RecordBatch, records: list[Record], i: int, magic: int, codec: 
         if magic == 1 and codec != "none" and records and records[0].offset < 0:
             # Below 0 a reader cannot count back from the wrapper's offset to the first message's.
             yield Loss("offsets", i, len(records))
-    if magic > 0 and batch.timestamp_type == "create" and batch.max_timestamp is not None and records:
-        largest = max(NO_TIMESTAMP if record.timestamp is None else record.timestamp for record in records)
-        if len(records) == len(batch.records) and batch.max_timestamp != largest:
+    is_whole = len(records) == len(batch.records)
+    if magic > 0 and batch.timestamp_type == "create" and batch.max_timestamp is not None and is_whole:
+        largest = survey(records).largest_timestamp
+        if batch.max_timestamp != largest:
             yield Loss("max-timestamp", i)
 
 
 def _lost_by_records(batch: RecordBatch, records: list[Record], i: int, magic: int) -> Iterator[Loss]:
     """What the records themselves lose, whatever becomes of their batch."""
-    headers = sum(len(record.headers) for record in records) if magic < 2 else 0
-    if headers:
-        yield Loss("headers", i, headers)
-    attributes = sum(record.attributes != 0 for record in records)
-    if attributes and batch.magic == 2:
-        yield Loss("record-attributes", i, attributes)
+    found = survey(records)
+    if found.headers and magic < 2:
+        yield Loss("headers", i, found.headers)
+    if found.attributes and batch.magic == 2:
+        yield Loss("record-attributes", i, found.attributes)
     if magic == 0 and batch.magic > 0:
-        stamped = sum(record.timestamp not in (None, NO_TIMESTAMP) for record in records)
-        if stamped:
-            yield Loss("timestamps", i, stamped)
+        if found.timestamps:
+            yield Loss("timestamps", i, found.timestamps)
         if batch.timestamp_type == "log-append":
             yield Loss("timestamp-type", i)

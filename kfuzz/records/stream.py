@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import PROFILES, Finding, Profile
 from kfuzz.findings.records import from_note
-from kfuzz.java import wrap64
 from kfuzz.kafka import INT32_MAX, ISOLATIONS, Isolation, Role
 from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
@@ -40,6 +39,7 @@ from kfuzz.wire.segment import (
     VALUE_VERSION_NEGATIVE,
     end_marker,
 )
+from kfuzz.wire.survey import in_order
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -479,11 +479,7 @@ class Fetch:
         if self.isolation == "read_committed" and self._is_aborted(batch, path):
             self._position = batch.next_offset
         else:
-            for record in batch.records:
-                # What a batch has out of order is lost: the consumer never goes back.
-                if record.offset >= self._position:
-                    self._position = wrap64(record.offset + 1)
-                    handed_out.append(record)
+            handed_out, self._position = in_order(batch.records, self._position)
         # Compaction may have removed the batch's last records; nobody need ask for them again.
         self.next_offset = batch.next_offset
         return [] if batch.control else handed_out

@@ -1,3 +1,5 @@
+from typing_extensions import Buffer
+
 from kfuzz.wire.record import Record
 from kfuzz.wire.scratch import Scratch
 
@@ -11,5 +13,8 @@ def encode_records(records: list[Record], base_offset: int, base_timestamp: int 
     Mirrors ``DefaultRecord.writeTo``.
     """
 
-def encode_header(fields: HeaderFields) -> bytes:
-    """The 61 bytes of a header with these very values, none of them None; ``OverflowError`` where one does not fit."""
+def encode_payload(fields: HeaderFields, parts: list[Buffer]) -> bytes:
+    """A whole batch of these header fields and a payload in parts; its length and CRC are made here.
+
+    ``EncodeError`` where the payload is too long for a batch, ``OverflowError`` where a field does not fit.
+    """

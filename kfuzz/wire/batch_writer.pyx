@@ -254,17 +254,6 @@ cdef header_t to_header(tuple fields) except *:
     return h
 
 
-def encode_header(tuple fields not None):
-    """The 61 bytes of a header with these very values, in the order of ``HEADER_LAYOUT``; the magic is 2.
-
-    ``OverflowError`` where a value does not fit its field.
-    """
-    cdef header_t h = to_header(fields)
-    cdef uint8_t out[HEADER_SIZE]
-    put_header(out, &h)
-    return PyBytes_FromStringAndSize(<const char *> out, HEADER_SIZE)
-
-
 cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil:
     """Write the header in front of the payload that stands behind it, with the right length and CRC."""
     h.batch_length = <int32_t> (size - LOG_OVERHEAD)
@@ -288,6 +277,15 @@ cdef int put_batch(out_t *out, list records, header_t *h, object base_timestamp,
     h.record_count = <int32_t> len(records)
     seal(out.start + at, out.p - out.start - at, h)
     return 0
+
+
+def encode_payload(tuple fields not None, list parts not None):
+    """A whole batch of these header fields and a payload in parts; its length and CRC are made here.
+
+    ``EncodeError`` where the payload is too long for a batch.
+    """
+    cdef header_t h = to_header(fields)
+    return put_payload(&h, parts)
 
 
 cdef bytes put_payload(header_t *h, list parts):
