@@ -25,6 +25,7 @@ __all__ = [
     "eager",
     "encode",
     "encode_columns",
+    "encode_messages",
     "lazy",
     "verdict",
 ]
@@ -120,6 +121,20 @@ def encode(mixed: MixedSet, codec: Codec = "none", level: int | None = None) -> 
         return written
 
     return InProcess(run, lambda: census_of([records.encode_batch(batch, level=level) for batch in batches]))
+
+
+def encode_messages(mixed: MixedSet) -> InProcess:
+    """From messages of magic 0 or 1 to bytes, as many at a time as a batch has records."""
+    groups = mixed.messages
+
+    def run() -> int:
+        written = 0
+        for messages in groups:
+            records.encode(messages)
+            written += len(messages)
+        return written
+
+    return InProcess(run, lambda: census_of([records.encode(messages) for messages in groups]))
 
 
 def encode_columns(mixed: MixedSet) -> InProcess:

@@ -157,6 +157,11 @@ class MixedSet:
             made.append(records.encode(parts))
         return made
 
+    @property
+    def messages(self) -> list[list[records.RecordBatch]]:
+        """The records of each batch as messages of magic 0 or 1, without a codec."""
+        return [_messages(batch) for batch in self.record_batches]
+
     def fetches(self, codec: Codec = "none") -> list[bytes]:
         """The batches as fetches carry them: as many in one buffer as fit into 1 MiB, and at least one.
 

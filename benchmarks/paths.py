@@ -24,6 +24,7 @@ LEGACY_PATHS: Final = ("verdict-v0", "verdict-v1", "verdict-v1-gzip", "eager-v0"
 CALL_RECORDS: Final = (1, 10)
 CALL_PATHS: Final = tuple(f"call-{size}{way}" for size in CALL_RECORDS for way in ("", "-iterate", "-read"))
 ENCODE_CALL: Final = "encode-call-1"
+ENCODE_MESSAGES: Final = ("encode-v0", "encode-v1")
 LOG_PATHS: Final = ("log-100", "log-1", "log-transactional")
 BROKER_PATHS: Final = ("broker-1", "broker-10", "broker-100")
 # What else a broker does to bytes, and the codec of what it writes.
@@ -43,6 +44,7 @@ RECORD_PATHS: Final = (
     "encode-columns",
     *(f"{way}-{codec}" for codec in CODECS[1:] for way in ("read", "write")),
     *LEGACY_PATHS,
+    *ENCODE_MESSAGES,
     *CALL_PATHS,
     ENCODE_CALL,
     *LOG_PATHS,
@@ -88,6 +90,8 @@ def _meeting(path: str, mixed: MixedSet, peers: Sequence[Peer], share: float) ->
         version, _, asked = rest.partition("-")
         mixed = replace(mixed, magic=int(version.removeprefix("v")))
         return _Meeting(*_legacy(way, _codec(asked or "none"), mixed, peers), mixed.census)
+    if path in ENCODE_MESSAGES:
+        return _encode_messages(int(rest.removeprefix("v")), _callable(peers), share)
     if path == ENCODE_CALL:
         uniform = _uniform(CALLS, 1, share)
         return _Meeting(*_encode("encode", uniform, _callable(peers)), uniform.census)
@@ -163,6 +167,13 @@ def _encode(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str
     ours = kfuzz_work.encode_columns if path == "encode-columns" else kfuzz_work.encode
     jobs = {"kfuzz": Job(partial(ours, mixed))} | {peer.name: _theirs(peer, "encode", mixed) for peer in peers}
     return jobs, _against(peers)
+
+
+def _encode_messages(magic: int, peers: Sequence[Peer], share: float) -> _Meeting:
+    uniform = replace(_uniform(UNIFORM_RECORDS // 100, 100, share), magic=magic)
+    jobs = {"kfuzz": Job(partial(kfuzz_work.encode_messages, uniform))}
+    jobs |= {peer.name: _theirs(peer, "encode_messages", uniform) for peer in peers}
+    return _Meeting(jobs, _against(peers), uniform.census)
 
 
 def _legacy(way: str, codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:

@@ -66,6 +66,7 @@ class _PythonPeer:
     own_process = False
     levels: Mapping[Codec, int]
     builder: Any
+    legacy_builder: Any
 
     def batches(self, fetch: bytes) -> Iterator[Iterable[Any]]:
         """The batches of a fetch as the library's consumer meets them, each with its CRC checked."""
@@ -118,6 +119,27 @@ class _PythonPeer:
 
         return InProcess(run, lambda: census_of([build(batch) for batch in contents]))
 
+    def encode_messages(self, mixed: MixedSet) -> Work:
+        """Messages of magic 0 or 1 without a codec, as many at a time as a batch has records."""
+        contents, magic = mixed.contents, mixed.magic
+
+        def build(batch: Sequence[Content]) -> bytes:
+            builder = self.legacy_builder(magic, 0, BUILDER_BYTES)
+            append = builder.append
+            for position, (timestamp, key, value, _) in enumerate(batch):
+                append(position, timestamp, key, value)
+            built: bytes = builder.build()
+            return built
+
+        def run() -> int:
+            written = 0
+            for batch in contents:
+                build(batch)
+                written += len(batch)
+            return written
+
+        return InProcess(run, lambda: census_of([build(batch) for batch in contents]))
+
     def call(self, mixed: MixedSet) -> Work:
         data = mixed.encoded()
         read = self.read
@@ -149,8 +171,9 @@ class AioKafka(_PythonPeer):
     def __init__(self) -> None:
         self.memory_records = library("aiokafka.record.memory_records").MemoryRecords
         self.builder = library("aiokafka.record.default_records").DefaultRecordBatchBuilder
+        self.legacy_builder = library("aiokafka.record.legacy_records").LegacyRecordBatchBuilder
         self.version = version("aiokafka")
-        for kind in (self.memory_records, self.builder):
+        for kind in (self.memory_records, self.builder, self.legacy_builder):
             if "._crecords." not in kind.__module__:
                 raise PeerMissing(f"its {kind.__name__} is not the compiled one; install a wheel that has it")
 
@@ -181,6 +204,7 @@ class KafkaPython(_PythonPeer):
     def __init__(self) -> None:
         self.memory_records = library("kafka.record.memory_records").MemoryRecords
         self.builder = library("kafka.record.default_records").DefaultRecordBatchBuilder
+        self.legacy_builder = library("kafka.record.legacy_records").LegacyRecordBatchBuilder
         self.version = version("kafka-python")
 
     def batches(self, fetch: bytes) -> Iterator[Iterable[Any]]:

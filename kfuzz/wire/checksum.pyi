@@ -16,3 +16,6 @@ def zlib_kernel(data: Buffer, value: int = 0) -> int | None:
     """``crc32`` by the kernel that the loops without the interpreter use; None where this machine cannot run it, or
     KFUZZ_PORTABLE=1 has turned it off.
     """
+
+def zlib_tables(data: Buffer, value: int = 0) -> int:
+    """``crc32`` by the tables that short messages take where there is no kernel."""

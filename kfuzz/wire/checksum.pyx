@@ -27,6 +27,11 @@ cdef extern from "crc32.h":
     int KFUZZ_CRC32_THERE
     void kfuzz_crc32_init() nogil
     uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n) nogil
+    uint32_t kfuzz_crc32_plain(uint32_t crc, const uint8_t *p, size_t n) nogil
+
+cdef enum:
+    # From here on zlib is faster than tables, though it is called with the interpreter's lock.
+    LONG_BYTES = 2048
 
 cdef extern from "portable.h":
     bint kfuzz_portable()
@@ -36,8 +41,7 @@ cdef bint wide_there = KFUZZ_CRC_WIDE_THERE and not kfuzz_portable()
 cdef bint zlib_there = KFUZZ_CRC32_THERE and not kfuzz_portable()
 if there:
     kfuzz_crc_init()
-if zlib_there:
-    kfuzz_crc32_init()
+kfuzz_crc32_init()
 
 
 cdef uint32_t by_library(const uint8_t *data, int64_t n) with gil:
@@ -57,13 +61,21 @@ cdef uint32_t by_zlib(const uint8_t *data, int64_t n) with gil:
 
 
 cdef uint32_t crc32_of(const uint8_t *data, int64_t n) noexcept nogil:
-    return kfuzz_crc32(0, data, <size_t> n) if zlib_there else by_zlib(data, n)
+    if zlib_there:
+        return kfuzz_crc32(0, data, <size_t> n)
+    return kfuzz_crc32_plain(0, data, <size_t> n) if n < LONG_BYTES else by_zlib(data, n)
 
 
 def zlib_kernel(data not None, uint32_t value=0):
     """The kernel of CRC-32 by itself, for tests; None where it is off or this machine has not its instructions."""
     cdef Held held = hold(data)
     return kfuzz_crc32(value, held.p, <size_t> held.n) if zlib_there else None
+
+
+def zlib_tables(data not None, uint32_t value=0):
+    """What does the work without those instructions, for tests."""
+    cdef Held held = hold(data)
+    return kfuzz_crc32_plain(value, held.p, <size_t> held.n)
 
 
 def kernel(data not None, uint32_t value=0, bint wide=False):

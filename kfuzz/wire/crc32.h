@@ -1,6 +1,6 @@
 /* CRC-32 of zlib's polynomial, which the messages of magic 0 and 1 have, for callers without the interpreter: carry-less
  * products fold 16 bytes at a time, as in crc32c.h, and tables do what is left. Where the processor has no such products,
- * KFUZZ_CRC32_THERE is 0 and zlib does the work.
+ * KFUZZ_CRC32_THERE is 0: tables do the work of short messages, and zlib that of long ones.
  */
 #ifndef KFUZZ_CRC32_H
 #define KFUZZ_CRC32_H
@@ -11,28 +11,13 @@
 
 #include "crc_power.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
-
-#include <immintrin.h>
-
-#define KFUZZ_CRC32_THERE (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
-#define KFUZZ_CRC32_TARGET __attribute__((target("sse4.1,pclmul")))
 /* Bits as in a CRC's register, the highest power last; x^32 has no room in it. */
 #define KFUZZ_CRC32_POLYNOMIAL 0xedb88320u
 
 /* How a byte comes out with 0 to 7 bytes of 0 behind it. */
 static uint32_t kfuzz_crc32_tables[8][256];
-/* The factors for the two halves of 128 bits, over four vectors and over one; the last is for what becomes of 64. */
-static uint64_t kfuzz_crc32_far[2];
-static uint64_t kfuzz_crc32_near[2];
-static uint64_t kfuzz_crc32_last;
-/* The polynomial with all its 33 bits, and x^64 divided by it. */
-static uint64_t kfuzz_crc32_whole;
-static uint64_t kfuzz_crc32_quotient;
-
-static void kfuzz_crc32_init(void)
+static void kfuzz_crc32_tabulate(void)
 {
-    uint32_t left = 0x80000000;
     int byte, i;
     for (byte = 0; byte < 256; byte++) {
         uint32_t crc = (uint32_t) byte;
@@ -45,6 +30,53 @@ static void kfuzz_crc32_init(void)
             const uint32_t before = kfuzz_crc32_tables[i - 1][byte];
             kfuzz_crc32_tables[i][byte] = before >> 8 ^ kfuzz_crc32_tables[0][before & 0xff];
         }
+}
+
+/* The tables take eight bytes at a time, then single ones. `crc` goes in and comes out uninverted. */
+static inline uint32_t kfuzz_crc32_by_tables(uint32_t crc, const uint8_t *p, size_t n)
+{
+    for (; n >= 8; p += 8, n -= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        word = __builtin_bswap64(word);
+#endif
+        word ^= crc;
+        crc = kfuzz_crc32_tables[7][word & 0xff] ^ kfuzz_crc32_tables[6][word >> 8 & 0xff]
+            ^ kfuzz_crc32_tables[5][word >> 16 & 0xff] ^ kfuzz_crc32_tables[4][word >> 24 & 0xff]
+            ^ kfuzz_crc32_tables[3][word >> 32 & 0xff] ^ kfuzz_crc32_tables[2][word >> 40 & 0xff]
+            ^ kfuzz_crc32_tables[1][word >> 48 & 0xff] ^ kfuzz_crc32_tables[0][word >> 56];
+    }
+    while (n--)
+        crc = crc >> 8 ^ kfuzz_crc32_tables[0][(crc ^ *p++) & 0xff];
+    return crc;
+}
+
+/* The same with a CRC as others know it. */
+static uint32_t kfuzz_crc32_plain(uint32_t crc, const uint8_t *p, size_t n)
+{
+    return ~kfuzz_crc32_by_tables(~crc, p, n);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+
+#include <immintrin.h>
+
+#define KFUZZ_CRC32_THERE (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
+#define KFUZZ_CRC32_TARGET __attribute__((target("sse4.1,pclmul")))
+/* The factors for the two halves of 128 bits, over four vectors and over one; the last is for what becomes of 64. */
+static uint64_t kfuzz_crc32_far[2];
+static uint64_t kfuzz_crc32_near[2];
+static uint64_t kfuzz_crc32_last;
+/* The polynomial with all its 33 bits, and x^64 divided by it. */
+static uint64_t kfuzz_crc32_whole;
+static uint64_t kfuzz_crc32_quotient;
+
+static void kfuzz_crc32_init(void)
+{
+    uint32_t left = 0x80000000;
+    int i;
+    kfuzz_crc32_tabulate();
     kfuzz_crc_factors(KFUZZ_CRC32_POLYNOMIAL, kfuzz_crc32_far, 8 * 64);
     kfuzz_crc_factors(KFUZZ_CRC32_POLYNOMIAL, kfuzz_crc32_near, 8 * 16);
     kfuzz_crc32_last = kfuzz_crc_power(KFUZZ_CRC32_POLYNOMIAL, 64);
@@ -56,23 +88,6 @@ static void kfuzz_crc32_init(void)
         kfuzz_crc32_quotient |= (uint64_t) (left & 1) << i;
         left = left >> 1 ^ (left & 1 ? KFUZZ_CRC32_POLYNOMIAL : 0);
     }
-}
-
-/* The tables take eight bytes at a time, then single ones. `crc` goes in and comes out uninverted. */
-static inline uint32_t kfuzz_crc32_by_tables(uint32_t crc, const uint8_t *p, size_t n)
-{
-    for (; n >= 8; p += 8, n -= 8) {
-        uint64_t word;
-        memcpy(&word, p, 8);
-        word ^= crc;
-        crc = kfuzz_crc32_tables[7][word & 0xff] ^ kfuzz_crc32_tables[6][word >> 8 & 0xff]
-            ^ kfuzz_crc32_tables[5][word >> 16 & 0xff] ^ kfuzz_crc32_tables[4][word >> 24 & 0xff]
-            ^ kfuzz_crc32_tables[3][word >> 32 & 0xff] ^ kfuzz_crc32_tables[2][word >> 40 & 0xff]
-            ^ kfuzz_crc32_tables[1][word >> 48 & 0xff] ^ kfuzz_crc32_tables[0][word >> 56];
-    }
-    while (n--)
-        crc = crc >> 8 ^ kfuzz_crc32_tables[0][(crc ^ *p++) & 0xff];
-    return crc;
 }
 
 KFUZZ_CRC32_TARGET
@@ -144,6 +159,7 @@ static uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n)
 
 static void kfuzz_crc32_init(void)
 {
+    kfuzz_crc32_tabulate();
 }
 
 #endif

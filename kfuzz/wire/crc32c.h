@@ -140,6 +140,9 @@ static uint32_t kfuzz_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n)
     _mm512_storeu_si512(folded, d);
     for (i = 0; i < 8; i++)
         wide = __builtin_ia32_crc32di(wide, folded[i]);
+    /* Else the upper halves of the registers stay in use, and SSE code of any library runs slower on some processors. The
+     * compiler does not put it in here by itself. */
+    _mm256_zeroupper();
     return kfuzz_crc32c(~(uint32_t) wide, p, n);
 }
 

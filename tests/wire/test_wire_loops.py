@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from kfuzz import records
 from kfuzz.errors import RecordsError
-from kfuzz.wire.checksum import crc32, kernel, zlib_kernel
+from kfuzz.wire.checksum import crc32, kernel, zlib_kernel, zlib_tables
 from kfuzz.wire.scan import BATCH, END, PAYLOAD, REFUSED, Scan
 
 Record, RecordBatch = records.Record, records.RecordBatch
@@ -23,10 +23,19 @@ SIZES = [*range(70), *range(250, 330), 383, 384, 385, 391, 511, 512, 513, 767, 7
 
 
 @pytest.mark.parametrize("size", SIZES)
+def test_the_tables_of_messages_agree_with_zlib_at_every_alignment(size: int) -> None:
+    data = random.Random(size).randbytes(size + 8)
+    for at in range(8):
+        view = memoryview(data)[at : at + size]
+        assert zlib_tables(view) == crc32(view)
+        assert zlib_tables(view, 0xDEADBEEF) == crc32(view, 0xDEADBEEF)
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_the_kernel_of_messages_agrees_with_zlib_at_every_alignment(size: int) -> None:
     data = random.Random(size).randbytes(size + 8)
     if zlib_kernel(b"") is None:
-        pytest.skip("this processor has not the instructions; zlib does the work")
+        pytest.skip("this processor has not the instructions; tables and zlib do the work")
     for at in range(8):
         view = memoryview(data)[at : at + size]
         assert zlib_kernel(view) == crc32(view)
