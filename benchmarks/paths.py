@@ -172,7 +172,7 @@ def _encode(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str
 def _encode_messages(magic: int, peers: Sequence[Peer], share: float) -> _Meeting:
     uniform = replace(_uniform(UNIFORM_RECORDS // 100, 100, share), magic=magic)
     jobs = {"kfuzz": Job(partial(kfuzz_work.encode_messages, uniform))}
-    jobs |= {peer.name: _theirs(peer, "encode_messages", uniform) for peer in peers}
+    jobs |= {peer.name: _theirs(peer, "encode", uniform) for peer in peers}
     return _Meeting(jobs, _against(peers), uniform.census)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final, Protocol
 
@@ -102,33 +103,16 @@ class _PythonPeer:
         number = CODECS.index(codec)
         contents = mixed.contents
 
+        make = partial(self.builder, 2, number, 0, -1, -1, -1, BUILDER_BYTES)
+        if mixed.magic < 2:
+            make = partial(self.legacy_builder, mixed.magic, number, BUILDER_BYTES)
+
         def build(batch: Sequence[Content]) -> bytearray:
-            builder = self.builder(2, number, 0, -1, -1, -1, BUILDER_BYTES)
+            builder = make()
             append = builder.append
             for position, (timestamp, key, value, headers) in enumerate(batch):
                 append(position, timestamp, key, value, headers)
             built: bytearray = builder.build()
-            return built
-
-        def run() -> int:
-            written = 0
-            for batch in contents:
-                build(batch)
-                written += len(batch)
-            return written
-
-        return InProcess(run, lambda: census_of([build(batch) for batch in contents]))
-
-    def encode_messages(self, mixed: MixedSet) -> Work:
-        """Messages of magic 0 or 1 without a codec, as many at a time as a batch has records."""
-        contents, magic = mixed.contents, mixed.magic
-
-        def build(batch: Sequence[Content]) -> bytes:
-            builder = self.legacy_builder(magic, 0, BUILDER_BYTES)
-            append = builder.append
-            for position, (timestamp, key, value, _) in enumerate(batch):
-                append(position, timestamp, key, value)
-            built: bytes = builder.build()
             return built
 
         def run() -> int:

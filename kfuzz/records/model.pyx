@@ -61,6 +61,7 @@ cdef class RecordBatch:
 
     @property
     def next_offset(self):
+        """The offset after the batch's last one, whether or not a record has that one."""
         return wrap64(self.last_offset + 1)
 
 
@@ -101,6 +102,7 @@ cdef class Verdict:
         self.take_sums(scan)
 
     def raise_fatal(self):
+        """``RecordsError`` if there is a fatal finding."""
         if self.findings and (fatal := self.fatal) is not None:
             raise RecordsError(fatal)
 

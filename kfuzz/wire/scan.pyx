@@ -87,6 +87,7 @@ cdef enum:
 
 cdef enum:
     SMALL_BYTES = 4096
+    SMALL_PAYLOAD_BYTES = 64 * 1024
 
 # What ``Scan.next`` stopped at.
 END, REFUSED, BATCH, PAYLOAD = AT_END, AT_REFUSAL, AT_BATCH, AT_PAYLOAD
@@ -159,7 +160,10 @@ cdef class Scan:
         self.with_rows = with_rows or self.has_policy and policy.reads_rows
         self.each = with_rows
         # Of a payload that it stores as it is, a broker looks at less.
-        self.limit = limit if not self.has_policy or not policy.reads_rows else 0
+        self.limit = 0 if self.has_policy and policy.reads_rows else limit
+        if self.n <= SMALL_BYTES:
+            # The interpreter's lock is kept for such a buffer: what grows much is left to Python, which lets go of it.
+            self.limit = min(self.limit, SMALL_PAYLOAD_BYTES)
         return 0
 
     def __dealloc__(self):
