@@ -10,7 +10,7 @@ import contextlib
 import difflib
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from kfuzz import records
@@ -177,7 +177,7 @@ def difference(before: list[RecordBatch], after: list[RecordBatch]) -> str:
     if len(before) != len(after):
         return f"{len(before)} batches become {len(after)}"
     i, old, new = next((i, a, b) for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
-    for name in RecordBatch.__slots__:
+    for name in (field.name for field in fields(RecordBatch)):
         if name != "records" and getattr(old, name) != getattr(new, name):
             return f"batch[{i}].{name}: {getattr(old, name)!r} becomes {getattr(new, name)!r}"
     if len(old.records) != len(new.records):

@@ -107,11 +107,12 @@ def test_of_broken_streams_the_containers_say_the_same(codec: Codec) -> None:
     assert 500 < whole < 3000
 
 
-@pytest.mark.parametrize("magic", [0, 1, 2])
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    # zstd is younger than messages of magic 0 and 1.
+    ("codec", "magic"),
+    [(codec, magic) for codec in CODECS for magic in ((2,) if codec == "zstd" else (0, 1, 2))],
+)
 def test_a_batch_is_the_same_with_python_and_without(codec: Codec, magic: int) -> None:
-    if magic < 2 and codec == "zstd":
-        pytest.skip("zstd is younger than these messages")
     last = 0 if magic < 2 and codec == "none" else 40
     rows = [Record(i, i, b"k%d" % i, TEXT[: 10 * i]) for i in range(last + 1)]
     data = records.encode_batch(RecordBatch(0, last, rows, magic=magic, compression=codec))
