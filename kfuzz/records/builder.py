@@ -104,14 +104,13 @@ def rebuild(
         horizon = delete_horizon if delete_horizon is not None and delete_horizon >= 0 else None
         plain = records if found.is_plain else [_plain(record, base_offset) for record in records]
         payload, base_timestamp, _ = encode_records(plain, base_offset, horizon)
+        parts = compress_parts(compression, payload)
         attributes = _attributes(timestamp_type, transactional, control, compression, horizon)
-        data = encode_payload(
-            (
-                base_offset, 0, partition_leader_epoch, 2, 0, attributes, _int32(final_offset - base_offset),
-                base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
-            ),
-            compress_parts(compression, payload),
+        fields = (
+            base_offset, 0, partition_leader_epoch, 2, 0, attributes, _int32(final_offset - base_offset),
+            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
         )  # fmt: skip
+        data = encode_payload(fields, parts)
     nothing = not log_append and largest == NO_TIMESTAMP
     return Rebuilt(data, max_timestamp, -1 if nothing else final_offset)
 

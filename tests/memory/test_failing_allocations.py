@@ -25,8 +25,10 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 TIMEOUT_S = 1500
 # To make a type, CPython 3.13.0 calls setdefault on a dict. Where the dict cannot grow, it goes on as if it had grown.
-# `{…}.setdefault(key, value)` alone shows it; failing.c cannot tell that growth from others.
-LOST = ("compile objects of ",) if sys.version_info[:2] == (3, 13) else ()
+# `{…}.setdefault(key, value)` alone shows it; failing.c cannot tell that growth from others. And where ten allocations
+# in a row fail as `compact` calls the function that compresses, it says "error return without exception set"; why is
+# not known. CPython 3.11 and 3.12 raise MemoryError there.
+LOST = ("compile objects of ", "compact") if sys.version_info[:2] == (3, 13) else ()
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="failing.c asks glibc who calls")
 

@@ -93,9 +93,10 @@ def compress_parts(codec: Codec, data: Buffer, *, magic: int = 2, level: int | N
     """What :func:`compress` makes, in the pieces that it comes in, for whoever puts something in front of it."""
     if codec == "none":
         return [data]
+    write = _CONTAINERS[codec].write_stream
+    if level is None:
+        return write(data, None, magic)
     try:
-        return _CONTAINERS[codec].write_stream(data, level, magic)
+        return write(data, level, magic)
     except (ValueError, OverflowError, RuntimeError, TypeError) as error:
-        if level is None:
-            raise
         raise UsageError(f"compression level {level!r} is none of {codec}'s: {error}") from None
