@@ -91,7 +91,8 @@ def _meeting(path: str, mixed: MixedSet, peers: Sequence[Peer], share: float) ->
         mixed = replace(mixed, magic=int(version.removeprefix("v")))
         return _Meeting(*_legacy(way, _codec(asked or "none"), mixed, peers), mixed.census)
     if path in ENCODE_MESSAGES:
-        return _encode_messages(int(rest.removeprefix("v")), _callable(peers), share)
+        uniform = replace(_uniform(UNIFORM_RECORDS // 100, 100, share), magic=int(rest.removeprefix("v")))
+        return _Meeting(*_encode(path, uniform, _callable(peers)), uniform.census)
     if path == ENCODE_CALL:
         uniform = _uniform(CALLS, 1, share)
         return _Meeting(*_encode("encode", uniform, _callable(peers)), uniform.census)
@@ -165,15 +166,10 @@ def _uncompressed(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[di
 
 def _encode(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:
     ours = kfuzz_work.encode_columns if path == "encode-columns" else kfuzz_work.encode
+    if path in ENCODE_MESSAGES:
+        ours = kfuzz_work.encode_messages
     jobs = {"kfuzz": Job(partial(ours, mixed))} | {peer.name: _theirs(peer, "encode", mixed) for peer in peers}
     return jobs, _against(peers)
-
-
-def _encode_messages(magic: int, peers: Sequence[Peer], share: float) -> _Meeting:
-    uniform = replace(_uniform(UNIFORM_RECORDS // 100, 100, share), magic=magic)
-    jobs = {"kfuzz": Job(partial(kfuzz_work.encode_messages, uniform))}
-    jobs |= {peer.name: _theirs(peer, "encode", uniform) for peer in peers}
-    return _Meeting(jobs, _against(peers), uniform.census)
 
 
 def _legacy(way: str, codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:

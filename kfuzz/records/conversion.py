@@ -14,7 +14,7 @@ from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import decode
 from kfuzz.records.writer import encode_batch
-from kfuzz.wire.survey import renumbered, survey
+from kfuzz.wire.survey import Survey, renumbered, survey
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -209,7 +209,7 @@ def convert_appended(
     if len(batches) != 1:
         losses.append(Loss("batch-bounds", 0, len(batches)))
     for i, batch in enumerate(batches):
-        losses += _lost_by_records(batch, batch.records, i, magic)
+        losses += _lost_by_records(batch, survey(batch.records), i, magic)
     return Converted(made.data, tuple(losses), limits)
 
 
@@ -288,7 +288,8 @@ def _lost(batch: RecordBatch, records: list[Record], i: int, magic: int, codec: 
         return
     if len(records) < len(batch.records):
         yield Loss("records-before-first-offset", i, len(batch.records) - len(records))
-    yield from _lost_by_records(batch, records, i, magic)
+    found = survey(records)
+    yield from _lost_by_records(batch, found, i, magic)
     if batch.magic == 2:
         if batch.producer_id != -1 or batch.producer_epoch != -1 or batch.base_sequence != -1:
             yield Loss("producer-state", i)
@@ -307,14 +308,13 @@ def _lost(batch: RecordBatch, records: list[Record], i: int, magic: int, codec: 
             yield Loss("offsets", i, len(records))
     is_whole = len(records) == len(batch.records)
     if magic > 0 and batch.timestamp_type == "create" and batch.max_timestamp is not None and is_whole:
-        largest = survey(records).largest_timestamp
+        largest = found.largest_timestamp
         if batch.max_timestamp != largest:
             yield Loss("max-timestamp", i)
 
 
-def _lost_by_records(batch: RecordBatch, records: list[Record], i: int, magic: int) -> Iterator[Loss]:
+def _lost_by_records(batch: RecordBatch, found: Survey, i: int, magic: int) -> Iterator[Loss]:
     """What the records themselves lose, whatever becomes of their batch."""
-    found = survey(records)
     if found.headers and magic < 2:
         yield Loss("headers", i, found.headers)
     if found.attributes and batch.magic == 2:

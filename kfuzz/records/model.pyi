@@ -41,9 +41,6 @@ class Verdict:
 
     @property
     def fatal(self) -> Finding | None: ...
-    def count(self, scan: Scan) -> None:
-        """Take the sums of a walk."""
-
     def raise_fatal(self) -> None: ...
 
 @dataclass(slots=True)

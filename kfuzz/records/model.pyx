@@ -70,8 +70,8 @@ cdef class Verdict:
     """What :func:`check` says of some bytes.
 
     ``batch_count`` and ``record_count`` count the batches before the first one that cannot be read, and their records.
-    A batch that only profile strict refuses can be read, so it counts. ``consumed``: the end of the last complete batch
-    among them, in bytes. ``partial_tail``: a cut batch follows, which is no error in a fetch or at the end of a log.
+    A batch that only profile strict refuses can be read, so it counts. ``consumed``: where the last of these batches
+    ends, in bytes. ``partial_tail``: a cut batch follows. In a fetch, or at the end of a log, that is no error.
     ``findings``: everything that is wrong or odd. ``fatal``: the first finding that refuses the bytes, or None.
     ``largest_timestamp``: for a broker, the largest of the records (milliseconds), which becomes the max timestamp.
     """
@@ -97,9 +97,6 @@ cdef class Verdict:
         self.partial_tail = scan.is_cut
         if scan.has_policy:
             self.largest_timestamp = scan.policy.largest_timestamp
-
-    def count(self, Scan scan not None):
-        self.take_sums(scan)
 
     def raise_fatal(self):
         """``RecordsError`` if there is a fatal finding."""

@@ -4,7 +4,7 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from kfuzz.records.model cimport RecordBatch
-from kfuzz.wire.batch_writer cimport put_batch, put_payload, put_records
+from kfuzz.wire.batch_writer cimport as_record, put_batch, put_payload, put_records
 from kfuzz.wire.format cimport CONTROL, DELETE_HORIZON, LAST_CODEC, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.message_set cimport put_messages
 from kfuzz.wire.record cimport Record, is_record
@@ -204,13 +204,6 @@ cdef int refuse_lost(RecordBatch batch, int codec) except -1:
     raise EncodeError(f"magic {batch.magic} cannot carry {', '.join(lost)}")
 
 
-cdef int64_t offset_of(list records, Py_ssize_t index) except? -1:
-    given = records[index]
-    if not is_record(given):
-        raise EncodeError(f"records[{index}] is {type(given).__name__}; it must be a Record")
-    return (<Record> given).c_offset
-
-
 cdef int put_legacy(Scratch made, RecordBatch batch, int codec, object level) except -1:
     """A message, or a wrapper of messages."""
     cdef int magic = batch.magic
@@ -223,8 +216,8 @@ cdef int put_legacy(Scratch made, RecordBatch batch, int codec, object level) ex
     if len(records) == 0 or (codec == 0 and len(records) > 1):
         wanted = "at least one record" if codec else "exactly one record"
         raise EncodeError(f"a message of magic {magic} has {wanted}; this one has {len(records)}")
-    first = offset_of(records, 0)
-    last = first if len(records) == 1 else offset_of(records, len(records) - 1)
+    first = as_record(records[0], 0).c_offset
+    last = as_record(records[len(records) - 1], len(records) - 1).c_offset
     if last != last_offset and (codec == 0 or (magic == 1 and last_offset != 0)):
         raise EncodeError(f"the last record's offset is {last}, the batch's {last_offset}; "
                           "a message has room for one")

@@ -11,6 +11,7 @@ cdef struct fields_t:
     span_t value
     int64_t headers_size
 
+cdef Record as_record(object given, Py_ssize_t index)
 cdef Record take_record(object given, Py_ssize_t index, fields_t *fields)
 cdef int put_records(out_t *out, list records, int64_t base_offset, object base_timestamp, int64_t *base,
                      int64_t *largest) except -1

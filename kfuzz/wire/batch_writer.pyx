@@ -112,12 +112,15 @@ cdef Record plain(object record, Py_ssize_t index):
     return copy
 
 
-cdef Record take_record(object given, Py_ssize_t index, fields_t *fields):
-    """The record whose bytes ``fields`` gets: ``given``, or a plain copy; ``EncodeError`` where it is no record."""
-    cdef Record record
+cdef Record as_record(object given, Py_ssize_t index):
     if not is_record(given):
         raise EncodeError(f"records[{index}] is {type(given).__name__}; it must be a Record")
-    record = given
+    return given
+
+
+cdef Record take_record(object given, Py_ssize_t index, fields_t *fields):
+    """The record whose bytes ``fields`` gets: ``given``, or a plain copy; ``EncodeError`` where it is no record."""
+    cdef Record record = as_record(given, index)
     if not take_fields(record, fields):
         record = plain(record, index)
         take_fields(record, fields)

@@ -86,7 +86,6 @@ cdef enum:
     FIXED_BYTES = 5 + 1 + 10 + 5 + 5 + 5 + 5 + 1
 
 cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil
-cdef tuple header_tuple(const header_t *h)
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil
 cdef void judge_control(const uint8_t *base, const rows_t *rows, report_t *report) noexcept nogil
 cdef row_t *next_row(rows_t *rows) noexcept nogil

@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 from kfuzz.wire.columns import Columns
 from kfuzz.wire.policy import Policy
 from kfuzz.wire.record import Record
-from kfuzz.wire.record_batch import HeaderTuple, PlaceTuple
+from kfuzz.wire.record_batch import PlaceTuple
 from kfuzz.wire.report import Note
 
 # What ``Scan.next`` stopped at: the end or a partial tail; bytes that are refused; a batch; one whose
@@ -70,10 +70,6 @@ class Scan:
         """Where that which is to be decompressed stands, and its size, in bytes; -1 for a wrapper that has none."""
 
     @property
-    def sums(self) -> tuple[int, int, int, bool, int]:
-        """``batch_count``, ``record_count``, ``at``; whether a partial tail follows; the broker's largest timestamp."""
-
-    @property
     def codec(self) -> int:
         """The number of the batch's codec."""
 
@@ -95,9 +91,6 @@ class Scan:
 
     def notes(self, inside: bool = False) -> list[Note]:
         """What was noted since the last stop, or by ``parse`` if ``inside``: places then count from the payload."""
-
-    def header(self) -> HeaderTuple:
-        """The header of the batch of this stop, if its magic is 2."""
 
     def message_fields(self) -> tuple[int, int, int]:
         """Offset, timestamp (-1 for none) and attributes of the message of this stop, if its magic is 0 or 1."""

@@ -42,7 +42,6 @@ from kfuzz.wire.record_batch cimport (
     free_rows,
     get_records,
     header_t,
-    header_tuple,
     is_bare,
     judge_control,
     next_row,
@@ -159,7 +158,7 @@ cdef class Scan:
         self.has_policy = policy is not None
         self.with_rows = with_rows or self.has_policy and policy.reads_rows
         self.each = with_rows
-        # Of a payload that it stores as it is, a broker looks at less.
+        # A broker reads less of a payload that it will store unchanged; Python decides how much.
         self.limit = 0 if self.has_policy and policy.reads_rows else limit
         if self.n <= SMALL_BYTES:
             # The interpreter's lock is kept for such a buffer: what grows much is left to Python, which lets go of it.
@@ -467,16 +466,8 @@ cdef class Scan:
         return to_notes(self.report, 0 if inside else self.at, INSIDE if inside else ANYWHERE)
 
     @property
-    def sums(self):
-        largest = self.policy.largest_timestamp if self.has_policy else -1
-        return self.batch_count, self.record_count, self.at, self.is_cut, largest
-
-    @property
     def codec(self):
         return self.h.attributes & CODEC_MASK
-
-    def header(self):
-        return header_tuple(&self.h)
 
     def message_fields(self):
         return self.message.offset, self.message.timestamp, self.message.attributes
@@ -504,7 +495,7 @@ cdef class Scan:
         return to_records(self.rows_base, self.rows_source, &self.h, &self.rows)
 
     cdef int keep_rows(self) except -1:
-        """Let the rows refer to bytes that nobody can change: the payload, ``data`` itself, or a copy of the batch."""
+        """Make the rows refer to bytes that cannot change: the payload, ``data`` itself, or a copy of the batch."""
         if self.in_tools:
             self.rows_source = PyBytes_FromStringAndSize(<const char *> self.tools.out, <Py_ssize_t> self.tools.size)
             self.in_tools = False

@@ -126,7 +126,7 @@ cdef class SegmentRules(Policy):
     cdef int64_t timed
     cdef int64_t timed_offset
     cdef int32_t leader_epoch
-    # Producers with an open transaction: where it began. And where any open one began, whoever has begun it.
+    # `began`: the offset at which each producer's open transaction began. `open`: these offsets, once each.
     cdef map_t began
     cdef map_t open
     cdef bint has_aborted

@@ -1,9 +1,9 @@
 /* Bytes objects that nobody has kept serve again: to make one and let it go costs more than to fill it.
  *
  * The gain, over the mixed set of benchmarks/ by CPython 3.11, of a loop over `iterate` that asks for keys and values: 120 ns
- * a record in place of 142 to 151. This goes when the gain is below a twentieth, or when CPython hides
- * `ob_shash` or reference counts: the first resets a hash, the second shows that nobody else has the object. Builds without
- * the interpreter's lock leave it out already. */
+ * a record in place of 142 to 151. This goes when the gain is below a twentieth, or when CPython hides one of two fields.
+ * Writing `ob_shash` resets the hash, and the reference count shows that nobody else has the object. Builds without the
+ * interpreter's lock leave it out already. */
 #ifndef KFUZZ_SPARE_H
 #define KFUZZ_SPARE_H
 

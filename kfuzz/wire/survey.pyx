@@ -4,10 +4,9 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int64_t, uint8_t, uint64_t
 
-from kfuzz.errors import EncodeError
-
+from kfuzz.wire.batch_writer cimport as_record
 from kfuzz.wire.cursor cimport valid_utf8
-from kfuzz.wire.record cimport LazyRecord, Record, is_record
+from kfuzz.wire.record cimport LazyRecord, Record
 
 cdef enum:
     IS_FALLING = 1
@@ -30,13 +29,6 @@ cdef class Survey:
     cdef readonly int64_t timestamps
     cdef readonly int64_t tombstones
     cdef readonly bint is_plain
-
-
-cdef Record record_at(list records, Py_ssize_t i):
-    given = records[i]
-    if not is_record(given):
-        raise EncodeError(f"records[{i}] is {type(given).__name__}; it must be a Record")
-    return given
 
 
 cdef bint has_plain_keys(object headers):
@@ -67,7 +59,7 @@ def survey(list records not None, int64_t base_offset=0, bint with_headers=True)
     found.is_plain = True
     # Headers may run code that changes the list, so its length is asked for each time.
     while i < len(records):
-        record = record_at(records, i)
+        record = as_record(records[i], i)
         delta = <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset)
         headers = record.get_headers()
         count = len(headers) if headers else 0
@@ -104,7 +96,7 @@ def renumbered(list records not None, int64_t first_offset, bint keep_attributes
     cdef Record copy
     cdef Py_ssize_t i
     for i in range(len(records)):
-        record = record_at(records, i)
+        record = as_record(records[i], i)
         copy = LazyRecord.__new__(LazyRecord) if type(record) is LazyRecord else Record.__new__(Record)
         copy.c_offset = <int64_t> (<uint64_t> first_offset + <uint64_t> i)
         copy.c_timestamp = record.c_timestamp
@@ -130,7 +122,7 @@ def in_order(list records not None, int64_t position):
     cdef Record record
     cdef Py_ssize_t i
     for i in range(len(records)):
-        record = record_at(records, i)
+        record = as_record(records[i], i)
         if record.c_offset >= position:
             position = <int64_t> (<uint64_t> record.c_offset + 1)
             taken.append(record)

@@ -83,7 +83,7 @@ cdef bint room_for(tools_t *tools, int64_t size) noexcept nogil:
 
 
 cdef bint unpack(tools_t *tools, int codec, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil:
-    """Decompress into ``tools``; False where that is left to Python, as where there is no memory."""
+    """Decompress into ``tools``. False leaves the payload to Python; so does a lack of memory."""
     tools.size = 0
     if n >= INT32_MAX:
         return False

@@ -22,8 +22,8 @@ from kfuzz.wire.unpack import use
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-# zlib is the library that Python itself loads. The others stand in the packages that compress. zstandard's extension
-# hides its functions; its second one, for other interpreters, shows them. cramjam hides snappy's.
+# Python itself loads this zlib. The lz4 package exports the functions of its library. zstandard has two extensions: the
+# usual one hides them, and `_cffi` exports them. cramjam hides those of snappy.
 use(
     zlib="libz.so.1",
     lz4=getattr(sys.modules["lz4.frame._frame"], "__file__", None),

@@ -175,8 +175,8 @@ def iterate(data, *, profile="kafka", limits=DEFAULT_LIMITS):
     of CPython; where a count says that someone else has the object, a new one is made.
 
     An iterator is for one thread at a time: ``ValueError`` or ``RuntimeError`` where two ask at once. Each batch is
-    judged whole before its first record comes. ``RecordsError`` with the first fatal finding, when its batch
-    is come to.
+    judged whole before its first record comes. ``RecordsError`` with the first fatal finding, when
+    iteration reaches its batch.
     Mirrors ``org.apache.kafka.common.record.MemoryRecords.records``.
 
     >>> from kfuzz import records

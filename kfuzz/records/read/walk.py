@@ -102,8 +102,9 @@ class Walk:
     def stored(self, stop: int) -> None:
         """A batch of a segment. Its frame and CRC must be right; its records may be anything."""
         scan = self.scan
-        if stop == BATCH or scan.size <= 0 or any(note[0] in OF_A_FRAME for note in scan.notes()):
-            self.refuse(scan.notes())
+        notes = scan.notes()
+        if stop == BATCH or scan.size <= 0 or any(note[0] in OF_A_FRAME for note in notes):
+            self.refuse(notes)
             return
         findings = self.verdict.findings
         known = len(findings)
@@ -148,7 +149,7 @@ class Walk:
     # -- findings
 
     def take(self, notes: list[Note], *, inside: str = "", detail: str = "") -> None:
-        # What is found at the end of a segment is said of its last batch.
+        # A finding at the end of a segment is reported for its last batch.
         index = self.scan.batch_count - (self.scan.size == 0)
         path = f"batch[{max(index, 0)}]{inside}"
         for note in notes:
@@ -162,11 +163,9 @@ class Walk:
         found: int = 0,
         allowed: int = 0,
         *,
-        record: int = -1,
         detail: str = "",
-        inside: str = "",
     ) -> None:
-        self.take([(code, field, at, record, -1, found, allowed, 1)], inside=inside, detail=detail)
+        self.take([(code, field, at, -1, -1, found, allowed, 1)], detail=detail)
 
     def refuse(self, notes: list[Note], *, inside: str = "") -> None:
         """Take the notes, and go no further where Kafka would not."""

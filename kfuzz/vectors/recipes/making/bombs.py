@@ -169,7 +169,7 @@ def _small_records(count: int) -> Raw:
         last_offset_delta=count - 1,
         record_count=count,
     )
-    # Nothing in it is hostile, so there is no place to show.
+    # The batch is ordinary, only large: there is no hostile byte to point at.
     return replace(made, layout=())
 
 
