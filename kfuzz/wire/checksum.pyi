@@ -6,10 +6,11 @@ def crc32c(data: Buffer, value: int = 0, /) -> int:
 def crc32(data: Buffer, value: int = 0, /) -> int:
     """CRC-32 (IEEE), unsigned; ``org.apache.kafka.common.record.LegacyRecord``."""
 
-def kernel(data: Buffer, value: int = 0, wide: bool = False) -> int | None:
+def kernel(data: Buffer, value: int = 0, bits: int = 64) -> int | None:
     """``crc32c`` by a kernel that the loops without the interpreter use; None where this machine cannot run it.
 
-    ``wide`` is the one of 512-bit vectors, which they take where they can and KFUZZ_PORTABLE=1 has not turned it off.
+    ``bits`` is 64, 256 or 512: how much it takes at a time. The loops use the widest that the machine has;
+    KFUZZ_PORTABLE=1 turns off those of 256 and 512.
     """
 
 def zlib_kernel(data: Buffer, value: int = 0) -> int | None:

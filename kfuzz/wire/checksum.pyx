@@ -18,10 +18,12 @@ __all__ = ["crc32", "crc32c", "kernel", "zlib_kernel"]
 
 cdef extern from "crc32c.h":
     int KFUZZ_CRC_THERE
-    int KFUZZ_CRC_WIDE_THERE
+    int KFUZZ_CRC_256_THERE
+    int KFUZZ_CRC_512_THERE
     void kfuzz_crc_init() nogil
     uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n) nogil
-    uint32_t kfuzz_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n) nogil
+    uint32_t kfuzz_crc32c_256(uint32_t crc, const uint8_t *p, size_t n) nogil
+    uint32_t kfuzz_crc32c_512(uint32_t crc, const uint8_t *p, size_t n) nogil
 
 cdef extern from "crc32.h":
     int KFUZZ_CRC32_THERE
@@ -37,7 +39,8 @@ cdef extern from "portable.h":
     bint kfuzz_portable()
 
 cdef bint there = KFUZZ_CRC_THERE
-cdef bint wide_there = KFUZZ_CRC_WIDE_THERE and not kfuzz_portable()
+cdef bint there_256 = KFUZZ_CRC_256_THERE and not kfuzz_portable()
+cdef bint there_512 = KFUZZ_CRC_512_THERE and not kfuzz_portable()
 cdef bint zlib_there = KFUZZ_CRC32_THERE and not kfuzz_portable()
 if there:
     kfuzz_crc_init()
@@ -49,8 +52,10 @@ cdef uint32_t by_library(const uint8_t *data, int64_t n) with gil:
 
 
 cdef uint32_t crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:
-    if wide_there:
-        return kfuzz_crc32c_wide(0, data, <size_t> n)
+    if there_512:
+        return kfuzz_crc32c_512(0, data, <size_t> n)
+    if there_256:
+        return kfuzz_crc32c_256(0, data, <size_t> n)
     if there:
         return kfuzz_crc32c(0, data, <size_t> n)
     return by_library(data, n)
@@ -78,10 +83,15 @@ def zlib_tables(data not None, uint32_t value=0):
     return kfuzz_crc32_plain(value, held.p, <size_t> held.n)
 
 
-def kernel(data not None, uint32_t value=0, bint wide=False):
-    """A kernel of CRC-32C by itself, for tests; None where it is off or this machine has not its instructions."""
+def kernel(data not None, uint32_t value=0, int bits=64):
+    """A kernel of CRC-32C by itself, for tests: the one that takes 64, 256 or 512 bits at a time.
+
+    None where it is off or this machine lacks its instructions.
+    """
     cdef Held held = hold(data)
     cdef size_t n = <size_t> held.n
-    if not (wide_there if wide else there):
-        return None
-    return kfuzz_crc32c_wide(value, held.p, n) if wide else kfuzz_crc32c(value, held.p, n)
+    if bits == 64:
+        return kfuzz_crc32c(value, held.p, n) if there else None
+    if bits == 256:
+        return kfuzz_crc32c_256(value, held.p, n) if there_256 else None
+    return kfuzz_crc32c_512(value, held.p, n) if there_512 else None

@@ -5,8 +5,8 @@
  * With the CRC instruction alone, three lanes hide its latency of three cycles. A lane's checksum is then moved over the
  * bytes of the lanes behind it: appending zeros is linear in a CRC's bits, so a table per lane length does it.
  *
- * With carry-less products of 512 bits (KFUZZ_CRC_WIDE_THERE) 256 bytes are folded at a time: bytes that stand D bits
- * before others may be replaced, as far as the remainder goes, by their product with x^D mod P added to those others.
+ * With carry-less products of 256 or 512 bits four vectors are folded at a time: bytes that stand D bits before others
+ * may be replaced, as far as the remainder goes, by their product with x^D mod P added to those others.
  */
 #ifndef KFUZZ_CRC32C_H
 #define KFUZZ_CRC32C_H
@@ -94,56 +94,113 @@ static uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n)
     return ~crc;
 }
 
-#define KFUZZ_CRC_WIDE_THERE (KFUZZ_CRC_THERE && __builtin_cpu_supports("vpclmulqdq") \
-                              && __builtin_cpu_supports("avx512f"))
-#define KFUZZ_CRC_WIDE_BYTES 256
-#define KFUZZ_CRC_WIDE __attribute__((target("sse4.2,avx512f,vpclmulqdq")))
+#define KFUZZ_CRC_256_THERE (KFUZZ_CRC_THERE && __builtin_cpu_supports("vpclmulqdq") && __builtin_cpu_supports("avx2"))
+#define KFUZZ_CRC_512_THERE (KFUZZ_CRC_256_THERE && __builtin_cpu_supports("avx512f"))
+#define KFUZZ_CRC_256 __attribute__((target("sse4.2,avx2,vpclmulqdq")))
+#define KFUZZ_CRC_512 __attribute__((target("sse4.2,avx512f,vpclmulqdq")))
 
 /* The factors for the two halves of 128 bits, over the distance of four vectors and of one. */
-static uint64_t kfuzz_crc_far[2];
-static uint64_t kfuzz_crc_near[2];
+typedef struct {
+    uint64_t far[2];
+    uint64_t near[2];
+} kfuzz_crc_distances;
+static kfuzz_crc_distances kfuzz_crc_over_256;
+static kfuzz_crc_distances kfuzz_crc_over_512;
 
-KFUZZ_CRC_WIDE
-static inline __m512i kfuzz_crc_fold(__m512i value, __m512i factors, __m512i onto)
+KFUZZ_CRC_256
+static inline __m256i kfuzz_crc_load_256(const uint8_t *p)
 {
-    __m512i low = _mm512_clmulepi64_epi128(value, factors, 0x00);
-    __m512i high = _mm512_clmulepi64_epi128(value, factors, 0x11);
+    return _mm256_loadu_si256((const __m256i *) (const void *) p);
+}
+
+KFUZZ_CRC_256
+static inline __m256i kfuzz_crc_fold_256(__m256i value, __m256i factors, __m256i onto)
+{
+    const __m256i low = _mm256_clmulepi64_epi128(value, factors, 0x00);
+    const __m256i high = _mm256_clmulepi64_epi128(value, factors, 0x11);
+    return _mm256_xor_si256(_mm256_xor_si256(low, high), onto);
+}
+
+KFUZZ_CRC_512
+static inline __m512i kfuzz_crc_fold_512(__m512i value, __m512i factors, __m512i onto)
+{
+    const __m512i low = _mm512_clmulepi64_epi128(value, factors, 0x00);
+    const __m512i high = _mm512_clmulepi64_epi128(value, factors, 0x11);
     return _mm512_ternarylogic_epi64(low, high, onto, 0x96);
 }
 
-KFUZZ_CRC_WIDE
-static uint32_t kfuzz_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n)
+/* The checksum of one vector of `words` words, and of the n bytes behind it. */
+__attribute__((target("sse4.2")))
+static uint32_t kfuzz_crc_finish(const uint64_t *folded, int words, const uint8_t *p, size_t n)
 {
-    __m512i far, near, a, b, c, d;
-    uint64_t folded[8], wide = 0;
+    uint64_t crc = 0;
     int i;
-    if (n < KFUZZ_CRC_WIDE_BYTES)
+    for (i = 0; i < words; i++)
+        crc = __builtin_ia32_crc32di(crc, folded[i]);
+    return kfuzz_crc32c(~(uint32_t) crc, p, n);
+}
+
+KFUZZ_CRC_256
+static uint32_t kfuzz_crc32c_256(uint32_t crc, const uint8_t *p, size_t n)
+{
+    const kfuzz_crc_distances *over = &kfuzz_crc_over_256;
+    __m256i far, near, a, b, c, d;
+    uint64_t folded[4];
+    if (n < 128)
         return kfuzz_crc32c(crc, p, n);
-    far = _mm512_set4_epi64((long long) kfuzz_crc_far[1], (long long) kfuzz_crc_far[0],
-                            (long long) kfuzz_crc_far[1], (long long) kfuzz_crc_far[0]);
-    near = _mm512_set4_epi64((long long) kfuzz_crc_near[1], (long long) kfuzz_crc_near[0],
-                             (long long) kfuzz_crc_near[1], (long long) kfuzz_crc_near[0]);
+    far = _mm256_set_epi64x((long long) over->far[1], (long long) over->far[0],
+                            (long long) over->far[1], (long long) over->far[0]);
+    near = _mm256_set_epi64x((long long) over->near[1], (long long) over->near[0],
+                             (long long) over->near[1], (long long) over->near[0]);
     /* What came before is added to the first 32 bits. */
+    a = _mm256_xor_si256(kfuzz_crc_load_256(p), _mm256_set_epi64x(0, 0, 0, (long long) (uint64_t) ~crc));
+    b = kfuzz_crc_load_256(p + 32);
+    c = kfuzz_crc_load_256(p + 64);
+    d = kfuzz_crc_load_256(p + 96);
+    for (p += 128, n -= 128; n >= 128; p += 128, n -= 128) {
+        a = kfuzz_crc_fold_256(a, far, kfuzz_crc_load_256(p));
+        b = kfuzz_crc_fold_256(b, far, kfuzz_crc_load_256(p + 32));
+        c = kfuzz_crc_fold_256(c, far, kfuzz_crc_load_256(p + 64));
+        d = kfuzz_crc_fold_256(d, far, kfuzz_crc_load_256(p + 96));
+    }
+    d = kfuzz_crc_fold_256(kfuzz_crc_fold_256(kfuzz_crc_fold_256(a, near, b), near, c), near, d);
+    for (; n >= 32; p += 32, n -= 32)
+        d = kfuzz_crc_fold_256(d, near, kfuzz_crc_load_256(p));
+    _mm256_storeu_si256((__m256i *) (void *) folded, d);
+    /* Otherwise the upper halves of the registers stay in use, and SSE code of any library runs slower on some processors.
+     * The compiler does not add this by itself. */
+    _mm256_zeroupper();
+    return kfuzz_crc_finish(folded, 4, p, n);
+}
+
+KFUZZ_CRC_512
+static uint32_t kfuzz_crc32c_512(uint32_t crc, const uint8_t *p, size_t n)
+{
+    const kfuzz_crc_distances *over = &kfuzz_crc_over_512;
+    __m512i far, near, a, b, c, d;
+    uint64_t folded[8];
+    if (n < 256)
+        return kfuzz_crc32c(crc, p, n);
+    far = _mm512_set4_epi64((long long) over->far[1], (long long) over->far[0],
+                            (long long) over->far[1], (long long) over->far[0]);
+    near = _mm512_set4_epi64((long long) over->near[1], (long long) over->near[0],
+                             (long long) over->near[1], (long long) over->near[0]);
     a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int) ~crc)));
     b = _mm512_loadu_si512(p + 64);
     c = _mm512_loadu_si512(p + 128);
     d = _mm512_loadu_si512(p + 192);
     for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
-        a = kfuzz_crc_fold(a, far, _mm512_loadu_si512(p));
-        b = kfuzz_crc_fold(b, far, _mm512_loadu_si512(p + 64));
-        c = kfuzz_crc_fold(c, far, _mm512_loadu_si512(p + 128));
-        d = kfuzz_crc_fold(d, far, _mm512_loadu_si512(p + 192));
+        a = kfuzz_crc_fold_512(a, far, _mm512_loadu_si512(p));
+        b = kfuzz_crc_fold_512(b, far, _mm512_loadu_si512(p + 64));
+        c = kfuzz_crc_fold_512(c, far, _mm512_loadu_si512(p + 128));
+        d = kfuzz_crc_fold_512(d, far, _mm512_loadu_si512(p + 192));
     }
-    d = kfuzz_crc_fold(kfuzz_crc_fold(kfuzz_crc_fold(a, near, b), near, c), near, d);
+    d = kfuzz_crc_fold_512(kfuzz_crc_fold_512(kfuzz_crc_fold_512(a, near, b), near, c), near, d);
     for (; n >= 64; p += 64, n -= 64)
-        d = kfuzz_crc_fold(d, near, _mm512_loadu_si512(p));
+        d = kfuzz_crc_fold_512(d, near, _mm512_loadu_si512(p));
     _mm512_storeu_si512(folded, d);
-    for (i = 0; i < 8; i++)
-        wide = __builtin_ia32_crc32di(wide, folded[i]);
-    /* Else the upper halves of the registers stay in use, and SSE code of any library runs slower on some processors. The
-     * compiler does not put it in here by itself. */
     _mm256_zeroupper();
-    return kfuzz_crc32c(~(uint32_t) wide, p, n);
+    return kfuzz_crc_finish(folded, 8, p, n);
 }
 
 /* Once, before the first checksum. */
@@ -151,21 +208,17 @@ static void kfuzz_crc_init(void)
 {
     kfuzz_crc_tabulate(kfuzz_crc_over_long, KFUZZ_CRC_LONG);
     kfuzz_crc_tabulate(kfuzz_crc_over_short, KFUZZ_CRC_SHORT);
-    kfuzz_crc_factors(KFUZZ_CRC_POLYNOMIAL, kfuzz_crc_far, 8 * KFUZZ_CRC_WIDE_BYTES);
-    kfuzz_crc_factors(KFUZZ_CRC_POLYNOMIAL, kfuzz_crc_near, 8 * 64);
+    kfuzz_crc_factors(KFUZZ_CRC_POLYNOMIAL, kfuzz_crc_over_256.far, 8 * 4 * 32);
+    kfuzz_crc_factors(KFUZZ_CRC_POLYNOMIAL, kfuzz_crc_over_256.near, 8 * 32);
+    kfuzz_crc_factors(KFUZZ_CRC_POLYNOMIAL, kfuzz_crc_over_512.far, 8 * 4 * 64);
+    kfuzz_crc_factors(KFUZZ_CRC_POLYNOMIAL, kfuzz_crc_over_512.near, 8 * 64);
 }
 
 #else
 
 #define KFUZZ_CRC_THERE 0
-#define KFUZZ_CRC_WIDE_THERE 0
-
-static uint32_t kfuzz_crc32c_wide(uint32_t crc, const uint8_t *p, size_t n)
-{
-    (void) p;
-    (void) n;
-    return crc;
-}
+#define KFUZZ_CRC_256_THERE 0
+#define KFUZZ_CRC_512_THERE 0
 
 static uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n)
 {
@@ -173,6 +226,9 @@ static uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n)
     (void) n;
     return crc;
 }
+
+#define kfuzz_crc32c_256 kfuzz_crc32c
+#define kfuzz_crc32c_512 kfuzz_crc32c
 
 static void kfuzz_crc_init(void)
 {

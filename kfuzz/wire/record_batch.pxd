@@ -22,28 +22,38 @@ cdef struct header_t:
     int32_t base_sequence
     int32_t record_count
 
-# A record's place in the payload. 32-bit places are enough: a payload is below 2 GiB (LIMIT_BYTES). The deltas of a
-# message of magic 0 or 1 are its offset and its timestamp: what they count from is 0.
-cdef struct row_t:
-    int64_t timestamp_delta
-    int64_t offset_delta
-    int32_t at
-    int32_t length
-    int32_t key_at
-    int32_t key_length         # -1: null
-    int32_t value_at
-    int32_t value_length
-    int32_t headers_at         # behind the count
-    int32_t header_count
-    int32_t first_header       # index into the header rows
-    int16_t attributes
-    int16_t untimed            # whether it has no timestamp, as in magic 0
+# A record's place in the payload, and a header's; the structs' fields are explained in ordinary.h.
+cdef extern from "ordinary.h":
+    ctypedef struct row_t "kfuzz_row":
+        int64_t timestamp_delta
+        int64_t offset_delta
+        int32_t at
+        int32_t length
+        int32_t key_at
+        int32_t key_length
+        int32_t value_at
+        int32_t value_length
+        int32_t headers_at
+        int32_t header_count
+        int32_t first_header
+        int16_t attributes
+        int16_t untimed
 
-cdef struct header_row_t:
-    int32_t key_at
-    int32_t key_length
-    int32_t value_at
-    int32_t value_length       # -1: null
+    ctypedef struct header_row_t "kfuzz_header_row":
+        int32_t key_at
+        int32_t key_length
+        int32_t value_at
+        int32_t value_length
+
+    ctypedef struct rows_t "kfuzz_rows":
+        row_t *rows
+        int64_t count
+        int64_t capacity
+        header_row_t *headers
+        int64_t header_count
+        int64_t header_capacity
+        bint with_headers
+        bint no_memory
 
 cdef extern from "spare.h":
     ctypedef struct spare_t "kfuzz_spare":
@@ -53,16 +63,6 @@ cdef extern from "spare.h":
 cdef struct spares_t:
     spare_t key
     spare_t value
-
-cdef struct rows_t:
-    row_t *rows
-    int64_t count
-    int64_t capacity
-    header_row_t *headers
-    int64_t header_count
-    int64_t header_capacity
-    bint with_headers          # whether to fill the header rows
-    bint no_memory             # whether a row is missing for that
 
 cdef inline uint8_t *put_header(uint8_t *p, const header_t *h) noexcept nogil:
     """Write the 61 bytes of a header as they are given; length and CRC are the caller's to know."""

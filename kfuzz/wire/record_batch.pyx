@@ -20,7 +20,6 @@ from kfuzz.wire.cursor cimport (
     load32,
     load64,
     unlikely,
-    unzigzag,
     valid_utf8,
 )
 from kfuzz.wire.format cimport (
@@ -86,16 +85,15 @@ from kfuzz.wire.report cimport (
     to_notes,
 )
 
-cdef extern from *:
-    """
-    /* The same address, which the compiler may not take for equal to any other. */
-    static inline const uint8_t *kfuzz_apart(const uint8_t *p)
-    {
-        __asm__("" : "+r"(p));
-        return p;
-    }
-    """
-    const uint8_t *kfuzz_apart(const uint8_t *p) nogil
+cdef extern from "ordinary.h":
+    ctypedef struct run_t "kfuzz_run":
+        int64_t offset_before
+        int64_t offset_most
+        int64_t timestamp_most
+    int64_t kfuzz_run_counted(const uint8_t **at, const uint8_t *base, const uint8_t *end, run_t *run,
+                              int64_t most) nogil
+    int64_t kfuzz_run_filled(const uint8_t **at, const uint8_t *base, const uint8_t *end, run_t *run, int64_t most,
+                             rows_t *sink) nogil
 
 cdef extern from "spare.h":
     object kfuzz_spare_bytes(spare_t *spare, PyObject *holder, const uint8_t *p, int64_t n, int64_t readable)
@@ -202,76 +200,6 @@ cdef const uint8_t *get_headers(cursor_t *c, const uint8_t *p, const uint8_t *wa
     return p
 
 
-# As many bytes as the fixed fields of an ordinary record take, and what is loaded with them.
-cdef enum:
-    ORDINARY_BYTES = 16
-
-cdef inline const uint8_t *get_short(const uint8_t *p, uint64_t *raw, uint64_t *odd) noexcept nogil:
-    """A zigzag number of three bytes at most; ``odd`` gets a bit where it is longer, or longer than it need be.
-
-    Its size is much the same from record to record, so it is left to the predictor: a position that is guessed right is
-    known before the bytes are there.
-    """
-    if p[0] < 0x80:
-        raw[0] = p[0]
-        return p + 1
-    if p[1] < 0x80:
-        raw[0] = (p[0] & 0x7f) | <uint64_t> p[1] << 7
-        odd[0] |= p[1] == 0
-        return p + 2
-    raw[0] = (p[0] & 0x7f) | <uint64_t> (p[1] & 0x7f) << 7 | <uint64_t> p[2] << 14
-    odd[0] |= <uint8_t> (p[2] - 1) >= 0x7f
-    return p + 3
-
-
-cdef inline const uint8_t *get_one_or_two(const uint8_t *p, uint64_t *raw, uint64_t *odd) noexcept nogil:
-    """The same of one byte or two, where either is as likely: no branch on which it is."""
-    cdef uint64_t two = p[0] >> 7
-    raw[0] = (p[0] & 0x7f) | (p[1] & (~two + 1)) << 7
-    odd[0] |= two & (<uint8_t> (p[1] - 1) >= 0x7f)
-    return p + 1 + two
-
-
-cdef inline const uint8_t *get_ordinary(cursor_t *c, const uint8_t *p, row_t *row,
-                                        const uint8_t **wall) noexcept nogil:
-    """An ordinary record up to its header count: lengths of one or two bytes, not negative, nothing to note.
-
-    NULL says that it is not one, and nothing else: get_record then goes through it field by field. What is asked here
-    is gathered and looked at once, for the fields' bounds are what a record's time goes into.
-    """
-    cdef uint64_t raw
-    cdef uint64_t odd = 0
-    cdef int64_t size
-    if unlikely(c.end - p < ORDINARY_BYTES):
-        return NULL
-    row.at = <int32_t> (p - c.base)
-    p = get_one_or_two(p, &raw, &odd)
-    row.length = <int32_t> (raw >> 1)
-    wall[0] = p + row.length
-    odd |= (raw & 1) | (<int64_t> row.length > c.end - p) | p[0]
-    row.attributes = 0
-    p = get_short(p + 1, &raw, &odd)
-    row.timestamp_delta = unzigzag(raw)
-    p = get_short(p, &raw, &odd)
-    row.offset_delta = <int32_t> unzigzag(raw)
-    row.key_length = <int32_t> unzigzag(p[0])
-    odd |= p[0] >> 7
-    p += 1
-    size = row.key_length & ~(row.key_length >> 31)
-    row.key_at = <int32_t> (p - c.base)
-    # Two bytes are looked at: the value's length, and what else it has or the header count.
-    if unlikely(odd or row.key_length < -1 or size > wall[0] - p - 2):
-        return NULL
-    p += size
-    p = get_one_or_two(p, &raw, &odd)
-    row.value_length = <int32_t> unzigzag(raw)
-    size = row.value_length & ~(row.value_length >> 31)
-    row.value_at = <int32_t> (p - c.base)
-    if unlikely(odd or row.value_length < -1 or size >= wall[0] - p):
-        return NULL
-    return p + size
-
-
 cdef const uint8_t *get_fields(cursor_t *c, const uint8_t *p, row_t *row, bint skim, const uint8_t **start,
                                const uint8_t **end) noexcept nogil:
     """Any record up to its header count; ``start`` and ``end`` are those of what its length counts.
@@ -332,30 +260,17 @@ cdef const uint8_t *get_fields(cursor_t *c, const uint8_t *p, row_t *row, bint s
     return p
 
 
-cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row, rows_t *sink,
-                                      bint skim) noexcept nogil:
-    """One record into ``row``, its headers into ``sink`` if there is one. NULL means refused, with a finding noted."""
+cdef const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row, rows_t *sink, bint skim) noexcept nogil:
+    """Any record into ``row``, its headers into ``sink`` if there is one. NULL means refused, with a finding noted."""
     cdef const uint8_t *first = p
-    cdef const uint8_t *following
     cdef const uint8_t *start
     cdef const uint8_t *wall
-    # Variables of their own: the others would have to live in memory if their addresses went out.
-    cdef const uint8_t *odd_start
-    cdef const uint8_t *odd_wall
     cdef int64_t n
-    p = NULL
-    if not skim:
-        p = get_ordinary(c, first, row, &wall)
-    if not unlikely(p == NULL):
-        start = wall - row.length
-    else:
-        p = get_fields(c, first, row, skim, &odd_start, &odd_wall)
-        if unlikely(p == NULL):
-            return NULL
-        start = odd_start
-        wall = odd_wall
-    # Where this record will turn out to end, known before its fields are: the processor may go on from there at once.
-    following = kfuzz_apart(wall)
+    row.first_header = 0
+    row.untimed = False
+    p = get_fields(c, p, row, skim, &start, &wall)
+    if unlikely(p == NULL):
+        return NULL
     row.headers_at = <int32_t> (p - c.base)
     p = get_zigzag(c, p, wall, F_HEADER_COUNT, VARINT, &n)
     if unlikely(p == NULL):
@@ -378,18 +293,33 @@ cdef inline const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row,
             p = get_headers(c, p, wall, row.header_count, NULL)
         if unlikely(p == NULL):
             return NULL
-    if skim:
-        if p - start != row.length:
-            note(c.report, RECORD_LENGTH_MISMATCH, F_LENGTH, first - c.base, c.record, -1, row.length, p - start)
-        return p
-    if unlikely(p != wall):
+    if unlikely(p - start != row.length):
         note(c.report, RECORD_LENGTH_MISMATCH, F_LENGTH, first - c.base, c.record, -1, row.length, p - start)
-        return NULL
-    return following
+        if not skim:
+            return NULL
+    return p
+
+
+cdef inline bint is_far(int64_t timestamp) noexcept nogil:
+    """Whether sums and differences with it may overflow."""
+    return timestamp > INT64_MAX // 4 or timestamp < -INT64_MAX // 4
+
+
+cdef void begin_run(run_t *run, const header_t *h, int64_t room) noexcept nogil:
+    """What ordinary records of this batch are held against; ``room`` is how far an offset delta may go."""
+    run.offset_before = -1
+    run.offset_most = min(<int64_t> h.last_offset_delta, room)
+    run.timestamp_most = INT64_MAX // 4
+    if not h.attributes & LOG_APPEND_TIME:
+        if is_far(h.base_timestamp) or is_far(h.max_timestamp):
+            # Sums with these may wrap. The general loop knows what Kafka makes of them.
+            run.offset_most = -1
+        else:
+            run.timestamp_most = h.max_timestamp - h.base_timestamp
 
 
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil:
-    """The parse loop of magic 2, from ``p`` to ``c.end``.
+    """The parse loop of magic 2, from ``p`` to ``c.end``: runs of ordinary records, and the others one by one.
 
     False means refused, with a finding noted, or out of memory, as ``sink`` then says. ``skim`` reads as a broker does
     that will keep a compressed payload as it is: ``DefaultRecord.readPartiallyFrom``.
@@ -397,55 +327,68 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
     cdef const uint8_t *start
     cdef row_t scratch
     cdef row_t *row = &scratch
+    cdef run_t run
     cdef int64_t timestamp
-    cdef int64_t before = -1
     # How far a delta may go before the offset overflows; a negative one cannot, from a base offset of 0 or more.
     cdef int64_t room = INT64_MAX - h.base_offset if h.base_offset > 0 else INT64_MAX
     cdef int64_t largest = h.max_timestamp
     cdef int64_t largest_at = 0
     cdef int64_t largest_record = -1
     cdef bint create_time = not h.attributes & LOG_APPEND_TIME
-    cdef int32_t i
+    cdef int64_t i = 0
     c.header = -1
-    for i in range(h.record_count):
+    begin_run(&run, h, room)
+    while i < h.record_count:
+        if sink != NULL:
+            if next_row(sink) == NULL:
+                return False
+            if not skim:
+                i += kfuzz_run_filled(&p, c.base, c.end, &run, h.record_count - i, sink)
+        elif not skim:
+            i += kfuzz_run_counted(&p, c.base, c.end, &run, h.record_count - i)
+        if i == h.record_count:
+            break
         start = p
         c.record = i
         if unlikely(p == c.end):
             note(c.report, RECORD_COUNT_TOO_HIGH, F_RECORD_COUNT, p - c.base, -1, -1, h.record_count, i)
             return False
         if sink != NULL:
+            # The run may have used up the room.
             row = next_row(sink)
             if row == NULL:
                 return False
-        row.first_header = 0
-        row.untimed = False
         p = get_record(c, p, row, sink, skim)
         if unlikely(p == NULL):
             return False
         if sink != NULL:
             sink.count += 1
-        if unlikely(row.offset_delta <= before):
+        if row.offset_delta <= run.offset_before:
             if row.offset_delta < 0:
                 note(c.report, OFFSET_DELTA_NEGATIVE, F_OFFSET_DELTA, start - c.base, i, -1, row.offset_delta, 0)
             if i > 0:
                 note(c.report, OFFSET_DELTA_NOT_INCREASING, F_OFFSET_DELTA, start - c.base, i, -1,
-                     row.offset_delta, before + 1)
-        elif unlikely(row.offset_delta > h.last_offset_delta):
+                     row.offset_delta, run.offset_before + 1)
+        elif row.offset_delta > h.last_offset_delta:
             note(c.report, OFFSET_DELTA_BEYOND_LAST, F_OFFSET_DELTA, start - c.base, i, -1,
                  row.offset_delta, h.last_offset_delta)
-        if unlikely(row.offset_delta > room):
+        if row.offset_delta > room:
             note(c.report, OFFSET_OVERFLOW, F_OFFSET_DELTA, start - c.base, i, -1, row.offset_delta, h.base_offset)
-        before = row.offset_delta
+        run.offset_before = row.offset_delta
         if create_time:
             # Java's sum wraps, and so does Kafka's timestamp.
             timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
-            if unlikely((timestamp < h.base_timestamp) != (row.timestamp_delta < 0)):
+            if (timestamp < h.base_timestamp) != (row.timestamp_delta < 0):
                 note(c.report, TIMESTAMP_OVERFLOW, F_TIMESTAMP_DELTA, start - c.base, i, -1,
                      row.timestamp_delta, h.base_timestamp)
-            if unlikely(timestamp > largest):
+            if timestamp > largest:
                 largest = timestamp
                 largest_at = start - c.base
                 largest_record = i
+                # From here on only a larger one is to be remembered.
+                if not is_far(largest):
+                    run.timestamp_most = largest - h.base_timestamp
+        i += 1
     c.record = -1
     if h.record_count > 0 and p != c.end:
         note(c.report, RECORD_COUNT_TOO_LOW, F_RECORD_COUNT, p - c.base, -1, -1, h.record_count, c.end - p)

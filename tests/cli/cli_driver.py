@@ -32,10 +32,10 @@ def kfuzz(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess
     )
 
 
-def kfuzz_process(*words: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
+def kfuzz_process(*words: str | Path, stdin: bytes = b"", timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
     """The outcome of ``kfuzz WORDS…`` in a process of its own; no traceback ever leaves it."""
     done = subprocess.run(
-        [sys.executable, "-m", "kfuzz.cli.main", *map(str, words)], input=stdin, capture_output=True, timeout=120
+        [sys.executable, "-m", "kfuzz.cli.main", *map(str, words)], input=stdin, capture_output=True, timeout=timeout_s
     )
     out = subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
     assert "Traceback" not in out.stderr

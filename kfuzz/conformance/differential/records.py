@@ -39,6 +39,8 @@ SEED_BYTES_MAX: Final = 4096
 GZIP_CODEC: Final = 1
 LZ4_CODEC: Final = 3
 XERIAL_HEADER_BYTES: Final = 16
+# What Java says in either case.
+OUT_OF_MEMORY: Final = ("Java heap space", "Requested array size exceeds VM limit")
 # Of the 512 MiB that the Java testee's heap has, no one array gets as much (testees/kafka-clients/testee.toml).
 CLAIM_BYTES_MIN: Final = 256 * 1024 * 1024
 # What bad bytes make Kafka throw besides its own KafkaException, and for which of kfuzz's findings: the two must have
@@ -99,10 +101,12 @@ def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
             if "records" in want and "records" not in have
         ]
         return bool(unread) and all(_claims_too_much(frames[index]) for index in unread)
-    if answer.outcome != "fault" or "Java heap space" not in answer.error:
+    if answer.outcome != "fault" or not any(words in answer.error for words in OUT_OF_MEMORY):
         return False
-    # The batches before were told; of a segment it tells all, and opens one or another when it has read them.
-    stopped = frames[len(answer.batches or ()) :][:1] or frames
+    # Kafka stopped at the batch after those that it reported. If it reported none or all of them, it may be any batch:
+    # it opens a segment's batches after it has read them.
+    told = len(answer.batches or ())
+    stopped = (frames[told:][:1] if told else frames) or frames
     return any(map(_claims_too_much, stopped))
 
 

@@ -1,0 +1,268 @@
+/* Runs of ordinary records of magic 2, as producers write them: each field in as few bytes as it needs, nothing to note.
+ * A run ends at the first record that is not ordinary. The general loop (record_batch.pyx) then reads that record field
+ * by field, and it alone says what is wrong. */
+#ifndef KFUZZ_ORDINARY_H
+#define KFUZZ_ORDINARY_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "plain.h"
+
+/* A record's place in the payload. 32-bit places are enough: a payload is below 2 GiB (LIMIT_BYTES). The deltas of a
+ * message of magic 0 or 1 are its offset and its timestamp: they count from 0. */
+typedef struct {
+    int64_t timestamp_delta;
+    int64_t offset_delta;
+    int32_t at;
+    int32_t length;
+    int32_t key_at;
+    int32_t key_length; /* -1: null */
+    int32_t value_at;
+    int32_t value_length;
+    int32_t headers_at; /* behind the count */
+    int32_t header_count;
+    int32_t first_header; /* index into the header rows */
+    int16_t attributes;
+    int16_t untimed; /* whether it has no timestamp, as in magic 0 */
+} kfuzz_row;
+
+typedef struct {
+    int32_t key_at;
+    int32_t key_length;
+    int32_t value_at;
+    int32_t value_length; /* -1: null */
+} kfuzz_header_row;
+
+/* Where a run writes its rows. */
+typedef struct {
+    kfuzz_row *rows;
+    int64_t count;
+    int64_t capacity;
+    kfuzz_header_row *headers;
+    int64_t header_count;
+    int64_t header_capacity;
+    int with_headers; /* whether to fill the header rows */
+    int no_memory;    /* whether a row is missing for lack of memory */
+} kfuzz_rows;
+
+/* What the records of a run are held against. */
+typedef struct {
+    int64_t offset_before;  /* the previous record's offset delta; -1 in front of the first */
+    int64_t offset_most;    /* the largest offset delta with nothing to note */
+    int64_t timestamp_most; /* the largest timestamp delta with nothing to note */
+} kfuzz_run;
+
+/* A record's fixed fields, read so far as to be sure that it is ordinary up to its header count. */
+typedef struct {
+    uint64_t length;
+    uint64_t timestamp; /* zigzag */
+    uint64_t offset;    /* zigzag */
+    uint64_t key;       /* zigzag, of the length */
+    uint64_t value;     /* zigzag, of the length */
+    const uint8_t *key_at;
+    const uint8_t *value_at;
+    const uint8_t *wall; /* one past the record's last byte, by its length */
+} kfuzz_fields;
+
+/* No record is read that has fewer bytes from its first to the end of the payload: so many are loaded unasked. */
+#define KFUZZ_ORDINARY_BYTES 16
+
+#define KFUZZ_ORDINARY static inline __attribute__((always_inline))
+#define kfuzz_rare(x) __builtin_expect(!!(x), 0)
+
+/* The same address, which the compiler may not take for equal to any other. */
+KFUZZ_ORDINARY const uint8_t *kfuzz_apart(const uint8_t *p)
+{
+    __asm__("" : "+r"(p));
+    return p;
+}
+
+/* A varint of one byte or two, where either is as likely: no branch on which it is. `bad` goes below 0 where it is longer
+ * than that, or longer than it need be. */
+KFUZZ_ORDINARY const uint8_t *kfuzz_get_mixed(const uint8_t *p, uint64_t *raw, int64_t *bad)
+{
+    const uint64_t first = p[0], two = first >> 7;
+    const uint64_t found = (first & 0x7f) | ((uint64_t) p[1] << 7 & (0 - two));
+    *raw = found;
+    *bad |= (int64_t) (found - (first & 0x80)) | (int64_t) (0x3fff - found);
+    return p + 1 + two;
+}
+
+/* A varint of five bytes at most. Its size is much the same from record to record, so branches beat bit tricks: the
+ * predictor learns them. `bad` as above. */
+KFUZZ_ORDINARY const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, int64_t *bad)
+{
+    uint64_t found = p[0];
+    int size = 1;
+    if (found >= 0x80) {
+        found = (found & 0x7f) | (uint64_t) p[1] << 7;
+        size = 2;
+        if (kfuzz_rare(p[1] >= 0x80)) {
+            found = (found & 0x3fff) | (uint64_t) p[2] << 14;
+            size = 3;
+            if (kfuzz_rare(p[2] >= 0x80)) {
+                found = (found & 0x1fffff) | (uint64_t) p[3] << 21;
+                size = 4;
+                if (kfuzz_rare(p[3] >= 0x80)) {
+                    found = (found & 0xfffffff) | (uint64_t) p[4] << 28;
+                    size = 5;
+                }
+            }
+        }
+        /* The last byte is neither 0 nor followed by another. */
+        *bad |= ((int64_t) p[size - 1] - 1) | (0x7f - (int64_t) p[size - 1]);
+    }
+    *raw = found;
+    return p + size;
+}
+
+/* Below 0 where a zigzag length is below -1. */
+KFUZZ_ORDINARY int64_t kfuzz_bad_length(uint64_t raw)
+{
+    return -(int64_t) (raw >> 1 & (0 - (raw & 1)));
+}
+
+KFUZZ_ORDINARY int32_t kfuzz_length(uint64_t raw)
+{
+    return (int32_t) (raw >> 1) - (int32_t) (raw & 1);
+}
+
+/* Where the header count is, or NULL where the record is not ordinary so far. What must hold is gathered and asked at
+ * two places alone, for the tests are what a record's time goes into. */
+KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *end, kfuzz_fields *out)
+{
+    uint64_t raw;
+    int64_t bad = 0, size;
+    p = kfuzz_get_mixed(p, &raw, &bad);
+    out->length = raw >> 1;
+    out->wall = p + out->length;
+    /* Neither a negative length nor attributes. */
+    bad |= -(int64_t) ((raw & 1) | p[0]);
+    bad |= end - out->wall;
+    p = kfuzz_get_steady(p + 1, &out->timestamp, &bad);
+    p = kfuzz_get_steady(p, &out->offset, &bad);
+    p = kfuzz_get_steady(p, &out->key, &bad);
+    out->key_at = p;
+    bad |= kfuzz_bad_length(out->key);
+    size = (int64_t) (out->key >> 1);
+    /* Two bytes are looked at behind the key: the value's length, and what else it has or the header count. */
+    bad |= out->wall - p - 2 - size;
+    if (kfuzz_rare(bad < 0))
+        return NULL;
+    p = kfuzz_get_mixed(p + size, &out->value, &bad);
+    out->value_at = p;
+    bad |= kfuzz_bad_length(out->value);
+    size = (int64_t) (out->value >> 1);
+    bad |= out->wall - p - 1 - size;
+    if (kfuzz_rare(bad < 0))
+        return NULL;
+    return p + size;
+}
+
+/* One header before `wall`: its key is ASCII without a null character, both lengths take one byte. NULL otherwise. */
+KFUZZ_ORDINARY const uint8_t *kfuzz_get_header(const uint8_t *p, const uint8_t *wall, const uint8_t *end,
+                                               const uint8_t *base, kfuzz_header_row *row)
+{
+    const int64_t left = wall - p;
+    uint64_t raw, size, seen;
+    if (kfuzz_rare(left < 2))
+        return NULL;
+    raw = *p++;
+    size = raw >> 1;
+    if (kfuzz_rare((raw & 0x81) != 0 || (int64_t) size > left - 2))
+        return NULL;
+    row->key_at = (int32_t) (p - base);
+    row->key_length = (int32_t) size;
+    for (seen = 0; seen < size; seen += 16) {
+        const uint64_t part = size - seen < 16 ? size - seen : 16;
+        if (kfuzz_rare(end - p < (int64_t) seen + 16 || !kfuzz_is_plain(p + seen, (int32_t) part)))
+            return NULL;
+    }
+    p += size;
+    raw = *p++;
+    size = raw >> 1;
+    if (kfuzz_rare(raw > 0x7f || kfuzz_bad_length(raw) < 0 || (int64_t) size > wall - p))
+        return NULL;
+    row->value_at = (int32_t) (p - base);
+    row->value_length = kfuzz_length(raw);
+    return p + size;
+}
+
+/* As many records as are ordinary, `most` at most, from *at on; *at is then behind them. With `filled` their rows go into
+ * `sink`, until there is no room for one more: the general loop makes it. */
+KFUZZ_ORDINARY int64_t kfuzz_run_as(const uint8_t **at, const uint8_t *base, const uint8_t *end, kfuzz_run *run,
+                                    int64_t most, kfuzz_rows *sink, const int filled)
+{
+    const int64_t timestamp_most = run->timestamp_most, offset_most = run->offset_most;
+    int64_t offset_before = run->offset_before, i;
+    const uint8_t *p = *at;
+    kfuzz_header_row scratch;
+    if (filled && most > sink->capacity - sink->count)
+        most = sink->capacity - sink->count;
+    for (i = 0; i < most && end - p >= KFUZZ_ORDINARY_BYTES; i++) {
+        kfuzz_fields fields;
+        const uint8_t *following, *next = kfuzz_get_fields(p, end, &fields);
+        int64_t offset, timestamp, headers_before = 0;
+        uint32_t count, left;
+        if (kfuzz_rare(next == NULL))
+            break;
+        /* Where this record will turn out to end, known before its fields are: the processor may go on from there. */
+        following = kfuzz_apart(fields.wall);
+        count = *next++;
+        if (filled)
+            headers_before = sink->header_count;
+        if (count != 0) {
+            const int keep = filled && sink->with_headers;
+            if (kfuzz_rare((count & 0x81) != 0))
+                break;
+            count >>= 1;
+            if (keep && count > sink->header_capacity - headers_before)
+                break;
+            for (left = count; left && next != NULL; left--)
+                next = kfuzz_get_header(next, fields.wall, end, base, keep ? &sink->headers[headers_before++] : &scratch);
+        }
+        offset = (int64_t) (fields.offset >> 1);
+        timestamp = (int64_t) (fields.timestamp >> 1 ^ (0 - (fields.timestamp & 1)));
+        if (kfuzz_rare(next != fields.wall || (fields.offset & 1) != 0))
+            break;
+        if (kfuzz_rare(((offset_most - offset) | (timestamp_most - timestamp) | (offset - offset_before - 1)) < 0))
+            break;
+        if (filled) {
+            kfuzz_row *row = &sink->rows[sink->count++];
+            row->timestamp_delta = timestamp;
+            row->offset_delta = offset;
+            row->at = (int32_t) (p - base);
+            row->length = (int32_t) fields.length;
+            row->key_at = (int32_t) (fields.key_at - base);
+            row->key_length = kfuzz_length(fields.key);
+            row->value_at = (int32_t) (fields.value_at - base);
+            row->value_length = kfuzz_length(fields.value);
+            row->headers_at = row->value_at + (int32_t) (fields.value >> 1) + 1;
+            row->header_count = (int32_t) count;
+            row->first_header = (int32_t) sink->header_count;
+            row->attributes = 0;
+            row->untimed = 0;
+            sink->header_count = headers_before;
+        }
+        offset_before = offset;
+        p = following;
+    }
+    *at = p;
+    run->offset_before = offset_before;
+    return i;
+}
+
+static int64_t kfuzz_run_counted(const uint8_t **at, const uint8_t *base, const uint8_t *end, kfuzz_run *run,
+                                 int64_t most)
+{
+    return kfuzz_run_as(at, base, end, run, most, NULL, 0);
+}
+
+static int64_t kfuzz_run_filled(const uint8_t **at, const uint8_t *base, const uint8_t *end, kfuzz_run *run,
+                                int64_t most, kfuzz_rows *sink)
+{
+    return kfuzz_run_as(at, base, end, run, most, sink, 1);
+}
+
+#endif
