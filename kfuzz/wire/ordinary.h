@@ -93,28 +93,33 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_mixed(const uint8_t *p, uint64_t *raw, i
  * predictor learns them. `bad` as above. */
 KFUZZ_ORDINARY const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, int64_t *bad)
 {
-    uint64_t found = p[0];
-    int size = 1;
-    if (found >= 0x80) {
-        found = (found & 0x7f) | (uint64_t) p[1] << 7;
-        size = 2;
-        if (kfuzz_rare(p[1] >= 0x80)) {
-            found = (found & 0x3fff) | (uint64_t) p[2] << 14;
-            size = 3;
-            if (kfuzz_rare(p[2] >= 0x80)) {
-                found = (found & 0x1fffff) | (uint64_t) p[3] << 21;
-                size = 4;
-                if (kfuzz_rare(p[3] >= 0x80)) {
-                    found = (found & 0xfffffff) | (uint64_t) p[4] << 28;
-                    size = 5;
-                }
-            }
-        }
-        /* The last byte is neither 0 nor followed by another. */
-        *bad |= ((int64_t) p[size - 1] - 1) | (0x7f - (int64_t) p[size - 1]);
+    uint64_t found;
+    int64_t last;
+    if (p[0] < 0x80) {
+        *raw = p[0];
+        return p + 1;
     }
+    found = (uint64_t) (p[0] & 0x7f) | (uint64_t) p[1] << 7;
+    if (p[1] < 0x80) {
+        *raw = found;
+        *bad |= (int64_t) p[1] - 1;
+        return p + 2;
+    }
+    found = (found & 0x3fff) | (uint64_t) p[2] << 14;
+    last = p[2];
+    p += 3;
+    if (kfuzz_rare(last >= 0x80)) {
+        found = (found & 0x1fffff) | (uint64_t) p[0] << 21;
+        last = *p++;
+        if (kfuzz_rare(last >= 0x80)) {
+            found = (found & 0xfffffff) | (uint64_t) p[0] << 28;
+            last = *p++;
+        }
+    }
+    /* The last byte is neither 0 nor followed by another. */
+    *bad |= (last - 1) | (0x7f - last);
     *raw = found;
-    return p + size;
+    return p;
 }
 
 /* Below 0 where a zigzag length is below -1. */
