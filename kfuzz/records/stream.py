@@ -27,9 +27,11 @@ from kfuzz.kafka import INT32_MAX, ISOLATIONS, Isolation, Role
 from kfuzz.records.model import Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import batches as read_batches
+from kfuzz.records.read.reader import chosen
 from kfuzz.wire.framing import next_frame
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, HEADER_AT
-from kfuzz.wire.segment import (
+from kfuzz.wire.survey import in_order
+from kfuzz.wire.transactions import (
     ABORT,
     KEY_INVALID,
     NO_KEY,
@@ -37,9 +39,12 @@ from kfuzz.wire.segment import (
     TYPE_OTHER,
     VALUE_SHORT,
     VALUE_VERSION_NEGATIVE,
+    Aborted,
+    CommittedOnly,
+    Decisions,
+    control_type,
     end_marker,
 )
-from kfuzz.wire.survey import in_order
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -465,8 +470,7 @@ class Fetch:
         self.next_offset = fetch_offset
         self._position = fetch_offset
         self._batches = 0
-        self._to_come = deque(sorted(aborted, key=lambda transaction: transaction[1]))
-        self._aborting: set[int] = set()
+        self._aborted = _in_order(aborted)
 
     def take(self, batch: RecordBatch) -> list[Record]:
         """The records of ``batch`` that the consumer hands out.
@@ -487,23 +491,27 @@ class Fetch:
     def _is_aborted(self, batch: RecordBatch, path: str) -> bool:
         if batch.producer_id <= NONE:
             return False
-        while self._to_come and self._to_come[0][1] <= batch.last_offset:
-            self._aborting.add(self._to_come.popleft()[0])
+        self._aborted.reach(batch.last_offset)
         if _is_abort_marker(batch, path):
-            self._aborting.discard(batch.producer_id)
+            self._aborted.end(batch.producer_id)
             return False
-        return batch.transactional and batch.producer_id in self._aborting
+        return batch.transactional and batch.producer_id in self._aborted
+
+
+def _in_order(aborted: Iterable[tuple[int, int]]) -> Aborted:
+    return Aborted(sorted(aborted, key=lambda transaction: transaction[1]))
 
 
 def _is_abort_marker(batch: RecordBatch, path: str) -> bool:
     if not batch.control or not batch.records:
         return False
     key = batch.records[0].key
-    if key is None or len(key) < 4 or key[0] & 0x80:
+    kind = control_type(key)
+    if kind is None:
         shown = "null" if key is None else key[:8].hex()
         note = ("end-marker-invalid", "records[0].key", BATCH_HEADER_SIZE, -1, -1, 0, 0, 1)
         raise RecordsError(from_note(note, path, "kafka", "log", f"its key is {shown}"))
-    return int.from_bytes(key[2:4], "big", signed=True) == ABORT
+    return kind == ABORT
 
 
 def read_committed(
@@ -516,22 +524,48 @@ def read_committed(
     time. ``RecordsError`` for bytes that cannot be read, for a control batch that cannot be read, and for what cannot
     stand in a log; ``UsageError`` for an iterator without ``aborted``, for it cannot be read twice.
     """
+    if aborted is None and isinstance(log, Iterator):
+        raise UsageError("read_committed reads the batches twice; give it a list or the bytes, or aborted as well")
+    try:
+        view = memoryview(log)  # type: ignore[arg-type]
+    except TypeError:
+        yield from _committed(log, aborted, fetch_offset)  # type: ignore[arg-type]
+    else:
+        # Records of bytes refer to them; those of another buffer, which may change, to a copy of their batch.
+        yield from _committed_in(log if isinstance(log, bytes) else view, aborted, fetch_offset)
+
+
+def _committed(
+    log: Iterable[RecordBatch], aborted: Iterable[tuple[int, int]] | None, fetch_offset: int
+) -> Iterator[RecordBatch]:
     last_stable_offset = None
     if aborted is None:
-        if isinstance(log, Iterator):
-            raise UsageError("read_committed reads the batches twice; give it a list or the bytes, or aborted as well")
-        aborted, last_stable_offset = transactions_of(_batches_of(log))
+        aborted, last_stable_offset = transactions_of(log)
     fetch = Fetch(isolation="read_committed", aborted=aborted, fetch_offset=fetch_offset)
-    for batch in _batches_of(log):
+    for batch in log:
         if last_stable_offset is not None and batch.base_offset >= last_stable_offset:
             return
         if fetch.take(batch):
             yield batch
 
 
-def _batches_of(log: Buffer | Iterable[RecordBatch]) -> Iterable[RecordBatch]:
-    try:
-        view = memoryview(log)  # type: ignore[arg-type]
-    except TypeError:
-        return log  # type: ignore[return-value]
-    return read_batches(view)
+def _committed_in(data: Buffer, aborted: Iterable[tuple[int, int]] | None, fetch_offset: int) -> Iterator[RecordBatch]:
+    """The same from bytes. Objects are made of those batches only that are handed out."""
+    last_stable_offset = None
+    if aborted is None:
+        aborted, last_stable_offset = _decided(data)
+    choice = CommittedOnly(_in_order(aborted), fetch_offset, last_stable_offset)
+    refused = yield from chosen(data, choice)
+    if refused is not None:
+        # For its key; this says which.
+        _is_abort_marker(refused, f"batch[{choice.index}]")
+
+
+def _decided(data: Buffer) -> tuple[Iterable[tuple[int, int]], int]:
+    """As :func:`transactions_of`, which is asked itself where a batch is refused: it can say why."""
+    decisions = Decisions()
+    for _ in chosen(data, decisions):
+        pass
+    if decisions.refused:
+        return transactions_of(read_batches(data))
+    return decisions.aborted_transactions, decisions.last_stable_offset

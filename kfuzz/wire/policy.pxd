@@ -23,6 +23,8 @@ cdef struct batch_t:
 # Each notes what it finds; False where Kafka goes no further. This one asks nothing, as a consumer does.
 cdef class Policy:
     cdef bint reads_rows
+    # Whether payloads are left to Python, which decides how much of each is read.
+    cdef bint skims
     cdef bint no_memory
     cdef int64_t largest_timestamp
 
@@ -32,3 +34,14 @@ cdef class Policy:
     cdef bint header(self, const header_t *h, report_t *report) noexcept nogil
     cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil
     cdef bint end(self, int64_t at, report_t *report) noexcept nogil
+
+# What a choice says of the last batch that it was asked about.
+cdef enum:
+    PASSED
+    PICKED
+    REFUSED
+    ENDED                      # nothing is read from here on
+
+# A policy that notes nothing: it picks batches, and lets the scan go by the others.
+cdef class Choice(Policy):
+    cdef int said

@@ -28,3 +28,7 @@ cdef class Policy:
     cdef bint end(self, int64_t at, report_t *report) noexcept nogil:
         """The end of the last batch, at byte ``at`` of the data."""
         return True
+
+
+cdef class Choice(Policy):
+    pass

@@ -78,7 +78,7 @@ cdef class ProduceRules(Policy):
     def __init__(self, *, int64_t now, int64_t timestamp_before_max_ms, int64_t timestamp_after_max_ms,
                  int64_t max_message_bytes, int64_t max_request_bytes, int64_t max_record_bytes, bint compacted,
                  bint create_time, int kept_codec):
-        self.reads_rows = True
+        self.reads_rows = self.skims = True
         self.topic = topic_t(now, timestamp_before_max_ms, timestamp_after_max_ms, max_message_bytes, max_request_bytes,
                              max_record_bytes, compacted, create_time, kept_codec)
 
@@ -204,6 +204,6 @@ cdef class ProduceRules(Policy):
 cdef ProduceRules rules_like(ProduceRules rules):
     """The same rules for another walk: a call of the type takes ten times as long."""
     cdef ProduceRules made = ProduceRules.__new__(ProduceRules)
-    made.reads_rows = True
+    made.reads_rows = made.skims = True
     made.topic = rules.topic
     return made

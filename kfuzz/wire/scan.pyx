@@ -159,7 +159,7 @@ cdef class Scan:
         self.with_rows = with_rows or self.has_policy and policy.reads_rows
         self.each = with_rows
         # A broker reads less of a payload that it will store unchanged; Python decides how much.
-        self.limit = 0 if self.has_policy and policy.reads_rows else limit
+        self.limit = 0 if self.has_policy and policy.skims else limit
         if self.n <= SMALL_BYTES:
             # The interpreter's lock is kept for such a buffer: what grows much is left to Python, which lets go of it.
             self.limit = min(self.limit, SMALL_PAYLOAD_BYTES)

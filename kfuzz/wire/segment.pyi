@@ -1,21 +1,5 @@
 from kfuzz.wire.policy import Policy
 
-# What ``end_marker`` says of a control record: how it ends its producer's transaction, or why it ends none.
-ABORT: int
-COMMIT: int
-NO_KEY: int
-KEY_INVALID: int
-TYPE_OTHER: int
-NO_VALUE: int
-VALUE_VERSION_NEGATIVE: int
-VALUE_SHORT: int
-
-def end_marker(key: bytes | None, value: bytes | None) -> tuple[int, int]:
-    """What a control record says of its producer's transaction, and the coordinator's epoch where it ends one.
-
-    Mirrors ``org.apache.kafka.common.record.EndTransactionMarker.deserialize``: higher versions are read as version 0.
-    """
-
 class SegmentRules(Policy):
     """What a broker asks of a log segment that it reads as it starts after a crash; ``Scan`` puts the questions.
 

@@ -1,24 +1,21 @@
 """What a broker asks of a log segment; the interface is described in segment.pyi."""
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 
-from kfuzz.wire.cursor cimport load16, load32
+from kfuzz.wire.cursor cimport load32
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
     AT_BATCH_LENGTH,
-    CONTROL,
     HEADER_SIZE,
     HEADER_UP_TO_MAGIC,
     LAST_MAGIC,
     LOG_OVERHEAD,
     SMALLEST_MESSAGE,
-    TRANSACTIONAL,
 )
 from kfuzz.wire.int64_map cimport entry_t, find, free_map, map_t, put, remove
 from kfuzz.wire.policy cimport Policy, batch_t
-from kfuzz.wire.record_batch cimport header_t, row_t
+from kfuzz.wire.record_batch cimport header_t
 from kfuzz.wire.report cimport (
     END_MARKER_INVALID,
     F_ATTRIBUTES,
@@ -38,20 +35,17 @@ from kfuzz.wire.report cimport (
     note,
     report_t,
 )
-
-cdef enum:
-    IS_ABORT = 0
-    IS_COMMIT = 1
-    HAS_NO_KEY = -1
-    HAS_KEY_INVALID = -2
-    HAS_TYPE_OTHER = -3
-    HAS_NO_VALUE = -4
-    HAS_VALUE_VERSION_NEGATIVE = -5
-    HAS_VALUE_SHORT = -6
-
-ABORT, COMMIT = IS_ABORT, IS_COMMIT
-NO_KEY, KEY_INVALID, TYPE_OTHER = HAS_NO_KEY, HAS_KEY_INVALID, HAS_TYPE_OTHER
-NO_VALUE, VALUE_VERSION_NEGATIVE, VALUE_SHORT = HAS_NO_VALUE, HAS_VALUE_VERSION_NEGATIVE, HAS_VALUE_SHORT
+from kfuzz.wire.transactions cimport (
+    ABORTS,
+    BEGINS,
+    COMMITS,
+    GOES_ON,
+    HAS_NO_MARKER,
+    HAS_NO_RECORD,
+    NO_MEMORY,
+    STAYS_OPEN,
+    follow,
+)
 
 
 # A search for the batch that holds an offset. Where a batch begins matters only to a search that has not ended before
@@ -65,44 +59,6 @@ cdef struct lookup_t:
 
 cdef lookup_t lookup_of(int64_t target) noexcept nogil:
     return lookup_t(target, -1, False)
-
-
-cdef int read_marker(const uint8_t *key, int32_t key_length, const uint8_t *value, int32_t value_length,
-                     int32_t *coordinator_epoch) noexcept nogil:
-    cdef int16_t kind
-    coordinator_epoch[0] = -1
-    if key_length < 0:
-        return HAS_NO_KEY
-    if key_length < 4 or key[0] & 0x80:
-        return HAS_KEY_INVALID
-    kind = <int16_t> load16(key + 2)
-    if kind != IS_ABORT and kind != IS_COMMIT:
-        return HAS_TYPE_OTHER
-    if value_length < 0:
-        return HAS_NO_VALUE
-    if value_length >= 2 and value[0] & 0x80:
-        return HAS_VALUE_VERSION_NEGATIVE
-    if value_length < 6:
-        return HAS_VALUE_SHORT
-    coordinator_epoch[0] = <int32_t> load32(value + 2)
-    return kind
-
-
-cdef const uint8_t *bytes_of(bytes data, int32_t *length) noexcept:
-    """Where they stand, and how many; -1 for None."""
-    length[0] = -1
-    if data is None:
-        return NULL
-    length[0] = <int32_t> min(PyBytes_GET_SIZE(data), <Py_ssize_t> INT32_MAX)
-    return <const uint8_t *> PyBytes_AS_STRING(data)
-
-
-def end_marker(bytes key, bytes value):
-    cdef int32_t key_length, value_length, coordinator_epoch
-    cdef const uint8_t *p = bytes_of(key, &key_length)
-    cdef const uint8_t *q = bytes_of(value, &value_length)
-    cdef int said = read_marker(p, key_length, q, value_length, &coordinator_epoch)
-    return said, coordinator_epoch
 
 
 @cython.final
@@ -234,53 +190,31 @@ cdef class SegmentRules(Policy):
     cdef bint producer(self, const batch_t *b, report_t *report) noexcept nogil:
         """The batch as its producer's next."""
         cdef const header_t *h = b.header
-        cdef entry_t *began
+        cdef int64_t first_offset
+        cdef int became
         if h.producer_id < 0:
             return True
-        if h.attributes & CONTROL:
-            return self.control(b, report)
-        began = find(&self.began, h.producer_id)
-        if not h.attributes & TRANSACTIONAL:
-            if began != NULL:
-                note(report, TRANSACTION_NOT_ENDED, F_ATTRIBUTES, AT_ATTRIBUTES, -1, -1, 0, began.value)
-            return began == NULL
-        if began == NULL:
-            self.no_memory = not (put(&self.began, h.producer_id, h.base_offset) and put(&self.open, h.base_offset, 0))
-        return not self.no_memory
-
-    cdef bint control(self, const batch_t *b, report_t *report) noexcept nogil:
-        """The first record of a control batch tells a broker what became of a transaction.
-
-        In a batch that a consumer refuses, Kafka reads this record alone if there is no codec, and else all.
-        """
-        cdef const row_t *row = b.rows.rows
-        cdef const header_t *h = b.header
-        cdef int32_t coordinator_epoch
-        cdef int said
-        if h.record_count == 0:
-            return True
-        if b.rows.count == 0 or b.unreadable and (b.codec or h.record_count == 1):
+        became = follow(&self.began, b, &first_offset)
+        if became == BEGINS:
+            self.no_memory = not put(&self.open, h.base_offset, 0)
+            return not self.no_memory
+        if became == COMMITS or became == ABORTS:
+            if self.ends(h, first_offset, became == ABORTS):
+                return True
+            note(report, END_MARKER_INVALID, F_BASE_OFFSET, 0, -1, -1, h.base_offset, 0)
+        elif became == STAYS_OPEN:
+            note(report, TRANSACTION_NOT_ENDED, F_ATTRIBUTES, AT_ATTRIBUTES, -1, -1, 0, first_offset)
+        elif became == HAS_NO_RECORD:
             note(report, END_MARKER_INVALID, F_FIRST_RECORD, HEADER_SIZE, -1, -1, h.producer_id, 0)
-            return False
-        said = read_marker(b.base + row.key_at, row.key_length, b.base + row.value_at, row.value_length,
-                           &coordinator_epoch)
-        if said < 0:
+        elif became == HAS_NO_MARKER:
             note(report, END_MARKER_INVALID, F_FIRST_RECORD_KEY, HEADER_SIZE, -1, -1, 0, 0)
-            return False
-        if self.ends(h, said == IS_ABORT):
-            return True
-        note(report, END_MARKER_INVALID, F_BASE_OFFSET, 0, -1, -1, h.base_offset, 0)
-        return False
+        self.no_memory = became == NO_MEMORY
+        return became == GOES_ON
 
-    cdef bint ends(self, const header_t *h, bint aborted) noexcept nogil:
-        """End the producer's transaction, if it has one; False where it may not end here."""
-        cdef entry_t *began = find(&self.began, h.producer_id)
-        cdef entry_t *open
+    cdef bint ends(self, const header_t *h, int64_t first_offset, bint aborted) noexcept nogil:
+        """A transaction has ended; False where it may not end here."""
+        cdef entry_t *open = find(&self.open, first_offset)
         cdef bint in_order = not aborted or not self.has_aborted or self.aborted_up_to < h.base_offset
-        if began == NULL:
-            return True
-        open = find(&self.open, began.value)
-        remove(&self.began, began)
         if aborted:
             self.has_aborted = True
             self.aborted_up_to = h.base_offset

@@ -7,6 +7,7 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MIN, int64_t, uint8_t, uint
 from kfuzz.wire.batch_writer cimport as_record
 from kfuzz.wire.cursor cimport valid_utf8
 from kfuzz.wire.record cimport LazyRecord, Record
+from kfuzz.wire.transactions cimport hands_out
 
 cdef enum:
     IS_FALLING = 1
@@ -123,7 +124,6 @@ def in_order(list records not None, int64_t position):
     cdef Py_ssize_t i
     for i in range(len(records)):
         record = as_record(records[i], i)
-        if record.c_offset >= position:
-            position = <int64_t> (<uint64_t> record.c_offset + 1)
+        if hands_out(record.c_offset, &position):
             taken.append(record)
     return taken, position

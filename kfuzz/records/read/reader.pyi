@@ -1,5 +1,5 @@
 # The docstrings stand in reader.pyx, where ``help`` finds them.
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from typing_extensions import Buffer
 
@@ -8,6 +8,7 @@ from kfuzz.kafka import Role
 from kfuzz.records.model import Reading, Record, RecordBatch, Verdict
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
+from kfuzz.wire.policy import Choice
 
 def read(
     data: Buffer,
@@ -33,6 +34,7 @@ def batches(
     limits: Limits = DEFAULT_LIMITS,
     topic: Topic = DEFAULT_TOPIC,
 ) -> Iterator[RecordBatch]: ...
+def chosen(data: Buffer, choice: Choice) -> Generator[RecordBatch, None, RecordBatch | None]: ...
 def iterate(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> Iterator[Record]: ...
 def decode(
     data: Buffer,

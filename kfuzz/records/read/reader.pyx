@@ -7,9 +7,9 @@ needed, so that a call on good bytes costs little more than the scan.
 cimport cython
 
 from kfuzz.records.model cimport Reading, RecordBatch, Verdict, batch_of, new_verdict
-from kfuzz.wire.policy cimport Policy
+from kfuzz.wire.policy cimport ENDED, PICKED, REFUSED, Choice, Policy
 from kfuzz.wire.produced cimport ProduceRules, rules_like
-from kfuzz.wire.scan cimport AT_BATCH, AT_END, Scan, each_record, open_scan
+from kfuzz.wire.scan cimport AT_BATCH, AT_END, AT_PAYLOAD, Scan, each_record, open_scan
 
 from kfuzz.errors import UsageError
 from kfuzz.findings import PROFILES as NAMES_OF_PROFILES
@@ -20,7 +20,7 @@ from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.records.read.walk import Walk, require_profile_and_role
 from kfuzz.wire.segment import SegmentRules
 
-__all__ = ["batches", "check", "decode", "iterate", "read"]
+__all__ = ["batches", "check", "chosen", "decode", "iterate", "read"]
 
 # The last topic that was asked for, and its rules: a broker has many requests for one topic. They are one object, so
 # that no thread sees the topic of another with the rules of its own.
@@ -84,7 +84,6 @@ cdef ProduceRules rules_of(topic):
 
 cdef Reader reader_of(Verdict into, data, profile, role, limits, topic, bint objects):
     """A pass that has not begun; ``UsageError`` for a profile, a role or a topic that does not fit."""
-    cdef Reader reader = Reader.__new__(Reader)
     cdef Policy policy = None
     if profile not in PROFILES or role not in ROLES:
         require_profile_and_role(profile, role)
@@ -94,6 +93,11 @@ cdef Reader reader_of(Verdict into, data, profile, role, limits, topic, bint obj
         raise UsageError(f"role {role!r} does not look at a topic; take role 'broker', or leave topic out")
     elif role == "log":
         policy = SegmentRules(INDEX_INTERVAL_BYTES)
+    return reader_with(policy, into, data, profile, role, limits, objects)
+
+
+cdef Reader reader_with(Policy policy, Verdict into, data, profile, role, limits, bint objects):
+    cdef Reader reader = Reader.__new__(Reader)
     reader.scan = open_scan(data, objects, policy, limits.decompressed_bytes)
     reader.verdict = into
     reader.data = data
@@ -164,6 +168,33 @@ def batches(
         reader.raise_fatal()
         batch = batch_of(reader.scan, reader.unreadable)
         yield batch
+    reader.raise_fatal()
+
+
+def chosen(data, Choice choice not None):
+    """The batches in ``data`` that ``choice`` picks, one at a time; of the others no objects are made.
+
+    The generator returns the batch that ``choice`` refuses, or None. ``RecordsError`` with the first fatal finding of a
+    consumer, when the scan reaches the batch that has it.
+    """
+    cdef Reader reader = reader_with(choice, None, data, "kafka", "consumer", DEFAULT_LIMITS, False)
+    cdef RecordBatch batch
+    cdef int stop
+    while True:
+        stop = reader.scan.go_on()
+        if not reader.look(stop):
+            break
+        reader.raise_fatal()
+        if stop == AT_PAYLOAD:
+            # Its records were not there when the scan came by.
+            reader.scan.ask()
+        if choice.said == PICKED:
+            batch = batch_of(reader.scan, False)
+            yield batch
+        elif choice.said == REFUSED:
+            return batch_of(reader.scan, False)
+        elif choice.said == ENDED:
+            return None
     reader.raise_fatal()
 
 
