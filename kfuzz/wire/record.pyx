@@ -60,6 +60,7 @@ cdef extern from "Python.h":
     object PyObject_GenericGetAttr(object op, object name)
     int PyObject_GenericSetAttr(object op, object name, object value) except -1
 
+cdef str OFFSET = intern("offset")
 cdef str KEY = intern("key")
 cdef str VALUE = intern("value")
 cdef str HEADERS = intern("headers")
@@ -237,9 +238,11 @@ cdef class LazyRecord(Record):
     """A record that makes its key, value and headers when they are first asked for."""
 
     def __getattribute__(self, name):
-        # A property is found through the type's dictionary each time; these three are asked for by the million.
+        # A property is found through the type's dictionary each time; these four are asked for by the million.
         if name is KEY:
             return self.get_key()
+        if name is OFFSET:
+            return self.c_offset
         if name is VALUE:
             return self.get_value()
         if name is HEADERS:
