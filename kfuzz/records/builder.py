@@ -16,9 +16,8 @@ from kfuzz.kafka import CODECS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP,
 from kfuzz.records.codecs import compress, compress_parts
 from kfuzz.records.model import Header, Reading, Record, RecordBatch
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
-from kfuzz.records.read.reader import read
-from kfuzz.wire.batch_writer import encode_payload, encode_records
-from kfuzz.wire.framing import next_frame
+from kfuzz.records.read.reader import readings
+from kfuzz.wire.batch_writer import encode_payload, encode_records, take_widths
 from kfuzz.wire.layout import (
     CONTROL,
     DELETE_HORIZON,
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = ["Rebuilt", "empty_batch", "frames", "rebuild"]
+
+OF_A_BROKEN_PAYLOAD = ("decompression-failed", "decompressed-size-exceeded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,11 @@ def rebuild(
     """
     _require_format(magic, compression, timestamp_type, transactional, control, delete_horizon)
     _require_producer(magic, producer_id, producer_epoch, base_sequence, transactional, control)
-    _require_widths(
-        base_offset=(base_offset, 64), log_append_time=(log_append_time, 64), producer_id=(producer_id, 64),
-        producer_epoch=(producer_epoch, 16), base_sequence=(base_sequence, 32),
-        partition_leader_epoch=(partition_leader_epoch, 32), delete_horizon=(delete_horizon or 0, 64),
-    )  # fmt: skip
+    widths = base_offset, log_append_time, producer_id, producer_epoch, base_sequence, partition_leader_epoch
+    try:
+        take_widths(*widths, delete_horizon or 0)
+    except OverflowError:
+        _require_widths(*widths, delete_horizon or 0)
     records = list(records)
     found = _surveyed(records, magic, base_offset, with_headers=magic == 2 or without_headers)
     log_append = timestamp_type == "log-append"
@@ -134,25 +135,23 @@ def empty_batch(batch: RecordBatch) -> bytes:
 
 
 def frames(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[Reading, memoryview]]:
-    """Each batch of ``data`` as it is read alone, and its bytes; a partial tail is left out.
+    """Each batch of ``data`` in a reading of its own, and its bytes; a partial tail is left out.
 
     One batch is in memory at a time. ``RecordsError`` where the consumer of profile ``kafka`` refuses the bytes.
     """
     view = memoryview(data).cast("B")
-    at = index = 0
-    while True:
-        size, _, _ = next_frame(view, at)
-        raw = view[at : at + size] if size > 0 else view[at:]
-        reading = read(raw, limits=limits)
-        if (fatal := reading.fatal) is not None:
-            place = fatal.at if ".payload" in fatal.path else at + fatal.at
-            path = fatal.path.replace("batch[0]", f"batch[{index}]", 1)
-            raise RecordsError(replace(fatal, at=place, path=path))
-        if size <= 0:
-            return
-        yield reading, raw
-        at += size
-        index += 1
+    # Records refer to bytes, which cannot change, and need no copy of them.
+    end = 0
+    try:
+        for reading, at, size in readings(data if isinstance(data, bytes) else view, limits=limits):
+            end = at + size
+            yield reading, view[at:end]
+    except RecordsError as error:
+        finding = error.finding
+        if finding.code not in OF_A_BROKEN_PAYLOAD:
+            raise
+        # The place of a broken payload counts from its batch here.
+        raise RecordsError(replace(finding, at=finding.at - end)) from None
 
 
 # ------------------------------------------------------------------------------------------------- what is refused
@@ -197,8 +196,13 @@ def _require_producer(
         raise EncodeError(f"magic {magic} cannot carry a producer id; only magic 2 can")
 
 
-def _require_widths(**fields: tuple[int, int]) -> None:
-    for name, (value, bits) in fields.items():
+def _require_widths(*values: int) -> None:
+    """``EncodeError`` for the first of the header's fields that does not fit."""
+    names = (
+        ("base_offset", 64), ("log_append_time", 64), ("producer_id", 64), ("producer_epoch", 16),
+        ("base_sequence", 32), ("partition_leader_epoch", 32), ("delete_horizon", 64),
+    )  # fmt: skip
+    for (name, bits), value in zip(names, values, strict=True):
         if not -(1 << bits - 1) <= value < 1 << bits - 1:
             raise EncodeError(f"{name} is {value}; it is an int{bits}")
 

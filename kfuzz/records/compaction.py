@@ -21,6 +21,7 @@ __all__ = ["DELETE_RETENTION_MS", "BatchRetention", "Compacted", "LegacyRewrite"
 
 BatchRetention = Literal["delete", "retain-empty", "delete-empty"]
 LegacyRewrite = Literal["upgrade", "keep"]
+RETENTIONS: Final = get_args(BatchRetention)
 
 # delete.retention.ms: how long tombstones and markers stay after the first pass has stamped them.
 DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
@@ -87,8 +88,8 @@ def compact(
         batch = reading.batches[0]
         tally.bytes_read += len(raw)
         retention = batch_retention(batch)
-        if retention not in get_args(BatchRetention):
-            raise UsageError(f"a batch's retention is {retention!r}; take one of {', '.join(get_args(BatchRetention))}")
+        if retention not in RETENTIONS:
+            raise UsageError(f"a batch's retention is {retention!r}; take one of {', '.join(RETENTIONS)}")
         if retention == "delete":
             continue
         tally.records_read += len(batch.records)

@@ -20,7 +20,7 @@ from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.records.read.walk import Walk, require_profile_and_role
 from kfuzz.wire.segment import SegmentRules
 
-__all__ = ["batches", "check", "chosen", "decode", "iterate", "read"]
+__all__ = ["batches", "check", "chosen", "decode", "iterate", "read", "readings"]
 
 # The last topic that was asked for, and its rules: a broker has many requests for one topic. They are one object, so
 # that no thread sees the topic of another with the rules of its own.
@@ -168,6 +168,24 @@ def batches(
         reader.raise_fatal()
         batch = batch_of(reader.scan, reader.unreadable)
         yield batch
+    reader.raise_fatal()
+
+
+def readings(data, *, limits=DEFAULT_LIMITS):
+    """Each batch in ``data`` in a reading of its own, and its place: where it begins, and its size, in bytes.
+
+    Findings have places in ``data``. ``RecordsError`` as :func:`batches` raises it. One batch is in memory at a time.
+    """
+    cdef Reader reader = reader_with(None, None, data, "kafka", "consumer", limits, True)
+    cdef Reading reading
+    while reader.look(reader.scan.go_on()):
+        reader.raise_fatal()
+        reading = new_verdict(Reading.__new__(Reading))
+        reading.batches = [batch_of(reader.scan, reader.unreadable)]
+        if reader.verdict is not None:
+            reading.findings = reader.verdict.findings
+            reader.verdict.findings = []
+        yield reading, reader.scan.at, reader.scan.size
     reader.raise_fatal()
 
 
