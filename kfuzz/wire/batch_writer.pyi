@@ -18,14 +18,3 @@ def encode_payload(fields: HeaderFields, parts: list[Buffer]) -> bytes:
 
     ``EncodeError`` where the payload is too long for a batch, ``OverflowError`` where a field does not fit.
     """
-
-def take_widths(
-    base_offset: int,
-    log_append_time: int,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-    partition_leader_epoch: int,
-    delete_horizon: int,
-) -> None:
-    """``OverflowError`` where one of these does not fit its field of the header."""

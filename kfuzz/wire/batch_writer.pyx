@@ -7,7 +7,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
-from libc.stdint cimport INT32_MAX, INT32_MIN, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint64_t
 
 from kfuzz.errors import EncodeError
 
@@ -280,11 +280,6 @@ cdef int put_batch(out_t *out, list records, header_t *h, object base_timestamp,
     h.record_count = <int32_t> len(records)
     seal(out.start + at, out.p - out.start - at, h)
     return 0
-
-
-def take_widths(int64_t base_offset, int64_t log_append_time, int64_t producer_id, int16_t producer_epoch,
-                int32_t base_sequence, int32_t partition_leader_epoch, int64_t delete_horizon):
-    pass
 
 
 def encode_payload(tuple fields not None, list parts not None):

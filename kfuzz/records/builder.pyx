@@ -4,68 +4,63 @@ The writer takes every field as it is given; this takes what Kafka's builder tak
 out the rest.
 """
 
-from __future__ import annotations
+from cython.dataclasses cimport dataclass
+from libc.stdint cimport int32_t, int64_t
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from kfuzz.wire.batch_writer cimport put_payload, put_records
+from kfuzz.wire.format cimport CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.record cimport Record
+from kfuzz.wire.record_batch cimport header_t
+from kfuzz.wire.scratch cimport Scratch
+
+from dataclasses import replace
 
 from kfuzz.errors import EncodeError, RecordsError
 from kfuzz.java import through_java, wrap64
-from kfuzz.kafka import CODECS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Codec, TimestampType
+from kfuzz.kafka import CODECS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from kfuzz.records.codecs import compress, compress_parts
-from kfuzz.records.model import Header, Reading, Record, RecordBatch
-from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.records.read.reader import readings
-from kfuzz.wire.batch_writer import encode_payload, encode_records, take_widths
-from kfuzz.wire.layout import (
-    CONTROL,
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-)
+from kfuzz.wire.batch_writer import encode_payload
 from kfuzz.wire.message_set import encode_message, encode_messages
-from kfuzz.wire.survey import FALLS, FAR, HAS_HEADERS, TIMESTAMP_LOW, Survey, survey
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from kfuzz.wire.survey import FALLS, FAR, HAS_HEADERS, TIMESTAMP_LOW, survey
 
 __all__ = ["Rebuilt", "empty_batch", "frames", "rebuild"]
 
 OF_A_BROKEN_PAYLOAD = ("decompression-failed", "decompressed-size-exceeded")
 
 
-@dataclass(frozen=True, slots=True)
-class Rebuilt:
+@dataclass(frozen=True)
+cdef class Rebuilt:
     """The bytes of a new batch (of magic 0 or 1 without a codec: of one message a record), and what a broker notes of
     it for its time index: ``max_timestamp`` in milliseconds and the offset that it goes under, -1 where there is none.
 
     Mirrors ``org.apache.kafka.common.record.MemoryRecordsBuilder.RecordsInfo``.
     """
 
-    data: bytes
-    max_timestamp: int
-    offset_of_max_timestamp: int
+    data: object
+    max_timestamp: object
+    offset_of_max_timestamp: object
 
 
 def rebuild(
-    records: Sequence[Record],
+    records,
     *,
-    magic: int,
-    base_offset: int,
-    compression: Codec = "none",
-    timestamp_type: TimestampType = "create",
-    log_append_time: int = NO_TIMESTAMP,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = -1,
-    transactional: bool = False,
-    control: bool = False,
-    partition_leader_epoch: int = -1,
-    delete_horizon: int | None = None,
-    last_offset: int | None = None,
-    without_headers: bool = False,
-) -> Rebuilt:
+    magic,
+    base_offset,
+    compression="none",
+    timestamp_type="create",
+    log_append_time=NO_TIMESTAMP,
+    producer_id=NO_PRODUCER_ID,
+    producer_epoch=NO_PRODUCER_EPOCH,
+    base_sequence=-1,
+    transactional=False,
+    control=False,
+    partition_leader_epoch=-1,
+    delete_horizon=None,
+    last_offset=None,
+    without_headers=False,
+):
     """One batch of ``records`` (at least one) under their own offsets and timestamps.
 
     ``log_append_time`` (milliseconds) is the max timestamp where ``timestamp_type`` is "log-append"; records of magic 0
@@ -78,15 +73,27 @@ def rebuild(
     >>> rebuild([Record(7, 1000, b"k", b"v")], magic=2, base_offset=5).data[:8].hex()
     '0000000000000005'
     """
+    cdef header_t h
+    cdef Scratch payload
+    cdef int64_t largest_written
+    cdef bint log_append
     _require_format(magic, compression, timestamp_type, transactional, control, delete_horizon)
     _require_producer(magic, producer_id, producer_epoch, base_sequence, transactional, control)
-    widths = base_offset, log_append_time, producer_id, producer_epoch, base_sequence, partition_leader_epoch
     try:
-        take_widths(*widths, delete_horizon or 0)
+        h.base_offset = base_offset
+        h.max_timestamp = log_append_time
+        h.producer_id = producer_id
+        h.producer_epoch = producer_epoch
+        h.base_sequence = base_sequence
+        h.partition_leader_epoch = partition_leader_epoch
+        h.base_timestamp = delete_horizon or 0
     except OverflowError:
-        _require_widths(*widths, delete_horizon or 0)
+        _require_widths(
+            base_offset, log_append_time, producer_id, producer_epoch, base_sequence, partition_leader_epoch,
+            delete_horizon or 0,
+        )
     records = list(records)
-    found = _surveyed(records, magic, base_offset, with_headers=magic == 2 or without_headers)
+    found = _surveyed(records, magic, base_offset, magic == 2 or without_headers)
     log_append = timestamp_type == "log-append"
     largest = found.largest_timestamp
     if magic == 0:
@@ -94,7 +101,7 @@ def rebuild(
     elif log_append and magic == 1:
         largest = log_append_time
     max_timestamp = log_append_time if log_append else largest
-    final_offset = records[-1].offset if last_offset is None else last_offset
+    final_offset = records[len(records) - 1].offset if last_offset is None else last_offset
     if magic < 2:
         stamp = log_append_time if log_append else None
         data = _messages(records, stamp, magic, compression, log_append, base_offset, max_timestamp)
@@ -104,25 +111,26 @@ def rebuild(
     else:
         horizon = delete_horizon if delete_horizon is not None and delete_horizon >= 0 else None
         plain = records if found.is_plain else [_plain(record, base_offset) for record in records]
-        payload, base_timestamp, _ = encode_records(plain, base_offset, horizon)
-        parts = compress_parts(compression, payload)
-        attributes = _attributes(timestamp_type, transactional, control, compression, horizon)
-        fields = (
-            base_offset, 0, partition_leader_epoch, 2, 0, attributes, _int32(final_offset - base_offset),
-            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(records),
-        )  # fmt: skip
-        data = encode_payload(fields, parts)
+        payload = Scratch.__new__(Scratch)
+        put_records(&payload.out, plain, h.base_offset, horizon, &h.base_timestamp, &largest_written)
+        h.batch_length = 0
+        h.crc = 0
+        h.attributes = _attributes(timestamp_type, transactional, control, compression, horizon)
+        h.last_offset_delta = <int32_t> _int32(final_offset - base_offset)
+        h.max_timestamp = max_timestamp
+        h.record_count = <int32_t> len(records)
+        data = put_payload(&h, compress_parts(compression, payload))
     nothing = not log_append and largest == NO_TIMESTAMP
     return Rebuilt(data, max_timestamp, -1 if nothing else final_offset)
 
 
-def empty_batch(batch: RecordBatch) -> bytes:
+def empty_batch(batch):
     """The header that remains of ``batch`` when compaction has taken all of its records: offsets, producer, sequence
     and max timestamp stay, codec and delete horizon go. Mirrors ``DefaultRecordBatch.writeEmptyHeader``.
     """
     if batch.magic < 2:
         raise EncodeError(f"magic {batch.magic} has no empty batches; only magic 2 has")
-    attributes = _attributes(batch.timestamp_type, batch.transactional, batch.control)
+    attributes = _attributes(batch.timestamp_type, batch.transactional, batch.control, "none", None)
     max_timestamp = NO_TIMESTAMP if batch.max_timestamp is None else batch.max_timestamp
     return encode_payload(
         (
@@ -134,7 +142,7 @@ def empty_batch(batch: RecordBatch) -> bytes:
     )  # fmt: skip
 
 
-def frames(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[Reading, memoryview]]:
+def frames(data, *, limits=DEFAULT_LIMITS):
     """Each batch of ``data`` in a reading of its own, and its bytes; a partial tail is left out.
 
     One batch is in memory at a time. ``RecordsError`` where the consumer of profile ``kafka`` refuses the bytes.
@@ -157,20 +165,13 @@ def frames(data: Buffer, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[tuple[R
 # ------------------------------------------------------------------------------------------------- what is refused
 
 
-def _require_format(
-    magic: int,
-    compression: Codec,
-    timestamp_type: TimestampType,
-    transactional: bool,
-    control: bool,
-    delete_horizon: int | None,
-) -> None:
+cdef int _require_format(magic, compression, timestamp_type, transactional, control, delete_horizon) except -1:
     if magic not in (0, 1, 2):
         raise EncodeError(f"magic {magic} does not exist; it must be 0, 1 or 2")
     if magic > 0 and timestamp_type == "none":
         raise EncodeError(f"magic {magic} needs a timestamp type; it must be create or log-append")
     if magic == 2:
-        return
+        return 0
     for name, present in (
         ("a transaction", transactional),
         ("control records", control),
@@ -179,24 +180,24 @@ def _require_format(
     ):
         if present:
             raise EncodeError(f"magic {magic} cannot carry {name}; only magic 2 can")
+    return 0
 
 
-def _require_producer(
-    magic: int, producer_id: int, producer_epoch: int, base_sequence: int, transactional: bool, control: bool
-) -> None:
+cdef int _require_producer(magic, producer_id, producer_epoch, base_sequence, transactional, control) except -1:
     if producer_id == NO_PRODUCER_ID:
         if transactional:
             raise EncodeError("a transactional batch needs a producer id")
-        return
+        return 0
     if producer_epoch == NO_PRODUCER_EPOCH:
         raise EncodeError(f"producer id {producer_id} has no producer epoch; it must be 0 or more")
     if base_sequence < 0 and not control:
         raise EncodeError(f"producer id {producer_id} has base sequence {base_sequence}; it must be 0 or more")
     if magic < 2:
         raise EncodeError(f"magic {magic} cannot carry a producer id; only magic 2 can")
+    return 0
 
 
-def _require_widths(*values: int) -> None:
+def _require_widths(*values):
     """``EncodeError`` for the first of the header's fields that does not fit."""
     names = (
         ("base_offset", 64), ("log_append_time", 64), ("producer_id", 64), ("producer_epoch", 16),
@@ -207,7 +208,7 @@ def _require_widths(*values: int) -> None:
             raise EncodeError(f"{name} is {value}; it is an int{bits}")
 
 
-def _surveyed(records: list[Record], magic: int, base_offset: int, *, with_headers: bool) -> Survey:
+cdef object _surveyed(list records, magic, base_offset, bint with_headers):
     """What the builder has to know of the records; ``EncodeError`` for the first that it refuses."""
     if not records:
         raise EncodeError("a batch is built of at least one record; there is none")
@@ -215,9 +216,11 @@ def _surveyed(records: list[Record], magic: int, base_offset: int, *, with_heade
     if (i := found.refused_at) < 0:
         return found
     record = records[i]
+    # Only a record after the first one can fall below the one before.
+    before = records[i - 1].offset if i > 0 else None
     raise EncodeError(
         {
-            FALLS: f"records[{i}].offset is {record.offset} after {records[i - 1].offset}; offsets must increase",
+            FALLS: f"records[{i}].offset is {record.offset} after {before}; offsets must increase",
             TIMESTAMP_LOW: f"records[{i}].timestamp is {record.timestamp}; below -1 there is none",
             HAS_HEADERS: f"records[{i}] has headers; magic {magic} cannot carry them",
             FAR: f"records[{i}].offset is {record.offset}, too far from the base offset {base_offset}; "
@@ -229,15 +232,7 @@ def _surveyed(records: list[Record], magic: int, base_offset: int, *, with_heade
 # ------------------------------------------------------------------------------------------------- bytes
 
 
-def _messages(
-    records: list[Record],
-    stamp: int | None,
-    magic: int,
-    compression: Codec,
-    log_append: bool,
-    base_offset: int,
-    wrapper_timestamp: int,
-) -> bytes:
+cdef bytes _messages(list records, stamp, magic, compression, bint log_append, base_offset, wrapper_timestamp):
     """The messages, in a wrapper where there is a codec. Inner offsets count from the base offset in magic 1 alone."""
     attributes = LOG_APPEND_TIME if log_append and magic > 0 else 0
     base = base_offset if magic > 0 and compression != "none" else 0
@@ -246,17 +241,11 @@ def _messages(
         return bytes(data)
     value = compress(compression, data, magic=magic)
     return encode_message(
-        magic, records[-1].offset, attributes | CODECS.index(compression), wrapper_timestamp, None, value
+        magic, records[len(records) - 1].offset, attributes | CODECS.index(compression), wrapper_timestamp, None, value
     )
 
 
-def _attributes(
-    timestamp_type: TimestampType,
-    transactional: bool,
-    control: bool,
-    compression: Codec = "none",
-    delete_horizon: int | None = None,
-) -> int:
+cdef int _attributes(timestamp_type, transactional, control, compression, delete_horizon) except -1:
     return (
         CODECS.index(compression)
         | (LOG_APPEND_TIME if timestamp_type == "log-append" else 0)
@@ -266,23 +255,23 @@ def _attributes(
     )
 
 
-def _int32(number: int) -> int:
+cdef object _int32(number):
     """``number`` as Java's narrowing leaves it."""
     return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _plain(record: Record, base_offset: int) -> Record:
+cdef Record _plain(Record record, base_offset):
     """The record as Kafka writes it again: without attributes, its header keys through Java's text, its offset's delta
     narrowed to an int32.
     """
     offset = wrap64(base_offset + _int32(record.offset - base_offset))
     if offset == record.offset and record.attributes == 0 and all(_is_utf8(key) for key, _ in record.headers):
         return record
-    headers: tuple[Header, ...] = tuple((through_java(key), value) for key, value in record.headers)
+    headers = tuple((through_java(key), value) for key, value in record.headers)
     return Record(offset, record.timestamp, record.key, record.value, headers)
 
 
-def _is_utf8(data: bytes) -> bool:
+def _is_utf8(data):
     try:
         data.decode()
     except UnicodeDecodeError:
