@@ -328,3 +328,55 @@ def test_what_is_handed_out_is_what_is_stable_and_not_aborted(deeds: list[tuple[
     committed = [offset for offset, fate in sorted(fates.items()) if fate == "commit" and offset < stable]
     assert [batch.base_offset for batch in read_committed(batches)] == committed
     assert transactions_of(batches).last_stable_offset == stable
+    assert [batch.base_offset for batch in read_committed(records.encode(batches))] == committed
+
+
+DEEDS = ["data", "plain", "gzip", "lz4", "message", "commit", "abort", "emptied", "short key", "other type", "no value"]
+
+
+def batch_of(deed: str, producer_id: int, offset: int) -> RecordBatch:
+    if deed == "message":
+        return RecordBatch(offset, offset, [Record(offset, 1, None, b"v")], magic=1)
+    if deed in ("data", "gzip", "lz4"):
+        codec = next((codec for codec in records.CODECS if codec == deed), "none")
+        return txn(0, 2, base_offset=offset, producer_id=producer_id, compression=codec)
+    if deed == "plain":
+        return data(0, 2, base_offset=offset, producer_id=producer_id)
+    kind = {"abort": ABORT, "other type": 5}.get(deed, COMMIT)
+    made = marker(kind, base_offset=offset, producer_id=producer_id)
+    if deed == "emptied":
+        made.records = []
+    elif deed == "short key":
+        made.records[0].key = b"\0\0"
+    elif deed == "no value":
+        made.records[0].value = None
+    return made
+
+
+@given(
+    st.lists(st.tuples(st.integers(-1, 2), st.sampled_from(DEEDS), st.integers(-2, 2)), max_size=25),
+    st.none() | st.lists(st.tuples(st.integers(-1, 2), st.integers(-3, 40)), max_size=4),
+    st.integers(0, 30),
+)
+def test_a_log_of_bytes_gives_what_its_batches_give(
+    deeds: list[tuple[int, str, int]], aborted: list[tuple[int, int]] | None, fetch_offset: int
+) -> None:
+    """Of bytes the compiled walk decides, of batches ``ProducerState`` and ``Fetch``: what is seen, and the errors."""
+    batches = []
+    offset = 0
+    for producer_id, deed, leap in deeds:
+        # Offsets may go back and leave gaps.
+        offset = max(offset + 2 + leap, 0)
+        batches.append(batch_of(deed, producer_id, offset))
+    encoded = records.encode(batches)
+
+    def seen(log: bytes | list[RecordBatch]) -> tuple[list[RecordBatch], Any]:
+        found = []
+        try:
+            for batch in read_committed(log, aborted, fetch_offset=fetch_offset):
+                found.append(batch)
+        except RecordsError as error:
+            return found, error.finding
+        return found, None
+
+    assert seen(encoded) == seen(records.decode(encoded))
