@@ -14,7 +14,8 @@ from kfuzz.conformance.broker.real import artefacts
 from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.errors import UsageError
 from kfuzz.kafka import KAFKA_3, LATEST, RELEASES
-from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue, condense, has_same_names, load
+from kfuzz.messages import catalogues
+from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue, condense, has_same_names, load, valid_versions
 from tools.release import CLIENT_JARS, RECORD_JARS, catalogues_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,6 +84,16 @@ def test_no_record_is_called_as_a_message_of_the_clients() -> None:
     for release, records in RECORDS.items():
         names = [[name.lower() for name in catalogue(one).messages] for one in (release, records)]
         assert not set(names[0]) & set(names[1])
+
+
+def test_a_carried_catalogue_is_what_the_reader_of_definitions_makes_of_its_file() -> None:
+    for name in CARRIED:
+        whole = load(Path(catalogues.__file__).with_name("definitions") / f"{name}.json")
+        assert (catalogue(name).source, dict(catalogue(name).messages)) == (whole.source, whole.messages)
+        assert list(catalogue(name).messages) == list(whole.messages)
+        assert valid_versions(name) == {one.name: one.valid_versions for one in whole.messages.values()}
+        assert "NoSuchMessage" not in catalogue(name).messages
+        assert catalogue(name).messages.get("NoSuchMessage") is None
 
 
 def test_a_catalogue_is_the_same_when_it_is_condensed_again(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from kfuzz.conformance.protocol.words import (
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.kafka import RELEASES
 from kfuzz.messages import primitives
-from kfuzz.messages.catalogues import catalogue, newest
+from kfuzz.messages.catalogues import newest, valid_versions
 from kfuzz.messages.codec import MessageReading, encode, read
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.records.read.topic import Topic
@@ -70,8 +70,8 @@ def _versions() -> dict[str, tuple[int, int]]:
     """The lowest and the highest version of each message in any release."""
     found: dict[str, tuple[int, int]] = {}
     for release in RELEASES:
-        for name, definition in catalogue(release).messages.items():
-            versions = (*definition.valid_versions, *found.get(name, ()))
+        for name, valid in valid_versions(release).items():
+            versions = (*valid, *found.get(name, ()))
             if versions:
                 found[name] = min(versions), max(versions)
     return found
