@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from operator import itemgetter
+from types import NoneType
 from typing import Annotated, Any, Final, Protocol, get_args, get_origin, get_type_hints
 
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
@@ -95,6 +97,10 @@ class Matching:
 
     def wanted(self, value: Any) -> str | None:
         return None if isinstance(value, str) and self._matches(value) else self.noun
+
+    def all_match(self, texts: Iterable[str]) -> bool:
+        """Whether each text matches."""
+        return all(map(self._matches, texts))
 
     def schema(self) -> Json:
         return {"type": "string", "pattern": f"^(?:{self.pattern})$"}
@@ -190,6 +196,8 @@ class ListOf:
     def wanted(self, value: Any) -> str | None:
         if not isinstance(value, list):
             return f"a list of {self.noun}"
+        if isinstance(self.form, ObjectForm) and self.form.all_right(value):
+            return None
         for index, item in enumerate(value):
             if isinstance(self.form, ObjectForm):
                 if wrong := self.form.wrong(item):
@@ -229,6 +237,25 @@ class ObjectForm:
         wrong = self.wrong(value)
         return wrong and f"an object, but it{wrong}"
 
+    def all_right(self, values: list[Any]) -> bool:
+        """Whether all values are right, in the usual case that they have the same fields; False may mean either.
+
+        An answer may have records by the hundred thousand. To look at one field of all records is several times as fast
+        as to look at all fields of each.
+        """
+        if set(map(type, values)) != {dict}:
+            return False
+        names = values[0].keys()
+        if not set(self.required) <= names <= self.forms.keys():
+            return False
+        # As many fields, and each of these names: no others.
+        if set(map(len, values)) != {len(names)}:
+            return False
+        try:
+            return all(_all_right(self.forms[name], list(map(itemgetter(name), values))) for name in names)
+        except KeyError:
+            return False
+
     def schema(self) -> Json:
         return {
             "type": "object",
@@ -237,6 +264,23 @@ class ObjectForm:
             "additionalProperties": False,
         }
 
+
+def _all_right(form: Form, column: list[Any]) -> bool:
+    """Whether all values are of this form."""
+    types = set(map(type, column))
+    if types <= _TEXTS:
+        # Equal texts are looked at once. This would be wrong of other types: True equals 1.
+        different = set(column)
+        if isinstance(form, Matching) and None not in different:
+            return form.all_match(different)
+        return not any(map(form.wanted, different))
+    if types == {list} and not any(column):
+        # Most records have no headers.
+        return form.wanted([]) is None
+    return not any(map(form.wanted, column))
+
+
+_TEXTS: Final = {str, NoneType}
 
 # --- records --------------------------------------------------------------------------------------------------------
 
