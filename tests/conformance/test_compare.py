@@ -11,9 +11,18 @@ from referee_tools import make_vector
 
 from kfuzz import records
 from kfuzz.conformance.judge import confirmation
-from kfuzz.conformance.judge.compare import Case, Cell, cases_of, declared_unsupported, judge, request
+from kfuzz.conformance.judge.compare import (
+    Case,
+    Cell,
+    _batches_differ,
+    cases_of,
+    declared_unsupported,
+    judge,
+    request,
+)
 from kfuzz.conformance.protocol.testees import Testee
-from kfuzz.conformance.protocol.words import Handshake, parse_answer
+from kfuzz.conformance.protocol.words import ENCODE, Handshake, parse_answer
+from kfuzz.vectors import load_suite
 from kfuzz.wire.checksum import crc32c
 
 FULL = Handshake(
@@ -467,3 +476,13 @@ def test_kafka_confirms_a_refusal_by_refusing_or_by_an_exception_and_contradicts
     )
     found = confirmation.confirm_streams([])
     assert bool(found.contradictions) == contradicted
+
+
+def test_canonical_bytes_of_the_suite_hold_the_contents_that_an_encoder_is_given() -> None:
+    # The judge relies on it where an encoder writes just these bytes.
+    cases = [case for case in cases_of(load_suite()) if case.operation == ENCODE and case.vector.canonical]
+    assert len(cases) > 100
+    for case in cases:
+        reading = records.read(case.vector.data)
+        assert (reading.fatal, reading.partial_tail, reading.consumed) == (None, False, case.vector.size), case.key
+        assert _batches_differ(case.expectation["batches"], records.to_json(reading.batches)) is None, case.key
