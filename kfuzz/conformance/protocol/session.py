@@ -281,7 +281,9 @@ class Session:
 
     def _write(self) -> None:
         try:
-            done = os.write(self._stdin.fileno(), self._to_write[:READ_BYTES])
+            # A pipe takes 64 KiB at a time: a copy of each piece would be made many times over.
+            with memoryview(self._to_write) as waiting:
+                done = os.write(self._stdin.fileno(), waiting[:READ_BYTES])
             del self._to_write[:done]
         except BlockingIOError:
             return
