@@ -314,6 +314,10 @@ def test_bombs_hold_the_zeros_that_they_promise(codec: str, zeros: int) -> None:
     assert readers[codec](stream) == b"abc" + bytes(zeros) + b"z"
 
 
+def test_the_digest_of_a_large_value_is_that_of_its_zeros() -> None:
+    assert hashlib.sha256(bytes(bombs.VALUE_BYTES)).hexdigest() == bombs.VALUE_SHA256
+
+
 @pytest.mark.parametrize(
     ("value", "encoded"),
     [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (64, "8001"), (-64, "7f"), (-65, "8101"), (2**31 - 1, "feffffff0f")],

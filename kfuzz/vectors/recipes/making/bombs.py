@@ -4,7 +4,6 @@ digest is the same everywhere.
 
 from __future__ import annotations
 
-import hashlib
 import struct
 import zlib
 from collections.abc import Callable
@@ -19,6 +18,8 @@ ZSTD_BLOCK_BYTES = 128 * 1024
 LZ4_BLOCK_BYTES = 4 * MIB
 RECORD = Record().encode()
 VALUE_BYTES = 96 * MIB
+# Of so many zeros. To hash them takes 0.1 s, and each run of the suite makes the bombs.
+VALUE_SHA256 = "425382d5857f04fc49585cabbdef6fc647472ee26f52c54caaaeaad17320b3f8"
 
 
 def zstd_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
@@ -130,17 +131,9 @@ def _large_value(codec: str) -> Raw:
         "key": "6b",
         "offset": "0",
         "timestamp": str(CREATED_MS),
-        "value": {"sha256": _digest_of_zeros(VALUE_BYTES), "size": VALUE_BYTES},
+        "value": {"sha256": VALUE_SHA256, "size": VALUE_BYTES},
     }
     return batch(Record(), codec=codec, payload=payload, contents=[record], hostile=["payload"])
-
-
-@cache
-def _digest_of_zeros(size: int) -> str:
-    digest = hashlib.sha256()
-    for _ in range(size // MIB):
-        digest.update(bytes(MIB))
-    return digest.hexdigest()
 
 
 def _snappy_blocks() -> Raw:
