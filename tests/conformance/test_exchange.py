@@ -50,11 +50,16 @@ LEADER_EPOCH_END = 16
 
 
 @pytest.fixture(scope="module")
-def said() -> Conversation:
+def broker() -> Iterator[Broker]:
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK of version 17 or later and Maven")
-    with Broker(SETTINGS) as broker:
-        return converse(broker.port)
+    with Broker(SETTINGS) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def said(broker: Broker) -> Conversation:
+    return converse(broker.port)
 
 
 def split(data: bytes) -> Iterator[bytes]:
@@ -130,6 +135,30 @@ def test_each_transaction_ends_as_it_was_asked_to(said: Conversation) -> None:
     types = {True: ControlRecordType.COMMIT, False: ControlRecordType.ABORT}
     assert [decode_control(end.key, end.value).key.type for end in ends] == [types[one] for one in said.transactions]
     assert set(said.transactions) == {True, False}
+
+
+@pytest.mark.java
+def test_a_broker_gives_each_producer_its_id_and_each_start_of_a_transactional_one_a_higher_epoch(
+    broker: Broker, said: Conversation
+) -> None:
+    version = said.common["InitProducerId"].highest
+    with Connection(broker.port) as connection:
+
+        def started(transactional_id: str | None) -> tuple[int, int]:
+            values = {"transactionalId": transactional_id, "transactionTimeoutMs": 60_000}
+            answer = connection.ask("InitProducerId", version, values).values
+            assert answer["errorCode"] == 0
+            return answer["producerId"], answer["producerEpoch"]
+
+        idempotent = [started(None) for _ in range(3)]
+        again = [started("again") for _ in range(3)]
+    earlier = {one.values["producerId"] for one in said.of("InitProducerId")}
+    assert [epoch for _, epoch in idempotent] == [0, 0, 0]
+    ((producer_id, first), *later) = again
+    assert later == [(producer_id, first + 1), (producer_id, first + 2)]
+    ids = [*earlier, *(name for name, _ in idempotent), producer_id]
+    assert len(set(ids)) == len(said.of("InitProducerId")) + 4
+    assert min(ids) >= 0
 
 
 # --- what is no full decoding, by hand ---

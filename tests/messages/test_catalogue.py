@@ -68,6 +68,21 @@ def test_what_kafka_has_is_there() -> None:
     assert versions == [651, 622]
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_each_response_has_the_api_key_and_the_versions_of_its_request(release: str) -> None:
+    messages = catalogue(release).messages.values()
+    requests, responses = (
+        {one.name.removesuffix(ending): (one.api_key, one.valid_versions) for one in messages if one.kind == kind}
+        for kind, ending in (("request", "Request"), ("response", "Response"))
+    )
+    assert requests == responses
+    # The key tells a request from all others.
+    keys = [key for key, _ in requests.values()]
+    assert len(set(keys)) == len(keys) > 80
+    header = {field.name: str(field.type) for field in catalogue(release).find("RequestHeader").fields}
+    assert (header["RequestApiKey"], header["RequestApiVersion"]) == ("int16", "int16")
+
+
 def test_what_a_broker_keeps_is_there() -> None:
     kinds = [Counter(one.kind for one in catalogue(name).messages.values()) for name in RECORDS.values()]
     # Kafka 3.9 does not tell the records of coordinators from other data, nor has it those of share and streams groups.

@@ -284,6 +284,45 @@ def test_what_a_version_lacks_may_have_its_default_or_not_matter() -> None:
     assert encode(OF_ALL, 0, VALUES | {"late": 7, "maybe": None, "later": [1, 2]}).hex() == OLD
 
 
+def test_a_flag_that_changes_what_a_request_means_is_not_lost_in_an_older_version() -> None:
+    request = catalogue(KAFKA_3).find("CreateTopics")
+    with pytest.raises(EncodeError, match=r"CreateTopicsRequest\.validateOnly is True, and version 0 has no place for"):
+        encode(request, 0, {"validateOnly": True})
+    assert encode(request, 0, {"validateOnly": False}) == encode(request, 0, {})
+
+
+def test_a_field_that_is_not_given_has_the_default_of_its_type() -> None:
+    types = ("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "string", "uuid", "bytes")
+    fields = [f'{{ "name": "Of{number}", "type": "{name}", "versions": "0+" }}' for number, name in enumerate(types)]
+    definition = parse_definition(
+        """{ "name": "DefaultsData", "type": "data", "validVersions": "0", "flexibleVersions": "none", "fields": [
+        { "name": "Numbers", "type": "[]int32", "versions": "0+" },
+        { "name": "Batch", "type": "records", "versions": "0+", "nullableVersions": "0+" },
+        { "name": "Own", "type": "bool", "versions": "0+", "default": "true" },
+        { "name": "Hours", "type": "int8", "versions": "0+", "default": "0x18" }, """
+        + ", ".join(fields)
+        + "]}"
+    )
+    expected = dict.fromkeys((f"of{number}" for number in range(len(types))), 0) | {
+        "numbers": [], "batch": None, "own": True, "hours": 24,
+        "of0": False, "of7": 0.0, "of8": "", "of9": bytes(16), "of10": b"",
+    }  # fmt: skip
+    found = decode(definition, 0, encode(definition, 0, {}))
+    assert found == expected
+    assert {name: type(value) for name, value in found.items()} == {name: type(v) for name, v in expected.items()}
+
+
+def test_a_field_is_in_the_versions_that_it_names_and_in_no_other() -> None:
+    definition = parse_definition(
+        """{ "name": "LaterData", "type": "data", "validVersions": "0-4", "flexibleVersions": "none", "fields": [
+        { "name": "Always", "type": "int8", "versions": "0+" },
+        { "name": "Added", "type": "int8", "versions": "3+" },
+        { "name": "Removed", "type": "int8", "versions": "0-2" } ]}"""
+    )
+    found = [list(decode(definition, version, encode(definition, version, {}))) for version in range(5)]
+    assert found == [["always", "removed"]] * 3 + [["always", "added"]] * 2
+
+
 def test_a_struct_that_a_version_lacks_has_the_defaults_of_those_that_have_it() -> None:
     newer = decode("FetchRequest", 17, encode("FetchRequest", 17, {}))
     assert newer["replicaState"] == {"replicaId": -1, "replicaEpoch": -1}
@@ -342,6 +381,22 @@ def test_elements_with_map_keys_are_found_by_them() -> None:
     assert found.find(name="last") is found[-1]
     with pytest.raises(UsageError, match="found by name, not by size"):
         found.find(size=1)
+
+
+def test_an_element_is_found_by_its_map_key_without_a_look_at_the_others() -> None:
+    looked_at = []
+
+    class Element(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            looked_at.append(name)
+            return super().__getitem__(name)
+
+    elements = Keyed([Element(name=f"p{i}") for i in range(1000)], ("name",))
+    assert elements.find(name="p0") is elements[0]
+    # Once to make the index.
+    assert len(looked_at) == 1000
+    assert all(elements.find(name=f"p{i}") is elements[i] for i in range(1000))
+    assert len(looked_at) == 1000
 
 
 def test_elements_with_map_keys_are_copied_and_pickled_whole() -> None:

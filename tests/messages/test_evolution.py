@@ -10,6 +10,7 @@ import pytest
 from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages import Definition, parse_definition
 from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue
+from kfuzz.messages.codec import encode
 from kfuzz.messages.evolution import CODES, Change, compare, compare_all
 
 OLD = """
@@ -174,6 +175,19 @@ def test_an_array_of_structs_with_a_text_that_may_be_null_is_another_array() -> 
         )
         new = parse_definition(text.replace("TYPE", "[]Name").replace("FIELDS", f', "fields": [{name}]'))
         assert codes(compare(old, new)) == [f"Names {code}"]
+
+
+def test_an_array_of_structs_with_one_number_each_has_the_bytes_of_an_array_of_numbers() -> None:
+    text = """{ "name": "Numbers", "type": "data", "validVersions": "0-1", "flexibleVersions": "1+", "fields": [
+      { "name": "Numbers", "type": "TYPE", "versions": "0+" FIELDS } ]}"""
+    plain = parse_definition(text.replace("TYPE", "[]int32").replace("FIELDS", ""))
+    number = '{ "name": "Value", "type": "int32", "versions": "0+" }'
+    boxed = parse_definition(text.replace("TYPE", "[]Number").replace("FIELDS", f', "fields": [{number}]'))
+    numbers = [1, -1, 2**31 - 1]
+    values = {"numbers": [{"value": number} for number in numbers]}
+    assert encode(boxed, 0, values) == encode(plain, 0, {"numbers": numbers})
+    # In a flexible version each struct has its number of tags behind it.
+    assert len(encode(boxed, 1, values)) == len(encode(plain, 1, {"numbers": numbers})) + len(numbers)
 
 
 @pytest.mark.parametrize(

@@ -482,6 +482,11 @@ WRONG = {
         '@"versions": "4+", "default": "none" }',
         'a field of type "[]Way" has no default of its own but null',
     ),
+    "a default of bytes": (
+        '"zeroCopy": true, "flexibleVersions": "none"',
+        '@"zeroCopy": true, "flexibleVersions": "none", "default": "x"',
+        'a field of type "bytes" has no default of its own but null',
+    ),
     "a default of a struct": (
         '{ "name": "Way", "type": "Way", "versions": "3+", "nullableVersions": "4+" }',
         '@{ "name": "Way", "type": "Way", "versions": "3+", "nullableVersions": "4+", "default": "none" }',
