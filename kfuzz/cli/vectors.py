@@ -98,7 +98,7 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
       kfuzz vectors build --confirm --broker
     """
     from kfuzz.vectors import building as build
-    from kfuzz.vectors import coverage
+    from kfuzz.vectors import pages
 
     if check and (confirm or broker):
         raise UsageError("--check writes nothing, --confirm and --broker write what Kafka says; leave one of them away")
@@ -107,8 +107,8 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
         raise UsageError(f"{place} is not a directory; name the one that holds the vectors with --vectors")
     files = build.build(place)
     changes = [f"{file.path.relative_to(place)}: {change}" for file in files for change in file.changes]
-    if check and coverage.is_stale(place):
-        changes.append("docs/coverage.md: not what the suite makes")
+    if check:
+        changes += [f"{page}: not what the suite makes" for page in pages.stale(place)]
     for change in changes:
         click.echo(change)
     total = sum(len(file.document["vectors"]) for file in files)
@@ -122,7 +122,7 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
     if broker:
         files = _shown_to_broker(files)
     build.write(place, files)
-    coverage.write(place)
+    pages.write(place)
     click.echo(f"{total} vectors in {len(files)} files")
 
 

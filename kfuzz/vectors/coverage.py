@@ -1,38 +1,37 @@
 """Coverage: which vectors stand for each requirement, for Kafka's own test cases, for each incident and each finding.
 
 ``vectors/coverage.json`` holds what nobody can derive: the families of cases in Kafka's tests and the incidents, each
-with what the vectors about it are. From it and the suite :func:`document` makes ``docs/coverage.md``, and :func:`gaps`
-says what has no vector.
+with what the vectors about it are. From it and the suite :func:`measure` finds what stands for what, and :func:`gaps`
+says what has no vector. ``pages.py`` writes it down.
 """
 
 from __future__ import annotations
 
 import fnmatch
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kfuzz.errors import UsageError
-from kfuzz.files import read_bytes, write_whole
+from kfuzz.files import read_bytes
 from kfuzz.findings import Code
 from kfuzz.messages.codec import CODES as MESSAGE_CODES
 from kfuzz.records import CODES as RECORD_CODES
+from kfuzz.vectors import statements
 from kfuzz.vectors.model import KINDS, REQUIREMENTS_FILE, SuiteFile, Vector, load_files
+from kfuzz.vectors.statements import STATEMENTS_FILE, Statement, missing_test
 
 __all__ = [
     "CODES",
     "COVERAGE_FILE",
     "Coverage",
-    "document",
     "expectations",
     "gaps",
     "is_plainly_valid",
-    "is_stale",
     "measure",
-    "write",
 ]
 
 COVERAGE_FILE = "coverage.json"
@@ -46,8 +45,6 @@ WITHOUT_VECTOR = {
     "tag-unknown": "nobody may refuse for it; the vectors `messages/tags/*-unknown` are valid",
     "tag-count-too-large": "takes ten thousand tags; tested by `tests/messages/test_codec.py`",
 }
-# So many ids stand in a cell of the tables; the rest is counted.
-SHOWN = 3
 
 Json = Mapping[str, Any]
 
@@ -60,6 +57,10 @@ class Coverage:
     families: Sequence[Json]
     incidents: Sequence[Json]
     vectors: tuple[Vector, ...]
+    documents: Mapping[str, str] = field(default_factory=dict)
+    statements: Sequence[Statement] = ()
+    # Of each requirement, the vectors that cite it or have a finding that does.
+    about: Mapping[str, Sequence[str]] = field(default_factory=dict)
     obeyed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     broken: Mapping[str, Sequence[str]] = field(default_factory=dict)
     findings: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -92,7 +93,7 @@ def measure(root: Path, files: Sequence[SuiteFile] | None = None) -> Coverage:
     """What the suite under ``root`` covers; raises ``UsageError`` where its tables cannot be read."""
     files = load_files(root) if files is None else files
     vectors = tuple(sorted((v for file in files for v in file.vectors), key=lambda v: v.id))
-    obeyed, broken = defaultdict(set), defaultdict(set)
+    about, obeyed, broken = defaultdict(set), defaultdict(set), defaultdict(set)
     record_findings: defaultdict[str, set[str]] = defaultdict(set)
     message_findings: defaultdict[str, set[str]] = defaultdict(set)
     for vector in vectors:
@@ -101,6 +102,8 @@ def measure(root: Path, files: Sequence[SuiteFile] | None = None) -> Coverage:
         for code in found & codes.keys():
             (message_findings if codes is MESSAGE_CODES else record_findings)[code].add(vector.id)
         breaks = {codes[code].requirement for code in found & codes.keys()} - {None}
+        for name in breaks | set(vector.requirements):
+            about[name].add(vector.id)
         for name in breaks | (set(vector.requirements) if found else set()):
             broken[name].add(vector.id)
         if any(e["verdict"] == "valid" for _, e in expectations(vector)):
@@ -113,11 +116,15 @@ def measure(root: Path, files: Sequence[SuiteFile] | None = None) -> Coverage:
                 for link in (*file.flags[flag].links, *file.flags[flag].cves):
                     links[link].add(vector.id)
     tables = _read(root / COVERAGE_FILE)
+    required = _read(root / REQUIREMENTS_FILE)
     return Coverage(
-        requirements={entry["id"]: entry for entry in _read(root / REQUIREMENTS_FILE)["requirements"]},
+        requirements={entry["id"]: entry for entry in required["requirements"]},
         families=tables["families"],
         incidents=tables["incidents"],
         vectors=vectors,
+        documents=required["documents"],
+        statements=statements.load(root),
+        about=_sorted(about),
         obeyed=_sorted(obeyed),
         broken=_sorted(broken),
         findings=_sorted(record_findings),
@@ -148,8 +155,9 @@ def gaps(coverage: Coverage, repository: Path | None = None) -> Iterator[tuple[s
                 yield REQUIREMENTS_FILE, f"no vector obeys {name}"
             if not coverage.broken.get(name) and "one_sided" not in entry:
                 yield REQUIREMENTS_FILE, f"no vector breaks {name}; add one, or say in one_sided why there can be none"
-        elif "tested" in entry and _is_missing(repository, entry["tested"]):
-            yield REQUIREMENTS_FILE, f"{name}: there is no {entry['tested']}"
+        for test in entry.get("tested", ()):
+            if missing_test(repository, test):
+                yield REQUIREMENTS_FILE, f"{name}: there is no test {test}"
     for family in coverage.families:
         name = f"{family['class']}, {family['case']}"
         if "vectors" in family:
@@ -170,133 +178,13 @@ def gaps(coverage: Coverage, repository: Path | None = None) -> Iterator[tuple[s
     for code in MESSAGE_CODES:
         if not coverage.message_findings.get(code) and code not in WITHOUT_VECTOR:
             yield COVERAGE_FILE, f"no vector of a message has the finding {code}"
+    if coverage.statements:
+        faults = statements.gaps(
+            coverage.statements, coverage.requirements, coverage.about, coverage.documents, repository
+        )
+        yield from ((STATEMENTS_FILE, fault) for fault in faults)
 
 
 def _is_missing(repository: Path | None, path: str) -> bool:
     """Whether a test's file is not there; in a copy without tests nobody can tell."""
     return repository is not None and (repository / "tests").is_dir() and not (repository / path).is_file()
-
-
-# --- the document ---------------------------------------------------------------------------------------------------
-
-
-def document_path(root: Path) -> Path | None:
-    """Where the document of the suite under ``root`` stands: in the docs beside it, where there are any."""
-    docs = root.resolve().parent / "docs"
-    return docs / "coverage.md" if docs.is_dir() else None
-
-
-def is_stale(root: Path, measured: Coverage | None = None) -> bool:
-    """Whether the document is not what the suite under ``root`` makes; never of a suite without the tables."""
-    path = document_path(root)
-    if path is None or not (root / COVERAGE_FILE).is_file():
-        return False
-    return not path.is_file() or read_bytes(path) != document(measured or measure(root))
-
-
-def write(root: Path) -> None:
-    """Write the document beside the suite under ``root``, where there are docs and tables for it."""
-    path = document_path(root)
-    if path is not None and is_stale(root):
-        write_whole(path, document(measure(root)))
-
-
-def document(coverage: Coverage) -> bytes:
-    """``docs/coverage.md``."""
-    parts = [_head(coverage), _requirements(coverage), _families(coverage), _incidents(coverage)]
-    parts += [_findings(coverage), _message_findings(coverage)]
-    return "\n".join(parts).encode()
-
-
-def _head(coverage: Coverage) -> str:
-    kinds = Counter(vector.kind for vector in coverage.vectors)
-    verdicts = Counter(v.expect["consumer"]["verdict"] for v in coverage.vectors if v.kind == "records")
-    read = Counter(v.expect["reader"]["verdict"] for v in coverage.vectors if CODES[v.kind] is MESSAGE_CODES)
-    plain = sum(map(is_plainly_valid, coverage.vectors))
-    total = len(coverage.vectors)
-    counted = ", ".join(f"{kinds[kind]} of kind {kind}" for kind in KINDS)
-    return f"""# What the golden suite covers
-
-Written by `kfuzz vectors build` from the suite and `vectors/coverage.json`; `kfuzz vectors lint` fails at a gap.
-
-{total} vectors: {counted}. To a consumer {verdicts["valid"]} are valid, {verdicts["acceptable"]} acceptable and
-{verdicts["invalid"]} invalid; to a reader of messages and primitives {read["valid"]}, {read["acceptable"]}
-and {read["invalid"]}.
-{(total - plain) * 100 // total} % of all are not plainly valid to every role.
-"""
-
-
-def _cell(ids: Sequence[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in ids[:SHOWN])
-    return shown + (f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else "")
-
-
-def _table(title: str, about: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [f"## {title}", "", about, "", _row(columns), _row(["---"] * len(columns))]
-    return "\n".join([*lines, *map(_row, rows), ""])
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def _requirements(coverage: Coverage) -> str:
-    rows = []
-    for name, entry in coverage.requirements.items():
-        obeyed, broken = _cell(coverage.obeyed.get(name, ())), _cell(coverage.broken.get(name, ()))
-        if entry["check"] == "none":
-            obeyed = broken = f"not checked: {entry['why']}"
-        elif entry["check"] == "behaviour":
-            obeyed = broken = f"tested by `{entry['tested']}`"
-        elif not broken:
-            broken = f"none: {entry['one_sided']}" if "one_sided" in entry else ""
-        rows.append([name, entry["level"], entry["text"], entry["check"], obeyed, broken])
-    about = (
-        "`vectors/requirements.json` says where each stands in the documents. What the documents define without must,"
-        " should or may counts as must. The right column has vectors with a finding, of any role."
-    )
-    return _table("Requirements", about, ["id", "level", "says", "checked by", "obeyed by", "broken by"], rows)
-
-
-def _families(coverage: Coverage) -> str:
-    rows = []
-    for family in coverage.families:
-        if "vectors" in family:
-            ids = coverage.matching(family["vectors"])
-            where = f"{len(ids)}: {', '.join(f'`{glob}`' for glob in family['vectors'])}"
-        elif "elsewhere" in family:
-            where = f"tested by `{family['elsewhere']}`"
-        else:
-            where = f"none: {family['why']}"
-        rows.append([family["class"], family["case"], where])
-    about = (
-        "Classes of Apache Kafka's own tests and the kinds of cases in them. Bytes and words are ours: neither data nor"
-        " code is Kafka's."
-    )
-    return _table("Kafka's own test cases", about, ["class", "kind of case", "vectors"], rows)
-
-
-def _incidents(coverage: Coverage) -> str:
-    rows = [
-        [incident["name"], incident["fault"], _cell(coverage.of_incident(incident))] for incident in coverage.incidents
-    ]
-    about = "Public reports of readers that failed. The flags of the vectors link those whose threads were read."
-    return _table("Incidents", about, ["where", "kind of fault", "vectors"], rows)
-
-
-def _findings(coverage: Coverage) -> str:
-    about = "Each code that kfuzz's reader, broker rules and stream rules give, and the vectors that expect it."
-    return _finding_table("Findings", about, RECORD_CODES, coverage.findings)
-
-
-def _message_findings(coverage: Coverage) -> str:
-    about = "The same of messages."
-    return _finding_table("Findings of messages", about, MESSAGE_CODES, coverage.message_findings)
-
-
-def _finding_table(title: str, about: str, codes: Mapping[str, Code], found: Mapping[str, Sequence[str]]) -> str:
-    rows = []
-    for code, meaning in codes.items():
-        ids = _cell(found.get(code, ())) or f"none: {WITHOUT_VECTOR.get(code, '')}"
-        rows.append([f"`{code}`", meaning.requirement or "", ids])
-    return _table(title, about, ["code", "requirement", "vectors"], rows)

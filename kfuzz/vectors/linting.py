@@ -17,7 +17,7 @@ from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.kafka import BROKER_RELEASE, KAFKA_3, LATEST, RELEASES
 from kfuzz.messages.catalogues import has_same_names
-from kfuzz.vectors import coverage
+from kfuzz.vectors import coverage, pages
 from kfuzz.vectors.building import canonical_json
 from kfuzz.vectors.coverage import CODES, expectations, is_plainly_valid
 from kfuzz.vectors.ids import REGISTER_FILE, digest_of, registered
@@ -59,6 +59,7 @@ class Suite:
     root: Path
     files: tuple[SuiteFile, ...]
     requirements: Mapping[str, Any]
+    documents: Mapping[str, str]
 
     @property
     def vectors(self) -> Iterator[Vector]:
@@ -78,7 +79,8 @@ def lint(root: Path) -> list[Problem]:
             files.append(file)
         except UsageError as error:
             problems.append(Problem(_name(root, path), str(error)))
-    suite = Suite(root, tuple(files), _requirements(root, problems))
+    requirements, documents = _requirements(root, problems)
+    suite = Suite(root, tuple(files), requirements, documents)
     for rule in RULES:
         problems += rule(suite)
     return problems
@@ -92,13 +94,13 @@ def _place(suite: Suite, vector: Vector) -> str:
     return f"{_name(suite.root, vector.file)}: {vector.id}"
 
 
-def _requirements(root: Path, problems: list[Problem]) -> Mapping[str, Any]:
+def _requirements(root: Path, problems: list[Problem]) -> tuple[Mapping[str, Any], Mapping[str, str]]:
     try:
         document = json.loads(read_bytes(root / REQUIREMENTS_FILE))
-        return {entry["id"]: entry for entry in document["requirements"]}
+        return {entry["id"]: entry for entry in document["requirements"]}, dict(document["documents"])
     except (UsageError, ValueError, KeyError, TypeError) as error:
         problems.append(Problem(REQUIREMENTS_FILE, f"cannot be read: {error}"))
-        return {}
+        return {}, {}
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -193,9 +195,19 @@ def _requirement_entries(suite: Suite) -> Iterator[Problem]:
         elif (entry["check"] == "none") != ("why" in entry):
             yield Problem(REQUIREMENTS_FILE, f"{name}: who checks by none says why, and nobody else")
         elif (entry["check"] == "behaviour") != ("tested" in entry):
-            yield Problem(REQUIREMENTS_FILE, f"{name}: who checks by behaviour names the test, and nobody else")
+            yield Problem(REQUIREMENTS_FILE, f"{name}: who checks by behaviour names the tests, and nobody else")
+        elif "tested" in entry and not (entry["tested"] and isinstance(entry["tested"], list)):
+            yield Problem(REQUIREMENTS_FILE, f'{name}: tested is a list of tests, such as ["tests/a.py::test_a"]')
         elif not entry["spec"]:
             yield Problem(REQUIREMENTS_FILE, f"{name} cites no place in the spec")
+
+
+def _document_keys(suite: Suite) -> Iterator[Problem]:
+    cited = {place["document"]: name for name, entry in suite.requirements.items() for place in entry.get("spec", ())}
+    for key in sorted(cited.keys() - suite.documents.keys()):
+        yield Problem(REQUIREMENTS_FILE, f"{cited[key]} cites the document {key}, which documents does not name")
+    for key in sorted(suite.documents.keys() - cited.keys()):
+        yield Problem(REQUIREMENTS_FILE, f"documents names {key}, which no requirement cites")
 
 
 def _cited(suite: Suite) -> Iterator[Problem]:
@@ -338,18 +350,18 @@ def _balance(suite: Suite) -> Iterator[Problem]:
 
 
 def _covered(suite: Suite) -> Iterator[Problem]:
-    """Nothing is without a vector, and the document is as the suite makes it; without the tables, nothing is asked."""
+    """Nothing is without a vector, and the pages are as the suite makes them; without the tables, nothing is asked."""
     if not (suite.root / coverage.COVERAGE_FILE).is_file():
         return
     try:
         measured = coverage.measure(suite.root, suite.files)
         problems = list(coverage.gaps(measured, suite.root.resolve().parent))
-    except (UsageError, KeyError, TypeError) as error:
+    except (UsageError, KeyError, TypeError, AttributeError) as error:
         yield Problem(coverage.COVERAGE_FILE, f"cannot be read: {error}")
         return
     yield from (Problem(place, text) for place, text in problems)
-    if coverage.is_stale(suite.root, measured):
-        yield Problem("docs/coverage.md", "is not what the suite makes; run `kfuzz vectors build`")
+    for page in pages.stale(suite.root, measured):
+        yield Problem(page, "is not what the suite makes; run `kfuzz vectors build`")
 
 
 # --- expected outcomes ----------------------------------------------------------------------------------------------
@@ -380,6 +392,7 @@ RULES: Sequence[Rule] = (
     _withdrawn,
     _summaries,
     _requirement_entries,
+    _document_keys,
     _cited,
     _layouts,
     _hostile,

@@ -12,7 +12,7 @@ import mini_suite
 import pytest
 
 from kfuzz.errors import UsageError
-from kfuzz.vectors import coverage
+from kfuzz.vectors import coverage, pages
 from kfuzz.vectors.linting import lint
 from kfuzz.vectors.model import default_root
 
@@ -24,8 +24,22 @@ def measured() -> coverage.Coverage:
     return coverage.measure(default_root())
 
 
-def test_the_committed_document_is_what_the_suite_makes(measured: coverage.Coverage) -> None:
-    assert (REPOSITORY / "docs" / "coverage.md").read_bytes() == coverage.document(measured)
+def test_the_committed_pages_are_what_the_suite_makes(measured: coverage.Coverage) -> None:
+    made = pages.all_pages(measured)
+    assert {name: (REPOSITORY / "docs" / name).read_bytes() for name in made} == made
+    assert pages.stale(default_root(), measured) == []
+
+
+def test_the_first_page_says_on_its_first_screen_what_is_covered_and_what_is_not(measured: coverage.Coverage) -> None:
+    text = pages.all_pages(measured)["coverage.md"].decode()
+    assert len(text) < 12_000
+    start = text[: text.index("## The vectors")]
+    total = len(measured.statements)
+    left = sum(map(int, re.findall(r"^\| [^|]+ \| (\d+) \| S-", start, re.MULTILINE)))
+    assert f"They make {total} statements." in start
+    assert f"check **{total - left}** of them" in start
+    assert f"Nothing checks **{left}** of them" in start
+    assert [number for number in measured.documents if f"| {number} |" not in start] == ["kafka"]
 
 
 def test_every_incident_of_the_tables_has_a_vector(measured: coverage.Coverage) -> None:
@@ -99,21 +113,24 @@ def test_tables_that_cannot_be_read_are_a_problem_and_no_traceback(content: str,
     assert any(str(problem).startswith("coverage.json: cannot be read") for problem in lint(root))
 
 
-def test_the_document_is_written_where_there_are_docs_and_stale_ones_are_told(tmp_path: Path) -> None:
+def test_pages_are_written_where_there_are_docs_and_stale_ones_are_told(tmp_path: Path) -> None:
     root = mini_suite.write(tmp_path / "vectors")
     (root / coverage.COVERAGE_FILE).write_text('{"families": [], "incidents": []}')
-    coverage.write(root)
-    assert not coverage.is_stale(root)
+    pages.write(root)
+    assert pages.stale(root) == []
     (tmp_path / "docs").mkdir()
-    assert coverage.is_stale(root)
-    coverage.write(root)
-    assert not coverage.is_stale(root)
-    (tmp_path / "docs" / "coverage.md").write_text("old")
-    assert coverage.is_stale(root)
+    assert len(pages.stale(root)) == 6
+    pages.write(root)
+    assert pages.stale(root) == []
+    (tmp_path / "docs" / "coverage" / "findings.md").write_text("old")
+    (tmp_path / "docs" / "statements.md").unlink()
+    assert pages.stale(root) == ["docs/coverage/findings.md", "docs/statements.md"]
+    told = [str(problem) for problem in lint(root)]
+    assert "docs/statements.md: is not what the suite makes; run `kfuzz vectors build`" in told
 
 
 def test_cells_show_three_ids_and_count_the_rest(measured: coverage.Coverage) -> None:
-    text = coverage.document(measured).decode()
+    text = pages.all_pages(measured)["coverage/requirements.md"].decode()
     assert re.search(r"\| RB-GZIP-1 \|.* and \d+ more \|", text)
 
 

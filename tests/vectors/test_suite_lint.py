@@ -123,7 +123,21 @@ REQUIREMENT_DEFECTS: dict[str, tuple[Callable[[list[Document]], Any], str]] = {
     ),
     "behaviour-untested": (
         lambda entries: entries[0].update(check="behaviour"),
-        "who checks by behaviour names the test, and nobody else",
+        "who checks by behaviour names the tests, and nobody else",
+    ),
+    "tested-is-text": (
+        lambda entries: entries[0].update(check="behaviour", tested="tests/a.py::test_a"),
+        "tested is a list of tests",
+    ),
+    "document-unknown": (
+        lambda entries: entries[0]["spec"][0].update(document="005"),
+        "CMP-GAP-1 cites the document 005, which documents does not name",
+    ),
+    "document-never-cited": (
+        lambda entries: [
+            entry.update(spec=[place for place in entry["spec"] if place["document"] != "003"]) for entry in entries
+        ],
+        "documents names 003, which no requirement cites",
     ),
     "no-place": (lambda entries: entries[0].update(spec=[]), "cites no place in the spec"),
     "another-property": (lambda entries: entries[0].update(author="x"), "must have check, id, level, spec and text"),

@@ -109,7 +109,7 @@ def test_build_check_tells_that_the_coverage_page_is_old(
     root = str(tmp_path)
     assert run("build", "--vectors", root, capsys=capsys)[0] == 0
     assert run("build", "--check", "--vectors", root, capsys=capsys)[0] == 0
-    monkeypatch.setattr("kfuzz.vectors.coverage.is_stale", lambda place: place == tmp_path)
+    monkeypatch.setattr("kfuzz.vectors.pages.stale", lambda place: ["docs/coverage.md"] * (place == tmp_path))
     code, out, _ = run("build", "--check", "--vectors", root, capsys=capsys)
     assert code == 1
     assert out.splitlines()[0] == "docs/coverage.md: not what the suite makes"

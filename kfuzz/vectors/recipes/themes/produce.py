@@ -117,6 +117,6 @@ def _right(made: Theme) -> None:
             codec,
             f"a {codec} batch as it should be",
             batch(*records, codec=codec, payload=stored(codec, b"".join(record.encode() for record in records))),
-            requirements=[*requirements, "RB-CODEC-4"],
+            requirements=[*requirements, "RB-CODEC-4", "RB-CODEC-8"],
             broker=accepts(),
         )

@@ -66,7 +66,7 @@ def _length(made: Theme) -> None:
             slug,
             f"the length of the only record is {length}; its fields take {right}",
             batch(Record(raw={"length": varint(length)})),
-            requirements=["RB-RECORD-1"],
+            requirements=["RB-RECORD-1", "RB-RECORD-4"],
             flags=["RecordLengthWrong"],
             finding=finding,
         )
@@ -74,7 +74,7 @@ def _length(made: Theme) -> None:
         "length-reaches-into-next",
         "the first record's length is one too high, and another record follows",
         batch(Record(raw={"length": varint(right + 1)}), Record(offset_delta=1)),
-        requirements=["RB-RECORD-1"],
+        requirements=["RB-RECORD-1", "RB-RECORD-4"],
         flags=["RecordLengthWrong"],
         finding="record-length-mismatch",
     )

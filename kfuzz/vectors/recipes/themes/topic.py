@@ -127,7 +127,7 @@ def _sizes(made: Theme) -> None:
         "batch-above-limit-once-rebuilt",
         "the batch has fewer bytes than max.message.bytes, and more once it is stored without its codec",
         _batch(Record(value=bytes(1000)), codec="zstd"),
-        requirements=["LIM-DEFAULT-1", "RB-CODEC-8"],
+        requirements=["LIM-DEFAULT-1", "RB-CODEC-9"],
         broker=refuses("batch-too-large"),
         topic={"compression": "none", "max_message_bytes": 500},
     )
@@ -146,7 +146,7 @@ def _codecs(made: Theme) -> None:
             f"recompressed-to-{codec}",
             f"an uncompressed batch for a topic whose codec is {codec}",
             plain,
-            requirements=["RB-CODEC-8"],
+            requirements=["RB-CODEC-9"],
             broker=accepts(batches=_under(plain, codec)),
             topic={"compression": codec},
         )
@@ -155,7 +155,7 @@ def _codecs(made: Theme) -> None:
         "decompressed",
         "an lz4 batch for a topic without a codec",
         packed,
-        requirements=["RB-CODEC-8"],
+        requirements=["RB-CODEC-9"],
         broker=accepts(batches=_under(packed, "none")),
         topic={"compression": "none"},
     )
@@ -168,7 +168,7 @@ def _codecs(made: Theme) -> None:
             f"producer-without-epoch-{slug}",
             f"producer id 7 has epoch -1, which a broker that has {slug} the batch minds or not",
             unborn,
-            requirements=["RB-PRODUCER-1", "RB-CODEC-8"],
+            requirements=["RB-PRODUCER-1", "RB-CODEC-9"],
             flags=["CannotBeBuiltAnew"],
             broker=broker,
             topic={"compression": compression},

@@ -123,7 +123,7 @@ def _widths(made: Theme) -> None:
             f"record-length-{size}",
             f"a record of {size} bytes behind its length",
             batch(Record(key=None, value=bytes(size - 6))),
-            requirements=["RB-VARINT-1", "RB-RECORD-1"],
+            requirements=["RB-VARINT-1", "RB-RECORD-1", "RB-RECORD-4"],
         )
 
 

@@ -1,0 +1,364 @@
+"""Pages: what ``kfuzz vectors build`` writes into ``docs/`` about the suite.
+
+``coverage.md`` is the summary, the pages in ``coverage/`` have the details, and ``statements.md`` has each sentence of
+the documents with what checks it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kfuzz.files import read_bytes, write_whole
+from kfuzz.findings import Code
+from kfuzz.vectors.coverage import (
+    COVERAGE_FILE,
+    TABLES,
+    WITHOUT_VECTOR,
+    Coverage,
+    is_plainly_valid,
+    measure,
+)
+from kfuzz.vectors.kinds import KINDS
+from kfuzz.vectors.statements import Statement
+
+__all__ = ["all_pages", "stale", "write"]
+
+# So many ids stand in a cell of the tables; the rest is counted.
+SHOWN = 3
+SHOWN_TESTS = 2
+
+
+def stale(root: Path, measured: Coverage | None = None) -> list[str]:
+    """The pages that are not what the suite under ``root`` makes; none where there are no docs or no tables."""
+    return [path.relative_to(root.resolve().parent).as_posix() for path, _ in _changed(root, measured)]
+
+
+def write(root: Path) -> None:
+    """Write the pages beside the suite under ``root``, where there are docs and tables for them."""
+    for path, content in _changed(root):
+        path.parent.mkdir(exist_ok=True)
+        write_whole(path, content)
+
+
+def _changed(root: Path, measured: Coverage | None = None) -> list[tuple[Path, bytes]]:
+    docs = root.resolve().parent / "docs"
+    if not docs.is_dir() or not (root / COVERAGE_FILE).is_file():
+        return []
+    wanted = ((docs / name, content) for name, content in all_pages(measured or measure(root)).items())
+    return [(path, content) for path, content in wanted if not path.is_file() or read_bytes(path) != content]
+
+
+def all_pages(coverage: Coverage) -> dict[str, bytes]:
+    """The pages by their names in ``docs/``."""
+    texts = {
+        "coverage.md": _summary(coverage),
+        "coverage/requirements.md": _requirements(coverage),
+        "coverage/kafka-tests.md": _families(coverage),
+        "coverage/incidents.md": _incidents(coverage),
+        "coverage/findings.md": _findings(coverage),
+        "statements.md": _statements(coverage),
+    }
+    return {name: text.encode() for name, text in texts.items()}
+
+
+# --- what checks a statement ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What some statements come to, all together."""
+
+    statements: Sequence[Statement]
+    requirements: frozenset[str]
+    vectors: frozenset[str]
+    tests: frozenset[str]
+    unchecked: Sequence[Statement]
+
+    @property
+    def cells(self) -> list[str]:
+        counted = (self.statements, self.requirements, self.vectors, self.tests, self.unchecked)
+        return [str(len(what)) for what in counted]
+
+
+def _checked(coverage: Coverage, statements: Sequence[Statement]) -> _Checked:
+    vectors = {one.id: _vectors(coverage, one) for one in statements}
+    tests = {one.id: one.all_tests(coverage.requirements) for one in statements}
+    return _Checked(
+        statements,
+        frozenset(name for one in statements for name in one.requirements),
+        frozenset(name for names in vectors.values() for name in names),
+        frozenset(name for names in tests.values() for name in names),
+        [one for one in statements if not vectors[one.id] and not tests[one.id]],
+    )
+
+
+def _vectors(coverage: Coverage, one: Statement) -> list[str]:
+    return sorted({vector for name in one.requirements for vector in coverage.about.get(name, ())})
+
+
+def _by_reason(coverage: Coverage, statements: Iterable[Statement]) -> Mapping[str, Sequence[Statement]]:
+    found: defaultdict[str, list[Statement]] = defaultdict(list)
+    for one in statements:
+        found["; ".join(one.reasons(coverage.requirements))].append(one)
+    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+# --- the summary ----------------------------------------------------------------------------------------------------
+
+
+def _summary(coverage: Coverage) -> str:
+    parts = ["# What the golden suite covers\n"]
+    if coverage.statements:
+        parts += [_documents(coverage), _not_covered(coverage)]
+    parts += [_vectors_of_kinds(coverage), _groups(coverage)]
+    if coverage.statements:
+        parts.append(_sections(coverage))
+    parts.append(
+        """## More
+
+| page | what |
+| --- | --- |
+| [statements.md](statements.md) | each statement of the documents, and what checks it |
+| [coverage/requirements.md](coverage/requirements.md) | each requirement, and the vectors that obey it or break it |
+| [coverage/findings.md](coverage/findings.md) | each finding that kfuzz gives, and the vectors that expect it |
+| [coverage/kafka-tests.md](coverage/kafka-tests.md) | the kinds of cases in Apache Kafka's own tests |
+| [coverage/incidents.md](coverage/incidents.md) | public reports of readers that failed |
+
+`kfuzz vectors build` writes these pages from the suite and three tables: `vectors/requirements.json`,
+`vectors/statements.json` and `vectors/coverage.json`. `kfuzz vectors lint` fails where something is not covered.
+"""
+    )
+    return "\n".join(parts)
+
+
+COUNTED = ["statements", "requirements", "vectors", "tests", "not checked"]
+
+
+def _documents(coverage: Coverage) -> str:
+    whole = _checked(coverage, coverage.statements)
+    rows = [
+        [number, title, *_checked(coverage, [one for one in coverage.statements if one.document == number]).cells]
+        for number, title in coverage.documents.items()
+        if any(one.document == number for one in coverage.statements)
+    ]
+    total, left = len(whole.statements), len(whole.unchecked)
+    about = f"""kfuzz implements {len(rows)} documents. They make {total} statements.
+
+* Vectors or tests check **{total - left}** of them.
+* Nothing checks **{left}** of them. Each has its reason, [below](#what-is-not-covered).
+"""
+    return f"{about}\n{_rows(['', 'document', *COUNTED], [*rows, ['', 'all', *whole.cells]])}\n"
+
+
+def _not_covered(coverage: Coverage) -> str:
+    unchecked = _checked(coverage, coverage.statements).unchecked
+    rows = [
+        [reason, str(len(ones)), ", ".join(one.id for one in ones)]
+        for reason, ones in _by_reason(coverage, unchecked).items()
+    ]
+    noted = sum(bool(one.note) for one in coverage.statements)
+    return f"""## What is not covered
+
+{_rows(["why nothing checks it", "statements", "which"], rows)}
+
+{noted} statements have a note in [statements.md](statements.md): another document or Apache Kafka decides there, or
+kfuzz does otherwise. [vectors.md](vectors.md#what-is-not-covered) says what vectors leave to tests.
+"""
+
+
+def _vectors_of_kinds(coverage: Coverage) -> str:
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for vector in coverage.vectors:
+        # A stream is judged step by step.
+        role = KINDS[vector.kind].roles[0]
+        counts[vector.kind][vector.expect[role]["verdict"] if not vector.steps else "step by step"] += 1
+    verdicts = ("valid", "acceptable", "invalid", "step by step")
+    rows = [
+        [kind, KINDS[kind].roles[0], str(counts[kind].total()), *(str(counts[kind][verdict]) for verdict in verdicts)]
+        for kind in KINDS
+        if counts[kind]
+    ]
+    total = len(coverage.vectors)
+    plain = sum(map(is_plainly_valid, coverage.vectors))
+    share = (total - plain) * 100 // total
+    return f"""## The vectors
+
+There are {total} vectors. {share} % of them are not plainly valid to every role.
+
+{_rows(["kind", "judged by", "vectors", *verdicts], rows)}
+"""
+
+
+def _groups(coverage: Coverage) -> str:
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for name in coverage.requirements:
+        groups[name.partition("-")[0]].append(name)
+    rows = []
+    for group, names in groups.items():
+        vectors = {vector for name in names for vector in coverage.about.get(name, ())}
+        tests = {test for name in names for test in coverage.requirements[name].get("tested", ())}
+        levels = Counter(coverage.requirements[name]["level"] for name in names)
+        unchecked = [name for name in names if coverage.requirements[name]["check"] == "none"]
+        rows.append(
+            [
+                f"{group}-*",
+                GROUPS.get(group, ""),
+                *(str(count) for count in (len(names), levels["must"], levels["should"], levels["may"])),
+                str(len(vectors)),
+                str(len(tests)),
+                ", ".join(unchecked),
+            ]
+        )
+    columns = ["ids", "about", "requirements", "must", "should", "may", "vectors", "tests", "not checked"]
+    return f"## Requirements\n\n{_rows(columns, rows)}\n"
+
+
+GROUPS = {
+    "CMP": "compacted batches",
+    "CONV": "conversion between formats",
+    "DEF": "the language of message definitions",
+    "LIM": "limits of size",
+    "MS": "messages of magic 0 and 1",
+    "MSG": "messages of the protocol",
+    "PRO": "what a producer sends",
+    "RB": "record batches (magic 2)",
+    "SEG": "log segments",
+    "SEQ": "sequences of idempotent producers",
+    "TXN": "transactions",
+}
+
+
+def _sections(coverage: Coverage) -> str:
+    sections: defaultdict[tuple[str, str], list[Statement]] = defaultdict(list)
+    for one in coverage.statements:
+        sections[one.document, one.section].append(one)
+    rows = [
+        [document, section, *_checked(coverage, statements).cells]
+        for (document, section), statements in sections.items()
+    ]
+    return f"## By section\n\n{_rows(['document', 'section', *COUNTED], rows)}\n"
+
+
+# --- each statement -------------------------------------------------------------------------------------------------
+
+
+def _statements(coverage: Coverage) -> str:
+    parts = [
+        """# What the documents say, and what checks it
+
+A statement is a sentence, a row or a line of a document that says something about bytes or behaviour. The numbers
+follow the order in the document. The quote is the statement's first words, ten at most.
+[coverage/requirements.md](coverage/requirements.md) says what the requirements ask for.
+
+`vectors/statements.json` holds the table. `kfuzz vectors build` writes this page. `kfuzz vectors lint` fails where a
+statement has neither a requirement with vectors or tests, nor tests of its own, nor a reason.
+[coverage.md](coverage.md) counts them.
+"""
+    ]
+    for number, title in coverage.documents.items():
+        statements = [one for one in coverage.statements if one.document == number]
+        if statements:
+            rows = [list(_statement(coverage, one)) for one in statements]
+            parts.append(
+                f"## Document {number}: {title}\n\n"
+                f"{_rows(['number', 'where', 'begins', 'requirements', 'checked by'], rows)}\n"
+            )
+    return "\n".join(parts)
+
+
+def _statement(coverage: Coverage, one: Statement) -> Iterator[str]:
+    yield one.id
+    yield f"{one.place}, line {one.line}"
+    yield f"“{one.quote}”"
+    yield ", ".join(one.requirements)
+    vectors, tests = _vectors(coverage, one), one.all_tests(coverage.requirements)
+    held = [f"{len(vectors)} vectors: `{vectors[0]}` …" if len(vectors) > 1 else f"`{vectors[0]}`"] if vectors else []
+    # Its own tests first.
+    ordered = sorted(tests, key=lambda test: test not in one.tests)
+    held += [f"`{test}`" for test in ordered[:SHOWN_TESTS]]
+    held += [f"and {len(tests) - SHOWN_TESTS} more tests"] if len(tests) > SHOWN_TESTS else []
+    said = "; ".join(held) if held else f"nothing: {'; '.join(one.reasons(coverage.requirements))}"
+    yield f"{said}. {one.note}" if one.note else said
+
+
+# --- the details ----------------------------------------------------------------------------------------------------
+
+
+def _requirements(coverage: Coverage) -> str:
+    rows = []
+    for name, entry in coverage.requirements.items():
+        obeyed, broken = _cell(coverage.obeyed.get(name, ())), _cell(coverage.broken.get(name, ()))
+        tested = ", ".join(f"`{test}`" for test in entry.get("tested", ()))
+        if entry["check"] == "none":
+            obeyed = broken = f"not checked: {entry['why']}"
+        elif entry["check"] == "behaviour":
+            obeyed = "; ".join(filter(None, (obeyed, f"tested by {tested}")))
+        elif not broken:
+            broken = f"none: {entry['one_sided']}" if "one_sided" in entry else ""
+        rows.append([name, entry["level"], entry["text"], entry["check"], obeyed, broken])
+    about = (
+        "`vectors/requirements.json` says where each stands in the documents. What the documents define without must,"
+        " should or may counts as must. The right column has vectors with a finding, of any role."
+    )
+    return _page("Requirements", about, ["id", "level", "says", "checked by", "obeyed by", "broken by"], rows)
+
+
+def _families(coverage: Coverage) -> str:
+    rows = []
+    for family in coverage.families:
+        if "vectors" in family:
+            ids = coverage.matching(family["vectors"])
+            where = f"{len(ids)}: {', '.join(f'`{glob}`' for glob in family['vectors'])}"
+        elif "elsewhere" in family:
+            where = f"tested by `{family['elsewhere']}`"
+        else:
+            where = f"none: {family['why']}"
+        rows.append([family["class"], family["case"], where])
+    about = (
+        "Classes of Apache Kafka's own tests and the kinds of cases in them. Bytes and words are ours: neither data nor"
+        " code is Kafka's."
+    )
+    return _page("Kafka's own test cases", about, ["class", "kind of case", "vectors"], rows)
+
+
+def _incidents(coverage: Coverage) -> str:
+    rows = [
+        [incident["name"], incident["fault"], _cell(coverage.of_incident(incident))] for incident in coverage.incidents
+    ]
+    about = "Public reports of readers that failed. The flags of the vectors link those whose threads were read."
+    return _page("Incidents", about, ["where", "kind of fault", "vectors"], rows)
+
+
+def _findings(coverage: Coverage) -> str:
+    about = "Each code that kfuzz's reader, broker rules and stream rules give, and the vectors that expect it."
+    columns = ["code", "requirement", "vectors"]
+    records = _page("Findings", about, columns, _finding_rows(TABLES["records"], coverage.findings))
+    messages = _rows(columns, _finding_rows(TABLES["messages"], coverage.message_findings))
+    return f"{records}\n## Findings of messages\n\n{messages}\n"
+
+
+def _finding_rows(codes: Mapping[str, Code], found: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    for code, meaning in codes.items():
+        ids = _cell(found.get(code, ())) or f"none: {WITHOUT_VECTOR.get(code, '')}"
+        yield [f"`{code}`", meaning.requirement or "", ids]
+
+
+def _page(title: str, about: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    written = "`kfuzz vectors build` writes this page; [coverage.md](../coverage.md) is the summary."
+    return f"# {title}\n\n{about}\n\n{written}\n\n{_rows(columns, rows)}\n"
+
+
+def _cell(ids: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in ids[:SHOWN])
+    return shown + (f" and {len(ids) - SHOWN} more" if len(ids) > SHOWN else "")
+
+
+def _rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(map(_row, (columns, ["---"] * len(columns), *rows)))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
