@@ -188,6 +188,10 @@ def test_a_lack_of_memory_is_excused_where_a_size_in_the_payload_claims_more_tha
     assert not rule("inside a compressed payload", modest, fault)
     assert not rule("inside a compressed payload", wrapped(message), fault)
     assert not rule("inside a compressed payload", wrapped(message) + wrapper, fault)
+    for words in ("Java heap space", "Requested array size exceeds VM limit"):
+        silent = Answer("x", "fault", error=f"OutOfMemoryError: {words}")
+        assert rule("inside a compressed payload", wrapped(message) + wrapper, silent)
+        assert not rule("inside a compressed payload", wrapped(message) + modest, silent)
     assert not rule(
         "inside a compressed payload", wrapper, Answer("x", "fault", error="OutOfMemoryError: Metaspace", batches=[])
     )

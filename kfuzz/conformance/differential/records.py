@@ -103,10 +103,9 @@ def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
         return bool(unread) and all(_claims_too_much(frames[index]) for index in unread)
     if answer.outcome != "fault" or not any(words in answer.error for words in OUT_OF_MEMORY):
         return False
-    # Kafka stopped at the batch after those that it reported. If it reported none or all of them, it may be any batch:
-    # it opens a segment's batches after it has read them.
-    told = len(answer.batches or ())
-    stopped = (frames[told:][:1] if told else frames) or frames
+    # Kafka stopped at the batch after those that it reported. If it reported no list or all batches, it may be any of
+    # them: it opens a segment's batches after it has read them.
+    stopped = frames if answer.batches is None else frames[len(answer.batches) :][:1] or frames
     return any(map(_claims_too_much, stopped))
 
 
