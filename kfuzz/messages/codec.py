@@ -4,6 +4,8 @@ A message is a dict with the definitions' field names, the first letter small: n
 lists, dicts, None. What is not given has its default; tagged fields that this version does not know stand under
 ``_unknownTaggedFields`` as pairs of tag and bytes. :func:`decode` makes objects with attributes of the same names as
 well, which take a third of the time; the writer takes both. Mirrors the classes of ``org.apache.kafka.common.message``.
+
+A field that the version lacks has its default in objects, and in dicts where ``defaults`` asks for it.
 """
 
 from __future__ import annotations
@@ -70,15 +72,17 @@ def _require_profile(profile: Profile) -> None:
         raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
 
 
-def read(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> MessageReading:
+def read(
+    message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka", defaults: bool = False
+) -> MessageReading:
     """Values and findings; never raises on bad bytes. ``message`` is a definition, or the name of one of the latest.
 
     Profile ``kafka`` refuses what the generated classes of the release refuse; ``strict`` all that a writer may not do.
-    ``UsageError`` for an unknown message, version or profile.
+    ``defaults`` is that of :func:`decode`. ``UsageError`` for an unknown message, version or profile.
     """
     _require_profile(profile)
     program = _program(message, version)
-    consumed, notes, value = program.decode(bytes(data))
+    consumed, notes, value = (program.decode_whole if defaults else program.decode)(bytes(data))
     return reading_of(program.name, consumed, notes, value, profile)
 
 
@@ -92,25 +96,49 @@ def check(message: str | Definition, version: int, data: bytes, *, profile: Prof
 
 @overload
 def decode(
-    message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka", objects: Literal[False] = False
+    message: str | Definition,
+    version: int,
+    data: bytes,
+    *,
+    profile: Profile = "kafka",
+    objects: Literal[False] = False,
+    defaults: bool = False,
 ) -> Message: ...
 @overload
 def decode(
-    message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka", objects: Literal[True]
+    message: str | Definition,
+    version: int,
+    data: bytes,
+    *,
+    profile: Profile = "kafka",
+    objects: Literal[True],
+    defaults: bool = False,
 ) -> StructValue: ...
 def decode(
-    message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka", objects: bool = False
+    message: str | Definition,
+    version: int,
+    data: bytes,
+    *,
+    profile: Profile = "kafka",
+    objects: bool = False,
+    defaults: bool = False,
 ) -> Message | StructValue:
     """The values, in dicts or as ``objects``; ``MessageError`` with the first fatal finding.
+
+    With ``defaults`` the dicts hold the fields that the version lacks as well, each with its default, as Kafka's
+    generated classes have them; objects always do.
 
     >>> decode("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a023100"))
     {'clientSoftwareName': 'kfuzz', 'clientSoftwareVersion': '1'}
     >>> decode("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a023100"), objects=True).clientSoftwareName
     'kfuzz'
+    >>> decode("ApiVersionsRequest", 0, b"", defaults=True)
+    {'clientSoftwareName': '', 'clientSoftwareVersion': '', 'clusterId': None, 'nodeId': -1}
     """
     _require_profile(profile)
     program = _program(message, version)
-    consumed, notes, value = (program.decode_objects if objects else program.decode)(bytes(data))
+    reader = program.decode_objects if objects else program.decode_whole if defaults else program.decode
+    consumed, notes, value = reader(bytes(data))
     if notes:
         fatal = _judged(MessageVerdict(consumed), program.name, notes, profile).fatal
         if fatal is not None:

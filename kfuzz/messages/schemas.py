@@ -37,13 +37,21 @@ def default_of(definition: Definition, field: Field, version: int | None) -> Any
     """The value of a field that is not given; without ``version`` a struct has its fields of all versions."""
     if field.null_default:
         return None
+    inner = [one for one in definition.fields_of(field.type) if version is None or version in one.versions]
     if field.type.array:
-        return []
+        keys = tuple(key_of(one.name) for one in inner if one.map_key)
+        return Keyed((), keys) if keys else []
     if field.type.struct is not None:
-        inner = definition.structs[field.type.struct].fields
-        there = [one for one in inner if version is None or version in one.versions]
-        return {key_of(one.name): default_of(definition, one, version) for one in there}
+        return {key_of(one.name): default_of(definition, one, version) for one in inner}
     return _DEFAULTS.get(field.type.name, field.default)
+
+
+def _struct_names(definition: Definition, field: Field) -> tuple[str, dict[str, Any]] | None:
+    """What the structs in a default of all versions are called: the name, and the same of its fields; None for none."""
+    if field.null_default or field.type.array or field.type.struct is None:
+        return None
+    inner = definition.fields_of(field.type)
+    return field.type.struct, {key_of(one.name): _struct_names(definition, one) for one in inner}
 
 
 class _Compiler:
@@ -72,9 +80,13 @@ class _Compiler:
             "flexible": self.flexible,
             "fields": [self.field(field, -1) for field in plain],
             "tagged": [self.field(field, field.tag or 0) for field in tagged],
+            # A writer compares with a value that comes from a version that has the field, and a reader gives this one.
             "absent": {
-                # What it is compared with comes from a version that has the field.
-                key_of(field.name): (default_of(self.definition, field, None), field.ignorable)
+                key_of(field.name): (
+                    default_of(self.definition, field, None),
+                    field.ignorable,
+                    _struct_names(self.definition, field),
+                )
                 for field in fields
                 if field.name not in there
             },

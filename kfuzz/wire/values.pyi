@@ -30,10 +30,11 @@ class StructValue:
     A reader makes it; nothing in it can be changed, and arrays are tuples. Numbers stand in it as C has them; one is
     made each time that it is asked for. In a flexible version ``_unknownTaggedFields`` is there, too: a tuple of pairs
     of tag and bytes. Two are equal if their names and values are. Each struct of a schema has a type of its own, whose
-    ``__match_args__`` are the names in their order.
+    ``__match_args__`` are the names in their order. Fields that the version lacks are attributes too, with their
+    defaults, and are not among those names.
     """
 
     __match_args__: tuple[str, ...]
     def __getattr__(self, name: str) -> Any: ...
     def to_dict(self) -> dict[str, Any]:
-        """The same in dicts and lists, which can be changed, copied and pickled."""
+        """The fields of its version in dicts and lists, which can be changed, copied and pickled."""

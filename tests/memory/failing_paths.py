@@ -318,6 +318,9 @@ def message_paths() -> Iterator[Path]:
             lambda t: codec.decode(t.name, t.version, t.data, objects=True),
             partial(fresh_programs, told),
         )
+        yield Path(
+            f"decode with defaults {called}", lambda t: codec.decode(t.name, t.version, t.data, defaults=True), given
+        )
         yield Path(f"check {called}", lambda t: codec.check(t.name, t.version, t.data), given)
         yield Path(f"check more than {called}", lambda t: codec.check(t.name, t.version, t.data + b"!"), given)
         yield Path(f"check a part of {called}", lambda t: codec.check(t.name, t.version, t.data[:-7]), given)

@@ -8,7 +8,7 @@ from kfuzz.wire.message.plan cimport (
 from kfuzz.wire.message.writer cimport put_field, way_t
 from kfuzz.wire.scratch cimport Scratch
 from kfuzz.wire.values cimport (
-    T_BOOL, T_BYTE, T_DOUBLE, T_INT, T_LONGLONG, T_OBJECT_EX, T_SHORT, T_UINT, T_USHORT, UNKNOWN, array_type,
+    T_BOOL, T_BYTE, T_DOUBLE, T_INT, T_LONGLONG, T_OBJECT_EX, T_SHORT, T_UINT, T_USHORT, UNKNOWN, Keyed, array_type,
     copy_struct, struct_type,
 )
 
@@ -68,6 +68,9 @@ cdef object made_type(Plan plan):
         names += (UNKNOWN,)
         members.append(T_OBJECT_EX)
     type_made, offsets = struct_type(plan.name, names, members)
+    # What this version lacks stands in the type: no object is larger for it, and none takes longer to make.
+    for name, (default, _, named) in plan.absent.items():
+        setattr(type_made, name, absent_value(default, named))
     plan.c.objects = <int> members.count(T_OBJECT_EX)
     for i in range(plan.c.count):
         plan.c.ops[i].offset = offsets[i]
@@ -77,6 +80,23 @@ cdef object made_type(Plan plan):
     if plan.c.flexible:
         plan.c.unknown = offsets[place]
     return type_made
+
+
+cdef object absent_value(object default, tuple named):
+    """The default of a field that the version lacks, as objects have it; it has the fields of all versions."""
+    cdef Py_ssize_t i
+    if isinstance(default, list):
+        return array_type((<Keyed> default).keys)() if type(default) is Keyed else NOTHING
+    if type(default) is not dict:
+        return default
+    struct_name, inner = named
+    names = tuple(default)
+    type_made, offsets = struct_type(struct_name, names, [T_OBJECT_EX] * len(names))
+    made = owned(PyType_GenericAlloc(<PyTypeObject *> type_made, 0))
+    for i in range(len(names)):
+        value = absent_value(default[names[i]], inner[names[i]])
+        set_object(<char *> <PyObject *> made + <Py_ssize_t> offsets[i], counted(value))
+    return made
 
 
 cdef int set_default(Program program, PyObject *made, const op_t *op) except -1:
@@ -98,7 +118,7 @@ cdef object default_of(Program program, const op_t *op):
     cdef Plan plan = <Plan> op.plan.owner if op.kind == K_STRUCT else None
     cdef PyObject *raw
     cdef int i
-    if type(<object> op.default) is list:
+    if isinstance(<object> op.default, list):
         return NOTHING if plan is None else plan.array_type()
     if type(<object> op.default) is not dict:
         return <object> op.default

@@ -74,7 +74,7 @@ cdef class Plan:
     cdef tuple tagged_names
     cdef tuple defaults
     cdef tuple tagged_defaults
-    # Fields that this version lacks: name to (default, ignorable).
+    # Fields that this version lacks: name to (default, ignorable, what structs in the default are called).
     cdef dict absent
     cdef tuple map_keys            # of a struct that arrays are looked up by
     # The reader copies one of these two: a dict with all names in their order, or an object with the defaults of the
@@ -195,4 +195,4 @@ cdef inline void set_number(char *field, const uint8_t *p, int kind) noexcept:
         memcpy(field, &eight, 8)
 
 cdef inline bint is_changeable(object default) noexcept:
-    return type(default) is list or type(default) is dict
+    return isinstance(default, (list, dict))

@@ -17,7 +17,7 @@ from kfuzz.wire.message.plan cimport (
     counted, field_of, get_length, get_uvarint, is_ascii, is_changeable, op_of, op_t, owned, set_number, set_object,
     width_of,
 )
-from kfuzz.wire.values cimport UNKNOWN, copy_struct, keyed
+from kfuzz.wire.values cimport UNKNOWN, Keyed, copy_struct, keyed
 
 cdef extern from "Python.h":
     # These give or take a reference without counting it up and down again.
@@ -95,8 +95,8 @@ cdef object fresh(object default):
     cdef PyObject *name
     cdef PyObject *value
     cdef Py_ssize_t at = 0
-    if type(default) is list:
-        return []
+    if isinstance(default, list):
+        return keyed((<Keyed> default).keys) if type(default) is Keyed else []
     made = owned(PyDict_Copy(default))
     while PyDict_Next(default, &at, &name, &value):
         if is_changeable(<object> value):
@@ -301,3 +301,31 @@ cdef inline PyObject *make_value(reader_t *r, const op_t *op, bint element) exce
     if op.kind == K_STRING:
         return text_of(at, n, r.text_errors)
     return bytes_of(<const char *> at, <Py_ssize_t> n)
+
+
+# -- fields that the version lacks
+
+cdef int add_absent(Plan plan, dict made) except -1:
+    """Put their defaults into a struct that was read, and into the structs in it."""
+    cdef int i
+    for name, (default, _, _) in plan.absent.items():
+        made[name] = fresh(default) if is_changeable(default) else default
+    for i in range(plan.c.count):
+        add_within(&plan.c.ops[i], made)
+    for i in range(plan.c.tagged_count):
+        if plan.c.tagged[i].there:
+            add_within(&plan.c.tagged[i], made)
+    return 0
+
+
+cdef int add_within(const op_t *op, dict made) except -1:
+    if op.kind != K_STRUCT:
+        return 0
+    value = made[<str> op.name]
+    if value is None:
+        return 0
+    if not op.array:
+        return add_absent(<Plan> op.plan.owner, <dict> value)
+    for element in <list> value:
+        add_absent(<Plan> op.plan.owner, <dict> element)
+    return 0

@@ -15,8 +15,11 @@ class Schema(Program):
     def decode(self, data: bytes, /) -> tuple[int, tuple[Note, ...], dict[str, Any] | None]:
         """The same, and the values."""
 
+    def decode_whole(self, data: bytes, /) -> tuple[int, tuple[Note, ...], dict[str, Any] | None]:
+        """The same with the fields that this version lacks, which have their defaults."""
+
     def decode_objects(self, data: bytes, /) -> tuple[int, tuple[Note, ...], StructValue | None]:
-        """The same with objects in place of dicts, and tuples in place of lists."""
+        """As ``decode_whole`` with objects in place of dicts, and tuples in place of lists."""
 
     def places(self, data: bytes, /) -> tuple[int, tuple[Note, ...], list[Place]]:
         """The same, and where everything of the message stands, up to what it is refused for."""

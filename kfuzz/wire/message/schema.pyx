@@ -9,7 +9,7 @@ from kfuzz.wire.message.checker cimport check_message, notes_of, walk_t
 from kfuzz.wire.message.explainer cimport places_of
 from kfuzz.wire.message.models cimport make_models
 from kfuzz.wire.message.plan cimport Program
-from kfuzz.wire.message.reader cimport make_message
+from kfuzz.wire.message.reader cimport add_absent, make_message
 from kfuzz.wire.message.writer cimport put_message
 from kfuzz.wire.scratch cimport Scratch
 
@@ -35,6 +35,12 @@ cdef class Schema(Program):
 
     def decode(self, bytes data not None, /):
         return self.decoded(data, False)
+
+    def decode_whole(self, bytes data not None, /):
+        cdef tuple found = self.decode(data)
+        if found[2] is not None:
+            add_absent(self.root, found[2])
+        return found
 
     def decode_objects(self, bytes data not None, /):
         if self.root.model is None:

@@ -208,7 +208,7 @@ cdef int require_nothing_lost(Program program, Plan plan, dict given, const way_
             continue
         if name not in plan.absent:
             raise EncodeError(f"{path} is no field of it; there are {', '.join(fields) or 'none'}")
-        default, ignorable = plan.absent[name]
+        default, ignorable, _ = plan.absent[name]
         if not ignorable and not is_default(value, default):
             raise EncodeError(f"{path} is {value!r}, and version {program.version} has no place for it; leave it out, "
                               "or take another version")
@@ -498,7 +498,7 @@ cdef bint is_default(object value, object default) except -1:
         return True
     if type(default) is dict and isinstance(value, StructValue):
         value = value.to_dict()
-    if type(default) is list:
+    if isinstance(default, list):
         # The default of every array. An array may be a tuple, or a list with a find of its own.
         return (isinstance(value, list) and PyList_GET_SIZE(value) == 0
                 or isinstance(value, tuple) and PyTuple_GET_SIZE(value) == 0)

@@ -13,12 +13,14 @@ import org.apache.kafka.common.protocol.types.RawTaggedField;
 final class StructType implements ValueType {
     /** What is kept of tags that no field of the struct has. */
     private static final String UNKNOWN_TAGGED_FIELDS = "_unknownTaggedFields";
+    /** In place of a version: the fields of all versions. */
+    static final short EVERY_VERSION = -1;
     private static final Int TAG = new Int(0, 0xffff_ffffL, value -> value);
 
     /** One field; it is part of the versions from {@code lowest} to {@code highest}. */
     record Field(String name, int lowest, int highest, ValueType type, Method getter, Method setter) {
         boolean isIn(short version) {
-            return lowest <= version && version <= highest;
+            return version == EVERY_VERSION || lowest <= version && version <= highest;
         }
     }
 

@@ -128,6 +128,7 @@ public final class Testee {
             case "decode-primitive" -> decodePrimitive(id, request);
             case "encode-primitive" -> encodePrimitive(id, request);
             case "convert-message" -> convertMessage(id, request);
+            case "every-field" -> everyField(id, request);
             case "convert-records" -> useTool(id, request, tools::convert);
             case "header-versions" -> useTool(id, request, MessageTypes::headerVersions);
             case "filter-records" -> useTool(id, request, tools::filter);
@@ -339,6 +340,26 @@ public final class Testee {
             json.writeObjectField("id", id);
             json.writeStringField("outcome", "accepted");
             json.writeObjectField("message", converted);
+        });
+    }
+
+    /** The fields of all versions as the getters have them, after an object that held other values has read the bytes. */
+    private void everyField(JsonNode id, JsonNode request) throws IOException {
+        MessageType type = messages.of(request);
+        Message message = type.empty();
+        JsonNode before = Json.object(request, "before");
+        for (JsonNode read : List.of(before, request)) {
+            MessageType.Reading reading = MessageType.decode(message, bytes(read), type.version(read));
+            if (reading.failure() != null) {
+                writeFailure(id, outcome(reading), describe(reading.failure()));
+                return;
+            }
+        }
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", "accepted");
+            json.writeFieldName("message");
+            type.writeJson(json, message, StructType.EVERY_VERSION);
         });
     }
 

@@ -1,0 +1,264 @@
+"""Fields that a version lacks have their defaults when a message is read, as in Kafka's own objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from conftest import releases
+from testee_driver import RunningTestee, running
+
+from kfuzz.errors import EncodeError
+from kfuzz.messages import Definition, Field, parse_definition
+from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue
+from kfuzz.messages.codec import StructValue, decode, encode, read
+from kfuzz.messages.jsonform import to_json, uuid_text
+from kfuzz.messages.model import key_of
+from kfuzz.messages.sample import filled
+from kfuzz.messages.schemas import Keyed
+
+# Version 0 has one field, version 1 all but that, version 2 all again, most behind tags.
+LATER = parse_definition(
+    """{ "name": "Later", "type": "data", "validVersions": "0-2", "flexibleVersions": "2+", "fields": [
+  { "name": "Old", "type": "int32", "versions": "0", "default": "-1" },
+  { "name": "Flag", "type": "bool", "versions": "1+", "default": "true" },
+  { "name": "Plain", "type": "bool", "versions": "1+" },
+  { "name": "Tiny", "type": "int8", "versions": "1+", "default": "-0x80" },
+  { "name": "Short", "type": "int16", "versions": "1+", "default": "010" },
+  { "name": "Port", "type": "uint16", "versions": "1+", "default": "0xffff" },
+  { "name": "Number", "type": "int32", "versions": "1+" },
+  { "name": "Large", "type": "uint32", "versions": "1+", "default": "4294967295" },
+  { "name": "Long", "type": "int64", "versions": "1+", "default": "-9223372036854775808" },
+  { "name": "Share", "type": "float64", "versions": "1+" },
+  { "name": "Half", "type": "float64", "versions": "1+", "default": "0.5" },
+  { "name": "Id", "type": "uuid", "versions": "1+" },
+  { "name": "Text", "type": "string", "versions": "1+" },
+  { "name": "Word", "type": "string", "versions": "1+", "default": "word" },
+  { "name": "NoText", "type": "string", "versions": "1+", "nullableVersions": "1+", "default": "null" },
+  { "name": "SomeText", "type": "string", "versions": "1+", "nullableVersions": "1+" },
+  { "name": "Data", "type": "bytes", "versions": "1+", "zeroCopy": true },
+  { "name": "NoData", "type": "bytes", "versions": "1+", "nullableVersions": "1+", "default": "null" },
+  { "name": "Batches", "type": "records", "versions": "1+", "nullableVersions": "1+" },
+  { "name": "Numbers", "type": "[]int32", "versions": "1+" },
+  { "name": "NoNumbers", "type": "[]int32", "versions": "1+", "nullableVersions": "1+", "default": "null" },
+  { "name": "Parts", "type": "[]Part", "versions": "1+", "fields": [
+    { "name": "Name", "type": "string", "versions": "1+", "mapKey": true } ]},
+  { "name": "Leader", "type": "Node", "versions": "1+", "fields": [
+    { "name": "Id", "type": "int32", "versions": "1+", "default": "-1" },
+    { "name": "Rack", "type": "Rack", "versions": "2+", "ignorable": true, "fields": [
+      { "name": "Name", "type": "string", "versions": "2+", "default": "none" } ]},
+    { "name": "Names", "type": "[]string", "versions": "1+" } ]},
+  { "name": "NoNode", "type": "Node2", "versions": "1+", "nullableVersions": "1+", "default": "null", "fields": [
+    { "name": "Id", "type": "int32", "versions": "1+" } ]},
+  { "name": "Maybe", "type": "Node3", "versions": "1+", "nullableVersions": "1+", "fields": [
+    { "name": "Id", "type": "int32", "versions": "1+", "default": "5" } ]},
+  { "name": "Tagged", "type": "Held", "versions": "2+", "tag": 0, "taggedVersions": "2+", "fields": [
+    { "name": "Gone", "type": "int16", "versions": "0-1", "default": "3" },
+    { "name": "Elements", "type": "[]Part2", "versions": "2+", "fields": [
+      { "name": "Key", "type": "int32", "versions": "2+", "mapKey": true } ]} ]}
+]}"""
+)
+DEFAULTS: dict[str, Any] = {
+    "flag": True,
+    "plain": False,
+    "tiny": -128,
+    "short": 8,
+    "port": 65535,
+    "number": 0,
+    "large": 4294967295,
+    "long": -(1 << 63),
+    "share": 0.0,
+    "half": 0.5,
+    "id": bytes(16),
+    "text": "",
+    "word": "word",
+    "noText": None,
+    "someText": "",
+    "data": b"",
+    "noData": None,
+    "batches": None,
+    "numbers": [],
+    "noNumbers": None,
+    "parts": [],
+    "leader": {"id": -1, "rack": {"name": "none"}, "names": []},
+    "noNode": None,
+    "maybe": {"id": 5},
+    "tagged": {"gone": 3, "elements": []},
+}
+
+
+def kinds(value: Any) -> Any:
+    """The types of values: True is no 1 and 0.0 no 0."""
+    return {name: kinds(one) for name, one in value.items()} if isinstance(value, dict) else type(value)
+
+
+def test_a_dict_has_the_default_of_every_type() -> None:
+    data = encode(LATER, 0, {"old": 7})
+    found = decode(LATER, 0, data, defaults=True)
+    assert found == {"old": 7} | DEFAULTS
+    expected = kinds({"old": 7} | DEFAULTS)
+    expected["parts"] = expected["tagged"]["elements"] = Keyed
+    assert kinds(found) == expected
+    assert found["parts"].find(name="a") is None
+    assert found["tagged"]["elements"].find(key=1) is None
+    assert read(LATER, 0, data, defaults=True).message == found
+
+
+def test_without_being_asked_a_dict_has_the_fields_of_its_version_alone() -> None:
+    data = encode(LATER, 0, {"old": 7})
+    assert decode(LATER, 0, data) == read(LATER, 0, data).message == {"old": 7}
+
+
+def test_an_object_always_has_them() -> None:
+    found = decode(LATER, 0, encode(LATER, 0, {"old": 7}), objects=True)
+    for name, value in DEFAULTS.items():
+        if name not in ("numbers", "parts", "leader", "maybe", "tagged"):
+            assert (type(getattr(found, name)), getattr(found, name)) == (type(value), value), name
+    assert found.numbers == found.parts == ()
+    assert found.parts.find(name="a") is None
+    assert repr(found.leader) == "Node(id=-1, rack=Rack(name='none'), names=())"
+    assert found.maybe.to_dict() == {"id": 5}
+    assert repr(found.tagged) == "Held(gone=3, elements=())"
+    assert found.tagged.elements.find(key=1) is None
+    assert found.leader != found.maybe
+    # Its own fields are those that were sent.
+    assert repr(found) == "Later(old=7)"
+    assert found.to_dict() == {"old": 7}
+    assert found == decode(LATER, 0, encode(LATER, 0, {"old": 7}), objects=True)
+    with pytest.raises(AttributeError):
+        found.nobody  # noqa: B018
+    for name in DEFAULTS:
+        with pytest.raises(AttributeError):
+            setattr(found, name, 1)
+
+
+def test_a_field_that_was_removed_has_its_default_and_so_has_one_inside_a_struct_that_was_read() -> None:
+    data = encode(LATER, 1, {"leader": {"id": 3}})
+    found = decode(LATER, 1, data, defaults=True)
+    assert (found["old"], found["leader"]) == (-1, {"id": 3, "rack": {"name": "none"}, "names": []})
+    value = decode(LATER, 1, data, objects=True)
+    assert (value.old, value.leader.id, value.leader.rack.name) == (-1, 3, "none")
+
+
+def test_a_tagged_field_that_was_not_sent_has_what_its_version_lacks_too() -> None:
+    data = encode(LATER, 2, {})
+    assert decode(LATER, 2, data)["tagged"] == {"elements": []}
+    assert decode(LATER, 2, data, defaults=True)["tagged"] == {"gone": 3, "elements": []}
+    assert decode(LATER, 2, data, objects=True).tagged.gone == 3
+    sent = encode(LATER, 2, {"tagged": {"elements": [{"key": 1}]}})
+    assert decode(LATER, 2, sent, defaults=True)["tagged"] == {"elements": [{"key": 1}], "gone": 3}
+
+
+def test_an_array_of_a_tagged_field_that_was_not_sent_can_be_looked_up_in() -> None:
+    features = decode("ApiVersionsResponse", 3, encode("ApiVersionsResponse", 3, {}))["supportedFeatures"]
+    assert features == []
+    assert features.find(name="x") is None
+
+
+def test_defaults_are_nobody_elses() -> None:
+    data = encode(LATER, 0, {})
+    found = decode(LATER, 0, data, defaults=True)
+    found["numbers"].append(1)
+    found["parts"].append({"name": "a"})
+    found["leader"]["rack"]["name"] = "r1"
+    found["tagged"]["elements"].append({"key": 1})
+    assert decode(LATER, 0, data, defaults=True) == {"old": -1} | DEFAULTS
+
+
+def test_what_was_read_with_defaults_is_written_as_it_was_and_a_changed_field_is_refused() -> None:
+    data = encode(LATER, 0, {"old": 7})
+    found = decode(LATER, 0, data, defaults=True)
+    assert encode(LATER, 0, found) == data
+    assert decode(LATER, 1, encode(LATER, 1, found | {"old": -1})) == {
+        name: value for name, value in DEFAULTS.items() if name != "tagged"
+    } | {"leader": {"id": -1, "names": []}}
+    found["leader"]["id"] = 1
+    with pytest.raises(EncodeError, match=r"Later\.leader is .* version 0 has no place for it"):
+        encode(LATER, 0, found)
+
+
+def test_a_default_of_an_absent_struct_goes_where_the_struct_has_a_place() -> None:
+    leader = decode(LATER, 0, encode(LATER, 0, {}), objects=True).leader
+    assert encode(LATER, 1, {"leader": leader}) == encode(LATER, 1, {})
+    assert encode(LATER, 0, {"leader": leader}) == encode(LATER, 0, {})
+
+
+def item(values: dict[str, Any], name: str) -> Any:
+    return values[name]
+
+
+def every_field(
+    definition: Definition, fields: tuple[Field, ...], values: Any, value_of: Callable[[Any, str], Any]
+) -> dict[str, Any]:
+    """The fields of all versions in the JSON form; nothing is filled in here."""
+    made = {
+        key_of(field.name): in_json(definition, field, value_of(values, key_of(field.name)), value_of)
+        for field in fields
+    }
+    name = "_unknownTaggedFields"
+    unknown = values.get(name, ()) if isinstance(values, dict) else getattr(values, name, ())
+    if unknown:
+        made[name] = [{"tag": tag, "hex": data.hex()} for tag, data in unknown]
+    return made
+
+
+def in_json(definition: Definition, field: Field, value: Any, value_of: Callable[[Any, str], Any]) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, list | tuple):
+        return [in_json(definition, field, element, value_of) for element in value]
+    if field.type.struct is not None:
+        return every_field(definition, definition.fields_of(field.type), value, value_of)
+    if isinstance(value, bytes):
+        return uuid_text(value) if field.type.name == "uuid" else value.hex()
+    return str(value) if field.type.name == "int64" else value
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_every_version_of_every_message_has_all_fields_as_dicts_and_as_objects(name: str) -> None:
+    for definition in catalogue(name).messages.values():
+        for version in definition.valid_versions:
+            for seed in range(2):
+                data = encode(definition, version, filled(definition, version, seed) if seed else {})
+                whole = decode(definition, version, data, defaults=True)
+                value = decode(definition, version, data, objects=True)
+                in_dicts = every_field(definition, definition.fields, whole, item)
+                assert every_field(definition, definition.fields, value, getattr) == in_dicts
+                plain = decode(definition, version, data)
+                assert to_json(definition, version, whole) == to_json(definition, version, plain)
+                assert encode(definition, version, whole) == data
+                assert isinstance(value, StructValue)
+
+
+# -- Kafka's own objects
+
+
+@pytest.fixture(scope="module", params=releases())
+def kafka(request: pytest.FixtureRequest) -> Iterator[tuple[str, RunningTestee]]:
+    with running("kafka-clients", request.param) as testee:
+        yield request.param, testee
+
+
+@pytest.mark.java
+def test_kafkas_objects_have_the_same_defaults_after_they_held_other_values(kafka: tuple[str, RunningTestee]) -> None:
+    release, testee = kafka
+    asked = 0
+    for name in (release, RECORDS[release]):
+        for definition in catalogue(name).messages.values():
+            last = definition.valid_versions.highest
+            for version in definition.valid_versions:
+                data = encode(definition, version, filled(definition, version, 1))
+                before = encode(definition, last, filled(definition, last, 2))
+                answer = testee.ask(
+                    operation="every-field", message=definition.name, version=version, hex=data.hex(),
+                    before={"version": last, "hex": before.hex()},
+                )  # fmt: skip
+                assert answer["outcome"] == "accepted", (definition.name, version, answer)
+                found = decode(definition, version, data, defaults=True)
+                assert every_field(definition, definition.fields, found, item) == answer["message"], (
+                    definition.name,
+                    version,
+                )
+                asked += 1
+    assert asked > 700
