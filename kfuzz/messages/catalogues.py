@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kfuzz.errors import UsageError
 from kfuzz.kafka import LATEST, RELEASES
@@ -225,11 +225,54 @@ def _catalogue(source: str, texts: Mapping[str, str]) -> Catalogue:
 
 def _named(source: str, definitions: Iterable[tuple[str, Definition]]) -> Catalogue:
     messages: dict[str, Definition] = {}
+    files: dict[str, str] = {}
     for file, definition in definitions:
         if definition.name in messages:
             raise UsageError(f"{file}: {definition.name} is defined twice in {source}; take one of them away")
         messages[definition.name] = definition
+        files[definition.name] = file
+    _require_pairs(messages, files)
     return Catalogue(source, dict(sorted(messages.items())))
+
+
+def _require_pairs(messages: Mapping[str, Definition], files: Mapping[str, str]) -> None:
+    """No two requests have one number, and a response has the number and the versions of its request.
+
+    ``files`` says where each stands. Either may be without the other. Records are no part of this: the numbers of each
+    log are its own, and a catalogue has several logs.
+    """
+
+    def refuse(name: str, problem: str) -> NoReturn:
+        raise UsageError(f"{files[name]}: {name} {problem}")
+
+    known: dict[tuple[str, int], Definition] = {}
+    for name in sorted(messages):
+        one = messages[name]
+        if one.kind not in ("request", "response") or one.api_key is None:
+            continue
+        other = known.setdefault((one.kind, one.api_key), one)
+        if other is not one:
+            refuse(name, f"has apiKey {one.api_key}, and so has {other.name}; give each {one.kind} a number of its own")
+    for (kind, key), response in known.items():
+        if kind == "request":
+            continue
+        called = response.name.removesuffix("Response") + "Request"
+        if called not in messages:
+            if other := known.get(("request", key)):
+                refuse(
+                    response.name,
+                    f"has apiKey {key}, which is that of {other.name}; a response is called as its request",
+                )
+            continue
+        request = messages[called]
+        if request.api_key != key:
+            refuse(response.name, f"has apiKey {key}, and {called} has {request.api_key}; give both the same")
+        if request.valid_versions != response.valid_versions:
+            refuse(
+                response.name,
+                f"has validVersions {response.valid_versions}, and {called} has {request.valid_versions}; "
+                "give both the same",
+            )
 
 
 def _condensed(path: Path) -> Catalogue:
@@ -253,10 +296,13 @@ def _condensed(path: Path) -> Catalogue:
 def condense(catalogues: Iterable[Catalogue], release: str) -> bytes:
     """One catalogue's file with the definitions of all, a message a line, sorted by name; the same bytes each time."""
     messages: dict[str, Definition] = {}
+    sources: dict[str, str] = {}
     for one in catalogues:
         for name, definition in one.messages.items():
             if messages.setdefault(name, definition) != definition:
                 raise UsageError(f"{one.source} defines {name} otherwise than the one before; import them one by one")
+            sources.setdefault(name, one.source)
+    _require_pairs(messages, sources)
     lines = [_compact(message_of(messages[name])) for name in sorted(messages)]
     head = f'{{"format": "{FORMAT}", "kafka": {json.dumps(release)}, "messages": [\n'
     return (head + ",\n".join(lines) + "\n]}\n").encode()

@@ -157,3 +157,24 @@ def test_json_that_is_no_message_is_one_sentence() -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert words in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_definitions_that_do_not_go_together_are_one_sentence_and_exit_2(tmp_path: Path) -> None:
+    for name, key in (("OneRequest", 7), ("OneResponse", 8)):
+        kind = "request" if name == "OneRequest" else "response"
+        (tmp_path / f"{name}.json").write_text(
+            f'{{"apiKey": {key}, "type": "{kind}", "name": "{name}", "validVersions": "0", '
+            '"flexibleVersions": "none", "fields": []}'
+        )
+    sentence = "OneResponse has apiKey 8, and OneRequest has 7; give both the same\n"
+    out = tmp_path / "out.json"
+    for words in (
+        ["list", "--definitions", tmp_path],
+        ["import", tmp_path, "--kafka", "1", "--out", out],
+        ["import", tmp_path / "OneRequest.json", tmp_path / "OneResponse.json", "--kafka", "1", "--out", out],
+    ):
+        done = kfuzz("messages", *words)
+        assert done.returncode == 2
+        assert done.stderr.endswith(f"OneResponse.json: {sentence}")
+        assert done.stderr.count("\n") == 1
+        assert not out.exists()

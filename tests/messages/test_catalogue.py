@@ -213,3 +213,66 @@ def test_a_release_that_renamed_a_field_or_lacks_the_message_is_told_from_the_ne
         if version in catalogue(LATEST).messages[name].valid_versions and not has_same_names(KAFKA_3, name, version)
     ]
     assert ("VoteRequest", 0) in renamed
+
+
+def api(name: str, key: int, versions: str = "0-1") -> str:
+    kind = "request" if name.endswith("Request") else "response"
+    return json.dumps(
+        {
+            "apiKey": key, "type": kind, "name": name, "validVersions": versions, "flexibleVersions": "none",
+            "fields": [],
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (
+            [api("OneRequest", 7), api("TwoRequest", 7)],
+            "TwoRequest has apiKey 7, and so has OneRequest; give each request a number of its own",
+        ),
+        (
+            [api("OneResponse", 7), api("TwoResponse", 7)],
+            "TwoResponse has apiKey 7, and so has OneResponse; give each response a number of its own",
+        ),
+        (
+            [api("OneRequest", 7), api("OneResponse", 8)],
+            "OneResponse has apiKey 8, and OneRequest has 7; give both the same",
+        ),
+        (
+            [api("OneRequest", 7), api("TwoResponse", 7)],
+            "TwoResponse has apiKey 7, which is that of OneRequest; a response is called as its request",
+        ),
+        (
+            [api("OneRequest", 7, "0-2"), api("OneResponse", 7)],
+            "OneResponse has validVersions 0-1, and OneRequest has 0-2; give both the same",
+        ),
+        (
+            [api("OneRequest", 7), api("OneResponse", 7, "none")],
+            "OneResponse has validVersions none, and OneRequest has 0-1; give both the same",
+        ),
+    ],
+)
+def test_numbers_and_versions_of_an_api_are_its_own_and_those_of_its_response(
+    texts: list[str], words: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for text in texts:
+        (folder / f"{json.loads(text)['name']}.json").write_text(text)
+    with pytest.raises(UsageError, match=rf"folder/\w+\.json: {words}$"):
+        load(folder)
+    line = ",\n".join(texts)
+    (tmp_path / "mine.json").write_text(f'{{"format": "kfuzz-messages/1", "kafka": "1", "messages": [\n{line}\n]}}')
+    with pytest.raises(UsageError, match=rf"mine\.json:\d: {words}$"):
+        load(tmp_path / "mine.json")
+    # Each is fine without the other.
+    alone = [load(folder / f"{json.loads(text)['name']}.json") for text in texts]
+    with pytest.raises(UsageError, match=rf"folder/\w+\.json: {words}$"):
+        condense(alone, "1")
+
+
+def test_records_of_different_logs_may_have_one_number() -> None:
+    numbers = Counter((one.kind, one.api_key) for one in catalogue(RECORDS[LATEST]).messages.values())
+    assert numbers["metadata", 0] == 2
