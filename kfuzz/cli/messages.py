@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,9 @@ source_option = click.option(
 )
 
 
-def definitions_of(source: str) -> Catalogue:
+def definitions_of(source: str, *, tags_may_end: bool = False) -> Catalogue:
     """A catalogue that kfuzz carries, or whatever is at a path."""
-    return catalogue(source) if source in CARRIED else load(source)
+    return catalogue(source) if source in CARRIED else load(source, tags_may_end=tags_may_end)
 
 
 @click.group(cls=Group)
@@ -219,15 +220,16 @@ def diff(old: str, new: str, as_json: bool) -> None:
     """Compare definitions: what of NEW the peers that know OLD cannot live with. Exit 1 if there is anything.
 
     OLD and NEW are releases, jars, folders, catalogues or single definitions. Changes that keep the bytes as they are,
-    such as another name, are shown too.
+    such as another name, are shown too; a warning is what a person should look at, such as a tag with another name.
 
     \b
     Examples:
       kfuzz messages diff 3.9.2 4.4.0
       kfuzz messages diff FetchRequest.json.orig FetchRequest.json
     """
-    changes = compare_all(definitions_of(old).messages, definitions_of(new).messages)
-    bad = sum(change.incompatible for change in changes)
+    before, after = (definitions_of(source, tags_may_end=True).messages for source in (old, new))
+    changes = compare_all(before, after)
+    weights = Counter(change.weight for change in changes)
     if as_json:
         echo_json(
             [
@@ -237,15 +239,17 @@ def diff(old: str, new: str, as_json: bool) -> None:
                     "message": change.message,
                     "path": change.path,
                     "text": change.text,
+                    "weight": change.weight,
                 }
                 for change in changes
             ]
         )
     else:
         for change in changes:
-            click.echo(f"{'incompatible' if change.incompatible else 'fine':<13}{change}")
-        click.echo(f"{bad} incompatible, {len(changes) - bad} fine")
-    click.get_current_context().exit(1 if bad else 0)
+            click.echo(f"{change.weight:<13}{change}")
+        warned = f"{weights['warning']} to look at, " if weights["warning"] else ""
+        click.echo(f"{weights['incompatible']} incompatible, {warned}{weights['fine']} fine")
+    click.get_current_context().exit(1 if weights["incompatible"] else 0)
 
 
 # ------------------------------------------------------------------------------------------------- import

@@ -178,17 +178,20 @@ def _names(definition: Definition, version: int) -> dict[str, list[str]]:
     return {name: [field.name for field in fields if version in field.versions] for name, fields in parts.items()}
 
 
-def load(source: str | Path) -> Catalogue:
-    """The definitions in a jar, a folder of JSON files, a catalogue, or one file; ``UsageError`` where one is wrong."""
+def load(source: str | Path, *, tags_may_end: bool = False) -> Catalogue:
+    """The definitions in a jar, a folder of JSON files, a catalogue, or one file; ``UsageError`` where one is wrong.
+
+    ``tags_may_end``: see ``parse_definition``.
+    """
     path = Path(source)
     if path.is_dir():
         texts = {str(file): _text(file.read_bytes(), str(file)) for file in sorted(path.rglob("*.json"))}
-        return _catalogue(str(path), texts)
+        return _catalogue(str(path), texts, tags_may_end)
     if not path.is_file():
         raise UsageError(f"{path} is neither a file nor a folder; name a jar, a folder of definitions, or a catalogue")
     if zipfile.is_zipfile(path):
-        return _catalogue(str(path), _members(path))
-    return _condensed(path)
+        return _catalogue(str(path), _members(path), tags_may_end)
+    return _condensed(path, tags_may_end)
 
 
 def _members(path: Path) -> dict[str, str]:
@@ -215,12 +218,14 @@ def _text(data: bytes, file: str) -> str:
         raise UsageError(f"{file}: byte {error.start} is not UTF-8; save the definition as UTF-8") from None
 
 
-def _catalogue(source: str, texts: Mapping[str, str]) -> Catalogue:
+def _catalogue(source: str, texts: Mapping[str, str], tags_may_end: bool) -> Catalogue:
     if not texts:
         raise UsageError(
             f"{source} has no definitions; name a jar or folder with files such as message/FetchRequest.json"
         )
-    return _named(source, [(file, parse_definition(text, file)) for file, text in texts.items()])
+    return _named(
+        source, [(file, parse_definition(text, file, tags_may_end=tags_may_end)) for file, text in texts.items()]
+    )
 
 
 def _named(source: str, definitions: Iterable[tuple[str, Definition]]) -> Catalogue:
@@ -250,9 +255,9 @@ def _require_pairs(messages: Mapping[str, Definition], files: Mapping[str, str])
         one = messages[name]
         if one.kind not in ("request", "response") or one.api_key is None:
             continue
-        other = known.setdefault((one.kind, one.api_key), one)
-        if other is not one:
-            refuse(name, f"has apiKey {one.api_key}, and so has {other.name}; give each {one.kind} a number of its own")
+        first = known.setdefault((one.kind, one.api_key), one)
+        if first is not one:
+            refuse(name, f"has apiKey {one.api_key}, and so has {first.name}; give each {one.kind} a number of its own")
     for (kind, key), response in known.items():
         if kind == "request":
             continue
@@ -275,19 +280,22 @@ def _require_pairs(messages: Mapping[str, Definition], files: Mapping[str, str])
             )
 
 
-def _condensed(path: Path) -> Catalogue:
+def _condensed(path: Path, tags_may_end: bool) -> Catalogue:
     text = _text(path.read_bytes(), str(path))
     root = parse(text, str(path))
     members = root.value if isinstance(root.value, dict) else {}
     if "format" not in members or members["format"].value != FORMAT or "messages" not in members:
         if "name" in members:
-            return _catalogue(str(path), {str(path): text})
+            return _catalogue(str(path), {str(path): text}, tags_may_end)
         raise UsageError(f"{path} is no catalogue of messages, nor a definition; make one with `kfuzz messages import`")
     lines = members["messages"].value
     if not isinstance(lines, list) or not lines:
         line = members["messages"].line
         raise UsageError(f"{path}:{line}: messages must be a list of definitions; make the catalogue anew")
-    return _named(path.stem, [(f"{path}:{node.line}", definition_of(node, str(path))) for node in lines])
+    return _named(
+        path.stem,
+        [(f"{path}:{node.line}", definition_of(node, str(path), tags_may_end=tags_may_end)) for node in lines],
+    )
 
 
 # ------------------------------------------------------------------------------------------------- condensing

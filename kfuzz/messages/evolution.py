@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from kfuzz.messages.model import Definition, Field, Struct, Versions
 
-__all__ = ["CODES", "Change", "Code", "compare", "compare_all"]
+__all__ = ["CODES", "WARNINGS", "Change", "Code", "compare", "compare_all"]
 
 Code = Literal[
     "api-key-changed",
@@ -25,7 +25,9 @@ Code = Literal[
     "released-version-changed",
     "tag-changed",
     "tag-lost",
+    "tag-renamed",
     "tag-reused",
+    "tags-refused",
     "type-changed",
     "version-lost",
 ]
@@ -42,10 +44,17 @@ CODES: Final[Mapping[Code, tuple[str, bool]]] = {
     "released-version-changed": ("a version that was released has another layout", True),
     "tag-changed": ("a tagged field has another tag", True),
     "tag-lost": ("a tagged field is gone from versions that had it", True),
+    "tag-renamed": ("a tag has a field of another name: the same bytes, if they mean the same", False),
     "tag-reused": ("a tag now means something else", True),
+    "tags-refused": ("Kafka's generator refuses the tags, though the document allows them", False),
     "type-changed": ("a field has another type", True),
     "version-lost": ("a version that was released is not valid any more", True),
 }
+# The bytes are the same, but a person should look.
+WARNINGS: Final[frozenset[Code]] = frozenset({"tag-renamed", "tags-refused"})
+
+# What to do about a tagged field that is no longer wanted.
+_KEEP_TAG: Final = "keep the field with its tag and leave it unset, for no other field may ever have the tag"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,6 +69,12 @@ class Change:
     @property
     def incompatible(self) -> bool:
         return CODES[self.code][1]
+
+    @property
+    def weight(self) -> Literal["incompatible", "warning", "fine"]:
+        if self.incompatible:
+            return "incompatible"
+        return "warning" if self.code in WARNINGS else "fine"
 
     def __str__(self) -> str:
         where = f"{self.message}.{self.path}" if self.path else self.message
@@ -151,7 +166,12 @@ class _Comparison:
                 yield from self.lost(before, scope, here)
                 continue
             after = pairs[before.name]
-            if after.name != before.name:
+            if after.name != before.name and before.tag is not None:
+                yield self.change(
+                    here, "tag-renamed",
+                    f"tag {after.tag} is now called {after.name}; a field with another meaning needs a tag of its own",
+                )  # fmt: skip
+            elif after.name != before.name:
                 yield self.change(here, "field-renamed", f"its name is now {after.name}")
             yield from self.field(before, after, scope, here, inside)
         paired = {field.name for field in pairs.values()}
@@ -164,7 +184,9 @@ class _Comparison:
 
     def lost(self, field: Field, scope: Versions, path: str) -> Iterator[Change]:
         if field.tagged & scope:
-            yield self.change(path, "tag-lost", f"tag {field.tag} of versions {field.tagged & scope} is gone")
+            yield self.change(
+                path, "tag-lost", f"tag {field.tag} of versions {field.tagged & scope} is gone; {_KEEP_TAG}"
+            )
         elif field.versions & scope:
             yield self.change(path, "released-version-changed", f"it is gone from versions {field.versions & scope}")
 
@@ -188,6 +210,19 @@ class _Comparison:
         self, old: Sequence[Field], new: Sequence[Field], pairs: Mapping[str, Field], path: str
     ) -> Iterator[Change]:
         owners = {field.tag: field for field in old if field.tagged & self.released}
+        next_tag = 0
+        for after in sorted((field for field in new if field.tag is not None), key=lambda field: field.tag or 0):
+            here = f"{path}.{after.name}".removeprefix(".")
+            if not after.tagged.open:
+                yield self.change(
+                    here, "tags-refused", f"tag {after.tag} ends with version {after.tagged.highest}; {_KEEP_TAG}"
+                )
+            if after.tag != next_tag:
+                yield self.change(
+                    here, "tags-refused",
+                    f"there is a tag {after.tag} and no tag {next_tag}; if a release had one, {_KEEP_TAG}",
+                )  # fmt: skip
+            next_tag = (after.tag or 0) + 1
         for after in new:
             owner = owners.get(after.tag) if after.tag is not None else None
             if owner is not None and pairs.get(owner.name) != after:
@@ -209,9 +244,8 @@ class _Comparison:
             yield self.change(path, "tag-changed", f"its tag was {old.tag}, and is {new.tag}")
         elif old.tagged & scope != new.tagged & scope:
             code: Code = "tag-lost" if old.tagged and not old.tagged <= new.tagged else "released-version-changed"
-            yield self.change(
-                path, code, f"it was tagged in versions {old.tagged & scope}, and is in {new.tagged & scope}"
-            )
+            text = f"it was tagged in versions {old.tagged & scope}, and is in {new.tagged & scope}"
+            yield self.change(path, code, f"{text}; {_KEEP_TAG}" if code == "tag-lost" else text)
         compact = [
             v for v in scope & old.versions & new.versions
             if old.is_flexible(v, self.old.flexible_versions) != new.is_flexible(v, self.new.flexible_versions)

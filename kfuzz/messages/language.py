@@ -86,14 +86,18 @@ def parse_versions(text: str) -> Versions:
     return Versions(lowest, highest)
 
 
-def parse_definition(text: str, file: str = "definition") -> Definition:
-    """The message that ``text`` defines; ``file`` is what errors call it. ``UsageError`` where it is wrong."""
-    return definition_of(parse(text, file), file)
+def parse_definition(text: str, file: str = "definition", *, tags_may_end: bool = False) -> Definition:
+    """The message that ``text`` defines; ``file`` is what errors call it. ``UsageError`` where it is wrong.
+
+    The document lets tagged fields end with a version, and Kafka's generator refuses that, and a tag that is left out.
+    ``tags_may_end`` takes both, for a comparison, which says so.
+    """
+    return definition_of(parse(text, file), file, tags_may_end=tags_may_end)
 
 
-def definition_of(root: Node, file: str) -> Definition:
+def definition_of(root: Node, file: str, *, tags_may_end: bool = False) -> Definition:
     """The message that stands at ``root``, where a file may have others."""
-    return _Reader(file).message(root)
+    return _Reader(file, tags_may_end).message(root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,9 @@ class _Object:
 
 
 class _Reader:
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, tags_may_end: bool) -> None:
         self.file = file
+        self.tags_may_end = tags_may_end
         self.structs: dict[str, Struct] = {}
         self.common: set[str] = set()
         # Structs that fields name before they are defined, and where.
@@ -227,14 +232,14 @@ class _Reader:
             given, "flexibleVersions", 'add "flexibleVersions": "0+" for a new message, "none" for an old one'
         )
         flexible = self.versions(given, "flexibleVersions")
-        self.require_open(given, "flexibleVersions", flexible)
+        self.require_open(given, "flexibleVersions", flexible, "for what has become flexible stays so")
         return flexible
 
-    def require_open(self, given: _Object, key: str, versions: Versions) -> None:
+    def require_open(self, given: _Object, key: str, versions: Versions, why: str) -> None:
         if versions and not versions.open:
             self.fail(
                 given.line_of(key), given.path,
-                f'{key} "{versions}" ends; write "{versions.lowest}+", for what has become flexible stays so',
+                f'{key} "{versions}" ends; write "{versions.lowest}+", {why}',
             )  # fmt: skip
 
     def deprecated(self, given: _Object, valid: Versions) -> Versions:
@@ -331,7 +336,8 @@ class _Reader:
                         f"tag {field.tag} is that of {other.name}; take one that was never used",
                     )
             made.append(field)
-        self.require_tags_in_a_row(made, path)
+        if not self.tags_may_end:
+            self.require_tags_in_a_row(made, path)
         self.require_one_use(made, path)
         return tuple(made)
 
@@ -339,7 +345,13 @@ class _Reader:
         tagged = sorted((field.tag, field) for field in fields if field.tag is not None)
         for i, (tag, field) in enumerate(tagged):
             if tag != i:
-                self.fail(field.line, f"{path}.{field.name}", f"tag {tag} comes before tag {i} is used; take {i}")
+                # Not "take i": that may have been the tag of a field that was taken out, and is never free again.
+                self.fail(
+                    field.line,
+                    f"{path}.{field.name}",
+                    f"there is a tag {tag} and no tag {i}; put the field of tag {i} back if any release had one, "
+                    "else number the tags from 0 in a row",
+                )
 
     def require_one_use(self, fields: list[Field], path: str) -> None:
         """Map keys are compared one by one: one that only some versions have would find nothing in the others."""
@@ -456,7 +468,8 @@ class _Reader:
             self.fail(line, given.path, f"tag {tag} is out of range; take the lowest that was never used, from 0 on")
         if not tagged:
             self.fail(line, given.path, f'tag {tag} without versions; add "taggedVersions", such as "{versions}"')
-        self.require_open(given, "taggedVersions", tagged)
+        if not self.tags_may_end:
+            self.require_open(given, "taggedVersions", tagged, "and leave the field unset in versions that do without")
         line = given.line_of("taggedVersions")
         if not tagged <= versions:
             self.fail(

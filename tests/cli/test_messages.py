@@ -111,6 +111,24 @@ def test_a_comparison_ends_with_1_where_peers_would_not_understand_one_another(t
     assert (change["code"], change["incompatible"], change["path"]) == ("default-changed", True, "Tree.Count")
 
 
+def test_a_comparison_warns_of_a_tag_that_has_another_name_and_takes_definitions_whose_tags_end(tmp_path: Path) -> None:
+    ended = DEFINITION.replace('"taggedVersions": "1+"', '"taggedVersions": "1"').replace('"Count"', '"Tally"')
+    for name, text in (("old", DEFINITION), ("new", ended)):
+        (tmp_path / f"{name}.json").write_text(text)
+    done = kfuzz("messages", "diff", tmp_path / "old.json", tmp_path / "new.json")
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == [
+        "warning      TallyRequest.Tree.Count: tag-renamed: tag 0 is now called Tally; "
+        "a field with another meaning needs a tag of its own",
+        "warning      TallyRequest.Tree.Tally: tags-refused: tag 0 ends with version 1; "
+        "keep the field with its tag and leave it unset, for no other field may ever have the tag",
+        "0 incompatible, 2 to look at, 0 fine",
+    ]
+    listed = kfuzz("messages", "list", "--definitions", tmp_path / "new.json")
+    assert listed.returncode == 2
+    assert 'taggedVersions "1" ends; write "1+", and leave the field unset' in listed.stderr
+
+
 def test_an_import_makes_a_catalogue(tmp_path: Path) -> None:
     (tmp_path / "tally.json").write_text(DEFINITION)
     out = tmp_path / "out" / "mine.json"

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from kfuzz.errors import UsageError
 from kfuzz.kafka import KAFKA_3, LATEST
 from kfuzz.messages import Definition, parse_definition
 from kfuzz.messages.catalogues import CARRIED, RECORDS, catalogue
 from kfuzz.messages.codec import encode
-from kfuzz.messages.evolution import CODES, Change, compare, compare_all
+from kfuzz.messages.evolution import CODES, WARNINGS, Change, compare, compare_all
 
 OLD = """
 { "name": "CountRequest", "type": "request", "apiKey": 9, "validVersions": "1-4", "flexibleVersions": "3+", "fields": [
@@ -34,7 +35,7 @@ def changes(*edits: tuple[str, str]) -> list[Change]:
     for before, after in edits:
         assert text.count(before) == 1, before
         text = text.replace(before, after)
-    return compare(parse_definition(OLD), parse_definition(text))
+    return compare(parse_definition(OLD), parse_definition(text, tags_may_end=True))
 
 
 def codes(found: list[Change]) -> list[str]:
@@ -44,6 +45,7 @@ def codes(found: list[Change]) -> list[str]:
 ID = '{ "name": "Id", "type": "uuid", "versions": "1+" },'
 KIND = '{ "name": "Kind", "type": "int8", "versions": "2+" }'
 SIZE = '{ "name": "Size", "type": "int64", "versions": "2+", "default": "-1" }'
+REST = '{ "name": "Rest", "type": "int32", "versions": "3+", "tag": 0, "taggedVersions": "3+" }'
 MORE = '{ "name": "More", "type": "int32", "versions": "3+", "tag": 1, "taggedVersions": "3+" }'
 PLACES = '{ "name": "Places", "type": "[]int32", "versions": "1+" },'
 NUMBER = '{ "name": "Number", "type": "int32", "versions": "1+" }'
@@ -93,6 +95,20 @@ BOXED = '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [' +
         ([(MORE, '{ "name": "More", "type": "int32", "versions": "3+" }')], ["More tag-lost"]),
         ([(MORE, MORE.replace('"3+"', '"4+"', 2))], ["More released-version-changed", "More tag-lost"]),
         ([(MORE, MORE.replace("More", "Other").replace("int32", "string"))], ["More tag-lost", "Other tag-reused"]),
+        # A tag's name is not sent; whether it means the same, a person must say.
+        ([(MORE, MORE.replace("More", "Other"))], ["More tag-renamed"]),
+        # The document allows what Kafka's generator refuses.
+        ([(f"{REST},\n  ", "")], ["More tags-refused", "Rest tag-lost"]),
+        (
+            [('"1-4"', '"1-5"'), (MORE, MORE.replace('"taggedVersions": "3+"', '"taggedVersions": "3-4"'))],
+            ["More tags-refused"],
+        ),
+        ([(MORE, MORE.replace('"3+"', '"3-4"'))], ["More tags-refused"]),
+        (
+            [(MORE, MORE.replace('"taggedVersions": "3+"', '"taggedVersions": "3"'))],
+            ["More tag-lost", "More tags-refused"],
+        ),
+        ([(MORE, MORE.replace('"tag": 1', '"tag": 7'))], ["More tag-changed", "More tags-refused"]),
         # What a message is.
         ([('"apiKey": 9', '"apiKey": 8')], ["api-key-changed"]),
         # Nothing that a peer could tell.
@@ -136,9 +152,47 @@ def test_a_change_is_found_for_what_it_is(edits: list[tuple[str, str]], found: l
     assert codes(changes(*edits)) == found
 
 
+def test_no_advice_names_a_tag_that_older_definitions_used() -> None:
+    """A field is taken out, later another one is added: its tag must be one that nobody had."""
+    without = OLD.replace(f"{REST},\n  ", "")
+    with pytest.raises(
+        UsageError, match="there is a tag 1 and no tag 0; put the field of tag 0 back if any"
+    ) as refused:
+        parse_definition(without)
+    assert "take 0" not in str(refused.value)
+    [refusal, lost] = compare(parse_definition(OLD), parse_definition(without, tags_may_end=True))
+    assert lost.text == (
+        "tag 0 of versions 3-4 is gone; keep the field with its tag and leave it unset, "
+        "for no other field may ever have the tag"
+    )
+    assert refusal.text.startswith("there is a tag 1 and no tag 0; if a release had one, keep the field with its tag")
+    other = REST.replace("Rest", "Other").replace("int32", "string")
+    reused = compare(parse_definition(OLD), parse_definition(OLD.replace(REST, other)))
+    assert [(change.code, change.text) for change in reused if change.path == "Other"] == [
+        ("tag-reused", "tag 0 is that of Rest; take one that was never used")
+    ]
+
+
+def test_a_tag_that_ended_is_not_free_again() -> None:
+    ended = parse_definition(
+        OLD.replace('"1-4"', '"1-5"').replace(MORE, MORE.replace('"taggedVersions": "3+"', '"taggedVersions": "3-4"')),
+        tags_may_end=True,
+    )
+    again = MORE.replace("More", "Other").replace("3+", "6+").replace("int32", "string")
+    found = compare(ended, parse_definition(OLD.replace('"1-4"', '"1-6"').replace(MORE, again)))
+    assert "Other tag-reused" in codes(found)
+
+
+def test_a_warning_is_neither_fine_nor_incompatible() -> None:
+    [renamed] = changes((MORE, MORE.replace("More", "Other")))
+    assert (renamed.weight, renamed.incompatible) == ("warning", False)
+    assert renamed.text == "tag 1 is now called Other; a field with another meaning needs a tag of its own"
+
+
 def test_every_kind_of_change_is_known_by_what_it_does() -> None:
     fine = {code for code, (_, incompatible) in CODES.items() if not incompatible}
-    assert fine == {"array-of-structs", "field-renamed", "message-renamed"}
+    assert fine == {"array-of-structs", "field-renamed", "message-renamed"} | WARNINGS
+    assert {"tag-renamed", "tags-refused"} == WARNINGS
 
 
 def test_a_version_that_was_unstable_was_not_released() -> None:

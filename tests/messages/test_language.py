@@ -394,8 +394,16 @@ WRONG = {
     "a negative tag": ('"tag": 1,', '@"tag": -1,', "tag -1 is out of range"),
     "a tag in words": ('"tag": 1,', '@"tag": "one",', '"tag" is a text; it must be a whole number'),
     "a tag twice": ('"tag": 1,', '"tag": 0,', "tag 0 is that of Late"),
-    "a gap before a tag": ('"tag": 1,', '@"tag": 2,', "tag 2 comes before tag 1 is used; take 1"),
-    "tags that end": ('"taggedVersions": "3+"', '@"taggedVersions": "3-4"', 'taggedVersions "3-4" ends; write "3+"'),
+    "a gap before a tag": (
+        '"tag": 1,',
+        '@"tag": 2,',
+        "there is a tag 2 and no tag 1; put the field of tag 1 back if any",
+    ),
+    "tags that end": (
+        '"taggedVersions": "3+"',
+        '@"taggedVersions": "3-4"',
+        'taggedVersions "3-4" ends; write "3+", and leave',
+    ),
     "tags before the field": (
         '"versions": "3+", "tag": 1',
         '@"versions": "4+", "tag": 1',
