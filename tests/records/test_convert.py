@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from kfuzz.mutate import Mutator
 from kfuzz.mutate.dice import Dice
 from kfuzz.records.conversion import LOSSES, Converted, Loss, LossKind, convert, convert_appended
 from kfuzz.records.model import Record, RecordBatch
+from kfuzz.wire.message_set import encode_message
 
 NOW_MS = 1_700_000_000_000
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip", "snappy", "lz4")
@@ -342,6 +344,33 @@ def test_a_field_that_does_not_fit_is_refused(name: str, value: int) -> None:
 def kafka_3() -> Any:
     with running("kafka-clients", KAFKA_3) as testee:
         yield testee
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("offsets", [(0, 1, 2), (5, 6, 7), (0, 2, 4), (2, 1, 0)])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_kafka_3_refuses_no_offsets_of_a_message_set_and_compresses_again_what_does_not_count_from_0(
+    kafka_3: RunningTestee, magic: int, compression: Codec, offsets: tuple[int, ...]
+) -> None:
+    """Document 001 asks a producer for inner offsets from 0 by one, to save the broker this work."""
+    inner = b"".join(message_of(offset, magic, 0, b"v%d" % offset) for offset in offsets)
+    data = inner if compression == "none" else message_of(offsets[-1], magic, 1, gzip.compress(inner, mtime=7))
+    topic = {"magic": magic, "first_offset": "100"}
+    answer = ask(kafka_3, "convert-records", data, topic=topic)
+    assert answer is not None
+    assert answer["outcome"] == "accepted", answer
+    stored = bytes.fromhex(answer["hex"])
+    read = records.read(stored)
+    assert contents(read.batches) == [
+        (100 + i, NOW_MS if magic else None, None, b"v%d" % offset) for i, offset in enumerate(offsets)
+    ]
+    kept = gzip.compress(inner, mtime=7) in stored
+    assert kept == (compression == "gzip" and magic == 1 and offsets == (0, 1, 2))
+
+
+def message_of(offset: int, magic: int, attributes: int, value: bytes) -> bytes:
+    return bytes(encode_message(magic, offset, attributes, NOW_MS, None, value))
 
 
 def or_refused(make: Callable[[], Converted]) -> Converted | str:

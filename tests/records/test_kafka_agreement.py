@@ -74,6 +74,21 @@ def test_bytes_that_kafka_wrote_read_as_what_it_was_told_to_write(kafka: Running
         assert records.to_json(read.batches) == records.to_json([batch])
 
 
+def test_a_record_above_the_limit_in_a_small_batch_is_accepted_by_kafkas_consumer_and_broker(
+    kafka: RunningTestee,
+) -> None:
+    large = records.Record(0, 1_700_000_000_000, None, bytes(5_000_000))
+    for compression in ("gzip", "snappy", "lz4", "zstd", "none"):
+        data = records.encode_batch(records.RecordBatch(0, 0, [large], compression=compression))
+        read = kafka.ask(operation="decode-records", role="consumer", hex=data.hex())
+        appended = kafka.ask(operation="decode-records", role="broker", hex=data.hex())
+        assert read["outcome"] == "accepted"
+        if compression == "none":
+            assert (appended["outcome"], "RecordTooLarge" in appended["error"]) == ("rejected", True), appended["error"]
+        else:
+            assert appended["outcome"] == "accepted", appended
+
+
 def test_uncompressed_bytes_are_those_that_kafka_writes(kafka: RunningTestee) -> None:
     batches = [batch for batch in well_formed(900, seed=3) if batch.compression == "none"]
     assert len(batches) > 100

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from kfuzz import records
-from kfuzz.errors import UsageError
+from kfuzz.errors import RecordsError, UsageError
+from kfuzz.findings import Profile
 from kfuzz.kafka import INT32_MAX, INT64_MAX
 from kfuzz.mutate.edit import seal
 from kfuzz.records import Record, RecordBatch
+from kfuzz.records.appending import append
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
 from kfuzz.wire.layout import CONTROL, HEADER_LAYOUT, LOG_APPEND_TIME, TRANSACTIONAL
 
@@ -115,6 +117,52 @@ def test_a_request_holds_one_batch_and_no_byte_more_than_the_limit() -> None:
     assert produced(b"") == produced(data[:-1]) == produced(data + data) == ["batch-count-not-one"]
     # A frame that is refused comes before all, wherever it stands.
     assert produced(data + bytes(20)) == ["batch-length-below-minimum"]
+
+
+def sized(size: int) -> bytes:
+    """An uncompressed batch of one record with as many bytes."""
+    given = RecordBatch(0, 0, [Record(0, NOW, None, bytes(size - 100))])
+    more = size - len(records.encode_batch(given))
+    given.records[0] = Record(0, NOW, None, bytes(size - 100 + more))
+    data = records.encode_batch(given)
+    assert len(data) == size
+    return data
+
+
+def test_the_limits_are_kafkas_by_default() -> None:
+    # 1 MiB and the twelve bytes in front of a batch's leader epoch; 100 MiB.
+    assert (DEFAULT_TOPIC.max_message_bytes, DEFAULT_TOPIC.max_request_bytes) == (1_048_588, 104_857_600)
+    assert produced(sized(1_048_588)) == []
+    assert produced(sized(1_048_589)) == ["batch-too-large"]
+    # A consumer and a log take a batch of any size.
+    for role in ("consumer", "log"):
+        assert records.check(sized(1_048_589), role=role, profile="strict").findings == []
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_large_record_in_a_small_batch_is_accepted_for_the_limit_is_that_of_the_batch_as_it_comes(
+    compression: records.Codec,
+) -> None:
+    data = batch(Record(0, NOW, b"k", bytes(5_000_000)), compression=compression)
+    assert len(data) < 1_000_000
+    assert produced(data) == stored(data) == []
+    assert records.check(data, profile="strict").findings == []
+    # The topic's codec is another: the broker writes the batch again, and asks once more.
+    with pytest.raises(RecordsError, match="batch-too-large"):
+        append(data, Topic(compression="none"))
+    # A broker may be told how large a record may be that it decompresses.
+    assert produced(data, Topic(max_record_bytes=4_000_000)) == ["record-too-large"]
+
+
+@pytest.mark.parametrize("profile", ["kafka", "strict"])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_message_of_an_older_magic_is_refused_before_its_offsets_are_looked_at(
+    magic: int, compression: records.Codec, profile: Profile
+) -> None:
+    message = records.encode_batch(RecordBatch(9, 9, [row(9, NOW)], magic=magic, compression=compression))
+    found = records.check(message, role="broker", profile=profile).findings
+    assert [finding.code for finding in found] == ["magic-not-produced"]
 
 
 def test_a_partial_tail_is_dropped() -> None:
