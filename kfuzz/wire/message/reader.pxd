@@ -3,9 +3,10 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kfuzz.wire.message.plan cimport Plan, Program
 
-# All but one take bytes that the checker has accepted.
+# These take bytes that the checker has accepted.
 cdef object make_message(Program program, const uint8_t *p, bint as_objects)
-# To a message that was made of dicts.
-cdef int add_absent(Plan plan, dict made) except -1
 cdef PyObject *text_of(const uint8_t *p, int64_t n, const char *errors) except NULL
 cdef PyObject *primitive_of(const uint8_t *p, int kind) except NULL
+
+# Give a message that was read into dicts the fields that its version lacks.
+cdef int add_absent(Plan plan, dict made) except -1
