@@ -76,12 +76,13 @@ sanitize: build ## every known input through decoders and encoders under Address
 	$(BIN)/kfuzz fuzz --replay --sanitize address
 	$(BIN)/kfuzz fuzz --replay --sanitize undefined
 
-lint: build ## ruff, mypy, cython-lint, and imports against docs/architecture.md
+lint: build ## ruff, mypy, cython-lint, imports against docs/architecture.md, docs/api.md against the docstrings
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m tools.layers
+	$(BIN)/python -m tools.api --check
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint kfuzz
 
 release: build ## what follows from the releases in kfuzz/kafka.py (docs/new-release.md)
