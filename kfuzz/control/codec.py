@@ -64,6 +64,7 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
     A value of a version above those that Kafka 4.4 defines stays bytes, where Kafka itself would read it as version 0.
     Mirrors ``org.apache.kafka.common.record.ControlRecordUtils`` and ``EndTransactionMarker``.
 
+    >>> from kfuzz.control import decode_control
     >>> decode_control(bytes.fromhex("00000001"), bytes.fromhex("000000000007")).value
     EndTransactionMarker(coordinator_epoch=7, version=0)
     """
@@ -99,6 +100,8 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
 def encode_control(record: ControlRecord) -> tuple[bytes, bytes | None]:
     """Key and value of ``record``, as Kafka writes them; ``EncodeError`` where a field does not fit.
 
+    >>> from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType
+    >>> from kfuzz.control import EndTransactionMarker, encode_control
     >>> marker = ControlRecord(ControlRecordKey(ControlRecordType.COMMIT), EndTransactionMarker(7))
     >>> [part.hex() for part in encode_control(marker)]
     ['00000001', '000000000007']

@@ -128,6 +128,7 @@ def decode(
     With ``defaults`` the dicts hold the fields that the version lacks as well, each with its default, as Kafka's
     generated classes have them; objects always do.
 
+    >>> from kfuzz.messages import decode
     >>> decode("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a023100"))
     {'clientSoftwareName': 'kfuzz', 'clientSoftwareVersion': '1'}
     >>> decode("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a023100"), objects=True).clientSoftwareName
@@ -154,6 +155,7 @@ def encode(message: str | Definition, version: int, values: Mapping[str, Any] | 
     (``bytearray``, ``memoryview``); dicts, ints and ``bytes`` are the fastest. A value that this version has no place
     for is an error, unless it is the default or the field is ignorable.
 
+    >>> from kfuzz.messages import encode
     >>> encode("ApiVersionsRequest", 3, {"clientSoftwareName": "kfuzz", "clientSoftwareVersion": "1"}).hex()
     '066b66757a7a023100'
     """

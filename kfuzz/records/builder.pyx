@@ -71,6 +71,7 @@ def rebuild(
     Mirrors ``org.apache.kafka.common.record.MemoryRecordsBuilder``.
 
     >>> from kfuzz.records import Record
+    >>> from kfuzz.records.builder import rebuild
     >>> rebuild([Record(7, 1000, b"k", b"v")], magic=2, base_offset=5).data[:8].hex()
     '0000000000000005'
     """

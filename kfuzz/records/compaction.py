@@ -73,6 +73,7 @@ def compact(
     again. Mirrors ``org.apache.kafka.common.record.MemoryRecords.filterTo``.
 
     >>> from kfuzz import records
+    >>> from kfuzz.records.compaction import compact
     >>> batch = records.RecordBatch(3, 4, [records.Record(3, 1, b"a", b"old"), records.Record(4, 1, b"a", b"new")])
     >>> out = compact(records.encode([batch]), lambda batch, record: record.value == b"new", now_ms=0)
     >>> [(kept.base_offset, kept.last_offset, len(kept.records)) for kept in records.decode(out.data)]

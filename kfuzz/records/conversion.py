@@ -119,6 +119,7 @@ def convert(
     log cleaner of Kafka 4 does to older formats (``MemoryRecords.filterTo``), but for the delete horizons it sets.
 
     >>> from kfuzz import records
+    >>> from kfuzz.records.conversion import convert
     >>> batch = records.RecordBatch(3, 3, [records.Record(3, 1, None, b"v", ((b"h", b"x"),))], producer_id=7,
     ...                             producer_epoch=0, base_sequence=0)
     >>> [loss.kind for loss in convert([batch], 1).losses]
@@ -170,6 +171,7 @@ def convert_appended(
     ``buildRecordsAndAssignOffsets`` of Kafka 3, without the checks that need no conversion.
 
     >>> from kfuzz import records
+    >>> from kfuzz.records.conversion import convert_appended
     >>> old = records.RecordBatch(9, 9, [records.Record(9, 1, None, b"v")], magic=1)
     >>> convert_appended([old, old], 2, base_offset=50).batches[0].last_offset
     51

@@ -6,6 +6,7 @@ import doctest
 import importlib
 
 import pytest
+
 from tools import api
 
 
