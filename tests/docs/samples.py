@@ -1,0 +1,47 @@
+"""The files that the documentation's commands name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from docs.pages import ROOT
+from kfuzz import messages, records
+from kfuzz.records import Record, RecordBatch
+
+FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
+
+
+def segment(batches: int = 3) -> list[bytes]:
+    """Batches of two records each."""
+    made = []
+    for batch in range(batches):
+        rows = [
+            Record(offset, FIRST_TIMESTAMP_MS + 1000 * batch + i, b"order-%d" % offset, b'{"item": "tea"}')
+            for i, offset in enumerate((2 * batch, 2 * batch + 1))
+        ]
+        made.append(records.encode_batch(RecordBatch(2 * batch, 2 * batch + 1, rows, partition_leader_epoch=0)))
+    return made
+
+
+def make_samples(folder: Path) -> None:
+    """A good segment, the same with one wrong bit in its second batch, bodies of messages, and a testee."""
+    good = segment()
+    (folder / "good.log").write_bytes(b"".join(good))
+    broken = bytearray(b"".join(good))
+    broken[len(good[0]) + 80] ^= 1
+    (folder / "00000000000000000000.log").write_bytes(broken)
+    fetch = {
+        "maxWaitMs": 500,
+        "minBytes": 1,
+        "topics": [{"topicId": "00000000-0000-0000-0000-000000000001", "partitions": [{"fetchOffset": 7}]}],
+    }
+    (folder / "body.bin").write_bytes(messages.encode("Fetch", 17, fetch))
+    (folder / "metadata-body.bin").write_bytes(messages.encode("Metadata", 12, {"topics": None}))
+    example = re.search(r"^```python\n(.*?)^```$", (ROOT / "testees/README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert example
+    for name in ("my_testee.py", "mine.py"):
+        (folder / name).write_text(example[1])
+    (folder / "my-testee").write_text("#!/usr/bin/env python3\n" + example[1])
+    (folder / "my-testee").chmod(0o755)

@@ -1,0 +1,104 @@
+"""Every command of the documentation runs, and prints what its page shows.
+
+``commands.toml`` says how: with less work, with another exit code, or by which other test.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from conftest import require_tool
+from docs.pages import ROOT, Command, commands, shows
+from docs.samples import make_samples
+
+SHOWN: Final = list(commands())
+TABLE: Final[dict[str, Any]] = {
+    entry["is"]: entry for entry in tomllib.loads(Path(__file__).with_name("commands.toml").read_text())["command"]
+}
+KEYS: Final = {"is", "run", "exit", "needs", "full", "skip", "test"}
+# What commands name by its place in the repository.
+LINKED: Final = ("benchmarks", "examples", "kfuzz", "pyproject.toml", "spark_jobs", "testees", "tests", "tools", "vectors")
+TIMEOUT_S: Final = 300
+
+
+def test_the_table_has_no_entry_that_no_page_shows() -> None:
+    shown = {command.text for command in SHOWN}
+    assert [text for text in TABLE if text not in shown] == []
+    assert [entry for entry in TABLE.values() if not entry.keys() <= KEYS] == []
+
+
+def test_a_command_that_is_not_run_names_the_test_that_stands_for_it() -> None:
+    for entry in TABLE.values():
+        if "skip" in entry:
+            path, _, name = entry["test"].partition("::")
+            assert f"def {name}(" in (ROOT / path).read_text() if name else (ROOT / path).exists()
+
+
+def test_output_is_compared_with_what_a_page_shows() -> None:
+    assert shows("one\n…\nfour", "one\ntwo\nthree\nfour\n")
+    assert shows("took … s", "took 1.5 s\n")
+    assert not shows("took … s", "took 1.5 s\nmore\n")
+    assert not shows("one\nfour", "one\ntwo\nfour\n")
+    assert shows("a (b) [c]*", "a (b) [c]*")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what a reader of the documentation has at hand."""
+    folder = tmp_path_factory.mktemp("reader")
+    for name in LINKED:
+        (folder / name).symlink_to(ROOT / name)
+    make_samples(folder)
+    return folder
+
+
+def _marked(command: Command) -> Any:
+    full = TABLE.get(command.text, {}).get("full", False)
+    return pytest.param(command, id=f"{command.page}: {command.text}", marks=[pytest.mark.full] if full else [])
+
+
+UNIQUE: Final = list({(command.text, command.output): command for command in SHOWN}.values())
+
+
+@pytest.mark.parametrize(
+    "command", [_marked(command) for command in UNIQUE if "skip" not in TABLE.get(command.text, {})]
+)
+def test_the_command_runs_and_prints_what_the_page_shows(command: Command, place: Path) -> None:
+    entry = TABLE.get(command.text, {})
+    for program in entry.get("needs", []):
+        require_tool(program, "install it")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "KFUZZ_"))}
+    environment |= {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "120",
+        "NO_COLOR": "1",
+    }
+    done = subprocess.run(
+        [shutil.which("bash") or "bash", "-c", entry.get("run", command.text)],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == entry.get("exit", 0), done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+    if command.output is not None:
+        assert shows(command.output, done.stdout + done.stderr), done.stdout[:4000] + done.stderr[:2000]
+
+
+def test_the_library_examples_of_the_readme_run(place: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    names = {"data": (place / "good.log").read_bytes(), "body": (place / "metadata-body.bin").read_bytes()}
+    assert len(blocks) >= 2
+    for block in blocks:
+        exec(block, names)  # noqa: S102
