@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import struct
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from crc32c import crc32c
 from kfuzz import records
 from kfuzz.errors import RecordsError
 from kfuzz.wire.checksum import crc32, kernel, zlib_kernel, zlib_tables
+from kfuzz.wire.record_batch import parse_places
 from kfuzz.wire.scan import BATCH, END, PAYLOAD, REFUSED, Scan
 
 Record, RecordBatch = records.Record, records.RecordBatch
@@ -207,3 +209,75 @@ def test_kfuzz_portable_turns_the_fast_loops_off_and_the_results_stay_the_same()
     assert portable["results"] == usual["results"]
     assert portable["results"][:2] == [500, 500]
     assert all_loops(KFUZZ_PORTABLE="0") == usual
+
+
+FAR = 1 << 62
+LOG_APPEND = 0x08
+TIMESTAMP_CODES = {"timestamp-overflow", "max-timestamp-below-records"}
+
+
+def edited_payload(rng: random.Random) -> tuple[bytes, int, int]:
+    """Records with odd bytes here and there, how many there are, and the largest offset delta."""
+    lengths = [
+        rng.choice((0, 1, 63, 64, 130, 8191, 8192)) if rng.random() < 0.2 else rng.randrange(12) for _ in range(9)
+    ]
+    rows = [
+        Record(
+            i * rng.choice((1, 1, 1, 70)) if i else 0,
+            rng.choice((0, 5, -3, 70, 9_000, 2_000_000, 1 << 33)),
+            None if rng.random() < 0.2 else b"k" * lengths[i],
+            None if rng.random() < 0.2 else b"v" * lengths[-i],
+            tuple(
+                (rng.choice((b"", b"h", b"traceparent", b"a" * 17, b"\xc3\xa9")), rng.choice((None, b"", b"x" * 70)))
+                for _ in range(rng.choice((0, 0, 1, 3)))
+            ),
+        )
+        for i in range(rng.randint(1, 8))
+    ]
+    last = max(row.offset for row in rows)
+    payload = bytearray(records.encode_batch(RecordBatch(0, last, rows, base_timestamp=0))[61:])
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        at = rng.randrange(len(payload))
+        kind = rng.randrange(4)
+        if kind == 0:
+            payload[at] ^= 1 << rng.randrange(8)
+        elif kind == 1:
+            payload[at] = rng.choice((0, 1, 2, 0x7F, 0x80, 0x81, 0xFF))
+        elif kind == 2:
+            payload.insert(at, rng.choice((0, 0x80)))
+        else:
+            del payload[at]
+    return bytes(payload), len(rows) + rng.choice((0, 0, 0, 1, -1)), last - rng.choice((0, 0, 1))
+
+
+def test_runs_of_ordinary_records_are_read_as_the_general_loop_reads_them() -> None:
+    rng = random.Random(5)
+    refused = 0
+    for _ in range(6_000):
+        payload, count, last = edited_payload(rng)
+        # The general loop reads each record of a batch whose timestamps may overflow.
+        by_runs = parse_places(payload, 0, (0, 0, 0, 2, 0, LOG_APPEND, last, 0, 0, -1, -1, -1, count))
+        one_by_one = parse_places(payload, 0, (0, 0, 0, 2, 0, 0, last, FAR, 2 * FAR - 1, -1, -1, -1, count))
+        assert by_runs[:2] == one_by_one[:2], payload.hex()
+        assert by_runs[2] == [note for note in one_by_one[2] if note[0] not in TIMESTAMP_CODES], payload.hex()
+        refused += not by_runs[0]
+    assert 1_000 < refused < 5_000
+
+
+def test_a_verdict_without_rows_says_what_a_reading_with_rows_says() -> None:
+    rng = random.Random(6)
+    for _ in range(3_000):
+        payload, count, last = edited_payload(rng)
+        fields = struct.pack(">hiqqqhii", 0, last, 0, rng.choice((0, 70, 1 << 40)), -1, -1, -1, count)
+        body = fields + payload
+        data = struct.pack(">qiibI", 0, len(body) + 9, 0, 2, crc32c(body)) + body
+        reading, verdict = records.read(data), records.check(data)
+        assert (verdict.findings, verdict.record_count) == (reading.findings, reading.record_count), data.hex()
+
+
+def test_a_timestamp_above_the_headers_is_found_in_a_run() -> None:
+    rows = [Record(i, 100 * i, None, b"v") for i in range(9)]
+    for highest in (0, 350, 799, 800):
+        data = records.encode_batch(RecordBatch(0, 8, rows, base_timestamp=0, max_timestamp=highest))
+        found = [finding.path for finding in records.check(data).findings]
+        assert found == ([] if highest == 800 else ["batch[0].records[8].max_timestamp"])
