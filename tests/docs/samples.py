@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from docs.pages import ROOT
+
 from kfuzz import messages, records
 from kfuzz.records import Record, RecordBatch
 

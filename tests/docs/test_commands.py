@@ -25,7 +25,17 @@ TABLE: Final[dict[str, Any]] = {
 }
 KEYS: Final = {"is", "run", "exit", "needs", "full", "skip", "test"}
 # What commands name by its place in the repository.
-LINKED: Final = ("benchmarks", "examples", "kfuzz", "pyproject.toml", "spark_jobs", "testees", "tests", "tools", "vectors")
+LINKED: Final = (
+    "benchmarks",
+    "examples",
+    "kfuzz",
+    "pyproject.toml",
+    "spark_jobs",
+    "testees",
+    "tests",
+    "tools",
+    "vectors",
+)
 TIMEOUT_S: Final = 300
 
 
@@ -101,4 +111,4 @@ def test_the_library_examples_of_the_readme_run(place: Path) -> None:
     names = {"data": (place / "good.log").read_bytes(), "body": (place / "metadata-body.bin").read_bytes()}
     assert len(blocks) >= 2
     for block in blocks:
-        exec(block, names)  # noqa: S102
+        exec(block, names)
