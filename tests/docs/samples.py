@@ -36,7 +36,7 @@ def make_samples(folder: Path) -> None:
     fetch = {
         "maxWaitMs": 500,
         "minBytes": 1,
-        "topics": [{"topicId": "00000000-0000-0000-0000-000000000001", "partitions": [{"fetchOffset": 7}]}],
+        "topics": [{"topicId": bytes(15) + b"\1", "partitions": [{"fetchOffset": 7}]}],
     }
     (folder / "body.bin").write_bytes(messages.encode("Fetch", 17, fetch))
     (folder / "metadata-body.bin").write_bytes(messages.encode("Metadata", 12, {"topics": None}))
