@@ -216,58 +216,67 @@ LOG_APPEND = 0x08
 TIMESTAMP_CODES = {"timestamp-overflow", "max-timestamp-below-records"}
 
 
-def edited_payload(rng: random.Random) -> tuple[bytes, int, int]:
-    """Records with odd bytes here and there, how many there are, and the largest offset delta."""
-    lengths = [
-        rng.choice((0, 1, 63, 64, 130, 8191, 8192)) if rng.random() < 0.2 else rng.randrange(12) for _ in range(9)
-    ]
-    rows = [
-        Record(
-            i * rng.choice((1, 1, 1, 70)) if i else 0,
-            rng.choice((0, 5, -3, 70, 9_000, 2_000_000, 1 << 33)),
-            None if rng.random() < 0.2 else b"k" * lengths[i],
-            None if rng.random() < 0.2 else b"v" * lengths[-i],
-            tuple(
-                (rng.choice((b"", b"h", b"traceparent", b"a" * 17, b"\xc3\xa9")), rng.choice((None, b"", b"x" * 70)))
-                for _ in range(rng.choice((0, 0, 1, 3)))
-            ),
-        )
-        for i in range(rng.randint(1, 8))
-    ]
-    last = max(row.offset for row in rows)
-    payload = bytearray(records.encode_batch(RecordBatch(0, last, rows, base_timestamp=0))[61:])
-    for _ in range(rng.choice((0, 1, 1, 2))):
-        at = rng.randrange(len(payload))
-        kind = rng.randrange(4)
-        if kind == 0:
-            payload[at] ^= 1 << rng.randrange(8)
-        elif kind == 1:
-            payload[at] = rng.choice((0, 1, 2, 0x7F, 0x80, 0x81, 0xFF))
-        elif kind == 2:
-            payload.insert(at, rng.choice((0, 0x80)))
-        else:
-            del payload[at]
-    return bytes(payload), len(rows) + rng.choice((0, 0, 0, 1, -1)), last - rng.choice((0, 0, 1))
+def varint(value: int, odd: bool = False) -> bytes:
+    """A zigzag varint; an odd one has a byte that it does not need."""
+    raw = (value << 1 ^ value >> 63) & 0xFFFF_FFFF_FFFF_FFFF
+    groups = [raw >> shift & 0x7F for shift in range(0, max(raw.bit_length(), 1), 7)] + [0] * odd
+    return bytes(group | 0x80 for group in groups[:-1]) + bytes(groups[-1:])
+
+
+def written_payload(rng: random.Random) -> tuple[bytes, int, int]:
+    """Records of which some have an odd byte or number, how many there are, and the largest offset delta."""
+    payload = b""
+    count = rng.randint(1, 8)
+    offset = -1
+    # At most one thing is odd in most payloads: a second one could hide the first.
+    odd_at = rng.randrange(40 * count)
+
+    def odd() -> bool:
+        nonlocal odd_at
+        odd_at -= 1
+        return odd_at == -1
+
+    def field(sizes: tuple[int, ...]) -> bytes:
+        size = rng.choice(sizes)
+        length = rng.choice((-2, -1, size + 1)) if odd() else size
+        return varint(length, odd()) + rng.choice((b"a", b"a", b"\xc3")) * size
+
+    for _ in range(count):
+        offset += rng.choice((0, -5)) if odd() else rng.choice((1, 1, 1, 70, 9000))
+        timestamp = rng.choice((0, 5, -3, 70, 9_000, 2_000_000, 1 << 33))
+        body = bytes([odd()]) + varint(timestamp, odd()) + varint(offset, odd())
+        body += b"\1" if rng.random() < 0.2 else field((0, 1, 10, 63, 64, 130))
+        body += b"\1" if rng.random() < 0.2 else field((0, 1, 10, 63, 64, 130, 8191, 8192))
+        headers = rng.choice((0, 0, 1, 3))
+        body += varint(headers + odd(), odd())
+        for _ in range(headers):
+            body += varint(1, odd()) + rng.choice((b"h", b"h", b"h", b"\0", b"\xff"))
+            body += b"\1" if rng.random() < 0.2 else field((0, 1, 63, 64))
+        payload += varint(len(body) + odd() - odd(), odd()) + body
+    payload += b"\0" * odd()
+    return payload, count + odd() - odd(), offset - odd()
 
 
 def test_runs_of_ordinary_records_are_read_as_the_general_loop_reads_them() -> None:
     rng = random.Random(5)
-    refused = 0
-    for _ in range(6_000):
-        payload, count, last = edited_payload(rng)
+    refused = odd = 0
+    for _ in range(12_000):
+        payload, count, last = written_payload(rng)
         # The general loop reads each record of a batch whose timestamps may overflow.
         by_runs = parse_places(payload, 0, (0, 0, 0, 2, 0, LOG_APPEND, last, 0, 0, -1, -1, -1, count))
         one_by_one = parse_places(payload, 0, (0, 0, 0, 2, 0, 0, last, FAR, 2 * FAR - 1, -1, -1, -1, count))
         assert by_runs[:2] == one_by_one[:2], payload.hex()
         assert by_runs[2] == [note for note in one_by_one[2] if note[0] not in TIMESTAMP_CODES], payload.hex()
         refused += not by_runs[0]
+        odd += bool(by_runs[2])
     assert 1_000 < refused < 5_000
+    assert odd > 3_000
 
 
 def test_a_verdict_without_rows_says_what_a_reading_with_rows_says() -> None:
     rng = random.Random(6)
     for _ in range(3_000):
-        payload, count, last = edited_payload(rng)
+        payload, count, last = written_payload(rng)
         fields = struct.pack(">hiqqqhii", 0, last, 0, rng.choice((0, 70, 1 << 40)), -1, -1, -1, count)
         body = fields + payload
         data = struct.pack(">qiibI", 0, len(body) + 9, 0, 2, crc32c(body)) + body
