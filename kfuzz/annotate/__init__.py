@@ -1,1 +1,1 @@
-"""Where every byte stands and what it means, for dumps, the fuzzer and the vectors."""
+"""Which field each byte belongs to and what it means: for dumps, the fuzzer and the vectors."""

@@ -1,4 +1,4 @@
-"""What stands at which byte of a message, record batches inside it too: parts for dumps, as those of the records.
+"""The parts of a message and of the record batches inside it, for dumps: which field is at which byte.
 
 The parts come from the walk that reads the message (``kfuzz.wire.message``), so a dump shows what the reader read.
 """
@@ -33,11 +33,12 @@ _INDICES: Final = re.compile(r"\[\d+\]")
 
 @dataclass(frozen=True)
 class Annotation:
-    """A message's ``parts``, in order: every byte of the data is in one, save those of batches that are not shown.
+    """A message's ``parts``, in order. They cover every byte of the data, except for batches that are not shown.
 
-    Where a message ends or is refused before the data does, what is left is the last part. ``reading`` is the
-    message's, without values; ``records`` are those of its fields of type ``records``, in order. ``findings`` are the
-    message's and then those of each such field, with offsets and paths of the message.
+    If the message ends or is refused before the data ends, the last part holds the remaining bytes. ``reading`` is the
+    verdict on the message, without values. ``records`` are the verdicts on its fields of type ``records``, in order.
+    ``findings`` begins with those of the message; those of each such field follow, with their offsets and paths in the
+    message.
     """
 
     parts: list[Part]
@@ -49,10 +50,10 @@ class Annotation:
 def annotate(
     message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka", batches: int | None = None
 ) -> Annotation:
-    """The parts of a message and what is wrong with it and its record batches; never raises on bad bytes.
+    """The parts of a message, and the findings for it and its record batches; never raises on bad bytes.
 
-    Of each field of type ``records`` so many ``batches`` are shown. ``UsageError`` for an unknown message, version or
-    profile.
+    Each field of type ``records`` shows at most ``batches`` batches. Raises ``UsageError`` for an unknown message,
+    version or profile.
     """
     definition = catalogue().find(message) if isinstance(message, str) else message
     reading = check(definition, version, data, profile=profile)
@@ -69,27 +70,30 @@ def annotate(
 
 
 def _moved(finding: Finding, at: int, path: str) -> Finding:
-    """A finding about records, as one about the message that they begin ``at`` bytes into."""
+    """A finding about the records at byte ``at`` of a message, with its offset and path in the message.
+
+    Offsets into a decompressed payload stay as they are.
+    """
     in_payload = scope_of(finding.path).endswith(".payload")
     return replace(finding, at=finding.at if in_payload else at + finding.at, path=f"{path}.{finding.path}")
 
 
 class _Parts:
-    """Makes parts of the places in a message."""
+    """Turns the places in a message into parts."""
 
     def __init__(self, definition: Definition, version: int, data: bytes, batches: int | None) -> None:
         self.definition = definition
         self.version = version
         self.data = data
         self.batches = batches
-        # What paths without indices lead to: a field, and the fields of a struct.
+        # Caches: path without indices -> its field, or the fields of its struct.
         self.fields: dict[str, Field] = {}
         self.structs: dict[str, tuple[Field, ...]] = {definition.name: definition.fields}
-        # The structs that have their headings.
+        # The structs that already have a heading.
         self.opened: set[str] = set()
 
     def of(self, places: list[Place], *, cut: bool) -> Iterator[Part]:
-        """All parts; ``cut``: the places end where the message is refused."""
+        """All parts. ``cut`` is true if the message was refused, so that its places end too early."""
         name = self.definition.name
         end = 0
         yield Part(name, "", 0, b"", f"version {self.version}", heading=True)
@@ -105,7 +109,7 @@ class _Parts:
             yield Part(name, "rest", end, self.data[end:], f"{rest} bytes after the message")
 
     def headings(self, place: Place) -> Iterator[Part]:
-        """One for each struct that begins here."""
+        """One heading for each struct that begins at this place."""
         at, _, path, part, _ = place
         owner = _owner(path, part)
         begun: list[str] = []
@@ -127,7 +131,7 @@ class _Parts:
         yield Part(owner, name, at, self.data[at : at + size], self.text(place))
 
     def records(self, place: Place) -> Iterator[Part]:
-        """The batches in a field."""
+        """The parts of the batches in a field of type ``records``."""
         at, size, path, *_ = place
         within = memoryview(self.data)[: at + size]
         return annotate_records(within, at=at, under=f"{path}.", batches=self.batches)
@@ -153,7 +157,7 @@ class _Parts:
         return self.value(path, (at, size), value)
 
     def amount(self, path: str, value: int) -> int | None:
-        """The length or count that is sent as ``value``; None for null, as which Kafka reads all that is no int32."""
+        """The length or count that ``value`` encodes; None for null: Kafka reads null outside of 0 to INT32_MAX."""
         number = value - is_compact(self.definition, self.field(path), self.version)
         return number if 0 <= number <= INT32_MAX else None
 
@@ -175,7 +179,7 @@ class _Parts:
         return place[3] == "value" and self.holds(place[2], "records")
 
     def holds(self, path: str, kind: str) -> bool:
-        """Whether a value is of a field of this type; what stands behind an unknown tag is of none."""
+        """Whether the field has this type. The content of an unknown tag has no known type."""
         return f".{UNKNOWN_TAGGED_FIELDS}[" not in path and self.field(path).type.name == kind
 
     def field(self, path: str) -> Field:
@@ -193,5 +197,5 @@ class _Parts:
 
 
 def _owner(path: str, part: str) -> str:
-    """The struct that something stands in: a count of tags, and a tag, are the struct's own."""
+    """The path of the struct that contains this part. For a tag or a tag count, ``path`` is already the struct's."""
     return path if part in ("tag-count", "tag") else path.rpartition(".")[0]

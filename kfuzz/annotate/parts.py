@@ -1,4 +1,4 @@
-"""A part of a dump: some bytes, where they stand, and what they mean."""
+"""A part of a dump: some bytes, their offset, and their meaning."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from dataclasses import dataclass
 __all__ = ["PREVIEW_SIZE", "Part", "preview", "scope_of"]
 
 _SCOPE = re.compile(r".*\bbatch\[\d+\](?:\.payload(?=\.))?")
-# Of a text or of bytes that are one, a dump shows so many.
+# A dump shows at most this many characters of a string, or bytes of printable ASCII.
 PREVIEW_SIZE = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """``size`` bytes at ``at`` that are one field, or (``heading``) the beginning of something that has fields.
+    """One field, or the heading (``heading``) of something that has fields: a batch, a record, a message.
 
-    ``data`` are the bytes themselves: of the buffer, or of a decompressed payload where ``path`` goes through one.
+    ``data`` holds the field's bytes and ``at`` is their offset: in the buffer, or in the decompressed payload if
+    ``path`` goes through one. ``value`` is the text that a dump shows.
     """
 
     path: str
@@ -32,7 +33,7 @@ class Part:
 
 
 def scope_of(path: str) -> str:
-    """Of a field's whole path, what it lies in: a batch, the decompressed payload of one, or neither ("").
+    """The part of a field's path that names its batch or its batch's decompressed payload; "" if there is none.
 
     >>> scope_of("batch[0].payload.records[1].key"), scope_of("batch[0].payload")
     ('batch[0].payload', 'batch[0]')
@@ -42,7 +43,7 @@ def scope_of(path: str) -> str:
 
 
 def preview(payload: bytes | memoryview, span: tuple[int, int]) -> str:
-    """The bytes as text where they are printable ASCII, else their number."""
+    """The bytes as text if they are printable ASCII, otherwise the number of bytes. ``span`` is (offset, length)."""
     at, length = span
     head = bytes(payload[at : at + min(length, PREVIEW_SIZE)])
     if all(0x20 <= byte < 0x7F for byte in head):

@@ -1,4 +1,4 @@
-"""What stands at which byte: the parts of a buffer, for dumps.
+"""The parts of a buffer of record batches, for dumps: which field is at which byte.
 
 The parts come from the layout tables and the parse loops of ``kfuzz.wire``, so a dump shows what the reader read.
 """
@@ -44,8 +44,8 @@ def annotate(
 ) -> Iterator[Part]:
     """The parts of every batch in ``data``, in order, as far as the bytes can be read. Never raises on bad bytes.
 
-    The batches begin ``at`` bytes into ``data``, and ``under`` stands in front of every path. After so many ``batches``
-    comes one heading more, which says what is left.
+    The first batch begins at byte ``at`` of ``data``. Every path begins with ``under``. After ``batches`` batches, one
+    more heading says how many bytes are left.
     """
     view = memoryview(data).cast("B")
     index = 0
@@ -56,7 +56,7 @@ def annotate(
             return
         size, magic, _ = next_frame(view, at)
         if size <= 0 or magic is None:
-            what = "an incomplete batch: a partial tail" if size == 0 else "bytes that frame no batch"
+            what = "an incomplete batch: a partial tail" if size == 0 else "not a batch"
             yield Part(path, "", at, bytes(view[at:]), f"{len(view) - at} bytes, {what}", heading=True)
             return
         yield Part(path, "", at, b"", f"magic {magic}, {size} bytes", heading=True)
@@ -99,18 +99,18 @@ def _records(payload: bytes | memoryview, at: int, header: HeaderTuple, path: st
         end = yield from _record(payload, place, f"{path}.records[{i}]", texts)
     if end < len(payload):
         rest = bytes(payload[end:])
-        yield Part(path, "rest", end, rest, f"{len(rest)} bytes that are no record")
+        yield Part(path, "rest", end, rest, f"{len(rest)} bytes that are not a record")
 
 
 def _record(
     payload: bytes | memoryview, place: PlaceTuple, path: str, texts: dict[str, str]
 ) -> Generator[Part, None, int]:
-    """The parts of one record; returns where it ends. What lies between two spans is the varints between them.
+    """The parts of one record; returns where it ends. The bytes between two spans are varints.
 
-    ``texts`` says what stands for the bytes of key and value where they mean something.
+    ``texts`` holds texts to show for ``key`` and ``value`` instead of their bytes; control records have them.
     """
     at, length, attributes, timestamp_delta, offset_delta, key, value, headers = place
-    yield Part(path, "", at, b"", f"{length} bytes and their length", heading=True)
+    yield Part(path, "", at, b"", f"{length} bytes, plus their length", heading=True)
     body = _varint_end(payload, at)
 
     def part(field: str, start: int, end: int, text: str, inside: str = "") -> Part:
@@ -139,7 +139,7 @@ def _record(
 
 
 def _control_texts(payload: bytes | memoryview, key: Span, value: Span) -> dict[str, str]:
-    """What a control record's key and value say; or, of the one that is refused, why."""
+    """Texts for a control record's key and value. If one is refused, only its reason."""
     parts = [None if length < 0 else bytes(payload[at : at + length]) for at, length in (key, value)]
     try:
         record = decode_control(*parts)
@@ -153,7 +153,7 @@ def _control_texts(payload: bytes | memoryview, key: Span, value: Span) -> dict[
 
 
 def _varint_end(payload: bytes | memoryview, at: int) -> int:
-    """Where the varint at ``at`` ends, which the parse loop has already read."""
+    """Where the varint at ``at`` ends. The parse loop has already read it, so it is complete."""
     while payload[at] & 0x80:
         at += 1
     return at + 1
@@ -169,7 +169,7 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits) ->
             field = bytes(view[at + offset : at + offset + width])
             yield Part(path, name, at + offset, field, str(int.from_bytes(field, "big", signed=True)))
         rest = bytes(view[at + LOG_OVERHEAD : at + size])
-        yield Part(path, "message", at + LOG_OVERHEAD, rest, f"{len(rest)} bytes that are no message")
+        yield Part(path, "message", at + LOG_OVERHEAD, rest, f"{len(rest)} bytes that are not a message")
         return
     yield from _message_parts(view, message, path)
     codec = message[3] & CODEC_MASK
@@ -185,7 +185,7 @@ def _message(view: memoryview, at: int, size: int, path: str, limits: Limits) ->
             yield from _message_parts(memoryview(out.data), inner, f"{inside}.records[{i}]")
             end = inner[7][1]
         if end < len(out.data):
-            yield Part(inside, "rest", end, out.data[end:], f"{len(out.data) - end} bytes that are no message")
+            yield Part(inside, "rest", end, out.data[end:], f"{len(out.data) - end} bytes that are not a message")
 
 
 def _message_parts(view: memoryview, message: MessageTuple, path: str) -> Iterator[Part]:

@@ -1,6 +1,6 @@
-"""Control records with typed keys and values: transaction markers and KRaft's own.
+"""Control records with typed keys and values: transaction markers and KRaft's control records.
 
-``model`` has the values, ``codec`` reads and writes them by the catalogue.
+``model`` defines the values; ``codec`` reads and writes them with the catalogue's definitions.
 
 >>> from kfuzz import control
 >>> control.decode_control(bytes.fromhex("00000001"), bytes.fromhex("000000000007")).value

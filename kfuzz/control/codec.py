@@ -1,7 +1,7 @@
-"""Reads and writes control records: transaction markers and KRaft's own.
+"""Reads and writes control records: transaction markers and KRaft's control records.
 
-The values are messages, and the catalogue of the latest release defines them. Here their fields have names in
-snake_case. A type or version that this release does not know stays bytes.
+The values are messages. The catalogue of the latest release defines them; here, their field names are in snake_case.
+The value of a type or version that this release does not know stays bytes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = ["decode_control", "encode_control"]
 # A key's version and its type.
 KEY: Final = struct.Struct(">hh")
 
-# The class of each type's value.
+# The class of the value, for each type of control record.
 _KINDS: Final[dict[int, type[ControlValue]]] = {
     ControlRecordType.ABORT: EndTransactionMarker,
     ControlRecordType.COMMIT: EndTransactionMarker,
@@ -53,15 +53,15 @@ _KINDS: Final[dict[int, type[ControlValue]]] = {
     ControlRecordType.KRAFT_VERSION: KRaftVersionRecord,
     ControlRecordType.KRAFT_VOTERS: VotersRecord,
 }
-# What the catalogue calls a value whose class has another name here.
+# The catalogue's name for each class that has another name here.
 _NAMES: Final[dict[type[ControlValue], str]] = {EndTransactionMarker: "EndTxnMarker"}
 _T = TypeVar("_T")
 
 
 def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
-    """The control record that ``key`` and ``value`` are; ``RecordsError`` where they are refused.
+    """Decode a control record's ``key`` and ``value``; ``RecordsError`` if one is refused.
 
-    A value of a version above those that Kafka 4.4 defines stays bytes, where Kafka itself would read it as version 0.
+    A KRaft value of a version above those that Kafka 4.4 defines stays bytes; Kafka itself would read it as version 0.
     Mirrors ``org.apache.kafka.common.record.ControlRecordUtils`` and ``EndTransactionMarker``.
 
     >>> from kfuzz.control import decode_control
@@ -83,7 +83,7 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
         raise _refused("control-value-invalid", "value", 0, f"the value is null; a record of type {name} has one")
     kind = _KINDS[type_]
     newest = _newest(kind)
-    # A value too short for a version is refused below, as any other that is cut.
+    # A value too short for a version is refused below, like every truncated value.
     version = int.from_bytes(value[:2], "big", signed=True) if len(value) > 1 else 0
     if version < 0:
         raise _refused("control-value-invalid", "value.version", 0, f"the version is {version}; it must be 0 or more")
@@ -98,7 +98,7 @@ def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
 
 
 def encode_control(record: ControlRecord) -> tuple[bytes, bytes | None]:
-    """Key and value of ``record``, as Kafka writes them; ``EncodeError`` where a field does not fit.
+    """Key and value of ``record``, as Kafka writes them; ``EncodeError`` if a field does not fit.
 
     >>> from kfuzz.control import ControlRecord, ControlRecordKey, ControlRecordType
     >>> from kfuzz.control import EndTransactionMarker, encode_control
@@ -114,7 +114,9 @@ def encode_control(record: ControlRecord) -> tuple[bytes, bytes | None]:
         return key, record.value
     kind = _KINDS.get(record.key.type)
     if kind is None or not isinstance(record.value, kind):
-        raise EncodeError(f"a control record of type {record.key.type} has no value {type(record.value).__name__}")
+        raise EncodeError(
+            f"a control record of type {record.key.type} cannot have a value of class {type(record.value).__name__}"
+        )
     newest = _newest(kind)
     version = record.value.version
     if version < 0 or (version > newest and kind is not EndTransactionMarker):
@@ -135,11 +137,11 @@ def _definition(kind: type[ControlValue]) -> Definition:
 
 @cache
 def _renamed(name: str) -> Definition:
-    """The catalogue's definition of a value, with the field names of its class; paths begin with ``value``."""
+    """The catalogue's definition of a value, with the Python names of its fields; paths begin with ``value``."""
     found = catalogue().find(name)
     inside = tuple(_snake_cased(field) for field in found.fields)
     if name == _NAMES[EndTransactionMarker]:
-        # Kafka writes a marker's version in front of the message; the others have it as their first field.
+        # Kafka writes a marker's version in front of the message; the other values have it as their first field.
         inside = (Field("version", Type("int16"), ALL, default=0), *inside)
     structs = {
         name: Struct(name, one.versions, tuple(_snake_cased(field) for field in one.fields), one.common)
@@ -149,7 +151,7 @@ def _renamed(name: str) -> Definition:
 
 
 def _snake_cased(field: Field) -> Field:
-    """The field under its Python name: ``KRaftVersion`` is ``kraft_version``."""
+    """The field with its Python name: ``KRaftVersion`` becomes ``kraft_version``."""
     return replace(field, name=re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field.name).lower())
 
 
@@ -165,7 +167,7 @@ def _newest(kind: type[ControlValue]) -> int:
 
 
 def _structs_of(kind: type) -> dict[str, type]:
-    """For each field that holds a struct, or a tuple of them, the struct's class."""
+    """The struct's class for each field that holds a struct or a tuple of structs."""
     held = {name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(kind).items()}
     return {name: one for name, one in held.items() if is_dataclass(one) and isinstance(one, type)}
 

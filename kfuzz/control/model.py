@@ -45,8 +45,8 @@ class ControlRecordType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ControlRecordKey:
-    """What a control record's key says. ``type`` may be one that Kafka does not know; ``rest`` are bytes after the
-    fields, which a later version may have added. Mirrors ``ControlRecordTypeSchema``.
+    """A control record's key. ``type`` may be unknown to Kafka. ``rest`` holds the bytes after the known fields, which
+    a later version may have added. Mirrors ``ControlRecordTypeSchema``.
     """
 
     type: int
@@ -55,7 +55,7 @@ class ControlRecordKey:
 
 
 class TaggedField(NamedTuple):
-    """A tagged field that this layout does not define."""
+    """A tagged field that the struct's definition does not know."""
 
     tag: int
     data: bytes
@@ -66,7 +66,7 @@ TaggedFields = tuple[TaggedField, ...]
 
 @dataclass(frozen=True, slots=True)
 class EndTransactionMarker:
-    """The value of ABORT and COMMIT. Later versions begin as version 0 does; ``EndTxnMarker``."""
+    """The value of ABORT and COMMIT. Later versions begin with the fields of version 0; mirrors ``EndTxnMarker``."""
 
     coordinator_epoch: int
     version: int = 0
@@ -83,7 +83,7 @@ class LeaderChangeVoter:
 
 @dataclass(frozen=True, slots=True)
 class LeaderChangeMessage:
-    """The value of LEADER_CHANGE: who leads the quorum from here on, and who voted for that."""
+    """The value of LEADER_CHANGE: the new leader of the quorum, its voters, and those who voted for the leader."""
 
     leader_id: int
     voters: tuple[LeaderChangeVoter, ...] = ()
@@ -111,7 +111,7 @@ class SnapshotFooterRecord:
 
 @dataclass(frozen=True, slots=True)
 class KRaftVersionRecord:
-    """The value of KRAFT_VERSION: the version of the quorum's protocol from here on."""
+    """The value of KRAFT_VERSION: the version of the quorum's protocol from this record on."""
 
     kraft_version: int
     version: int = 0
@@ -120,7 +120,7 @@ class KRaftVersionRecord:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a listener of a :class:`Voter` is reached."""
+    """The address of one listener of a :class:`Voter`."""
 
     name: str
     host: str
@@ -150,7 +150,7 @@ class Voter:
 
 @dataclass(frozen=True, slots=True)
 class VotersRecord:
-    """The value of KRAFT_VOTERS: who votes from here on."""
+    """The value of KRAFT_VOTERS: the quorum's voters from this record on."""
 
     voters: tuple[Voter, ...] = ()
     version: int = 0
@@ -169,8 +169,8 @@ ControlValue = (
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """A control record. ``value`` is bytes (or None for null) where Kafka 4.4 knows no layout for it; ``rest`` are
-    bytes after the value's last field, which Kafka leaves unread.
+    """A control record. ``value`` is bytes (or None for null) if Kafka 4.4 has no definition for it. ``rest`` holds the
+    bytes after the value's last field, which Kafka does not read.
     """
 
     key: ControlRecordKey

@@ -1,6 +1,6 @@
-"""Findings: one thing that is wrong or odd with the bytes, and what each finding code means.
+"""Findings: a finding is one thing that is wrong or odd in the bytes. Each has a code.
 
-``model`` says what a finding is; ``records`` and ``messages`` hold the codes of each.
+``model`` defines findings and codes; ``records`` and ``messages`` list the codes for record batches and for messages.
 """
 
 from kfuzz.findings.model import PROFILES, Code, Finding, Profile, Severity

@@ -1,6 +1,6 @@
-"""What a finding in a message means, as ``findings`` says it of those in records.
+"""The finding codes for messages; ``findings.records`` has those for record batches.
 
-It stands here, below ``kfuzz.messages``, because the values of control records are messages too.
+This module is in the layer below ``kfuzz.messages``, because the values of control records are messages too.
 """
 
 from __future__ import annotations
@@ -15,52 +15,48 @@ if TYPE_CHECKING:
 
 __all__ = ["CODES", "from_message_note"]
 
-# Kafka's severity of each, the requirement that it breaks, and its sentence.
+# For each code: Kafka's severity, the requirement that it breaks, and its sentence.
 CODES: Final[Mapping[str, Code]] = {
     "bool-not-0-or-1": Code("deviation", "MSG-BOOL-1", "the flag is {found}; it must be 0 or 1"),
-    "bytes-after-message": Code("deviation", "MSG-FIELDS-1", "{found} bytes are left behind the message"),
+    "bytes-after-message": Code("deviation", "MSG-FIELDS-1", "{found} bytes follow the message"),
     "count-exceeds-message": Code(
         "fatal", "MSG-ARRAY-1", "the array has {found} elements, and {allowed} bytes are left"
     ),
-    "count-too-large": Code(
-        "fatal", "MSG-ARRAY-1", "the array has {found} elements; {allowed} is the most that Kafka reads"
-    ),
-    "length-below-minus-one": Code("deviation", "MSG-NULL-1", "the length is {found}; only {allowed} says null"),
+    "count-too-large": Code("fatal", "MSG-ARRAY-1", "the array has {found} elements; Kafka reads at most {allowed}"),
+    "length-below-minus-one": Code("deviation", "MSG-NULL-1", "the length is {found}; null is {allowed}"),
     "length-exceeds-message": Code("fatal", "MSG-BYTES-1", "the length is {found}, and {allowed} bytes are left"),
     "message-cut": Code("fatal", "MSG-FIELDS-1", "{allowed} bytes belong here, and {found} are left"),
-    "nested-too-deep": Code("fatal", None, "structs stand {found} deep in one another; {allowed} is the most"),
+    "nested-too-deep": Code("fatal", None, "structs are nested {found} levels deep; at most {allowed} are allowed"),
     "null-not-allowed": Code(
-        "fatal", "MSG-NULL-2", "the length is {found}, which is null; this version has no null here"
+        "fatal", "MSG-NULL-2", "the length is {found}, which means null; this version does not allow null here"
     ),
     "string-not-utf8": Code("deviation", "MSG-STRING-1", "the {found} bytes of the text are not UTF-8"),
-    "string-too-long": Code("fatal", "MSG-STRING-2", "the text takes {found} bytes; {allowed} is the most"),
+    "string-too-long": Code("fatal", "MSG-STRING-2", "the text takes {found} bytes; at most {allowed} are allowed"),
     "tag-count-exceeds-message": Code(
         "fatal", "MSG-TAG-1", "there are {found} tagged fields, and {allowed} bytes are left"
     ),
-    "tag-count-too-large": Code(
-        "fatal", "MSG-TAG-1", "there are {found} tagged fields; {allowed} is the most that Kafka reads"
-    ),
-    "tag-not-ascending": Code("deviation", "MSG-TAG-1", "tag {found} comes where {allowed} is the least"),
-    "tag-not-in-version": Code("fatal", "MSG-TAG-2", "tag {found} is of other versions"),
-    "tag-repeated": Code("deviation", "MSG-TAG-1", "tag {found} is there again"),
+    "tag-count-too-large": Code("fatal", "MSG-TAG-1", "there are {found} tagged fields; Kafka reads at most {allowed}"),
+    "tag-not-ascending": Code("deviation", "MSG-TAG-1", "the tag is {found}; here it must be at least {allowed}"),
+    "tag-not-in-version": Code("fatal", "MSG-TAG-2", "tag {found} belongs to other versions"),
+    "tag-repeated": Code("deviation", "MSG-TAG-1", "tag {found} is repeated"),
     "tag-size-exceeds-message": Code(
         "fatal", "MSG-TAG-1", "the tagged field has {found} bytes, and {allowed} are left"
     ),
-    "tag-size-mismatch": Code(
-        "deviation", "MSG-TAG-1", "the tagged field is said to have {found} bytes; it has {allowed}"
-    ),
-    "tag-unknown": Code("deviation", "MSG-TAG-3", "tag {found} is not known"),
+    "tag-size-mismatch": Code("deviation", "MSG-TAG-1", "the tagged field claims {found} bytes; it has {allowed}"),
+    "tag-unknown": Code("deviation", "MSG-TAG-3", "tag {found} is unknown"),
     "varint-overlong": Code(
-        "deviation", "MSG-COMPACT-1", "the number takes {found} bytes, more than it needs or can say"
+        "deviation", "MSG-COMPACT-1", "the varint of {found} bytes is longer than needed, or exceeds 32 bits"
     ),
-    "varint-too-long": Code("fatal", "MSG-COMPACT-1", "the number takes {found} bytes or more; {allowed} is the most"),
+    "varint-too-long": Code(
+        "fatal", "MSG-COMPACT-1", "the varint takes {found} bytes or more; at most {allowed} are allowed"
+    ),
 }
-# What the documents themselves allow, or ask for: whoever does not know a tag keeps or steps over it.
+# The documents require this: a reader that does not know a tag keeps or skips it. So no profile refuses it.
 _NEVER_REFUSED: Final = frozenset({"tag-unknown"})
 
 
 def from_message_note(name: str, note: Note, profile: Profile) -> Finding:
-    """The finding for what a walk has noted of the message called ``name``."""
+    """The finding for a ``note`` that the walk made in the message called ``name``."""
     code, at, found, allowed, steps = note
     path = name + "".join(f".{step}" + (f"[{element}]" if element >= 0 else "") for step, element in steps)
     known = CODES[code]

@@ -1,4 +1,4 @@
-"""What a finding is, and what a finding code means."""
+"""The classes for findings and finding codes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PROFILES: tuple[str, ...] = get_args(Profile)
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What one finding code means.
+    """The meaning of one finding code.
 
-    ``kafka`` is its severity for Apache Kafka itself: its consumer, and each role that has none of its own here. The
-    documents (profile ``strict``) refuse every code.
-    ``requirement`` is an id in ``vectors/requirements.json``; None where only Kafka, not a document, says so.
+    ``kafka`` is its severity in profile ``kafka``: for the consumer, and for each role whose own field is None. In
+    profile ``strict``, which follows the documents, every code is fatal.
+    ``requirement`` is an id in ``vectors/requirements.json``; None if only Kafka's code, not a document, has the rule.
     ``sentence`` is formatted with ``found``, ``allowed`` and ``count``.
     """
 
@@ -32,7 +32,7 @@ class Code:
     log: Severity | None = None
 
     def severity(self, profile: Profile, role: Role) -> Severity:
-        """How bad this is for ``role`` in ``profile``."""
+        """The severity for ``role`` in ``profile``."""
         if profile == "strict":
             return "fatal"
         own = {"consumer": None, "broker": self.broker, "log": self.log}[role]
@@ -41,11 +41,11 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, or odd, with the bytes.
+    """One thing that is wrong or odd in the bytes.
 
-    ``at`` is a byte offset into the buffer given; where ``path`` goes through ``payload``, into that decompressed
-    payload.
-    ``count`` is how often the code occurred under the same batch; the place is the first one's.
+    ``at`` is a byte offset into the given buffer, or into the decompressed payload if ``path`` goes through
+    ``payload``.
+    ``count`` says how often the code occurred in the same batch; ``at`` and ``path`` are those of the first time.
     """
 
     code: str
@@ -61,7 +61,7 @@ class Finding:
         return f"{self.path} at byte {self.at}: {self.message}{again} [{self.code}]"
 
     def to_json(self) -> dict[str, object]:
-        """The finding as the JSON object that every ``--json`` prints."""
+        """The finding as a JSON object, as every ``--json`` option prints it."""
         return {
             "code": self.code,
             "severity": self.severity,

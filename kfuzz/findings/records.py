@@ -1,7 +1,7 @@
-"""The findings of records: for each code the requirement it breaks, its severity per profile and role, its sentence.
+"""The finding codes for record batches: for each, its requirement, its severity per profile and role, its sentence.
 
-The codes are noted by the parse loops in ``kfuzz.wire``, which know nothing of profiles: severity belongs to (code,
-profile, role) and is looked up here.
+The parse loops in ``kfuzz.wire`` note only the code. They do not know profiles and roles, so this table maps
+(code, profile, role) to a severity.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CODES: dict[str, Code] = {
     ),
     # records
     "varint-too-long": Code("fatal", "RB-VARINT-1", "the varint does not end within {allowed} bytes"),
-    "varint-overlong": Code("deviation", "RB-VARINT-2", "the varint takes {found} bytes where fewer would do"),
+    "varint-overlong": Code("deviation", "RB-VARINT-2", "the varint takes {found} bytes; fewer are enough"),
     "varint-excess-bits": Code(
         "deviation",
         "RB-VARINT-2",
@@ -88,7 +88,7 @@ CODES: dict[str, Code] = {
         "deviation", "RB-OFFSET-2", "the offset delta is {found}; the header's last offset delta is {allowed}"
     ),
     "length-below-minus-one": Code(
-        "deviation", "RB-RECORD-3", "the length is {found}; null is {allowed} and nothing is below"
+        "deviation", "RB-RECORD-3", "the length is {found}; it must be {allowed} (null) or more"
     ),
     "length-exceeds-record": Code("fatal", "RB-RECORD-3", "the length is {found}, but {allowed} bytes are left"),
     "header-count-negative": Code("fatal", "RB-HEADERS-1", "the header count is {found}; it must be 0 or more"),
@@ -109,7 +109,7 @@ CODES: dict[str, Code] = {
         "RB-CONTROL-2",
         "the control record's key is not a version (0 or more) and a known type, 2 bytes each",
     ),
-    # streams: rules that need memory
+    # streams: rules that need state from earlier batches
     "sequence-gap": Code("fatal", "SEQ-ORDER-1", "the base sequence is {found}; the next one must be {allowed}"),
     "sequence-overlap": Code(
         "fatal", "SEQ-ORDER-1", "the base sequence is {found}, which was used already; the next one must be {allowed}"
@@ -120,7 +120,7 @@ CODES: dict[str, Code] = {
     "sequence-of-new-epoch": Code(
         "fatal", "SEQ-EPOCH-1", "the base sequence is {found}; under a new producer epoch it must be {allowed}"
     ),
-    # A broker that follows a leader, or loads what it has written itself, only warns of these two.
+    # For these two, a broker only logs a warning when it replicates from a leader or loads its own log.
     "producer-epoch-stale": Code(
         "fatal", "SEQ-EPOCH-1", "the producer epoch is {found}; {allowed} was seen already", log="deviation"
     ),
@@ -162,12 +162,12 @@ CODES: dict[str, Code] = {
     "inner-partial-tail": Code(
         "deviation", "MS-WRAPPER-1", "the last {found} bytes inside the wrapper are not a whole message"
     ),
-    # what a broker asks of a Produce request
+    # what a broker requires of a Produce request
     "batch-count-not-one": Code(
         "fatal", "PRO-REQUEST-1", "the Produce request holds {found} batches for the partition; it must be exactly one"
     ),
     "magic-not-produced": Code(
-        "fatal", "PRO-MAGIC-1", "the magic is {found}; a Produce request of today carries magic {allowed} alone"
+        "fatal", "PRO-MAGIC-1", "the magic is {found}; today a Produce request may only hold magic {allowed}"
     ),
     "request-too-large": Code("fatal", "LIM-DEFAULT-1", "the request has {found} bytes; the limit is {allowed}"),
     "batch-too-large": Code("fatal", "LIM-DEFAULT-1", "the batch has {found} bytes; the limit is {allowed}"),
@@ -190,9 +190,9 @@ CODES: dict[str, Code] = {
         "deviation", "RB-TIMESTAMP-6", "the timestamp type is LogAppendTime; a producer should set CreateTime"
     ),
     "timestamp-out-of-range": Code(
-        "fatal", "RB-TIMESTAMP-4", "the timestamp is {found}; the topic allows no further than {allowed}"
+        "fatal", "RB-TIMESTAMP-4", "the timestamp is {found}; the topic's limit is {allowed}"
     ),
-    "key-missing": Code("fatal", "CMP-KEY-1", "the record has no key, by which a compacted topic keeps it"),
+    "key-missing": Code("fatal", "CMP-KEY-1", "the record has no key; records of a compacted topic must have one"),
     "compressed-offset-delta-not-index": Code(
         "fatal", "RB-OFFSET-7", "the record's offset is {found}; in a compressed batch it must be its index {allowed}"
     ),
@@ -209,35 +209,35 @@ CODES: dict[str, Code] = {
     "delete-horizon-produced": Code(
         "deviation", "CMP-HORIZON-1", "the delete horizon is set, which only compaction may do"
     ),
-    "rebuild-refused": Code("fatal", None, "the topic's codec is another, and the batch cannot be built anew with it"),
-    # what stands in the log though no consumer can read it
+    "rebuild-refused": Code("fatal", None, "the topic has another codec, and the batch cannot be rebuilt with it"),
+    # stored in the log, but unreadable for consumers
     "records-unreadable": Code(
-        "deviation", "RB-RECORDS-1", "the batch is stored, yet no consumer can read its records"
+        "deviation", "RB-RECORDS-1", "the batch is stored, but no consumer can read its records"
     ),
-    # what a broker asks of a segment
+    # what a broker requires of a segment
     "offset-outside-segment": Code(
-        "fatal", "SEG-OFFSET-1", "the last offset is {found}; a segment that begins at {allowed} reaches no further"
+        "fatal", "SEG-OFFSET-1", "the last offset is {found}, too far from the segment's base offset {allowed}"
     ),
     "offset-not-increasing": Code(
-        "deviation", "SEG-OFFSET-2", "the last offset is {found}; that of the batch before is {allowed}"
+        "deviation", "SEG-OFFSET-2", "the last offset is {found}; the batch before has last offset {allowed}"
     ),
     "indexed-offset-not-increasing": Code(
-        "fatal", "SEG-OFFSET-2", "the index is to get offset {found}, but it has come to {allowed} already"
+        "fatal", "SEG-OFFSET-2", "offset {found} cannot be added to the index, which is already at {allowed}"
     ),
     "log-end-overflow": Code(
         "fatal", "SEG-OFFSET-1", "the log ends at {found}, before its start at {allowed}: a broker deletes it"
     ),
     "wrapper-start-unknown": Code(
-        "fatal", None, "a broker looks here for an offset, and cannot open the wrapper to see where it begins: it dies"
+        "fatal", None, "a broker looking up an offset must open this wrapper to find its first offset, fails, and dies"
     ),
     "leader-epoch-offset-negative": Code(
-        "fatal", "RB-OFFSET-1", "leader epoch {allowed} is to begin at offset {found}; it must be 0 or more"
+        "fatal", "RB-OFFSET-1", "leader epoch {allowed} would begin at offset {found}; it must be 0 or more"
     ),
 }
 
 
 def from_note(note: Note, path: str, profile: Profile, role: Role, detail: str = "") -> Finding:
-    """The finding for a note that a parse loop made about what stands at ``path`` (``batch[0]``,
+    """The finding for a ``note`` that a parse loop made; ``path`` is where the loop read (``batch[0]``,
     ``batch[0].payload``).
     """
     name, field, at, record, header, found, allowed, count = note

@@ -158,7 +158,7 @@ def test_a_message_that_is_refused_is_told_where_and_ends_with_1() -> None:
     assert done.stderr == "fatal: ApiVersionsRequest at byte 8: 1 bytes belong here, and 0 are left [message-cut]\n"
     odd = kfuzz("messages", "decode", "ApiVersions", "--version", "3", stdin=bytes.fromhex("066b66757a7a02310061"))
     assert (odd.returncode, json.loads(odd.stdout)["clientSoftwareName"]) == (0, "kfuzz")
-    assert "deviation: ApiVersionsRequest at byte 9: 1 bytes are left behind the message" in odd.stderr
+    assert "deviation: ApiVersionsRequest at byte 9: 1 bytes follow the message" in odd.stderr
 
 
 def test_json_that_is_no_message_is_one_sentence() -> None:

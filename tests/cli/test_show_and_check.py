@@ -71,7 +71,7 @@ def test_check_in_strict_refuses_a_deviation_that_kafka_accepts(tmp_path: Path) 
     [
         ("consumer", "ok, 2 batches, 2 records", True),
         ("broker", "[batch-count-not-one]", False),
-        ("log", "a segment that begins at 5 reaches no further [offset-outside-segment]", False),
+        ("log", "too far from the segment's base offset 5 [offset-outside-segment]", False),
     ],
 )
 def test_check_judges_as_the_role_that_is_named(role: str, words: str, accepts: bool, tmp_path: Path) -> None:

@@ -165,12 +165,12 @@ def test_a_known_type_has_a_value_of_a_version_from_0(kind: ControlRecordType) -
         (3, "0000 0000018bcfe56800 ffffffff0f", "there are 4294967295 tagged fields, and 0 bytes are left"),
         (3, "0000 0000018bcfe56800 05", "5 tagged fields"),
         (3, "0000 0000018bcfe56800 01 01 ffffffff0f", "the tagged field has 4294967295 bytes, and 0 are left"),
-        (3, "0000 0000018bcfe56800 808080808000", "the number takes 6 bytes or more; 5 is the most"),
+        (3, "0000 0000018bcfe56800 808080808000", "the varint takes 6 bytes or more; at most 5 are allowed"),
         (6, f"0000 02 00000002 {DIRECTORY.hex()} 02 00 02 68 ffff 00 0000 0001 00 00 00", "null"),
         (
             6,
             f"0000 02 00000002 {DIRECTORY.hex()} 02 818002 {'61' * 32768}",
-            "the text takes 32768 bytes; 32767 is the most",
+            "the text takes 32768 bytes; at most 32767 are allowed",
         ),
     ],
 )
@@ -213,7 +213,7 @@ def test_a_value_that_does_not_fit_is_refused_before_it_is_written(value: Any, s
 
 
 def test_a_value_of_another_type_than_the_keys_is_refused() -> None:
-    with pytest.raises(EncodeError, match="type 1 has no value SnapshotFooterRecord"):
+    with pytest.raises(EncodeError, match="type 1 cannot have a value of class SnapshotFooterRecord"):
         encode_control(record_of(ControlRecordType.COMMIT, SnapshotFooterRecord()))
 
 
