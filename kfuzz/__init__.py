@@ -1,6 +1,6 @@
 """kfuzz: vectors, referee, fuzzer and corpus generator for Apache Kafka's wire format.
 
-Importing this package is light: it loads no compiled module and no codec. Its public doors:
+Importing this package is cheap: it loads no compiled module and no codec. The public modules:
 
 * :mod:`kfuzz.records`: read and write record batches
 * :mod:`kfuzz.messages`: read and write Kafka's messages
@@ -8,7 +8,7 @@ Importing this package is light: it loads no compiled module and no codec. Its p
 * :mod:`kfuzz.vectors`: the golden suite
 * :mod:`kfuzz.conformance`: judge implementations against the suite
 * :mod:`kfuzz.mutate`: well-formed inputs and their mutants
-* :mod:`kfuzz.errors`: what all of them raise
+* :mod:`kfuzz.errors`: the exceptions that all of them raise
 """
 
 from kfuzz import moved

@@ -1,4 +1,4 @@
-"""``python -m kfuzz`` is the command ``kfuzz``."""
+"""``python -m kfuzz`` runs the command ``kfuzz``."""
 
 from kfuzz.cli.main import main
 

@@ -1,4 +1,4 @@
-"""How far long work is: a line that moves on a terminal, plain lines in a pipe."""
+"""Progress of long work: a moving bar on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PLAIN_INTERVAL_S = 5.0
 
 @contextlib.contextmanager
 def progress(what: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """Show how far ``what`` is on standard error; yields ``set_done(n)``. ``total`` None: its end is not known.
+    """Show the progress of ``what`` on standard error; yields ``set_done(n)``. ``total`` is None if it is not known.
 
-    On a terminal this is a bar with the time that passed, and it moves between two calls as well. In a pipe it is a
-    plain line at most every five seconds, so that logs stay readable.
+    On a terminal this is a bar with the elapsed time; it also moves between two calls. In a pipe it is a plain line,
+    at most one every five seconds, so that logs stay readable.
     """
     if quiet or sys.stderr is None:
         yield lambda done: None

@@ -1,14 +1,14 @@
-"""The exceptions that a caller can meet.
+"""The exceptions that kfuzz raises to its callers.
 
 ``KfuzzError``
-    the base of all of them; its text is one sentence that a person can act on
+    the base class; its text is one sentence that tells a person what to do
 ``UsageError``
-    the request itself was wrong: a missing file, a bad option, a file that breaks its schema. Mend the request.
+    the request was wrong: a missing file, a bad option, a file that breaks its schema. Correct the request.
 ``DecodeError``
-    the *bytes* were refused; ``finding`` says where and why. Nothing is wrong with the request. Record batches raise
+    the *bytes* were refused; ``finding`` says where and why. The request itself was fine. Record batches raise
     ``RecordsError``, messages raise ``MessageError``.
 ``EncodeError``
-    the *values* cannot be written in the format asked for. Mend the values.
+    the *values* cannot be written in the requested format. Correct the values.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["DecodeError", "EncodeError", "KfuzzError", "MessageError", "RecordsE
 
 
 class KfuzzError(Exception):
-    """Root of every error that kfuzz raises on purpose."""
+    """Base class of every error that kfuzz raises on purpose."""
 
 
 class UsageError(KfuzzError):
-    """The request was wrong; the text names the place and the remedy. The command line exits with 2."""
+    """The request was wrong. The text names the place and the remedy; the command line exits with 2."""
 
 
 class EncodeError(KfuzzError):

@@ -1,4 +1,4 @@
-"""Small file manners shared by every layer: nothing half-written ever keeps a final name."""
+"""File helpers for every layer. A half-written file never gets its final name."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ __all__ = [
     "write_whole",
 ]
 
-# A disk without room, a quota that is used up, a limit on the size of one file.
+# The disk is full, the quota is used up, or the file reached its size limit.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# One letter before the colon would be a drive of Windows. One slash: `Path` drops the second.
+# At least two letters before the colon: one letter is a Windows drive. One slash, because `Path` drops the second.
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(.*)", re.DOTALL)
 
 
 def local_path(place: str | Path) -> Path:
     """The path that ``place`` names on this machine; ``file:///data`` is ``/data``.
 
-    ``UsageError`` for any other scheme (``s3a://``, ``hdfs://``, …): taken as a path, it would make a folder ``s3a:``.
+    Raises ``UsageError`` for other schemes (``s3a://``, ``hdfs://``, …): as paths, they would make a folder ``s3a:``.
     """
     match = URL.fullmatch(str(place))
     if match is None:
@@ -43,7 +43,7 @@ def local_path(place: str | Path) -> Path:
     scheme, rest = match[1].lower(), match[2]
     if scheme != "file":
         raise UsageError(
-            f"{place} is on {scheme}:, which kfuzz neither reads nor writes; name a directory of a mounted file system"
+            f"{place} is on {scheme}:, which kfuzz cannot read or write; name a directory of a mounted file system"
         )
     if rest.startswith("/"):
         host, slash, rest = rest[1:].partition("/")
@@ -53,7 +53,7 @@ def local_path(place: str | Path) -> Path:
 
 
 def cannot_write(path: str | Path, error: OSError) -> UsageError:
-    """The sentence for ``error``, met while ``path`` was written: the path, the reason and the remedy."""
+    """The error to raise when writing ``path`` failed with ``error``: it names the path, the reason and the remedy."""
     remedy = "free space there or name a place on another disk" if error.errno in FULL else "name another place"
     return UsageError(f"{path} cannot be written: {error.strerror}; {remedy}")
 
@@ -62,16 +62,16 @@ def cannot_write(path: str | Path, error: OSError) -> UsageError:
 def open_whole(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """Open ``path`` for writing; the file gets its name only when the block ends without an exception.
 
-    ``mode`` is what the umask takes from: 0o777 for a program.
-    A device or a pipe (/dev/null, /dev/stdout) is written to as it is: to rename over it would take it away.
-    ``UsageError`` where no file can be made.
+    ``mode`` holds the permissions before the umask is applied: 0o777 for a program.
+    A device or a pipe (/dev/null, /dev/stdout) is written directly, because a rename would replace it with a file.
+    Raises ``UsageError`` if no file can be made.
     """
     path = require_writable(path)
     if path.exists() and not path.is_file():
         with _full_as_sentence(path), path.open("wb") as file:
             yield file
         return
-    # A link stays one: what it names is replaced.
+    # A symbolic link stays a link: only its target is replaced.
     path = path.resolve()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def open_whole(path: str | Path, *, mode: int = 0o666) -> Iterator[IO[bytes]]:
     try:
         with _full_as_sentence(path), os.fdopen(descriptor, "wb") as file:
             yield file
-        # mkstemp makes private files; others follow the umask.
+        # mkstemp makes private files; this one must follow the umask.
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(temporary, mode & ~umask)
@@ -97,7 +97,7 @@ def _full_as_sentence(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        # An error with a name is about another file.
+        # An error with a file name is about another file.
         if error.errno in FULL and error.filename is None:
             raise cannot_write(path, error) from None
         raise
@@ -105,10 +105,10 @@ def _full_as_sentence(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold the existing ``directory`` against other processes that ask for it here, and wait while one holds it.
+    """Lock the existing ``directory`` against other processes that call this; wait while another process holds it.
 
-    For builds: two processes that need the same product at the same time make it once. The lock is on the directory
-    itself, so nothing is left behind, and it ends with the process.
+    For builds: when two processes need the same product at the same time, only one builds it. The lock is on the
+    directory itself, so it leaves no file behind, and it ends with the process.
     """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
@@ -119,9 +119,9 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def require_writable(path: str | Path, *, directory: bool = False) -> Path:
-    """The path on this machine; ``UsageError`` where plainly no file (or ``directory``) can be made there.
+    """The path on this machine; ``UsageError`` if no file (or ``directory``) can be made there.
 
-    For use before long work.
+    Call this before long work, to fail early. It makes nothing, so the write itself can still fail.
     """
     path = local_path(path)
     try:
@@ -133,26 +133,26 @@ def require_writable(path: str | Path, *, directory: bool = False) -> Path:
     if not there.is_dir():
         raise UsageError(f"{path} cannot be written: {there} is not a directory; name another place")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise UsageError(f"{path} cannot be written: {there} does not let you; name another place")
+        raise UsageError(f"{path} cannot be written: you have no permission in {there}; name another place")
     return path
 
 
 def write_whole(path: str | Path, data: bytes | str, *, mode: int = 0o666) -> None:
-    """Write ``data`` (text as UTF-8) to ``path`` in one step: readers see the old file or the new one, never a part."""
+    """Write ``data`` (text as UTF-8) to ``path`` atomically: readers see the old file or the new one, never a part."""
     with open_whole(path, mode=mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The bytes of a file or a pipe; ``UsageError`` says what else the path is and what to do."""
+    """The bytes of a file or a pipe. ``UsageError`` for any other path says what the path is and what to do."""
     with _readable(path) as file:
         return file.read()
 
 
 def map_bytes(path: str | Path) -> bytes | mmap.mmap:
-    """As :func:`read_bytes`, mapped rather than read: a segment of any size then takes no memory of its own."""
+    """Like :func:`read_bytes`, but maps the file, so that a large segment takes no memory of its own."""
     with _readable(path) as file:
-        # Neither an empty file nor a pipe can be mapped.
+        # Empty files and pipes cannot be mapped; both report size 0.
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else file.read()
 
 

@@ -1,4 +1,4 @@
-"""Java's arithmetic and text, where Kafka's behaviour follows from them."""
+"""Java's arithmetic and text decoding, for behaviour that Kafka inherits from Java."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["AS_JAVA", "through_java", "wrap64"]
 
 
 def wrap64(number: int) -> int:
-    """``number`` as Java's long arithmetic leaves it."""
+    """``number`` wrapped to 64 bits, as Java's ``long`` arithmetic does."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def through_java(data: bytes) -> bytes:
-    """``data`` after Java has read it as UTF-8 text and written it again: bad bytes have become U+FFFD.
+    """``data`` after Java has decoded it as UTF-8 and encoded it again: invalid bytes become U+FFFD.
 
-    Java takes the bytes of an encoded surrogate together, where Python replaces each.
+    Java replaces all bytes of an encoded surrogate with one U+FFFD; Python replaces each byte.
 
     >>> through_java(b"k\\xff").hex()
     '6befbfbd'
@@ -33,6 +33,6 @@ def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
     return "\ufffd", end
 
 
-# The name of the error handler that reads text as Java does.
+# The name of the codec error handler that decodes text as Java does.
 AS_JAVA: Final = "kfuzz-as-java"
 codecs.register_error(AS_JAVA, _replace_as_java)

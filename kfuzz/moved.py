@@ -1,4 +1,4 @@
-"""Old names of modules, which work for one release with a ``DeprecationWarning``."""
+"""Old module names. They work for one release, with a ``DeprecationWarning``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GONE_IN", "MOVED", "install"]
 
-# The release in which this module and all its names go; a test fails when it is reached.
+# The release that removes this module and the old names; a test fails when kfuzz reaches this version.
 GONE_IN: Final = "0.2.0"
 
 MOVED: Final = {
@@ -36,9 +36,9 @@ MOVED: Final = {
 
 
 class _Finder:
-    """Finds an old name by importing the new one. It comes last, so it is asked only about what is not there.
+    """Finds a module under its old name by importing the new one. It is the last finder, so it sees only missing names.
 
-    It has no base class, because ``importlib.abc`` costs more than the rest of ``import kfuzz``.
+    It has no base class, because importing ``importlib.abc`` takes longer than the rest of ``import kfuzz``.
     """
 
     def find_spec(
@@ -48,9 +48,9 @@ class _Finder:
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         new = MOVED[spec.name]
-        warnings.warn(f"{spec.name} is now {new}; the old name goes in {GONE_IN}", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{spec.name} is now {new}; {GONE_IN} removes the old name", DeprecationWarning, stacklevel=2)
         module = importlib.import_module(new)
-        # The import system writes its own spec over the module's; `exec_module` puts this one back.
+        # The import system overwrites the module's spec; `exec_module` restores it.
         spec.loader_state = module.__spec__
         return module
 
@@ -61,6 +61,6 @@ class _Finder:
 
 
 def install() -> None:
-    """Let the old names be imported."""
+    """Make the old names importable."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())

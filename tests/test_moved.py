@@ -15,7 +15,7 @@ from kfuzz.moved import GONE_IN, MOVED
 @pytest.mark.parametrize(("old", "new"), MOVED.items(), ids=MOVED)
 def test_an_old_name_is_the_new_module_and_warns(old: str, new: str) -> None:
     sys.modules.pop(old, None)
-    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}; the old name goes in {GONE_IN}"):
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}; {GONE_IN} removes the old name"):
         found = importlib.import_module(old)
     assert found is importlib.import_module(new)
     assert found.__spec__ is not None

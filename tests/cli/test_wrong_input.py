@@ -298,7 +298,7 @@ def test_a_place_that_is_no_path_is_refused_before_a_folder_is_made(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for attempt in (require_writable, lambda path: write_whole(path, b"")):
-        with pytest.raises(UsageError, match=r"is on \w+:, which kfuzz neither reads nor writes; name a d"):
+        with pytest.raises(UsageError, match=r"is on \w+:, which kfuzz cannot read or write; name a d"):
             attempt(place)
     assert list(tmp_path.iterdir()) == []
 
