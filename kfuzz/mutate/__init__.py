@@ -1,4 +1,4 @@
-"""Breaks record batches on purpose: well-formed ones are changed by structure, then mostly repaired to get far.
+"""Makes broken record batches: changes the structure of well-formed ones, then repairs most of their checks.
 
 >>> from kfuzz.mutate import Mutator
 >>> Mutator(seed=1).input() == Mutator(seed=1).input()

@@ -1,4 +1,4 @@
-# Random numbers that are a function of (seed, stream, counter) and of nothing else: splitmix64.
+# Random numbers that depend only on (seed, stream, counter): splitmix64.
 from libc.stdint cimport uint64_t
 
 from kfuzz.wire.splitmix cimport nth
@@ -11,7 +11,7 @@ cdef inline uint64_t roll(dice_t *dice) noexcept nogil:
     dice.counter += 1
     return nth(dice.key, dice.counter)
 
-# In [0, n), for n from 1 to 2^32; the bias of a multiplication does not matter here.
+# In [0, n), for n from 1 to 2^32. The small bias of scaling by multiplication does not matter here.
 cdef inline uint64_t roll_below(dice_t *dice, uint64_t n) noexcept nogil:
     return ((roll(dice) >> 32) * n) >> 32
 

@@ -1,4 +1,4 @@
-"""The mutator's random numbers. Python's ``random`` may change what it draws between versions; this never does."""
+"""The mutator's random numbers. Python's ``random`` may draw other numbers in another version; this never does."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport uint8_t

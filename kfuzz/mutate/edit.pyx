@@ -1,6 +1,6 @@
-"""Work on bytes that have lost, or never had, the right form: scramble, find records, write lengths and CRCs.
+"""Works on bytes that may be malformed: scrambles them, finds records, writes lengths and CRCs.
 
-Nothing here trusts what it reads; whatever cannot be followed ends a walk early.
+Nothing here trusts its input. A walk ends at the first length that it cannot follow.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -29,7 +29,7 @@ cdef uint8_t[TELLING] telling_bytes = [0, 1, 2, 3, 4, 0x0f, 0x7f, 0x80, 0x81, 0x
 # ------------------------------------------------------------------------------------------------- scramble
 
 cdef int64_t change(uint8_t *data, int64_t n, dice_t *dice) noexcept nogil:
-    """Change ``data`` in one place; returns its new size, at most ``GROWTH`` more."""
+    """Change ``data`` in one place. Returns its new size, which is at most ``GROWTH`` bytes larger."""
     cdef int64_t at, size, source, i
     cdef uint64_t kind
     if n == 0:
@@ -59,7 +59,7 @@ cdef int64_t change(uint8_t *data, int64_t n, dice_t *dice) noexcept nogil:
             data[n + i] = <uint8_t> (roll(dice) >> 56)
         n += size
     elif kind == 6:
-        # A number of four bytes is pushed by a little.
+        # Add -4 to 4 to a number of four bytes.
         if n - at >= 4:
             put_int32(data + at, <int32_t> (load32(data + at) + <uint32_t> roll_below(dice, 9) - 4))
     else:
@@ -70,7 +70,7 @@ cdef int64_t change(uint8_t *data, int64_t n, dice_t *dice) noexcept nogil:
 
 
 def scramble(bytes data not None, Dice dice not None):
-    """``data`` with one to three changes, blind to what the bytes mean."""
+    """``data`` with one to three changes that ignore its structure."""
     cdef int64_t n = PyBytes_GET_SIZE(data)
     cdef uint64_t rounds
     cdef uint8_t *work = <uint8_t *> PyMem_Malloc(<size_t> (n + ROUNDS_MAX * GROWTH + 1))
@@ -92,7 +92,7 @@ def scramble(bytes data not None, Dice dice not None):
 # ------------------------------------------------------------------------------------------------- varints
 
 cdef int get_varlong(const uint8_t *p, const uint8_t *end, int64_t *out) noexcept nogil:
-    """The size of the zigzag number at ``p``, or 0 where none of at most ten bytes stands."""
+    """The size of the zigzag varint at ``p``, or 0 if none ends within ten bytes."""
     cdef uint64_t raw = 0
     cdef int size = 0
     while size < VARLONG and p + size < end:
@@ -105,7 +105,7 @@ cdef int get_varlong(const uint8_t *p, const uint8_t *end, int64_t *out) noexcep
 
 
 def varlong(int64_t value, int smallest=1):
-    """The zigzag varint of ``value``, stretched to ``smallest`` bytes where it is shorter: overlong."""
+    """The zigzag varint of ``value``; if shorter than ``smallest`` bytes, stretched to an overlong form."""
     cdef uint64_t raw = zigzag(value)
     cdef uint8_t[16] out
     cdef int size = 0
@@ -118,7 +118,7 @@ def varlong(int64_t value, int smallest=1):
 
 
 def record_spans(bytes payload not None):
-    """Where the records in a decompressed payload stand, as far as lengths can be followed: [start, end) pairs."""
+    """The records in a decompressed payload as [start, end) pairs, up to the first unusable length."""
     cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(payload)
     cdef int64_t n = PyBytes_GET_SIZE(payload)
     cdef int64_t at = 0
@@ -135,7 +135,7 @@ def record_spans(bytes payload not None):
 
 
 def record_numbers(bytes record not None):
-    """The varints of one record, its length first: ``(at, size, value)`` each, as far as they can be followed."""
+    """The varints of one record as ``(at, size, value)``, up to the first unreadable one. Its length comes first."""
     cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(record)
     cdef int64_t n = PyBytes_GET_SIZE(record)
     cdef int64_t at = 0
@@ -143,7 +143,7 @@ def record_numbers(bytes record not None):
     cdef int64_t index = 0
     cdef int size
     numbers = []
-    # Length, timestamp delta, offset delta, key length, value length, header count, then two lengths a header.
+    # Length, timestamp delta, offset delta, key length, value length, header count, then two lengths per header.
     while at < n:
         size = get_varlong(base + at, base + n, &value)
         if size == 0:
@@ -163,9 +163,9 @@ def record_numbers(bytes record not None):
 # ------------------------------------------------------------------------------------------------- repair
 
 def seal(bytes frame not None, bint length, bint crc):
-    """``frame``, one batch or message from base offset to end, with the batch length and the CRC that belong to it.
+    """``frame``, which is one whole batch or message, with a correct batch length and CRC.
 
-    ``length`` and ``crc`` say which of the two to mend. Too short to hold them, it comes back as it is.
+    ``length`` and ``crc`` say which of the two to correct. A frame too short to hold them is returned unchanged.
     """
     cdef int64_t n = PyBytes_GET_SIZE(frame)
     cdef uint8_t *p
@@ -184,5 +184,5 @@ def seal(bytes frame not None, bint length, bint crc):
 
 
 def frame_spans(bytes data not None):
-    """Where the whole batches and messages in ``data`` stand, of any magic, as far as their lengths can be followed."""
+    """The whole batches and messages in ``data`` (any magic) as [start, end) pairs, up to the first unusable length."""
     return [(at, at + size) for at, size, _ in frames(data, any_magic=True)]

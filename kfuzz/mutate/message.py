@@ -1,7 +1,7 @@
-"""Messages with something wrong in them: bytes of a good one changed, taken out, put in.
+"""Makes broken messages: changes, removes or inserts bytes of a good message.
 
-What a length, a count or a null may be wrong by is drawn more often than anything else. ``mutant`` knows no structure;
-``restructured`` changes what stands at the places of a message, and mostly mends the counts and sizes around it.
+Values that are typical mistakes in lengths, counts and nulls are drawn most often. ``mutant`` ignores the structure.
+``restructured`` changes one field of the message, and mostly corrects the counts and sizes around it.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ def mutant(rng: random.Random, data: bytes) -> bytes:
 
 # ------------------------------------------------------------------------------------------------- by structure
 
-# What stands in the place of so many bytes: where, how many, and what.
+# A replacement: the offset, the number of old bytes, and the new bytes.
 _Edit = tuple[int, int, bytes]
 _Change = Callable[[random.Random, bytes, "Sequence[Place]"], list[_Edit]]
 
 _COUNTS: Final = ("count", "tag-count")
-# Ends of what takes one byte more, of what Kafka reads, and of int16 and int32, as they are or one more.
+# Boundary values: where a varint grows by a byte, Kafka's limits, and the limits of int16 and int32.
 _NUMBERS: Final = (
     *(0, 1, 2, 0x7F, 0x80, 0x3FFF, 0x4000, 0x7FFF, 0x8000, 0xFFFF),
     *(10_000, 10_001, 1_000_000, 1_000_001, 1_000_002),
     *((1 << 31) - 1, 1 << 31, (1 << 32) - 1),
 )
-# Tags of known fields and of none, up to the last that a writer takes and beyond.
+# Tags of known and unknown fields, up to the highest that a writer accepts, and two above it.
 _TAGS: Final = (0, 1, 2, 3, 4, 9, 127, 128, 10_000, (1 << 31) - 2, (1 << 31) - 1, (1 << 32) - 1)
 _SIZES: Final = (0, 1, 2, 126, 127, 128, 255, 256, 1000)
-# What is no text, or says it otherwise than it must: a lone byte, an overlong NUL, half a surrogate, beyond Unicode.
+# Mostly invalid UTF-8: a lone byte, an overlong NUL, half a surrogate pair, a code point above U+10FFFF, a cut one.
 _TEXTS: Final = (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\0", "\u20ac".encode())
 _KEEPS_COUNT: Final = 0.25
 _KEEPS_SIZES: Final = 0.25
@@ -78,10 +78,16 @@ _OVERLONG: Final = 0.1
 
 
 def restructured(rng: random.Random, data: bytes, places: Sequence[Place]) -> bytes:
-    """``data`` after one change, drawn from ``rng``, of what stands at one of its ``places`` (``Schema.places``).
+    """``data`` after one change, drawn from ``rng``, at one of its ``places`` (``Schema.places``).
 
-    A length, count, tag or value gets another value; a text or bytes get another length; an element or a tagged field
-    is left out, copied or moved; a tagged field that nobody knows is put in. Data without a place is changed blindly.
+    The change is one of these:
+
+    * a length, count, tag or value gets another value
+    * a string or bytes field gets another length
+    * an element or a tagged field is removed, copied or moved
+    * a tagged field with random content is added
+
+    If ``data`` has no suitable place, ``mutant`` changes it.
     """
     change = rng.choices(_CHANGES, _WEIGHTS)[0]
     edits = change(rng, data, places)
@@ -125,7 +131,7 @@ def _other_value(rng: random.Random, data: bytes, places: Sequence[Place]) -> li
 
 
 def _other_size(rng: random.Random, data: bytes, places: Sequence[Place]) -> list[_Edit]:
-    """A text or bytes longer, shorter, or null, with the length that goes with that."""
+    """Make a string or bytes field longer, shorter, or null, with a matching length."""
     lengths = [i for i, place in enumerate(places) if place[3] == "length"]
     if not lengths:
         return []
@@ -143,7 +149,7 @@ def _other_size(rng: random.Random, data: bytes, places: Sequence[Place]) -> lis
 
 
 def _other_elements(rng: random.Random, data: bytes, places: Sequence[Place]) -> list[_Edit]:
-    """An element of an array, or a tagged field, left out, copied or moved; the count goes with it mostly."""
+    """Remove, copy or move an element of an array or a tagged field; mostly correct the count too."""
     counts = [i for i in range(len(places) - 1) if places[i][3] in _COUNTS and _is_within(places[i], places[i + 1])]
     if not counts:
         return []
@@ -164,7 +170,7 @@ def _other_elements(rng: random.Random, data: bytes, places: Sequence[Place]) ->
 
 
 def _one_more_tag(rng: random.Random, data: bytes, places: Sequence[Place]) -> list[_Edit]:
-    """A tagged field in front of the others of a struct, or behind them."""
+    """Add a tagged field before or after the other tagged fields of a struct."""
     counts = [i for i, place in enumerate(places) if place[3] == "tag-count"]
     if not counts:
         return []
@@ -185,7 +191,7 @@ _WEIGHTS: Final = (35, 20, 15, 20, 10)
 
 
 def _elements(places: Sequence[Place], i: int) -> list[tuple[int, int]]:
-    """Where the elements, or the tagged fields, of the count at place ``i`` begin and end."""
+    """The [start, end) of each element or tagged field that the count at place ``i`` counts."""
     _, _, path, part, _ = places[i]
     starts: list[int] = []
     end = 0
@@ -194,7 +200,7 @@ def _elements(places: Sequence[Place], i: int) -> list[tuple[int, int]]:
         if not _is_within(places[i], place):
             break
         at, size, where, what, _ = place
-        # All places of an element have its number, and a tag begins a field.
+        # All places of one element have its number in their path. A tag begins a new tagged field.
         element = where[: where.index("]", len(path))] if part == "count" else before
         if element != before or (part == "tag-count" and what == "tag" and where == path):
             starts.append(at)
@@ -204,19 +210,19 @@ def _elements(places: Sequence[Place], i: int) -> list[tuple[int, int]]:
 
 
 def _is_within(count: Place, place: Place) -> bool:
-    """Whether a place behind the count is of what it counts."""
+    """Whether ``place``, which follows ``count``, belongs to an element or field that it counts."""
     if count[3] == "count":
         return place[2].startswith(f"{count[2]}[")
     return place[2].startswith(f"{count[2]}.") or place[2:4] == (count[2], "tag")
 
 
 def _sizes_around(places: Sequence[Place], edits: Sequence[_Edit]) -> list[_Edit]:
-    """The sizes of the tagged fields that hold what the edits change, as they are after it."""
+    """Edits that correct the sizes of the tagged fields around ``edits``."""
     first = min(at for at, _, _ in edits)
     last = max(at + size for at, size, _ in edits)
     grown = sum(len(new) - size for _, size, new in edits)
     made: list[_Edit] = []
-    # From the inside out: a size that takes a byte more makes that of the next one grow.
+    # From the inside out: if an inner size takes one byte more, the outer sizes grow too.
     for at, size, _, part, value in reversed(places):
         if part == "tag-size" and at + size <= first and last <= at + size + value:
             new = uvarint((value + grown) & 0xFFFFFFFF)
@@ -226,16 +232,16 @@ def _sizes_around(places: Sequence[Place], edits: Sequence[_Edit]) -> list[_Edit
 
 
 def _is_fixed(data: bytes, place: Place) -> bool:
-    """Whether a number is an int16, an int32 or a byte, and no varint.
+    """Whether the number at ``place`` has a fixed size (int8, int16, int32) and is not a varint.
 
-    A varint of two or four bytes has a first bit that makes it negative as a number of fixed size.
+    The first bit of a varint of two or four bytes is 1, so an integer of fixed size would be negative.
     """
     at, size, _, part, value = place
     return part == "presence" or (size in (2, 4) and int.from_bytes(data[at : at + size], "big", signed=True) == value)
 
 
 def _written(data: bytes, place: Place, number: int) -> bytes:
-    """``number`` in the form that the number at the place has."""
+    """``number`` encoded like the number at ``place``: fixed size or varint."""
     if _is_fixed(data, place):
         size = place[1]
         return (number & ((1 << 8 * size) - 1)).to_bytes(size, "big")

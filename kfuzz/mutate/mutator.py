@@ -1,4 +1,4 @@
-"""The structure-aware mutator: a well-formed input, changed where its structure says, then repaired by chance."""
+"""The structure-aware mutator: it changes the structure of a well-formed input, then repairs parts of it at random."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from kfuzz.wire.layout import (
 
 __all__ = ["KINDS", "Mutator"]
 
-# Share of inputs that stay as they were made: readers must go on to accept what is right.
+# Share of inputs that stay unchanged, to test that readers still accept valid input.
 UNCHANGED: Final = 0.05
-# Share of inputs that begin at a seed, where any were given.
+# Share of inputs that begin with a seed, if seeds were given.
 FROM_SEED: Final = 0.4
 PAYLOAD_BYTES_MAX: Final = 1 << 20
 FORMATS: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 LAYOUTS: Final = {**MESSAGE_LAYOUT, 2: HEADER_LAYOUT}
-# Repair rewrites these, so to set one is to switch its own repair off.
+# Repair would overwrite these fields, so their own repair is off when they are the changed field.
 SEALED: Final = ("batch_length", "crc")
 
 
 def _telling(width: int) -> tuple[int, ...]:
-    """Values of a signed field of ``width`` bytes at which readers have gone wrong."""
+    """Values of a signed field of ``width`` bytes that have caused errors in readers."""
     top = 1 << (8 * width - 1)
     values = {0, 1, 2, 3, 4, 5, 6, 7, 8, 14, 16, 32, 49, 64, 100, 127, -1, -2, -128, top - 1, top - 2, -top, -top + 1}
     for small in (1, 2, 4):
@@ -51,7 +51,7 @@ def _telling(width: int) -> tuple[int, ...]:
 
 TELLING: Final = {width: _telling(width) for width in FORMATS}
 
-# What can be done to an input; docs/mutate.md says what each means. The number is its weight.
+# The kinds of changes and their weights; docs/mutate.md explains each kind.
 WEIGHTS: Final = {
     "field": 4,
     "record-number": 4,
@@ -72,9 +72,9 @@ WEIGHTS: Final = {
     "raw-scramble": 1,
 }
 KINDS: Final = tuple(WEIGHTS)
-# After these, records stand elsewhere than their offset deltas say.
+# After these, the positions of records no longer match their offset deltas.
 MOVES: Final = ("record-duplicate", "record-drop", "record-reorder", "record-splice")
-# Among a record's numbers: its length, the timestamp delta, the offset delta …
+# The index of the offset delta in ``record_numbers``: length, timestamp delta, offset delta, …
 OFFSET_DELTA: Final = 2
 _DRAWN: Final = tuple(kind for kind, weight in WEIGHTS.items() for _ in range(weight))
 
@@ -82,10 +82,13 @@ _DRAWN: Final = tuple(kind for kind, weight in WEIGHTS.items() for _ in range(we
 class Mutator:
     """An endless source of inputs; the same arguments give the same inputs.
 
-    ``repair``: the probability with which each of lengths, counts, CRCs and compression is mended after a change.
-    ``seeds``: inputs to begin at besides the generated ones. ``codecs``: those that generated batches use. Compressed
-    bytes depend on the versions of the codecs' libraries; with ``codecs=("none",)`` and no seeds, inputs never change.
-    ``role``: for a broker inputs begin as Produce requests, one batch from offset 0 on, and are repaired to be one.
+    ``repair``: the probability, from 0 to 1, that each length, count, CRC and compression is repaired after a change.
+    ``seeds``: inputs to change, besides the generated ones.
+    ``codecs``: the codecs of generated batches; must include "none". Compressed bytes depend on the versions of the
+    codec libraries; with ``codecs=("none",)`` and no seeds, inputs are the same everywhere.
+    ``role``: for "broker", inputs begin as Produce requests (one batch from offset 0 on) and repair keeps that form.
+
+    Raises ``UsageError`` for other values of ``repair`` and ``codecs``.
     """
 
     def __init__(
@@ -98,16 +101,16 @@ class Mutator:
         role: Role = "consumer",
     ) -> None:
         if not 0 <= repair <= 1:
-            raise UsageError(f"repair is {repair}; it is a probability, from 0 to 1")
+            raise UsageError(f"repair is {repair}; give a probability from 0 to 1")
         if "none" not in codecs or not set(codecs) <= set(CODECS):
-            raise UsageError(f"codecs are {', '.join(codecs)}; take any of {', '.join(CODECS)}, none included")
+            raise UsageError(f'codecs are {", ".join(codecs)}; give any of {", ".join(CODECS)}, and always "none"')
         self.seed = seed
         self.repair = repair
         self.seeds = tuple(seeds)
         self.codecs = tuple(codecs)
         self.produced = role == "broker"
         self.index = 0
-        # How often each of ``KINDS`` was done so far.
+        # How often each of ``KINDS`` was applied so far.
         self.kinds: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -120,13 +123,13 @@ class Mutator:
         return self.input_at(self.index - 1)
 
     def input_at(self, index: int) -> bytes:
-        """Input number ``index`` from 0, whatever was drawn before."""
+        """Input number ``index``, counted from 0. It does not depend on earlier calls."""
         dice = Dice(self.seed, index)
         data = self._begin(dice)
         return data if dice.chance(UNCHANGED) else self._mutate(data, dice)
 
     def mutate(self, data: bytes) -> bytes:
-        """``data`` after one to three changes and repair. Any bytes will do; batches are changed by their structure."""
+        """``data`` after one to three changes and repair. Accepts any bytes; changes batches by their structure."""
         self.index += 1
         return self._mutate(data, Dice(self.seed, self.index - 1))
 
@@ -142,7 +145,7 @@ class Mutator:
 
     def _begin_produced(self, dice: Dice) -> bytes:
         if self.seeds and dice.chance(FROM_SEED / 2):
-            # The base offset is outside the CRC, and of a seed nearly never the 0 that a broker wants.
+            # A broker requires base offset 0, which few seeds have. The CRC does not cover it, so overwrite it.
             return bytes(8) + dice.pick(self.seeds)[8:] if dice.chance(self.repair) else dice.pick(self.seeds)
         return encode_batch(source.produced(dice, self.codecs))
 
@@ -158,7 +161,7 @@ class Mutator:
 
 
 def _with_offset(record: bytes, delta: int) -> bytes:
-    """The record under another offset delta, its third number; as it was where it has none."""
+    """The record with the offset delta ``delta``; unchanged if its offset delta cannot be read."""
     numbers = record_numbers(record)
     if len(numbers) <= OFFSET_DELTA:
         return record
@@ -168,7 +171,7 @@ def _with_offset(record: bytes, delta: int) -> bytes:
 
 
 class _Mutation:
-    """The changes to one input. Each returns None where the input has no such part."""
+    """The changes to one input. Each returns None if the input lacks the part that it would change."""
 
     def __init__(self, dice: Dice, repair: float, codecs: Sequence[Codec], produced: bool) -> None:
         self.dice = dice
@@ -250,7 +253,7 @@ class _Mutation:
         return self.sealed(frame)
 
     def _value(self, now: bytes, width: int) -> int:
-        """What to put for a signed field: a telling value, its neighbour, or another bit."""
+        """A new value for a signed field: one of ``TELLING``, the old value plus or minus 1, or one flipped bit."""
         top = 1 << (8 * width - 1)
         value = int.from_bytes(now, "big", signed=True)
         roll = self.dice.below(8)
@@ -280,7 +283,7 @@ class _Mutation:
         return self.sealed(header + self._compressed(codec, b"".join(parts) + tail, 2))
 
     def _renumbered(self, header: bytes, parts: list[bytes]) -> tuple[bytes, list[bytes]]:
-        """Offsets from 0 by one, and the last of them in the header: what a broker asks of a producer."""
+        """Offset deltas 0, 1, 2, … and the matching last offset delta, as a broker requires of a producer."""
         if self.mend():
             at = HEADER_AT["last_offset_delta"]
             header = header[:at] + struct.pack(">i", len(parts) - 1) + header[at + 4 :]
@@ -289,7 +292,7 @@ class _Mutation:
         return header, parts
 
     def _message(self, kind: str, frame: bytes, magic: int) -> bytes | None:
-        """A message without a codec is its own record: its lengths, or the bytes behind its header."""
+        """Change an uncompressed message, which is its own record: a field or length, or the bytes after its header."""
         key_at = MESSAGE_AT[magic]["key_length"]
         if kind == "payload-scramble":
             return self.sealed(frame[:key_at] + scramble(frame[key_at:], self.dice))
@@ -315,11 +318,11 @@ class _Mutation:
         return self.sealed(frame[:value_at] + length + body)
 
     def _inner(self, kind: str, inner: bytes) -> bytes | None:
-        """The messages inside a wrapper, changed, and each mended by chance."""
+        """Change the messages inside a wrapper; the CRC of each is repaired at random."""
         scrambled = kind == "payload-scramble"
         if scrambled:
             inner = scramble(inner, self.dice)
-        # Lengths are followed as they are now.
+        # Use the lengths as they are after scrambling.
         spans = frame_spans(inner)
         parts = [inner[start:end] for start, end in spans]
         tail = inner[spans[-1][1] :] if spans else inner
@@ -350,7 +353,7 @@ class _Mutation:
         number: Callable[[bytes], bytes | None],
         others: Callable[[], list[bytes]],
     ) -> bool:
-        """Change the list of ``parts`` or one of them; False where that cannot be done."""
+        """Change the list ``parts`` or one part in it; False if that is not possible."""
         dice = self.dice
         if kind == "record-splice":
             new = others()
@@ -384,7 +387,7 @@ class _Mutation:
         return self._with_length(scramble(self._body(part), self.dice))
 
     def _number_of_record(self, record: bytes) -> bytes | None:
-        """One of a record's varints gets another value."""
+        """Give one of a record's varints another value."""
         numbers = record_numbers(record)
         which = self.dice.below(len(numbers))
         at, size, value = numbers[which]
@@ -394,7 +397,7 @@ class _Mutation:
         return record if which == 0 else self._with_length(self._body(record))
 
     def _overlong(self, record: bytes) -> bytes:
-        """One of a record's varints takes more bytes than it needs: up to five or ten, as readers allow, or beyond."""
+        """Stretch one of a record's varints: up to the five or ten bytes that readers allow, or beyond."""
         numbers = record_numbers(record)
         which = self.dice.below(len(numbers))
         at, size, value = numbers[which]
@@ -402,7 +405,7 @@ class _Mutation:
         return record if which == 0 else self._with_length(self._body(record))
 
     def _body(self, record: bytes) -> bytes:
-        """What follows the record's length."""
+        """The bytes after the record's length."""
         _, size, _ = record_numbers(record)[0]
         return record[size:]
 
@@ -410,7 +413,7 @@ class _Mutation:
         return varlong(len(body) if self.mend() else self.dice.below(2 * len(body) + 2)) + body
 
     def _number_of_message(self, message: bytes) -> bytes | None:
-        """A header field or the value length of a message of magic 0 or 1 gets a telling value."""
+        """Give a header field or the value length of a message of magic 0 or 1 another value."""
         magic = message[MAGIC_AT]
         if magic > 1:
             return None
@@ -432,5 +435,5 @@ class _Mutation:
         return [payload[start:end] for start, end in record_spans(payload)]
 
     def _other_messages(self) -> list[bytes]:
-        """A message of any magic, a wrapper among them; sometimes a whole record batch."""
+        """A message or wrapper of magic 0 or 1, or a whole record batch."""
         return [encode_batch(source.batch(self.dice, self.codecs))]

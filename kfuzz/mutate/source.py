@@ -1,4 +1,4 @@
-"""Well-formed batches of every magic and codec, small and telling."""
+"""Small well-formed batches of every magic and codec, with values that often reveal errors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ COUNTS = (0, 1, 1, 2, 3, 5, 20)
 WRAPPED_COUNTS = (1, 2, 3)
 TIMESTAMP = 1_700_000_000_000
 HEADER_KEYS = (b"h", b"key", b"\xff\xc0", b"", "\u20ac".encode(), b"\x00")
-# A control record's key: version, then type; Kafka knows the types 0 to 6.
+# Keys of control records: version, then type. Kafka knows the types 0 to 6.
 CONTROL_KEYS = tuple(bytes([0, 0, 0, kind]) for kind in (*range(7), 9))
 
 
 def batch(dice: Dice, codecs: Sequence[Codec] = CODECS) -> RecordBatch:
-    """A batch of magic 2, or a message or wrapper of magic 0 or 1, compressed by one of ``codecs``."""
+    """A batch of magic 2, or a message or wrapper of magic 0 or 1, compressed with one of ``codecs``."""
     magic = dice.pick(MAGICS)
     base = dice.pick(BASE_OFFSETS)
     v2 = magic == 2
@@ -49,7 +49,7 @@ def batch(dice: Dice, codecs: Sequence[Codec] = CODECS) -> RecordBatch:
 
 
 def produced(dice: Dice, codecs: Sequence[Codec] = CODECS) -> RecordBatch:
-    """A batch as a producer sends it, of magic 2 nearly always; one in five breaks one of a broker's rules."""
+    """A batch as a producer sends it, nearly always of magic 2; one in five breaks one of a broker's rules."""
     if dice.chance(0.02):
         return batch(dice, codecs)
     odd = dice.below(30)
@@ -59,7 +59,7 @@ def produced(dice: Dice, codecs: Sequence[Codec] = CODECS) -> RecordBatch:
     log_append = odd in (2, 3)
     records = [_record(dice, i, 2, control) for i in range(count)]
     if odd in (3, 4) and records:
-        # No timestamp at all, which is allowed of a producer but not under LogAppendTime.
+        # No timestamp: a producer may leave it out, but not with LogAppendTime.
         dice.pick(records).timestamp = -1
     return RecordBatch(
         base_offset=0,

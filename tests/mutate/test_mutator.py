@@ -107,9 +107,9 @@ def test_a_seed_is_begun_at() -> None:
 
 
 def test_wrong_arguments_are_told() -> None:
-    with pytest.raises(UsageError, match=r"repair is 1\.5; it is a probability"):
+    with pytest.raises(UsageError, match=r"repair is 1\.5; give a probability"):
         Mutator(1, repair=1.5)
-    with pytest.raises(UsageError, match="none included"):
+    with pytest.raises(UsageError, match='and always "none"'):
         Mutator(1, codecs=("gzip",))
 
 
