@@ -1,4 +1,4 @@
-"""Generate a corpus of log segments on Spark.
+"""Generate a corpus of log segments on Spark. docs/corpora.md is the guide.
 
 python spark_jobs/generate_corpus.py --workload spark_jobs/workloads/demo.toml --out out/corpus
 spark-submit --master spark://host:7077 spark_jobs/generate_corpus.py --workload … --out /shared/corpus

@@ -1,4 +1,4 @@
-"""Read a corpus of log segments back on Spark and compare it with its plan and manifest.
+"""Read a corpus of log segments on Spark and compare it with its plan and manifest.
 
 python spark_jobs/verify_corpus.py --out out/corpus
 spark-submit --master spark://host:7077 spark_jobs/verify_corpus.py --out /shared/corpus

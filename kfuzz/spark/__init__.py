@@ -1,5 +1,5 @@
 """The distributed driver over ``corpora/``: sessions, generation, verification. The only folder that imports pyspark.
 
-Tasks write segments themselves and hand back manifest rows, by ``mapInArrow`` over a DataFrame of segment ids: that
-works on Spark Connect too, and costs half of what sending the bytes through the JVM does.
+Tasks write the segments themselves and return only manifest rows, with ``mapInArrow`` over a DataFrame of segment ids.
+This also works on Spark Connect, and costs half as much as sending the bytes through the JVM.
 """

@@ -1,4 +1,4 @@
-"""The corpus made by Spark: the same plan and the same bytes as in one process, on as many executors as there are."""
+"""Generates a corpus on Spark, with the same plan and the same bytes as in one process."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ def generate(
     set_done: Callable[[int], None] = lambda done: None,
     write: Write = write_segment,
 ) -> list[Row]:
-    """Make the corpus in ``out``, a directory that the driver and every executor see; the manifest's rows.
+    """Make the corpus in ``out`` and return the manifest's rows. The driver and every executor must share ``out``.
 
-    ``tasks`` divides the work and changes no byte; None takes about 1 GiB a task. ``set_done`` hears how many tasks are
-    finished. ``write`` is what a task does for one segment, with the arguments of ``write_segment``. Raises
-    ``UsageError`` as ``corpora.generate``'s ``prepare`` and ``publish`` do, ``KfuzzError`` where a task fails for good.
+    ``tasks`` is the number of Spark tasks and changes no byte; None uses ``default_tasks``. ``set_done`` is called with
+    the number of finished tasks. ``write`` is called by a task for each segment, with the arguments of
+    ``write_segment``. Raises ``UsageError`` like ``prepare`` and ``publish`` of ``corpora.generation``, and
+    ``KfuzzError`` if a task fails and its retries fail too.
     """
     out = local_path(out)
     plan = Plan(workload, name)
@@ -72,6 +73,6 @@ def _task(text: str, out: str, write: Write) -> Callable[[Iterator[pa.RecordBatc
 
 
 def columns(fields: pa.Schema) -> str:
-    """An Arrow schema of integers and texts in Spark's words."""
+    """An Arrow schema of integers and strings, as a Spark DDL string."""
     kinds = {pa.int64(): "bigint", pa.string(): "string"}
     return ", ".join(f"`{field.name}` {kinds[field.type]}" for field in fields)

