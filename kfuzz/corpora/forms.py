@@ -1,7 +1,7 @@
-"""What a key of a TOML table may hold, declared once: type, default, the sentence for a mistake, JSON Schema.
+"""Declares the keys of a TOML table once, and makes their reading, error texts and JSON Schema from that.
 
-A table is a frozen dataclass whose fields are made by :func:`integer`, :func:`share`, …; :func:`read` makes one from
-what ``tomllib`` gives, :func:`schema` says what it takes.
+A table is a frozen dataclass whose fields are made by :func:`integer`, :func:`share`, …. :func:`read` makes one from
+the values that ``tomllib`` returns; :func:`schema` makes the JSON Schema of what :func:`read` accepts.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A whole number drawn from ``min`` to ``max``; ``skew`` 1 is uniform, higher values favour the low end.
+    """A random whole number from ``min`` to ``max``; ``skew`` 1 is uniform, higher values favour the low end.
 
-    The draw is ``min + floor((max - min + 1) · u^skew)`` for a uniform ``u`` in [0, 1), in integer arithmetic only: no
-    platform's floating point can change a byte of a corpus.
+    The number is ``min + floor((max - min + 1) · u^skew)`` for a uniform ``u`` in [0, 1). It is computed with integers
+    only, so that floating point cannot change a byte of a corpus between platforms.
     """
 
     min: int
@@ -60,7 +60,7 @@ class Range:
 
     @property
     def mean(self) -> float:
-        """The expected value, in closed form (exact but for the floor's half)."""
+        """The expected value, from a formula. The floor is approximated as a loss of one half."""
         if self.min == self.max:
             return float(self.min)
         return self.min + max(0.0, (self.max - self.min + 1) / (self.skew + 1) - 0.5)
@@ -68,21 +68,21 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table being read: ``name`` is the file's, ``place`` the table's path in it with a dot at its end."""
+    """A table being read. ``name`` is the file's name; ``place`` is the table's path in the file, with a final dot."""
 
     values: dict[str, Any]
     name: str
     place: str = ""
 
     def error(self, key: str, problem: str, remedy: str) -> UsageError:
-        """The one sentence about ``key``."""
+        """The error for ``key``: one sentence with the file, the key, the problem and the remedy."""
         return UsageError(f"{self.name}: {self.place}{key} {problem}; {remedy}")
 
     def inner(self, key: str, values: dict[str, Any]) -> Table:
         return Table(values, self.name, f"{self.place}{key}.")
 
     def refuse_others(self, known: Sequence[str]) -> None:
-        """Refuse keys that are not ``known``; the nearest one is suggested."""
+        """Raise ``UsageError`` for a key that is not in ``known``; its text suggests the most similar known key."""
         for key in self.values:
             if key not in known:
                 remedy = _nearest(key, known) or f"the keys here are {', '.join(known)}"
@@ -90,22 +90,22 @@ class Table:
 
 
 class Form(ABC):
-    """What a key may hold."""
+    """The kind of value that a key may hold."""
 
     @abstractmethod
     def read(self, table: Table, key: str, value: Any) -> Any:
-        """The value of ``key``; ``UsageError`` where it may not be ``value``."""
+        """The value for ``key``, made from the TOML ``value``; ``UsageError`` if that is not allowed."""
 
     @abstractmethod
     def schema(self) -> dict[str, Any]:
-        """The JSON Schema of what :meth:`read` takes."""
+        """The JSON Schema of the values that :meth:`read` accepts."""
 
     def default(self, value: Any) -> Any:
-        """The default ``value`` as a file says it, for the JSON Schema."""
+        """The default ``value`` as it is written in a file, for the JSON Schema."""
         return value
 
     def missing(self, table: Table, key: str) -> UsageError:
-        """The sentence where a key without a default is missing."""
+        """The error for a missing key that has no default."""
         raise NotImplementedError
 
 
@@ -227,7 +227,7 @@ class _Ranged(Form):
 
 @dataclass(frozen=True, slots=True)
 class _Weights(Form):
-    """A name, or a table of whole-number weights; the order is that of ``names``, not of the file."""
+    """A name, or a table of whole-number weights. The result has the order of ``names``, not of the file."""
 
     names: tuple[str, ...]
 
@@ -236,7 +236,7 @@ class _Weights(Form):
             return ((value, 1),)
         alternatives = _alternatives(self.names)
         if not isinstance(value, dict):
-            raise table.error(key, f"is {_shown(value)}", f"choose {alternatives}, or weigh them in a table")
+            raise table.error(key, f"is {_shown(value)}", f"choose {alternatives}, or give a table of weights")
         inner = table.inner(key, value)
         for one in value:
             if one not in self.names:
@@ -245,7 +245,7 @@ class _Weights(Form):
         weighed = [(one, weight.read(inner, one, value[one])) for one in self.names if one in value]
         result = tuple((one, number) for one, number in weighed if number)
         if not result:
-            raise table.error(key, "has no weight above 0", f"weigh at least one of {alternatives}")
+            raise table.error(key, "has no weight above 0", f"give a weight to at least one of {alternatives}")
         return result
 
     def default(self, value: Any) -> Any:
@@ -303,7 +303,7 @@ def share(default: float = 0.0) -> float:
 
 
 def size(default: int, low: int, high: int) -> int:
-    """A number of bytes, or a text with a unit."""
+    """A number of bytes from ``low`` to ``high``, or a string with a unit."""
     return cast(int, _field(_Size(low, high), default))
 
 
@@ -313,7 +313,7 @@ def choice(default: str, *choices: str) -> str:
 
 
 def name(pattern: str, rule: str, refused: tuple[str, ...]) -> Any:
-    """A text that ``pattern`` matches and that is none of ``refused``; it has no default. ``rule`` is the remedy."""
+    """A string that matches ``pattern`` and is not in ``refused``, without a default. ``rule`` says what is allowed."""
     return _field(_Name(pattern, rule, refused))
 
 
@@ -323,22 +323,22 @@ def ranged(default: Range, low: int, high: int) -> Range:
 
 
 def weights(names: Sequence[str]) -> Weights:
-    """A weighted choice among ``names``; the first alone is the default."""
+    """A weighted choice among ``names``; the default is the first of them."""
     return cast(Weights, _field(_Weights(tuple(names)), ((names[0], 1),)))
 
 
 def table(kind: type[T]) -> T:
-    """A table of its own; all defaults where it is missing."""
+    """A nested table of class ``kind``; if it is missing, all its keys have their defaults."""
     return cast(T, _field(_Table(kind), kind()))
 
 
 def tables(kind: type[T]) -> Any:
-    """A list of tables, one at least; it has no default."""
+    """A list of at least one table of class ``kind``, without a default."""
     return _field(_Tables(kind))
 
 
 def read(kind: type[T], table: Table) -> T:
-    """The dataclass ``kind`` from ``table``; ``UsageError`` with place and remedy at the first mistake."""
+    """An object of the dataclass ``kind``, read from ``table``; ``UsageError`` for the first mistake."""
     values = {}
     declared = fields(kind)  # type: ignore[arg-type]
     for one in declared:
@@ -352,7 +352,7 @@ def read(kind: type[T], table: Table) -> T:
 
 
 def schema(kind: type) -> dict[str, Any]:
-    """The JSON Schema of a table of ``kind``; its description is the docstring's first paragraph."""
+    """The JSON Schema of a table of class ``kind``. The first paragraph of its docstring is the description."""
     properties, required = {}, []
     for one in fields(kind):
         form: Form = one.metadata["form"]
@@ -371,7 +371,7 @@ def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 
 
 def parse_size(value: str | int) -> int | None:
-    """Bytes in ``"64MiB"``, ``"1.5 GB"`` or a plain number; None when it is none of these."""
+    """The bytes in a size such as ``"64MiB"``, ``"1.5 GB"`` or a plain number; None if ``value`` is not a size."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

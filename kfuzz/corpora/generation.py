@@ -1,6 +1,6 @@
-"""A corpus directory from its first file to its last, for both drivers: one process here, Spark in ``kfuzz.spark``.
+"""Makes a corpus directory. Two drivers use it: the single process here, and Spark in ``kfuzz.spark``.
 
-``prepare`` → any number of ``write_segment``, in any order, anywhere → ``publish``.
+The steps: ``prepare``, then ``write_segment`` for each segment in any order on any machine, then ``publish``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ def generate(
     name: str = "the workload",
     set_done: Callable[[int], None] = lambda done: None,
 ) -> list[Row]:
-    """Make the whole corpus in this process; the manifest's rows. ``name`` stands for the workload in errors."""
+    """Make the whole corpus in this process and return the manifest's rows. ``name`` names the workload in errors.
+
+    ``set_done`` is called with the number of finished segments. Raises ``UsageError`` like ``Plan``, :func:`prepare`,
+    ``write_segment`` and :func:`publish`.
+    """
     out = local_path(out)
     plan = Plan(workload, name)
     prepare(out, workload, overwrite=overwrite)
@@ -50,8 +54,8 @@ def generate(
 def prepare(out: str | Path, workload: Workload, *, overwrite: bool = False) -> None:
     """Make ``out`` ready for the segments of ``workload``.
 
-    Raises ``UsageError`` where it holds anything else than this corpus; ``overwrite`` removes another corpus first.
-    Of a directory that holds no corpus nothing is ever removed.
+    Raises ``UsageError`` if it holds anything but this corpus; ``overwrite`` first removes another corpus. Nothing is
+    ever removed from a directory that holds no corpus.
     """
     require_pyarrow()
     out = local_path(out)
@@ -67,7 +71,7 @@ def prepare(out: str | Path, workload: Workload, *, overwrite: bool = False) -> 
         raise UsageError(f"{out} is not empty and holds no corpus; name a new or empty directory")
     else:
         _check_room(out, workload)
-    # From here on the corpus is not whole until `publish` says so again.
+    # From here on, the corpus is incomplete until `publish` writes SUCCESS again.
     with contextlib.suppress(FileNotFoundError):
         os.unlink(out / SUCCESS)
     write_whole(present, render(workload))
@@ -86,10 +90,10 @@ def _held(out: Path) -> Workload | None:
 
 
 def publish(out: str | Path, plan: Plan, rows: Sequence[Row]) -> None:
-    """Write what belongs to the corpus as a whole; ``_SUCCESS``, with the corpus fingerprint, last.
+    """Write the files of the corpus as a whole: leader epochs, manifest, and last ``_SUCCESS`` with the fingerprint.
 
-    Raises ``UsageError`` where the segments were not all made by equal versions of the codec libraries (another run
-    would give other bytes), and where a file that a row tells of is missing or has another size.
+    Raises ``UsageError`` if the segments were made with different versions of the codec libraries, because another run
+    could give other bytes. Also raises it if a file of a row is missing or has another size.
     """
     out = local_path(out)
     versions = sorted({row.codec_versions for row in rows})
@@ -111,7 +115,7 @@ def publish(out: str | Path, plan: Plan, rows: Sequence[Row]) -> None:
 
 
 def _check_files(out: Path, rows: Sequence[Row]) -> None:
-    """Each row's files, as the driver sees them. Executors may have written to disks of their own."""
+    """Check that the driver sees each row's files. Executors may have written to their own disks by mistake."""
     wrong = []
     for row in rows:
         for name, size in row.files():
@@ -131,14 +135,15 @@ def _check_files(out: Path, rows: Sequence[Row]) -> None:
 
 
 def leader_epochs() -> str:
-    """``LeaderEpochCheckpointFile``, version 0: one entry, epoch 0 from offset 0."""
+    """The content of ``LeaderEpochCheckpointFile``, version 0, with one entry: epoch 0 begins at offset 0."""
     return "0\n1\n0 0\n"
 
 
 def sweep_corpus(out: Path, plan: Plan) -> None:
-    """Remove what dead attempts have left: a killed executor's worker cannot clean up behind itself.
+    """Remove the temporary files of dead attempts: the worker of a killed executor cannot remove its own.
 
-    A worker that outlives its executor finds its temporary file gone and fails, which nobody waits for.
+    A worker that outlives its executor finds its temporary file gone and fails. That is harmless, because no job waits
+    for it.
     """
     for directory in plan.directories():
         for path in (out / directory).glob(".*.tmp"):
@@ -147,7 +152,10 @@ def sweep_corpus(out: Path, plan: Plan) -> None:
 
 
 def _check_room(out: Path, workload: Workload) -> None:
-    """Refuse now what would fill the disk in an hour. How far codecs shrink a corpus is not known beforehand."""
+    """Refuse a corpus that does not fit on the disk, before hours of work.
+
+    A compressed corpus is not checked, because its size is not known in advance.
+    """
     compressed = any(name != "none" for topic in workload.topics for name, _ in topic.batches.codecs)
     existing = next(path for path in (out.absolute(), *out.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(existing).free
@@ -159,10 +167,10 @@ def _check_room(out: Path, workload: Workload) -> None:
 
 
 def _remove(out: Path) -> None:
-    """Remove the corpus that ``out`` holds, and only that."""
+    """Remove the corpus in ``out``, and no other file."""
     old = _held(out)
     if old is None:
-        raise UsageError(f"{out / WORKLOAD} cannot be read, so it is unclear what to remove; remove {out} yourself")
+        raise UsageError(f"{out / WORKLOAD} cannot be read, so kfuzz cannot tell what to remove; remove {out} yourself")
     with contextlib.suppress(FileNotFoundError):
         os.unlink(out / SUCCESS)
     shutil.rmtree(out / MANIFEST, ignore_errors=True)

@@ -1,6 +1,6 @@
-"""One row per segment, kept as Parquet: what verification compares the files with.
+"""The manifest: one row per segment, stored as Parquet. Verification compares the files with it.
 
-pyarrow is imported where it is used: planning and generating in memory need none.
+pyarrow is imported only inside the functions that use it: planning and generating in memory do not need it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ FORMAT = b"kfuzz-manifest/1"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is known of one segment.
+    """The manifest's row for one segment.
 
-    ``crc32c`` is over the whole ``.log``; ``fingerprint`` over its contents, without the lengths and CRCs that depend
-    on the codec libraries. ``records`` counts control records too. Timestamps are the lowest base and the highest max
-    timestamp of the batches' headers (ms), None where no batch has one.
+    ``crc32c`` covers the whole ``.log``. ``fingerprint`` covers its contents, without the lengths and CRCs that depend
+    on the codec libraries. ``records`` includes control records. ``min_timestamp`` and ``max_timestamp`` are the lowest
+    base and the highest max timestamp of the batch headers (ms), or None if no batch has a timestamp.
     ``valid``, ``acceptable`` and ``invalid`` count the batches by their verdict (role consumer, both profiles).
     """
 
@@ -67,7 +67,7 @@ class Row:
     codec_versions: str
 
     def files(self) -> Iterator[tuple[str, int | None]]:
-        """The segment's files, relative to the corpus, with their sizes where the row has them."""
+        """The segment's files as (path relative to the corpus, size in bytes). The size is None except for the log."""
         stem = self.path.removesuffix(".log")
         yield self.path, self.bytes
         yield f"{stem}.index", None
@@ -77,14 +77,14 @@ class Row:
 
 
 def require_pyarrow() -> None:
-    """``UsageError``, with the remedy, where pyarrow is not installed: it comes with an extra only."""
+    """Raise ``UsageError``, with the remedy, if pyarrow is not installed. Only the extra ``corpus`` installs it."""
     if importlib.util.find_spec("pyarrow") is None:
         raise UsageError("a corpus' manifest needs pyarrow, which is not installed; pip install 'kfuzz[corpus]'")
 
 
 @cache
 def codec_versions() -> str:
-    """The versions that compressed bytes depend on, as JSON with sorted keys."""
+    """The versions of the libraries that compressed bytes depend on, as JSON with sorted keys."""
     import lz4
     import zstandard
 
@@ -106,7 +106,7 @@ def corpus_fingerprint(rows: Iterable[Row]) -> str:
 
 
 def schema() -> pa.Schema:
-    """The manifest's columns; those that may be null are said so."""
+    """The manifest's columns, with their types and whether they may be null."""
     import pyarrow as pa
 
     kinds: dict[str, pa.DataType] = {"int": pa.int64(), "str": pa.string()}
@@ -130,7 +130,7 @@ def write_manifest(directory: Path, rows: Sequence[Row]) -> None:
 
 
 def read_manifest(directory: Path) -> list[Row]:
-    """The rows of a manifest, in the plan's order. ``UsageError`` where it cannot be read at all."""
+    """The rows of a manifest, in the plan's order; ``UsageError`` if a file cannot be read or has other columns."""
     require_pyarrow()
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,12 +1,15 @@
-"""Workload → segments, each fixed in closed form: none needs its predecessors to be generated. Pure functions.
+"""Divides a workload into segments, so that each can be generated without the segments before it. Pure functions.
 
-Why the closed form holds. Every segment of a partition but its last has the same number of offsets, ``n``; so segment
-``k`` begins at offset ``k · n``. ``split`` divides the offsets of a segment among *streams* (one per producer, one for
-records without a producer id, one per old magic) by whole-number rules that look at ``n`` and the topic only. So a
-producer that writes ``q`` records in a full segment begins segment ``k`` with sequence ``k · q`` modulo 2³¹, which is
-how Kafka's sequences wrap. A transaction never spans segments: each begins and gets its marker in the segment that
-holds it, so no transaction is open at a segment's start. What is random (the interleaving, the sizes, the outcomes) is
-drawn from a seed that is a hash of (workload seed, topic, partition, segment).
+This is possible because a formula gives the start of each segment:
+
+* All segments of a partition except the last have the same number of offsets, ``n``. So segment ``k`` begins at offset
+  ``k · n``.
+* ``split`` divides the offsets of a segment among *streams*: one per producer, one for records without a producer id,
+  one per old magic. It uses only ``n`` and the topic. So a producer that writes ``q`` records in a full segment begins
+  segment ``k`` with sequence ``k · q`` modulo 2³¹, because Kafka's sequences wrap there.
+* A transaction and its marker are in one segment, so no transaction is open at a segment's start.
+* The interleaving, the sizes and the outcomes are random. Their seed is a hash of (workload seed, topic, partition,
+  segment).
 """
 
 from __future__ import annotations
@@ -23,25 +26,26 @@ from kfuzz.wire.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYT
 
 __all__ = ["Plan", "Segment", "Stream", "batch_bytes_max", "offset_bytes_mean", "split"]
 
-# Kinds of streams: who wrote the records.
+# Kinds of streams: the kind of writer, or the old magic.
 PLAIN, IDEMPOTENT, TRANSACTIONAL, MAGIC_0, MAGIC_1 = range(5)
 
 SEQUENCES = INT32_MAX + 1
-# A marker's record: its length, attributes, two deltas, a key of 4 bytes, a value of 6, no headers.
+# A marker's record takes 17 bytes: its length, attributes, two deltas, a key of 4 bytes, a value of 6, no headers.
 CONTROL_BATCH_BYTES = BATCH_HEADER_SIZE + 17
-# Around the key and the value of a message: the fields up to the key's length, and the value's length.
+# The bytes of a message besides its key and value: the fields before the key's length, and both lengths.
 MAGIC_0_OVERHEAD, MAGIC_1_OVERHEAD = (MESSAGE_AT[magic]["key_length"] + MESSAGE_LENGTHS_BYTES for magic in (0, 1))
 HEADER_KEY_BYTES = 8
-# Kafka's indexes store offsets relative to the segment's first as int32, and positions in the file as int32.
+# Kafka's indexes store int32 offsets, relative to the segment's first offset, and int32 file positions.
 RELATIVE_OFFSET_MAX = FILE_BYTES_MAX = INT32_MAX
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What one writer adds to one segment.
+    """The records that one writer adds to one segment.
 
-    ``records`` counts data records, ``transactions`` the transactions they are cut into (each adds one marker, so one
-    offset), ``first_sequence`` is the base sequence of the first batch (-1 without a producer id).
+    ``records`` counts data records. ``transactions`` counts the transactions that they are divided into; each adds one
+    marker, which takes one offset. ``first_sequence`` is the base sequence of the first batch (-1 without a producer
+    id).
     """
 
     kind: int
@@ -53,9 +57,9 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One log segment: where it stands and what is in it.
+    """One log segment: its place in the corpus, and everything needed to make its contents.
 
-    ``key_seed`` is the topic's: its partitions share their keys.
+    ``key_seed`` is the same for all partitions of a topic, so that they share their keys.
     """
 
     topic: Topic
@@ -78,7 +82,7 @@ class Segment:
 
     @property
     def stem(self) -> str:
-        """The base offset in 20 digits: the name that the segment's files share, as Kafka forms it."""
+        """The base offset in 20 digits: Kafka's file name for a segment, without the suffix."""
         return f"{self.first_offset:020d}"
 
     @property
@@ -97,10 +101,10 @@ class _TopicPlan:
 
 
 class Plan:
-    """The segments of ``workload``, by id: ``len(plan)``, ``plan[id]``; nothing is computed before it is asked for.
+    """The segments of ``workload`` by id: ``len(plan)``, ``plan[id]``. Each segment is computed on access.
 
-    Ids count through the topics in file order, their partitions, and the partitions' segments. Raises ``UsageError``
-    where the workload's sizes cannot be met; ``name`` stands for the workload in that sentence.
+    Ids count the segments of each partition of each topic, with the topics in file order. Raises ``UsageError`` if the
+    workload's sizes are impossible; ``name`` names the workload in that error.
     """
 
     def __init__(self, workload: Workload, name: str = "the workload") -> None:
@@ -114,7 +118,7 @@ class Plan:
             offset_bytes = offset_bytes_mean(topic)
             partition_bytes = workload.size * topic.weight // weights // topic.partitions
             per_segment = max(1, math.floor(workload.segment_bytes / offset_bytes))
-            # Whole segments first: else rounding would leave a last segment of a few records.
+            # Count whole segments first: otherwise rounding could add a last segment of a few records.
             full, rest_bytes = divmod(partition_bytes, workload.segment_bytes)
             per_partition = full * per_segment + math.floor(rest_bytes / offset_bytes)
             if per_partition < 1:
@@ -144,7 +148,7 @@ class Plan:
 
     @property
     def records(self) -> int:
-        """Data records in the whole corpus."""
+        """The number of data records in the whole corpus."""
         total = 0
         for plan in self.topics:
             full, rest = divmod(plan.offsets_per_partition, plan.offsets_per_segment)
@@ -153,7 +157,7 @@ class Plan:
         return total
 
     def directories(self) -> list[str]:
-        """The partitions' directories, in the order of the plan."""
+        """The partitions' directories, in the plan's order."""
         return [f"{plan.topic.name}-{at}" for plan in self.topics for at in range(plan.topic.partitions)]
 
 
@@ -181,10 +185,10 @@ def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int) -
 
 
 def split(topic: Topic, offsets: int) -> list[Stream]:
-    """Divide ``offsets`` among the writers of ``topic``: the same answer wherever the segment stands.
+    """Divide ``offsets`` among the writers of ``topic``. The result does not depend on the segment's position.
 
-    The records and markers of the result sum to ``offsets``; what rounding leaves over has no producer id.
-    ``first_sequence`` is 0 here.
+    The records and markers of the result add up to ``offsets``; records left over from rounding have no producer id.
+    ``first_sequence`` is 0 here for streams with a producer id.
     """
     shares, streams = topic.transactions, []
     transactions = math.floor(offsets * shares.share / (shares.records + 1))
@@ -220,7 +224,7 @@ def _seed(*cell: int | str) -> int:
 
 
 def offset_bytes_mean(topic: Topic) -> float:
-    """The uncompressed bytes that one offset of ``topic`` takes on average, batch headers and markers included."""
+    """The average uncompressed bytes per offset of ``topic``, including batch headers and markers."""
     batch_records = topic.batches.records.mean
     in_batch = _record_bytes(topic, batch_records) + BATCH_HEADER_SIZE / batch_records
     content = (1 - topic.keys.null_share) * topic.keys.size.mean
@@ -238,7 +242,7 @@ def offset_bytes_mean(topic: Topic) -> float:
 
 
 def _record_bytes(topic: Topic, batch_records: float) -> float:
-    """The mean size of a magic 2 record, with its length."""
+    """The mean size of a magic 2 record in bytes, including its length field."""
     span_ms = batch_records * 1000 / topic.timestamps.records_per_second + topic.timestamps.jitter_ms / 2
     body: float = 1 + _varint_bytes_below(span_ms) + _varint_bytes_below(batch_records) + 1
     body += _field_bytes(topic.keys.size.mean, topic.keys.null_share)
@@ -253,24 +257,24 @@ def _field_bytes(mean: float, null_share: float) -> float:
 
 
 def _varint_bytes(value: float) -> int:
-    """The size of a zigzag varint of about ``value``."""
+    """The size of the zigzag varint of ``value``, in bytes."""
     return max(1, math.ceil((math.floor(value) * 2).bit_length() / 7))
 
 
 def _varint_bytes_below(limit: float) -> float:
-    """The mean size of a zigzag varint that is uniform from 0 to ``limit``."""
+    """The mean size in bytes of the zigzag varint of a number that is uniform from 0 to ``limit``."""
     return 1 + sum(max(0.0, 1 - (1 << bits) / limit) for bits in (6, 13, 20, 27, 34) if limit > 0)
 
 
 def batch_bytes_max(topic: Topic) -> int:
-    """A bound on the uncompressed bytes of one batch: the size of the buffer that batches are made in."""
+    """An upper bound on the uncompressed bytes of one batch, for the size of the buffer."""
     return BATCH_HEADER_SIZE + topic.batches.records.max * _record_bytes_max(topic)
 
 
 def _record_bytes_max(topic: Topic) -> int:
     headers = topic.headers.count.max * (10 + HEADER_KEY_BYTES + topic.headers.size.max) if topic.headers.share else 0
-    # The longest varints: length 5, timestamp delta 10, offset delta 5, key and value length 5 each, header count 5;
-    # one byte of attributes. A message of the old formats has less around its key and value.
+    # 36 is one byte of attributes plus the longest varints: length 5, timestamp delta 10, offset delta 5, key and value
+    # length 5 each, header count 5. A message of magic 0 or 1 takes less besides its key and value.
     return 36 + topic.keys.size.max + topic.values.size.max + headers
 
 
@@ -285,8 +289,9 @@ def _check_batch(topic: Topic, place: str) -> None:
 
 
 def _check_segment(topic: Topic, offsets: int, place: str) -> None:
-    # Hoeffding: a sum of n independent draws, each at most m, passes its mean by 5·m·√n once in e^50 segments. Key
-    # sizes are not independent (hot keys repeat theirs), so they count in full; a batch of one record frames dearest.
+    # Hoeffding's inequality: a sum of n independent draws, each at most m, exceeds its mean by 5·m·√n in one of e^50
+    # segments. Key sizes are not independent (hot keys repeat them), so count the maximum; likewise, count one batch
+    # header per record.
     spread = 5 * _record_bytes_max(topic) * math.sqrt(offsets)
     largest = math.ceil(offsets * (offset_bytes_mean(topic) + BATCH_HEADER_SIZE + topic.keys.size.max) + spread)
     if largest > FILE_BYTES_MAX or offsets > RELATIVE_OFFSET_MAX:

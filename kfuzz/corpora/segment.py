@@ -1,8 +1,8 @@
-"""One segment of a plan → its files' bytes, in memory or in place.
+"""Makes the files of one segment of a plan, in memory or on disk.
 
-The bytes are a pure function of the segment and of the codec libraries' versions, so a retry or a speculative twin
-writes the same ones. That is why writing needs no committer: each attempt writes under names of its own and renames
-when whole, the ``.log`` last.
+The bytes depend only on the segment and on the versions of the codec libraries, so a retry or a speculative task
+writes the same bytes. Therefore no committer is needed: each attempt writes under its own temporary names and renames
+the complete files, the ``.log`` last.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kfuzz.wire.checksum import crc32c
 
 __all__ = ["SegmentBytes", "generate_segment", "write_segment"]
 
-# 16 adjectives and 16 nouns of seven letters: every pair, with its blanks, is a phrase of 16 bytes.
+# 16 adjectives and 16 nouns of seven letters: every pair, with its two spaces, is a phrase of 16 bytes.
 ADJECTIVES: Final = (
     "ancient", "brittle", "careful", "distant", "eastern", "foreign", "gradual", "hopeful",
     "instant", "joyless", "kindred", "limited", "massive", "neutral", "orderly", "patient",
@@ -38,7 +38,7 @@ PHRASES: Final = "".join(f"{adjective} {noun} " for adjective in ADJECTIVES for 
 
 @dataclass(frozen=True, slots=True)
 class SegmentBytes:
-    """The contents of a segment's files; ``transaction_index`` is empty where no transaction was aborted."""
+    """The contents of a segment's files; ``transaction_index`` is empty if no transaction was aborted."""
 
     log: bytes
     offset_index: bytes
@@ -59,11 +59,11 @@ def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
 
 
 def write_segment(segment: Segment, segment_id: int, workload: Workload, out: Path, attempt: str) -> Row:
-    """Write the files of ``segment`` under ``out`` and give its row of the manifest.
+    """Write the files of ``segment`` under ``out`` and return its row for the manifest.
 
-    ``attempt`` tells apart the attempts that may be alive at the same time on one machine or on several. Whatever goes
-    wrong, no half-written file keeps a final name and this attempt's temporary files are removed. Raises ``UsageError``
-    where the system refuses to write: a full disk, a directory of another user.
+    ``attempt`` must differ between attempts that may run at the same time, on one machine or on several. On any error,
+    no half-written file gets a final name, and this attempt's temporary files are removed. Raises ``UsageError`` if
+    the system refuses to write: a full disk, missing permission.
     """
     directory = out / segment.directory
     synthesiser = _synthesiser(segment, workload)
@@ -103,13 +103,13 @@ def _synthesiser(segment: Segment, workload: Workload) -> Synthesiser:
 
 
 def _chunks(synthesiser: Synthesiser) -> Iterator[memoryview]:
-    """The log in pieces of a reused buffer: each is valid until the next is asked for."""
+    """The log in chunks of a reused buffer. Each chunk is valid only until the next is requested."""
     while used := synthesiser.fill():
         yield synthesiser.view[:used]
 
 
 class _Attempt:
-    """The files that one attempt writes: under names of its own until ``publish``, and gone unless that was reached."""
+    """The files of one attempt. They have temporary names until ``publish``; without ``publish`` they are removed."""
 
     def __init__(self, directory: Path, attempt: str) -> None:
         self._directory = directory
@@ -124,11 +124,11 @@ class _Attempt:
         return self
 
     def write(self, name: str, chunks: Iterator[memoryview | bytes] | Iterator[bytes] | Iterator[memoryview]) -> int:
-        """Write and fsync ``name`` under its temporary name; the CRC-32C of its bytes."""
+        """Write and fsync ``name`` under its temporary name; returns the CRC-32C of its bytes."""
         self._names.append(name)
         crc = 0
         try:
-            # Unbuffered: the chunks are large, and a buffer between them and the system would be one more copy.
+            # Unbuffered, because the chunks are large and a buffer would only add a copy.
             with open(self._temporary(name), "wb", buffering=0) as file:
                 for chunk in chunks:
                     crc = crc32c(chunk, crc)
@@ -139,7 +139,7 @@ class _Attempt:
         return crc
 
     def publish(self) -> None:
-        """Give the files their names. The log was written first and is renamed last: who sees it sees its indexes."""
+        """Give the files their final names. The log is renamed last, so that a visible log always has its indexes."""
         for name in reversed(self._names):
             os.replace(self._temporary(name), self._directory / name)
 

@@ -1,4 +1,4 @@
-"""The lines and sums that both drivers print of a corpus made or verified."""
+"""The summaries that both drivers print after generating or verifying a corpus."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kfuzz.corpora.verification import Corpus, Problem
 __all__ = ["generated", "generated_json", "verified"]
 
 PROBLEMS_SHOWN = 50
-# The end of the year 9999: Python's dates reach no further.
+# The end of the year 9999, the last that Python's dates can hold.
 DATE_MS_MAX = 253_402_300_799_999
 
 
 def generated(out: Path, rows: Sequence[Row], seconds: float) -> list[str]:
-    """What was written, its fingerprint, and what a broker would do to its timestamps."""
+    """Lines about what was written: totals, the fingerprint, and a warning about retention in a broker."""
     records = sum(row.records for row in rows)
     lines = [
         f"{out}: {len(rows)} segments, {records} records, {_rate(rows, seconds)}",
@@ -28,13 +28,13 @@ def generated(out: Path, rows: Sequence[Row], seconds: float) -> list[str]:
     if first_ms is not None and last_ms is not None:
         lines.append(
             f"timestamps run from {_date(first_ms)} to {_date(last_ms)}: before a broker opens this corpus, set "
-            "retention.ms=-1 on its topics, or the broker deletes what is older than its retention (default: 7 days)"
+            "retention.ms=-1 on its topics, or the broker deletes segments older than its retention (default: 7 days)"
         )
     return lines
 
 
 def generated_json(out: Path, rows: Sequence[Row]) -> dict[str, Any]:
-    """The same as one JSON object; timestamps in ms, null where no record has one."""
+    """The same facts as one JSON object; timestamps in ms, null if no record has one."""
     first_ms, last_ms = _timestamps(rows)
     return {
         "out": str(out),
@@ -48,7 +48,7 @@ def generated_json(out: Path, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def verified(corpus: Corpus, problems: Sequence[Problem], seconds: float) -> list[str]:
-    """The first problems, a line each, and the sums of what was read."""
+    """One line for each of the first problems, then a line with the totals."""
     rows = corpus.rows
     lines = [str(problem) for problem in problems[:PROBLEMS_SHOWN]]
     if len(problems) > PROBLEMS_SHOWN:

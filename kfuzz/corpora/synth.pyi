@@ -5,11 +5,11 @@ from kfuzz.corpora.plan import Segment
 DIGEST_BYTES: int
 
 class Synthesiser:
-    """Makes the bytes of one segment, a chunk of whole batches at a time.
+    """Makes the bytes of one segment in chunks of whole batches.
 
-    ``view`` is the reused buffer: ``view[:fill()]`` is the next chunk, until ``fill()`` is 0. The sums and the index
-    bytes are complete then. ``phrases`` are 256 texts of 16 bytes for values of the kind ``text``;
-    ``compress`` is ``kfuzz.records.codecs.compress``.
+    ``view`` is the reused buffer: ``view[:fill()]`` is the next chunk, until ``fill()`` returns 0. Then the totals and
+    the index bytes are complete. ``phrases`` holds 256 phrases of 16 bytes for values of the kind ``text``;
+    ``compress`` is ``kfuzz.records.codecs.compress``. Raises ``ValueError`` if ``phrases`` has another size.
     """
 
     view: memoryview
@@ -28,16 +28,16 @@ class Synthesiser:
         compress: Callable[..., bytes],
     ) -> None: ...
     def fill(self) -> int:
-        """Make batches until a chunk is full; the bytes made, 0 at the segment's end."""
+        """Make batches until a chunk is full. Returns the number of bytes made; 0 at the segment's end."""
 
     def offset_index_bytes(self) -> bytes:
-        """The ``.index`` as Kafka rebuilds it (``OffsetIndex``)."""
+        """The ``.index`` file as Kafka rebuilds it from the log (``OffsetIndex``)."""
 
     def time_index_bytes(self) -> bytes:
-        """The ``.timeindex`` with the entry that Kafka appends when a segment becomes inactive (``TimeIndex``)."""
+        """The ``.timeindex`` file, with the entry that Kafka adds when a segment becomes inactive (``TimeIndex``)."""
 
     def transaction_index_bytes(self) -> bytes:
-        """The ``.txnindex``: one ``AbortedTxn`` for each aborted transaction; empty where there is none."""
+        """The ``.txnindex`` file: one ``AbortedTxn`` for each aborted transaction; empty if there is none."""
 
     def fingerprint(self) -> str:
-        """The content fingerprint in hex: equal for equal contents, whatever the codec libraries' versions."""
+        """The content fingerprint in hex. It does not depend on the versions of the codec libraries."""

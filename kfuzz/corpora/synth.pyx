@@ -1,8 +1,8 @@
-"""The bytes of one segment, made batch by batch in a reused buffer.
+"""Makes the bytes of one segment, batch by batch, in a reused buffer.
 
-A batch costs three passes: sizes are drawn and summed (``measure``), the payload is filled in bulk, the framing is laid
-over it. All three run ``nogil`` and touch no Python object; codec and CRC run per batch between them. Every draw is a
-hash of (segment seed, batch, record, which), so the bytes depend on nothing else.
+A batch takes three passes: ``measure`` draws the sizes and sums them, ``fill_payload`` fills the payload in bulk, and
+``frame_records`` writes the framing over it. All three run ``nogil`` and touch no Python object. Codec and CRC run once
+per batch. Every random number is a hash of (segment seed, batch, record, purpose), so the bytes depend on nothing else.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING
@@ -38,7 +38,7 @@ from kfuzz.kafka import CODECS
 from kfuzz.wire.checksum import crc32, crc32c
 
 cdef enum:
-    # The kinds of kfuzz.corpora.plan.
+    # The kinds of streams, as in kfuzz.corpora.plan.
     PLAIN = 0
     IDEMPOTENT = 1
     TRANSACTIONS = 2
@@ -46,12 +46,12 @@ cdef enum:
     MAGIC_1 = 4
 
 cdef enum:
-    # Small enough for a second-level cache, large enough that a write costs little per byte.
+    # Small enough for the L2 cache, large enough that a write call costs little per byte.
     CHUNK_BYTES = 262144
     HEADER_NAME_BYTES = 8
     HEADER_NAMES = 8
     PHRASE_BYTES = 16
-    # What a draw is for: each record has eight draws of 64 bits.
+    # The purposes of random numbers. Each record has DRAWS numbers of 64 bits.
     DRAW_SIZES = 0
     DRAW_NULLS = 1
     DRAW_HEADERS = 2
@@ -73,10 +73,10 @@ cdef struct stream_t:
     int kind
     int64_t producer_id
     int64_t sequence
-    int64_t records              # left to write
-    int64_t transactions         # left to finish
-    int64_t in_transaction       # records left in the open transaction
-    int64_t first_offset         # of the open transaction; -1 when none is open
+    int64_t records              # still to write
+    int64_t transactions         # still to finish
+    int64_t in_transaction       # records still to write in the open transaction
+    int64_t first_offset         # of the open transaction; -1 if none is open
 
 cdef struct record_t:
     uint64_t seed
@@ -126,12 +126,12 @@ cdef range_t to_range(object value):
 
 
 cdef uint64_t threshold(double share):
-    """A draw of 32 bits is below this in ``share`` of the cases."""
+    """A random number of 32 bits is below the result with probability ``share``."""
     return <uint64_t> (share * 4294967296.0)
 
 
 cdef void fill_random(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
-    """``n`` bytes that do not compress; up to seven more are touched."""
+    """Write ``n`` bytes that do not compress. May overwrite up to seven bytes after them."""
     cdef int64_t i
     cdef uint64_t word
     for i in range((n + 7) >> 3):
@@ -140,7 +140,7 @@ cdef void fill_random(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
 
 
 cdef void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *phrases) noexcept nogil:
-    """``n`` bytes made of 256 phrases; up to 127 more are touched."""
+    """Write ``n`` bytes made of 256 phrases. May overwrite up to 127 bytes after them."""
     cdef int64_t i
     cdef int _
     cdef uint64_t word
@@ -153,7 +153,7 @@ cdef void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *phrases
 
 
 cdef uint8_t *put_key(uint8_t *p, uint64_t key, int32_t size) noexcept nogil:
-    """``size`` letters from a to p that depend on ``key`` only; up to seven more bytes are touched."""
+    """Write ``size`` letters from a to p that depend only on ``key``. May overwrite up to seven bytes after them."""
     cdef int32_t i
     cdef uint64_t word
     for i in range((size + 7) >> 3):
@@ -163,7 +163,7 @@ cdef uint8_t *put_key(uint8_t *p, uint64_t key, int32_t size) noexcept nogil:
 
 
 cdef uint8_t *more_of(Scratch scratch, int64_t size) except NULL:
-    """Where the next ``size`` bytes go, which the caller writes."""
+    """Append room for ``size`` bytes and return where it begins; the caller writes them."""
     reserve(&scratch.out, size)
     scratch.out.p += size
     return scratch.out.p - size
@@ -202,7 +202,7 @@ cdef class Synthesiser:
         self.phrases = phrases
         self.phrase_bytes = <const uint8_t *> PyBytes_AS_STRING(phrases)
         self.compress = compress
-        # The fills touch up to 127 bytes more; a codec may make incompressible data longer (snappy by a sixth).
+        # A fill may overwrite 127 bytes after its end. A codec may lengthen incompressible data (snappy by a sixth).
         self.capacity = CHUNK_BYTES + batch_bytes_max + batch_bytes_max // 4 + 65536
         self.buffer = bytearray(self.capacity)
         self.offset_index, self.time_index = Scratch.__new__(Scratch), Scratch.__new__(Scratch)
@@ -257,7 +257,7 @@ cdef class Synthesiser:
         return 0
 
     def fill(self):
-        """Make batches until a chunk is full; the bytes made, 0 at the segment's end."""
+        """Make batches until a chunk is full. Returns the number of bytes made; 0 at the segment's end."""
         cdef stream_t *s
         self.used = 0
         while self.left > 0 and self.used < CHUNK_BYTES:
@@ -279,7 +279,7 @@ cdef class Synthesiser:
         return bytes(self.offset_index)
 
     def time_index_bytes(self):
-        """With the entry that Kafka appends when a segment becomes inactive."""
+        """The time index with the entry that Kafka appends when a segment becomes inactive."""
         cdef int64_t used = len(self.time_index)
         cdef int64_t indexed = self.time_indexed
         self.append_time()
@@ -294,7 +294,10 @@ cdef class Synthesiser:
         return self.digest.hexdigest()
 
     cdef stream_t *choose(self, uint64_t u) noexcept nogil:
-        """A stream in proportion to what it has left; one that waits for its marker is as likely as all others."""
+        """Choose a stream by the random number ``u``, in proportion to the offsets that it still has to write.
+
+        A stream that only waits for its marker gets the weight of the whole segment's remaining offsets.
+        """
         cdef uint64_t total = 0
         cdef uint64_t at
         cdef int i
@@ -313,7 +316,7 @@ cdef class Synthesiser:
         return <uint64_t> (s.records + s.transactions)
 
     cdef inline int64_t claim(self, stream_t *s) noexcept nogil:
-        """How many records the next batch of ``s`` has; opens a transaction where one is due."""
+        """Return the number of records in the next batch of ``s``; open a transaction if ``s`` needs one."""
         cdef uint64_t u = cell(self.batch_seed, 1)
         cdef int64_t count = draw(&self.batch_records, low(u))
         cdef int64_t most
@@ -322,7 +325,7 @@ cdef class Synthesiser:
                 s.first_offset = self.offset
                 s.in_transaction = s.records
                 if s.transactions > 1:
-                    # Each transaction that is still to come needs a record; the mean stays what the workload says.
+                    # Leave at least one record for each later transaction, and keep the workload's mean.
                     most = min(2 * (s.records // s.transactions) - 1, s.records - (s.transactions - 1))
                     s.in_transaction = 1 + scaled(high(u), most)
             count = min(count, s.in_transaction)
@@ -332,7 +335,7 @@ cdef class Synthesiser:
         return count
 
     cdef int64_t measure(self, int64_t count, int magic) noexcept nogil:
-        """Draw the next ``count`` records; the bytes of their set in the format of ``magic``, unframed."""
+        """Draw the next ``count`` records; returns their size in the format of ``magic``, without batch header."""
         cdef uint64_t seed = mix(self.batch_seed)
         cdef uint64_t sizes, nulls
         cdef int64_t total = 0
@@ -397,7 +400,7 @@ cdef class Synthesiser:
             fill_random(p, n, seed)
 
     cdef void frame_records(self, uint8_t *p, int64_t count) noexcept nogil:
-        """Lay the framing of the drawn records over a filled payload: what is skipped here is value bytes."""
+        """Write the framing of the drawn records over a filled payload. The bytes skipped here are the values."""
         cdef int64_t base_timestamp = self.drawn[0].timestamp
         cdef int64_t i, size
         cdef int32_t k
@@ -425,7 +428,7 @@ cdef class Synthesiser:
                 p += size
 
     cdef inline uint8_t *put_key_exactly(self, uint8_t *p, const record_t *r) noexcept nogil:
-        """``put_key`` that gives back the bytes of the bulk fill that it touched beyond the key."""
+        """Like ``put_key``, but restores the filled bytes after the key that ``put_key`` may overwrite."""
         cdef uint64_t beyond
         memcpy(&beyond, p + r.key_size, 8)
         put_key(p, r.key, r.key_size)
@@ -440,7 +443,7 @@ cdef class Synthesiser:
         return top
 
     cdef str codec_of(self, list weights):
-        """One of the weighted codecs, by this batch's draw."""
+        """One of the weighted codecs, chosen by this batch's random number."""
         cdef uint64_t total = 0
         cdef uint64_t at
         if len(weights) == 1:
@@ -455,7 +458,7 @@ cdef class Synthesiser:
         return weights[len(weights) - 1][0]
 
     cdef int64_t pack(self, int64_t at, int64_t size, str codec, int magic) except -1:
-        """Replace the ``size`` payload bytes at ``at`` by their compressed form; its size."""
+        """Compress the ``size`` payload bytes at ``at`` in place; returns the compressed size."""
         cdef bytes packed
         if codec == "none":
             return size
@@ -466,7 +469,7 @@ cdef class Synthesiser:
         return len(packed)
 
     cdef int put_batch(self, stream_t *s) except -1:
-        """One record batch (magic 2) of data."""
+        """Write one record batch (magic 2) of data records."""
         cdef int64_t at = self.used
         cdef int64_t count = self.claim(s)
         cdef int64_t size
@@ -494,13 +497,13 @@ cdef class Synthesiser:
         return 0
 
     cdef int put_marker(self, stream_t *s) except -1:
-        """The control batch that ends the transaction of ``s``: ``EndTransactionMarker``, version 0, epoch 0."""
+        """Write the control batch that ends the transaction of ``s``: ``EndTransactionMarker``, version 0, epoch 0."""
         cdef int64_t at = self.used
         cdef uint8_t *p = self.base + at + HEADER_SIZE
         cdef bint abort = low(cell(self.batch_seed, 1)) < self.aborts
         cdef int64_t millis = self.start_ms + self.offset * 1000 // self.rate
         cdef header_t h
-        p = put_varlong(p, 16)                      # the record: attributes, deltas, key of 4, value of 6, no headers
+        p = put_varlong(p, 16)                      # attributes, deltas, key of 4 bytes, value of 6, no headers
         p = put_int8(p, 0)
         p = put_varlong(p, 0)
         p = put_varlong(p, 0)
@@ -528,7 +531,7 @@ cdef class Synthesiser:
         return 0
 
     cdef int finish_batch(self, int64_t at, int64_t size, str codec, header_t *h) except -1:
-        """Compress, write the header, sum; ``h`` lacks what is computed here."""
+        """Compress the payload, write the header, update the sums. Fills in the missing fields of ``h``."""
         cdef uint32_t content = <uint32_t> crc32c(self.view[at + HEADER_SIZE:at + HEADER_SIZE + size])
         cdef int64_t earliest = h.max_timestamp if self.log_append else h.base_timestamp
         cdef uint8_t *entry
@@ -538,7 +541,7 @@ cdef class Synthesiser:
         h.last_offset_delta = h.record_count - 1
         h.batch_length = 0
         h.crc = 0
-        # The content fingerprint leaves out what depends on the codec library: the length and the CRC.
+        # The length and the CRC depend on the codec library, so the content fingerprint treats them as 0.
         entry = more_of(self.digests, HEADER_SIZE + 4)
         put_int32(put_header(entry, h), <int32_t> content)
         h.batch_length = <int32_t> (HEADER_SIZE - LOG_OVERHEAD + size)
@@ -549,7 +552,7 @@ cdef class Synthesiser:
         return 0
 
     cdef int put_messages(self, stream_t *s) except -1:
-        """Messages of magic 0 or 1: each stands alone in the log, or one wrapper holds them compressed."""
+        """Write messages of magic 0 or 1: one after the other without a codec, otherwise compressed in one wrapper."""
         cdef int magic = 0 if s.kind == MAGIC_0 else 1
         cdef int64_t count = self.claim(s)
         cdef int64_t at = self.used
@@ -573,7 +576,7 @@ cdef class Synthesiser:
                 self.appended(at, 1, top, top)
                 at += size
             return 0
-        # Inside a wrapper, magic 1 counts offsets from 0; magic 0 knows absolute ones only.
+        # Inside a wrapper, offsets of magic 1 count from 0; those of magic 0 are absolute.
         offset = 0 if magic == 1 else self.offset
         self.fill_payload(self.base + at + fields + LENGTHS_BYTES, size)
         self.frame_messages(at + fields + LENGTHS_BYTES, count, magic, attributes, offset)
@@ -596,13 +599,13 @@ cdef class Synthesiser:
             r = &self.drawn[i]
             p = put_message(p, offset + i, magic, attributes, r.timestamp, r.key_size, r.value_size)
             if r.key_size > 0:
-                # The key's place is before the value's length, which is written already: move it behind the key.
+                # put_message wrote the value's length where the key belongs. Write the key there, then the length.
                 p = self.put_key_exactly(p - 4, r)
                 p = put_int32(p, r.value_size)
             p += max(r.value_size, 0)
 
     cdef int sum_inner(self, int64_t at, int64_t count, int64_t fields) except -1:
-        """The CRCs of the messages inside a wrapper."""
+        """Write the CRCs of the messages inside a wrapper."""
         cdef int64_t i, size
         for i in range(count):
             size = message_bytes(&self.drawn[i], fields)
@@ -615,7 +618,7 @@ cdef class Synthesiser:
         return 0
 
     cdef int sum_message(self, int64_t at, int64_t size, int magic, int64_t fields, uint32_t content) except -1:
-        """CRC and content fingerprint of the message of ``size`` bytes at ``at``."""
+        """Write the CRC of the message of ``size`` bytes at ``at``; add its fields to the content fingerprint."""
         cdef uint8_t *entry = more_of(self.digests, fields + 4)
         memcpy(entry, self.base + at, <size_t> fields)
         put_int32(put_int32(entry + AT_BATCH_LENGTH, 0), 0)
@@ -624,7 +627,7 @@ cdef class Synthesiser:
         return 0
 
     cdef int appended(self, int64_t at, int64_t count, int64_t max_timestamp, int64_t min_timestamp) except -1:
-        """What ``LogSegment.append`` does after a batch of ``count`` records at ``at`` in the buffer; and our sums."""
+        """Update the indexes like ``LogSegment.append``, and the sums, for ``count`` records at byte ``at``."""
         cdef int64_t position = self.size + at
         cdef int64_t last_offset = self.offset + count - 1
         cdef uint8_t *entry
@@ -645,7 +648,7 @@ cdef class Synthesiser:
         return 0
 
     cdef int append_time(self) except -1:
-        """``TimeIndex.maybeAppend``: only a timestamp above the last entry's is written."""
+        """Like ``TimeIndex.maybeAppend``: add an entry only if its timestamp is above that of the last entry."""
         cdef uint8_t *entry
         if self.top_timestamp > self.time_indexed:
             entry = more_of(self.time_index, 12)
@@ -654,11 +657,11 @@ cdef class Synthesiser:
         return 0
 
     cdef int append_aborted(self, const stream_t *s) except -1:
-        """An entry of the transaction index (``AbortedTxn``, version 0); the marker stands at the current offset."""
+        """Add a transaction index entry (``AbortedTxn``, version 0). The marker's offset is the current offset."""
         cdef int64_t stable = self.offset + 1
         cdef uint8_t *entry
         cdef int i
-        # The last stable offset is where the first transaction begins that is still open then.
+        # The last stable offset is the first offset of the oldest transaction that is open after this marker.
         for i in range(self.stream_count):
             if &self.streams[i] != s and self.streams[i].first_offset >= 0:
                 stable = min(stable, self.streams[i].first_offset)
@@ -668,12 +671,12 @@ cdef class Synthesiser:
 
 
 cdef inline int64_t message_fields(int magic) noexcept nogil:
-    """The bytes of a message before the length of its key."""
+    """The number of bytes in a message before the length of its key."""
     return KEY_AT_V1 if magic == 1 else KEY_AT_V0
 
 
 cdef inline int64_t message_bytes(const record_t *r, int64_t fields) noexcept nogil:
-    """A record as a message without a codec; ``fields``: as ``message_fields`` gives it."""
+    """The size of a record as an uncompressed message; ``fields`` is the result of ``message_fields``."""
     return fields + LENGTHS_BYTES + max(r.key_size, 0) + max(r.value_size, 0)
 
 
@@ -683,7 +686,7 @@ cdef inline bint ends_transaction(const stream_t *s) noexcept nogil:
 
 cdef inline uint8_t *put_message(uint8_t *p, int64_t offset, int magic, int attributes, int64_t timestamp,
                                  int64_t key_size, int64_t value_size) noexcept nogil:
-    """The fields of a message up to and with the lengths, as if the key were empty; the CRC is left 0."""
+    """Write the fields of a message up to both lengths, as if the key were empty; the CRC stays 0."""
     p = put_int64(p, offset)
     p = put_int32(p, <int32_t> (message_fields(magic) + LENGTHS_BYTES - LOG_OVERHEAD + max(key_size, 0)
                                 + max(value_size, 0)))

@@ -1,7 +1,7 @@
-"""Read a corpus back and compare it with its plan and manifest: every batch, offset, sequence, index, sum and file.
+"""Reads a corpus and compares it with its plan and manifest: every batch, offset, sequence, index, sum and file.
 
-The indexes are rebuilt from the log as Kafka's recovery (``LogSegment.recover``) does, by code that shares nothing with
-the generator's.
+It rebuilds the indexes from the log like Kafka's recovery (``LogSegment.recover``). This code is independent of the
+generator's, so that both do not share a mistake.
 """
 
 from __future__ import annotations
@@ -41,22 +41,23 @@ from kfuzz.wire.record_batch import parse_header
 __all__ = ["Corpus", "Problem", "verify", "verify_segment"]
 
 OFFSET_ENTRY, TIME_ENTRY, ABORTED_ENTRY = struct.Struct(">ii"), struct.Struct(">qi"), struct.Struct(">hqqqq")
-# Where the fields of a record batch (magic 2) and of a message (0 and 1) stand.
+# The place of each header field, for messages (magic 0 and 1) and record batches (magic 2).
 PLACES = {
     magic: {name: slice(at, at + width) for name, at, width in layout}
     for magic, layout in {**MESSAGE_LAYOUT, 2: HEADER_LAYOUT}.items()
 }
-# These depend on the codec libraries: the fingerprint of the contents takes them for 0.
+# These fields depend on the codec libraries, so the content fingerprint treats them as 0.
 NOT_CONTENT = ("batch_length", "crc")
-# More would only repeat what the first ones say.
+# Further problems usually repeat the first ones.
 PROBLEMS_PER_SEGMENT = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong.
+    """One thing that is wrong with a corpus.
 
-    ``path`` is relative to the corpus; ``at`` is the byte, where that makes sense; ``code`` is stable.
+    ``path`` is relative to the corpus. ``at`` is the byte offset in that file, or None. ``code`` is a stable name for
+    the kind of problem.
     """
 
     path: str
@@ -80,7 +81,7 @@ class Corpus:
 
     @staticmethod
     def open(out: str | Path) -> Corpus:
-        """``UsageError`` where ``out`` is no corpus at all, or its manifest cannot be read."""
+        """Open the corpus in ``out``; ``UsageError`` if it is not a corpus or its manifest cannot be read."""
         out = local_path(out)
         if not (out / WORKLOAD).is_file():
             raise UsageError(f"{out} holds no corpus ({WORKLOAD} is missing); name the directory given as --out")
@@ -88,14 +89,17 @@ class Corpus:
         return Corpus(out, workload, Plan(workload, str(out / WORKLOAD)), read_manifest(out / MANIFEST))
 
     def segments(self) -> Iterator[tuple[Segment, Row]]:
-        """The segments that the manifest has a row for."""
+        """The segments that have a row in the manifest, with that row."""
         for row in self.rows:
             if 0 <= row.segment_id < len(self.plan):
                 yield self.plan[row.segment_id], row
 
 
 def verify(out: str | Path, *, set_done: Callable[[int], None] = lambda done: None) -> list[Problem]:
-    """Everything that is wrong with the corpus in ``out``, in the plan's order; empty where it is whole."""
+    """Everything that is wrong with the corpus in ``out``, in the plan's order; empty if nothing is wrong.
+
+    ``set_done`` is called with the number of verified segments. Raises ``UsageError`` like :meth:`Corpus.open`.
+    """
     corpus = Corpus.open(out)
     problems = check_whole(corpus)
     for done, (segment, row) in enumerate(corpus.segments()):
@@ -105,7 +109,7 @@ def verify(out: str | Path, *, set_done: Callable[[int], None] = lambda done: No
 
 
 def check_whole(corpus: Corpus) -> list[Problem]:
-    """What can be said without opening a segment: ``_SUCCESS``, the manifest's rows, missing and foreign files."""
+    """The problems that show without opening a segment: ``_SUCCESS``, manifest rows, missing and unexpected files."""
     return [*_check_success(corpus), *_check_rows(corpus), *_check_files(corpus)]
 
 
@@ -128,7 +132,7 @@ def _check_rows(corpus: Corpus) -> Iterator[Problem]:
     for row in corpus.rows:
         if not 0 <= row.segment_id < len(corpus.plan):
             yield Problem(
-                place, None, "row-unexpected", f"has a row for segment {row.segment_id}, which is off the plan"
+                place, None, "row-unexpected", f"has a row for segment {row.segment_id}, which the plan lacks"
             )
             continue
         segment = corpus.plan[row.segment_id]
@@ -142,7 +146,7 @@ def _check_rows(corpus: Corpus) -> Iterator[Problem]:
 def _check_files(corpus: Corpus) -> Iterator[Problem]:
     expected = {WORKLOAD, SUCCESS}
     for segment, row in corpus.segments():
-        # A row with a wrong path is found by its number.
+        # Take the path from the plan: `_check_rows` reports a wrong path.
         expected.update(name for name, _ in replace(row, path=segment.path).files())
     for directory in corpus.plan.directories():
         expected.add(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
@@ -160,7 +164,7 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
 
 
 def verify_segment(out: Path, segment: Segment, workload: Workload, row: Row) -> list[Problem]:
-    """Everything that is wrong with the files of one segment. Missing files are :func:`check_whole`'s to report."""
+    """Everything that is wrong with the files of one segment. :func:`check_whole` reports missing files."""
     log = out / segment.path
     if not log.is_file():
         return []
@@ -176,7 +180,7 @@ def verify_segment(out: Path, segment: Segment, workload: Workload, row: Row) ->
 
 def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row, out: Path) -> list[Problem]:
     limits = records.Limits(decompressed_bytes=2 * BATCH_BYTES_MAX)
-    # What is not adversarial keeps to the documents to the letter: any finding at all is a problem.
+    # The generator writes exactly what the documents demand, so every finding is a problem.
     reading = records.check(view, profile="strict", limits=limits)
     problems = [Problem(segment.path, finding.at, finding.code, str(finding)) for finding in reading.findings]
     if not problems and reading.consumed < len(view):
@@ -242,7 +246,7 @@ def _shown(data: bytes, entry: struct.Struct) -> str:
 
 @dataclass(slots=True)
 class _Walk:
-    """One pass over a log whose batches are known to be sound: sums, and the indexes as recovery rebuilds them."""
+    """One pass over a log whose batches have no findings: computes sums, and the indexes as recovery rebuilds them."""
 
     segment: Segment
     index_interval: int
@@ -271,7 +275,7 @@ class _Walk:
                 self._batch(at, batch)
             else:
                 self._message(at, batch, magic)
-        # The strict verdict has found no partial tail.
+        # The strict check found no partial tail, so the last batch ends here.
         at = len(view)
         if self._next_offset != self.segment.last_offset + 1:
             message = f"ends before offset {self._next_offset}; the plan's last offset is {self.segment.last_offset}"
@@ -282,7 +286,7 @@ class _Walk:
         return self._problems
 
     def closed_time_index(self) -> bytearray:
-        """With the entry that ``onBecomeInactiveSegment`` appends."""
+        """The time index with the entry that ``onBecomeInactiveSegment`` appends."""
         return self.time_index + self._time_entry()
 
     def _problem(self, at: int, code: str, message: str) -> None:
@@ -338,12 +342,12 @@ class _Walk:
         self.digest.update(blanked + crc32c(content).to_bytes(4, "big"))
 
     def _content(self, batch: memoryview, start: int, attributes: int, magic: int) -> memoryview | bytes:
-        """The uncompressed bytes behind a header of ``start`` bytes."""
+        """The uncompressed bytes after a header of ``start`` bytes."""
         codec = records.CODECS[attributes & CODEC_MASK]
         if codec == "none":
             return batch[start:]
         if magic < 2:
-            # A wrapper's null key and its value's length stand before the compressed bytes.
+            # The length of a wrapper's null key and the length of its value precede the compressed bytes.
             key_length = PLACES[magic]["key_length"]
             start += 2 * (key_length.stop - key_length.start)
         return decompress(codec, batch[start:], 2 * BATCH_BYTES_MAX, magic=magic).data

@@ -1,10 +1,10 @@
-"""What a corpus is to be: a TOML file read into frozen values, every mistake answered by one sentence.
+"""The workload: a TOML file that describes a corpus, read into frozen dataclasses. A mistake raises one sentence.
 
-Each key is declared once, below: its type, its default and what a file may say. ``corpora.forms`` makes the validation
-and the JSON Schema of that. ``docs/corpora.md`` explains each key.
+Each key is declared once, below: its type, its default and its allowed values. ``corpora.forms`` makes the validation
+and the JSON Schema from these declarations. ``docs/corpora.md`` explains each key.
 """
 
-# ruff: noqa: RUF009 - what the calls in these dataclasses make are dataclass fields.
+# ruff: noqa: RUF009 - the calls in these dataclasses return dataclass fields.
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ __all__ = [
 ]
 
 SIZE_MAX = 1 << 60
-# A record batch must be decodable under the reader's default bound on decompressed bytes (64 MiB), with room to spare.
+# The reader decompresses at most 64 MiB by default. A record batch must stay well below that.
 BATCH_BYTES_MAX = 32 * MIB
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 64 * KIB, GIB
 PRODUCERS_MAX = 10_000
-# The codecs that kfuzz writes messages of the formats before record batches with.
+# The codecs that kfuzz can write messages of magic 0 and 1 with.
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip")
-# What org.apache.kafka.common.internals.Topic accepts.
+# The names that org.apache.kafka.common.internals.Topic accepts.
 TOPIC_NAME = "[a-zA-Z0-9._-]{1,249}"
 TOPIC_NAME_RULE = "1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Record keys: ``cardinality`` different ones, of ``size`` bytes each; ``skew`` makes some of them hot."""
+    """Record keys: ``cardinality`` different keys, of ``size`` bytes each; ``skew`` makes some of them hot."""
 
     size: Range = forms.ranged(Range(10, 10), 0, MIB)
     cardinality: int = forms.integer(1_000_000, 1, (1 << 32) - 1)
@@ -88,7 +88,7 @@ class Headers:
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
-    """Record timestamps: a steady rate from ``start_ms`` on, each moved forward by up to ``jitter_ms``."""
+    """Record timestamps: a steady rate from ``start_ms`` on; each is moved forward by up to ``jitter_ms``."""
 
     type: str = forms.choice("create", *(one for one in TIMESTAMP_TYPES if one != "none"))
     start_ms: int = forms.integer(1_700_000_000_000, 0, 1 << 52)
@@ -98,7 +98,7 @@ class Timestamps:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """How many records stand in a record batch, and which codecs compress it (weights)."""
+    """The number of records in a record batch, and the codecs that compress it (weights)."""
 
     records: Range = forms.ranged(Range(100, 100), 1, 1_000_000)
     codecs: Weights = forms.weights(CODECS)
@@ -106,7 +106,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Producers:
-    """Idempotent producers, which write ``share`` of the offsets."""
+    """Idempotent producers. Together they write ``share`` of the offsets."""
 
     count: int = forms.integer(4, 1, PRODUCERS_MAX)
     share: float = forms.share()
@@ -114,7 +114,7 @@ class Producers:
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """Transactional producers, which write ``share`` of the offsets in transactions of ``records`` on average."""
+    """Transactional producers. Together they write ``share`` of the offsets, ``records`` per transaction on average."""
 
     producers: int = forms.integer(4, 1, PRODUCERS_MAX)
     share: float = forms.share()
@@ -124,7 +124,7 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class Legacy:
-    """Messages in the formats before record batches: shares of the offsets per magic, and their codecs (weights)."""
+    """Messages of the old formats, magic 0 and 1: the share of the offsets for each, and their codecs (weights)."""
 
     magic0: float = forms.share()
     magic1: float = forms.share()
@@ -133,7 +133,7 @@ class Legacy:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic of the corpus; ``weight`` is its part of the corpus' size."""
+    """One topic of the corpus; ``weight`` sets its part of the corpus' size."""
 
     name: str = forms.name(TOPIC_NAME, TOPIC_NAME_RULE, refused=(".", ".."))
     partitions: int = forms.integer(1, 1, 100_000)
@@ -164,12 +164,12 @@ class Workload:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the canonical text: equal for equal workloads, however their files were written."""
+        """SHA-256 of the canonical text. Equal workloads have equal fingerprints, even if their files differ."""
         return hashlib.sha256(render(self).encode()).hexdigest()
 
 
 def load(path: str | Path) -> Workload:
-    """Read a workload file. Raises ``UsageError``: one sentence with the file, the key and the remedy."""
+    """Read a workload file. Raises ``UsageError`` with the file, the key and the remedy in one sentence."""
     data = read_bytes(path)
     try:
         text = data.decode()
@@ -179,11 +179,11 @@ def load(path: str | Path) -> Workload:
 
 
 def parse(text: str, name: str) -> Workload:
-    """Read a workload from TOML ``text``; ``name`` stands for the file in errors."""
+    """Read a workload from TOML ``text``. Raises ``UsageError`` like :func:`load`, with ``name`` as the file's name."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{name} is not TOML: {str(error)[:1].lower()}{str(error)[1:]}; mend it there") from None
+        raise UsageError(f"{name} is not TOML: {str(error)[:1].lower()}{str(error)[1:]}; correct it there") from None
     workload = forms.read(Workload, forms.Table(values, name))
     for at, topic in enumerate(workload.topics):
         _check_shares(topic, f"{name}: topics[{at}]")
@@ -199,16 +199,16 @@ def _check_shares(topic: Topic, place: str) -> None:
     # Sums of decimal fractions (0.2 + 0.4 + 0.3 + 0.1) may pass 1 by a rounding error.
     if shares > 1 + 1e-9:
         raise UsageError(
-            f"{place}.producers.share makes {shares:.10g} with transactions.share, legacy.magic0 and legacy.magic1; "
-            "lower one of them until their sum is at most 1"
+            f"{place}.producers.share, transactions.share, legacy.magic0 and legacy.magic1 add up to {shares:.10g}; "
+            "lower one of them until the sum is at most 1"
         )
 
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a workload file.
 
-    What concerns several keys at once is not in it: a range's ends, the sum of the shares, weights of 0, names given
-    twice, sizes that the plan cannot meet.
+    It does not contain the rules about several keys at once: a range's ends, the sum of the shares, weights that are
+    all 0, duplicate names, and sizes that the plan cannot meet.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -218,7 +218,7 @@ def schema() -> dict[str, Any]:
 
 
 def render(workload: Workload) -> str:
-    """The canonical TOML of ``workload``: every key, defaults included, in one order. ``parse`` gives it back."""
+    """The canonical TOML of ``workload``: every key, defaults included, in a fixed order. ``parse`` reads it back."""
     lines = ["# The workload that this corpus was made from, with every default filled in."]
     lines += [f"{key} = {_toml(value)}" for key, value in _items(workload) if key != "topics"]
     for topic in workload.topics:
@@ -243,5 +243,5 @@ def _toml(value: object) -> str:
         return f"{{ min = {value.min}, max = {value.max}, skew = {value.skew} }}"
     if isinstance(value, tuple):
         return "{ " + ", ".join(f"{name} = {weight}" for name, weight in value) + " }"
-    # Strings here are codec, kind and topic names: none of their characters needs an escape.
+    # The strings are names of codecs, kinds and topics. None of their characters needs escaping.
     return f'"{value}"' if isinstance(value, str) else repr(value)

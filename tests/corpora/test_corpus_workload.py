@@ -28,7 +28,7 @@ MISTAKES = {
     "typo in a topic's key": (TOPIC + "partitons = 2\n", ["topics[0].partitons", "did you mean partitions?"]),
     "typo in a table's key": (TOPIC + "[topics.keys]\ncardinalty = 2\n", ["topics[0].keys.cardinalty", "cardinality"]),
     "unlike any key": (TOPIC + "zzz = 2\n", ["topics[0].zzz", "the keys here are name, partitions"]),
-    "not TOML": ("size = = 1\n", ["is not TOML", "line 1", "mend it"]),
+    "not TOML": ("size = = 1\n", ["is not TOML", "line 1", "correct it"]),
     "no topic": ("size = 1\n", ["topics", "give at least one [[topics]]"]),
     "topics not a list": ("topics = 3\n", ["topics", "give at least one [[topics]]"]),
     "no name": ("[[topics]]\npartitions = 1\n", ["topics[0].name is missing", "give 1 to 249"]),
@@ -58,7 +58,7 @@ MISTAKES = {
     "kind unknown": (TOPIC + '[topics.values]\nkind = "prose"\n', ["values.kind is 'prose'", "random or text"]),
     "codec unknown": (TOPIC + '[topics.batches]\ncodecs = "brotli"\n', ["batches.codecs", "none, gzip"]),
     "codec with a typo": (TOPIC + "[topics.batches]\ncodecs = {zsdt = 1}\n", ["codecs.zsdt", "did you mean zstd?"]),
-    "codecs without weight": (TOPIC + "[topics.batches]\ncodecs = {zstd = 0}\n", ["batches.codecs", "weigh at least"]),
+    "codecs without weight": (TOPIC + "[topics.batches]\ncodecs = {zstd = 0}\n", ["batches.codecs", "give a weight"]),
     "legacy codec": (TOPIC + '[topics.legacy]\ncodecs = "zstd"\n', ["legacy.codecs is 'zstd'", "none or gzip"]),
     "batches of nothing": (TOPIC + "[topics.batches]\nrecords = 0\n", ["batches.records is 0", "from 1"]),
     "table is a number": (TOPIC + "keys = 3\n", ["topics[0].keys is 3", "make it a table"]),
@@ -194,7 +194,7 @@ def test_one_of_the_four_floats_sums_above_is_indeed_more_than_one() -> None:
 
 @pytest.mark.parametrize("four", [(0.2, 0.4, 0.3, 0.1001), (0.001, 1, 0, 0), (0, 0.001, 1, 0), (0, 0, 0.001, 1)])
 def test_shares_that_sum_to_more_than_one_are_refused_whichever_they_are(four: tuple[float, ...]) -> None:
-    with pytest.raises(UsageError, match=r"producers\.share makes 1\.\d+ with .*; lower one of them"):
+    with pytest.raises(UsageError, match=r"producers\.share, .* add up to 1\.\d+; lower one of them"):
         parse(shares(*four), "more")
 
 
