@@ -1,9 +1,11 @@
-// Holds a small decoder of Kafka record batches to a copied kfuzz suite. Standard library only.
+// Tests a small decoder of Kafka record batches with a copied kfuzz suite. Uses only the standard library.
 //
 //	go run read_suite.go SUITE
 //
-// The decoder below speaks magic 2, uncompressed and gzip, as a consumer. Put yours in the place of readBatches, and say
-// in unsupported what it does not speak. Exit code 0: nothing required was missed; 1: something was; 2: no suite.
+// The decoder below is a consumer for magic 2, uncompressed or with gzip. To test your own decoder, replace readBatches,
+// and declare in unsupported what it does not support.
+//
+// Exit codes: 0 if no required vector failed; 1 if one failed or none passed; 2 if there is no suite.
 package main
 
 import (
@@ -36,11 +38,11 @@ const (
 	headerSize           = 61
 	crcCoversFrom        = 21
 	decompressedBytesMax = 64 << 20
-	// A key or value longer than this may stand in the suite as its digest.
+	// For a key or value longer than this, the suite may hold only a digest.
 	digestAboveBytes = 64 << 10
 )
 
-// errRefused is what every error of the decoder wraps; a panic is a fault of the decoder.
+// Every error of the decoder wraps errRefused. A panic is a fault of the decoder.
 var errRefused = errors.New("refused")
 
 func refused(format string, args ...any) error {
@@ -74,7 +76,8 @@ type record struct {
 	Headers   [][2]any `json:"headers"`
 }
 
-// readBatches returns the batches in data, where the last whole one ends, and whether a cut one follows, which is no error.
+// readBatches returns the batches in data, where the last whole one ends, and whether a truncated one follows.
+// A truncated batch at the end is not an error.
 func readBatches(data []byte) ([]batch, int, bool, error) {
 	batches, at := []batch{}, 0
 	for len(data)-at >= logOverhead+5 {
@@ -143,7 +146,7 @@ func readBatch(data []byte) (out batch, err error) {
 		horizon := decimal(baseTimestamp)
 		out.DeleteHorizon = &horizon
 	}
-	// No slice is made by the word of count: a count too high runs out of bytes at the first record that is missing.
+	// Do not allocate by count, which may be wrong: if it is too high, the first missing record is an error.
 	for range count {
 		one, err := readRecord(&payload, baseOffset, baseTimestamp)
 		if err != nil {
@@ -164,7 +167,7 @@ func readBatch(data []byte) (out batch, err error) {
 }
 
 func readRecord(payload *cursor, baseOffset, baseTimestamp int64) (out record, err error) {
-	// The first thing that is wrong is what the reader hears of; what comes after it is not looked at.
+	// Keeps the first error, which is the one that readRecord returns.
 	check := func(n int64, e error) int64 {
 		if err == nil {
 			err = e
@@ -203,7 +206,7 @@ func readRecord(payload *cursor, baseOffset, baseTimestamp int64) (out record, e
 	return out, err
 }
 
-// cursor is bytes that are taken from the front, each checked before it is touched.
+// cursor takes bytes from the front of data, and checks each length before it reads.
 type cursor struct{ data []byte }
 
 func (c *cursor) take(size int64) ([]byte, error) {
@@ -215,7 +218,8 @@ func (c *cursor) take(size int64) ([]byte, error) {
 	return taken, nil
 }
 
-// varint reads a zigzag varint of at most 5 (32 bits) or 10 (64 bits) bytes; bits that do not fit are dropped, as in Java.
+// varint reads a zigzag varint of at most 5 bytes (32 bits) or 10 bytes (64 bits). Like Java, it drops bits that do not
+// fit.
 func (c *cursor) varint(bits int) (int64, error) {
 	var value uint64
 	for shift := 0; shift < bits+3; shift += 7 {
@@ -234,7 +238,7 @@ func (c *cursor) varint(bits int) (int64, error) {
 	return 0, refused("a varint of more than %d bytes", bits/7+1)
 }
 
-// octets are nil for null, and empty for no bytes.
+// octets returns nil for null, and an empty slice for no bytes.
 func (c *cursor) octets() ([]byte, error) {
 	size, err := c.varint(32)
 	if err != nil || size < 0 {
@@ -243,7 +247,7 @@ func (c *cursor) octets() ([]byte, error) {
 	return c.take(size)
 }
 
-// gunzip reads one gzip stream, of one member or several. Never more than the bound, whatever the input claims.
+// gunzip decompresses a gzip stream of one or more members, up to a fixed limit.
 func gunzip(data []byte) ([]byte, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -254,14 +258,14 @@ func gunzip(data []byte) ([]byte, error) {
 		return nil, refused("gzip: %v", err)
 	}
 	if len(out) > decompressedBytesMax {
-		return nil, refused("the payload decompresses beyond the bound")
+		return nil, refused("the decompressed payload exceeds the limit")
 	}
 	return out, nil
 }
 
 func decimal(number int64) string { return strconv.FormatInt(number, 10) }
 
-// shown is bytes as the suite writes them: hex or null, and long ones as their digest.
+// shown returns bytes in the suite's form: hex, null, or a digest if they are long.
 func shown(octets []byte) any {
 	if octets == nil {
 		return nil
@@ -272,7 +276,7 @@ func shown(octets []byte) any {
 	return hex.EncodeToString(octets)
 }
 
-// text is a header's key: text, or hex where it is not UTF-8.
+// text returns a header's key: a string, or hex if it is not UTF-8.
 func text(octets []byte) any {
 	if utf8.Valid(octets) {
 		return string(octets)
@@ -308,7 +312,7 @@ type expectation struct {
 	PartialTail  bool   `json:"partial_tail"`
 }
 
-// unsupported says why this decoder need not be asked. What it does not speak is declared here; it is never guessed from a
+// unsupported returns the reason to skip data, or "". Declare here what the decoder does not support; never guess from a
 // failure.
 func unsupported(data []byte) string {
 	for at := 0; len(data)-at >= logOverhead+6; {
@@ -330,7 +334,7 @@ func unsupported(data []byte) string {
 	return ""
 }
 
-// judge says what is wrong with the decoder's answer; "" if nothing is.
+// judge returns what is wrong with the decoder's answer, or "" if it is right.
 func judge(expect expectation, data []byte) (wrong string) {
 	defer func() {
 		if fault := recover(); fault != nil {
@@ -340,19 +344,19 @@ func judge(expect expectation, data []byte) (wrong string) {
 	batches, consumed, partialTail, err := readBatches(data)
 	if err != nil {
 		if expect.Verdict == "valid" {
-			return fmt.Sprintf("refused what is valid: %v", err)
+			return fmt.Sprintf("refused valid bytes: %v", err)
 		}
 		return ""
 	}
 	if expect.Verdict == "invalid" {
-		return "accepted what is invalid: " + expect.Finding
+		return "accepted invalid bytes: " + expect.Finding
 	}
-	// Through JSON, so that both sides are of the same types.
+	// Convert to JSON and back, so that both sides have the same Go types.
 	var found any
 	if err := json.Unmarshal(compact(batches), &found); err != nil {
 		panic(err)
 	}
-	// Who accepts must read the contents, or one of the other readings that are as good.
+	// A decoder that accepts must read the expected contents, or one of the alternatives that are equally right.
 	readings := append([]any{expect.Batches}, expect.Alternatives...)
 	if !slices.ContainsFunc(readings, func(reading any) bool { return same(reading, found) }) {
 		return fmt.Sprintf("read %.2000s", compact(found))
@@ -366,7 +370,7 @@ func judge(expect expectation, data []byte) (wrong string) {
 	return ""
 }
 
-// same says whether found is the expected reading, of which the suite may have no more than the digest.
+// same reports whether found is the expected reading. The suite may hold only its digest.
 func same(reading, found any) bool {
 	digest, ok := reading.(map[string]any)
 	if !ok {
@@ -376,7 +380,7 @@ func same(reading, found any) bool {
 	return digest["sha256"] == fmt.Sprintf("%x", sha256.Sum256(line)) && digest["size"] == float64(len(line))
 }
 
-// compact is JSON without spaces; the keys of a map are sorted.
+// compact returns JSON without spaces, with the keys of each map sorted.
 func compact(value any) []byte {
 	var line bytes.Buffer
 	encoder := json.NewEncoder(&line)

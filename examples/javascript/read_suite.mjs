@@ -1,10 +1,12 @@
 #!/usr/bin/env node
-// Holds a small decoder of Kafka record batches to a copied kfuzz suite. Node's standard library only.
+// Tests a small decoder of Kafka record batches with a copied kfuzz suite. Uses only Node's standard library.
 //
 //     node read_suite.mjs [SUITE]
 //
-// The decoder below speaks magic 2, uncompressed and gzip, as a consumer. Put yours in the place of readBatches, and say
-// in unsupported what it does not speak. Exit code 0: nothing required was missed; 1: something was; 2: no suite.
+// The decoder below is a consumer for magic 2, uncompressed or with gzip. To test your own decoder, replace readBatches,
+// and declare in unsupported what it does not support.
+//
+// Exit codes: 0 if no required vector failed; 1 if one failed or none passed; 2 if there is no suite.
 
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
@@ -19,15 +21,16 @@ const LOG_OVERHEAD = 12;
 const HEADER_SIZE = 61;
 const CRC_COVERS_FROM = 21;
 const DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024;
-// A key or value longer than this may stand in the suite as its digest.
+// For a key or value longer than this, the suite may hold only a digest.
 const DIGEST_ABOVE_BYTES = 64 * 1024;
 
-// The bytes are not what they should be; anything else that is thrown is a fault of the decoder.
+// The bytes are invalid. Any other exception is a fault of the decoder.
 class Refused extends Error {}
 
 // ------------------------------------------------------------------------------------------------------ the decoder
 
-// The batches in data, where the last whole one ends, and whether a cut one follows, which is no error.
+// Returns the batches in data, where the last whole one ends, and whether a truncated one follows.
+// A truncated batch at the end is not an error.
 function readBatches(data) {
   const batches = [];
   let at = 0;
@@ -56,7 +59,7 @@ function readBatch(data) {
   const baseTimestamp = data.readBigInt64BE(27);
   const logAppendTime = attributes & 8 ? data.readBigInt64BE(35) : null;
   const records = [];
-  // No array is made by the word of count: a count too high runs out of bytes at the first record that is missing.
+  // Do not allocate by count, which may be wrong: if it is too high, the first missing record throws Refused.
   for (let i = 0; i < count; i++) records.push(readRecord(payload, baseOffset, baseTimestamp, logAppendTime));
   if (payload.left) throw new Refused(`${payload.left} bytes after the records`);
   const lastOffset = int64(baseOffset + BigInt(data.readInt32BE(23)));
@@ -103,7 +106,7 @@ function readRecord(payload, baseOffset, baseTimestamp, logAppendTime) {
   };
 }
 
-// Bytes that are taken from the front, each checked before it is touched.
+// Takes bytes from the front of data, and checks each length before it reads.
 class Cursor {
   constructor(data) {
     this.data = data;
@@ -120,7 +123,7 @@ class Cursor {
     return this.data.subarray(this.at - size, this.at);
   }
 
-  // A zigzag varint of at most 5 (32 bits) or 10 (64 bits) bytes; bits that do not fit are dropped, as in Java.
+  // A zigzag varint of at most 5 bytes (32 bits) or 10 bytes (64 bits). Like Java, drops bits that do not fit.
   varint(bits) {
     let value = 0n;
     for (let shift = 0; shift < bits + 3; shift += 7) {
@@ -140,12 +143,12 @@ class Cursor {
   }
 }
 
-// One gzip stream, of one member or several. Never more than the bound, whatever the input claims.
+// Decompresses a gzip stream of one or more members, up to a fixed limit.
 function gunzip(data) {
   try {
     return gunzipSync(data, { maxOutputLength: DECOMPRESSED_BYTES_MAX });
   } catch (error) {
-    // zlib's own errors, and the bound's.
+    // Errors of zlib, and of the limit.
     if (error.code?.startsWith("Z_") || error.code === "ERR_BUFFER_TOO_LARGE") throw new Refused(`gzip: ${error.message}`);
     throw error;
   }
@@ -162,12 +165,12 @@ function crc32c(data) {
   return (crc ^ 0xffffffff) >>> 0;
 }
 
-// The number as Java's long arithmetic leaves it.
+// The number wrapped to 64 bits, as Java's long arithmetic does.
 function int64(number) {
   return BigInt.asIntN(64, number);
 }
 
-// Bytes as the suite writes them: hex or null, and long ones as their digest.
+// Bytes in the suite's form: hex, null, or a digest if they are long.
 function shown(octets) {
   if (octets === null) return null;
   if (octets.length > DIGEST_ABOVE_BYTES) {
@@ -176,7 +179,7 @@ function shown(octets) {
   return octets.toString("hex");
 }
 
-// A header's key: text, or hex where it is not UTF-8.
+// A header's key: a string, or hex if it is not UTF-8.
 function text(octets) {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(octets);
@@ -187,7 +190,7 @@ function text(octets) {
 
 // -------------------------------------------------------------------------------------------------------- the judge
 
-// Why this decoder need not be asked. What it does not speak is declared here; it is never guessed from a failure.
+// The reason to skip data, or null. Declare here what the decoder does not support; never guess from a failure.
 function unsupported(data) {
   let at = 0;
   while (data.length - at >= LOG_OVERHEAD + 6) {
@@ -203,17 +206,17 @@ function unsupported(data) {
   return null;
 }
 
-// What is wrong with the decoder's answer; null if nothing is.
+// What is wrong with the decoder's answer; null if it is right.
 function judge(expect, data) {
   let answer;
   try {
     answer = readBatches(data);
   } catch (error) {
     if (!(error instanceof Refused)) return `fault: ${error}`;
-    return expect.verdict === "valid" ? `refused what is valid: ${error.message}` : null;
+    return expect.verdict === "valid" ? `refused valid bytes: ${error.message}` : null;
   }
-  if (expect.verdict === "invalid") return `accepted what is invalid: ${expect.finding}`;
-  // Who accepts must read the contents, or one of the other readings that are as good.
+  if (expect.verdict === "invalid") return `accepted invalid bytes: ${expect.finding}`;
+  // A decoder that accepts must read the expected contents, or one of the alternatives that are equally right.
   const readings = [expect.batches, ...(expect.alternatives ?? [])];
   if (!readings.some((reading) => same(reading, answer.batches))) {
     return `read ${JSON.stringify(answer.batches).slice(0, 2000)}`;
@@ -223,7 +226,7 @@ function judge(expect, data) {
   return null;
 }
 
-// Whether the batches are the expected ones, of which the suite may have no more than the digest.
+// Whether the batches are the expected ones. The suite may hold only their digest.
 function same(reading, batches) {
   if (Array.isArray(reading)) return isDeepStrictEqual(reading, batches);
   const sorted = (_, value) =>

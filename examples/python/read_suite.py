@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Holds a small decoder of Kafka record batches to a copied kfuzz suite. Standard library only.
+"""Tests a small decoder of Kafka record batches with a copied kfuzz suite. Uses only the standard library.
 
     python3 read_suite.py [SUITE]
 
-The decoder below speaks magic 2, uncompressed and gzip, as a consumer. Put yours in the place of ``read_batches``, and
-say in ``unsupported`` what it does not speak. Exit code 0: nothing required was missed; 1: something was; 2: no suite.
+The decoder below is a consumer for magic 2, uncompressed or with gzip. To test your own decoder, replace
+``read_batches``, and declare in ``unsupported`` what it does not support.
+
+Exit codes: 0 if no required vector failed; 1 if one failed or none passed; 2 if there is no suite.
 """
 
 from __future__ import annotations
@@ -21,25 +23,28 @@ from typing import Any
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SPOKEN_CODECS = ("none", "gzip")
-# base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base and max timestamp, producer id,
-# producer epoch, base sequence, record count
+# The fields: base offset, length, leader epoch, magic, CRC, attributes, last offset delta, base timestamp, max
+# timestamp, producer id, producer epoch, base sequence, record count.
 HEADER = struct.Struct(">qiibIhiqqqhii")
 LOG_OVERHEAD = 12
 CRC_COVERS_FROM = 21
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-# A key or value longer than this may stand in the suite as its digest.
+# For a key or value longer than this, the suite may hold only a digest.
 DIGEST_ABOVE_BYTES = 64 * 1024
 
 
 class Refused(Exception):
-    """The bytes are not what they should be; anything else that is raised is a fault of the decoder."""
+    """The bytes are invalid. Any other exception is a fault of the decoder."""
 
 
 # --------------------------------------------------------------------------------------------------- the decoder
 
 
 def read_batches(data: bytes) -> tuple[list[dict[str, Any]], int, bool]:
-    """The batches in ``data``, where the last whole one ends, and whether a cut one follows, which is no error."""
+    """Return the batches in ``data``, where the last whole one ends, and whether a truncated one follows.
+
+    A truncated batch at the end is not an error.
+    """
     batches, at = [], 0
     while len(data) - at >= LOG_OVERHEAD + 5:
         (length,) = struct.unpack_from(">i", data, at + 8)
@@ -69,7 +74,7 @@ def read_batch(batch: bytes) -> dict[str, Any]:
         raise Refused(f"record count {count}")
     payload = Cursor(gunzip(batch[HEADER.size :]) if CODECS[codec] == "gzip" else batch[HEADER.size :])
     log_append_time = max_timestamp if attributes & 8 else None
-    # No list is made by the word of ``count``: a count too high runs out of bytes at the first record that is missing.
+    # Do not allocate by ``count``, which may be wrong: if it is too high, the first missing record raises ``Refused``.
     records = []
     for _ in range(count):
         records.append(read_record(payload, base_offset, base_timestamp, log_append_time))
@@ -124,7 +129,7 @@ def read_record(payload: Cursor, base_offset: int, base_timestamp: int, log_appe
 
 
 class Cursor:
-    """Bytes that are taken from the front, each checked before it is touched."""
+    """Takes bytes from the front of ``data``, and checks each length before it reads."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -141,7 +146,7 @@ class Cursor:
         return self.data[self.at - size : self.at]
 
     def varint(self, bits: int) -> int:
-        """A zigzag varint of at most 5 (32 bits) or 10 (64) bytes; bits that do not fit are dropped, as in Java."""
+        """A zigzag varint of at most 5 bytes (32 bits) or 10 bytes (64 bits). Like Java, drops bits that do not fit."""
         value = 0
         for shift in range(0, bits + 3, 7):
             byte = self.take(1)[0]
@@ -157,7 +162,7 @@ class Cursor:
 
 
 def gunzip(data: bytes) -> bytes:
-    """One gzip stream, of one member or several. Never more than the bound, whatever the input claims."""
+    """Decompress a gzip stream of one or more members, up to a fixed limit."""
     out = b""
     while True:
         inflater = zlib.decompressobj(wbits=31)
@@ -166,7 +171,7 @@ def gunzip(data: bytes) -> bytes:
         except zlib.error as error:
             raise Refused(f"gzip: {error}") from None
         if len(out) > DECOMPRESSED_BYTES_MAX:
-            raise Refused("the payload decompresses beyond the bound")
+            raise Refused("the decompressed payload exceeds the limit")
         if not inflater.eof:
             raise Refused("the gzip stream is cut")
         data = inflater.unused_data
@@ -194,12 +199,12 @@ def crc32c(data: bytes) -> int:
 
 
 def int64(number: int) -> int:
-    """``number`` as Java's long arithmetic leaves it."""
+    """``number`` wrapped to 64 bits, as Java's ``long`` arithmetic does."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 def shown(octets: bytes | None) -> Any:
-    """Bytes as the suite writes them: hex or null, and long ones as their digest."""
+    """Bytes in the suite's form: hex, null, or a digest if they are long."""
     if octets is None:
         return None
     if len(octets) > DIGEST_ABOVE_BYTES:
@@ -208,7 +213,7 @@ def shown(octets: bytes | None) -> Any:
 
 
 def text(octets: bytes) -> Any:
-    """A header's key: text, or hex where it is not UTF-8."""
+    """A header's key: a string, or hex if it is not UTF-8."""
     try:
         return octets.decode()
     except UnicodeDecodeError:
@@ -219,7 +224,10 @@ def text(octets: bytes) -> Any:
 
 
 def unsupported(data: bytes) -> str | None:
-    """Why this decoder need not be asked. What it does not speak is declared here, never guessed from a failure."""
+    """The reason to skip ``data``, or None.
+
+    Declare here what the decoder does not support; never guess it from a failure.
+    """
     at = 0
     while len(data) - at >= LOG_OVERHEAD + 6:
         (length,) = struct.unpack_from(">i", data, at + 8)
@@ -236,16 +244,16 @@ def unsupported(data: bytes) -> str | None:
 
 
 def judge(expect: dict[str, Any], data: bytes) -> str | None:
-    """What is wrong with the decoder's answer; None if nothing is."""
+    """What is wrong with the decoder's answer; None if it is right."""
     try:
         batches, consumed, partial_tail = read_batches(data)
     except Refused as error:
-        return f"refused what is valid: {error}" if expect["verdict"] == "valid" else None
+        return f"refused valid bytes: {error}" if expect["verdict"] == "valid" else None
     except Exception as error:
         return f"fault: {type(error).__name__}: {error}"
     if expect["verdict"] == "invalid":
-        return f"accepted what is invalid: {expect['finding']}"
-    # Who accepts must read the contents, or one of the other readings that are as good.
+        return f"accepted invalid bytes: {expect['finding']}"
+    # A decoder that accepts must read the expected contents, or one of the alternatives that are equally right.
     if not any(same(reading, batches) for reading in (expect["batches"], *expect.get("alternatives", ()))):
         return f"read {json.dumps(batches)[:2000]}"
     if consumed != expect["consumed"]:
@@ -256,7 +264,7 @@ def judge(expect: dict[str, Any], data: bytes) -> str | None:
 
 
 def same(reading: Any, batches: list[dict[str, Any]]) -> bool:
-    """Whether ``batches`` are the expected ones, of which the suite may have no more than the digest."""
+    """Whether ``batches`` are the expected ones. The suite may hold only their digest."""
     if isinstance(reading, list):
         return bool(reading == batches)
     line = json.dumps(batches, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()

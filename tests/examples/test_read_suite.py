@@ -123,8 +123,8 @@ def test_bombs_are_read_where_their_bytes_are_there(language: str, bombs: Path) 
         (lambda v: v["expect"]["consumer"]["batches"][0].update(base_sequence=7), "read "),
         (lambda v: v["expect"]["consumer"].update(consumed=7), "consumed "),
         (lambda v: v["expect"]["consumer"].update(partial_tail=True), "partial tail: "),
-        (lambda v: v["expect"].update(consumer={"verdict": "invalid", "finding": "x"}), "accepted what is invalid: x"),
-        (lambda v: v.update(hex=v["hex"][:-2] + "01"), "refused what is valid: "),
+        (lambda v: v["expect"].update(consumer={"verdict": "invalid", "finding": "x"}), "accepted invalid bytes: x"),
+        (lambda v: v.update(hex=v["hex"][:-2] + "01"), "refused valid bytes: "),
     ],
     ids=["key", "base-sequence", "consumed", "partial-tail", "verdict", "bytes"],
 )
