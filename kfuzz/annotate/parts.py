@@ -14,7 +14,7 @@ PREVIEW_SIZE = 48
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One field, or the heading (``heading``) of something that has fields: a batch, a record, a message.
+    """One field, or (if ``heading``) the heading of a batch, record, message or struct.
 
     ``data`` holds the field's bytes and ``at`` is their offset: in the buffer, or in the decompressed payload if
     ``path`` goes through one. ``value`` is the text that a dump shows.

@@ -139,7 +139,7 @@ def _record(
 
 
 def _control_texts(payload: bytes | memoryview, key: Span, value: Span) -> dict[str, str]:
-    """Texts for a control record's key and value. If one is refused, only its reason."""
+    """Texts for a control record's key and value. If one is refused, the only text is the reason."""
     parts = [None if length < 0 else bytes(payload[at : at + length]) for at, length in (key, value)]
     try:
         record = decode_control(*parts)

@@ -25,7 +25,7 @@ CODES: Final[Mapping[str, Code]] = {
     "count-too-large": Code("fatal", "MSG-ARRAY-1", "the array has {found} elements; Kafka reads at most {allowed}"),
     "length-below-minus-one": Code("deviation", "MSG-NULL-1", "the length is {found}; null is {allowed}"),
     "length-exceeds-message": Code("fatal", "MSG-BYTES-1", "the length is {found}, and {allowed} bytes are left"),
-    "message-cut": Code("fatal", "MSG-FIELDS-1", "{allowed} bytes belong here, and {found} are left"),
+    "message-cut": Code("fatal", "MSG-FIELDS-1", "{allowed} bytes are needed here, and {found} are left"),
     "nested-too-deep": Code("fatal", None, "structs are nested {found} levels deep; at most {allowed} are allowed"),
     "null-not-allowed": Code(
         "fatal", "MSG-NULL-2", "the length is {found}, which means null; this version does not allow null here"

@@ -39,7 +39,7 @@ CODES: dict[str, Code] = {
         "fatal", "RB-COUNT-2", "the record count is {found}, but the payload ends after {allowed} records"
     ),
     "record-count-too-low": Code(
-        "fatal", "RB-COUNT-2", "after the {found} records of the count the payload has {allowed} bytes left"
+        "fatal", "RB-COUNT-2", "the record count is {found}, but {allowed} bytes follow these records"
     ),
     "payload-without-records": Code(
         "deviation", "RB-COUNT-2", "the record count is 0, but {found} bytes follow; there must be none"
@@ -93,7 +93,7 @@ CODES: dict[str, Code] = {
     "length-exceeds-record": Code("fatal", "RB-RECORD-3", "the length is {found}, but {allowed} bytes are left"),
     "header-count-negative": Code("fatal", "RB-HEADERS-1", "the header count is {found}; it must be 0 or more"),
     "header-count-exceeds-record": Code(
-        "fatal", "RB-HEADERS-1", "the header count is {found}, but at most {allowed} fit in what is left of the record"
+        "fatal", "RB-HEADERS-1", "the header count is {found}, but at most {allowed} fit in the rest of the record"
     ),
     "header-key-null": Code("fatal", "RB-HEADERS-2", "the header key's length is {found}; it must be 0 or more"),
     "header-key-not-utf8": Code("deviation", "RB-HEADERS-3", "the header key of {found} bytes is not UTF-8"),
@@ -134,7 +134,7 @@ CODES: dict[str, Code] = {
     "transaction-not-ended": Code(
         "fatal",
         "TXN-BATCH-1",
-        "the batch is not transactional, and its producer's transaction from offset {allowed} on is still open",
+        "the batch is not transactional, but its producer has an open transaction from offset {allowed} on",
     ),
     # magic 0 and 1
     "message-truncated": Code("fatal", "MS-MESSAGE-1", "the message has {found} bytes left where {allowed} are needed"),
@@ -197,13 +197,13 @@ CODES: dict[str, Code] = {
         "fatal", "RB-OFFSET-7", "the record's offset is {found}; in a compressed batch it must be its index {allowed}"
     ),
     "offset-delta-not-index": Code(
-        "deviation", "RB-OFFSET-7", "the record's offset is {found}; a producer counts from 0 by one, so {allowed}"
+        "deviation", "RB-OFFSET-7", "the record's offset is {found}; a producer counts 0, 1, 2, …: it must be {allowed}"
     ),
     "max-timestamp-not-maximum": Code(
         "deviation", "RB-TIMESTAMP-2", "the max timestamp is {found}; the records' maximum is {allowed}"
     ),
     "producer-fields-without-id": Code(
-        "deviation", "RB-PRODUCER-1", "without a producer id this field is {found}; it must be {allowed}"
+        "deviation", "RB-PRODUCER-1", "the batch has no producer id, so this field must be {allowed}; it is {found}"
     ),
     "transactional-without-id": Code("deviation", "TXN-BATCH-1", "a transactional batch has producer id {found}"),
     "delete-horizon-produced": Code(

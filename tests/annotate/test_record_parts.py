@@ -38,7 +38,7 @@ def test_a_control_records_key_and_value_are_named() -> None:
     [
         ("00000063", "beef", ("unknown type 99", "2 bytes")),
         ("0000", "beef", ("the key has 2 bytes; version and type take 4", "2 bytes")),
-        ("00000001", "0000", ("4 bytes", "4 bytes belong here, and 0 are left")),
+        ("00000001", "0000", ("4 bytes", "4 bytes are needed here, and 0 are left")),
         ("00000005", "0009ff", ("KRAFT_VERSION", "3 bytes")),
     ],
 )

@@ -155,7 +155,7 @@ def test_a_message_goes_from_bytes_to_json_and_back() -> None:
 def test_a_message_that_is_refused_is_told_where_and_ends_with_1() -> None:
     done = kfuzz("messages", "decode", "ApiVersions", "--version", "3", stdin=bytes.fromhex("066b66757a7a0231"))
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "fatal: ApiVersionsRequest at byte 8: 1 bytes belong here, and 0 are left [message-cut]\n"
+    assert done.stderr == "fatal: ApiVersionsRequest at byte 8: 1 bytes are needed here, and 0 are left [message-cut]\n"
     odd = kfuzz("messages", "decode", "ApiVersions", "--version", "3", stdin=bytes.fromhex("066b66757a7a02310061"))
     assert (odd.returncode, json.loads(odd.stdout)["clientSoftwareName"]) == (0, "kfuzz")
     assert "deviation: ApiVersionsRequest at byte 9: 1 bytes follow the message" in odd.stderr

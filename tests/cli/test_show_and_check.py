@@ -200,7 +200,7 @@ read: ApiVersionsRequest version 3, 9 bytes
     assert cut.stdout.splitlines()[2:] == [
         f"00000000  {'':47}    rest: nothing is left   <-- message-cut at 0x0",
         "",
-        "fatal: ApiVersionsRequest.clientSoftwareName at byte 0: 1 bytes belong here, and 0 are left [message-cut]",
+        "fatal: ApiVersionsRequest.clientSoftwareName at byte 0: 1 bytes are needed here, and 0 are left [message-cut]",
         "refused: ApiVersionsRequest version 3",
     ]
 

@@ -182,7 +182,7 @@ def test_an_answer_without_a_flaw() -> None:
 @pytest.mark.parametrize(
     ("header", "body", "flaw"),
     [
-        ("000000", "", "ResponseHeader.correlationId at byte 0: 4 bytes belong here, and 3 are left [message-cut]"),
+        ("000000", "", "ResponseHeader.correlationId at byte 0: 4 bytes are needed here, and 3 are left [message-cut]"),
         (HEADER, BODY[:-2], "[message-cut]"),
         (HEADER, BODY + "00", "[bytes-after-message]"),
         (HEADER, BODY[:-2] + "01 09 00", "[tag-unknown]"),

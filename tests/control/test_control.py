@@ -109,7 +109,9 @@ def test_every_cut_of_a_value_is_refused_at_a_place_inside_it(kind: ControlRecor
 @pytest.mark.parametrize("kind", list(ControlRecordType), ids=lambda kind: kind.name)
 @pytest.mark.parametrize("value", [b"", b"\5", b"\xff"])
 def test_a_value_without_a_version_is_refused(kind: ControlRecordType, value: bytes) -> None:
-    with pytest.raises(RecordsError, match=f"value.version at byte 0: 2 bytes belong here, and {len(value)} are left"):
+    with pytest.raises(
+        RecordsError, match=f"value.version at byte 0: 2 bytes are needed here, and {len(value)} are left"
+    ):
         decode_control(b"\0\0" + int(kind).to_bytes(2, "big"), value)
 
 
