@@ -42,7 +42,8 @@ class Row:
 
     ``crc32c`` covers the whole ``.log``. ``fingerprint`` covers its contents, without the lengths and CRCs that depend
     on the codec libraries. ``records`` includes control records. ``min_timestamp`` and ``max_timestamp`` are the lowest
-    base and the highest max timestamp of the batch headers (ms), or None if no batch has a timestamp.
+    base timestamp (with log-append: max timestamp) and the highest max timestamp of the batch headers (ms), or None if
+    no batch has a timestamp.
     ``valid``, ``acceptable`` and ``invalid`` count the batches by their verdict (role consumer, both profiles).
     """
 

@@ -1,4 +1,4 @@
-"""The workload: a TOML file that describes a corpus, read into frozen dataclasses. A mistake raises one sentence.
+"""The workload: a TOML file that describes a corpus, read into frozen dataclasses. Mistakes raise ``UsageError``.
 
 Each key is declared once, below: its type, its default and its allowed values. ``corpora.forms`` makes the validation
 and the JSON Schema from these declarations. ``docs/corpora.md`` explains each key.

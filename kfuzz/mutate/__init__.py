@@ -1,4 +1,4 @@
-"""Makes broken record batches: changes the structure of well-formed ones, then repairs most of their checks.
+"""Makes broken record batches: changes the structure of well-formed ones, then repairs most lengths and CRCs.
 
 >>> from kfuzz.mutate import Mutator
 >>> Mutator(seed=1).input() == Mutator(seed=1).input()

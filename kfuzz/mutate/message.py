@@ -70,7 +70,7 @@ _NUMBERS: Final = (
 # Tags of known and unknown fields, up to the highest that a writer accepts, and two above it.
 _TAGS: Final = (0, 1, 2, 3, 4, 9, 127, 128, 10_000, (1 << 31) - 2, (1 << 31) - 1, (1 << 32) - 1)
 _SIZES: Final = (0, 1, 2, 126, 127, 128, 255, 256, 1000)
-# Mostly invalid UTF-8: a lone byte, an overlong NUL, half a surrogate pair, a code point above U+10FFFF, a cut one.
+# Mostly invalid UTF-8: a lone byte, an overlong NUL, half a surrogate pair, above U+10FFFF, a truncated sequence.
 _TEXTS: Final = (b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\0", "\u20ac".encode())
 _KEEPS_COUNT: Final = 0.25
 _KEEPS_SIZES: Final = 0.25

@@ -34,7 +34,7 @@ FROM_SEED: Final = 0.4
 PAYLOAD_BYTES_MAX: Final = 1 << 20
 FORMATS: Final = {1: "b", 2: "h", 4: "i", 8: "q"}
 LAYOUTS: Final = {**MESSAGE_LAYOUT, 2: HEADER_LAYOUT}
-# Repair would overwrite these fields, so their own repair is off when they are the changed field.
+# Repair overwrites these fields, so it must leave out the field that was changed.
 SEALED: Final = ("batch_length", "crc")
 
 

@@ -63,7 +63,7 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
     Without ``master``, ``spark-submit`` chooses the master if it started this process; otherwise it is ``local[*]``.
     Raises ``UsageError`` if Spark does not start.
     """
-    # spark-submit has already started a Java virtual machine.
+    # If this variable is set, spark-submit has already started Java.
     ours = "PYSPARK_GATEWAY_PORT" not in os.environ
     if ours:
         ensure_java()
@@ -99,7 +99,7 @@ def _driver_address(master: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Restore the SIGINT handler that pyspark replaces. pyspark's own calls Java at any point in the Python code."""
+    """Restore the SIGINT handler that pyspark replaces: pyspark's handler calls Java at any point in Python code."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
