@@ -157,7 +157,7 @@ class _Parts:
         return self.value(path, (at, size), value)
 
     def amount(self, path: str, value: int) -> int | None:
-        """The length or count that ``value`` encodes; None for null. Null is all outside 0 to INT32_MAX."""
+        """The length or count that ``value`` encodes. A number outside 0 to INT32_MAX means null: None."""
         number = value - is_compact(self.definition, self.field(path), self.version)
         return number if 0 <= number <= INT32_MAX else None
 
