@@ -1,1 +1,1 @@
-"""The command line: one module per verb; it parses, prints and exits, and holds no logic."""
+"""The command line: one module per verb. Each module only parses, prints and exits."""

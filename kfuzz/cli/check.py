@@ -1,4 +1,4 @@
-"""``kfuzz check``: what is wrong with files of record batches."""
+"""``kfuzz check``: shows findings in files of record batches."""
 
 from __future__ import annotations
 
@@ -21,33 +21,35 @@ if TYPE_CHECKING:
     type=click.Choice(["consumer", "broker", "log"]),
     default="consumer",
     show_default=True,
-    help="Who judges: who reads a fetch, who gets a Produce request, or who starts with a segment.",
+    help="Who judges the bytes: a consumer that reads a fetch, a broker that gets a Produce request, or a broker that "
+    "loads a segment (log).",
 )
 @click.option(
     "--profile",
     type=click.Choice(["kafka", "strict"]),
     default="kafka",
     show_default=True,
-    help="kafka accepts what Apache Kafka's reader accepts; strict refuses every departure from the documents.",
+    help="kafka accepts what Apache Kafka's reader accepts; strict refuses every deviation from the documents.",
 )
 @click.option(
     "--limit-bytes",
     type=click.IntRange(1, (1 << 31) - 2),
-    help="The most that one batch's payload may decompress to.  [default: 64 MiB]",
+    help="Upper limit for one batch's decompressed payload.  [default: 64 MiB]",
 )
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context, files: tuple[str, ...], role: str, profile: str, limit_bytes: int | None, as_json: bool
 ) -> None:
-    """Findings in files of record batches: log segments, fetches, vectors as bytes; - is standard input.
+    """Show findings in files of record batches: log segments, fetches, vectors as bytes; - is standard input.
 
-    As consumer a file is what a fetch returns. As broker it is what a Produce request carries for one partition, under
-    Kafka's default limits; with --profile strict the documents' rules for producers hold too. As log it is a segment
-    that must survive the start of a broker; that nobody can read a batch's records is then no fault of the segment.
+    The role says what a file holds. consumer: the records that a fetch returns. broker: the records of one partition in
+    a Produce request, under Kafka's default limits; --profile strict adds the documents' rules for producers. log: a
+    segment that a broker must be able to load at its start. In the role log, records that cannot be read are not an
+    error.
 
-    Exit code 0 if no file has a fatal finding, 1 if any has, 2 if a file cannot be opened. A partial batch at the end
-    of a file is no error; it is told.
+    Exit code 0: no file has a fatal finding; 1: at least one has; 2: a file cannot be opened. A partial batch at the
+    end of a file is reported, but it is not an error.
 
     \b
     Examples:
@@ -92,5 +94,5 @@ def command(
 
 
 def open_buffer(name: str) -> bytes | mmap.mmap:
-    """The bytes of a file, or of standard input for ``-``."""
+    """The bytes of a file. ``-`` means standard input."""
     return standard_input().read() if name == "-" else map_bytes(name)

@@ -1,4 +1,4 @@
-"""``kfuzz conform``: judge implementations against the vectors. The work is in ``kfuzz.conformance``."""
+"""``kfuzz conform``: judge implementations against the vectors. ``kfuzz.conformance`` does the work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kfuzz.conformance.differential.found import Differential
     from kfuzz.kafka import Role
 
-# The differentials and the reports are loaded where they are used: a wrong GLOB must not wait for them.
+# Differentials and reports are imported where they are used, so that a wrong GLOB fails without delay.
 
 __all__ = ["command"]
 
@@ -37,8 +37,14 @@ REFERENCE = f"kafka-clients@{LATEST}"
 
 
 @click.command()
-@click.option("--testee", "names", multiple=True, metavar="NAME[@VERSION]", help="Judge this one; may be repeated.")
-@click.option("--command", "commands", multiple=True, metavar="CMD", help="Judge the testee that CMD starts.")
+@click.option("--testee", "names", multiple=True, metavar="NAME[@VERSION]", help="Judge this testee; may be repeated.")
+@click.option(
+    "--command",
+    "commands",
+    multiple=True,
+    metavar="CMD",
+    help="Judge the testee that this command starts; may be repeated.",
+)
 @click.option(
     "--role",
     "roles",
@@ -46,21 +52,29 @@ REFERENCE = f"kafka-clients@{LATEST}"
     type=click.Choice(ALL_ROLES),
     help="Ask for this role only; may be repeated.  [default: all]",
 )
-@click.option("--json", "json_file", metavar="FILE", help="Write the report as JSON; - prints it, and no matrix.")
+@click.option(
+    "--json", "json_file", metavar="FILE", help="Write the report as JSON; - prints it instead of the matrix."
+)
 @click.option("--junit", "junit_file", metavar="FILE", help="Write the report as JUnit XML.")
 @click.option("--html", "html_file", metavar="FILE", help="Write the report as one self-contained HTML page.")
-@click.option("--publish", is_flag=True, help="Withhold crashes, hangs and memory faults that no public line tells of.")
-@click.option("--update-expected", is_flag=True, help="Rewrite vectors/expected/ to what a whole run finds.")
-@click.option("--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="Testees that run at one time.")
+@click.option(
+    "--publish",
+    is_flag=True,
+    help="Hide crashes, hangs and memory faults that vectors/expected/ does not list publicly.",
+)
+@click.option("--update-expected", is_flag=True, help="Rewrite vectors/expected/ from the outcomes of a whole run.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="How many testees run at a time."
+)
 @click.option(
     "--start-timeout",
     "start_timeout_s",
     type=click.IntRange(1, 3600),
     metavar="SECONDS",
-    help="How long a testee may take to its handshake.  [default: 60; 10 for --command]",
+    help="How long to wait for a testee's handshake.  [default: 60; 10 for --command]",
 )
 @click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
-@click.option("--differential", "differs", is_flag=True, help="Compare with kfuzz's own reader on mutated inputs.")
+@click.option("--differential", "differs", is_flag=True, help="Compare a testee with kfuzz on mutated inputs.")
 @click.option(
     "--streams", is_flag=True, help="With --differential: random streams of batches instead of mutated inputs."
 )
@@ -70,10 +84,10 @@ REFERENCE = f"kafka-clients@{LATEST}"
 @click.option(
     "--count",
     type=click.IntRange(min=1),
-    help="Inputs of --differential; with --messages, mutants of each version.  [default: 20000, 200]",
+    help="Number of inputs for --differential; with --messages, mutants per version.  [default: 20000, 200]",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="What --differential's inputs follow from.  [default: 1]")
-@click.option("--out", metavar="DIR", help="Where --differential keeps what differs.  [default: out]")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed for the inputs of --differential.  [default: 1]")
+@click.option("--out", metavar="DIR", help="Where --differential saves inputs that differ.  [default: out]")
 @click.argument("globs", nargs=-1, metavar="[GLOB]...")
 @click.pass_context
 def command(
@@ -99,14 +113,16 @@ def command(
 ) -> None:
     """Judge implementations against the vectors.
 
-    Without --testee and --command, every testee whose toolchain is here takes part, kfuzz itself included. GLOBs choose
-    vectors by id. Exit code 0: every outcome is as expected; 1: some are not; 2: wrong use.
+    Without --testee and --command, all testees whose toolchain is installed take part, and so does kfuzz itself. GLOBs
+    choose vectors by id. Exit code 0: every outcome is as expected; 1: some are not; 2: wrong use.
 
-    With --differential, kfuzz and one testee (the latest kafka-clients, if none is named) get the same mutants, begun
-    at generated batches and at the vectors, and must agree on outcome, consumed bytes and contents: as consumers, or in
-    the role of --role. Brokers must also store the same bytes. With --streams the inputs are sequences of batches, for
-    the rules that need memory, in turn for a broker, a log and a consumer. With --messages they are requests, responses
-    and headers: default ones, filled ones, mutants, and what was read of those written again.
+    With --differential, kfuzz and one testee (by default the latest kafka-clients) get the same inputs: mutants of
+    generated batches and of the vectors. Both must agree on outcome, consumed bytes and contents. They read as a
+    consumer, or in the role that --role names; brokers must also store the same bytes.
+
+    With --streams the inputs are sequences of batches, in turn for a broker, a log and a consumer. They test the rules
+    that need earlier batches. With --messages the inputs are requests, responses and headers: with default values, with
+    every field filled, and mutants. Mutants that kfuzz can read are also written again.
 
     \b
     Examples:
@@ -139,9 +155,9 @@ def command(
         if messages or streams:
             own = "--messages" if messages else "--streams"
             if messages and streams:
-                raise UsageError("--messages and --streams are two runs; leave one of them away")
+                raise UsageError("--messages and --streams are two runs; use only one of them")
             if roles or globs:
-                raise UsageError(f"{own} makes its own inputs for every role; leave GLOB and --role away")
+                raise UsageError(f"{own} makes its own inputs for every role; leave out GLOB and --role")
         if messages:
             release = release_of(testee)
             by_message = partial(differ_messages, testee, release, seed=chosen_seed, mutants=count or 200)
@@ -164,14 +180,14 @@ def command(
     }
     for option, given in only.items():
         if given is not None:
-            raise UsageError(f"{option} belongs to --differential; add that, or leave {option} away")
+            raise UsageError(f"{option} belongs to --differential; add that, or leave out {option}")
     whole = not globs and not roles
     if update_expected and not whole:
-        raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave GLOB and --role away")
+        raise UsageError("--update-expected needs the whole suite, or lines would be lost; leave out GLOB and --role")
     suite = Path(root) if root else default_root()
     cases = cases_of(load_suite(globs or "*", suite, kinds=KINDS), roles or ALL_ROLES)
     if not cases:
-        raise UsageError("no question fits; choose other GLOBs or another --role")
+        raise UsageError("no vector matches these GLOBs and roles; choose others")
     places = Places.beside(suite)
     testees = chosen(names, commands, start_timeout_ms=start_timeout_ms)
     quiet = json_file == "-"
@@ -207,12 +223,12 @@ def _refuse_with_differential(
     }
     for option, given in options.items():
         if given:
-            raise UsageError(f"{option} is about the vectors; leave it away with --differential")
+            raise UsageError(f"{option} is about the vectors; leave it out with --differential")
 
 
 def _one_role(roles: tuple[str, ...]) -> Role:
     if len(roles) > 1 or set(roles) - set(ROLES):
-        raise UsageError("--differential asks in one role; name consumer, broker or log, once")
+        raise UsageError("--differential uses one role; give --role once, with consumer, broker or log")
     return cast("Role", roles[0]) if roles else "consumer"
 
 
@@ -225,20 +241,20 @@ def _report_differences(
     json_file: str | None,
     out: Path,
 ) -> int:
-    """Run ``differ``, keep what differs, and report it; returns the exit code."""
+    """Run ``differ``, save the inputs that differ, and report them. Returns the exit code."""
     from kfuzz.conformance.report import differences
 
     before = os.times()
     with progress(what, total) as set_done:
         found = differ(set_done)
     found.require_support()
-    # The testee was waited for, so its time is among the children's.
+    # The testee has ended, so the children's times include it.
     cpu_s = sum(os.times()[:4]) - sum(before[:4])
     files = differences.keep(found, out / "differential", seed=seed)
     document = differences.to_json(found, seed=seed)
     if json_file and json_file != "-":
         write_whole(json_file, json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
-    click.echo(f"{cpu_s:.1f} s of CPU time, {found.inputs / max(cpu_s, 0.01):.0f} inputs a second of it", err=True)
+    click.echo(f"{cpu_s:.1f} s of CPU time, {found.inputs / max(cpu_s, 0.01):.0f} inputs per CPU-second", err=True)
     if json_file == "-":
         echo_json(document)
     else:

@@ -1,4 +1,4 @@
-"""What every verb reads and prints with: paths, standard streams, JSON; progress is ``kfuzz.display``."""
+"""Input and output that all verbs share: paths, standard streams, JSON. ``kfuzz.display`` shows progress."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def echo_json(value: Any) -> None:
 
 
 class Group(click.Group):
-    """A group of verbs that names the nearest one where a verb is mistyped."""
+    """A group of verbs. The error for a mistyped verb names the nearest known one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -54,7 +54,7 @@ class Group(click.Group):
 
 
 class _Output(io.FileIO):
-    """A file descriptor whose reader may leave, as ``head`` does: what comes after that is dropped."""
+    """Standard output whose reader may close the pipe early, as ``head`` does. Later output is dropped."""
 
     dropping = False
 
@@ -69,9 +69,9 @@ class _Output(io.FileIO):
 
 @contextlib.contextmanager
 def keep_going_without_reader() -> Iterator[None]:
-    """Let a verb finish, with its own exit code, where the reader of its output leaves before the end."""
+    """Let a verb finish with its own exit code, even if the reader of its output closes the pipe early."""
     out = sys.stdout
-    # A test or an embedding program may have put something else there.
+    # A test or an embedding program may have replaced standard output.
     if out is not sys.__stdout__ or not isinstance(out, io.TextIOWrapper):
         yield
         return
@@ -84,22 +84,22 @@ def keep_going_without_reader() -> Iterator[None]:
         changed, sys.stdout = sys.stdout, out
         with contextlib.suppress(OSError):
             changed.flush()
-        # What could not be written was told already; letting go of the buffer must not tell it again.
+        # A failed write was reported above. Without this, detach() would try to write the rest and fail again.
         raw.dropping = True
         changed.detach()
 
 
 def standard_input() -> BinaryIO:
-    """Standard input as bytes; ``UsageError`` where it was closed before kfuzz began (`<&-`)."""
-    # None then, whatever its type says; a closed standard output is refused before any verb begins.
+    """Standard input as bytes; ``UsageError`` if it was closed before kfuzz started (`<&-`)."""
+    # sys.stdin is None if it was closed; its type does not say so. main() refuses a closed standard output.
     stdin: TextIO | None = sys.stdin
     if stdin is None:
-        raise UsageError("standard input is closed; leave it open")
+        raise UsageError("standard input is closed; kfuzz needs it open")
     return stdin.buffer
 
 
 class LocalPath(click.ParamType[Path]):
-    """A path of this machine; ``file:///data`` is ``/data``, and ``s3a://…`` is refused."""
+    """A local path. ``file:///data`` becomes ``/data``; ``s3a://…`` is refused."""
 
     name = "path"
 

@@ -22,16 +22,18 @@ __all__ = ["command"]
 def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     size = None if value is None else parse_size(value)
     if value is not None and not size:
-        raise click.BadParameter(f'{value!r} is no size; give one such as "64MiB"')
+        raise click.BadParameter(f'{value!r} is not a size; give one like "64MiB"')
     return size
 
 
-size_option = click.option("--size", callback=_size, help='Uncompressed size instead of the workload\'s: "64MiB".')
+size_option = click.option(
+    "--size", callback=_size, help='Uncompressed size, like "64MiB", instead of the workload\'s size.'
+)
 
 
 @click.group(cls=Group)
 def command() -> None:
-    """Generate and verify corpora: log directories that a broker opens.
+    """Generate and verify corpora. A corpus is a set of log directories that a broker can open.
 
     \b
     Examples:
@@ -39,20 +41,20 @@ def command() -> None:
       kfuzz corpus generate spark_jobs/workloads/demo.toml --out out/corpus --size 64MiB
       kfuzz corpus verify out/corpus
 
-    For more than one process use spark_jobs/generate_corpus.py: it writes the same bytes.
+    spark_jobs/generate_corpus.py writes the same bytes in several processes.
     """
 
 
 @command.command()
 @click.argument("workload", type=LocalPath())
-@click.option("--out", type=LocalPath(), required=True, help="The corpus' directory: new or empty.")
+@click.option("--out", type=LocalPath(), required=True, help="Directory for the corpus; it must be new or empty.")
 @size_option
-@click.option("--overwrite", is_flag=True, help="Remove another workload's corpus from --out first.")
+@click.option("--overwrite", is_flag=True, help="First remove a corpus of another workload from --out.")
 @json_option
 def generate(workload: Path, out: Path, size: int | None, overwrite: bool, as_json: bool) -> None:
-    """Write the log segments that WORKLOAD (TOML) describes, their indexes and a manifest.
+    """Write the log segments that WORKLOAD (TOML) describes, with their indexes and a manifest.
 
-    A second run of the same workload writes the same bytes again.
+    Every run of the same workload writes the same bytes.
 
     \b
     Example:
@@ -75,7 +77,7 @@ def generate(workload: Path, out: Path, size: int | None, overwrite: bool, as_js
 @json_option
 @click.pass_context
 def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
-    """Read the corpus in DIRECTORY back; exit 1 if anything departs from its plan or manifest.
+    """Read the corpus in DIRECTORY; exit 1 if anything differs from its plan or manifest.
 
     \b
     Example:
@@ -100,7 +102,7 @@ def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
 @size_option
 @json_option
 def describe(what: Path, size: int | None, as_json: bool) -> None:
-    """Say what a workload would make, or what a corpus holds.
+    """Show what a workload would generate, or what a corpus holds.
 
     \b
     Examples:
@@ -121,7 +123,7 @@ def describe(what: Path, size: int | None, as_json: bool) -> None:
     for topic in report["topics"]:
         click.echo(
             f"topic {topic['name']}: {topic['partitions']} partitions of {topic['offsets_per_partition']} offsets in "
-            f"{topic['segments_per_partition']} segments, about {topic['bytes_per_offset']} B an offset"
+            f"{topic['segments_per_partition']} segments, about {topic['bytes_per_offset']} B per offset"
         )
 
 

@@ -1,4 +1,4 @@
-"""``kfuzz demo``: the whole way once, by the verbs that a user would type."""
+"""``kfuzz demo``: a tour of kfuzz that runs the commands a user would type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INTERRUPT_S = 30
 
 
 def steps(out: Path, seconds: int, size: str) -> list[tuple[str, list[str]]]:
-    """What the demo does: a sentence and a command each; every command also works alone."""
+    """The steps of the demo, each a title and a command. Every command also works on its own."""
     verb = [sys.executable, "-m", "kfuzz.cli.main"]
     workload = str(ROOT / "spark_jobs" / "workloads" / "demo.toml")
     corpus = str(out / "corpus")
@@ -31,7 +31,7 @@ def steps(out: Path, seconds: int, size: str) -> list[tuple[str, list[str]]]:
     generate = ["--workload", workload, "--out", corpus, "--size", size, "--overwrite"]
     return [
         ("One vector, byte by byte", [*verb, "show", VECTOR]),
-        ("Every implementation at hand against every vector", [*verb, "conform", *report]),
+        ("Every installed implementation against every vector", [*verb, "conform", *report]),
         (
             f"{seconds} seconds of fuzzing kfuzz's own decoder",
             [*verb, "fuzz", "record-batch", "--seconds", str(seconds), "--out", str(out / "fuzz")],
@@ -49,7 +49,7 @@ def steps(out: Path, seconds: int, size: str) -> list[tuple[str, list[str]]]:
 @click.option("--size", default="256MiB", show_default=True, help="Uncompressed size of the corpus.")
 @click.pass_context
 def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
-    """Show a vector, run the matrix, fuzz, generate a corpus on Spark and verify it. Needs a checkout.
+    """Show a vector, run the matrix, fuzz, then generate and verify a corpus on Spark. Needs a checkout.
 
     \b
     Examples:
@@ -61,7 +61,7 @@ def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
             "the demo needs a checkout of the repository; an installed package lacks testees/ and spark_jobs/"
         )
     if not parse_size(size):
-        raise UsageError(f'--size is {size!r}; give a size such as "64MiB"')
+        raise UsageError(f'--size {size!r} is not a size; give one like "64MiB"')
     out = require_writable(out, directory=True)
     began = time.monotonic()
     failed = []
@@ -85,17 +85,17 @@ def command(ctx: click.Context, out: Path, seconds: int, size: str) -> None:
 
 
 def outcomes(out: Path) -> list[tuple[Path, str]]:
-    """What the demo leaves behind, and what to do with it; the first is the one to begin with."""
+    """The files that the demo leaves, and what to do with each. Users should begin with the first."""
     segment = out / "corpus" / "demo-0" / f"{0:020d}.log"
     return [
-        (out / "report.html", "open this in a browser: who decodes what, and why not"),
+        (out / "report.html", "open this in a browser: what each implementation decodes, and why it fails"),
         (out / "fuzz" / "record-batch" / "result.json", "what the fuzzer did"),
-        (segment, f"a log segment; look into it: kfuzz show {shlex.quote(str(segment))} | less"),
+        (segment, f"a log segment; to see what is inside: kfuzz show {shlex.quote(str(segment))} | less"),
     ]
 
 
 def _finish(argv: list[str]) -> int:
-    """The exit code of ``argv``. Ctrl-C reaches it as well: it is given the time to end what it has started."""
+    """Run ``argv`` and return its exit code. Ctrl-C reaches it too; it then gets time to stop its own children."""
     with subprocess.Popen(argv) as process:
         try:
             return process.wait()

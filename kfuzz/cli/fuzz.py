@@ -1,4 +1,4 @@
-"""``kfuzz fuzz``: parses, prints, exits; the work is in ``kfuzz.fuzz.campaign``."""
+"""``kfuzz fuzz``: parses, prints and exits. ``kfuzz.fuzz.campaign`` does the work."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ SHOWN_HEX_DIGITS = 400
 @click.option(
     "--seconds", type=click.IntRange(1, 7 * 86400), default=60, show_default=True, help="Time for each target."
 )
-@click.option("--runs", type=click.IntRange(1), help="Stop a target after this many inputs, if that comes first.")
+@click.option("--runs", type=click.IntRange(1), help="Stop a target after this many inputs, even if time is left.")
 @click.option("--seed", type=click.IntRange(1, 2**32 - 1), default=1, show_default=True, help="Seed of the mutations.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("out/fuzz"),
     show_default=True,
-    help="Where the corpus grows and crashes are kept.",
+    help="Where corpus and crashes are kept.",
 )
 @click.option(
     "--sanitize",
     type=click.Choice(SANITIZERS),
     default="none",
     show_default=True,
-    help="Build with this sanitizer as well.",
+    help="Also build with this sanitizer.",
 )
+@click.option("--reproduce", "file", type=click.Path(path_type=Path), help="Only run this one input, without fuzzing.")
 @click.option(
-    "--reproduce", "file", type=click.Path(path_type=Path), help="Run this one input instead, without a fuzzer."
-)
-@click.option(
-    "--replay", is_flag=True, help="Run every vector, seed and regression once instead; all targets but the canary."
+    "--replay",
+    is_flag=True,
+    help="Only run every vector, seed and regression once; without TARGET, for all targets except canary.",
 )
 @click.option("--list", "as_list", is_flag=True, help="Show the targets.")
 @json_option
@@ -62,10 +62,10 @@ def command(
     as_list: bool,
     as_json: bool,
 ) -> int:
-    """Run fuzz targets under atheris, each until its time is up or something is found.
+    """Run fuzz targets under atheris. Each runs until its time is up or it finds something.
 
-    Exit code 0: nothing found; 1: something found, with the input that shows it; 2: wrong use; 130: interrupted. An
-    interrupt (Ctrl-C) ends the campaign with what was found until then.
+    Exit code 0: nothing found; 1: something found, and the input is printed; 2: wrong use; 130: interrupted. Ctrl-C
+    ends the campaign early and shows the results so far.
 
     \b
     Examples:
@@ -80,10 +80,10 @@ def command(
     sanitizer = cast(Sanitizer, sanitize)
     if replay:
         if file is not None:
-            raise UsageError("--replay runs all known inputs and --reproduce one; leave one of them away")
+            raise UsageError("--replay runs all known inputs and --reproduce runs one; use only one of them")
         return _replay(targets or tuple(name for name in TARGETS if name != "canary"), sanitizer, out, as_json)
     if not targets:
-        raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --list` says what they are")
+        raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --list` describes them")
     if file is not None:
         return _reproduce(targets, file, sanitizer, as_json)
     out = require_writable(out, directory=True)
@@ -105,7 +105,7 @@ def command(
         for result in results:
             _show(result)
     if results[-1].interrupted:
-        # What was found so far is told; the exit code is that of an interrupt.
+        # The results so far are printed; the exit code is that of an interrupt.
         raise click.Abort
     return int(any(result.crashes for result in results))
 
@@ -131,7 +131,7 @@ def _reproduce(targets: tuple[str, ...], file: Path, sanitizer: Sanitizer, as_js
     if as_json:
         echo_json({"target": targets[0], "crash": None if crash is None else _crash_json(crash)})
     elif crash is None:
-        click.echo(f"{targets[0]}: {file} breaks nothing")
+        click.echo(f"{targets[0]}: {file} does not break it")
     else:
         click.echo(f"{targets[0]}: {crash.summary}\n{crash.details}")
     return int(crash is not None)
@@ -146,7 +146,9 @@ def _replay(targets: tuple[str, ...], sanitizer: Sanitizer, out: Path, as_json: 
             click.echo(f"{one.target}: {one.executions:,} known inputs, nothing found (sanitizer: {one.sanitizer})")
         else:
             click.echo(f"{one.target}: {one.input} breaks it: {one.crash.summary}\n{one.crash.details}")
-            click.echo(f"  run it again: kfuzz fuzz {one.target} --sanitize {sanitizer} --reproduce {one.crash.file}")
+            click.echo(
+                f"  to run it again: kfuzz fuzz {one.target} --sanitize {sanitizer} --reproduce {one.crash.file}"
+            )
     return int(any(one.crash for one in done))
 
 
@@ -166,13 +168,13 @@ def _show(result: Result) -> None:
         click.echo(f"  native coverage: {result.modules} modules, {result.counters:,} counters")
     if result.mutator_calls:
         click.echo(
-            f"  mutation hook: {result.mutator_calls:,} calls, {result.repaired or 0:,} with CRC and lengths made right"
-            f", {result.restructured or 0:,} by structure"
+            f"  mutation hook: {result.mutator_calls:,} calls, {result.repaired or 0:,} with CRC and lengths repaired"
+            f", {result.restructured or 0:,} changed by structure"
         )
     if not result.crashes:
-        click.echo("  interrupted; nothing found until then" if result.interrupted else "  nothing found")
+        click.echo("  interrupted; nothing found so far" if result.interrupted else "  nothing found")
     for crash in result.crashes:
         shown = crash.input_hex[:SHOWN_HEX_DIGITS] + ("…" if len(crash.input_hex) > SHOWN_HEX_DIGITS else "")
         click.echo(f"  {crash.kind}: {crash.summary}")
         click.echo(f"  input: {shown}")
-        click.echo(f"  run it again: kfuzz fuzz {result.target} --reproduce {crash.file}")
+        click.echo(f"  to run it again: kfuzz fuzz {result.target} --reproduce {crash.file}")

@@ -1,4 +1,4 @@
-"""The ``kfuzz`` command: finds the verb's module, loads only that one, and turns errors into one sentence."""
+"""The ``kfuzz`` command: loads only the module of the verb, and turns each error into one sentence."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from kfuzz import __version__
 from kfuzz.cli.console import Group, keep_going_without_reader
 from kfuzz.errors import KfuzzError
 
-# Python looks for unreachable cycles each time it has made this many objects more than it has freed. Its default of 700
-# is too low for records and their JSON: they come by the hundred thousand and form no cycles. With it, the search takes
-# a fifth of the time of `kfuzz conform`; with 100,000, still a twentieth.
+# Python searches for unreachable cycles whenever this many more objects were created than freed. Its default of 700 is
+# too low here: kfuzz makes hundreds of thousands of records and JSON objects, which form no cycles. With the default,
+# this search takes a fifth of the time of `kfuzz conform`; with 100,000, it still takes a twentieth.
 NEW_OBJECTS_MAX = 1_000_000
 
-# verb → (module, what it does). The text stands here so that `kfuzz --help` imports nothing.
+# verb → (module, summary). The summaries are here so that `kfuzz --help` imports nothing.
 VERBS = {
-    "show": ("kfuzz.cli.show", "Annotated dump of a file or a vector."),
-    "check": ("kfuzz.cli.check", "Findings in files of record batches; exit 1 if any is fatal."),
+    "show": ("kfuzz.cli.show", "Show an annotated dump of a file or a vector."),
+    "check": ("kfuzz.cli.check", "Show findings in files of record batches; exit 1 if one is fatal."),
     "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),
-    "messages": ("kfuzz.cli.messages", "Kafka's messages: definitions, what may change, bytes and JSON."),
+    "messages": ("kfuzz.cli.messages", "Show, compare, decode and encode Kafka's messages."),
     "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),
-    "testee": ("kfuzz.cli.testee", "kfuzz's own decoder behind the testee protocol."),
+    "testee": ("kfuzz.cli.testee", "Run kfuzz's own decoder as a testee."),
     "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),
     "corpus": ("kfuzz.cli.corpus", "Generate and verify corpora of log segments."),
-    "demo": ("kfuzz.cli.demo", "The whole way once, in a few minutes."),
+    "demo": ("kfuzz.cli.demo", "A tour of everything, in a few minutes."),
 }
 
 
 class LazyGroup(Group):
-    """A group whose verbs are imported when they are used: `kfuzz show` must not load Spark or atheris."""
+    """A group that imports a verb only when it is used: `kfuzz show` must not load Spark or atheris."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -68,9 +68,9 @@ def cli() -> None:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[list[int]]:
-    """Let SIGTERM end a verb as Ctrl-C does, so that it ends what it has started; yields the signals that came.
+    """Make SIGTERM act like Ctrl-C, so that the verb stops its child processes. Yields the signals received.
 
-    A shell's background jobs ignore SIGINT, and then SIGTERM is how a person ends them.
+    A shell's background jobs ignore SIGINT, so people stop them with SIGTERM.
     """
     came: list[int] = []
 
@@ -91,9 +91,9 @@ def _terminable() -> Iterator[list[int]]:
 
 def main(args: list[str] | None = None) -> Any:
     """Run the command line; every ``KfuzzError`` becomes one sentence on standard error and exit code 2."""
-    # Without this, some verbs would print into nothing and others fail.
+    # Without this check, some verbs would print nothing and others would fail.
     if sys.stdout is None:
-        click.echo("kfuzz: standard output is closed; leave it open", err=True)
+        click.echo("kfuzz: standard output is closed; kfuzz needs it open", err=True)
         sys.exit(2)
     gc.set_threshold(NEW_OBJECTS_MAX)
     with _terminable() as signals, keep_going_without_reader():
@@ -121,7 +121,7 @@ def _main(args: list[str] | None, signals: list[int]) -> None:
         where = f"{error.filename}: " if error.filename else ""
         click.echo(f"kfuzz: {where}{error.strerror or error}", err=True)
         sys.exit(2)
-    # With standalone_mode off, `ctx.exit(n)` comes back as a value.
+    # With standalone_mode off, `ctx.exit(n)` makes cli.main() return n.
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -1,4 +1,4 @@
-"""``kfuzz messages``: definitions, and messages as bytes and JSON. The work is in ``kfuzz.messages``."""
+"""``kfuzz messages``: definitions, and messages as bytes and JSON. ``kfuzz.messages`` does the work."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ source_option = click.option(
     metavar="SOURCE",
     default=LATEST,
     show_default=True,
-    help=f"Where definitions come from: of those carried ({', '.join(CARRIED)}), a jar, a folder, or a file.",
+    help=f"Where definitions come from: a built-in catalogue ({', '.join(CARRIED)}), a jar, a folder or a file.",
 )
 
 
 def definitions_of(source: str, *, tags_may_end: bool = False) -> Catalogue:
-    """A catalogue that kfuzz carries, or whatever is at a path."""
+    """A built-in catalogue by its name, or the definitions at a path."""
     return catalogue(source) if source in CARRIED else load(source, tags_may_end=tags_may_end)
 
 
 @click.group(cls=Group)
 def command() -> None:
-    """Definitions of Kafka's messages: list, show, compare, import; and messages as bytes and JSON.
+    """List, show, compare and import definitions of Kafka's messages; decode and encode messages.
 
     \b
     Examples:
@@ -57,14 +57,16 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--all", "every", is_flag=True, help="List what stands inside of other messages and in logs as well.")
+@click.option(
+    "--all", "every", is_flag=True, help="Also list messages that only occur inside other messages or in logs."
+)
 @json_option
 @source_option
 def list_messages(every: bool, as_json: bool, source: str) -> None:
-    """List the requests, responses and headers: their numbers, kinds and versions.
+    """List the requests, responses and headers with their API keys, kinds and versions.
 
-    Where there is none of them, everything is listed: the records of a broker's logs have catalogues of their own.
-    show, decode and encode find all by name.
+    A catalogue without requests, responses and headers is listed in full. Such catalogues hold the records of a
+    broker's logs. The commands show, decode and encode find every message by name.
 
     \b
     Examples:
@@ -97,13 +99,13 @@ def list_messages(every: bool, as_json: bool, source: str) -> None:
 
 
 def _place(message: Definition) -> tuple[bool, str, int, str, str]:
-    """By number, requests before responses, and the records of each sort of log; what has no number comes last."""
+    """Sort key: messages with an API key first; then by kind of log, by API key, by kind and by name."""
     log = "" if message.kind in ("request", "response") else message.kind.partition("-")[0]
     return message.api_key is None, log, message.api_key or 0, message.kind, message.name
 
 
 def described(message: Definition) -> dict[str, Any]:
-    """A message without its fields."""
+    """The JSON form of a message, without its fields."""
     return {
         "api_key": message.api_key,
         "deprecated_versions": str(message.deprecated_versions),
@@ -121,13 +123,13 @@ def described(message: Definition) -> dict[str, Any]:
 
 @command.command("show")
 @click.argument("name", metavar="MESSAGE")
-@click.option("--version", type=int, metavar="N", help="Only what is in version N. Without it, all versions at once.")
+@click.option("--version", type=int, metavar="N", help="Only show the fields of version N.  [default: all versions]")
 @json_option
 @source_option
 def show_message(name: str, version: int | None, as_json: bool, source: str) -> None:
     """Show the fields of a message in the order in which they are sent.
 
-    A request may be called without its ending: Fetch is FetchRequest.
+    You may leave out the ending Request: Fetch means FetchRequest.
 
     \b
     Examples:
@@ -156,7 +158,7 @@ Row = tuple[tuple[str, str, str], dict[str, Any]]
 
 
 def _rows(message: Definition, field: Field, versions: Versions, inside: tuple[str, ...]) -> list[Row]:
-    """A field and what is in it, of these versions: for people, and for JSON."""
+    """Rows for a field and its inner fields in these versions, each as table cells and as a JSON object."""
     there = field.versions & versions
     if not there:
         return []
@@ -174,7 +176,7 @@ def _rows(message: Definition, field: Field, versions: Versions, inside: tuple[s
     }
     made: list[Row] = [(("  " * len(inside) + field.name, _type(message, field, versions), ", ".join(notes)), row)]
     struct = field.type.struct
-    # A struct may hold itself; once is enough to see it.
+    # A struct may contain itself; show it once.
     if struct is not None and struct not in inside:
         for inner in message.structs[struct].fields:
             made += _rows(message, inner, versions, (*inside, struct))
@@ -182,7 +184,7 @@ def _rows(message: Definition, field: Field, versions: Versions, inside: tuple[s
 
 
 def _type(message: Definition, field: Field, versions: Versions) -> str:
-    """As it is sent: compact types have a size that is one more, as an unsigned varint."""
+    """The type as it is sent. The length of a compact type is an unsigned varint of the length plus 1."""
     sized = field.type.array or field.type.name in ("string", "bytes", "records")
     one = versions.lowest if versions.lowest == versions.highest else None
     if one is not None and sized and field.is_flexible(one, message.flexible_versions):
@@ -217,10 +219,11 @@ def _notes(message: Definition, field: Field, versions: Versions) -> list[str]:
 @click.argument("new", metavar="NEW")
 @json_option
 def diff(old: str, new: str, as_json: bool) -> None:
-    """Compare definitions: what of NEW the peers that know OLD cannot live with. Exit 1 if there is anything.
+    """Compare definitions: show which changes in NEW break peers that know OLD. Exit 1 if any change does.
 
-    OLD and NEW are releases, jars, folders, catalogues or single definitions. Changes that keep the bytes as they are,
-    such as another name, are shown too; a warning is what a person should look at, such as a tag with another name.
+    OLD and NEW are releases, jars, folders, catalogues or single definitions. Changes that do not affect the bytes, for
+    example a new field name, are shown too. A warning is a change that a person should look at, for example a tag with
+    another name.
 
     \b
     Examples:
@@ -257,8 +260,8 @@ def diff(old: str, new: str, as_json: bool) -> None:
 
 @command.command("import")
 @click.argument("sources", nargs=-1, required=True, metavar="JAR...")
-@click.option("--kafka", "release", required=True, metavar="VERSION", help="The release that they are of.")
-@click.option("--out", "out", required=True, metavar="FILE", help="The catalogue to write.")
+@click.option("--kafka", "release", required=True, metavar="VERSION", help="Kafka release of the JARs.")
+@click.option("--out", "out", required=True, metavar="FILE", help="Catalogue to write.")
 def import_definitions(sources: tuple[str, ...], release: str, out: str) -> None:
     """Condense the definitions in jars or folders into one catalogue: names, types, versions and flags.
 
@@ -276,18 +279,20 @@ def import_definitions(sources: tuple[str, ...], release: str, out: str) -> None
 
 # ------------------------------------------------------------------------------------------------- decode, encode
 
-version_option = click.option("--version", type=int, required=True, metavar="N", help="The version that it is of.")
+version_option = click.option("--version", type=int, required=True, metavar="N", help="Version of the message.")
 
 
 @command.command("decode")
 @click.argument("name", metavar="MESSAGE")
 @version_option
-@click.option("--profile", type=click.Choice(PROFILES), default="kafka", show_default=True, help="What is refused.")
+@click.option(
+    "--profile", type=click.Choice(PROFILES), default="kafka", show_default=True, help="Which findings are fatal."
+)
 @source_option
 def decode_message(name: str, version: int, profile: Profile, source: str) -> None:
-    """Read a message's bytes from standard input, without its header, and print it as JSON.
+    """Read the bytes of a message, without its header, from standard input and print the message as JSON.
 
-    What is odd is told on standard error; exit 1 where the message is refused.
+    Findings go to standard error. Exit 1 if the message is refused.
 
     \b
     Examples:
@@ -295,7 +300,7 @@ def decode_message(name: str, version: int, profile: Profile, source: str) -> No
       kfuzz messages decode MetadataResponse --version 12 --profile strict < body.bin
     """
     message = definitions_of(source).find(name)
-    # Before anything is read from a terminal.
+    # Check the version before waiting for input on a terminal.
     schema(message, version)
     reading = read(message, version, standard_input().read(), profile=profile)
     for finding in reading.findings:
@@ -312,7 +317,7 @@ def decode_message(name: str, version: int, profile: Profile, source: str) -> No
 def encode_message(name: str, version: int, source: str) -> None:
     """Read a message as JSON from standard input and write its bytes, without a header, to standard output.
 
-    Fields that are left out have their defaults; docs/messages.md has the JSON form.
+    Missing fields get their defaults. docs/messages.md describes the JSON form.
 
     \b
     Examples:
@@ -320,12 +325,12 @@ def encode_message(name: str, version: int, source: str) -> None:
       kfuzz messages decode Fetch --version 17 < a.bin | kfuzz messages encode Fetch --version 17 | cmp - a.bin
     """
     message = definitions_of(source).find(name)
-    # Before anything is read from a terminal.
+    # Check the version before waiting for input on a terminal.
     program = schema(message, version)
     given = standard_input()
     try:
         form = json.loads(given.read())
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"standard input is no JSON: {error}; write one object") from None
+        raise UsageError(f"standard input is not JSON: {error}; write one object") from None
     sys.stdout.buffer.write(program.encode(from_json(message, version, form)))
     sys.stdout.buffer.flush()

@@ -1,4 +1,4 @@
-"""``kfuzz show``: what stands at which byte of a file or a vector."""
+"""``kfuzz show``: an annotated dump that explains each byte of a file or a vector."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from kfuzz.vectors.model import Vector
 
 BYTES_PER_LINE = 16
-# A field longer than this is cut in the dump; its size is told.
+# The dump cuts longer fields and shows how many bytes are left out.
 LONGEST_LINES = 4
 
 
 @dataclass(frozen=True)
 class Dump:
-    """What is to be printed: ``facts`` are the members of the JSON document that are not of every dump."""
+    """What to print. ``facts`` are the JSON members that only this kind of dump has."""
 
     parts: list[Part]
     findings: list[Finding]
@@ -47,9 +47,11 @@ class Dump:
 @click.command()
 @click.argument("name", metavar="FILE|ID")
 @click.option(
-    "--message", metavar="MESSAGE", help="The bytes are a message, without header; with --version.  [default: records]"
+    "--message",
+    metavar="MESSAGE",
+    help="The bytes are this message, without a header; needs --version.  [default: record batches]",
 )
-@click.option("--version", type=int, metavar="N", help="The version that the message is of.")
+@click.option("--version", type=int, metavar="N", help="Version of the message.")
 @source_option
 @click.option("--profile", type=click.Choice(PROFILES), default="kafka", show_default=True)
 @click.option(
@@ -57,7 +59,7 @@ class Dump:
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Show at most so many batches; of a message, in each of its fields.",
+    help="Show at most this many batches; for a message, in each of its fields.",
 )
 @json_option
 def command(
@@ -69,11 +71,11 @@ def command(
     batches: int,
     as_json: bool,
 ) -> None:
-    """Annotated dump of a file of record batches (a segment, a fetch, - for standard input) or of a vector; with
-    --message, of a request, a response or a header, and the record batches inside.
+    """Show an annotated dump of a file of record batches (a segment or a fetch; - is standard input) or of a vector.
+    With --message, the file is a request, a response or a header; record batches inside are shown too.
 
-    Every field with its place, its bytes and its value; then what is wrong. Places inside a compressed batch
-    count from the start of its decompressed payload.
+    The dump shows the offset, the bytes and the value of every field, then the findings. Offsets inside a compressed
+    batch count from the start of its decompressed payload.
 
     \b
     Examples:
@@ -124,7 +126,7 @@ def command(
 
 
 def vector_of(name: str) -> Vector | None:
-    """The vector with this id; None where the name is a file's, or standard input's."""
+    """The vector with this id; None if the name is a file or standard input."""
     if name == "-" or Path(name).exists():
         return None
     from kfuzz.vectors import find_vector
@@ -136,23 +138,23 @@ def vector_of(name: str) -> Vector | None:
 
 
 def message_of(name: str | None, version: int | None, source: str) -> tuple[Definition, int] | None:
-    """The message that is asked for, and its version; None where records are."""
+    """The message and version from the options; None if the file holds record batches."""
     if name is None:
         given = click.get_current_context().get_parameter_source("source") is not ParameterSource.DEFAULT
         for option, stray in (("--version", version is not None), ("--definitions", given)):
             if stray:
-                raise UsageError(f"{option} is for a message; say which with --message, or leave it out for records")
+                raise UsageError(f"{option} needs --message; name a message, or leave this option out to read records")
         return None
     definition = definitions_of(source).find(name)
     if version is None:
         raise UsageError(f"--message needs --version; {definition.name} has {definition.valid_versions}")
-    # An unknown version is told before anything is read from a terminal.
+    # Refuse an unknown version before waiting for input on a terminal.
     schema(definition, version)
     return definition, version
 
 
 def message_in(vector: Vector | None) -> tuple[Definition, int] | None:
-    """The message that the vector is; None where it is none."""
+    """The message definition and version of a vector of kind ``message``; None for others."""
     if vector is None or vector.kind != "message":
         return None
     return newest(vector.options["message"], vector.options["version"]), vector.options["version"]
@@ -162,12 +164,12 @@ def message_in(vector: Vector | None) -> tuple[Definition, int] | None:
 
 
 def dump_records(data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dump:
-    """Of record batches."""
+    """The dump of a file of record batches."""
     reading = records.check(data, profile=profile)
     tail = ", then a partial tail" if reading.partial_tail else ""
     state = "refused" if reading.fatal else "read"
     counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
-    empty = "" if len(data) else "no bytes: an empty file is an empty log, and valid\n"
+    empty = "" if len(data) else "no bytes: an empty file is an empty log, which is valid\n"
     return Dump(
         list(annotate_records(data, batches=batches)),
         reading.findings,
@@ -177,7 +179,7 @@ def dump_records(data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dum
 
 
 def dump_message(definition: Definition, version: int, data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dump:
-    """Of a message, and the record batches inside."""
+    """The dump of a message and of the record batches inside it."""
     made = annotate_message(definition, version, bytes(data), profile=profile, batches=batches)
     return Dump(
         made.parts,
@@ -188,7 +190,7 @@ def dump_message(definition: Definition, version: int, data: bytes | mmap.mmap, 
 
 
 def outcome_of(name: str, made: Annotation) -> str:
-    """The last line about a message: what became of it, and of the records inside."""
+    """The last line of a message's dump: the outcome for the message and for the records inside it."""
     fatal = made.reading.fatal is not None
     outcome = f"refused: {name}" if fatal else f"read: {name}, {made.reading.consumed} bytes"
     if not made.records:
@@ -204,7 +206,7 @@ def outcome_of(name: str, made: Annotation) -> str:
 
 
 def marks_of(dump: Dump) -> dict[int, list[str]]:
-    """By the numbers of parts, the findings about them: each is about the last part that begins where it is found."""
+    """Texts of findings by index of the part that they mark: the last part that begins at or before the finding."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for i, part in enumerate(dump.parts):
         if part.data or not part.heading:
@@ -219,7 +221,7 @@ def marks_of(dump: Dump) -> dict[int, list[str]]:
 
 
 def lines(part: Part, mark: str) -> list[str]:
-    """The dump's lines for one part: place, bytes, name and value, and further bytes below."""
+    """The dump's lines for one part: offset, bytes, name and value; more bytes follow on lines of their own."""
     indent = "  " * part.depth
     name = part.field or part.path
     pieces = [part.data[i : i + BYTES_PER_LINE] for i in range(0, len(part.data), BYTES_PER_LINE)] or [b""]

@@ -1,4 +1,4 @@
-"""``kfuzz testee``: kfuzz's own decoder behind the testee protocol. The work is in ``kfuzz.conformance.judge.own``."""
+"""``kfuzz testee``: kfuzz's own decoder as a testee. ``kfuzz.conformance.judge.own`` does the work."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["command"]
     type=click.Choice(records.PROFILES),
     default="kafka",
     show_default=True,
-    help="Accept what Apache Kafka's reader accepts, or only what the documents allow.",
+    help="kafka accepts what Apache Kafka's reader accepts; strict accepts only what the documents allow.",
 )
-@click.option("--schema", "as_schema", is_flag=True, help="Print the protocol's JSON Schema instead, and end.")
+@click.option("--schema", "as_schema", is_flag=True, help="Only print the JSON Schema of the protocol.")
 def command(profile: str, as_schema: bool) -> None:
-    """kfuzz's own decoder behind the testee protocol.
+    """Run kfuzz's own decoder as a testee.
 
-    Speaks kfuzz-testee/1 (docs/testee-protocol.md): JSON Lines on standard input and output.
+    It speaks kfuzz-testee/1 (docs/testee-protocol.md): JSON Lines on standard input and output.
 
     \b
     Examples:

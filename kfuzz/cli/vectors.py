@@ -1,4 +1,4 @@
-"""``kfuzz vectors``: list, build, lint and copy the golden vectors. The work is in ``kfuzz.vectors``."""
+"""``kfuzz vectors``: list, build, lint and copy the golden vectors. ``kfuzz.vectors`` does the work."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def command() -> None:
 @json_option
 @root_option
 def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> None:
-    """List the vectors whose ids match, with their verdicts for the consumer, or for a message's reader.
+    """List the vectors whose ids match, each with its verdict for a consumer or for a reader of messages.
 
     \b
     Examples:
@@ -60,12 +60,12 @@ def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> Non
 
 
 def _verdict(vector: Vector) -> str:
-    """The verdict for the role that judges every vector of the kind; a stream has one for each step."""
+    """The verdict for the first role of the vector's kind. A stream has a verdict per step: return its kind instead."""
     return vector.kind if vector.steps else str(vector.expect[KINDS[vector.kind].roles[0]]["verdict"])
 
 
 def _described(vector: Vector) -> dict[str, Any]:
-    """A vector without its bytes and contents."""
+    """The JSON form of a vector, without its bytes and contents."""
     return {
         "budget": vector.budget,
         "flags": vector.flags,
@@ -80,16 +80,16 @@ def _described(vector: Vector) -> dict[str, Any]:
 
 
 @command.command("build")
-@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a committed file is not as the recipes make it.")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a committed file differs from its recipes.")
 @click.option("--confirm", is_flag=True, help="Ask Apache Kafka about every vector; exit 1 if it contradicts one.")
 @click.option("--broker", is_flag=True, help="Show every vector to a real broker too; exit 1 if it contradicts one.")
 @root_option
 def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) -> None:
-    """Make the vector files from their recipes.
+    """Build the vector files from their recipes.
 
-    Committed compressed bytes stay while their contents agree, and vectors without a recipe stay as they are. With
-    --confirm, the answers of kafka-clients fill the vectors' cells, and with --broker those of a broker that is started
-    for it (a minute or two; docs/real-broker.md); where Kafka contradicts a recipe, nothing is written.
+    Compressed bytes stay as committed while they decompress to the same contents. Vectors without a recipe stay as they
+    are. --confirm writes the answers of kafka-clients into the vectors' cells. --broker starts a broker and writes its
+    answers too; this takes a minute or two (docs/real-broker.md). If Kafka contradicts a recipe, nothing is written.
 
     \b
     Examples:
@@ -101,14 +101,16 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
     from kfuzz.vectors import pages
 
     if check and (confirm or broker):
-        raise UsageError("--check writes nothing, --confirm and --broker write what Kafka says; leave one of them away")
+        raise UsageError(
+            "--check writes nothing; --confirm and --broker write Kafka's answers; do not use them together"
+        )
     place = Path(root) if root else default_root()
     if check and not place.is_dir():
         raise UsageError(f"{place} is not a directory; name the one that holds the vectors with --vectors")
     files = build.build(place)
     changes = [f"{file.path.relative_to(place)}: {change}" for file in files for change in file.changes]
     if check:
-        changes += [f"{page}: not what the suite makes" for page in pages.stale(place)]
+        changes += [f"{page}: not up to date with the suite" for page in pages.stale(place)]
     for change in changes:
         click.echo(change)
     total = sum(len(file.document["vectors"]) for file in files)
@@ -127,7 +129,7 @@ def build_vectors(check: bool, confirm: bool, broker: bool, root: str | None) ->
 
 
 def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
-    """The files with Kafka's cells; prints its contradictions and exits with 1 if there are any."""
+    """The files with kafka-clients' answers in their cells. Prints contradictions, if any, and exits with 1."""
     from kfuzz.conformance.judge.confirmation import confirm
     from kfuzz.vectors import building as build
 
@@ -139,7 +141,7 @@ def _confirmed(files: tuple[Built, ...]) -> tuple[Built, ...]:
 
 
 def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
-    """The files with a real broker's cells; prints its contradictions and exits with 1 if there are any."""
+    """The files with a real broker's answers in their cells. Prints contradictions, if any, and exits with 1."""
     from kfuzz.conformance.broker import judge
     from kfuzz.vectors import building as build
 
@@ -149,7 +151,7 @@ def _shown_to_broker(files: tuple[Built, ...]) -> tuple[Built, ...]:
 
 
 def _end_if(contradictions: Sequence[str]) -> None:
-    """Print Kafka's contradictions and exit with 1, if there are any."""
+    """If there are contradictions, print them and exit with 1."""
     if contradictions:
         for line in contradictions:
             click.echo(line)
@@ -161,9 +163,9 @@ def _end_if(contradictions: Sequence[str]) -> None:
 @json_option
 @root_option
 def lint_vectors(as_json: bool, root: str | None) -> None:
-    """Check what the schema cannot: flags, requirements, ids, CRCs, budgets, balance, Kafka's cells.
+    """Check what the schema cannot check: flags, requirements, ids, CRCs, budgets, balance, Kafka's cells.
 
-    Exit code 0: nothing to mend; 1: something.
+    Exit code 0: no problems; 1: problems found.
 
     \b
     Examples:
@@ -181,24 +183,24 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
     else:
         for problem in problems:
             click.echo(str(problem))
-        click.echo(f"{len(problems)} to mend" if problems else "nothing to mend")
+        click.echo(f"{len(problems)} to fix" if problems else "nothing to fix")
     click.get_current_context().exit(1 if problems else 0)
 
 
 @command.command("copy")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("globs", nargs=-1, metavar="[GLOB]...")
-@click.option("--bombs", is_flag=True, help="Write the bytes of the vectors that are recipes too.")
+@click.option("--bombs", is_flag=True, help="Also write the bytes of bombs, which are otherwise copied as recipes.")
 @click.option("--force", is_flag=True, help="Replace an earlier copy in DIR; other files there stay.")
 @json_option
 @root_option
 def copy_vectors(
     directory: Path, globs: tuple[str, ...], bombs: bool, force: bool, as_json: bool, root: str | None
 ) -> None:
-    """Copy the suite into DIR, for another project to vendor: vectors, schema, requirements, and readers to begin with.
+    """Copy the suite into DIR so that another project can vendor it: vectors, schema, requirements, example readers.
 
-    The README.md in DIR says how to run the vectors in any language, without kfuzz. With GLOBs, only vectors whose ids
-    match are copied.
+    The README.md in DIR explains how to run the vectors in any language, without kfuzz. With GLOBs, only vectors whose
+    ids match are copied.
 
     \b
     Examples:

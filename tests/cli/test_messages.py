@@ -163,9 +163,9 @@ def test_a_message_that_is_refused_is_told_where_and_ends_with_1() -> None:
 
 def test_json_that_is_no_message_is_one_sentence() -> None:
     for text, words in (
-        ("", "standard input is no JSON"),
+        ("", "standard input is not JSON"),
         ("[]", "ApiVersionsRequest is a list; it must be an object"),
-        ("[" * 100_000, "standard input is no JSON"),
+        ("[" * 100_000, "standard input is not JSON"),
         ('{"clientSoftwareNmae": "x"}', "ApiVersionsRequest.clientSoftwareNmae is no field of it"),
         ('{"clientSoftwareName": 7}', "clientSoftwareName is a number; it must be a text"),
         ('{"clientSoftwareName": null}', "clientSoftwareName is None; it must not be in version 3"),

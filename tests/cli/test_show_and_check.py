@@ -279,7 +279,7 @@ def test_show_a_message_by_other_definitions_and_in_strict(tmp_path: Path) -> No
     assert "brokerId: 0" in kfuzz("show", *words, stdin=bytes(4)).stdout
 
 
-STRAY = "is for a message; say which with --message, or leave it out for records"
+STRAY = "needs --message; name a message, or leave this option out to read records"
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_closed_standard_streams_are_told(line: str, closed: str) -> None:
     argv = ["bash", "-c", f'"$0" -m kfuzz.cli.main {line} {closed}', sys.executable]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == f"kfuzz: standard {'input' if '<' in closed else 'output'} is closed; leave it open\n"
+    assert done.stderr == f"kfuzz: standard {'input' if '<' in closed else 'output'} is closed; kfuzz needs it open\n"
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:

@@ -148,7 +148,7 @@ def test_json_on_standard_output_is_all_there_is_on_it(bad: Path) -> None:
         (["--command", "'"], 'kfuzz: --command "\'": No closing quotation; mend the quotes'),
         (["--command", ""], "kfuzz: --command is empty"),
         (["nosuch/*"], "kfuzz: no vector matches 'nosuch/*'"),
-        (["--role", "broker"], "kfuzz: no question fits"),
+        (["--role", "broker"], "kfuzz: no vector matches"),
         (["--vectors", "/nonexistent"], "kfuzz: /nonexistent is not a directory of vectors"),
     ],
 )

@@ -349,8 +349,8 @@ def test_agreement_exits_with_0_and_prints_json_alone() -> None:
     ("arguments", "sentence"),
     [
         (("--count", "3"), "--count belongs to --differential"),
-        (("--differential", "--role", "broker", "--role", "log"), "asks in one role"),
-        (("--differential", "--role", "encode"), "asks in one role"),
+        (("--differential", "--role", "broker", "--role", "log"), "uses one role"),
+        (("--differential", "--role", "encode"), "uses one role"),
         (("--differential", "--update-expected"), "--update-expected is about the vectors"),
         (("--differential", "--testee", "kfuzz", "--command", "true"), "--differential asks one testee"),
         (("--differential", "--messages", "--role", "log"), "kfuzz: --messages makes its own inputs for every role"),

@@ -141,7 +141,7 @@ def test_size_replaces_the_workloads(workload: Path, tmp_path: Path, capsys: pyt
         (["generate", "absent.toml", "--out", "out"], "absent.toml does not exist; check the name"),
         (["generate", "small.toml", "--out", "small.toml"], "small.toml is not a directory; name a new or empty one"),
         (["generate", "small.toml", "--out", "."], "is not empty and holds no corpus; name a new or empty directory"),
-        (["generate", "small.toml", "--out", "out", "--size", "much"], "'much' is no size; give one such as \"64MiB\""),
+        (["generate", "small.toml", "--out", "out", "--size", "much"], "'much' is not a size; give one like \"64MiB\""),
         (["generate", "small.toml", "--out", "out", "--size", "3"], "less than one record"),
         (["verify", "absent"], "absent holds no corpus"),
         (["describe", "."], "holds no corpus"),

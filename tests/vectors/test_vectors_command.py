@@ -68,7 +68,7 @@ def test_lint_ends_with_1_for_a_problem_and_prints_its_place(
     root = mini_suite.write(tmp_path, lambda document: document["vectors"].reverse())
     code, out, _ = run("lint", "--vectors", str(root), capsys=capsys)
     assert code == 1
-    assert out.splitlines() == ["records/v2/count.json: the vectors are not sorted by id", "1 to mend"]
+    assert out.splitlines() == ["records/v2/count.json: the vectors are not sorted by id", "1 to fix"]
     code, out, _ = run("lint", "--json", "--vectors", str(root), capsys=capsys)
     assert code == 1
     assert json.loads(out) == [{"place": "records/v2/count.json", "text": "the vectors are not sorted by id"}]
@@ -76,7 +76,7 @@ def test_lint_ends_with_1_for_a_problem_and_prints_its_place(
 
 def test_lint_ends_with_0_where_nothing_is_to_mend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = mini_suite.write(tmp_path)
-    assert run("lint", "--vectors", str(root), capsys=capsys) == (0, "nothing to mend\n", "")
+    assert run("lint", "--vectors", str(root), capsys=capsys) == (0, "nothing to fix\n", "")
 
 
 @pytest.mark.parametrize("verb", ["list", "lint"])
@@ -112,13 +112,13 @@ def test_build_check_tells_that_the_coverage_page_is_old(
     monkeypatch.setattr("kfuzz.vectors.pages.stale", lambda place: ["docs/coverage.md"] * (place == tmp_path))
     code, out, _ = run("build", "--check", "--vectors", root, capsys=capsys)
     assert code == 1
-    assert out.splitlines()[0] == "docs/coverage.md: not what the suite makes"
+    assert out.splitlines()[0] == "docs/coverage.md: not up to date with the suite"
 
 
 def test_check_and_confirm_together_are_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run("build", "--check", "--confirm", capsys=capsys)
     assert code == 2
-    assert "leave one of them away" in err
+    assert "do not use them together" in err
 
 
 @pytest.mark.parametrize("words", [[], ["list"], ["build"], ["lint"]])
