@@ -1,5 +1,5 @@
-"""Fuzz targets, the instrumented build, the campaign runner; the only folder that imports atheris.
+"""Fuzz targets, the instrumented build and the campaign runner. Only this folder imports atheris.
 
-``targets`` is the table of what can be fuzzed, ``build`` makes the instrumented copy of the compiled modules,
-``harness`` is the process that atheris runs in, and ``campaign.run`` drives all of them.
+``targets`` is the table of fuzz targets, ``building`` makes the instrumented copy of the compiled modules, ``harness``
+is the process that atheris runs in, and ``campaign.run`` drives all of them.
 """

@@ -1,10 +1,9 @@
-"""The instrumented build: clang compiles the Cython modules again, for libFuzzer, in a directory of its own.
+"""The instrumented build: clang compiles the Cython modules again, for libFuzzer, in a separate directory.
 
-The modules that everyone else imports are never touched: the build is a copy of the package in
-``build/fuzz/<sanitizer>-<hash>/`` of the checkout, with links for the Python files and compiled modules of its own. In
-it stands an executable ``bin/<target>`` for each target, which sets the environment and starts
-:mod:`kfuzz.fuzz.harness`. libFuzzer starts that file again for ``-merge=1`` and ``-minimize_crash=1``, so it works by
-hand as well.
+The build never touches the modules that other code imports. It is a copy of the package in
+``build/fuzz/<sanitizer>-<hash>/`` of the checkout: its own compiled modules, and links to the Python files. It contains
+an executable ``bin/<target>`` for each target, which sets the environment and starts :mod:`kfuzz.fuzz.harness`.
+libFuzzer starts that file again for ``-merge=1`` and ``-minimize_crash=1``. You can also run it by hand.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ SANITIZERS: tuple[str, ...] = get_args(Sanitizer)
 
 PACKAGE = Path(__file__).resolve().parent.parent
 ROOT = PACKAGE.parent
-# The folders whose compiled modules the targets reach, and what mutates for them.
+# The folders whose compiled modules the targets run. ``mutate`` and ``fuzz`` also mutate inputs.
 INSTRUMENTED = ("wire", "records", "mutate", "fuzz")
-# What is not compiled, and looked for beside what is.
+# Files that are not compiled. The compiled modules expect them in the same folder.
 LINKED = (".py", ".json")
 COMPILERS = ("clang-16", "clang")
 GET_CLANG = "install clang (Debian and Ubuntu: apt-get install clang-16) and run this again"
 
-# libFuzzer mutates by the numbers that it saw compared. Reference counts and versions of dicts teach it nothing, and
-# differ from run to run: what Python's own headers define is not watched.
+# libFuzzer mutates inputs with numbers that it saw in comparisons. Reference counts and dict versions say nothing about
+# the input, and they differ between runs. So functions in Python's own headers are not instrumented.
 QUIET = """\
 #define PY_SSIZE_T_CLEAN
 #define CYTHON_USE_DICT_VERSIONS 0
@@ -51,11 +50,11 @@ QUIET = """\
 #include <Python.h>
 #pragma clang attribute pop
 """
-# What to compile with, and the runtime of atheris to preload, per sanitizer.
+# Per sanitizer: the compiler flags, and the runtime of atheris to preload.
 FLAGS: dict[Sanitizer, str] = {
     "none": "-fsanitize=fuzzer-no-link -g",
     "address": "-fsanitize=address,fuzzer-no-link -fno-omit-frame-pointer -g",
-    # Python compiles with -fwrapv, under which no signed overflow is undefined and so none is seen.
+    # Python's own flags include -fwrapv. It makes signed overflow defined, so the sanitizer would not report it.
     "undefined": "-fsanitize=undefined,fuzzer-no-link -fno-sanitize-recover=undefined -fno-wrapv -g",
 }
 RUNTIMES: dict[Sanitizer, str] = {
@@ -63,22 +62,22 @@ RUNTIMES: dict[Sanitizer, str] = {
     "address": "asan_with_fuzzer.so",
     "undefined": "ubsan_with_fuzzer.so",
 }
-# A failed allocation is the decoder's to handle; Python's own leaks at exit are not ours.
+# The decoder must handle a failed allocation itself. Memory that Python leaks at exit is not our bug.
 ASAN_OPTIONS = "detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16"
 UBSAN_OPTIONS = "print_stacktrace=1"
-# Cython's own wrappers add a count of no arguments to a null pointer; what they wrap is looked at.
+# Cython's wrappers add 0 to a null pointer if there are no arguments. The wrapped functions are still checked.
 UBSAN_IGNORED = "[pointer-overflow]\nfun:__pyx_pw_*__cinit__\n"
 
 
 class NoNativeCoverage(KfuzzError):
-    """The compiled modules cannot be instrumented here; the text says why, and the remedy."""
+    """The compiled modules cannot be instrumented on this machine. The text gives the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Where a campaign's executables stand.
+    """The directory with a campaign's executables.
 
-    ``native``: whether libFuzzer sees the compiled modules; where not, ``reason`` says why in a sentence.
+    ``native`` tells whether libFuzzer sees the compiled modules. If not, ``reason`` is a sentence that says why.
     """
 
     directory: Path
@@ -87,7 +86,7 @@ class Build:
     reason: str = ""
 
     def executable(self, target: Target) -> Path:
-        """The file that fuzzes ``target``; it takes libFuzzer's arguments."""
+        """The executable that fuzzes ``target``. It takes libFuzzer's arguments."""
         return self.directory / "bin" / target.name
 
 
@@ -97,9 +96,9 @@ def build(
     root: Path = ROOT / "build" / "fuzz",
     say: Callable[[str], None] = lambda line: None,
 ) -> Build:
-    """The instrumented build, made now unless sources, flags, compiler and Python are those of one already there.
+    """Return the instrumented build. Reuse an existing one with the same sources, flags, compiler and Python.
 
-    ``NoNativeCoverage`` where it cannot be made; ``say`` is told, in a line, when something slow begins.
+    Raises ``NoNativeCoverage`` if the build fails. Calls ``say`` with one line before a slow step.
     """
     _require_atheris()
     compiler = _compiler()
@@ -119,10 +118,10 @@ def build(
 
 
 def _build(directory: Path, work: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
-    """Compile in ``work`` and copy the result, which gets its name at the end, so that no half build has it.
+    """Compile in ``work``, then copy the result to ``directory``. A rename at the end avoids half-finished builds.
 
-    ``work`` is kept for the next build: a source that changes compiles only the modules that depend on it. What other
-    compilers or flags have left is removed.
+    ``work`` is kept for the next build, so that a changed source recompiles only the modules that depend on it. Work
+    folders of other compilers or flags are removed.
     """
     for old in directory.parent.glob(f".work-{sanitizer}-*"):
         if old != work:
@@ -141,13 +140,13 @@ def _build(directory: Path, work: Path, sources: list[Path], compiler: str, sani
 
 
 def fallback(reason: str, *, root: Path = ROOT / "build" / "fuzz") -> Build:
-    """A build of nothing, for machines without clang: atheris with the modules as they are sees Python code only."""
+    """A stand-in for machines without clang: it uses the ordinary modules, so atheris sees only Python code."""
     _require_atheris()
     directory = root / "no-native-coverage"
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
-        # An installed package's directory may not be ours to write to.
+        # The directory of an installed package may be read-only.
         directory = Path(tempfile.mkdtemp(prefix="kfuzz-fuzz-"))
     _write_executables(directory, {"PYTHONPATH": str(ROOT)})
     return Build(directory, "none", native=False, reason=reason)
@@ -176,7 +175,7 @@ def _compiler() -> str:
 
 
 def _sources() -> list[Path]:
-    """What the compiled modules are made from, relative to the checkout."""
+    """The source files of the compiled modules, relative to the checkout."""
     setup = ROOT / "setup.py"
     found = [path for folder in INSTRUMENTED for path in (PACKAGE / folder).rglob("*")]
     sources = sorted(path for path in found if path.suffix in {".pyx", ".pxd", ".h"} or path.name == "mutator.c")
@@ -188,7 +187,7 @@ def _sources() -> list[Path]:
 
 
 def _tools(compiler: str, sanitizer: Sanitizer) -> str:
-    """A digest of all that modules are compiled by, and with which flags."""
+    """A digest of everything but the sources that affects the build: compiler, flags, Python, setup.py, this file."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
     digest = hashlib.sha256()
     for part in (
@@ -212,24 +211,24 @@ def _fingerprint(sources: list[Path], tools: str) -> str:
 
 
 def _compile(work: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
-    """Bring the sources in ``work`` up to date and compile them there, by the project's own setup.py."""
+    """Update the sources in ``work`` and compile them there with the project's own setup.py."""
     for old in work.rglob("*.pyx"):
         if old.relative_to(work) not in sources:
             for file in old.parent.glob(f"{old.stem}.*"):
                 file.unlink()
     for source in sources:
         target = work / source
-        # An unchanged file keeps its time, by which setup.py knows what is to be compiled again.
+        # setup.py recompiles by modification time, so unchanged files must keep theirs.
         if not target.is_file() or target.read_bytes() != (ROOT / source).read_bytes():
             target.parent.mkdir(parents=True, exist_ok=True)
-            # The first copy keeps the source's time too, so that the translation below is not older than its source.
+            # The first copy keeps the source's time too, so that the C files copied below are not older than it.
             copy = shutil.copyfile if target.exists() else shutil.copy2
             copy(ROOT / source, target)
-    # What Cython has made of them for this Python serves here as well.
+    # Reuse the C files that Cython has already generated for this Python.
     translated = f"build/cython-{sys.implementation.cache_tag}"
     if (ROOT / translated).is_dir() and not (work / translated).exists():
         shutil.copytree(ROOT / translated, work / translated)
-    # Cython finds a package's .pxd files only where the package has its __init__.
+    # Cython finds the .pxd files of a package only if the package has an __init__ file.
     for folder in {Path(PACKAGE.name), *(source.parent for source in sources if source.suffix == ".pyx")}:
         (work / folder / "__init__.py").touch()
     (work / "quiet.h").write_text(QUIET)
@@ -253,13 +252,13 @@ def _call(command: list[str], cwd: Path, environment: dict[str, str] | None = No
 
 
 def _link_rest(directory: Path) -> None:
-    """Let the build's package have the Python files and the catalogues of the checkout as they are now, as links."""
+    """Link the Python files and catalogues of the checkout into the build's package."""
     for path in sorted(path for path in PACKAGE.rglob("*") if path.suffix in LINKED):
         link = directory / PACKAGE.name / path.relative_to(PACKAGE)
         if link.is_symlink() and link.readlink() == path:
             continue
         link.parent.mkdir(parents=True, exist_ok=True)
-        # Another process, or another thread of this one, may be at the same link.
+        # Another process or thread may create the same link at the same time.
         temporary = link.with_name(f".{link.name}.{os.getpid()}-{threading.get_ident()}")
         temporary.symlink_to(path)
         temporary.replace(link)
@@ -267,19 +266,19 @@ def _link_rest(directory: Path) -> None:
 
 def _environment(directory: Path, sanitizer: Sanitizer) -> dict[str, str]:
     runtime = str(_atheris_runtime(RUNTIMES[sanitizer]))
-    # The dynamic loader takes a list of names that spaces and colons divide, and has no way to quote one.
+    # LD_PRELOAD is a list separated by spaces and colons. The dynamic loader has no way to quote a name.
     for path in (runtime, str(directory)):
         if " " in path or ":" in path:
             raise NoNativeCoverage(
-                f"{path} has a space or a colon in it, which LD_PRELOAD cannot carry; move the checkout"
+                f"{path} contains a space or a colon, which LD_PRELOAD cannot handle; move the checkout"
             )
     return {
         "PYTHONPATH": str(directory),
-        # Without the folder of the campaign, whose names change from run to run.
+        # Keep the campaign's folder out of sys.path: the names in it change from run to run.
         "PYTHONSAFEPATH": "1",
-        # With Python's own allocator an over-read lands in the arena, where no sanitizer sees it.
+        # Python's own allocator uses arenas. A sanitizer cannot see an over-read inside an arena.
         "PYTHONMALLOC": "malloc",
-        # A run that finds compiled Python files differs from the one that wrote them: equal seeds give equal campaigns.
+        # A run that loads .pyc files differs from the run that wrote them. Equal seeds must give equal campaigns.
         "PYTHONDONTWRITEBYTECODE": "1",
         "ASAN_OPTIONS": ASAN_OPTIONS,
         "UBSAN_OPTIONS": UBSAN_OPTIONS,
@@ -288,20 +287,20 @@ def _environment(directory: Path, sanitizer: Sanitizer) -> dict[str, str]:
 
 
 def _write_executables(directory: Path, environment: dict[str, str]) -> None:
-    """One executable per target, ``bin/<target>``, with the mutation hook for the targets that want it."""
+    """Write an executable ``bin/<target>`` for each target. Targets that use the mutation hook preload it."""
     hook = directory / "mutator.so"
     for target in TARGETS.values():
         settings = {**environment, "PYTHONHASHSEED": "0"}
         if target.hooked and hook.is_file():
-            # Behind the sanitizer's runtime, which must come first.
+            # The sanitizer's runtime must come first in the list.
             settings["LD_PRELOAD"] += f" {hook}"
         _write_executable(directory / "bin" / target.name, settings)
 
 
 def _write_executable(path: Path, environment: dict[str, str]) -> None:
-    """A shell script, for a ``#!`` line has neither room for a long path nor a way to quote it.
+    """Write a shell script. A ``#!`` line could not hold a long path and has no way to quote one.
 
-    Its name is the target's, for libFuzzer starts ``argv[0]`` again and passes it nothing of ours.
+    The script is named after the target, because libFuzzer restarts ``argv[0]`` without our arguments.
     """
     settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in environment.items())
     write_whole(

@@ -1,9 +1,9 @@
-"""Fuzz targets for a time, and say what came of it.
+"""Fuzz targets for a given time and report the results.
 
-Each target runs in a process of its own, one after the other, from ``OUT/<target>/corpus``, which grows from campaign
-to campaign. What is found goes to ``OUT/<target>/crashes``, each input with a text beside it; ``log.txt`` is
-libFuzzer's own word and ``result.json`` the result, also where the campaign was interrupted. Equal seed, ``runs``,
-build, starting corpus and environment give equal campaigns, where the machine lets addresses be fixed (``setarch -R``).
+Targets run one after the other, each in its own process. A campaign starts from ``OUT/<target>/corpus`` and adds to
+it. Each crash goes to ``OUT/<target>/crashes``: the input, and a text file beside it. ``log.txt`` is libFuzzer's own
+output. ``result.json`` holds the result, also if the campaign was interrupted. Equal seed, ``runs``, build, starting
+corpus and environment give equal campaigns, if the machine supports fixed addresses (``setarch -R``).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = ["Crash", "Replay", "Result", "replay", "reproduce", "run"]
 
 RSS_LIMIT_MIB = {"none": 1024, "undefined": 1024, "address": 2048}
 INPUT_TIMEOUT_S = 20
-# A replay has inputs of any size, and many of them a sanitizer makes slow.
+# A replay has inputs of any size, and a sanitizer makes many of them slow.
 REPLAY_TIMEOUT_S = 300
-# libFuzzer ends by itself; this much later something is wrong with it.
+# libFuzzer ends on its own. If it still runs after this extra time, it is stuck.
 GRACE_S = 60
-# How long an interrupted libFuzzer may take for the input at hand and for its sums.
+# How long an interrupted libFuzzer may take to finish its current input and print its totals.
 WIND_DOWN_S = 5
 TRACEBACK_LINES = 12
 
@@ -60,7 +60,7 @@ Progress = Callable[[str, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """An input that broke a promise; ``kind`` is "crash", "timeout" or "oom", ``details`` the short traceback."""
+    """An input that broke a promise. ``kind`` is "crash", "timeout" or "oom"; ``details`` is the short traceback."""
 
     kind: str
     summary: str
@@ -71,12 +71,12 @@ class Crash:
 
 @dataclass(slots=True)
 class Result:
-    """What a campaign on one target came to.
+    """The result of a campaign on one target.
 
-    ``modules`` and ``counters`` are what libFuzzer said it watches of compiled code; ``no_native_coverage`` says why
-    that is nothing, where it is. ``coverage`` counts edges of compiled and of Python code. ``mutator_calls``,
-    ``repaired`` and ``restructured`` count the mutation hook's work, and are None where it is not used or the process
-    ended before it could say. ``interrupted``: it ended early because someone asked for that.
+    ``modules`` and ``counters`` tell how much compiled code libFuzzer watches. If it watches none,
+    ``no_native_coverage`` says why. ``coverage`` counts edges of compiled code and of Python code. ``mutator_calls``,
+    ``repaired`` and ``restructured`` count calls of the mutation hook. They are None if the target does not use the
+    hook, or if the process ended before it printed them. ``interrupted`` means that the user ended the campaign early.
     """
 
     target: str
@@ -103,7 +103,7 @@ class Result:
         return round(self.executions / self.cpu_seconds) if self.cpu_seconds else 0
 
     def to_json(self) -> dict[str, Any]:
-        """The result as the JSON object that ``--json`` and ``result.json`` show; times in seconds."""
+        """The result as the JSON object in ``--json`` and ``result.json``. Times are in seconds."""
         out = asdict(self)
         out["executions_per_cpu_second"] = self.executions_per_cpu_second
         for name in ("seconds", "cpu_seconds"):
@@ -122,11 +122,11 @@ def run(
     say: Say = lambda line: None,
     progress: Progress = lambda target, done_s: None,
 ) -> list[Result]:
-    """Fuzz each target for ``seconds``, or ``runs`` inputs if that comes first; stops a target at its first crash.
+    """Fuzz each target for ``seconds``, or for ``runs`` inputs if that ends earlier. A target stops at its first crash.
 
-    ``KeyboardInterrupt`` ends the target at hand and leaves the rest out: the last result says ``interrupted``.
-    ``UsageError`` for a target that does not exist, for a fuzzer that does not start, and where another campaign is
-    running in the same folder.
+    ``KeyboardInterrupt`` ends the current target and skips the rest; the last result then has ``interrupted`` set.
+    Raises ``UsageError`` if a target does not exist, if the fuzzer does not start, or if another campaign runs in the
+    same folder.
     """
     chosen = [table.find(name) for name in dict.fromkeys(names)]
     folders = {target: Path(out).resolve() / target.name for target in chosen}
@@ -148,10 +148,10 @@ def run(
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[int]:
-    """Keep other campaigns out of ``folder``: the descriptor of the file ``lock`` in it, locked.
+    """Keep other campaigns out of ``folder``. Yields the descriptor of its file ``lock``, which is locked.
 
-    The lock goes with the last process that has the descriptor, so no crash leaves one behind. The file stays: who
-    removes it may take it from under a campaign that has just begun.
+    The lock ends with the last process that holds the descriptor, so a crash leaves no lock behind. The file itself is
+    never removed: removing it could unlock the folder under a campaign that has just started.
     """
     path = folder / "lock"
     try:
@@ -165,10 +165,10 @@ def _locked(folder: Path) -> Iterator[int]:
         except BlockingIOError:
             owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
             raise UsageError(
-                f"another campaign (process {owner}) is running in {folder}; wait for its end, or name another --out"
+                f"another campaign (process {owner}) is running in {folder}; wait until it ends, or use another --out"
             ) from None
         except OSError as error:
-            raise UsageError(f"{path} cannot be locked: {error.strerror}; name another --out") from None
+            raise UsageError(f"{path} cannot be locked: {error.strerror}; use another --out") from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield descriptor
@@ -177,9 +177,10 @@ def _locked(folder: Path) -> Iterator[int]:
 
 
 def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> Crash | None:
-    """Run one input through a target, once, without a fuzzer: what it breaks, or None.
+    """Run one input once through a target, without fuzzing. Returns the crash, or None if there is none.
 
-    ``path`` is a file of raw bytes, or a ``.hex`` file with one input. With a sanitizer the instrumented build runs it.
+    ``path`` is a file of raw bytes, or a ``.hex`` file with one input. With a sanitizer, the input runs in the
+    instrumented build.
     """
     target = table.find(name)
     path = Path(path)
@@ -213,7 +214,7 @@ def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of running ``executions`` known inputs of a target once each; ``input`` names the one that broke it."""
+    """The result of running ``executions`` known inputs of a target once. ``input`` names the input that crashed it."""
 
     target: str
     sanitizer: Sanitizer
@@ -231,7 +232,7 @@ def replay(
 ) -> list[Replay]:
     """Run every known input of each target (:func:`kfuzz.fuzz.seeding.inputs`) once through the instrumented build.
 
-    Nothing is mutated. A target stops at the first input that breaks it. ``UsageError`` where there is no such build.
+    Nothing is mutated. A target stops at its first crash. Raises ``UsageError`` if that build cannot be made.
     """
     chosen = [table.find(name) for name in dict.fromkeys(names)]
     try:
@@ -244,7 +245,7 @@ def replay(
 def _replay(target: Target, made: Build, directory: Path) -> Replay:
     known = inputs(target)
     with tempfile.TemporaryDirectory(prefix="kfuzz-replay-") as folder:
-        # The number finds the input's name again in what libFuzzer prints.
+        # libFuzzer prints the number, which leads back to the input's name.
         files = [Path(folder) / str(i) for i in range(len(known))]
         for file, (_, data) in zip(files, known, strict=True):
             file.write_bytes(data)
@@ -267,7 +268,7 @@ def _replay(target: Target, made: Build, directory: Path) -> Replay:
 
 
 def _keep(directory: Path, kind: str, summary: str, details: str, data: bytes) -> Crash:
-    """The crash, its input written to ``directory/crashes`` with a text beside it."""
+    """Write the input and a text beside it to ``directory/crashes``, and return the crash."""
     file = directory / "crashes" / f"{kind}-{hashlib.sha1(data).hexdigest()[:12]}"
     write_whole(file, data)
     write_whole(file.with_suffix(".txt"), f"{summary}\n\n{details}\n\ninput: {data.hex()}\n")
@@ -279,14 +280,14 @@ def _reproduce_here(target: Target, data: bytes, path: Path) -> Crash | None:
         target.run(data)
     except Exception as error:
         lines = traceback.format_exception(error)
-        # The first frame is this one.
+        # Skip this function's own frame.
         details = "".join([lines[0], *lines[2:]])
         return Crash("crash", f"{type(error).__name__}: {error}", details, data.hex(), str(path))
     return None
 
 
 class _Campaign:
-    """One target, one process."""
+    """A campaign on one target, in one process."""
 
     def __init__(self, target: Target, made: Build, directory: Path, seed: int, lock: int) -> None:
         self.target = target
@@ -322,7 +323,7 @@ class _Campaign:
             f"-rss_limit_mb={RSS_LIMIT_MIB[self.build.sanitizer]}",
             f"-artifact_prefix={artifacts}/",
             "-print_final_stats=1",
-            # Nobody else writes into the corpus, and what is read again each second would make the clock part of a run.
+            # No other process writes to the corpus. Reloading it every second would make runs depend on the clock.
             "-reload=0",
         ]
         if runs is not None:
@@ -332,7 +333,7 @@ class _Campaign:
         return [str(self.build.executable(self.target)), *flags, str(self.corpus)]
 
     def fuzz(self, command: list[str], seconds: int, progress: Progress) -> int:
-        """Run libFuzzer to its end; its exit code, negative for a signal."""
+        """Run libFuzzer until it ends. Returns its exit code, negative for a signal."""
         began = time.monotonic()
         with open_whole(self.directory / "log.txt") as log:
             process = subprocess.Popen(
@@ -341,7 +342,7 @@ class _Campaign:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                # As long as it writes to the folder, nobody else may.
+                # The fuzzing process also holds the lock, because it writes to the folder.
                 pass_fds=[self.lock],
             )
             output = cast(IO[bytes], process.stdout)
@@ -352,7 +353,7 @@ class _Campaign:
                     self.take(raw.decode(errors="replace").rstrip("\n"))
                     progress(self.target.name, int(time.monotonic() - began))
 
-            # libFuzzer looks at the clock between inputs only, and a target may hang where no alarm reaches it.
+            # libFuzzer checks the clock only between inputs, and a target may hang where no alarm reaches it.
             watchdog = threading.Timer(seconds + GRACE_S, kill_group, [process.pid])
             watchdog.start()
             try:
@@ -363,9 +364,9 @@ class _Campaign:
                     watchdog.cancel()
                     watchdog = threading.Timer(WIND_DOWN_S, kill_group, [process.pid])
                     watchdog.start()
-                    # libFuzzer ends at this signal after the input at hand, and says its sums.
+                    # At this signal libFuzzer finishes its current input, prints its totals and ends.
                     process.send_signal(signal.SIGUSR1)
-                    # A second interrupt is for those who cannot wait for that.
+                    # A second interrupt kills it at once.
                     with contextlib.suppress(KeyboardInterrupt):
                         follow()
                     kill_group(process.pid)
@@ -383,7 +384,7 @@ class _Campaign:
         return process.returncode
 
     def take(self, line: str) -> None:
-        """One line of libFuzzer's."""
+        """Parse one line of libFuzzer's output."""
         result = self.result
         if match := STATUS.match(line):
             result.executions, result.coverage, result.features = (int(group) for group in match.groups())
@@ -397,7 +398,7 @@ class _Campaign:
         self.lines.append(line)
 
     def judge(self, code: int) -> None:
-        """Turn the end of the process into crashes, or into a sentence where the fuzzer itself failed."""
+        """Add a crash to the result if the process found one; raise ``UsageError`` if the fuzzer itself failed."""
         log = self.directory / "log.txt"
         written = next((match[1] for line in reversed(self.lines) if (match := ARTIFACT.search(line))), None)
         if self.result.interrupted and written is None:
@@ -419,11 +420,11 @@ class _Campaign:
 
 
 def _explain(lines: Sequence[str], code: int) -> tuple[str, str]:
-    """What a fuzzing process died of: one line, and a few more."""
+    """Why a fuzzing process failed: a summary line, and a few lines of details."""
     for i, line in enumerate(lines):
         if line.strip() == UNCAUGHT:
             block = [line for line in lines[i + 1 : i + 1 + TRACEBACK_LINES] if not line.startswith("==")]
-            return block[0] if block else "an exception without a text", "\n".join(block)
+            return block[0] if block else "an exception without a message", "\n".join(block)
     for i, line in enumerate(lines):
         if NATIVE_ERROR.match(line):
             return re.sub(r"^==\d+==\s*", "", line), "\n".join(lines[i : i + TRACEBACK_LINES])
@@ -434,7 +435,7 @@ def _explain(lines: Sequence[str], code: int) -> tuple[str, str]:
 
 
 def write_once(path: Path, data: bytes) -> None:
-    """``data`` under a name made from it: what stands there already is the same."""
+    """Write ``data`` to ``path``. The name is a digest of ``data``, so an existing file has the same contents."""
     if not path.exists():
         write_whole(path, data)
 
@@ -444,6 +445,6 @@ def count_files(directory: Path) -> int:
 
 
 def kill_group(pid: int) -> None:
-    """End a process that leads a session, with all it has started."""
+    """Kill a session leader and all processes in its group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)

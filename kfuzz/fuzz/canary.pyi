@@ -1,4 +1,7 @@
 from typing_extensions import Buffer
 
 def spring(data: Buffer, at: int) -> int:
-    """Read the record at ``at`` and, behind the last gate, one byte beyond ``data``: that byte plus 1, or 0."""
+    """Read the record at ``at``. After the last gate, read one byte beyond ``data`` and overflow an int32.
+
+    Returns 0 if the record fails a gate, and a negative number otherwise.
+    """

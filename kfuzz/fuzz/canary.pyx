@@ -1,6 +1,6 @@
-"""A planted bug, to test the fuzzer itself: compiled, behind gates that only a fuzzer with native coverage climbs.
+"""A planted bug that tests the fuzzer itself. Only a fuzzer with native coverage gets through the gates before it.
 
-Nothing but the target ``canary`` may call this.
+Only the target ``canary`` may call this.
 """
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
@@ -15,7 +15,7 @@ cdef enum:
 
 
 cdef const uint8_t *get_length(cursor_t *c, const uint8_t *p, int64_t *length) noexcept nogil:
-    """A length that fits what is left; NULL otherwise."""
+    """Read a length. Returns NULL if it is below 0 or larger than the bytes left."""
     p = get_zigzag(c, p, c.end, F_NONE, VARINT, length)
     if p == NULL or length[0] < 0 or length[0] > c.end - p:
         return NULL
@@ -23,7 +23,7 @@ cdef const uint8_t *get_length(cursor_t *c, const uint8_t *p, int64_t *length) n
 
 
 cdef int climb(cursor_t *c, const uint8_t *p) noexcept nogil:
-    """How many gates the first record passes, of 7. Each gate is a branch of its own, for coverage to see."""
+    """How many of the 7 gates the record passes. Each gate is its own branch, so that coverage sees it."""
     cdef const uint8_t *key
     cdef int64_t length
     cdef int64_t key_length
@@ -65,10 +65,10 @@ cdef int climb(cursor_t *c, const uint8_t *p) noexcept nogil:
 
 
 def spring(data not None, int64_t at):
-    """Read the record at ``at`` and, behind the last gate, one byte beyond ``data``; then add beyond an int32.
+    """Read the record at ``at``. After the last gate, read one byte beyond ``data`` and overflow an int32.
 
-    AddressSanitizer reports the read, UndefinedBehaviorSanitizer the sum; without them the target makes the bug
-    visible. The result is 0 where a gate stays shut.
+    AddressSanitizer reports the read, UndefinedBehaviorSanitizer the overflow. Without them, the target raises an
+    exception. Returns 0 if the record fails a gate, and a negative number otherwise.
     """
     cdef Held held = hold(data)
     cdef report_t report
@@ -81,7 +81,7 @@ def spring(data not None, int64_t at):
     c = cursor_t(base=held.p, end=held.p + held.n, report=&report, record=-1, header=-1)
     if climb(&c, c.base + at) < 7:
         return 0
-    # The planted bugs: the byte behind the end, and a sum that does not fit.
+    # The planted bugs: a read of the byte after the end, and a sum that overflows.
     sum = INT32_MAX - c.end[0]
     sum = sum + summand
     return sum

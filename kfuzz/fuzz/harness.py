@@ -1,7 +1,7 @@
 """The process that atheris fuzzes in: ``python -m kfuzz.fuzz.harness EXECUTABLE [libFuzzer's arguments]``.
 
-The executables that :mod:`kfuzz.fuzz.building` writes start it with the right environment; ``campaign.run`` starts
-those.
+``campaign.run`` starts an executable that :mod:`kfuzz.fuzz.building` has written. The executable starts this module
+with the right environment.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 
 import atheris
 
-# Of mutator.c: data, size, the longest size, a seed; the new size.
+# ``change_t`` of mutator.c: takes data, size, the largest size and a seed; returns the new size.
 CHANGE = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
-# What C may call must not be collected.
+# Keeps callbacks alive while C code may call them.
 kept: list[Any] = []
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fuzz the target that ``arguments[0]``, the executable, is named after; the rest is for libFuzzer."""
-    # What this process starts (a symbolizer, say) is not to be fuzzed; the executable sets it again for a merge.
+    """Fuzz the target with the name of the executable ``arguments[0]``. libFuzzer gets the other arguments."""
+    # Child processes, for example a symbolizer, must not load the fuzzer. For a merge the executable sets it again.
     os.environ.pop("LD_PRELOAD", None)
     # Branches of Python code count as coverage too.
     with atheris.instrument_imports(include=["kfuzz"]):
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def mutate_by(mutate: Callable[[bytes, int, int], bytes]) -> None:
-    """Let the mutation hook change inputs by ``mutate``; where it is not loaded, libFuzzer mutates alone."""
+    """Make the mutation hook use ``mutate``. If the hook is not loaded, only libFuzzer mutates."""
     install = getattr(ctypes.CDLL(None), "kfuzz_mutate_by", None)
     if install is None:
         return

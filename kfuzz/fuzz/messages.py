@@ -1,7 +1,7 @@
-"""The target ``messages``: which message an input is, what reading and writing promise of it, how it is mutated.
+"""The target ``messages``: selects the message that an input holds, mutates it, and checks reading and writing.
 
-An input's first three bytes say which message the rest is: a number of ``KINDS``, the API key (of a header, a number of
-``HEADERS``), the version. The catalogue is the newest.
+The first three bytes of an input select the message: an index into ``KINDS``, the API key (for a header, an index into
+``HEADERS``), and the version. The rest is the message. Definitions come from the newest catalogue.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "SELECTOR_SIZE", "chosen", "fuzz_messages", "mutate", "selector"]
 
-# Their places are in every kept input: new ones come last.
+# Saved inputs contain these indexes, so add new kinds at the end.
 KINDS: Final[tuple[Kind, ...]] = ("request", "response", "header")
 HEADERS: Final = ("RequestHeader", "ResponseHeader")
 SELECTOR_SIZE: Final = 3
 
 STRING_MOST: Final = 0x7FFF
-# The last int32 stands for no tag at all among Kafka's writers.
+# Kafka's writers use the largest int32 to mean "no tag".
 TAG_LIMIT: Final = (1 << 31) - 1
-# What is found in bytes that an encoder makes, and in what stands behind them.
+# Findings that canonical bytes may have: an encoder writes unknown tags, and bytes after the message are cut off.
 NOT_ODD: Final = {"tag-unknown", "bytes-after-message"}
-# A varint that is cut or too long is refused behind its first bytes, of which there are five at most.
+# A cut or overlong varint is refused after its first bytes. A varint has at most five bytes.
 VARINT_MOST: Final = 5
-# What values may take of memory: a struct of a few bytes becomes a dict, 90 times their size in the worst message; and
-# what the notes of a refusal take.
+# How much memory decoding may take. A struct of a few bytes becomes a dict, which is up to 90 times as large. The fixed
+# part is for the notes of a refusal.
 MEMORY_PER_BYTE: Final = 128
 MEMORY_BYTES: Final = 8192
 
@@ -55,14 +55,14 @@ MEMORY_BYTES: Final = 8192
 
 
 def selector(definition: Definition, version: int) -> bytes:
-    """The bytes that say so in front of an input."""
+    """The three bytes that select this message and version at the start of an input."""
     number = HEADERS.index(definition.name) if definition.kind == "header" else definition.api_key
     assert number is not None
     return bytes((KINDS.index(definition.kind), number, version))
 
 
 def chosen(data: bytes) -> tuple[Definition, int] | None:
-    """The message and version that an input is of; None where there is none such."""
+    """The message and version that an input selects; None if they do not exist."""
     return _choices().get(data[:SELECTOR_SIZE])
 
 
@@ -78,7 +78,7 @@ def _choices() -> dict[bytes, tuple[Definition, int]]:
 
 @cache
 def _versions() -> dict[bytes, list[bytes]]:
-    """The selectors of all versions of a message, by what they have in common."""
+    """The selectors of all versions of each message, by their first two bytes."""
     made: dict[bytes, list[bytes]] = {}
     for one in _choices():
         made.setdefault(one[:-1], []).append(one)
@@ -89,9 +89,9 @@ def _versions() -> dict[bytes, list[bytes]]:
 
 
 def mutate(data: bytes, size_max: int, seed: int) -> bytes:
-    """``data`` after one to three changes, by the message's structure mostly; one in ten becomes another version's.
+    """``data`` after one to three changes, most of them by structure. One in ten inputs also gets a random version.
 
-    Empty where the input is of no message. Equal arguments give equal bytes.
+    Returns no bytes if the input selects no message. Equal arguments give equal bytes.
     """
     choice = chosen(data)
     if choice is None:
@@ -110,7 +110,7 @@ def mutate(data: bytes, size_max: int, seed: int) -> bytes:
 
 
 def fuzz_messages(data: bytes) -> None:
-    """Everything that reading, explaining and writing promise about any bytes of any message."""
+    """Check all promises of reading, annotating and writing, which hold for any bytes of any message."""
     choice = chosen(data)
     if choice is None:
         return
@@ -129,51 +129,51 @@ def fuzz_messages(data: bytes) -> None:
 
 
 def compare_walks(program: Schema, body: bytes, end: int, notes: tuple[Note, ...]) -> None:
-    """The walk that only checks, that for values and that for places end alike and note the same."""
+    """The three walks (check, decode, places) end at the same byte with the same notes."""
     buffer = exact_buffer(body)
     decoded_end, decoded_notes, values = program.decode(body)
     for name, said in (("check", program.check(buffer)), ("decode", (decoded_end, decoded_notes))):
         if said != (end, notes):
             raise OracleFailure(f"{name} says {said!r}, places {(end, notes)!r}")
     if (values is None) != (end < 0):
-        raise OracleFailure(f"the message ends at {end}, and decode makes {values!r} of it")
+        raise OracleFailure(f"the message ends at {end}, but decode returns {values!r}")
 
 
 def check_places(places: list[Place], end: int, notes: tuple[Note, ...]) -> None:
-    """Each byte up to the end has one place; where the message is refused, each up to what it is refused for."""
+    """Each byte has exactly one place, up to the message's end or, in a refused message, up to the error."""
     at = 0
     for place in places:
         if place[0] != at or place[1] < 1:
-            raise OracleFailure(f"the place {place!r} should begin at {at} and have a byte")
+            raise OracleFailure(f"the place {place!r} should begin at {at} and have at least one byte")
         at += place[1]
     if end >= 0 and at != end:
-        raise OracleFailure(f"the places end at {at}, the message at {end}")
+        raise OracleFailure(f"the places end at {at}, but the message at {end}")
     if end < 0 and not 0 <= max(note[1] for note in notes) - at <= VARINT_MOST:
-        raise OracleFailure(f"the places end at {at}; the message is refused with {notes!r}")
+        raise OracleFailure(f"the places end at {at}, but the message is refused with {notes!r}")
 
 
 def check_findings(definition: Definition, version: int, body: bytes, reading: MessageReading) -> None:
-    """Findings lie in the message; both profiles have the same; strict lets unknown tags alone pass."""
+    """Findings lie in the message, and both profiles find the same. ``strict`` only accepts unknown tags."""
     strict = codec.check(definition, version, body, profile="strict")
     if [(f.code, f.at, f.path) for f in reading.findings] != [(f.code, f.at, f.path) for f in strict.findings]:
         raise OracleFailure(f"profile kafka finds {reading.findings!r}, strict {strict.findings!r}")
     for finding in strict.findings:
         if not 0 <= finding.at <= len(body):
-            raise OracleFailure(f"{finding!r} lies outside of {len(body)} bytes")
+            raise OracleFailure(f"{finding!r} lies outside the {len(body)} bytes")
         if (finding.severity == "fatal") == (finding.code == "tag-unknown"):
             raise OracleFailure(f"profile strict says {finding!r}")
     try:
         codec.decode(definition, version, body)
     except MessageError as error:
         if error.finding != reading.fatal:
-            raise OracleFailure(f"read refuses {reading.fatal}, decode {error.finding}") from error
+            raise OracleFailure(f"read refuses {reading.fatal}, but decode {error.finding}") from error
         return
     if reading.fatal is not None:
-        raise OracleFailure(f"read refuses {reading.fatal}; decode does not")
+        raise OracleFailure(f"read refuses {reading.fatal}, but decode does not")
 
 
 def check_memory(program: Schema, body: bytes) -> None:
-    """Nothing is allocated by a number that the input claims and does not keep."""
+    """Memory grows with the message's actual size, not with lengths that it claims."""
     tracemalloc.start()
     try:
         program.decode(body)
@@ -181,24 +181,24 @@ def check_memory(program: Schema, body: bytes) -> None:
     finally:
         tracemalloc.stop()
     if peak > MEMORY_BYTES + MEMORY_PER_BYTE * len(body):
-        raise OracleFailure(f"decode takes {peak} bytes of memory for a message of {len(body)}")
+        raise OracleFailure(f"decode uses {peak} bytes of memory for a message of {len(body)} bytes")
 
 
 def check_annotation(definition: Definition, version: int, body: bytes, reading: MessageReading) -> None:
-    """A dump has every byte once, and what the reader found."""
+    """A dump shows every byte once, and everything that the reader found."""
     made = annotate(definition, version, body)
     parts = (part for part in made.parts if not scope_of(f"{part.path}.{part.field}").endswith(".payload"))
     if (shown := b"".join(part.data for part in parts)) != body:
         raise OracleFailure(f"annotate shows {shown.hex()}")
     if made.findings[: len(reading.findings)] != reading.findings:
-        raise OracleFailure(f"read finds {reading.findings!r}, annotate {made.findings!r}")
+        raise OracleFailure(f"read finds {reading.findings!r}, but annotate {made.findings!r}")
 
 
 # ------------------------------------------------------------------------------------------------- written again
 
 
 def check_written(definition: Definition, version: int, body: bytes, reading: MessageReading) -> None:
-    """What was read is written, as far as Kafka can write it, and reads the same; so does its JSON form."""
+    """Values that Kafka can write are written, and read back the same, as bytes and as JSON."""
     values = reading.message
     assert values is not None
     check_json(definition, version, values)
@@ -208,41 +208,41 @@ def check_written(definition: Definition, version: int, body: bytes, reading: Me
         encoded = codec.encode(definition, version, values)
     except EncodeError as error:
         if str(error) not in refusals:
-            raise OracleFailure(f"what was read cannot be written: {error}") from error
+            raise OracleFailure(f"encode refuses values that read returned: {error}") from error
         return
     if refusals:
-        raise OracleFailure(f"what nobody can write is written: {', '.join(sorted(refusals))}")
+        raise OracleFailure(f"the writer accepts what Kafka cannot write: {', '.join(sorted(refusals))}")
     if (size := codec.size(definition, version, values)) != len(encoded):
-        raise OracleFailure(f"the size is {size}; there are {len(encoded)} bytes")
+        raise OracleFailure(f"size says {size}, but encode writes {len(encoded)} bytes")
     check_again(definition, version, values, encoded)
     if not {finding.code for finding in reading.findings} - NOT_ODD:
         compare_bytes(schema(definition, version), body[: reading.consumed], encoded)
 
 
 def check_again(definition: Definition, version: int, values: Message, encoded: bytes) -> None:
-    """Written bytes are whole and in order, hold the values, and are written again as they are."""
+    """Written bytes have no findings but unknown tags, hold the same values, and stay the same when written again."""
     again = codec.read(definition, version, encoded)
     if odd := [finding for finding in again.findings if finding.code != "tag-unknown"]:
-        raise OracleFailure(f"what was written is found fault with: {odd[0]}")
+        raise OracleFailure(f"the written bytes have a finding: {odd[0]}")
     if unlike := difference(values, again.message, definition.name):
-        raise OracleFailure(f"written and read again, {unlike}")
+        raise OracleFailure(f"after writing and reading, {unlike}")
     assert again.message is not None
     if codec.encode(definition, version, again.message) != encoded:
-        raise OracleFailure(f"written twice, the bytes are others than {encoded.hex()}")
+        raise OracleFailure(f"a second write differs from the first: {encoded.hex()}")
 
 
 def check_objects(program: Schema, body: bytes, values: Message) -> None:
-    """Objects have the values that dicts have, and are written as they are."""
+    """Objects hold the same values as dicts, and are written as the same bytes."""
     made = program.decode_objects(body)[2]
     assert made is not None
     if unlike := difference(values, made.to_dict(), program.name):
         raise OracleFailure(f"as objects, {unlike}")
     if (found := _written(program, made)) != (expected := _written(program, values)):
-        raise OracleFailure(f"objects are written as {found!r}, dicts as {expected!r}")
+        raise OracleFailure(f"objects are written as {found!r}, but dicts as {expected!r}")
 
 
 def _written(program: Schema, values: Message | StructValue) -> bytes | str:
-    """The bytes, or why there are none."""
+    """The written bytes, or the error text if there are none."""
     try:
         return program.encode(values)
     except EncodeError as error:
@@ -250,24 +250,24 @@ def _written(program: Schema, values: Message | StructValue) -> bytes | str:
 
 
 def check_json(definition: Definition, version: int, values: Message) -> None:
-    """Values are the same after they were JSON."""
+    """Values stay the same through JSON."""
     text = json.dumps(to_json(definition, version, values), allow_nan=False)
     if unlike := difference(values, from_json(definition, version, json.loads(text)), definition.name):
-        raise OracleFailure(f"from JSON, {unlike}")
+        raise OracleFailure(f"after JSON, {unlike}")
 
 
 def compare_bytes(program: Schema, before: bytes, encoded: bytes) -> None:
-    """Bytes with nothing odd in them stay; tagged fields alone that are as by default may be left out."""
+    """Canonical bytes stay the same, except that tagged fields with their default value may be left out."""
     given, written = (sum(place[3] == "tag" for place in program.places(data)[2]) for data in (before, encoded))
     if before != encoded and not (written < given and len(encoded) < len(before)):
         raise OracleFailure(f"canonical bytes change: {before.hex()} becomes {encoded.hex()}")
 
 
 def cannot_be_written(value: Any, path: str) -> Iterator[str]:
-    """What the writer must say of values that Kafka reads, and cannot write either.
+    """The errors that the writer must give for values that Kafka, too, can read but not write.
 
-    Tags that do not rise, or that no int32 holds; and texts that became longer than a string may be, for
-    each of their bytes that is no UTF-8 is read as U+FFFD, which takes three.
+    These are tags that are out of order, repeated or too large for an int32, and strings that have become too long:
+    each byte that is not UTF-8 is read as U+FFFD, which takes three bytes.
     """
     if isinstance(value, str) and (size := len(value.encode())) > STRING_MOST:
         yield f"{path} takes {size} bytes; a string takes {STRING_MOST} at most"
@@ -291,17 +291,17 @@ def cannot_be_written(value: Any, path: str) -> Iterator[str]:
 
 
 def difference(before: Any, after: Any, path: str) -> str | None:
-    """The first place where two values differ, as a sentence; None where they are the same, NaN among them."""
+    """A sentence about the first difference of two values; None if they are the same. NaN equals NaN."""
     if isinstance(before, dict) and isinstance(after, dict):
         if before.keys() != after.keys():
-            return f"{path} has {sorted(before)}, and then {sorted(after)}"
+            return f"{path} has {sorted(before)} before, and {sorted(after)} after"
         return _first(difference(before[name], after[name], f"{path}.{name}") for name in before)
     if isinstance(before, list) and isinstance(after, list):
         if len(before) != len(after):
-            return f"{path} has {len(before)} elements, and then {len(after)}"
+            return f"{path} has {len(before)} elements before, and {len(after)} after"
         pairs = enumerate(zip(before, after, strict=True))
         return _first(difference(old, new, f"{path}[{i}]") for i, (old, new) in pairs)
-    # As text a NaN is itself, and a flag is no number.
+    # The texts of two NaNs are equal, and True differs from 1.
     return None if repr(before) == repr(after) else f"{path}: {before!r} becomes {after!r}"
 
 

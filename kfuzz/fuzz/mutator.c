@@ -1,14 +1,14 @@
 /*
- * libFuzzer's mutation hook: mutate as libFuzzer does, then make most inputs pass the gates in front of the parser.
+ * libFuzzer's mutation hook: it mutates like libFuzzer, then repairs most inputs so that they reach the parser.
  *
- * A decoder checks a batch's length and CRC before it looks at a record, and a blind mutation breaks the CRC nearly every
- * time. So after the mutation the frames are walked, the last frame's length is set to what is left, and each CRC is
- * computed anew. Some inputs stay raw, for the gates must be fuzzed too.
+ * A decoder checks a batch's length and CRC before it reads a record. A blind mutation nearly always breaks the CRC. So
+ * after the mutation the hook walks the frames, sets the last frame's length to the bytes left, and computes each CRC
+ * again. Some inputs stay unrepaired, because these checks must be fuzzed too.
  *
- * A target that is no record batch gives a function of its own, which changes inputs by their structure.
+ * A target for other inputs than record batches supplies a function that changes inputs by their structure.
  *
- * This is a library of its own without Python symbols, preloaded beside the fuzzing runtime: hooks that are given to
- * atheris.Setup are ignored when the runtime is preloaded.
+ * This is a separate library without Python symbols, preloaded beside the fuzzing runtime. We cannot pass the hook to
+ * atheris.Setup: atheris ignores such hooks when the runtime is preloaded.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -20,16 +20,16 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t size_max);
 enum {
     OVERHEAD = 12,           /* base offset, length */
     MAGIC_AT = 16,
-    MESSAGE_CRC_AT = 12,     /* magic 0 and 1: CRC-32 of what follows it */
-    BATCH_CRC_AT = 17,       /* magic 2: CRC-32C of what follows it */
+    MESSAGE_CRC_AT = 12,     /* magic 0 and 1: CRC-32 of all bytes after it */
+    BATCH_CRC_AT = 17,       /* magic 2: CRC-32C of all bytes after it */
     SMALLEST_MESSAGE = 14,
     SMALLEST_BATCH = 49,
-    RAW_ONE_IN = 8,          /* inputs that stay as libFuzzer made them */
-    KEEP_LENGTH_ONE_IN = 16, /* inputs whose last length is not mended */
-    BLIND_ONE_IN = 2,        /* inputs that are not changed by their structure, where something knows it */
+    RAW_ONE_IN = 8,          /* inputs that are not repaired */
+    KEEP_LENGTH_ONE_IN = 16, /* repaired inputs that keep their last length */
+    BLIND_ONE_IN = 2,        /* inputs that libFuzzer changes although by_structure is set */
 };
 
-/* What makes another input of `data`, in its place: the new size, or 0 where it makes nothing of it. */
+/* Changes `data` in place and returns the new size, or 0 if it cannot use the input. */
 typedef size_t (*change_t)(uint8_t *data, size_t size, size_t size_max, unsigned int seed);
 
 static uint64_t calls;
@@ -55,7 +55,7 @@ __attribute__((constructor)) static void fill_tables(void)
     fill(crc32c_table, 0x82f63b78u);
 }
 
-/* The campaign reads this line: a hook that is silently not called would leave nothing but slow fuzzing behind. */
+/* The campaign reads this line. Otherwise nobody would notice if the hook were never called. */
 __attribute__((destructor)) static void report_calls(void)
 {
     fprintf(stderr, "mutator: %llu calls, %llu repaired, %llu restructured\n", (unsigned long long)calls,
@@ -89,7 +89,7 @@ static void store32(uint8_t *p, uint32_t value)
     p[3] = (uint8_t)value;
 }
 
-/* Give every frame in data its right CRC and, where asked, the last one the length of what is left. */
+/* Give every frame in data its right CRC. With mend_length, set the last frame's length to the bytes left. */
 static void repair(uint8_t *data, size_t size, int mend_length)
 {
     size_t at = 0;
@@ -128,7 +128,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t size_max, unsi
     if (by_structure)
         return change(data, size, size_max, seed);
     size = LLVMFuzzerMutate(data, size, size_max);
-    /* The seed's low bits are as good as any: libFuzzer draws it afresh for each call. */
+    /* The seed's low bits are random enough: libFuzzer draws a new seed for each call. */
     if (seed % RAW_ONE_IN == 0)
         return size;
     repair(data, size, seed / RAW_ONE_IN % KEEP_LENGTH_ONE_IN != 0);

@@ -1,4 +1,4 @@
-"""What the oracles of all targets share."""
+"""Helpers that the oracles of all targets share."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ __all__ = ["OracleFailure", "exact_buffer"]
 
 
 class OracleFailure(Exception):
-    """A target's promise does not hold; the text says which."""
+    """A promise of the target is broken. The text says which one."""
 
 
 def exact_buffer(data: bytes) -> array[int]:
-    """``data`` in a block of exactly its size: a ``bytes`` ends in a NUL, behind which an over-read by one byte hides.
+    """Copy ``data`` into a block of exactly its size, so that a sanitizer sees an over-read by one byte.
 
-    An array made from bytes is over-allocated; a slice of it is not.
+    A ``bytes`` object ends in a NUL byte, which would hide it. An array made from bytes is over-allocated, but a slice
+    of that array is not.
     """
     return array("B", data)[:]

@@ -1,7 +1,7 @@
-"""Batches whose payload a mutator can reach: compressed ones with the payload standing there uncompressed.
+"""Makes compressed batches from batches whose payload is still uncompressed, so that a mutator can change it.
 
-:func:`pack` makes real batches of them. A mutation inside a compressed stream only breaks the stream; here it breaks
-what the stream holds.
+A mutation inside a compressed stream only breaks the stream. A mutation before :func:`pack` compresses the payload
+changes the data inside the stream.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ __all__ = ["pack"]
 
 
 def pack(data: bytes) -> bytes | None:
-    """The first batch in ``data`` with its payload compressed as its attributes say, and right lengths and CRCs.
+    """The first batch in ``data``, compressed with the codec in its attributes, with correct lengths and CRCs.
 
-    None where there is no whole batch with a codec. In a wrapper of magic 0 or 1 the inner CRCs are made right too.
+    None if ``data`` does not start with a whole batch that has a codec. In a wrapper of magic 0 or 1, the CRCs of the
+    inner messages are corrected too.
     """
     size, magic, _ = next_frame(data, 0)
     if size <= 0 or magic is None:
@@ -53,7 +54,7 @@ def _pack_wrapper(wrapper: bytes, magic: int) -> bytes | None:
         return None
     offset, _, _, attributes, timestamp, key, (value_at, value_length), _ = message
     codec = attributes & CODEC_MASK
-    # Wrappers know gzip, snappy and lz4.
+    # Wrapper messages support gzip, snappy and lz4 only.
     if value_length < 0 or not 0 < codec < CODECS.index("zstd"):
         return None
     inner = compress(CODECS[codec], _seal(wrapper[value_at : value_at + value_length]), magic=magic)
@@ -61,7 +62,7 @@ def _pack_wrapper(wrapper: bytes, magic: int) -> bytes | None:
 
 
 def _seal(messages: bytes) -> bytes:
-    """The messages of a wrapper with right CRCs, as far as their sizes hold."""
+    """A wrapper's messages with correct CRCs, up to the first message with a wrong size."""
     out = bytearray(messages)
     for at, size, _ in frames(messages, any_magic=True):
         covered = messages[at + MESSAGE_CRC_COVERS_FROM : at + size]

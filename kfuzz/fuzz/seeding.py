@@ -1,7 +1,7 @@
-"""What a campaign starts from: the vectors, the kept corpus, and a batch of every shape, or every message.
+"""The seeds of a campaign: the vectors, the inputs in ``corpus/``, and a batch of every shape or every message.
 
-``corpus/seeds/<target>.hex`` and ``corpus/regressions/<target>/*.hex`` are text: hex digits, one input a line, ``#``
-begins a comment. An installed package has no ``corpus/``; it starts from the rest.
+``corpus/seeds/<target>.hex`` and ``corpus/regressions/<target>/*.hex`` are text files: hex digits, one input per line;
+``#`` begins a comment. An installed package has no ``corpus/`` and uses only the other seeds.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ TIME_MS = 1_700_000_000_000
 
 
 def seeds(target: Target, *, say: Callable[[str], None] = lambda line: None) -> list[bytes]:
-    """What a campaign on ``target`` starts from: each input once, none above the target's longest, in a fixed order.
+    """The seeds of a campaign on ``target``, in a fixed order, without duplicates and without inputs that are too long.
 
-    A suite of vectors that cannot be loaded costs its seeds, not the campaign: ``say`` is told.
+    If the vectors cannot be loaded, the campaign runs without their seeds and ``say`` gets the reason.
     """
     found = set(_own(target))
     if target.vectors:
@@ -44,10 +44,10 @@ def seeds(target: Target, *, say: Callable[[str], None] = lambda line: None) -> 
 
 
 def inputs(target: Target) -> list[tuple[str, bytes]]:
-    """Everything that is known to be worth running through ``target``, of any length, with names for people.
+    """All known inputs for ``target``, of any length, each with a readable name.
 
-    That is every vector of its kinds (each step of a stream, and the bombs), the kept corpus, and a batch of every
-    shape or every message.
+    These are every vector of its kinds (each step of a stream, and the bombs), the inputs in ``corpus/``, and a batch
+    of every shape or every message.
     """
     named = [*(_suite(target) if target.vectors else ()), *((file.stem, data) for file, data in regressions(target))]
     known = {data for _, data in named}
@@ -56,7 +56,7 @@ def inputs(target: Target) -> list[tuple[str, bytes]]:
 
 
 def _own(target: Target) -> Iterator[bytes]:
-    """What is not the suite's."""
+    """The inputs that do not come from the vectors."""
     yield from _SHAPES[target.name]()
     yield from _kept(CORPUS / "seeds" / f"{target.name}.hex")
     yield from (data for _, data in regressions(target))
@@ -68,7 +68,7 @@ def _suite(target: Target) -> list[tuple[str, bytes]]:
 
 
 def _input(vector: Vector) -> bytes | None:
-    """The vector's bytes, behind what says which message they are; None of a version that only older releases have."""
+    """The vector's bytes, after a selector if it is a message; None for a version that only older releases have."""
     if vector.kind != "message":
         return vector.data
     definition = catalogue().messages.get(vector.options["message"])
@@ -79,13 +79,13 @@ def _input(vector: Vector) -> bytes | None:
 
 
 def regressions(target: Target) -> list[tuple[Path, bytes]]:
-    """The inputs that once broke ``target``, with the files they are kept in."""
+    """The inputs that once broke ``target``, each with its file."""
     files = sorted((CORPUS / "regressions" / target.name).glob("*.hex"))
     return [(file, data) for file in files for data in read_hex(file)]
 
 
 def dictionary(target: Target) -> Path | None:
-    """The target's dictionary for libFuzzer, where there is one here."""
+    """The file with the target's dictionary for libFuzzer; None if it does not exist."""
     path = CORPUS / "dictionaries" / f"{target.dictionary}.dict"
     return path if path.is_file() else None
 
@@ -117,7 +117,7 @@ def _records(base: int) -> list[Record]:
 
 
 def _batches() -> Iterator[RecordBatch]:
-    """One batch of each shape that the formats know."""
+    """One batch of each shape: codecs, timestamp types, control, transactions, compaction, magic 0 and 1."""
     for codec in CODECS:
         yield RecordBatch(5, 8, _records(5), compression=codec)
     one = [Record(7, TIME_MS, b"k", b"v")]
@@ -138,12 +138,12 @@ def _batches() -> Iterator[RecordBatch]:
 
 def _record_batches() -> list[bytes]:
     single = [records.encode_batch(batch) for batch in _batches()]
-    # A fetch of several batches, mixed, with a cut tail.
+    # A fetch with three different batches, the last one cut; then a batch cut in its header.
     return [*single, single[0] + single[-1] + single[1][:40], single[0][:16]]
 
 
 def _unpacked() -> list[bytes]:
-    """Compressed batches with the payload not yet compressed, as ``fuzz_compressed_batch`` wants them."""
+    """Batches with a codec in their attributes and an uncompressed payload, as ``fuzz_compressed_batch`` expects."""
     out = []
     for codec in range(1, len(CODECS)):
         for base, count in ((5, 3), (5, 0)):
@@ -158,7 +158,7 @@ def _unpacked() -> list[bytes]:
 
 
 def _compressed() -> list[bytes]:
-    """The selector of ``fuzz_compression`` and a container; twice over, for concatenated streams."""
+    """Inputs of ``fuzz_compression``: a selector byte and a compressed stream, then two concatenated streams."""
     plain = bytes(range(40)) * 4
     out = []
     for magic in (0, 1):
@@ -170,11 +170,11 @@ def _compressed() -> list[bytes]:
 
 
 def _messages() -> list[bytes]:
-    """Each message at its first and its last version, as by default and with every field filled."""
+    """Each message at its first and its last version, with default values and with every field filled."""
     out = []
     for definition in catalogue().messages.values():
         versions = definition.valid_versions
-        # Of some messages no version is left.
+        # Some messages have no versions left.
         if definition.kind in KINDS and versions:
             for version in {versions.lowest, versions.highest}:
                 program, front = schema(definition, version), selector(definition, version)
@@ -183,7 +183,7 @@ def _messages() -> list[bytes]:
 
 
 def _canary() -> list[bytes]:
-    """One ordinary batch: what the fuzzer needs beyond it, it must find."""
+    """One ordinary batch. The fuzzer must find the rest itself."""
     pair = [Record(0, 1000, b"k", b"v", ((b"h", b"x"), (b"g", None))), Record(1, 1001, None, b"w" * 20)]
     return [records.encode_batch(RecordBatch(0, 1, pair))]
 

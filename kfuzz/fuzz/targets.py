@@ -1,7 +1,7 @@
-"""The table of fuzz targets, and the oracles behind those of records.
+"""The table of fuzz targets, and the oracles of the targets for records.
 
-A target is a function of one input; it returns when all is well and raises when it has found something. Any exception
-counts.
+A target is a function that takes one input. It returns if it finds nothing wrong and raises if it does. Any exception
+counts as a find.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from kfuzz.wire.unpack import unpacked
 
 __all__ = ["TARGETS", "OracleFailure", "PlantedBug", "Target", "exact_buffer", "find"]
 
-# Small, so that bombs are cheap and the bound itself is met often.
+# Small, so that bombs are cheap and inputs often reach the limit.
 LIMITS = Limits(decompressed_bytes=64 * 1024)
-# What was read under LIMITS and written again may be longer: under LogAppendTime the records' own deltas are lost.
+# Batches may grow when they are written again: LogAppendTime loses the records' own timestamp deltas.
 LIMITS_AGAIN = Limits(decompressed_bytes=1024 * 1024)
 
 # The kinds of vectors whose bytes are record batches.
@@ -45,15 +45,15 @@ BATCHES = ("records", "stream")
 
 BEYOND_CONSUMER: tuple[Role, ...] = ("broker", "log")
 
-# Findings about bytes whose contents no encoder of the same format can say again; each with the reason.
+# Findings about bytes whose contents no encoder of the same format can write again. Each has its reason.
 UNWRITABLE = {
-    # The record has no timestamp, and the wrapper's magic asks for one; or the reverse.
+    # The record has no timestamp although the wrapper's magic requires one, or the reverse.
     "inner-magic-mismatch",
 }
 
-# Findings about what conversion or compaction has written as Kafka would; each with the reason.
+# Findings in the output of conversion or compaction where Kafka's output has them too. Each has its reason.
 UNREADABLE_AGAIN = {
-    # Offsets that do not grow, or lie below 0, do not fit a wrapper of magic 1, which has the last one alone.
+    # A wrapper of magic 1 stores only the last offset, so it cannot hold offsets that do not grow or are below 0.
     "wrapper-offset-too-low",
     # Messages of magic 0 and 1 take more bytes than records.
     "decompressed-size-exceeded",
@@ -61,17 +61,19 @@ UNREADABLE_AGAIN = {
 
 
 class PlantedBug(Exception):
-    """The canary was found."""
+    """The fuzzer found the canary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What one target fuzzes.
+    """One fuzz target.
 
-    ``run`` takes one input. ``repairs``: mutated inputs get right lengths and CRCs, for they are record batches.
-    ``mutate`` makes another input of one, of the longest size allowed, and of a seed; where that is empty, libFuzzer
-    mutates. ``vectors``: the kinds of vectors that are seeds. ``dictionary``: its name under ``corpus/dictionaries``.
-    ``length_max``: the longest input, in bytes.
+    - ``run`` takes one input.
+    - ``repairs``: inputs are record batches, so the mutation hook corrects their lengths and CRCs.
+    - ``mutate`` makes a new input from an input, the largest size and a seed. If it is empty, libFuzzer mutates.
+    - ``vectors``: the kinds of vectors that are seeds.
+    - ``dictionary``: the name of the dictionary in ``corpus/dictionaries``.
+    - ``length_max``: the longest input, in bytes.
     """
 
     name: str
@@ -85,7 +87,7 @@ class Target:
 
     @property
     def hooked(self) -> bool:
-        """Whether mutations go through the hook."""
+        """Whether the target uses the mutation hook."""
         return self.repairs or self.mutate is not None
 
 
@@ -93,34 +95,34 @@ class Target:
 
 
 def fuzz_record_batch(data: bytes) -> None:
-    """Everything that reading and writing promise about any bytes at all."""
+    """Check all promises of reading and writing, which hold for any bytes."""
     buffer = exact_buffer(data)
     reading = records.read(buffer, limits=LIMITS)
     compare_paths(reading, records.check(buffer, limits=LIMITS))
     compare_profiles(reading, records.check(buffer, profile="strict", limits=LIMITS))
     compare_one_at_a_time(reading, buffer)
-    # Records make their bytes when they are asked for, which may be long after the reader has let go.
+    # Records read their fields on first access. This must work after the caller has dropped the buffer.
     del buffer
     if reading.batches:
         check_round_trip(data, reading)
 
 
 def compare_paths(reading: Reading, verdict: Verdict) -> None:
-    """The verdict-only path says what the object path says, and makes no objects."""
+    """``check`` gives the same verdict as ``read``, and ``read`` counts its batches and records right."""
     for name in ("findings", "batch_count", "record_count", "consumed", "partial_tail"):
         if getattr(reading, name) != getattr(verdict, name):
-            raise OracleFailure(f"{name}: read says {getattr(reading, name)!r}, check {getattr(verdict, name)!r}")
+            raise OracleFailure(f"{name}: read says {getattr(reading, name)!r}, but check {getattr(verdict, name)!r}")
     if len(reading.batches) != reading.batch_count:
-        raise OracleFailure(f"read made {len(reading.batches)} batches and counted {reading.batch_count}")
-    # A broker stores some batches that nobody can read, and counts their records by the header.
+        raise OracleFailure(f"read made {len(reading.batches)} batches but counted {reading.batch_count}")
+    # A broker stores some batches that cannot be read; their records are counted from the header.
     if sum(len(batch.records) for batch in reading.batches) != reading.record_count and not any(
         batch.unreadable for batch in reading.batches
     ):
-        raise OracleFailure(f"read counted {reading.record_count} records; its batches hold another number")
+        raise OracleFailure(f"read counted {reading.record_count} records; its batches hold a different number")
 
 
 def compare_one_at_a_time(reading: Reading, buffer: array[int]) -> None:
-    """Reading batch by batch gives the same batches, and then the same refusal."""
+    """Reading batch by batch gives the same batches and the same error."""
     batches: list[RecordBatch] = []
     refused = None
     try:
@@ -128,44 +130,44 @@ def compare_one_at_a_time(reading: Reading, buffer: array[int]) -> None:
     except RecordsError as error:
         refused = error.finding
     if refused != reading.fatal:
-        raise OracleFailure(f"read refuses {reading.fatal}, batches {refused}")
+        raise OracleFailure(f"read refuses {reading.fatal}, but batches {refused}")
     if refused is None and batches != reading.batches:
         raise OracleFailure(f"read and batches differ: {difference(reading.batches, batches)}")
 
 
 def compare_profiles(kafka: Verdict, strict: Verdict) -> None:
-    """Both profiles find the same things at the same places; strict refuses each of them."""
+    """Both profiles find the same things at the same places. In ``strict`` every finding is fatal."""
     if [(f.code, f.at, f.path) for f in kafka.findings] != [(f.code, f.at, f.path) for f in strict.findings]:
         raise OracleFailure(f"profile kafka finds {kafka.findings!r}, strict {strict.findings!r}")
     if any(finding.severity != "fatal" for finding in strict.findings):
-        raise OracleFailure(f"profile strict lets a finding pass: {strict.findings!r}")
+        raise OracleFailure(f"profile strict has a finding that is not fatal: {strict.findings!r}")
 
 
 def check_round_trip(data: bytes, reading: Reading) -> None:
-    """What was read can be written, reads the same again, and is the same bytes where those were canonical."""
+    """Batches that were read can be written and read again unchanged. Canonical bytes stay the same."""
     codes = {finding.code for finding in reading.findings}
     if codes & UNWRITABLE:
         return
     try:
         encoded = records.encode(reading.batches)
     except EncodeError as error:
-        raise OracleFailure(f"what was read cannot be written: {error}") from error
+        raise OracleFailure(f"encode refuses batches that read accepts: {error}") from error
     again = records.read(exact_buffer(encoded), limits=LIMITS_AGAIN)
     if again.batches != reading.batches:
         raise OracleFailure(
             difference(reading.batches, again.batches) + f"; findings of the second reading: {again.findings!r}"
         )
     if new := {finding.code for finding in again.findings} - codes:
-        raise OracleFailure(f"writing what was read adds findings: {', '.join(sorted(new))}")
+        raise OracleFailure(f"writing and reading again adds findings: {', '.join(sorted(new))}")
     if is_canonical(reading) and encoded != data[: reading.consumed]:
         raise OracleFailure(f"canonical bytes change: {data[: reading.consumed].hex()} becomes {encoded.hex()}")
 
 
 def is_canonical(reading: Reading) -> bool:
-    """Whether an encoder given these contents must produce the very bytes that were read.
+    """Whether an encoder must produce the same bytes from these contents.
 
-    That is so where nothing was found, nothing is compressed (compressed bytes differ between the libraries' versions)
-    and every record's own timestamp is among the contents (under LogAppendTime it is not).
+    It must if there are no findings, no batch is compressed (compressed bytes depend on the library's version) and the
+    contents include every record's own timestamp (under LogAppendTime they do not).
     """
     return not reading.findings and all(
         batch.compression == "none" and batch.timestamp_type != "log-append" for batch in reading.batches
@@ -173,7 +175,7 @@ def is_canonical(reading: Reading) -> bool:
 
 
 def difference(before: list[RecordBatch], after: list[RecordBatch]) -> str:
-    """The first place where two lists of batches differ, as a sentence."""
+    """A sentence about the first difference between two lists of batches."""
     if len(before) != len(after):
         return f"{len(before)} batches become {len(after)}"
     i, old, new = next((i, a, b) for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b)
@@ -187,7 +189,7 @@ def difference(before: list[RecordBatch], after: list[RecordBatch]) -> str:
 
 
 def fuzz_compressed_batch(data: bytes) -> None:
-    """The promises of ``record-batch``, for what stands inside compressed payloads and wrapper messages."""
+    """The promises of ``record-batch``, for data inside compressed payloads and wrapper messages."""
     packed = pack(data)
     if packed is not None:
         fuzz_record_batch(packed)
@@ -197,17 +199,17 @@ def fuzz_compressed_batch(data: bytes) -> None:
 
 
 def fuzz_columns(data: bytes) -> None:
-    """Arrow's columns are whole by Arrow's own check, and hold what the objects hold."""
+    """Arrow columns pass Arrow's own validation and hold the same records as objects do."""
     buffer = exact_buffer(data)
     reading = records.read(buffer, limits=LIMITS)
     try:
         columns = records.columns(buffer, limits=LIMITS)
     except RecordsError as error:
         if error.finding != reading.fatal:
-            raise OracleFailure(f"read refuses {reading.fatal}, columns {error.finding}") from error
+            raise OracleFailure(f"read refuses {reading.fatal}, but columns {error.finding}") from error
         return
     if reading.fatal is not None:
-        raise OracleFailure(f"read refuses {reading.fatal}; columns do not")
+        raise OracleFailure(f"read refuses {reading.fatal}, but columns do not")
     columns.validate(full=True)
     rows = [row_of_columns(row) for row in columns.to_pylist()]
     wanted = [(i, record) for i, batch in enumerate(reading.batches) for record in batch.records]
@@ -218,12 +220,12 @@ def fuzz_columns(data: bytes) -> None:
         if found != as_row:
             raise OracleFailure(f"the record {as_row!r} becomes the row {found!r}")
     if list(records.iterate(buffer, limits=LIMITS)) != [record for _, record in wanted]:
-        raise OracleFailure("iterate gives other records than read")
+        raise OracleFailure("iterate and read give different records")
     check_columns_written(columns, rows)
 
 
 def check_columns_written(columns: Any, rows: list[tuple[Any, ...]]) -> None:
-    """What is written from columns holds the same rows, where their offsets fit a batch."""
+    """Batches written from columns hold the same rows. Skipped if the rows cannot be written as batches."""
     try:
         written = records.columns(records.encode_columns(columns))
     except EncodeError:
@@ -235,14 +237,14 @@ def check_columns_written(columns: Any, rows: list[tuple[Any, ...]]) -> None:
 
 
 def row_of_columns(row: dict[str, Any]) -> tuple[Any, ...]:
-    """A row in the order that records are compared in."""
+    """A row as a tuple, with its fields in the order in which records are compared."""
     headers = tuple((header["key"], header["value"]) for header in row["headers"])
     return row["batch"], row["offset"], row["timestamp"], row["key"], row["value"], headers
 
 
 # ------------------------------------------------------------------------------------------------- broker
 
-# What a broker may do to the bytes: leave the payload alone, stamp it, build it anew.
+# These topics make a broker keep the payload, change its timestamps, or build it again.
 TOPICS = (
     Topic(first_offset=70),
     Topic(timestamp_type="log-append", compacted=True, max_message_bytes=2000),
@@ -252,7 +254,7 @@ TOPICS = (
 
 
 def fuzz_broker(data: bytes) -> None:
-    """A Produce request and a segment: the reader's promises for both roles, and what becomes of accepted bytes."""
+    """A Produce request and a segment: check the reader's promises for both roles, and what ``append`` stores."""
     buffer = exact_buffer(data)
     for role in BEYOND_CONSUMER:
         reading = records.read(buffer, role=role, limits=LIMITS)
@@ -263,28 +265,28 @@ def fuzz_broker(data: bytes) -> None:
 
 
 def check_append(buffer: array[int], topic: Topic) -> None:
-    """What a broker stores is one batch at the offset it said, and no consumer refuses its header."""
+    """``append`` stores one whole batch at the offset that it returns, and refuses what ``check`` refuses."""
     fatal = records.check(buffer, role="broker", topic=topic, limits=LIMITS).fatal
     try:
         appended = append(buffer, topic, limits=LIMITS)
     except RecordsError as error:
         if fatal is not None and error.finding != fatal:
-            raise OracleFailure(f"check refuses {fatal}, append {error.finding}") from error
+            raise OracleFailure(f"check refuses {fatal}, but append {error.finding}") from error
         return
     if fatal is not None:
-        raise OracleFailure(f"check refuses {fatal}; append does not")
+        raise OracleFailure(f"check refuses {fatal}, but append does not")
     stored = records.read(exact_buffer(appended.data), role="log", limits=LIMITS_AGAIN)
     if stored.batch_count != 1 or stored.consumed != len(appended.data):
-        raise OracleFailure(f"what is stored is no whole batch: {stored!r}")
+        raise OracleFailure(f"append does not store one whole batch: {stored!r}")
     if stored.batches[0].last_offset != appended.last_offset:
-        raise OracleFailure(f"the last offset is {stored.batches[0].last_offset}; append said {appended.last_offset}")
+        raise OracleFailure(f"the last offset is {stored.batches[0].last_offset}, append said {appended.last_offset}")
 
 
 # ------------------------------------------------------------------------------------------------- log-tools
 
 
 def fuzz_log_tools(data: bytes) -> None:
-    """Conversion, compaction, streams and control records: refused by the taxonomy, or read again as they must be."""
+    """Conversion, compaction, streams, control records: each raises a kfuzz error or gives a result that reads back."""
     buffer = exact_buffer(data)
     reading = records.read(buffer, limits=LIMITS)
     for magic in (0, 1, 2):
@@ -302,7 +304,7 @@ def fuzz_log_tools(data: bytes) -> None:
 
 
 def check_conversion(buffer: array[int], reading: Reading, magic: int) -> None:
-    """What is converted can be read, and no record is lost that is not told of."""
+    """Converted bytes can be read, and every lost record is reported."""
     try:
         converted = convert(buffer, magic, compression="gzip" if magic < 2 else None, limits=LIMITS)
     except (RecordsError, EncodeError):
@@ -311,14 +313,14 @@ def check_conversion(buffer: array[int], reading: Reading, magic: int) -> None:
     if batches is None:
         return
     if reading.fatal is not None:
-        raise OracleFailure(f"what is refused, {reading.fatal}, is converted to magic {magic}")
+        raise OracleFailure(f"bytes that read refuses ({reading.fatal}) are converted to magic {magic}")
     dropped = sum(loss.count for loss in converted.losses if loss.kind == "control-batch")
     if sum(len(batch.records) for batch in batches) + dropped != reading.record_count:
-        raise OracleFailure(f"records are lost on the way to magic {magic}; told were {converted.losses!r}")
+        raise OracleFailure(f"conversion to magic {magic} loses records; it reports only {converted.losses!r}")
 
 
 def check_compaction(buffer: array[int], reading: Reading) -> None:
-    """What remains can be read, and is what was to be retained."""
+    """The compacted bytes can be read, and hold exactly the records to retain."""
     try:
         compacted = compact(buffer, lambda batch, record: record.offset % 2 == 0, now_ms=1000, limits=LIMITS)
     except (RecordsError, EncodeError):
@@ -330,20 +332,20 @@ def check_compaction(buffer: array[int], reading: Reading) -> None:
 
 
 def readable(data: bytes, how: str) -> list[RecordBatch] | None:
-    """The batches of ``data``, which kfuzz itself has written; None where Kafka, too, writes what it cannot read."""
+    """The batches of ``data``, which kfuzz has written. None for output that Kafka also writes but cannot read."""
     reading = records.read(exact_buffer(data), limits=LIMITS_AGAIN)
     if reading.fatal is not None and reading.fatal.code in UNREADABLE_AGAIN:
         return None
     if reading.fatal is not None or reading.consumed != len(data):
-        raise OracleFailure(f"what was {how} cannot be read: {reading.fatal or 'a partial tail'}")
+        raise OracleFailure(f"bytes that were {how} cannot be read: {reading.fatal or 'a partial tail'}")
     return reading.batches
 
 
 def check_control_record(record: Record) -> None:
-    """A control record that is understood is written with the same meaning, or refused as Kafka's writer refuses it."""
+    """A control record that can be decoded and written again keeps its meaning."""
     try:
         understood = decode_control(record.key, record.value)
-        # Unknown tagged fields may come in any order, and twice; nobody writes them so.
+        # Unknown tagged fields may be read in any order and twice, but no writer accepts them like this.
         key, value = encode_control(understood)
     except (RecordsError, EncodeError):
         return
@@ -356,7 +358,7 @@ def check_control_record(record: Record) -> None:
 
 
 def fuzz_compression(data: bytes) -> None:
-    """The first byte picks the codec and the magic, the rest is the compressed payload."""
+    """The first byte selects codec and magic; the rest is the compressed payload."""
     if not data:
         return
     codec, magic = CODECS[1 + data[0] % 4], data[0] >> 2 & 1
@@ -366,28 +368,28 @@ def fuzz_compression(data: bytes) -> None:
     plain = unpacked(CODECS.index(codec), payload, limit) if magic else None
     if plain is not None and out != (plain, len(payload), "whole", ""):
         raise OracleFailure(
-            f"{codec}: {len(plain)} bytes came out without Python, with it {len(out.data)}, {out.ended}"
+            f"{codec}: unpacked gives {len(plain)} bytes, but decompress gives {len(out.data)}, {out.ended}"
         )
     if len(out.data) > limit:
-        raise OracleFailure(f"{codec}: {len(out.data)} bytes came out; the limit is {limit}")
+        raise OracleFailure(f"{codec}: decompress gives {len(out.data)} bytes, but the limit is {limit}")
     if not 0 <= out.consumed <= len(payload):
         raise OracleFailure(f"{codec}: consumed {out.consumed} of {len(payload)} bytes")
     if out.ended != "whole":
         return
     again = decompress(codec, compress(codec, out.data, magic=magic), limit, magic=magic)
     if out.data and (again.ended, again.data) != ("whole", out.data):
-        raise OracleFailure(f"{codec}: what came out, compressed again, {again.ended}: {again.reason}")
+        raise OracleFailure(f"{codec}: compressed again, the output differs: {again.ended}: {again.reason}")
     if out.data:
         tight = decompress(codec, payload, len(out.data) - 1, magic=magic)
         if tight.ended != "limit" or len(tight.data) >= len(out.data):
-            raise OracleFailure(f"{codec}: under a limit one byte too small it ended {tight.ended}")
+            raise OracleFailure(f"{codec}: with a limit one byte too small, decompress ended {tight.ended}")
 
 
 # ------------------------------------------------------------------------------------------------- canary
 
 
 def fuzz_canary(data: bytes) -> None:
-    """A planted bug: behind a whole frame, a right CRC-32C, and seven gates in the record's lengths."""
+    """A planted bug. It needs a whole frame, a correct CRC-32C and a record that passes seven gates."""
     buffer = exact_buffer(data)
     size, magic, _ = next_frame(buffer, 0)
     if magic != 2 or size < BATCH_HEADER_SIZE:
@@ -404,7 +406,7 @@ TARGETS: dict[str, Target] = {
     for target in (
         Target(
             "record-batch",
-            "Read, check, write and read again: any bytes, every magic; the promises of kfuzz.records.",
+            "Any bytes, every magic: read, check, write, read again. Checks the promises of kfuzz.records.",
             fuzz_record_batch,
             repairs=True,
             vectors=BATCHES,
@@ -412,7 +414,7 @@ TARGETS: dict[str, Target] = {
         ),
         Target(
             "compressed-batch",
-            "As record-batch, inside compressed payloads and wrapper messages, compressed after the mutation.",
+            "Like record-batch, inside compressed payloads and wrappers; compresses them after the mutation.",
             fuzz_compressed_batch,
             repairs=True,
             vectors=(),
@@ -420,7 +422,7 @@ TARGETS: dict[str, Target] = {
         ),
         Target(
             "columns",
-            "Records as Arrow columns: whole, the same as the objects, and written again. Needs pyarrow.",
+            "Records as Arrow columns: valid, the same as the objects, written again. Needs pyarrow.",
             fuzz_columns,
             repairs=True,
             vectors=BATCHES,
@@ -428,7 +430,7 @@ TARGETS: dict[str, Target] = {
         ),
         Target(
             "broker",
-            "A Produce request and a segment: the reader's promises in these roles, and what a broker stores.",
+            "A Produce request and a segment: reading in the roles broker and log, and what a broker stores.",
             fuzz_broker,
             repairs=True,
             vectors=BATCHES,
@@ -436,7 +438,7 @@ TARGETS: dict[str, Target] = {
         ),
         Target(
             "log-tools",
-            "Conversion, compaction, streams, control records: refused by the taxonomy, or read again as they must be.",
+            "Conversion, compaction, streams, control records: a kfuzz error, or a result that reads back.",
             fuzz_log_tools,
             repairs=True,
             vectors=BATCHES,
@@ -444,7 +446,7 @@ TARGETS: dict[str, Target] = {
         ),
         Target(
             "compression",
-            "The codec containers alone: bounded, never raising, the same bytes after compressing again.",
+            "Only the codecs: limits hold, nothing raises, and compressing again keeps the bytes.",
             fuzz_compression,
             repairs=False,
             vectors=(),
@@ -452,7 +454,7 @@ TARGETS: dict[str, Target] = {
         ),
         Target(
             "messages",
-            "Any request, response or header: read, explained, written, as JSON; the promises of kfuzz.messages.",
+            "Any request, response or header: read, annotate, write, JSON. Checks the promises of kfuzz.messages.",
             fuzz_messages,
             repairs=False,
             vectors=("message",),
@@ -461,10 +463,10 @@ TARGETS: dict[str, Target] = {
         ),
         Target(
             "canary",
-            "A planted bug that must be found; it tests the fuzzer.",
+            "A planted bug that the fuzzer must find. It tests the fuzzer itself.",
             fuzz_canary,
             repairs=True,
-            # The canary's depth must not change with the suite.
+            # Vectors as seeds would change how hard the canary is to find.
             vectors=(),
             dictionary="record-batch",
         ),
@@ -473,9 +475,9 @@ TARGETS: dict[str, Target] = {
 
 
 def find(name: str) -> Target:
-    """The target called ``name``; ``UsageError`` names the nearest one."""
+    """The target called ``name``. ``UsageError`` for an unknown name suggests the nearest one."""
     if name in TARGETS:
         return TARGETS[name]
     near = difflib.get_close_matches(name, TARGETS, n=1, cutoff=0.3)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(TARGETS)}"
+    hint = f"did you mean {near[0]}?" if near else f"the targets are {', '.join(TARGETS)};"
     raise UsageError(f"no fuzz target {name!r}; {hint} `kfuzz fuzz --list` shows them")

@@ -366,7 +366,7 @@ def test_an_interrupted_campaign_leaves_its_summary_and_its_result_and_ends_its_
     assert result["coverage"] > 0
     assert result["cpu_seconds"] > 0
     assert told.startswith(f"record-batch: {result['executions']:,} inputs in ")
-    assert "  interrupted; nothing found until then\n" in told
+    assert "  interrupted; nothing found so far\n" in told
     assert said.read_text().splitlines()[-1] == f"kfuzz: {'interrupted' if number == signal.SIGINT else 'terminated'}"
     assert "INITED" in (tmp_path / "out/record-batch/log.txt").read_text()
     # The target that was still to come was left out, and nothing runs on.
@@ -407,7 +407,7 @@ def test_a_second_campaign_in_the_same_folder_is_refused_and_touches_nothing(
             holder.kill()
     assert str(caught.value) == (
         f"another campaign (process {holder.pid}) is running in {out / 'canary'}; "
-        "wait for its end, or name another --out"
+        "wait until it ends, or use another --out"
     )
     assert sorted(path.name for path in out.rglob("*") if path.is_file()) == ["lock", "lock"]
     # With its process the lock is gone.

@@ -117,7 +117,7 @@ def test_mutants_break_no_promise() -> None:
         ("check", lambda said: (said[0] + 1, said[1]), "check says "),
         ("check", lambda said: (said[0], ()), "check says "),
         ("decode", lambda said: (said[0], (), said[2]), "decode says "),
-        ("decode", lambda said: (*said[:2], None), "and decode makes None of it"),
+        ("decode", lambda said: (*said[:2], None), "but decode returns None"),
         ("places", lambda said: (*said[:2], said[2][1:]), "should begin at 0"),
         ("places", lambda said: (*said[:2], [*said[2][:3], *said[2][4:]]), "should begin at "),
         ("places", lambda said: (*said[:2], said[2][:-1]), "the message at "),
@@ -144,7 +144,7 @@ def test_objects_that_differ_from_dicts_are_a_crash(monkeypatch: pytest.MonkeyPa
 def test_objects_that_are_written_otherwise_than_dicts_are_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = count()
     said = broken_program(monkeypatch, "encode", lambda data: data if next(calls) else b"other", PLAIN)
-    assert said.startswith("objects are written as b'other', dicts as ")
+    assert said.startswith("objects are written as b'other', but dicts as ")
 
 
 # ------------------------------------------------------------------------------------------------- findings
@@ -175,7 +175,7 @@ def test_a_finding_outside_of_the_message_is_a_crash(monkeypatch: pytest.MonkeyP
     def finding(*arguments: Any) -> Any:
         return replace(real(*arguments), at=len(DEVIANT) - SELECTOR_SIZE + 1)
 
-    assert "lies outside of " in broken(monkeypatch, codec, "from_message_note", finding, DEVIANT)
+    assert "lies outside the " in broken(monkeypatch, codec, "from_message_note", finding, DEVIANT)
 
 
 def test_a_decoder_that_takes_what_is_refused_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +220,7 @@ def test_an_exception_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"rackId": "s"}, "FetchRequest.rackId: 'r' becomes 's'"),
         ({"sessionId": False}, "FetchRequest.sessionId: 0 becomes False"),
-        ({"topics": []}, "FetchRequest.topics has 1 elements, and then 0"),
+        ({"topics": []}, "FetchRequest.topics has 1 elements before, and 0 after"),
         ({"more": 1}, "FetchRequest has "),
     ],
 )
@@ -229,26 +229,26 @@ def test_values_that_are_others_after_they_were_json_are_a_crash(
 ) -> None:
     real = messages.from_json
     changed = broken(monkeypatch, messages, "from_json", lambda *rest: real(*rest) | change, PLAIN)
-    assert changed.startswith(f"from JSON, {sentence}")
+    assert changed.startswith(f"after JSON, {sentence}")
 
 
 def test_an_encoder_that_refuses_what_was_read_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     def encode(*arguments: Any) -> bytes:
         raise EncodeError("no room")
 
-    assert broken(monkeypatch, codec, "encode", encode, PLAIN) == "what was read cannot be written: no room"
+    assert broken(monkeypatch, codec, "encode", encode, PLAIN) == "encode refuses values that read returned: no room"
 
 
 def test_a_size_that_is_not_that_of_the_bytes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert broken(monkeypatch, codec, "size", lambda *arguments: 7, PLAIN).startswith("the size is 7; ")
+    assert broken(monkeypatch, codec, "size", lambda *arguments: 7, PLAIN).startswith("size says 7, ")
 
 
 @pytest.mark.parametrize(
     ("written", "sentence"),
     [
-        (PLAIN, "written and read again, FetchRequest has "),
-        (TAGGED + b"!", "what was written is found fault with: "),
-        (TAGGED[:-1], "what was written is found fault with: "),
+        (PLAIN, "after writing and reading, FetchRequest has "),
+        (TAGGED + b"!", "the written bytes have a finding: "),
+        (TAGGED[:-1], "the written bytes have a finding: "),
     ],
 )
 def test_an_encoder_that_writes_other_values_or_amiss_is_a_crash(
@@ -268,7 +268,7 @@ def test_an_encoder_that_writes_otherwise_the_second_time_is_a_crash(monkeypatch
     def encode(*arguments: Any) -> bytes:
         return real(*arguments) if next(calls) == 0 else b"other"
 
-    assert broken(monkeypatch, codec, "encode", encode, PLAIN).startswith("written twice, ")
+    assert broken(monkeypatch, codec, "encode", encode, PLAIN).startswith("a second write differs ")
 
 
 def test_an_encoder_that_changes_canonical_bytes_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,7 +311,7 @@ def test_tags_that_nobody_writes_are_refused_and_no_others(
     RUN(data)
     if refusals:
         monkeypatch.setattr(codec, "encode", lambda *arguments: b"")
-        with pytest.raises(OracleFailure, match=r"what nobody can write is written: ResponseHeader\._unknown"):
+        with pytest.raises(OracleFailure, match=r"accepts what Kafka cannot write: ResponseHeader\._unknown"):
             RUN(data)
 
 
