@@ -1,1 +1,1 @@
-"""What `make lint` and `make mutants` run besides kept tools; nothing here is part of the package."""
+"""Scripts of this repository for `make lint`, `make mutants` and `make release`. The package does not contain them."""

@@ -1,6 +1,6 @@
-"""Holds compiled modules and docs/architecture.md to the floors in pyproject.toml; lint-imports does so for Python.
+"""Checks compiled modules and docs/architecture.md against the layers in pyproject.toml.
 
-Run as ``python -m tools.layers``: one line for each import that goes up, and exit code 1.
+lint-imports checks Python modules. ``python -m tools.layers`` prints one line per problem and then exits with 1.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ ROW: Final = re.compile(r"^\| `kfuzz/(\w+)(?:\.py|/)` ")
 
 
 def floors(root: Path = ROOT) -> dict[str, int]:
-    """The floor of each room and ground-floor module, counted from the top."""
+    """The layer number of each folder and top-level module, counted from the top."""
     with (root / "pyproject.toml").open("rb") as file:
         contract = tomllib.load(file)["tool"]["importlinter"]["contracts"][0]
     return {room: floor for floor, rooms in enumerate(contract["layers"]) for room in rooms.split(" | ")}
 
 
 def upward(root: Path = ROOT) -> Iterator[str]:
-    """A sentence for each import of a compiled module that goes up."""
+    """One sentence for each import in a compiled module that goes up or stays on the same layer."""
     floor = floors(root)
     compiled = (path for path in (root / "kfuzz").rglob("*") if path.suffix in (".pyx", ".pxd"))
     for path in sorted(compiled):
@@ -33,22 +33,22 @@ def upward(root: Path = ROOT) -> Iterator[str]:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             found = IMPORT.match(line)
             if found and found[1] != own and floor[found[1]] <= floor[own]:
-                yield f"{path.relative_to(root)}:{number}: {own}/ may not import {found[1]}; it stands above"
+                yield f"{path.relative_to(root)}:{number}: {own}/ may not import {found[1]}; it is not on a lower layer"
 
 
 def undocumented(root: Path = ROOT) -> Iterator[str]:
-    """A sentence where the table of docs/architecture.md has other rooms, or another order."""
+    """A sentence if the table in docs/architecture.md differs from the layers in pyproject.toml."""
     rows = [found[1] for line in (root / "docs/architecture.md").read_text().splitlines() if (found := ROW.match(line))]
     floor = floors(root)
     if sorted(rows) != sorted(floor):
-        odd = ", ".join(sorted(set(rows) ^ set(floor))) or "one of them twice"
-        yield f"docs/architecture.md: its rooms are not those of pyproject.toml: {odd}"
+        odd = ", ".join(sorted(set(rows) ^ set(floor))) or "a row is there twice"
+        yield f"docs/architecture.md: its table and the layers in pyproject.toml differ: {odd}"
     elif [floor[room] for room in rows] != sorted(floor.values()):
-        yield "docs/architecture.md: its rooms do not stand in the order of pyproject.toml"
+        yield "docs/architecture.md: its table is not in the order of the layers in pyproject.toml"
 
 
 def main() -> int:
-    """Print what is wrong; 1 if anything is."""
+    """Print the problems. Returns 1 if there are any."""
     problems = [*upward(), *undocumented()]
     for problem in problems:
         print(problem, file=sys.stderr)

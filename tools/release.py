@@ -1,8 +1,8 @@
-"""Makes everything that follows from the releases in kfuzz/kafka.py; docs/new-release.md says what else is to do.
+"""Generates all files that depend on the releases in kfuzz/kafka.py. docs/new-release.md lists the other steps.
 
-Run as ``make release``, or ``python -m tools.release [VERSION…]`` for releases that are known already. For each release
-it writes the two catalogues from its jars, asks it about every vector, lists its expected outcomes, and counts what the
-tests count. It needs Java and Maven, and takes a quarter of an hour.
+Run it as ``make release``, or as ``python -m tools.release [VERSION…]`` to repeat it for known releases. For each
+release it writes two catalogues from the jars, asks the release about every vector, lists its expected outcomes, and
+writes the counts for the tests. It needs Java and Maven and takes about 15 minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 CATALOGUES: Final = ROOT / "kfuzz" / "messages" / "definitions"
 COUNTS: Final = ROOT / "tests" / "release_counts.toml"
 CLIENT_JARS: Final = ("kafka-clients",)
-# The jars of a broker that have definitions; share groups have a jar since Kafka 4.
+# The jars of a broker that contain definitions. kafka-share-coordinator exists since Kafka 4.
 RECORD_JARS: Final = (
     "kafka-group-coordinator",
     "kafka-metadata",
@@ -40,13 +40,13 @@ MUTANTS: Final = 200
 
 
 def catalogues_of(folder: Path, release: str, jars: Iterable[str]) -> dict[str, Catalogue]:
-    """The definitions in each of the ``jars`` that ``folder`` has for the release, by the jar's name."""
+    """The definitions by jar name, for each of the ``jars`` of this release that exists in ``folder``."""
     paths = {name: folder / f"{name}-{release}.jar" for name in jars}
     return {name: load(path) for name, path in paths.items() if path.exists()}
 
 
 def write_catalogues(release: str) -> None:
-    """Build the release's testee, which brings the jars, and condense their definitions."""
+    """Build the release's testee, which fetches the jars, and condense their definitions."""
     [testee] = select(all_testees(), [f"kafka-clients@{release}"])
     testee.make_ready()
     folder = ROOT / "testees" / "kafka-clients" / "target" / release / "lib"
@@ -56,7 +56,7 @@ def write_catalogues(release: str) -> None:
 
 def counts_of(release: str) -> str:
     """The release's table for tests/release_counts.toml."""
-    # These read the catalogues, which a new release has only now.
+    # Import these late: they read the catalogues, which are new for a new release.
     from kfuzz.conformance.differential.messages import KINDS, RECORD_KINDS, differ_messages
     from kfuzz.messages.catalogues import catalogue
 
@@ -77,7 +77,7 @@ def counts_of(release: str) -> str:
         found = differ_messages(testee, name, kinds=kinds, samples=SAMPLES, mutants=MUTANTS)
         if found.failed:
             reason = found.broken or found.disagreements[0].reason
-            raise UsageError(f"{release} reads a message unlike kfuzz: {reason}; mend that first")
+            raise UsageError(f"{release} reads a message differently from kfuzz: {reason}; fix that first")
         agreed = found.agreements
         versions = agreed["encoded"] // (1 + SAMPLES)
         numbers = [versions, agreed["mutants"], agreed["rewritten"], found.rules.total()]
@@ -86,7 +86,7 @@ def counts_of(release: str) -> str:
 
 
 def write_counts(releases: Iterable[str]) -> None:
-    """Add the table of each release, or put it in the old one's place."""
+    """Add the table of each release, or replace its old table."""
     text = COUNTS.read_text()
     for release in releases:
         table = counts_of(release)
@@ -100,20 +100,20 @@ def write_counts(releases: Iterable[str]) -> None:
 
 
 def run(*words: str) -> None:
-    """Run a verb of kfuzz, in a process that sees the new catalogues; ``UsageError`` where it fails."""
+    """Run a kfuzz command in a new process, which sees the new catalogues. ``UsageError`` if it fails."""
     print(f"kfuzz {' '.join(words)}", flush=True)
     if subprocess.run([sys.executable, "-m", "kfuzz", *words], cwd=ROOT).returncode:
-        raise UsageError(f"`kfuzz {' '.join(words)}` failed; mend what it says, and run this again")
+        raise UsageError(f"`kfuzz {' '.join(words)}` failed; fix the problem that it reports and run this again")
 
 
 def main(words: list[str]) -> None:
-    """Make what follows from each release named, or from each for which this did not come to its end yet."""
+    """Generate the files for the releases in ``words``, or for every release that has no counts yet."""
     counted = tomllib.loads(COUNTS.read_text())
     chosen = words or [release for release in RELEASES if release not in counted]
     if unknown := [release for release in chosen if release not in RELEASES]:
         raise UsageError(f"kfuzz/kafka.py has no release {unknown[0]}; add it there first")
     if not chosen:
-        print(f"every release has what it needs: {', '.join(RELEASES)}")
+        print(f"up to date for every release: {', '.join(RELEASES)}")
         return
     for release in chosen:
         print(f"{release}: catalogues", flush=True)
@@ -121,7 +121,7 @@ def main(words: list[str]) -> None:
     run("vectors", "build", "--confirm", "--broker")
     for release in chosen:
         run("conform", "--testee", f"kafka-clients@{release}", "--update-expected")
-    print("counts of the tests", flush=True)
+    print("counts for the tests", flush=True)
     write_counts(chosen)
 
 

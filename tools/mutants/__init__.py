@@ -1,1 +1,1 @@
-"""Wrong changes, made on purpose, that the tests must notice: ``python -m tools.mutants``, or ``make mutants``."""
+"""Makes wrong changes on purpose, which the tests must notice: ``python -m tools.mutants``, or ``make mutants``."""

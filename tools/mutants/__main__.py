@@ -1,4 +1,4 @@
-"""``python -m tools.mutants``: make wrong changes, one at a time, and tell which of them the tests do not notice."""
+"""``python -m tools.mutants``: make wrong changes, one at a time, and show those that the tests do not notice."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ SHARE: Final = 0.9
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.mutants",
-        description="Makes wrong changes in copies of the checkout, one at a time, and runs the tests of each.",
+        description="Makes wrong changes in copies of the checkout, one at a time, and runs the tests for each.",
         epilog="example: python -m tools.mutants --count 20 --seed 7 --module 'kfuzz/records/*'",
     )
-    parser.add_argument("--count", type=int, default=200, help="how many changes (200)")
-    parser.add_argument("--seed", type=int, default=1, help="draws them (1)")
-    parser.add_argument("--module", nargs="+", default=(), metavar="GLOB", help="only in these files")
-    parser.add_argument("--tests", nargs="+", default=("*",), metavar="GLOB", help="only the tests in these files")
-    parser.add_argument("--marks", default=FAST, metavar="EXPRESSION", help=f"which of them, as for pytest -m ({FAST})")
-    parser.add_argument("--processes", type=int, default=2, help="how many copies work at a time (2)")
-    parser.add_argument("--survivors", action="store_true", help="only the changes that survived the last run")
-    parser.add_argument("--out", type=Path, default=ROOT / "out" / "mutants", metavar="DIR", help="for result.json")
+    parser.add_argument("--count", type=int, default=200, help="number of changes (200)")
+    parser.add_argument("--seed", type=int, default=1, help="seed that selects the changes (1)")
+    parser.add_argument("--module", nargs="+", default=(), metavar="GLOB", help="only change these files")
+    parser.add_argument("--tests", nargs="+", default=("*",), metavar="GLOB", help="only run the tests in these files")
+    parser.add_argument("--marks", default=FAST, metavar="EXPRESSION", help=f"only tests with these marks ({FAST})")
+    parser.add_argument("--processes", type=int, default=2, help="number of copies that work at a time (2)")
+    parser.add_argument("--survivors", action="store_true", help="only repeat changes that survived the last run")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "out" / "mutants", metavar="DIR", help="where to write result.json"
+    )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 if at least nine of ten changes are noticed, else 1."""
+    """Returns 0 if at least nine of ten changes are noticed or time out, 2 if there are no changes, otherwise 1."""
     options = _parser().parse_args(arguments)
     kept = options.out / "result.json"
     changes = sample(ROOT, options.count, options.seed, options.module)
@@ -47,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         survived = {_key(one) for one in json.loads(kept.read_text())["changes"] if one["outcome"] == "survived"}
         changes = [change for change in changes if _key(_document(Result(change, "survived"))) in survived]
     if not changes:
-        print("there is no change to make; look at --module and --count", file=sys.stderr)
+        print("there are no changes to make; check --module, --count and --survivors", file=sys.stderr)
         return 2
     for pattern, why in EXCLUDED.items():
         _tell(f"{pattern} is left out: {why}")
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tests = mapped(free, ROOT, lines, options.tests, _tell)
         failed = [name for part in tests.parts for name in part.failed]
         for name in failed:
-            _tell(f"fails without any change, so it is not asked: {name}")
+            _tell(f"left out, because it fails without any change: {name}")
 
         def judge(copy: Copy, change: Change) -> Result:
             return copy.judge(change, tests.chosen(change))
@@ -82,7 +84,7 @@ def _report(results: Sequence[Result], reasons: dict[str, str], kept: Path | Non
             document["listed"] = why
             continue
         unlisted += 1
-        print(f"\nsurvived, {result.by or 'not listed'}, in {result.change.where or 'the module'}:")
+        print(f"\nsurvived ({result.by or 'not listed'}) in {result.change.where or 'the module'}:")
         print(result.change.diff())
     if kept is not None:
         whole = {
@@ -95,7 +97,7 @@ def _report(results: Sequence[Result], reasons: dict[str, str], kept: Path | Non
         part.write_text(json.dumps({**whole, "changes": documents}, indent=1, ensure_ascii=False) + "\n")
         part.replace(kept)
     print(
-        f"\n{len(results)} changes of seed {options.seed}: {counts['noticed']} noticed, "
+        f"\n{len(results)} changes with seed {options.seed}: {counts['noticed']} noticed, "
         f"{counts['timed out']} timed out, "
         f"{counts['survived']} survived, {unlisted} of those not listed in {LISTED.relative_to(ROOT)}"
     )
@@ -117,7 +119,7 @@ def _document(result: Result) -> dict[str, Any]:
 
 
 def _key(document: dict[str, Any]) -> str:
-    """What a change is known by in ``listed.toml``: not the line's number, nor the file's folder, which change."""
+    """The key of a change in ``listed.toml``. It leaves out line number and folder, because these change."""
     name = Path(document["path"]).name
     return json.dumps([name, document["in"], document["before"], document["after"]])
 

@@ -1,4 +1,4 @@
-"""Which small wrong changes a Python file admits, and the file after one of them. Imports nothing of kfuzz."""
+"""Finds small wrong changes for a Python file, and makes them. Imports nothing from kfuzz."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-# A change of the first kinds is drawn more often: what decides is more often wrong than a number or a plain statement.
+# Kinds with a higher weight are drawn more often. Mistakes in decisions are more common than in numbers or statements.
 WEIGHTS: Final = {
     "comparison": 4,
     "condition": 3,
@@ -29,9 +29,9 @@ WEIGHTS: Final = {
     "bound": 3,
 }
 
-# Files that hold data, and what notices a change of them.
+# Data files that are left out, each with the check that notices a change in it.
 EXCLUDED: Final = {
-    "kfuzz/vectors/recipes/themes/*": "each byte that a theme makes is compared with the committed vectors",
+    "kfuzz/vectors/recipes/themes/*": "every byte that a theme makes is compared with the committed vectors",
 }
 
 _COMPARISONS: Final[dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]]] = {
@@ -64,10 +64,10 @@ _FUNCTIONS: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One wrong change: in ``path``, which holds ``source``, the characters from ``start`` to ``end`` become ``text``.
+    """One wrong change: in ``path``, which holds ``source``, characters ``start`` to ``end`` become ``text``.
 
-    ``lines`` are the first and last line that it touches, ``where`` the function or class that it is in ("" at the top
-    of the file), ``names`` the constants or fields that a change outside of functions gives another value.
+    ``lines`` are the first and the last changed line. ``where`` is the function or class around it, or "" for the
+    module. For a change outside of functions, ``names`` are the constants or fields whose value changes.
     """
 
     path: str
@@ -81,11 +81,11 @@ class Change:
     names: tuple[str, ...] = ()
 
     def made(self) -> str:
-        """The whole file after the change."""
+        """The text of the whole file after the change."""
         return self.source[: self.start] + self.text + self.source[self.end :]
 
     def before_and_after(self) -> tuple[str, str]:
-        """The lines that differ, without indentation, before and after."""
+        """The changed lines before and after, without indentation."""
         one, other = self.source.splitlines(), self.made().splitlines()
         changed = [
             block for block in difflib.SequenceMatcher(None, one, other, False).get_opcodes() if block[0] != "equal"
@@ -94,7 +94,7 @@ class Change:
         return _joined(one[first[1] : last[2]]), _joined(other[first[3] : last[4]])
 
     def diff(self) -> str:
-        """A unified diff with a line of context."""
+        """A unified diff with one line of context."""
         lines = difflib.unified_diff(
             self.source.splitlines(), self.made().splitlines(), self.path, self.path, n=1, lineterm=""
         )
@@ -106,7 +106,7 @@ def _joined(lines: Sequence[str]) -> str:
 
 
 def modules(root: Path) -> list[str]:
-    """The Python files of kfuzz that are changed, as paths from ``root``."""
+    """The Python files of kfuzz that may be changed, as paths from ``root``."""
     found = sorted(file.relative_to(root).as_posix() for file in (root / "kfuzz").rglob("*.py"))
     return [path for path in found if not _is(path, EXCLUDED)]
 
@@ -116,10 +116,10 @@ def _is(path: str, patterns: Iterable[str]) -> bool:
 
 
 def sample(root: Path, count: int, seed: int, patterns: Sequence[str] = ()) -> list[Change]:
-    """``count`` changes drawn by ``seed``, in the order of files and lines; at most one for each line.
+    """``count`` changes selected by ``seed``, sorted by file and line, with at most one per line.
 
-    A change is drawn by what it says, not by where it is: an edit of other code, or a file that moves, leaves most of
-    the sample as it was.
+    The selection depends on the text of a change, not on its place. So edits of other code and moved files leave most
+    of the sample unchanged.
     """
     drawn: list[tuple[float, Change]] = []
     for path in modules(root):
@@ -132,21 +132,21 @@ def sample(root: Path, count: int, seed: int, patterns: Sequence[str] = ()) -> l
             seen[text] += 1
             digest = hashlib.sha256(f"{seed} {text} {seen[text]}".encode()).digest()
             uniform = (int.from_bytes(digest[:6], "big") + 1) / 2**48
-            # The largest of these keys are a sample by weight, without repetition.
+            # Taking the largest keys gives a weighted sample without repetition.
             drawn.append((uniform ** (1 / WEIGHTS[change.kind]), change))
     chosen: dict[tuple[str, int], Change] = {}
     for _, change in sorted(drawn, key=lambda one: (-one[0], one[1].path, one[1].start)):
         if len(chosen) == count:
             break
         place = change.path, change.lines[0]
-        # What Python itself refuses is no change that a person would commit.
+        # Nobody would commit a change that Python itself refuses.
         if place not in chosen and _compiles(change.made()):
             chosen[place] = change
     return sorted(chosen.values(), key=lambda change: (change.path, change.start))
 
 
 def changes(path: str, source: str) -> list[Change]:
-    """Every change that the file admits; a few of them are no Python."""
+    """All possible changes of the file. A few of them are not valid Python."""
     finder = _Finder(path, source)
     finder.visit(ast.parse(source))
     return finder.found
@@ -194,14 +194,14 @@ class _Finder(ast.NodeVisitor):
         self.found.append(Change(self.path, self.source, kind, start, end, text, lines, ".".join(self.where), names))
 
     def replace(self, kind: str, node: ast.expr, make: Callable[[ast.expr], ast.expr]) -> None:
-        """Write ``node`` anew as ``make`` returns it for a copy."""
+        """Replace ``node`` by what ``make`` returns for a copy of it."""
         made = make(copy.deepcopy(node))
         text = ast.unparse(made)
         if type(made) is not type(node) and not isinstance(made, ast.Name | ast.Constant | ast.Call | ast.Attribute):
             text = f"({text})"
         self.add(kind, node, text)
 
-    # -- what is left alone
+    # -- code that is skipped
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if any(isinstance(one, ast.Name) and one.id == "overload" for one in node.decorator_list):
@@ -247,10 +247,10 @@ class _Finder(ast.NodeVisitor):
         self.visit(value)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """The places in these are wrong before Python 3.12; and they are words."""
+        """Skip f-strings: they are texts, and before Python 3.12 their inner positions are wrong."""
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """Says what the code relies on; without it nothing changes."""
+        """Skip assertions: removing one changes no behaviour."""
 
     # -- statements
 
@@ -301,7 +301,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_While(self, node: ast.While) -> None:
-        # Without an end most loops only take time.
+        # Do not try True: most endless loops only waste time.
         if not isinstance(node.test, ast.Constant):
             self.add("condition", node.test, "False")
         self.generic_visit(node)
@@ -321,7 +321,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def condition(self, test: ast.expr) -> None:
-        # A name that is given in the condition would be missing, which any test notices.
+        # Skip conditions that assign a name with `:=`. The name would be missing, and any test would notice that.
         if not any(isinstance(one, ast.NamedExpr) for one in ast.walk(test)):
             for value in ("True", "False"):
                 self.add("condition", test, value)
@@ -346,7 +346,7 @@ class _Finder(ast.NodeVisitor):
             made.op = ast.Or() if isinstance(made.op, ast.And) else ast.And()
             return made
 
-        # "and" binds more closely than "or": without brackets the change would reach further.
+        # Brackets are needed: `and` binds tighter than `or`, so the change could affect neighbouring operands.
         self.add("and-or", node, f"({ast.unparse(turned(copy.deepcopy(node)))})")
         for i in range(len(node.values)):
             kept = [copy.deepcopy(value) for j, value in enumerate(node.values) if j != i]
@@ -408,7 +408,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def _is_type(value: ast.expr) -> bool:
-    """Whether the value of an assignment is a type: Literal[…], dict[…], a union of types."""
+    """Whether the assigned value is a type: Literal[…], dict[…] or a union of types."""
     if isinstance(value, ast.Subscript):
         return isinstance(value.value, ast.Name | ast.Attribute) and _is_type_name(value.value)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):

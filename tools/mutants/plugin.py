@@ -1,7 +1,7 @@
-"""What pytest does for ``python -m tools.mutants``: note which test runs which line, or run chosen tests alone.
+"""The pytest plugin of ``python -m tools.mutants``: records which test runs which line, or runs only chosen tests.
 
-``MUTANTS_MAP`` names the file for the notes; ``MUTANTS_CHOSEN`` one with the tests to run, first to last.
-``MUTANTS_SEEN`` names the file for the test that failed.
+Environment variables name its files: ``MUTANTS_MAP`` receives the recorded lines, ``MUTANTS_CHOSEN`` lists the tests to
+run in order, and ``MUTANTS_SEEN`` receives the name of the test that failed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
     import kfuzz
 
     if not Path(kfuzz.__file__).is_relative_to(Path.cwd()):
-        raise pytest.UsageError(f"{kfuzz.__file__} would be tested; it must be the copy in {Path.cwd()}")
+        raise pytest.UsageError(f"the tests would import {kfuzz.__file__} instead of the copy in {Path.cwd()}")
     if "MUTANTS_MAP" in os.environ:
         config.pluginmanager.register(_Map(Path(os.environ["MUTANTS_MAP"])))
 
@@ -42,7 +42,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 class _Map:
-    """Lines by test, tests with their seconds."""
+    """Records the lines that each test runs, and the CPU seconds that it takes."""
 
     def __init__(self, file: Path) -> None:
         import coverage
@@ -63,7 +63,7 @@ class _Map:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
-        # Fixtures of a module are made once, for all of its tests.
+        # A module's fixtures run once for all of its tests, so their lines count for every test.
         yield from self._phase(item, "")
 
     @pytest.hookimpl(hookwrapper=True)
@@ -109,7 +109,7 @@ class _Map:
         self.file.write_text(json.dumps(made))
 
     def _add_children(self, number: dict[str, int], lines: dict[str, dict[int, list[int]]]) -> None:
-        """What the processes that tests have started noted of the insides of functions; see ``child/``."""
+        """Add the lines inside functions that child processes of the tests have run; see ``child/``."""
         insides: dict[str, set[int]] = {}
         for file in sorted(self.children.glob("*.json")):
             document = json.loads(file.read_text())
@@ -127,7 +127,7 @@ class _Map:
 
 
 def _insides(source: str) -> set[int]:
-    """The lines within functions: the others run whenever a module is imported."""
+    """The lines inside functions. All other lines run whenever a module is imported."""
     functions = [
         node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
@@ -140,6 +140,6 @@ def _insides(source: str) -> set[int]:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and of the programs that it has waited for; not the clock, which other work slows down."""
+    """CPU time of this process and its finished children. Unlike wall-clock time it does not depend on other work."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system

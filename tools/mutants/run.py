@@ -1,4 +1,4 @@
-"""Makes copies of the checkout, and runs tests in them. Imports ``changes`` and ``select``."""
+"""Makes copies of the checkout and runs tests in them. Imports ``changes`` and ``select``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ R = TypeVar("R")
 NOT_COPIED: Final = (
     ".git", ".venv*", "build", "out", "dist", "embargo", ".*_cache", ".hypothesis", "__pycache__", "*.egg-info",
 )  # fmt: skip
-# Chosen tests get so many times their own CPU time, and as much more; programs that wait use no CPU, but time.
+# Chosen tests may use CPU_FACTOR times their usual CPU time plus CPU_SECONDS. A program that waits uses no CPU, so the
+# wall-clock time has a limit too: CLOCK_FACTOR times the CPU limit.
 CPU_FACTOR: Final = 3.0
 CPU_SECONDS: Final = 30.0
 CLOCK_FACTOR: Final = 5.0
@@ -55,7 +56,7 @@ PYTEST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of a change: ``by`` is the test that failed, or a remark."""
+    """The outcome of a change. ``by`` is the test that failed, or a remark."""
 
     change: Change
     outcome: Outcome
@@ -63,7 +64,7 @@ class Result:
 
 
 class Copy:
-    """A copy of the checkout, for one process at a time."""
+    """A copy of the checkout that one pytest process uses at a time."""
 
     def __init__(self, checkout: Path, folder: Path, marks: str) -> None:
         self.root = folder
@@ -72,16 +73,16 @@ class Copy:
         compileall.compile_dir(folder / "kfuzz", quiet=2)
 
     def run(self, tests: Sequence[str], cpu_seconds: float, **names: Path) -> int | None:
-        """Pytest's exit code; None if it took too long or too much memory. ``names`` tell the plugin its files."""
-        # The copy must not see the settings of an outer run, nor the user's own options for pytest.
+        """Pytest's exit code; None if it took too long or too much memory. ``names`` are the plugin's files."""
+        # The copy must see neither the settings of an outer run nor the user's own pytest options.
         dropped = ("MUTANTS_", "PYTEST_ADDOPTS")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
         environment |= {f"MUTANTS_{name.upper()}": str(path) for name, path in names.items()}
-        # The plugin is taken from here, all else from the copy.
+        # The plugin comes from this checkout, everything else from the copy.
         here = Path(__file__).parent
         folders = [self.root, here.parents[1], *([here / "child"] if "map" in names else [])]
         environment |= {"PYTHONPATH": os.pathsep.join(map(str, folders)), "PYTHONDONTWRITEBYTECODE": "1"}
-        # Looking for plugins takes longer than most tests.
+        # Searching for plugins takes longer than most tests.
         environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         process = subprocess.Popen(
             [sys.executable, *PYTEST, "-m", self.marks, *tests],
@@ -95,13 +96,13 @@ class Copy:
         try:
             return _watched(process, cpu_seconds)
         finally:
-            # Programs that the tests have started, and left behind if they were stopped.
+            # Stop programs that the tests started and left running.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def notes_of(self, file: str) -> dict[str, Any]:
-        """What the tests of ``file`` run."""
+        """The lines that the tests of ``file`` run."""
         notes = self.root / "notes.json"
         notes.unlink(missing_ok=True)
         self.run([file], MAP_SECONDS, map=notes)
@@ -111,7 +112,7 @@ class Copy:
         return document
 
     def judge(self, change: Change, tests: Sequence[tuple[str, float]]) -> Result:
-        """Make the change, run the tests until one fails, and take the change back."""
+        """Make the change, run the tests until one fails, and undo the change."""
         if not tests:
             return Result(change, "survived", "no test runs it")
         chosen, seen = self.root / "chosen.json", self.root / "seen.txt"
@@ -158,7 +159,7 @@ def _watched(process: subprocess.Popen[bytes], cpu_seconds: float) -> int | None
 
 @contextmanager
 def copies(checkout: Path, count: int, marks: str) -> Iterator[SimpleQueue[Copy]]:
-    """So many copies in a temporary folder, which goes at the end."""
+    """``count`` copies in a temporary folder, which is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="kfuzz-mutants-", ignore_cleanup_errors=True) as folder:
         queue: SimpleQueue[Copy] = SimpleQueue()
         for i in range(count):
@@ -167,7 +168,7 @@ def copies(checkout: Path, count: int, marks: str) -> Iterator[SimpleQueue[Copy]
 
 
 def spread(free: SimpleQueue[Copy], work: Sequence[T], do: Callable[[Copy, T], R]) -> Iterator[R]:
-    """What ``do`` makes of each piece, in order; each copy does one at a time."""
+    """The results of ``do`` for each piece of work, in order. Each copy handles one piece at a time."""
 
     def one(piece: T) -> R:
         copy = free.get()
@@ -183,7 +184,7 @@ def spread(free: SimpleQueue[Copy], work: Sequence[T], do: Callable[[Copy, T], R
 def mapped(
     free: SimpleQueue[Copy], checkout: Path, kept: Path, patterns: Sequence[str], tell: Callable[[str], None]
 ) -> Map:
-    """Which tests run which lines: what was kept and still holds, and the rest anew."""
+    """Which tests run which lines. Reuses saved parts that are up to date, and records the others again."""
     files = test_files(checkout, patterns)
     parts = {file: load_part(kept, checkout, file) for file in files}
     missing = [file for file, part in parts.items() if part is None]
@@ -193,5 +194,5 @@ def mapped(
 
     for i, part in enumerate(spread(free, missing, note), 1):
         parts[part.file] = part
-        tell(f"lines that tests run: {i} of {len(missing)}: {part.file}")
+        tell(f"recording which lines tests run: {i} of {len(missing)}: {part.file}")
     return Map(checkout, [part for part in parts.values() if part is not None])

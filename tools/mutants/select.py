@@ -1,4 +1,4 @@
-"""Which tests run which lines, and so which tests should notice a change. Imports ``changes``."""
+"""Selects the tests that should notice a change, by the lines that each test runs. Imports ``changes``."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from typing import Any, Final
 
 from tools.mutants.changes import Change
 
-# These hold something else than modules of kfuzz to account.
+# These test other things than the modules of kfuzz.
 NOT_ASKED: Final = ("tests/benchmarks/", "tests/examples/", "tests/test_wheel.py", "tests/tools/")
-# A test that takes longer is left out; other tests run the same lines.
+# Slower tests are left out; other tests run the same lines.
 SLOWEST_SECONDS: Final = 10.0
-# For tests that run the changed lines, and for other tests of the module after them.
+# CPU time for tests that run the changed lines, and then for other tests that run the module.
 NEAR_SECONDS: Final = 20.0
 FAR_SECONDS: Final = 5.0
 
 
 def test_files(root: Path, patterns: Sequence[str]) -> list[str]:
-    """The files of tests that are asked, as paths from ``root``."""
+    """The test files to use, as paths from ``root``."""
     files = sorted(file.relative_to(root).as_posix() for file in (root / "tests").rglob("test_*.py"))
     wanted = [file for file in files if any(fnmatch.fnmatch(file, pattern) for pattern in patterns)]
     return [file for file in wanted if not file.startswith(NOT_ASKED)]
 
 
 def digest(root: Path, paths: Iterable[str]) -> str:
-    """Of the contents of the files that exist."""
+    """A digest of the names and contents of the files. A missing file counts as ``missing``."""
     made = hashlib.sha256()
     for path in sorted(paths):
         made.update(path.encode() + b"\0")
@@ -43,9 +43,9 @@ def digest(root: Path, paths: Iterable[str]) -> str:
 
 @dataclass(slots=True)
 class Part:
-    """What one test file runs: ``tests`` with their CPU seconds, and for each line of a module the tests by number.
+    """The lines that one test file runs. ``tests`` have CPU seconds. ``lines`` maps module and line to test numbers.
 
-    -1 is a fixture, which counts for every test of the file.
+    The number -1 means a fixture, which counts for every test of the file.
     """
 
     file: str
@@ -59,7 +59,7 @@ class Part:
         return cls(file, [(name, seconds) for name, seconds in document["tests"]], document["failed"], lines)
 
     def running(self, path: str, lines: Iterable[int]) -> set[int]:
-        """The tests that run one of these lines."""
+        """The numbers of the tests that run one of these lines."""
         here = self.lines.get(path, {})
         found = {test for line in lines for test in here.get(line, ())}
         return set(range(len(self.tests))) if -1 in found else found
@@ -67,13 +67,13 @@ class Part:
 
 @dataclass
 class Map:
-    """The parts of all test files."""
+    """The recorded lines of all test files."""
 
     root: Path
     parts: list[Part] = field(default_factory=list)
 
     def chosen(self, change: Change) -> list[tuple[str, float]]:
-        """The tests that should notice the change, with their seconds, in the order in which they run."""
+        """The tests that should notice the change, with their CPU seconds, in the order to run them."""
         near: list[tuple[str, float]] = []
         far: list[tuple[str, float]] = []
         lines = list(self._lines(change))
@@ -94,7 +94,7 @@ class Map:
         return [test for some in in_order for test in some]
 
     def _lines(self, change: Change) -> Iterator[tuple[str, Iterable[int]]]:
-        """Where the change has effect: its own lines, or those that read the names that it gives another value."""
+        """The lines that a change affects: its own lines, or the lines that read the names whose value it changes."""
         if not change.names:
             yield change.path, range(change.lines[0], change.lines[1] + 1)
             return
@@ -105,7 +105,7 @@ class Map:
 
     @cached_property
     def _uses(self) -> dict[str, dict[str, set[int]]]:
-        """For each module the lines on which a name is read."""
+        """For each module and each name, the lines that read the name."""
         found: dict[str, dict[str, set[int]]] = {}
         for file in sorted((self.root / "kfuzz").rglob("*.py")):
             uses: dict[str, set[int]] = defaultdict(set)
@@ -118,7 +118,7 @@ class Map:
         return found
 
     def _of_the_folder(self, path: str) -> Iterator[tuple[str, float]]:
-        """The tests in the folder that mirrors the module's: what runs in other processes leaves no lines."""
+        """The tests in the folder that mirrors the module's folder, for lines that were not recorded."""
         folder = "tests/" + "/".join(path.split("/")[1:2]) + "/"
         for part in self.parts:
             if part.file.startswith(folder):
@@ -126,7 +126,7 @@ class Map:
 
 
 def _within(tests: Iterable[tuple[str, float]], most_seconds: float) -> list[tuple[str, float]]:
-    """The shortest tests that fit: first a case of every test function, then a second of each, and so on."""
+    """The shortest tests that fit: first one case of every test function, then a second case of each, and so on."""
     seen: dict[str, int] = defaultdict(int)
     ranked = []
     for name, seconds in sorted(tests, key=lambda test: test[1]):
@@ -142,7 +142,7 @@ def _within(tests: Iterable[tuple[str, float]], most_seconds: float) -> list[tup
 
 
 def load_part(folder: Path, root: Path, file: str) -> Part | None:
-    """The part that was kept in ``folder``; None if there is none, or if a file that it depends on has changed."""
+    """The part saved in ``folder``; None if there is none, or if a file that it depends on has changed."""
     kept = folder / (file.replace("/", "-") + ".json")
     if not kept.exists():
         return None
@@ -153,7 +153,7 @@ def load_part(folder: Path, root: Path, file: str) -> Part | None:
 
 
 def keep_part(folder: Path, root: Path, file: str, document: dict[str, Any]) -> Part:
-    """Keep what the plugin noted of ``file``."""
+    """Save what the plugin recorded for ``file``."""
     document["digest"] = digest(root, [*document["lines"], *_helpers(root), file])
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / (file.replace("/", "-") + ".json")
@@ -164,6 +164,6 @@ def keep_part(folder: Path, root: Path, file: str, document: dict[str, Any]) -> 
 
 
 def _helpers(root: Path) -> list[str]:
-    """The Python files of tests/ that are no tests themselves."""
+    """The Python files in tests/ that contain no tests."""
     files = (root / "tests").rglob("*.py")
     return [file.relative_to(root).as_posix() for file in files if not file.name.startswith("test_")]
