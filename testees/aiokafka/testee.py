@@ -1,8 +1,8 @@
-"""aiokafka as a testee: reads the records of a fetch as its consumer does, with CRCs checked.
+"""aiokafka as a testee: reads the records of a fetch like its consumer, and checks CRCs.
 
-Follows ``aiokafka.consumer.fetcher.PartitionRecords``, except that control batches, which the consumer skips unread,
-are read and shown; streams are read by that class itself. aiokafka tells neither a batch's size nor its leader epoch,
-and of a legacy batch next to nothing.
+It follows ``aiokafka.consumer.fetcher.PartitionRecords``, but it also reads and shows control batches, which the
+consumer skips. For streams it uses that class itself. aiokafka does not expose a batch's size and leader epoch, and it
+exposes almost nothing of a legacy batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""kafka-python as a testee: reads the records of a fetch as its consumer does, with CRCs checked.
+"""kafka-python as a testee: reads the records of a fetch like its consumer, and checks CRCs.
 
-Follows ``kafka.consumer.fetcher.Fetcher.PartitionRecords``, except that control batches, which the consumer skips
-unread, are read and shown; streams are read by that class itself. kafka-python does not tell a delete horizon, and of
-a legacy batch no offsets but its records'.
+It follows ``kafka.consumer.fetcher.Fetcher.PartitionRecords``, but it also reads and shows control batches, which the
+consumer skips. For streams it uses that class itself. kafka-python does not expose a delete horizon. Of a legacy batch
+it exposes no offsets except those of the records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ except ImportError as error:
 
 
 class AbortedTransaction(NamedTuple):
-    """What of a fetch response's aborted transaction the library looks at."""
+    """The fields of an aborted transaction in a fetch response that the library uses."""
 
     producer_id: int
     first_offset: int
@@ -74,7 +74,7 @@ def batch_json(batch: Any) -> dict[str, Any]:
         "compression": kfuzz_testee.codec_name(batch.compression_type),
         "timestamp_type": kfuzz_testee.TIMESTAMP_TYPES[batch.timestamp_type],
     }
-    if batch.magic < 2:  # its base_offset is the wrapper's own offset, which is not what Kafka calls so
+    if batch.magic < 2:  # its base_offset is the wrapper's own offset, which is not Kafka's base offset
         return exposed
     return exposed | {
         "base_offset": str(batch.base_offset),

@@ -1,6 +1,6 @@
-"""The protocol kfuzz-testee/1 for testees written in Python: hands each request's bytes to a reader and answers for it.
+"""The protocol kfuzz-testee/1 for testees in Python: passes each request's bytes to a reader and writes the answer.
 
-Imports the standard library only, so that a testee carries nothing of kfuzz. See testees/README.md.
+Imports only the standard library, so that a testee contains no code of kfuzz. See testees/README.md.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_TYPES = {None: "none", 0: "create", 1: "log-append"}
 
 Reader = Callable[[bytes], Iterator[tuple[dict[str, Any], "int | None"]]]
-"""Yields for each batch, in order, its JSON form and its size in bytes (None where the library does not tell)."""
+"""Yields each batch in order: its JSON form, and its size in bytes (None if the library does not expose it)."""
 
 StreamReader = Callable[[bytes, bool, "list[tuple[int, int]]", int, "list[dict[str, Any]]"], int]
-"""Reads a fetch as a consumer does: its bytes, whether in read_committed, the aborted transactions as (producer id,
-first offset), the fetch offset. Adds each record handed out to the list, and returns where the next fetch begins."""
+"""Reads a fetch like a consumer. Takes the bytes, whether to read committed data only, the aborted transactions as
+(producer id, first offset), the fetch offset, and a list. Appends each record that the consumer returns to the list.
+Returns the offset of the next fetch."""
 
 
 def record_json(
@@ -30,9 +31,9 @@ def record_json(
     value: bytes | None,
     headers: Iterable[tuple[str | bytes, bytes | None]],
 ) -> dict[str, Any]:
-    """The JSON form of one record; ``timestamp`` is in milliseconds, None for a format without timestamps (magic 0).
+    """The JSON form of one record. ``timestamp`` is in milliseconds, or None in magic 0, which has no timestamps.
 
-    A header's key is what the library gives: bytes, or a text, in which ``surrogateescape`` may stand for bad bytes.
+    A header's key is bytes or text, as the library returns it. Text may contain bad bytes as ``surrogateescape`` codes.
     """
     return {
         "offset": str(offset),
@@ -44,7 +45,7 @@ def record_json(
 
 
 def codec_name(codec: int) -> str:
-    """Kafka's name of a codec id, or the number as text where Kafka knows none."""
+    """Kafka's name of a codec id, or the id as text if Kafka has no such codec."""
     return CODECS[codec] if codec < len(CODECS) else str(codec)
 
 
@@ -54,11 +55,11 @@ def serve(
     rejections: tuple[type[BaseException], ...],
     stream: StreamReader | None = None,
 ) -> None:
-    """Answer ``decode-records`` requests, and ``decode-stream`` where ``stream`` is given, until the input ends.
+    """Answer ``decode-records`` requests until the input ends; also ``decode-stream`` if ``stream`` is given.
 
-    ``rejections`` are the errors that the library documents for bad input; any other that escapes is a fault.
+    ``rejections`` are the exceptions that the library documents for bad input. Any other exception is a fault.
     """
-    out, sys.stdout = sys.stdout.buffer, sys.stderr  # stdout belongs to the protocol, whatever a library prints
+    out, sys.stdout = sys.stdout.buffer, sys.stderr  # stdout is for the protocol only; a library may print
 
     def say(message: dict[str, Any]) -> None:
         out.write(json.dumps(message).encode() + b"\n")
@@ -137,11 +138,11 @@ def _describe(error: BaseException) -> str:
 
 
 def _header_key(name: str | bytes) -> str | dict[str, str]:
-    """A text, or the bytes in hex where they are not UTF-8."""
+    """The key as text, or its bytes in hex if they are not UTF-8."""
     try:
         data = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
         return data.decode()
-    except UnicodeEncodeError:  # A surrogate that stands for no byte: the library's own replacement for bad bytes.
+    except UnicodeEncodeError:  # a surrogate that surrogateescape does not use: the library has replaced bad bytes
         return {"hex": name.encode("utf-8", "surrogatepass").hex()}
     except UnicodeDecodeError:
         return {"hex": data.hex()}

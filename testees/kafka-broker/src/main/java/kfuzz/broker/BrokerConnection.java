@@ -13,7 +13,7 @@ import org.apache.kafka.common.requests.AbstractRequest;
 import org.apache.kafka.common.requests.AbstractResponse;
 import org.apache.kafka.common.requests.RequestHeader;
 
-/** One plain connection to a broker, for one request at a time: no client library looks at what is sent. */
+/** A plain connection to a broker, for one request at a time. No client library checks the requests. */
 final class BrokerConnection implements Closeable {
     private static final String CLIENT_ID = "kfuzz";
 
@@ -30,7 +30,7 @@ final class BrokerConnection implements Closeable {
         out = socket.getOutputStream();
     }
 
-    /** Sends a request and waits for its response; {@link EOFException} where the broker hung up instead. */
+    /** Sends a request and waits for its response. Throws {@link EOFException} if the broker closes the connection. */
     AbstractResponse ask(AbstractRequest request) throws IOException {
         RequestHeader header = new RequestHeader(request.apiKey(), request.version(), CLIENT_ID, correlationId++);
         ByteBuffer body = request.serializeWithHeader(header);

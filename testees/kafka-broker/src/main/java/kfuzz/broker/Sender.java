@@ -39,8 +39,8 @@ import org.apache.kafka.common.requests.WriteTxnMarkersRequest;
 import org.apache.kafka.common.requests.WriteTxnMarkersResponse;
 
 /**
- * Speaks to a broker for kfuzz: one JSON request a line on stdin, one answer a line on stdout, in order. Records go into
- * Produce requests and come out of Fetch responses as the bytes they are.
+ * Talks to a broker for kfuzz: one JSON request per line on stdin, one answer per line on stdout, in order. Records go
+ * into Produce requests and come out of Fetch responses as unchanged bytes.
  *
  * <pre>
  * {"operation": "create-topic", "topic": "t", "partitions": 3, "config": {"max.message.bytes": "1000"}}  → {}
@@ -52,25 +52,26 @@ import org.apache.kafka.common.requests.WriteTxnMarkersResponse;
  *     → {"error": "NONE", "hex": "…", "last_stable_offset": "1", "high_watermark": "1"}
  * </pre>
  *
- * <p>What is no answer of the broker (it hung up, it was silent for too long) is {@code {"failure": "…"}}.
+ * <p>If the broker does not answer (it closes the connection, or a timeout expires), the answer is
+ * {@code {"failure": "…"}}.
  */
 public final class Sender {
-    // From version 12 on, a batch joins its transaction with the coordinator, who is none of our business.
+    // From version 12 on, Produce adds a batch to its transaction with the coordinator, which we do not want to test.
     private static final short PRODUCE_VERSION = 11;
     private static final short FETCH_VERSION = 12;
     private static final short WRITE_TXN_MARKERS_VERSION = 2;
     private static final short ALL_REPLICAS = -1;
-    // A transactional batch is refused unread without one; for others it is not looked at.
+    // Without it, a broker refuses a transactional batch unread. For other batches, the broker ignores it.
     private static final String TRANSACTIONAL_ID = "kfuzz";
     private static final int FETCH_BYTES_MAX = 64 << 20;
     private static final int RETRIES_MAX = 200;
     private static final int RETRY_MS = 50;
 
-    /** A partition that was just created says so until its leader is in office. */
+    /** The errors of a new partition until its leader is ready. */
     private static final List<Errors> NOT_READY =
         List.of(Errors.UNKNOWN_TOPIC_OR_PARTITION, Errors.NOT_LEADER_OR_FOLLOWER);
 
-    /** Asks the broker once; the error is looked at, the rest goes into the answer. */
+    /** Asks the broker once. Returns the error, and puts the other fields into the answer. */
     private interface Question {
         Errors ask(ObjectNode answer) throws IOException;
     }
@@ -87,10 +88,10 @@ public final class Sender {
         this.timeoutMs = timeoutMs;
     }
 
-    /** Arguments: the port of a broker on this machine, and how long to wait for an answer, in milliseconds. */
+    /** Arguments: the port of a broker on this machine, and the timeout for an answer in milliseconds. */
     public static void main(String[] arguments) throws IOException {
         PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.UTF_8);
-        System.setOut(System.err);  // Stdout belongs to the answers, whatever a library prints.
+        System.setOut(System.err);  // Only answers may go to stdout; a library's prints go to stderr.
         InetSocketAddress address = new InetSocketAddress("127.0.0.1", Integer.parseInt(arguments[0]));
         Sender sender = new Sender(address, Integer.parseInt(arguments[1]));
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -159,7 +160,7 @@ public final class Sender {
         return Errors.forCode(said.errorCode());
     }
 
-    /** As the transaction coordinator does: no producer may send a control batch. */
+    /** Writes a marker like the transaction coordinator, because no producer may send a control batch. */
     private Errors writeMarker(JsonNode request) throws IOException {
         TopicPartition partition =
             new TopicPartition(request.path("topic").asText(), request.path("partition").asInt());
@@ -204,7 +205,7 @@ public final class Sender {
         return connection.ask(request);
     }
 
-    /** After a failure an answer may still be on its way: the next request must not take it for its own. */
+    /** After a failure, a late answer may still arrive. The next request must not read it, so use a new connection. */
     private void hangUp() throws IOException {
         if (connection != null)
             connection.close();

@@ -5,9 +5,9 @@ import kafka.Kafka;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Apache Kafka's own main program with two manners added. It stops cleanly when its stdin ends, so that it never outlives
- * whoever started it. And where it dies of a log that it cannot load, it first loads the others, so that one start names
- * all the logs that it would die of.
+ * Apache Kafka's own main program with two additions. It stops cleanly when its stdin ends, so that it never outlives
+ * the process that started it. If a log makes it abort, it first loads the other logs, so that one start reports every
+ * log that would make it abort.
  */
 public final class Server {
     private static final String LOG_LOADER_PREFIX = "log-recovery-";
@@ -16,7 +16,7 @@ public final class Server {
 
     private Server() {}
 
-    /** Arguments: those of Kafka's main program, a file of properties first. */
+    /** Arguments: those of Kafka's main program, which begin with a properties file. */
     public static void main(String[] arguments) {
         Thread watch = new Thread(Server::stopAtEndOfInput, "end-of-input");
         watch.setDaemon(true);
@@ -36,12 +36,12 @@ public final class Server {
         try {
             while (System.in.read() >= 0);
         } catch (IOException e) {
-            // As good as the end.
+            // Treat it like the end of the input.
         }
-        System.exit(0);  // Kafka shuts down in a hook.
+        System.exit(0);  // Kafka's shutdown hook stops the broker.
     }
 
-    /** LogManager has told its threads to end with the last log. */
+    /** Waits for the threads that load logs. LogManager has told them to end after the last log. */
     private static void awaitLogLoaders() {
         for (int waitedMs = 0; isLoadingLogs() && waitedMs < LOADING_TIMEOUT_MS; waitedMs += POLL_MS) {
             try {

@@ -6,7 +6,7 @@ import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
 import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.ProducerStateManager;
 
-/** Kafka 3's LogSegment, for which a cache of leader epochs is optional. */
+/** Kafka 3's LogSegment, which takes the cache of leader epochs as an Optional. */
 final class Segments {
     private Segments() {}
 

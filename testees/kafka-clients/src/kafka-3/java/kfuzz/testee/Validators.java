@@ -10,7 +10,7 @@ import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.LogValidator;
 
-/** Kafka 3's LogValidator, which wants an inter-broker protocol version and answers with fields. */
+/** Kafka 3's LogValidator, which takes an inter-broker protocol version and returns an object with fields. */
 final class Validators {
     private Validators() {}
 
@@ -34,7 +34,7 @@ final class Validators {
         public void recordNoKeyCompactedTopic() {}
     };
 
-    /** Validates what a client appends. */
+    /** Validates records that a client appends. */
     static Validated validate(MemoryRecords records, TopicPartition partition, CompressionType source,
                               Compression target, Topic topic, BufferSupplier buffers) {
         LogValidator validator = new LogValidator(records, partition, new FixedTime(topic.nowMs()), source, target,

@@ -7,7 +7,7 @@ import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.internals.BufferSupplier;
 
-/** What {@link RecordTools} asks of Kafka 3, the last that converts to older formats. */
+/** The parts of {@link RecordTools} that depend on the version: Kafka 3, the last that converts to older formats. */
 final class VersionedTools {
     private VersionedTools() {}
 

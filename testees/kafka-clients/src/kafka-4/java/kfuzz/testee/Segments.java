@@ -5,7 +5,7 @@ import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
 import org.apache.kafka.storage.internals.log.LogSegment;
 import org.apache.kafka.storage.internals.log.ProducerStateManager;
 
-/** Kafka 4's LogSegment, for which a cache of leader epochs is a must. */
+/** Kafka 4's LogSegment, which requires a cache of leader epochs. */
 final class Segments {
     private Segments() {}
 

@@ -9,7 +9,7 @@ import org.apache.kafka.common.utils.internals.PrimitiveRef;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.LogValidator;
 
-/** Kafka 4's LogValidator, which answers with a record. */
+/** Kafka 4's LogValidator, which returns a Java record. */
 final class Validators {
     private Validators() {}
 
@@ -33,7 +33,7 @@ final class Validators {
         public void recordNoKeyCompactedTopic() {}
     };
 
-    /** Validates what a client appends. */
+    /** Validates records that a client appends. */
     static Validated validate(MemoryRecords records, TopicPartition partition, CompressionType source,
                               Compression target, Topic topic, BufferSupplier buffers) {
         LogValidator validator = new LogValidator(records, partition, new FixedTime(topic.nowMs()), source, target,

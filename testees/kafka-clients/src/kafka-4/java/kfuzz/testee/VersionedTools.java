@@ -23,7 +23,7 @@ import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.record.internal.Records;
 import org.apache.kafka.common.utils.internals.BufferSupplier;
 
-/** What {@link RecordTools} asks of Kafka 4, which reads older formats and writes none. */
+/** The parts of {@link RecordTools} that depend on the version: Kafka 4, which does not convert to older formats. */
 final class VersionedTools {
     private static final HexFormat HEX = HexFormat.of();
 
@@ -39,9 +39,9 @@ final class VersionedTools {
     }
 
     /**
-     * Of a key and a value: the type that the key names, the value in the JSON of Kafka's own converters, and both
-     * written again; the value is null where Kafka can read but not write it. A value is read in layout {@code layout},
-     * which for Kafka's own readers is always 0.
+     * Reads the key and the value of a control record. Answers with the type in the key, the value in the JSON of
+     * Kafka's converters, and both written again. The written value is null if Kafka can read but not write it.
+     * {@code layout} is the version of the value's layout; Kafka's own readers always use 0.
      */
     static RecordTools.Fields control(JsonNode request) {
         ByteBuffer key = ByteBuffer.wrap(Json.hex(request.get("key"), "key"));
@@ -71,7 +71,7 @@ final class VersionedTools {
         try {
             return hex(marker ? MessageUtil.toVersionPrefixedByteBuffer((short) 0, message)
                 : MessageUtil.toByteBufferAccessor(message, layout).buffer());
-        } catch (RuntimeException e) {  // What the generated classes throw at tagged fields that they read.
+        } catch (RuntimeException e) {  // The generated classes can read some tagged fields that they cannot write.
             return null;
         }
     }

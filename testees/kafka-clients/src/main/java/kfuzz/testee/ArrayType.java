@@ -7,7 +7,7 @@ import java.util.ArrayList;
 import java.util.Collection;
 import java.util.function.Supplier;
 
-/** An array of a definition: a list, or where elements have a key a collection that keeps their order and duplicates. */
+/** An array: a list, or for elements with a map key, a collection that keeps their order and duplicates. */
 record ArrayType(ValueType element, Supplier<Collection<Object>> empty) implements ValueType {
 
     static ArrayType of(ValueType element, Class<?> java) {
@@ -31,7 +31,7 @@ record ArrayType(ValueType element, Supplier<Collection<Object>> empty) implemen
         int index = 0;
         for (JsonNode item : json) {
             try {
-                items.add(element.read(item));  // Never null: a collection with keys would pass over it.
+                items.add(element.read(item));  // Never null: a collection with keys would skip it silently.
             } catch (BadMessageException e) {
                 throw e.within("[" + index + "]");
             }

@@ -1,6 +1,6 @@
 package kfuzz.testee;
 
-/** A message's JSON says what no message of that kind can hold; found before Kafka's classes are asked. */
+/** The JSON of a message has a value that its type cannot hold. We find it before we call Kafka's classes. */
 final class BadMessageException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
@@ -8,7 +8,7 @@ final class BadMessageException extends RuntimeException {
         super(sentence);
     }
 
-    /** The same sentence, seen from the struct or array that the value stands in. */
+    /** The same error, with {@code place} (a field or an index) added in front. */
     BadMessageException within(String place) {
         String text = getMessage();
         boolean inner = text.startsWith("[") || text.startsWith(".");

@@ -1,6 +1,6 @@
 package kfuzz.testee;
 
-/** The request breaks the testee protocol: the asker's fault, never Kafka's. */
+/** The request breaks the testee protocol. This is an error of the caller, never of Kafka. */
 final class BadRequestException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

@@ -9,13 +9,13 @@ import org.apache.kafka.common.record.TimestampType;
 import org.apache.kafka.common.record.internal.RecordBatch;
 
 /**
- * What a consumer sees of one record batch, and its JSON form in the testee protocol. A message of magic 0 or 1, be it
- * plain or the wrapper of compressed ones, is a batch here as it is in Kafka.
+ * The contents of a record batch as a consumer sees them, and their JSON form in the testee protocol. As in Kafka, a
+ * plain message or a wrapper message of magic 0 or 1 is a batch too.
  *
- * @param baseOffset null where the batch is of magic 0 or 1 and its records cannot be read
- * @param compression null where the batch names a codec that does not exist
- * @param deleteHorizonMs milliseconds since the epoch, or null where the batch has none
- * @param records null where no reader can read them
+ * @param baseOffset null if the batch has magic 0 or 1 and its records cannot be read
+ * @param compression null if the batch names a codec that does not exist
+ * @param deleteHorizonMs milliseconds since the epoch, or null if the batch has none
+ * @param records null if no reader can read them
  */
 record BatchContents(Long baseOffset, long lastOffset, long nextOffset, byte magic, String compression,
                      TimestampType timestampType, boolean transactional, boolean control, long producerId,
@@ -23,7 +23,7 @@ record BatchContents(Long baseOffset, long lastOffset, long nextOffset, byte mag
                      List<RecordContents> records) {
 
     static BatchContents of(RecordBatch batch, List<RecordContents> records) {
-        // A legacy batch learns its base offset by reading its records once more; they are here already.
+        // A legacy batch would read its records again to find its base offset. We have already read them.
         Long baseOffset = null;
         if (batch.magic() >= RecordBatch.MAGIC_VALUE_V2)
             baseOffset = batch.baseOffset();
@@ -36,7 +36,7 @@ record BatchContents(Long baseOffset, long lastOffset, long nextOffset, byte mag
             deleteHorizonMs, records);
     }
 
-    /** A segment may hold batches of codecs that do not exist: recovery does not look. */
+    /** A segment may hold batches with unknown codecs, because recovery does not check the codec. */
     private static String compression(RecordBatch batch) {
         try {
             return batch.compressionType().name;
@@ -45,7 +45,7 @@ record BatchContents(Long baseOffset, long lastOffset, long nextOffset, byte mag
         }
     }
 
-    /** Fields that the request leaves out have the values that Kafka gives them. */
+    /** Missing fields of the request get Kafka's defaults. */
     static BatchContents of(JsonNode json) {
         List<RecordContents> records = new ArrayList<>();
         for (JsonNode record : Json.array(json, "records"))

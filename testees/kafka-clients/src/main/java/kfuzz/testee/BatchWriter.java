@@ -13,8 +13,8 @@ import org.apache.kafka.common.record.internal.SimpleRecord;
 import org.apache.kafka.common.utils.internals.ByteBufferOutputStream;
 
 /**
- * Writes batches with Kafka's own MemoryRecordsBuilder, exactly as asked: what the builder cannot say is an
- * UnsupportedRequestException with the reason, what it refuses is its own exception.
+ * Writes batches with Kafka's own MemoryRecordsBuilder, exactly as requested. Throws UnsupportedRequestException with a
+ * reason for a batch that the builder cannot express. If the builder refuses a batch, its own exception is thrown.
  */
 final class BatchWriter {
     private static final int FIRST_BUFFER_BYTES = 1024;
@@ -56,7 +56,7 @@ final class BatchWriter {
             builder.appendWithOffset(contents.offset(), record);
     }
 
-    /** What the log cleaner leaves of a batch whose records are all gone; the builder itself writes nothing then. */
+    /** Writes what the log cleaner keeps of a batch without records. The builder itself would write nothing. */
     private static ByteBuffer writeEmpty(BatchContents batch) {
         ByteBuffer bytes = ByteBuffer.allocate(DefaultRecordBatch.RECORD_BATCH_OVERHEAD);
         DefaultRecordBatch.writeEmptyHeader(bytes, batch.magic(), batch.producerId(), batch.producerEpoch(),
@@ -65,7 +65,7 @@ final class BatchWriter {
         return bytes.flip();
     }
 
-    /** The builder would drop these silently; a dropped wish is not what was asked for. */
+    /** Refuses fields that the builder would silently ignore: the batch would not be the requested one. */
     private static void requireExpressible(BatchContents batch) {
         if (batch.magic() < RecordBatch.MAGIC_VALUE_V0 || batch.magic() > RecordBatch.CURRENT_MAGIC_VALUE)
             throw new UnsupportedRequestException("Kafka knows magic 0, 1 and 2, not " + batch.magic());

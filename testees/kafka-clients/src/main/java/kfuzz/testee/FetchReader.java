@@ -13,15 +13,16 @@ import org.apache.kafka.common.utils.internals.BufferSupplier;
 import org.apache.kafka.common.utils.internals.CloseableIterator;
 
 /**
- * Reads the records of a fetch in the steps of Kafka's consumer (CompletedFetch.nextFetchedRecord, check.crcs on):
- * the CRC of a batch of magic 2 before its records, the CRC of each legacy message as it is reached, records streamed.
+ * Reads the records of a fetch in the same steps as Kafka's consumer (CompletedFetch.nextFetchedRecord, check.crcs on).
+ * It checks the CRC of a batch of magic 2 before its records, and the CRC of each legacy message when it gets there.
+ * Records are streamed.
  */
 final class FetchReader {
 
-    /** The whole batches read, how far they reach into the bytes, and what stopped the reading, if anything did. */
+    /** The whole batches, their size in bytes, and the error that stopped the reading, or null. */
     record Reading(List<BatchContents> batches, int consumed, Throwable failure) {}
 
-    /** Kept from one fetch to the next, as a consumer keeps it: decompression buffers are reused. */
+    /** Reuses decompression buffers for the next fetch, like a consumer. */
     private final BufferSupplier buffers = BufferSupplier.create();
 
     Reading read(byte[] bytes) {
@@ -41,7 +42,7 @@ final class FetchReader {
         }
     }
 
-    /** What a broker stored, each batch without its records where not even Kafka reads them. */
+    /** The batches that a broker stored. A batch that Kafka itself cannot read is returned without its records. */
     List<BatchContents> readStored(Records stored) {
         List<BatchContents> batches = new ArrayList<>();
         for (RecordBatch batch : stored.batches()) {
@@ -55,7 +56,7 @@ final class FetchReader {
     }
 
     private BatchContents read(RecordBatch batch) {
-        // The consumer leaves the CRC of a legacy wrapper alone and checks those of the messages inside it.
+        // The consumer does not check the CRC of a legacy wrapper, but it checks the messages inside it.
         if (batch.magic() >= RecordBatch.MAGIC_VALUE_V2)
             batch.ensureValid();
         List<RecordContents> records = new ArrayList<>();

@@ -6,7 +6,7 @@ import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import java.io.IOException;
 import java.util.HexFormat;
 
-/** The protocol's way of writing values in JSON: 64-bit integers as decimal strings, bytes as hex, absence as null. */
+/** The protocol's JSON form of values: 64-bit integers as decimal strings, bytes as hex, missing values as null. */
 final class Json {
     private static final HexFormat HEX = HexFormat.of();
 
@@ -51,7 +51,7 @@ final class Json {
         return node.intValue();
     }
 
-    /** The field's 64-bit integer, or the fallback where the field is absent; without a fallback it is required. */
+    /** The field's 64-bit integer, or the fallback if it is missing. Without a fallback, the field is required. */
     static long int64(JsonNode object, String field, Long fallback) {
         Long value = object.has(field) ? optionalInt64(object, field) : fallback;
         if (value == null)
@@ -86,7 +86,7 @@ final class Json {
         }
     }
 
-    /** The field's object, or an empty one where the field is absent. */
+    /** The field's object, or an empty object if the field is missing. */
     static JsonNode object(JsonNode object, String field) {
         JsonNode node = object.get(field);
         if (node == null)

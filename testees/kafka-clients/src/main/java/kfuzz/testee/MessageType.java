@@ -12,33 +12,33 @@ import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /**
- * One kind of message: Kafka's generated class reads and writes it, and its definition leads the way through the
- * class's accessors to and from JSON.
+ * One message type. Kafka's generated class reads and writes it. The definition tells which accessors of that class to
+ * use to convert it to and from JSON.
  */
 record MessageType(String name, Class<?> java, StructType struct) {
 
-    /** What became of the bytes; {@code message} is null where they were refused. */
+    /** The result of reading bytes. {@code message} is null if they were refused. */
     record Reading(Message message, int consumed, Throwable failure) {}
 
-    /** The version that a request asks for, of those that this Kafka has. */
+    /** The version in the request. Throws UnsupportedRequestException if this Kafka does not have it. */
     short version(JsonNode request) {
         if (!request.has("version"))
             throw new BadRequestException("version is missing");
         int version = Json.int32(request, "version", 0);
         Message message = empty();
-        // Most of the generated classes do not look, and would read or write a version that nobody defined.
+        // Most generated classes do not check this. They would read or write a version that is not defined.
         if (version < message.lowestSupportedVersion() || version > message.highestSupportedVersion())
             throw new UnsupportedRequestException(name + " has the versions " + message.lowestSupportedVersion() + ".."
                 + message.highestSupportedVersion() + ", not " + version);
         return (short) version;
     }
 
-    /** The message with every field at its default. */
+    /** A message with default values. */
     Message empty() {
         return Reflection.message(java);
     }
 
-    /** Reads into an empty message; bytes behind it are left alone, as Kafka leaves them. */
+    /** Reads into an empty message. Like Kafka, it ignores bytes after the message. */
     static Reading decode(Message message, byte[] bytes, short version) {
         ByteBuffer buffer = ByteBuffer.wrap(bytes);
         try {
@@ -49,7 +49,7 @@ record MessageType(String name, Class<?> java, StructType struct) {
         }
     }
 
-    /** Writes as Kafka's clients and brokers do: asks for the size first, which refuses some messages already. */
+    /** Writes like Kafka's clients and brokers: computes the size first, which already fails for some messages. */
     byte[] encode(JsonNode body, short version) {
         Message message;
         try {
@@ -61,7 +61,7 @@ record MessageType(String name, Class<?> java, StructType struct) {
         ByteBuffer buffer = ByteBuffer.allocate(message.size(cache, version));
         message.write(new ByteBufferAccessor(buffer), cache, version);
         if (buffer.hasRemaining())
-            throw new IllegalStateException("of the " + buffer.capacity() + " bytes that size() told of, write() made "
+            throw new IllegalStateException("size() said " + buffer.capacity() + " bytes, but write() wrote "
                 + buffer.position());
         return buffer.array();
     }
@@ -70,25 +70,24 @@ record MessageType(String name, Class<?> java, StructType struct) {
         struct.write(json, message, version);
     }
 
-    /** The message in the JSON of Kafka's own converter, which leaves much out. */
+    /** The message in the JSON of Kafka's own converter, which omits many fields. */
     JsonNode converted(Message message, short version) {
         Method write = Reflection.method(Reflection.named(java.getName() + "JsonConverter"), "write", java, short.class);
         return (JsonNode) Reflection.call(write, null, message, version);
     }
 
     /**
-     * Whether the failure is one of those by which generated classes refuse bytes or a message. They have no exception
-     * of their own: for what they check they throw RuntimeException itself, with a sentence, or a KafkaException
-     * (UnsupportedVersionException); for the rest they leave it to ByteBuffer to miss bytes
-     * (BufferUnderflowException), and to ByteBuffer and ByteUtils to refuse a length and a varint
-     * (IllegalArgumentException). Every other subclass of RuntimeException is an accident, and so is an Error.
+     * Whether generated classes refuse bytes with this exception. They have no exception class of their own. Their own
+     * checks throw a plain RuntimeException with a message, or a KafkaException (UnsupportedVersionException). Missing
+     * bytes are a BufferUnderflowException of ByteBuffer. A bad length or varint is an IllegalArgumentException of
+     * ByteBuffer or ByteUtils. Every other RuntimeException, and every Error, is a fault.
      */
     static boolean isRefusalToRead(Throwable failure) {
         return failure instanceof KafkaException || failure instanceof BufferUnderflowException
             || failure.getClass() == RuntimeException.class || failure.getClass() == IllegalArgumentException.class;
     }
 
-    /** Null where none may be is refused by NullPointerException, which generated writers even throw in so many words. */
+    /** Generated writers refuse a null in a field that is not nullable by NullPointerException, partly explicitly. */
     static boolean isRefusalToWrite(Throwable failure) {
         return failure instanceof KafkaException || failure instanceof BadMessageException
             || failure instanceof NullPointerException || failure.getClass() == RuntimeException.class;

@@ -19,14 +19,14 @@ import org.apache.kafka.common.message.ResponseHeaderData;
 import org.apache.kafka.common.protocol.Message;
 
 /**
- * The messages of this kafka-clients, and the records of the broker's jars of the same release: each jar holds the
- * definitions that its classes were generated from. Definitions tell what neither the classes nor their JSON converters
- * do: which fields a version has.
+ * The messages of this kafka-clients, and the records in the broker's jars of the same release. Each jar contains the
+ * definitions that its classes were generated from. We need them because neither the classes nor their JSON converters
+ * say which fields a version has.
  */
 final class MessageTypes {
-    /** Where jars have definitions: most, those of the metadata log, and those of kafka-storage. */
+    /** The folders with definitions: for most jars, for the metadata log, and for kafka-storage. */
     private static final List<String> FOLDERS = List.of("common/message/", "common/metadata/", "message/");
-    /** Where the classes are that were generated from them; no two have one of the same name. */
+    /** The packages of the generated classes. Every class name occurs in only one of them. */
     private static final List<String> PACKAGES = List.of(
         "org.apache.kafka.common.message.",
         "org.apache.kafka.common.metadata.",
@@ -35,7 +35,7 @@ final class MessageTypes {
         "org.apache.kafka.coordinator.transaction.generated.",
         "org.apache.kafka.raft.generated.",
         "org.apache.kafka.server.log.remote.metadata.storage.generated.");
-    /** The one definition that stands in a file of another name. */
+    /** The only definition whose file has another name. */
     private static final Map<String, String> FILES = Map.of("ZkMigrationStateRecord", "ZkMigrationRecord");
     private static final Pattern NAME = Pattern.compile("[A-Za-z0-9]+");
     private static final JsonMapper DEFINITIONS =
@@ -69,13 +69,13 @@ final class MessageTypes {
     }
 
     private static void writeVersions(JsonGenerator json, String name, short lowest, short highest) throws IOException {
-        if (lowest <= highest) {  // Not of those that are kept for their API key alone.
+        if (lowest <= highest) {  // Skip messages without versions, which exist only to reserve an API key.
             json.writeFieldName(name);
             json.writeArray(new int[] {lowest, highest}, 0, 2);
         }
     }
 
-    /** The versions of the headers in front of a version of a request and of its response. */
+    /** The header versions of a request and of its response, for one version of the request. */
     static RecordTools.Fields headerVersions(JsonNode request) {
         ApiMessageType api = ApiMessageType.fromApiKey(Json.int16(request, "api_key", (short) -1));
         short version = Json.int16(request, "version", (short) 0);
@@ -90,7 +90,7 @@ final class MessageTypes {
     private static MessageType load(String name) {
         try {
             JsonNode definition = definition(name);
-            if (definition.get("validVersions").textValue().equals("none"))  // Kept for its API key; it has no class.
+            if (definition.get("validVersions").textValue().equals("none"))  // It only reserves an API key.
                 throw new UnsupportedRequestException(name + " has no versions left");
             Class<?> java = Reflection.named(PACKAGES, className(definition));
             return new MessageType(name, java, new Structs(definition, java).message());
@@ -111,7 +111,7 @@ final class MessageTypes {
         throw new UnsupportedRequestException("this kafka-clients has no message " + name);
     }
 
-    /** The generator keeps the names of these classes apart from those of the requests written by hand. */
+    /** The generator adds "Data" to these names, because the names without it are handwritten request classes. */
     private static String className(JsonNode definition) {
         String name = definition.get("name").textValue();
         return switch (definition.get("type").textValue()) {
@@ -120,7 +120,7 @@ final class MessageTypes {
         };
     }
 
-    /** The structs of one definition; each is a class inside the message's. */
+    /** The structs of one definition. Each is a class inside the message's class. */
     private static final class Structs {
         private final Class<?> outer;
         private final JsonNode definition;
@@ -142,7 +142,7 @@ final class MessageTypes {
         }
 
         private StructType.Field field(JsonNode field, Class<?> java) {
-            String defined = field.get("name").textValue();  // With a capital at its head, but for a few.
+            String defined = field.get("name").textValue();  // Most names begin with a capital letter, a few do not.
             String name = defined.substring(0, 1).toLowerCase(Locale.ROOT) + defined.substring(1);
             String setter = "set" + defined.substring(0, 1).toUpperCase(Locale.ROOT) + defined.substring(1);
             Method getter = Reflection.method(java, name);
@@ -169,7 +169,7 @@ final class MessageTypes {
             return Character.isUpperCase(type.charAt(0));
         }
 
-        /** A struct is defined where it is used, or once for several fields among the common ones. */
+        /** A struct is defined in the field that uses it, or once for several fields in commonStructs. */
         private StructType struct(String name, JsonNode field) {
             StructType known = byName.get(name);
             if (known != null)

@@ -3,7 +3,7 @@ package kfuzz.testee;
 import java.util.concurrent.ScheduledFuture;
 import org.apache.kafka.server.util.Scheduler;
 
-/** Runs at once what a broker would run in the background: nothing happens between two requests. */
+/** Runs background tasks of a broker immediately, so that nothing happens between two requests. */
 final class NoScheduler implements Scheduler {
     @Override
     public void startup() {}

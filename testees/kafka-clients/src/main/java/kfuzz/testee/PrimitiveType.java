@@ -13,7 +13,7 @@ import org.apache.kafka.common.protocol.types.CompactArrayOf;
 import org.apache.kafka.common.protocol.types.Type;
 import org.apache.kafka.common.utils.internals.ByteUtils;
 
-/** A primitive of the protocol alone: Kafka's own type reads and writes it. */
+/** A single primitive of the protocol. Kafka's own type reads and writes it. */
 record PrimitiveType(Type kafka, ValueType json) {
     private static final Map<String, PrimitiveType> TYPES = new LinkedHashMap<>();
 
@@ -65,7 +65,7 @@ record PrimitiveType(Type kafka, ValueType json) {
         return kafka.read(buffer);
     }
 
-    /** Checks and sizes first, as a schema does with its fields. */
+    /** Validates and computes the size first, as a Schema does for its fields. */
     byte[] encode(JsonNode value) {
         Object given = kafka.validate(json.readOrNull(value));
         ByteBuffer buffer = ByteBuffer.allocate(kafka.sizeOf(given));
@@ -77,13 +77,13 @@ record PrimitiveType(Type kafka, ValueType json) {
         json.writeOrNull(generator, value, (short) 0);
     }
 
-    /** SchemaException is a KafkaException; the rest is left to ByteBuffer and ByteUtils, as in {@link MessageType}. */
+    /** SchemaException is a KafkaException. ByteBuffer and ByteUtils throw the others, as in {@link MessageType}. */
     static boolean isRefusal(Throwable failure) {
         return failure instanceof KafkaException || failure instanceof BadMessageException
             || failure instanceof BufferUnderflowException || failure.getClass() == IllegalArgumentException.class;
     }
 
-    /** Kafka has no type of it: its compact types call these. */
+    /** Kafka has no type for it. Its compact types call these methods of ByteUtils. */
     private static final class UnsignedVarint extends Type {
         @Override
         public void write(ByteBuffer buffer, Object value) {
@@ -106,7 +106,7 @@ record PrimitiveType(Type kafka, ValueType json) {
         }
     }
 
-    /** Arrays of int32, which Kafka's types keep as arrays of objects. */
+    /** Arrays of int32. Kafka's types represent them as Object[]. */
     private record Elements() implements ValueType {
         private static final ValueType INT32 = ValueType.scalar("int32", Integer.class);
 

@@ -18,34 +18,34 @@ import org.apache.kafka.common.utils.internals.BufferSupplier;
 import org.apache.kafka.storage.internals.log.RecordValidationException;
 
 /**
- * What the records of a Produce request meet in a broker, up to the disk: what NetworkReceive checks, then
- * ProduceRequest.validateRecords, then what UnifiedLog.analyzeAndValidateRecords checks, then LogValidator, which
+ * Handles the records of a Produce request like a broker, up to the write to disk: the check of NetworkReceive, then
+ * ProduceRequest.validateRecords, then the checks of UnifiedLog.analyzeAndValidateRecords, then LogValidator, which
  * assigns offsets and timestamps.
  */
 final class ProduceReader {
     private static final TopicPartition PARTITION = new TopicPartition("kfuzz", 0);
 
-    /** Kept from one request to the next, as a broker's request thread keeps it. */
+    /** Reuses buffers for the next request, like a broker's request thread. */
     private final BufferSupplier buffers = BufferSupplier.create();
 
     ProduceReader() {
-        // Loads Kafka's classes, so that no request's allocations are those of the first.
+        // Load Kafka's classes now, so that the first request's allocations do not include them.
         MemoryRecords records = MemoryRecords.withRecords(Compression.gzip().build(), new SimpleRecord(new byte[0]));
         append(records.buffer().array(), Topic.of(JsonNodeFactory.instance.objectNode()));
     }
 
     /**
-     * What became of the records.
+     * The result for the records.
      *
-     * @param stored the bytes for the log, or null where the request is refused
-     * @param consumed how many of the given bytes are whole batches
+     * @param stored the bytes for the log, or null if the request is refused
+     * @param consumed the size of the whole batches in the given bytes
      */
     record Append(byte[] stored, int consumed, long lastOffset, long maxTimestamp, Throwable failure) {}
 
     Append append(byte[] bytes, Topic topic) {
         try {
             return appendOrThrow(bytes, topic);
-        } catch (RecordValidationException failure) {  // A broker answers with what is inside it.
+        } catch (RecordValidationException failure) {  // A broker answers with the inner exception.
             return new Append(null, 0, -1, -1, failure.invalidException());
         } catch (Throwable failure) {
             return new Append(null, 0, -1, -1, failure);
@@ -55,7 +55,7 @@ final class ProduceReader {
     private Append appendOrThrow(byte[] bytes, Topic topic) {
         receive(bytes, topic);
         MemoryRecords records = MemoryRecords.readableRecords(ByteBuffer.wrap(bytes));
-        // Messages of an older magic reach their topics in Produce requests of versions that had no such rule.
+        // Messages of an older magic arrive in older versions of Produce, which do not have this rule.
         if (topic.magic() >= RecordBatch.MAGIC_VALUE_V2)
             ProduceRequest.validateRecords(ApiKeys.PRODUCE.latestVersion(), records);
         CompressionType source = CompressionType.NONE;
@@ -79,14 +79,14 @@ final class ProduceReader {
         return new Append(stored, consumed, validated.lastOffset(), validated.maxTimestamp(), null);
     }
 
-    /** The check of NetworkReceive; of the request there are the records alone here. */
+    /** The check of NetworkReceive. It only counts the records here, not the rest of the request. */
     private static void receive(byte[] bytes, Topic topic) {
         if (bytes.length > topic.maxRequestBytes())
             throw new InvalidReceiveException("Invalid receive (size = " + bytes.length + " larger than "
                 + topic.maxRequestBytes() + ")");
     }
 
-    /** The checks of UnifiedLog.analyzeAndValidateRecords for what a client appends. */
+    /** The checks of UnifiedLog.analyzeAndValidateRecords for batches from a client. */
     private static CompressionType requireSound(RecordBatch batch, Topic topic) {
         if (batch.magic() >= RecordBatch.MAGIC_VALUE_V2 && batch.baseOffset() != 0)
             throw new InvalidRecordException("The baseOffset of the record batch should be 0, but it is "

@@ -13,18 +13,18 @@ import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
 
 /**
- * What a consumer sees of one record, and its JSON form in the testee protocol.
+ * The contents of a record as a consumer sees them, and their JSON form in the testee protocol.
  *
- * @param timestamp milliseconds since the epoch, or null where the format has none (magic 0)
+ * @param timestamp milliseconds since the epoch, or null in magic 0, which has no timestamps
  */
 record RecordContents(long offset, Long timestamp, ByteBuffer key, ByteBuffer value, Header[] headers) {
 
-    /** A longer value is answered as its digest and size, so that a large vector does not drown the pipe. */
+    /** For a longer value the answer has its digest and size, so that a large vector does not fill the pipe. */
     private static final int LARGEST_HEX_VALUE_BYTES = 64 * 1024;
 
     private static final HexFormat HEX = HexFormat.of();
 
-    /** Touches everything that a consumer touches: Kafka reads headers' keys, and legacy keys and values, only then. */
+    /** Accesses every field that a consumer accesses. Kafka reads header keys, and legacy keys and values, lazily. */
     static RecordContents of(Record record) {
         Header[] headers = record.headers();
         for (Header header : headers) {

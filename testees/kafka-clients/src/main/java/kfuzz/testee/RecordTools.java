@@ -24,8 +24,8 @@ import org.apache.kafka.common.utils.internals.BufferSupplier;
 import org.apache.kafka.storage.internals.log.RecordValidationException;
 
 /**
- * What Kafka does to records besides reading and writing them, for the tests of kfuzz's own: conversion between the
- * formats, one pass of the log cleaner, and the contents of control records.
+ * Other operations of Kafka on records, for the tests of kfuzz: conversion between the formats, one pass of the log
+ * cleaner, and the contents of control records.
  */
 final class RecordTools {
     private static final TopicPartition PARTITION = new TopicPartition("kfuzz", 0);
@@ -34,20 +34,20 @@ final class RecordTools {
 
     private final BufferSupplier buffers = BufferSupplier.create();
 
-    /** An answer's fields, written when nothing can fail any more. */
+    /** Writes the fields of an answer. Called only after everything that can fail has succeeded. */
     interface Fields {
         void writeTo(JsonGenerator json) throws IOException;
     }
 
-    /** LogValidator refuses by an exception of its own; Kafka's builder and cleaner do by the latter two. */
+    /** LogValidator has an exception of its own. Kafka's builder and cleaner refuse with the last two. */
     static boolean isRefusal(Throwable failure) {
         return failure instanceof KafkaException || failure instanceof RecordValidationException
             || failure instanceof IllegalArgumentException || failure instanceof IllegalStateException;
     }
 
     /**
-     * With {@code topic}: what LogValidator makes of records for a topic of that magic. Without:
-     * MemoryRecords.downConvert to {@code magic}, of uncompressed batches from {@code first_offset} on.
+     * Converts records. With {@code topic}, uses LogValidator for a topic of that magic. Without it, uses
+     * MemoryRecords.downConvert to {@code magic}, for uncompressed batches from {@code first_offset} on.
      */
     Fields convert(JsonNode request) {
         MemoryRecords records = records(request);
@@ -96,7 +96,7 @@ final class RecordTools {
         return bytes;
     }
 
-    /** A cleaner's choice as data: batches are named by their last offset, records by theirs. */
+    /** A cleaner's decisions, read from the request. It names batches by last offset and records by offset. */
     private static final class Filter extends RecordFilter {
         private final JsonNode retention;
         private final Set<Long> emptyTransactions;

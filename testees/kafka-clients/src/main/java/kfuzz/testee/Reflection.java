@@ -6,7 +6,7 @@ import java.util.Collection;
 import java.util.List;
 import org.apache.kafka.common.protocol.Message;
 
-/** Kafka's generated classes by their names; what they throw comes out as it is. */
+/** Access to Kafka's generated classes by name. Their exceptions are passed on unwrapped. */
 final class Reflection {
     private Reflection() {}
 
@@ -18,7 +18,7 @@ final class Reflection {
         }
     }
 
-    /** The class called {@code name} in the first of the packages that has one; they end with a dot. */
+    /** The class {@code name} from the first package that has it. Package names end with a dot. */
     static Class<?> named(List<String> packages, String name) {
         for (String prefix : packages)
             try {
@@ -69,7 +69,7 @@ final class Reflection {
     private static RuntimeException cause(InvocationTargetException failure) {
         if (failure.getCause() instanceof Error error)
             throw error;
-        return (RuntimeException) failure.getCause();  // Generated classes declare no checked exception.
+        return (RuntimeException) failure.getCause();  // Generated classes throw no checked exceptions.
     }
 
     private static IllegalStateException notAsDefined(ReflectiveOperationException failure) {

@@ -27,9 +27,9 @@ import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 import org.apache.kafka.storage.internals.log.TransactionIndex;
 
 /**
- * Whether bytes may stand in a log segment: a broker that starts after a crash keeps them all (LogSegment.recover) and
- * rebuilds its producers' state from them (UnifiedLog.rebuildProducerState). The segment begins at its first batch's
- * offset. A partial tail is cut off and is no fault.
+ * Checks whether bytes are a valid log segment. A broker that starts after a crash must keep all of them
+ * (LogSegment.recover) and rebuild its producer state from them (UnifiedLog.rebuildProducerState). The segment begins
+ * at its first batch's offset. A partial tail is cut off and is not an error.
  */
 final class SegmentReader {
     private static final TopicPartition PARTITION = new TopicPartition("kfuzz", 0);
@@ -51,10 +51,10 @@ final class SegmentReader {
             throw new IllegalStateException("no folder for a segment: " + e.getMessage(), e);
         }
         Runtime.getRuntime().addShutdownHook(new Thread(this::deleteFolder));
-        recover(new byte[0]);  // Loads Kafka's classes, so that no request's allocations are those of the first.
+        recover(new byte[0]);  // Load Kafka's classes now, so that the first request's allocations do not include them.
     }
 
-    /** The batches that a broker keeps, how many bytes they are, and what speaks against the rest, if anything does. */
+    /** The batches that a broker keeps, their size in bytes, and why it does not keep the rest, or null. */
     record Recovery(List<BatchContents> batches, int kept, Throwable failure) {}
 
     Recovery recover(byte[] bytes) {
@@ -67,7 +67,7 @@ final class SegmentReader {
                 file.append(MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)));
                 Segments.recover(segment, producers(), epochs());
                 kept = file.sizeInBytes();
-                // Recovery stops at an invalid control record and keeps it; the broker dies of it a moment later.
+                // Recovery stops at an invalid control record but keeps it. The broker aborts right after that.
                 rebuildProducers(file);
                 batches = reader.readStored(file);
                 if (kept < bytes.length)
@@ -114,8 +114,8 @@ final class SegmentReader {
     }
 
     /**
-     * What UnifiedLog does of a recovered log: it deletes one that ends before it starts (LogLoader), and looks up where
-     * it starts.
+     * Does what UnifiedLog does with a recovered log: LogLoader deletes a log that ends before it starts, and then the
+     * broker looks up where the log starts.
      */
     private static void requireStart(LogSegment segment) throws IOException {
         long end = segment.readNextOffset();
@@ -124,7 +124,7 @@ final class SegmentReader {
         segment.read(segment.baseOffset(), 1);
     }
 
-    /** Recovery says how much it cut off and not why; the first batch behind what it kept does. */
+    /** Recovery does not say why it cut off bytes. Reading the first batch that it cut off shows the reason. */
     private void requirePartial(byte[] bytes, int kept) throws IOException {
         try (FileRecords file = FileRecords.open(file("whole.log"))) {
             file.append(MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)));
@@ -155,7 +155,7 @@ final class SegmentReader {
         try {
             Utils.delete(folder.toFile());
         } catch (IOException e) {
-            System.err.println("left behind " + folder + ": " + e.getMessage());
+            System.err.println("cannot delete " + folder + ": " + e.getMessage());
         }
     }
 }

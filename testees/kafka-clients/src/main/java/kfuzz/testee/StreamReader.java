@@ -32,10 +32,10 @@ import org.apache.kafka.storage.internals.log.ProducerStateManager;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 
 /**
- * Rules that need memory. A consumer's are those of its CompletedFetch. A broker's are those of the partition's
- * ProducerStateManager, asked as UnifiedLog.analyzeAndValidateProducerState asks it: data batches are a client's,
- * control batches a transaction coordinator's. A log has the producer state of a broker that loads it, whose aborted
- * transactions and last stable offset are what a consumer would be told of it.
+ * The rules that depend on earlier batches. For a consumer they are in its CompletedFetch. For a broker they are in the
+ * partition's ProducerStateManager, called as in UnifiedLog.analyzeAndValidateProducerState: data batches come from a
+ * client, control batches from a transaction coordinator. For a log, this class builds the producer state of a broker
+ * that loads it. A consumer then gets the aborted transactions and the last stable offset of that state.
  */
 final class StreamReader {
     private static final TopicPartition PARTITION = new TopicPartition("kfuzz", 0);
@@ -43,14 +43,14 @@ final class StreamReader {
     private static final int MAX_TRANSACTION_TIMEOUT_MS = 900_000;
     private static final int PRODUCER_EXPIRATION_MS = 86_400_000;
     private static final FixedTime CLOCK = new FixedTime(1_700_000_000_000L);
-    /** No producer state is kept on disk, and none is found there. */
+    /** A folder that does not exist: producer state is neither written to disk nor read from it. */
     private static final File NOWHERE = new File("nowhere");
 
     private StreamReader() {}
 
     // --- reading ---
 
-    /** What was handed out before the failure, if there was one; the stable offset is null unless a log was read. */
+    /** The records returned before the failure, if there was one. The stable offset is null unless a log was read. */
     record Reading(List<RecordContents> records, long nextOffset, Long lastStableOffset, Throwable failure) {
 
         void writeTo(JsonGenerator json) throws IOException {
@@ -141,7 +141,7 @@ final class StreamReader {
         return consume(sent, aborted, isolation, fetchOffset, stableOffset);
     }
 
-    /** The whole batches that begin before the offset: what a broker sends of a log that it reads up to there. */
+    /** The whole batches that begin before the offset, which a broker sends when it reads a log up to there. */
     private static byte[] before(byte[] bytes, long offset) {
         int end = 0;
         for (MutableRecordBatch batch : MemoryRecords.readableRecords(ByteBuffer.wrap(bytes)).batches()) {
@@ -154,7 +154,7 @@ final class StreamReader {
 
     // --- appending ---
 
-    /** What became of one batch. The base offset is null for one that was refused, the error for any other. */
+    /** The result for one batch. A refused batch has an error and no base offset; others have no error. */
     record Step(String outcome, Long baseOffset, long lastStableOffset, Errors error) {
 
         void writeTo(JsonGenerator json) throws IOException {
@@ -222,7 +222,7 @@ final class StreamReader {
             return new ProducerStateManager(PARTITION, NOWHERE, MAX_TRANSACTION_TIMEOUT_MS,
                 new ProducerStateManagerConfig(PRODUCER_EXPIRATION_MS, false), CLOCK);
         } catch (IOException e) {
-            throw new KafkaException("producer state that is not on disk was looked for there", e);
+            throw new KafkaException("cannot read producer state from disk", e);
         }
     }
 
@@ -237,7 +237,7 @@ final class StreamReader {
         return completed;
     }
 
-    /** Where a single replica's log is decided up to: all that is written is replicated. */
+    /** The last stable offset of a log with a single replica, where the high watermark is the end of the log. */
     private static long lastStableOffset(ProducerStateManager producers, long endOffset) {
         producers.onHighWatermarkUpdated(endOffset);
         return producers.firstUnstableOffset().map(offset -> offset.messageOffset).orElse(endOffset);

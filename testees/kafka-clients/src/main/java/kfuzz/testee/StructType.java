@@ -9,15 +9,15 @@ import java.util.Map;
 import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.types.RawTaggedField;
 
-/** A struct of a message's definition, the message itself included, with the accessors of the class made from it. */
+/** A struct of a definition, or the message itself, with the accessors of its generated class. */
 final class StructType implements ValueType {
-    /** What is kept of tags that no field of the struct has. */
+    /** The JSON name for tagged fields that the struct does not know. */
     private static final String UNKNOWN_TAGGED_FIELDS = "_unknownTaggedFields";
     /** In place of a version: the fields of all versions. */
     static final short EVERY_VERSION = -1;
     private static final Int TAG = new Int(0, 0xffff_ffffL, value -> value);
 
-    /** One field; it is part of the versions from {@code lowest} to {@code highest}. */
+    /** One field, which exists in the versions {@code lowest} to {@code highest}. */
     record Field(String name, int lowest, int highest, ValueType type, Method getter, Method setter) {
         boolean isIn(short version) {
             return version == EVERY_VERSION || lowest <= version && version <= highest;
@@ -35,7 +35,7 @@ final class StructType implements ValueType {
         fields.put(field.name(), field);
     }
 
-    /** All fields of the version, also those that keep their default, which Kafka's converters leave out when tagged. */
+    /** Writes all fields of the version. Kafka's converters omit tagged fields with default values. */
     @Override
     public void write(JsonGenerator json, Object value, short version) throws IOException {
         json.writeStartObject();
@@ -63,8 +63,8 @@ final class StructType implements ValueType {
     }
 
     /**
-     * The struct, with the defaults of its class for the fields that are left out. A field of other versions is set
-     * too: whether that is refused or passed over is for Kafka's writer to say.
+     * The struct. Missing fields have the defaults of its class. Fields of other versions are set too: Kafka's writer
+     * decides whether to refuse or to ignore them.
      */
     @Override
     public Object read(JsonNode json) {

@@ -29,14 +29,14 @@ import org.apache.kafka.common.record.internal.MemoryRecords;
 import org.apache.kafka.common.utils.internals.AppInfoParser;
 
 /**
- * Apache Kafka's client library behind the protocol kfuzz-testee/1: one JSON request a line on stdin, one answer a line
- * on stdout, in order. No input ends it but the end of the input.
+ * Apache Kafka's client library as a testee. It speaks kfuzz-testee/1: one JSON request per line on stdin, one answer
+ * per line on stdout, in order. It ends only at the end of its input.
  */
 public final class Testee {
     private static final int LARGEST_KEPT_ANSWER_BYTES = 1 << 20;
     private static final int STREAM_BUFFER_BYTES = 1 << 16;
 
-    /** One step of an answer: writes fields into the object that the caller opened. */
+    /** Writes fields of an answer into the JSON object that the caller has opened. */
     private interface Fields {
         void writeTo(JsonGenerator json) throws IOException;
     }
@@ -57,7 +57,7 @@ public final class Testee {
     public static void main(String[] arguments) throws IOException {
         InputStreamReader text = new InputStreamReader(System.in, StandardCharsets.UTF_8);
         OutputStream stdout = new FileOutputStream(FileDescriptor.out);
-        System.setOut(System.err);  // Stdout belongs to the protocol, whatever a library prints.
+        System.setOut(System.err);  // Only the protocol may write to stdout; a library's prints go to stderr.
         try (BufferedReader in = new BufferedReader(text, STREAM_BUFFER_BYTES);
              OutputStream out = new BufferedOutputStream(stdout, STREAM_BUFFER_BYTES)) {
             new Testee().serve(in, out);
@@ -72,7 +72,7 @@ public final class Testee {
             answer.writeTo(out);
             if (answer.size() > LARGEST_KEPT_ANSWER_BYTES)
                 answer = new ByteArrayOutputStream();
-            if (!in.ready())  // More requests wait: their answers may share a write.
+            if (!in.ready())  // If more requests wait, their answers can share a write.
                 out.flush();
         }
     }
@@ -98,7 +98,7 @@ public final class Testee {
         answer.writeTo(out);
     }
 
-    /** Leaves the whole answer in {@link #answer}: half an answer would spoil the pipe for all that follow. */
+    /** Puts a complete answer into {@link #answer}, because a partial line would break all answers after it. */
     private void answer(String line) throws IOException {
         JsonNode id = null;
         try {
@@ -137,7 +137,7 @@ public final class Testee {
         }
     }
 
-    /** What a role made of the bytes; {@code stored} is null unless it is a broker that accepted them. */
+    /** The result of a role for the bytes. {@code stored} is null unless a broker accepted them. */
     private record Verdict(List<BatchContents> batches, int consumed, byte[] stored, Throwable failure) {}
 
     private void decodeRecords(JsonNode id, JsonNode request) throws IOException {
@@ -166,7 +166,7 @@ public final class Testee {
         });
     }
 
-    /** Brokers and segments are made when first asked for: they load classes and folders that most runs do not need. */
+    /** Creates brokers and segments on first use: they load classes and create folders that most runs do not need. */
     private Supplier<Verdict> judge(String role, byte[] bytes, JsonNode request) {
         switch (role) {
             case "consumer" -> {
@@ -209,7 +209,7 @@ public final class Testee {
         byte[] bytes;
         try {
             bytes = BatchWriter.write(batches);
-        } catch (KafkaException | IllegalArgumentException e) {  // The builder states its conditions by the latter.
+        } catch (KafkaException | IllegalArgumentException e) {  // The builder checks its arguments with the latter.
             writeFailure(id, "rejected", describe(e));
             return;
         }
@@ -251,7 +251,7 @@ public final class Testee {
         MessageType type = messages.of(request);
         short version = type.version(request);
         byte[] bytes = bytes(request);
-        Message message = type.empty();  // Beforehand, for what reflection allocates is none of Kafka's.
+        Message message = type.empty();  // Create it first: memory that reflection allocates is not Kafka's.
         long allocatedBefore = threads.getCurrentThreadAllocatedBytes();
         MessageType.Reading reading = MessageType.decode(message, bytes, version);
         long allocatedBytes = threads.getCurrentThreadAllocatedBytes() - allocatedBefore;
@@ -326,7 +326,7 @@ public final class Testee {
         writeEncoded(id, bytes);
     }
 
-    /** A tool of kfuzz's own tests, as those below: a second opinion on the JSON of a message. */
+    /** A tool for kfuzz's own tests, like those below: the JSON of a message by Kafka's own converter. */
     private void convertMessage(JsonNode id, JsonNode request) throws IOException {
         MessageType type = messages.of(request);
         short version = type.version(request);
@@ -370,7 +370,7 @@ public final class Testee {
         return bytes;
     }
 
-    /** The tools of kfuzz's own tests, which the handshake does not offer. */
+    /** Runs a tool for kfuzz's own tests. The handshake does not list these tools. */
     private void useTool(JsonNode id, JsonNode request, Function<JsonNode, RecordTools.Fields> tool)
         throws IOException {
         RecordTools.Fields fields;
@@ -389,14 +389,14 @@ public final class Testee {
         });
     }
 
-    /** A consumer is told of bad input by a KafkaException; whatever else escapes was not foreseen. */
+    /** A consumer reports bad input by a KafkaException. Any other exception is a fault. */
     private static String outcome(Throwable failure) {
         if (failure == null)
             return "accepted";
         return failure instanceof KafkaException ? "rejected" : "fault";
     }
 
-    /** The class, the message and the immediate cause of a failure, on one line. */
+    /** Class, message and direct cause of a failure, on one line. */
     private static String describe(Throwable failure) {
         String text = nameAndMessage(failure);
         if (failure.getCause() != null)

@@ -8,17 +8,17 @@ import org.apache.kafka.common.record.internal.CompressionType;
 import org.apache.kafka.common.record.internal.RecordBatch;
 
 /**
- * The partition that a Produce request meets: what the broker's configuration and the log say about it.
+ * The partition that gets a Produce request: its settings in the broker's configuration, and the state of its log.
  *
- * @param codec the topic's compression.type; null for {@code producer}, which keeps what the client chose
+ * @param codec the topic's compression.type; null for {@code producer}, which keeps the client's codec
  * @param nowMs the broker's clock, in milliseconds since the epoch
- * @param firstOffset the log's end offset, which the first record gets
+ * @param firstOffset the log's end offset, which becomes the first record's offset
  */
 record Topic(CompressionType codec, TimestampType timestampType, long nowMs, boolean compacted, byte magic,
              long firstOffset, int leaderEpoch, int maxMessageBytes, int maxRequestBytes,
              long timestampBeforeMaxMs, long timestampAfterMaxMs) {
 
-    /** Any fixed time would do; an answer must not depend on the clock of the machine. */
+    /** An arbitrary fixed time. Answers must not depend on the machine's clock. */
     private static final long NOW_MS = 1_700_000_000_000L;
     private static final int MAX_MESSAGE_BYTES = 1_048_588;
     private static final int MAX_REQUEST_BYTES = 104_857_600;
@@ -26,7 +26,7 @@ record Topic(CompressionType codec, TimestampType timestampType, long nowMs, boo
         "first_offset", "leader_epoch", "max_message_bytes", "max_request_bytes", "timestamp_before_max_ms",
         "timestamp_after_max_ms");
 
-    /** The partition of the request's {@code topic}; what it leaves out, or all of it, has the defaults. */
+    /** The partition in the request's {@code topic}. Missing fields have defaults. */
     static Topic of(JsonNode json) {
         for (Iterator<String> names = json.fieldNames(); names.hasNext();) {
             String name = names.next();

@@ -1,6 +1,6 @@
 package kfuzz.testee;
 
-/** The request is a good one that Kafka's classes have no way to fulfil. */
+/** The request is valid, but Kafka's classes cannot fulfil it. */
 final class UnsupportedRequestException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

@@ -8,17 +8,17 @@ import java.util.HexFormat;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.record.internal.MemoryRecords;
 
-/** A type of Kafka's message definitions: how its Java value is written in the JSON of a message, and read from it. */
+/** A type in Kafka's message definitions. It converts Java values to and from the JSON of a message. */
 interface ValueType {
     HexFormat HEX = HexFormat.of();
 
     /** Writes a value that is not null. */
     void write(JsonGenerator json, Object value, short version) throws IOException;
 
-    /** The value of JSON that is not null, or a {@link BadMessageException}. */
+    /** The Java value for JSON that is not null. Throws {@link BadMessageException} if it does not fit. */
     Object read(JsonNode json);
 
-    /** Whether null can be given to Kafka's classes, which know where it may be written. */
+    /** Whether Kafka's classes accept null in a setter. They check themselves which fields may be null. */
     default boolean hasNull() {
         return true;
     }
@@ -34,7 +34,7 @@ interface ValueType {
         return json.isNull() && hasNull() ? null : read(json);
     }
 
-    /** The type of one value; {@code java} is what the generated class keeps it as. */
+    /** The type of a single value. {@code java} is the Java type of the field in the generated class. */
     static ValueType scalar(String name, Class<?> java) {
         return switch (name) {
             case "bool" -> new Bool();
@@ -75,7 +75,7 @@ interface ValueType {
         json.writeString(HEX.formatHex(bytes));
     }
 
-    /** Numbers, flags and uuids: Kafka's classes keep primitives, or have no null of them. */
+    /** Numbers, booleans and uuids. Kafka's classes use Java primitives for them or do not accept null. */
     interface NeverNull extends ValueType {
         @Override
         default boolean hasNull() {
@@ -97,9 +97,9 @@ interface ValueType {
         }
     }
 
-    /** An integer that every JSON library keeps whole. */
+    /** An integer that every JSON library reads without loss. */
     record Int(long least, long greatest, Boxing boxing) implements NeverNull {
-        /** What makes the wrapper of the very primitive that a setter takes. */
+        /** Boxes a value as the primitive type that the setter takes. */
         interface Boxing {
             Object of(long value);
         }
@@ -137,7 +137,7 @@ interface ValueType {
     }
 
     record Float64() implements NeverNull {
-        /** The generator itself quotes what JSON has no number for: NaN, Infinity, -Infinity. */
+        /** The generator writes NaN, Infinity and -Infinity as strings, because JSON has no such numbers. */
         @Override
         public void write(JsonGenerator json, Object value, short version) throws IOException {
             json.writeNumber((double) value);
@@ -200,7 +200,7 @@ interface ValueType {
         }
     }
 
-    /** Bytes of a field that is marked zeroCopy. */
+    /** The bytes of a field marked zeroCopy. */
     record Buffer() implements ValueType {
         @Override
         public void write(JsonGenerator json, Object value, short version) throws IOException {
@@ -213,7 +213,7 @@ interface ValueType {
         }
     }
 
-    /** Record batches, which nobody looks into here. */
+    /** Record batches, which are passed on unread. */
     record Records() implements ValueType {
         @Override
         public void write(JsonGenerator json, Object value, short version) throws IOException {

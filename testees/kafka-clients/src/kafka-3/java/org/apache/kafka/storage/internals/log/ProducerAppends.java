@@ -4,7 +4,7 @@ import java.util.Optional;
 import org.apache.kafka.common.message.FetchResponseData.AbortedTransaction;
 import org.apache.kafka.common.record.internal.RecordBatch;
 
-/** What of Kafka 3's producer state is at home in this package, or has another form in other versions. */
+/** Gives access to parts of Kafka 3's producer state that are package-private or differ between versions. */
 public final class ProducerAppends {
     public static final int LATEST_TRANSACTION_VERSION = 0;
 
@@ -18,7 +18,7 @@ public final class ProducerAppends {
         return producer.findDuplicateBatch(batch);
     }
 
-    /** What a fetch response tells of the transaction, if it was aborted. */
+    /** The transaction as a fetch response reports it, if it was aborted. */
     public static Optional<AbortedTransaction> aborted(CompletedTxn transaction) {
         return transaction.isAborted
             ? Optional.of(new AbortedTransaction().setProducerId(transaction.producerId)

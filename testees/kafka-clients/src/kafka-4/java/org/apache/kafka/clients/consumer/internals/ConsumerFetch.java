@@ -11,7 +11,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.utils.internals.BufferSupplier;
 import org.apache.kafka.common.utils.internals.LogContext;
 
-/** Kafka 4's CompletedFetch, which is at home in this package and known in no other. */
+/** Gives access to Kafka 4's CompletedFetch, which is visible only in this package. */
 public final class ConsumerFetch {
     private static final TopicPartition PARTITION = new TopicPartition("kfuzz", 0);
     private static final Metrics METRICS = new Metrics();
@@ -31,7 +31,7 @@ public final class ConsumerFetch {
             PARTITION, data, new FetchMetricsAggregator(FETCH_METRICS, Set.of(PARTITION)), fetchOffset);
     }
 
-    /** The records up to the end, or up to one that cannot be read: the next call throws what is wrong with it. */
+    /** The records up to the end, or up to one that cannot be read. In that case the next call throws the error. */
     public List<ConsumerRecord<byte[], byte[]>> records() {
         return fetch.fetchRecords(config, BYTES, Integer.MAX_VALUE);
     }

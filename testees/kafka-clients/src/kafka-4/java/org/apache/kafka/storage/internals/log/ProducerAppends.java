@@ -4,9 +4,9 @@ import java.util.Optional;
 import org.apache.kafka.common.message.FetchResponseData.AbortedTransaction;
 import org.apache.kafka.common.record.internal.RecordBatch;
 
-/** What of Kafka 4's producer state is at home in this package, or has another form in other versions. */
+/** Gives access to parts of Kafka 4's producer state that are package-private or differ between versions. */
 public final class ProducerAppends {
-    /** Since 4.3 a coordinator says under which version of transactions it writes a marker. */
+    /** Since 4.3, a coordinator sends the version of transactions together with a marker. */
     public static final int LATEST_TRANSACTION_VERSION = 2;
 
     private ProducerAppends() {}
@@ -19,7 +19,7 @@ public final class ProducerAppends {
         return producer.findDuplicateBatch(batch);
     }
 
-    /** What a fetch response tells of the transaction, if it was aborted. */
+    /** The transaction as a fetch response reports it, if it was aborted. */
     public static Optional<AbortedTransaction> aborted(CompletedTxn transaction) {
         return transaction.isAborted()
             ? Optional.of(new AbortedTransaction().setProducerId(transaction.producerId())
