@@ -1,4 +1,4 @@
-"""Fixtures and rules shared by all tests; tests/README.md is the map."""
+"""Fixtures and settings for all tests. tests/README.md is the map."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Hypothesis tries the same examples in every run, and measures no time: a busy machine, or the first use of a large
-# table, must not fail a test.
+# Hypothesis tries the same examples in every run and has no deadline: neither a busy machine nor the first use of a
+# large table may fail a test.
 settings.register_profile(
     "seeded", derandomize=True, database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -19,22 +19,23 @@ settings.load_profile("seeded")
 
 
 def counts(reduced: int, full: int) -> list[Any]:
-    """Two values for ``pytest.mark.parametrize`` or a fixture's ``params``: ``make test`` runs the first, and the
-    second belongs to ``make test-all`` (marker ``full``).
+    """Two values for ``pytest.mark.parametrize`` or a fixture's ``params``.
+
+    ``make test`` runs the first. ``make test-full`` runs the second, which has the marker ``full``.
     """
     assert reduced < full
     return [pytest.param(reduced), pytest.param(full, marks=pytest.mark.full)]
 
 
 def releases() -> list[Any]:
-    """Kafka's releases for ``pytest.mark.parametrize``: ``make test`` asks the latest, ``make test-full`` the older."""
+    """Kafka's releases for ``pytest.mark.parametrize``: ``make test`` uses the latest, ``make test-full`` the older."""
     from kfuzz.kafka import LATEST, RELEASES
 
     return [pytest.param(one, marks=[] if one == LATEST else pytest.mark.full) for one in RELEASES]
 
 
 def missing(what: str, remedy: str) -> NoReturn:
-    """Skip for want of a toolchain, with the reason; a failure with CI=true, so that it is not unseen."""
+    """Skip the test because a tool is missing, with the reason. With CI=true, fail, so that somebody notices."""
     text = f"{what} is missing; {remedy}"
     if os.environ.get("CI") == "true":
         pytest.fail(text)
@@ -42,14 +43,14 @@ def missing(what: str, remedy: str) -> NoReturn:
 
 
 def require_tool(name: str, remedy: str) -> str:
-    """The path of the program ``name``, or a skip (a failure with CI=true) that says how to get it."""
+    """The path of the program ``name``. If it is missing, skip (with CI=true, fail) and say how to get it."""
     path = shutil.which(name)
     return path if path else missing(name, remedy)
 
 
 @pytest.fixture
 def some_themes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Builds of the suite are of four themes: all of them take seconds, which one test spends for all."""
+    """Builds of the suite use only four themes. Building all themes takes seconds, so only one test does that."""
     from kfuzz.vectors import building
     from kfuzz.vectors.recipes import themes
 
