@@ -243,7 +243,7 @@ def written_payload(rng: random.Random) -> tuple[bytes, int, int]:
 
     for _ in range(count):
         offset += rng.choice((0, -5)) if odd() else rng.choice((1, 1, 1, 70, 9000))
-        timestamp = rng.choice((0, 5, -3, 70, 9_000, 2_000_000, 1 << 33))
+        timestamp = rng.choice((0, 5, -3, 70, 9_000, 2_000_000, 1 << 33, 1 << 40))
         body = bytes([odd()]) + varint(timestamp, odd()) + varint(offset, odd())
         body += b"\1" if rng.random() < 0.2 else field((0, 1, 10, 63, 64, 130))
         body += b"\1" if rng.random() < 0.2 else field((0, 1, 10, 63, 64, 130, 8191, 8192))
