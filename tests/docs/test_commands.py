@@ -92,7 +92,11 @@ def _problem(command: Command, place: Path) -> str | None:
     if done.returncode != entry.get("exit", 0) or "Traceback" in told:
         return f"{command.text}: exit {done.returncode}: {told[-1500:]}"
     # Progress goes to standard error, and a page need not show it.
-    if command.output is not None and not any(shows(command.output, text) for text in (told, done.stdout)):
+    if (
+        command.output is not None
+        and "run" not in entry
+        and not any(shows(command.output, text) for text in (told, done.stdout))
+    ):
         return f"{command.text} printed: {told[:3000]}"
     return None
 
