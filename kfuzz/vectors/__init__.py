@@ -1,6 +1,6 @@
-"""The golden suite: its vectors, and how to build, check and copy it.
+"""The golden suite: load its vectors, and build, check and copy it.
 
-A vector is a few bytes, and what each role must make of them. Load vectors by their ids; ``*`` matches ``/`` too:
+A vector is a few bytes plus the result that each role must reach. Load vectors by id; ``*`` also matches ``/``:
 
 >>> from kfuzz.vectors import find_vector, load_suite
 >>> vector = find_vector("records/v2/count/negative-one")
@@ -11,8 +11,8 @@ A vector is a few bytes, and what each role must make of them. Load vectors by t
 >>> len(vector.data)
 70
 
-``load_suite`` gives the vectors of one kind or several (``KINDS`` names all). This is the whole test of a decoder's
-verdicts, here of kfuzz's own:
+``load_suite`` returns the vectors of one or more kinds (``KINDS`` lists them). This loop is a complete test of a
+decoder's verdicts; here it tests kfuzz's own decoder:
 
 >>> from kfuzz import records
 >>> for vector in load_suite("records/v2/count/*"):
@@ -20,25 +20,25 @@ verdicts, here of kfuzz's own:
 ...     accepted = records.check(vector.data).fatal is None
 ...     assert verdict == "acceptable" or accepted == (verdict == "valid"), vector.id
 
-Loading makes no bomb: ``vector.data`` makes it when asked. ``vector.size`` is known without that.
+Loading does not build bombs: each access to ``vector.data`` builds the bytes. ``vector.size`` needs no build.
 
 ``load_suite(pattern="*", root=None, *, kinds=("records",))``
-    the vectors that match, sorted by id
+    the matching vectors, sorted by id
 ``find_vector(name, root=None)``
-    the one vector with that id
+    the vector with that id
 ``has_vector(name)``
-    whether an id or a glob names any vector of kfuzz's own suite
+    whether an id or a glob matches a vector of kfuzz's own suite
 ``load_file(path)``, ``load_files(root=None)``
-    whole files, checked against the schema, with the flags that they explain
+    whole files, with the flags that they explain
 ``Vector``, ``Bomb``, ``Flag``, ``SuiteFile``
-    what these return
+    the types that these functions return
 ``KINDS``
     the kinds of vectors, by name
 ``default_root()``, ``suite_version(root=None)``
-    the folder of kfuzz's own suite, and the version of a suite (docs/suite-policy.md)
+    the folder of kfuzz's own suite; the version of a suite (docs/suite-policy.md)
 
-All of them raise :class:`kfuzz.errors.UsageError`, with one sentence that names the place and the remedy. Importing
-this package is light: it loads neither a codec nor a recipe. docs/vectors.md describes the files.
+All of them raise :class:`kfuzz.errors.UsageError` with one sentence that names the place and the remedy. Importing
+this package is cheap: it loads no codec and no recipe. docs/vectors.md describes the files.
 """
 
 from kfuzz.vectors.model import (

@@ -1,7 +1,7 @@
-"""Build: recipes to vector files.
+"""Build the vector files from the recipes.
 
-The committed files are the truth about three things that a recipe cannot know: compressed bytes (another library makes
-others), what Apache Kafka said, and vectors that have no recipe (a kept crash). Build carries them over.
+Three things come from the committed files, because no recipe can make them: compressed bytes (another library version
+makes different ones), the answers of Apache Kafka, and vectors without a recipe (a kept crash). A build keeps them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """One file as the recipes want it; ``committed`` is None for a new file, ``changes`` is empty for an equal one."""
+    """One file as the recipes make it. ``committed`` is None for a new file; ``changes`` is empty for an equal one."""
 
     path: Path
     document: Json
@@ -36,27 +36,27 @@ class Built:
 
     @property
     def content(self) -> bytes:
-        """What the file should hold."""
+        """The bytes that the file should have."""
         return canonical_json(self.document)
 
     @property
     def vectors(self) -> tuple[Vector, ...]:
-        """The file's vectors in the model's form."""
+        """The file's vectors, parsed."""
         return vectors_of(self.path, self.document)
 
 
 def canonical_json(document: Any) -> bytes:
-    """The one way that vector files are written: sorted keys, two spaces, UTF-8, one newline at the end."""
+    """JSON in the only form used for vector files: sorted keys, two spaces, UTF-8, one newline at the end."""
     return (json.dumps(document, ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
 
 
 def build(root: Path) -> tuple[Built, ...]:
-    """Every theme's file as it should stand under ``root``; nothing is written."""
+    """Every theme's file as it should be under ``root``; writes nothing."""
     return tuple(_built(root, theme) for theme in all_themes())
 
 
 def write(root: Path, files: Sequence[Built]) -> None:
-    """Write the files that changed, each whole or not at all, and register their vectors' ids and bytes."""
+    """Write the files that changed, each one atomically, and register their vectors' ids and digests."""
     for file in files:
         if file.content != file.committed:
             write_whole(file.path, file.content)
@@ -66,14 +66,14 @@ def write(root: Path, files: Sequence[Built]) -> None:
 def confirmed(
     files: Sequence[Built], answers: Mapping[str, Mapping[str, Mapping[str, Any]]], role: str = "consumer"
 ) -> tuple[Built, ...]:
-    """The files with what each version of Kafka said in ``role``: ``answers[version][id]`` is a testee's answer."""
+    """The files with the outcome of each Kafka version in ``role``: ``answers[version][id]`` is a testee's answer."""
     return tuple(replace(file, document=with_cells(file.document, answers, role)) for file in files)
 
 
 def confirmed_by_broker(
     files: Sequence[Built], version: str, cells: Mapping[str, Mapping[str, str]]
 ) -> tuple[Built, ...]:
-    """The files with what the real broker of ``version`` said: ``cells[id]`` is all of its cell."""
+    """The files with the answers of the real broker ``version``: ``cells[id]`` is its whole cell."""
     return tuple(replace(file, document=with_broker(file.document, version, cells)) for file in files)
 
 
@@ -88,7 +88,7 @@ def _built(root: Path, theme: Theme) -> Built:
 
 
 def merge(theme: Theme, before: Mapping[str, Any] | None) -> Json:
-    """The theme's document, with what the committed one (``before``) alone can know."""
+    """The theme's document, plus the parts that only the committed document (``before``) has."""
     kept = {item["id"]: item for item in before["vectors"]} if before else {}
     made: dict[str, Json] = {}
     for recipe in theme.recipes:
@@ -119,7 +119,7 @@ def _vector(recipe: Recipe, committed: Mapping[str, Any] | None) -> Json:
             data = before
             recipe = _with_places_of(recipe, committed)
     made = recipe.to_json(data, {})
-    # Kafka spoke of these very bytes; of others it has yet to speak.
+    # Kafka's answers are about exact bytes; changed bytes have no answers yet.
     same = all(made.get(name) == committed.get(name) for name in ("hex", "sha256"))
     same = same and _steps_bytes(made) == _steps_bytes(committed)
     return {**made, "kafka": committed["kafka"] if same else {}}
@@ -130,7 +130,7 @@ def _steps_bytes(item: Mapping[str, Any]) -> list[str]:
 
 
 def _with_places_of(recipe: Recipe, committed: Mapping[str, Any]) -> Recipe:
-    """The recipe with the committed sizes: another compressor's stream is longer or shorter."""
+    """The recipe with the committed layout and ``consumed``: another compressor's stream has another length."""
     document = {**recipe.document, "layout": committed["layout"]}
     document["expect"] = {
         role: {**expectation, **_consumed(committed["expect"].get(role, committed["expect"]["consumer"]))}
@@ -146,7 +146,7 @@ def _consumed(expectation: Mapping[str, Any]) -> Json:
 
 
 def same_contents(first: bytes, second: bytes) -> bool:
-    """Whether two buffers differ only in how their payloads are compressed."""
+    """Whether two buffers differ only in the compression of their payloads."""
     from kfuzz import records
 
     readings = [records.read(data) for data in (first, second)]
@@ -158,7 +158,7 @@ def same_contents(first: bytes, second: bytes) -> bool:
 
 
 def _changes(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> tuple[str, ...]:
-    """What differs, one line a vector, in the order of the file; never empty for bytes that differ."""
+    """The differences, one line per vector, in the order of the file; never empty for bytes that differ."""
     if before is None:
         return ("the file is missing",)
     old = {item["id"]: item for item in before["vectors"]}

@@ -1,7 +1,7 @@
-"""Confirmation: what Apache Kafka itself says of each vector, held against what its recipe claims.
+"""Confirmation: compare Apache Kafka's own answers with the expectations in the recipes.
 
-The answers come from outside: the command line runs the testee ``kafka-clients`` and a real broker. This module
-compares them with the expectations and fills the ``kafka`` cells.
+The command line runs the testee ``kafka-clients`` and a real broker, and passes their answers in. This module compares
+the answers with the expectations and fills the ``kafka`` cells.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ __all__ = [
 
 Json = dict[str, Any]
 
-# A testee may answer a longer value by its digest.
+# A testee may send the digest of a longer value instead of the value.
 LARGEST_HEX_VALUE_BYTES = 64 * 1024
 
 
 def contradiction(vector: Vector, answer: Mapping[str, Any], role: str = "consumer") -> str | None:
-    """How Kafka's answer contradicts the expectation, in a sentence; None where it confirms it.
+    """One sentence on how Kafka's answer contradicts the expectation; None if the answer confirms it.
 
-    ``answer`` is a testee's, or a real broker's: outcome, and consumed and batches where it tells them. A fault
-    confirms a refusal: Kafka did not read those bytes. Contents must be exactly those of ``batches``; the alternatives
-    are for others.
+    ``answer`` comes from a testee or a real broker. It has ``outcome``, and may have ``consumed`` and ``batches``. A
+    ``fault`` confirms a refusal: Kafka did not read those bytes. The contents must equal ``batches`` exactly; only
+    other testees may read one of the ``alternatives``.
     """
     expect = vector.expect[role]
     verdict = expect["verdict"]
     if answer["outcome"] != "accepted":
         error = answer.get("error", "no reason given")
-        return f"it is valid, and Kafka says {answer['outcome']}: {error}" if verdict == "valid" else None
+        return f"it is valid, but Kafka's answer is {answer['outcome']}: {error}" if verdict == "valid" else None
     if verdict == "invalid":
-        return "it is invalid, and Kafka accepts it"
+        return "it is invalid, but Kafka accepts it"
     if role == "reader":
         name = str(KINDS[vector.kind].contents)
         difference = first_difference(answer[name], expect[name], name)
@@ -53,9 +53,9 @@ def contradiction(vector: Vector, answer: Mapping[str, Any], role: str = "consum
 
 
 def step_contradiction(vector: Vector, answers: Sequence[Mapping[str, Any]]) -> str | None:
-    """How a broker's answers to a stream's produce requests contradict its steps, in a sentence; None if they do not.
+    """One sentence on how a broker's answers to a stream's produce requests contradict its steps; None if they agree.
 
-    Each answer has ``outcome``, ``error`` (the protocol's name), ``base_offset`` and ``last_stable_offset``.
+    Each answer has ``outcome``, ``error`` (Kafka's error name), ``base_offset`` and ``last_stable_offset``.
     """
     for index, (step, answer) in enumerate(zip(vector.steps, answers, strict=True)):
         expect = step["expect"].get("broker")
@@ -70,7 +70,7 @@ def step_contradiction(vector: Vector, answers: Sequence[Mapping[str, Any]]) -> 
 
 
 def first_difference(read: Any, expected: Any, place: str = "batches") -> str | None:
-    """Where two values in the protocol's JSON form differ, or None; a large value may be given by its digest."""
+    """Where two values in the protocol's JSON form differ, or None. A large value may be given as its digest."""
     if isinstance(read, Mapping) and isinstance(expected, Mapping):
         names = sorted({*read, *expected})
         differences = (first_difference(read.get(name), expected.get(name), f"{place}.{name}") for name in names)
@@ -86,7 +86,7 @@ def first_difference(read: Any, expected: Any, place: str = "batches") -> str | 
 
 
 def _as_digest(value: Any) -> Any:
-    """A long value's hex as its digest; anything else as it is."""
+    """The digest of a long value in hex; any other value unchanged."""
     if not isinstance(value, str) or len(value) <= 2 * LARGEST_HEX_VALUE_BYTES:
         return value
     data = bytes.fromhex(value)
@@ -101,9 +101,9 @@ def _short(value: Any) -> str:
 def with_cells(
     document: Mapping[str, Any], answers: Mapping[str, Mapping[str, Mapping[str, Any]]], role: str = "consumer"
 ) -> Json:
-    """The document of a vector file with what each version of Kafka said in ``role`` (``answers[version][id]``).
+    """Return the vector file's document with the outcome of each Kafka version in ``role`` (``answers[version][id]``).
 
-    What it said in other roles stays: the bytes are the same.
+    The outcomes in other roles stay, because the bytes are the same.
     """
 
     def cells(item: Mapping[str, Any]) -> Json:
@@ -117,7 +117,7 @@ def with_cells(
 
 
 def with_broker(document: Mapping[str, Any], version: str, cells: Mapping[str, Mapping[str, str]]) -> Json:
-    """The document of a vector file with what the real broker of ``version`` said: ``cells[id]`` is all of its cell."""
+    """The vector file's document with the answers of the real broker ``version``: ``cells[id]`` is its whole cell."""
 
     def said(item: Mapping[str, Any]) -> Json:
         kafka = {name: cell for name, cell in item["kafka"].items() if name != version}

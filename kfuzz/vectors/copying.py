@@ -1,6 +1,6 @@
-"""Copies of the suite for other projects to vendor: the files, and a page that says how to run them without kfuzz.
+"""Copy the suite for other projects to vendor: the files, and a page that explains how to use them without kfuzz.
 
-What a copy holds is listed in its ``manifest.json``, which is written last: a folder without one is no whole copy.
+``manifest.json`` lists the files of a copy. It is written last: a folder without it holds no complete copy.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ TEMPLATE = Path(__file__).with_name("copied.md.j2")
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What :func:`copy` wrote: ``files`` below ``directory``, the manifest not among them.
+    """The result of :func:`copy`: ``files`` below ``directory``, without the manifest.
 
-    ``version`` is the suite's (docs/suite-policy.md), None of a suite that names none.
-    ``verdicts`` counts the vectors by their verdict for the consumer (for the broker or the log where those alone
-    judge), streams left out, for each of their steps has one; ``bombs`` counts the vectors that are recipes,
-    ``bomb_bytes`` what was written of them.
+    ``version`` is the suite's version (docs/suite-policy.md), or None if the suite declares none.
+    ``verdicts`` counts the vectors by their verdict for the consumer; for the broker or the log if there is no consumer
+    expectation. Streams are left out, because each of their steps has its own verdict. ``bombs`` counts the vectors
+    that have a recipe; ``bomb_bytes`` is the total size of the bomb files written.
     """
 
     directory: Path
@@ -75,11 +75,11 @@ def copy(
 ) -> Copied:
     """Copy the vectors whose ids match any of ``globs`` from the suite at ``root`` (kfuzz's own) into ``directory``.
 
-    ``bombs``: write the bytes of those that are recipes, too. A folder that holds anything is refused, unless
-    ``force``: then the files of an earlier copy are replaced, and what else stands there stays.
+    ``bombs``: also write the bytes of the vectors that have a recipe. A folder that is not empty is refused, unless
+    ``force`` is set: then the files of an earlier copy are replaced, and all other files stay.
 
-    ``UsageError`` for such a folder, for one that cannot be written, and for a glob that matches nothing. Every file is
-    made before the first gets its name. A copy that fails leaves no file and no folder of its own behind.
+    Raises ``UsageError`` for a folder that is not empty, a folder that cannot be written, and a glob without a match.
+    All files are complete before the first is moved to its place. A copy that fails leaves no file or folder behind.
     """
     target = Path(directory)
     _require_room(target, force)
@@ -104,7 +104,7 @@ Documents = list[tuple[str, dict[str, Any]]]
 
 
 def _chosen(source: Path, globs: Sequence[str]) -> Documents:
-    """The files of the suite by their names in it, each with its chosen vectors and their flags alone."""
+    """The suite's files by relative name, reduced to the chosen vectors and the flags that those use."""
     found = _documents(source)
     ids = matching({vector["id"] for _, document in found for vector in document["vectors"]}, globs)
     chosen: Documents = []
@@ -118,7 +118,7 @@ def _chosen(source: Path, globs: Sequence[str]) -> Documents:
 
 
 def _files(source: Path, chosen: Documents, bombs: bool) -> Iterator[tuple[str, bytes]]:
-    # A suite of somebody's own has kfuzz's schema, and may do without requirements of its own.
+    # A user's own suite follows kfuzz's schema, and may have no requirements file.
     yield SCHEMA_FILE, read_bytes(default_root() / SCHEMA_FILE)
     own = source / REQUIREMENTS_FILE
     yield REQUIREMENTS_FILE, read_bytes(own if own.is_file() else default_root() / REQUIREMENTS_FILE)
@@ -142,7 +142,7 @@ def _bombs(name: str, document: Mapping[str, Any]) -> Iterator[tuple[str, bytes]
 
 
 def _beside(name: str) -> Path:
-    """What goes with every copy: at the root of the repository, or inside an installed wheel."""
+    """The path of a file that every copy includes: in the repository's root, or inside an installed wheel."""
     here = Path(__file__).resolve().parent
     for path in (here.parent.parent / name, here / name):
         if path.exists():
@@ -187,7 +187,7 @@ def _manifest(report: Copied, chosen: Documents, made: Mapping[str, bytes]) -> b
     )
 
 
-# --- where it goes --------------------------------------------------------------------------------------------------
+# --- the target folder ----------------------------------------------------------------------------------------------
 
 
 def _require_room(target: Path, force: bool) -> None:
@@ -201,20 +201,20 @@ def _require_room(target: Path, force: bool) -> None:
 
 
 def _clear_of_files(target: Path, made: Mapping[str, bytes]) -> None:
-    """``UsageError`` where a file stands in the way of a folder, or the reverse: seen before anything is moved."""
+    """Raise ``UsageError`` if a file has the name of a needed folder, or the reverse, before anything is moved."""
     for name in [*made, MANIFEST_FILE]:
         path = target / name
-        # A folder under the file's name, or a file under the name of one of its folders.
+        # A folder has the file's name, or a file has the name of one of its folders.
         inner = [path, *(target / parent for parent in Path(name).parents if parent.name)]
         if path.is_dir() or any(folder.exists() and not folder.is_dir() for folder in inner[1:]):
-            raise UsageError(f"{path} cannot be written, for something else has its place; name another folder")
+            raise UsageError(f"{path} cannot be written: something else has that name; name another folder")
         for folder in inner[1:]:
             if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-                raise UsageError(f"{folder} cannot be written: it does not let you; name another folder")
+                raise UsageError(f"{folder} cannot be written: permission denied; name another folder")
 
 
 def _earlier(target: Path) -> set[str]:
-    """The files of the copy that stands in ``target``; none where no manifest says so."""
+    """The files of the copy in ``target``; empty if there is no valid manifest."""
     try:
         manifest = json.loads((target / MANIFEST_FILE).read_bytes())
         if manifest["format"] != FORMAT:
@@ -222,15 +222,15 @@ def _earlier(target: Path) -> set[str]:
         names = [str(name) for name in manifest["files"]]
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return set()
-    # A manifest is a file that anyone may have changed: nothing outside the folder is ours.
+    # Anyone may have changed the manifest, so never touch a path outside the folder.
     return {name for name in names if not Path(name).is_absolute() and ".." not in Path(name).parts}
 
 
 @contextlib.contextmanager
 def _staging(target: Path) -> Iterator[Path]:
-    """A folder on the target's file system, in which the copy is made; nothing of it is left in the end.
+    """A temporary folder on the target's file system in which the copy is made; it is always removed.
 
-    Where the copy fails, the folders above it that were not there before go too.
+    If the copy fails, parent folders that were created for it are removed too.
     """
     parent = target if target.is_dir() else target.parent
     missing = [folder for folder in (target, *target.parents) if not folder.exists()]
@@ -246,7 +246,7 @@ def _staging(target: Path) -> Iterator[Path]:
 
 
 def _publish(staging: Path, target: Path, names: Sequence[str]) -> None:
-    """Give the finished files their names, the last of ``names`` last; where that fails, the new ones go again."""
+    """Move the finished files to their places in the order of ``names``; on failure, remove the new ones again."""
     added: list[Path] = []
     missing: list[Path] = []
     try:
@@ -265,7 +265,7 @@ def _publish(staging: Path, target: Path, names: Sequence[str]) -> None:
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """Remove these folders, the inner ones first; one that is not there or holds something stays as it is."""
+    """Remove these folders, inner ones first. Missing folders and folders that are not empty are skipped."""
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()

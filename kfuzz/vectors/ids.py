@@ -1,4 +1,4 @@
-"""Ids of vectors: the register of those ever given, and what a name or a glob that someone types stands for."""
+"""Vector ids: the register of all ids ever given, and the lookup of names and globs that users type."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from kfuzz.files import read_bytes, write_whole
 
 __all__ = ["REGISTER_FILE", "digest_of", "matching", "register", "registered", "remedy"]
 
-# Every id that was ever given, one a line, with the digest of its bytes: neither ever changes (docs/suite-policy.md).
+# Every id ever given, one per line, with the digest of its bytes. Neither ever changes (docs/suite-policy.md).
 REGISTER_FILE = "ids.txt"
 DIGEST_DIGITS = 16
 
 
 def registered(root: Path) -> dict[str, str]:
-    """The ids that the suite under ``root`` has given, with their digests ("" where a line has none)."""
+    """The registered ids of the suite under ``root``, with their digests ("" if a line has none)."""
     path = root / REGISTER_FILE
     lines = read_bytes(path).decode().splitlines() if path.is_file() else []
     return {name: digest for name, _, digest in (line.partition(" ") for line in lines if line)}
 
 
 def register(root: Path, digests: Mapping[str, str]) -> None:
-    """Add ids with their digests to the register; an id keeps the digest that it was first registered with."""
+    """Add ids with their digests to the register. An id keeps the digest of its first registration."""
     before = registered(root)
     after = {name: before.get(name) or digests.get(name, "") for name in {*before, *digests}}
     if after != before:
@@ -36,7 +36,7 @@ def register(root: Path, digests: Mapping[str, str]) -> None:
 
 
 def digest_of(item: Mapping[str, Any]) -> str:
-    """The digest of a vector's bytes, from its JSON: of a stream, of its steps one after another."""
+    """The digest of a vector's bytes, computed from its JSON; for a stream, of all its steps in order."""
     if "recipe" in item:
         return str(item["sha256"])[:DIGEST_DIGITS]
     digits = "\n".join(step["hex"] for step in item["steps"]) if "steps" in item else item["hex"]
@@ -44,9 +44,9 @@ def digest_of(item: Mapping[str, Any]) -> str:
 
 
 def matching(ids: Collection[str], globs: Iterable[str]) -> set[str]:
-    """The ids that any of the globs matches (``*`` matches ``/`` too).
+    """The ids that match any of the globs (``*`` also matches ``/``).
 
-    ``UsageError`` for a glob that matches none, with the one that was probably meant.
+    Raises ``UsageError`` for a glob that matches nothing; the error suggests the most similar one.
     """
     chosen: set[str] = set()
     for glob in globs:
@@ -58,15 +58,15 @@ def matching(ids: Collection[str], globs: Iterable[str]) -> set[str]:
 
 
 def remedy(name: str, ids: Collection[str]) -> str:
-    """What to do about a mistyped id or glob: "did you mean …?", or how to see the ids where nothing is near."""
+    """Advice on a mistyped id or glob: "did you mean …?", or how to list the ids if nothing is similar."""
     near = _near(name, ids)
     return f"did you mean {near!r}?" if near else "`kfuzz vectors list` shows their ids"
 
 
 def _near(name: str, ids: Collection[str]) -> str | None:
-    """The id or glob nearest to ``name``; None where none is near.
+    """The id or glob most similar to ``name``; None if nothing is similar.
 
-    The folder is compared first, then the last word with the ids in that folder: not with thousands of ids.
+    The folder is compared first, then the last word with the ids in that folder. This avoids thousands of comparisons.
     """
     folders = {parent for one in ids for parent in _parents(one)}
     if name.rstrip("/") in folders:
@@ -86,7 +86,7 @@ def _near(name: str, ids: Collection[str]) -> str | None:
 
 
 def _parents(one: str) -> Iterator[str]:
-    """``a/b`` and ``a`` of ``a/b/c``."""
+    """``a/b`` and ``a`` for ``a/b/c``."""
     while "/" in one:
         one = one.rpartition("/")[0]
         yield one

@@ -1,4 +1,4 @@
-"""The kinds of vectors: one row for each, from which the rest of ``vectors/`` and the referee take what differs.
+"""The kinds of vectors, one row each. The other modules of ``vectors/`` and the referee read the differences from here.
 
 docs/vectors.md lists what else a new kind needs.
 """
@@ -12,24 +12,25 @@ from kfuzz.kafka import ROLES
 
 __all__ = ["KINDS", "LEVELS", "OPTIONS", "READER", "STREAM_OPTIONS", "TOPIC", "VERDICTS", "Kind"]
 
-# What an expectation may say of a role.
+# The verdicts that an expectation may give for a role.
 VERDICTS: Final = ("valid", "invalid", "acceptable")
-# How much a miss weighs: a recommended vector that is missed is reported and fails nothing.
+# The weight of a miss. A missed recommended vector is reported but does not fail the run.
 LEVELS: Final = ("required", "recommended")
-# The only role of messages and primitives: clients and brokers read them in the same way.
+# The only role of messages and primitives: clients and brokers read them the same way.
 READER: Final = "reader"
-# The option of records that configures the broker.
+# The option of a records vector that sets the broker's topic configuration.
 TOPIC: Final = "topic"
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a vector file may be about.
+    """One kind of vector file.
 
-    ``roles`` may judge its vectors; the first of them judges each. ``contents`` is the member of an expectation that
-    holds what is read; None where the expectations stand in ``steps``. ``options`` is what a vector may say beside its
-    bytes, by the names of the testee protocol. ``findings`` names the table of codes that a vector may find.
-    ``batches``: the bytes are record batches, with CRCs.
+    ``roles``: the roles that may judge its vectors; the first one judges each vector unless it names others.
+    ``contents``: the member of an expectation that holds the decoded contents; None if the expectations are in
+    ``steps``. ``options``: the members that a vector may have beside its bytes, by their names in the testee protocol.
+    ``findings``: the table of finding codes that its vectors may use. ``batches``: the bytes are record batches with
+    CRCs.
     """
 
     name: str

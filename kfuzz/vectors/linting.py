@@ -1,4 +1,4 @@
-"""Lint: what a suite must keep beyond its schema. Each rule yields problems; none raises."""
+"""Lint: the rules of a suite beyond its schema. Each rule yields problems; none raises."""
 
 from __future__ import annotations
 
@@ -29,21 +29,20 @@ from kfuzz.wire.layout import BATCH_CRC_COVERS_FROM, HEADER_AT, MAGIC_AT, MESSAG
 __all__ = ["Problem", "lint"]
 
 FILE_BYTES_MAX = 8_000_000
-# No fewer than these shares of the suite, in percent.
+# The minimum shares of the suite, in percent.
 SMALLEST_SHARES = {"valid": 20, "not valid": 60}
-# The roles that only the latest release is asked in.
+# In these roles, only the latest release is asked.
 APPENDING = ("broker", "log")
 CHECKS = frozenset({"format", "stream", "behaviour", "none"})
-# The flag of a vector that turned out to be wrong (docs/suite-policy.md): it stays, and fails nothing.
+# The flag of a vector that turned out to be wrong (docs/suite-policy.md): it stays, but fails no run.
 WITHDRAWN = "Withdrawn"
 LEVELS = ("must", "should", "may")
 LINK = re.compile(r"[A-Za-z][\w.-]*(?: [\w.-]+)? #\d+|[A-Z]+-\d+|https://\S+")
-# The smallest message, and where a frame has its length, its magic and its CRC.
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing to mend: ``place`` is a file, or a file and a vector's id."""
+    """One thing to fix: ``place`` is a file, or a file and a vector's id."""
 
     place: str
     text: str
@@ -54,7 +53,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """What the rules look at."""
+    """The input of every rule."""
 
     root: Path
     files: tuple[SuiteFile, ...]
@@ -67,13 +66,13 @@ class Suite:
 
 
 def lint(root: Path) -> list[Problem]:
-    """Every problem of the suite under ``root``, in the order of the rules; an empty list for a clean one."""
+    """All problems of the suite under ``root``, in the order of the rules; empty for a clean suite."""
     problems: list[Problem] = []
     files = []
     for path in suite_paths(root):
         try:
             file = load_file(path)
-            # What a recipe makes is checked when it is made.
+            # Building a bomb's bytes checks them against size and digest.
             for vector in file.vectors:
                 _ = vector.data
             files.append(file)
@@ -112,9 +111,8 @@ def _canonical_form(suite: Suite) -> Iterator[Problem]:
         if content != canonical_json(file.document):
             yield Problem(_name(suite.root, file.path), "not in canonical form; run `kfuzz vectors build`")
         if len(content) > FILE_BYTES_MAX:
-            yield Problem(
-                _name(suite.root, file.path), f"has {len(content)} bytes; at most {FILE_BYTES_MAX}, so split it"
-            )
+            text = f"has {len(content)} bytes; at most {FILE_BYTES_MAX} are allowed, so split it"
+            yield Problem(_name(suite.root, file.path), text)
 
 
 def _flags(suite: Suite) -> Iterator[Problem]:
@@ -122,9 +120,9 @@ def _flags(suite: Suite) -> Iterator[Problem]:
         place = _name(suite.root, file.path)
         used = {flag for vector in file.vectors for flag in vector.flags}
         for name in sorted(used - file.flags.keys()):
-            yield Problem(place, f"the flag {name} is used and not explained")
+            yield Problem(place, f"the flag {name} is used but not explained")
         for name in sorted(file.flags.keys() - used):
-            yield Problem(place, f"the flag {name} is explained and not used")
+            yield Problem(place, f"the flag {name} is explained but not used")
         for flag in file.flags.values():
             for link in flag.links:
                 if not LINK.fullmatch(link):
@@ -152,15 +150,15 @@ def _permanent(suite: Suite) -> Iterator[Problem]:
     given = registered(suite.root)
     present = {item["id"]: digest_of(item) for file in suite.files for item in file.document["vectors"]}
     for name in sorted(given.keys() - present.keys()):
-        yield Problem(REGISTER_FILE, f"the id {name} was given and is gone; ids are for ever, bring the vector back")
+        yield Problem(REGISTER_FILE, f"the id {name} was given and is gone; ids are permanent, so restore the vector")
     for name in sorted(present.keys() - given.keys()):
         yield Problem(REGISTER_FILE, f"the id {name} is not registered; run `kfuzz vectors build`")
     for name in sorted(present.keys() & given.keys()):
         if given[name] and given[name] != present[name]:
             yield Problem(
                 REGISTER_FILE,
-                f"the bytes of {name} have changed; give other bytes another id"
-                " (where no release has the id yet, remove its line)",
+                f"the bytes of {name} have changed; give the new bytes a new id"
+                " (if no release contains the id yet, remove its line)",
             )
 
 
@@ -187,15 +185,16 @@ def _requirement_entries(suite: Suite) -> Iterator[Problem]:
             text = f"{name} must have check, id, level, spec and text, and may have one_sided, tested and why"
             yield Problem(REQUIREMENTS_FILE, text)
         elif entry["level"] not in LEVELS:
-            yield Problem(REQUIREMENTS_FILE, f"{name}: the level {entry['level']!r} is none of {', '.join(LEVELS)}")
+            yield Problem(REQUIREMENTS_FILE, f"{name}: the level {entry['level']!r} is not one of {', '.join(LEVELS)}")
         elif entry["check"] not in CHECKS:
             yield Problem(
-                REQUIREMENTS_FILE, f"{name}: the check {entry['check']!r} is none of {', '.join(sorted(CHECKS))}"
+                REQUIREMENTS_FILE, f"{name}: the check {entry['check']!r} is not one of {', '.join(sorted(CHECKS))}"
             )
         elif (entry["check"] == "none") != ("why" in entry):
-            yield Problem(REQUIREMENTS_FILE, f"{name}: who checks by none says why, and nobody else")
+            yield Problem(REQUIREMENTS_FILE, f"{name}: 'why' is required if check is 'none', and otherwise not allowed")
         elif (entry["check"] == "behaviour") != ("tested" in entry):
-            yield Problem(REQUIREMENTS_FILE, f"{name}: who checks by behaviour names the tests, and nobody else")
+            text = f"{name}: 'tested' is required if check is 'behaviour', and otherwise not allowed"
+            yield Problem(REQUIREMENTS_FILE, text)
         elif "tested" in entry and not (entry["tested"] and isinstance(entry["tested"], list)):
             yield Problem(REQUIREMENTS_FILE, f'{name}: tested is a list of tests, such as ["tests/a.py::test_a"]')
         elif not entry["spec"]:
@@ -218,7 +217,7 @@ def _cited(suite: Suite) -> Iterator[Problem]:
         for _, expectation in expectations(vector):
             finding = expectation.get("finding")
             if finding is not None and finding not in CODES[vector.kind]:
-                yield Problem(_place(suite, vector), f"the finding {finding} is not known")
+                yield Problem(_place(suite, vector), f"the finding {finding} is unknown")
     for codes in CODES.values():
         for code, meaning in codes.items():
             if meaning.requirement is not None and meaning.requirement not in suite.requirements:
@@ -241,7 +240,7 @@ def _hostile(suite: Suite) -> Iterator[Problem]:
         if vector.steps:
             continue
         if verdicts == {"invalid"} and not any(place.get("hostile") for place in vector.layout):
-            yield Problem(_place(suite, vector), "it is invalid, and its layout marks no hostile field")
+            yield Problem(_place(suite, vector), "it is invalid, but its layout marks no hostile field")
 
 
 def _budgets(suite: Suite) -> Iterator[Problem]:
@@ -250,7 +249,7 @@ def _budgets(suite: Suite) -> Iterator[Problem]:
         for vector in file.vectors:
             verdicts = {expectation["verdict"] for _, expectation in expectations(vector)}
             if vector.budget is None and greedy & set(vector.flags) and verdicts != {"valid"}:
-                yield Problem(_place(suite, vector), "it tempts to allocate and has no budget")
+                yield Problem(_place(suite, vector), "it provokes a large allocation but has no budget")
 
 
 def _kafka_cells(suite: Suite) -> Iterator[Problem]:
@@ -262,11 +261,11 @@ def _kafka_cells(suite: Suite) -> Iterator[Problem]:
             if said is None:
                 yield Problem(_place(suite, vector), f"{who} was not asked; run `kfuzz vectors build --confirm`")
             elif (verdict == "valid" and said != "accepted") or (verdict == "invalid" and said == "accepted"):
-                yield Problem(_place(suite, vector), f"it is {verdict}, and {who} says {said}")
+                yield Problem(_place(suite, vector), f"it is {verdict}, but the answer of {who} is {said}")
 
 
 def _asked(vector: Vector) -> Iterator[tuple[str, str]]:
-    """The releases that must have judged the vector, and in which roles."""
+    """The releases that must have judged the vector, and the roles."""
     role = KINDS[vector.kind].roles[0]
     for release in RELEASES:
         # A release without this message, or with other names for its fields, has no cell.
@@ -276,7 +275,7 @@ def _asked(vector: Vector) -> Iterator[tuple[str, str]]:
             or has_same_names(release, vector.options["message"], vector.options["version"])
         ):
             yield release, role
-    # Kafka's LogValidator and LogSegment answer in process for a broker and a log.
+    # For the roles broker and log, kafka-clients runs Kafka's LogValidator and LogSegment in its own process.
     yield from ((LATEST, role) for role in APPENDING if role in vector.expect)
 
 
@@ -291,11 +290,11 @@ def _stream_cells(suite: Suite) -> Iterator[Problem]:
             for version in RELEASES:
                 said = vector.kafka.get(version, {}).get(role)
                 who = f"Kafka {version} as {role}"
-                # Kafka 3 knows no versions of transactions.
+                # Kafka 3 has no transaction versions.
                 if said is None and not (version == KAFKA_3 and "transaction_version" in vector.options):
                     yield Problem(_place(suite, vector), f"{who} was not asked; run `kfuzz vectors build --confirm`")
                 elif ("invalid" in verdicts and said == "accepted") or (verdicts == {"valid"} and said == "rejected"):
-                    yield Problem(_place(suite, vector), f"{who} says {said}, which its steps do not")
+                    yield Problem(_place(suite, vector), f"the answer of {who} is {said}, which contradicts its steps")
 
 
 def _real_broker_cells(suite: Suite) -> Iterator[Problem]:
@@ -307,7 +306,8 @@ def _real_broker_cells(suite: Suite) -> Iterator[Problem]:
         verdicts = {expectation["verdict"] for role, expectation in expectations(vector) if role == "broker"}
         answer = said.get("broker", "accepted" if "invalid" not in verdicts else "rejected")
         if ("invalid" in verdicts and answer == "accepted") or (verdicts == {"valid"} and answer != "accepted"):
-            yield Problem(_place(suite, vector), f"{who} says {answer}, and it is {', '.join(sorted(verdicts))}")
+            wanted = ", ".join(sorted(verdicts))
+            yield Problem(_place(suite, vector), f"the answer of {who} is {answer}, but the vector is {wanted}")
 
 
 def _crcs(suite: Suite) -> Iterator[Problem]:
@@ -319,18 +319,18 @@ def _crcs(suite: Suite) -> Iterator[Problem]:
                 crc_is_right(vector.data[at : at + size]) for at, size, _ in frames(vector.data, any_magic=True)
             )
         ):
-            yield Problem(_place(suite, vector), "a CRC is wrong, and the vector is not about the CRC")
+            yield Problem(_place(suite, vector), "a CRC is wrong, but the vector is not about the CRC")
 
 
 def _is_about_crc(vector: Vector) -> bool:
-    """A CRC, a magic (which says what the CRC covers) or a length that lies: there the CRC may be wrong."""
+    """Whether a hostile CRC, magic (it decides what the CRC covers) or length explains a wrong CRC."""
     hostile = {place["field"].rpartition(".")[2] for place in vector.layout if place.get("hostile")}
     codes = {expectation.get("finding", "") for _, expectation in expectations(vector)}
     return bool(hostile & {"batch_length", "crc", "magic"}) or any("crc" in code for code in codes)
 
 
 def crc_is_right(frame: bytes) -> bool:
-    """Whether the CRC of one batch or message fits; CRC-32C from magic 2 on, CRC-32 before."""
+    """Whether the CRC of one batch or message is right: CRC-32C from magic 2 on, CRC-32 before."""
     if frame[MAGIC_AT] >= 2:
         return frame[HEADER_AT["crc"] :][:4] == crc32c.crc32c(frame[BATCH_CRC_COVERS_FROM:]).to_bytes(4, "big")
     return frame[MESSAGE_AT[0]["crc"] :][:4] == zlib.crc32(frame[MESSAGE_CRC_COVERS_FROM:]).to_bytes(4, "big")
@@ -342,7 +342,7 @@ def _balance(suite: Suite) -> Iterator[Problem]:
     for name, percent in SMALLEST_SHARES.items():
         if counts[name] * 100 < total * percent:
             yield Problem(
-                "the suite", f"only {counts[name]} of {total} vectors are {name}; {percent} % at least must be"
+                "the suite", f"only {counts[name]} of {total} vectors are {name}; at least {percent} % must be"
             )
 
 
@@ -350,7 +350,7 @@ def _balance(suite: Suite) -> Iterator[Problem]:
 
 
 def _covered(suite: Suite) -> Iterator[Problem]:
-    """Nothing is without a vector, and the pages are as the suite makes them; without the tables, nothing is asked."""
+    """Everything has a vector, and the pages are current. Skipped if the suite has no coverage tables."""
     if not (suite.root / coverage.COVERAGE_FILE).is_file():
         return
     try:
@@ -361,7 +361,7 @@ def _covered(suite: Suite) -> Iterator[Problem]:
         return
     yield from (Problem(place, text) for place, text in problems)
     for page in pages.stale(suite.root, measured):
-        yield Problem(page, "is not what the suite makes; run `kfuzz vectors build`")
+        yield Problem(page, "is out of date; run `kfuzz vectors build`")
 
 
 # --- expected outcomes ----------------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ def _expected(suite: Suite) -> Iterator[Problem]:
             if words[0] not in vectors:
                 yield Problem(place, f"no vector has the id {words[0]}")
             if not reason or reason.startswith("unexplained"):
-                yield Problem(place, "the line does not say why; add a reason or a link")
+                yield Problem(place, "the line gives no reason; add a reason or a link")
 
 
 Rule = Callable[[Suite], Iterable[Problem]]

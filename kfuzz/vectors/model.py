@@ -1,6 +1,6 @@
-"""The vector model: what a vector is, and how the committed suite is read and checked against its schema.
+"""The vector model: the types, and how the committed suite is loaded and checked against its schema.
 
-The file format is described in docs/vectors.md; ``vectors/schema.json`` is its JSON Schema.
+docs/vectors.md describes the file format; ``vectors/schema.json`` is its JSON Schema.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ __all__ = [
 ]
 
 FORMAT = "kfuzz-vectors/1"
-# A file states the contents of no more records than this; of more, it has the digest.
+# Files list the contents of up to this many records; for more, they hold a digest.
 CONTENT_RECORDS_MAX = 1000
 SCHEMA_FILE = "schema.json"
-# Says which version of the suite it is.
+# Holds the version of the suite.
 SUITE_FILE = "suite.json"
 REQUIREMENTS_FILE = "requirements.json"
 EXPECTED_DIRECTORY = "expected"
@@ -52,7 +52,7 @@ EXPECTED_DIRECTORY = "expected"
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """What a flag of a vector file means; every vector that bears it has this kind of trap in it."""
+    """The explanation of a flag: the kind of trap that is in every vector with this flag."""
 
     name: str
     bug_type: str
@@ -64,17 +64,17 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Bomb:
-    """Bytes that are too many for a file: ``recipe`` makes them when they are asked for."""
+    """Bytes too large for a file; ``recipe`` builds them on each access."""
 
     recipe: str
     size: int
     sha256: str
-    # The file and the place in it, for errors.
+    # The file and the place in it, for error messages.
     place: str
 
     @property
     def data(self) -> bytes:
-        """The bytes; ``UsageError`` where the recipe is unknown or makes others than the file says."""
+        """The bytes. Raises ``UsageError`` if the recipe is unknown or its bytes do not match size and digest."""
         from kfuzz.vectors.recipes.making.bombs import BOMBS
 
         if self.recipe not in BOMBS:
@@ -83,30 +83,30 @@ class Bomb:
         data = BOMBS[self.recipe]()
         if len(data) != self.size or hashlib.sha256(data).hexdigest() != self.sha256:
             raise UsageError(
-                f"{self.place}.sha256: the recipe {self.recipe!r} makes other bytes than these;"
-                " run `kfuzz vectors build`"
+                f"{self.place}.sha256: the recipe {self.recipe!r} makes different bytes; run `kfuzz vectors build`"
             )
         return data
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """One vector: the bytes, and what each role must make of them.
+    """One vector: the bytes, and the result that each role must reach.
 
-    Of kind ``records`` every vector says what a consumer makes of it, and what a broker and a log do where that
-    matters. ``expect[role]`` has ``verdict`` ("valid", "invalid", "acceptable"), ``finding`` (the code of the finding
-    that a refusal rests on), ``batches`` (the contents that whoever accepts must read, in the protocol's JSON form),
+    A vector of kind ``records`` has expectations for the consumer, and for the broker and the log where they matter.
+    ``expect[role]`` has ``verdict`` ("valid", "invalid", "acceptable"), ``finding`` (the code of the finding that
+    causes a refusal), ``batches`` (the contents that a reader must return if it accepts, in the protocol's JSON form),
     ``alternatives`` (other permitted readings), ``partial_tail`` and ``consumed`` (end of the last complete batch).
-    ``kafka[version][role]`` is what Apache Kafka itself said: "accepted", "rejected" or "fault"; beside the roles stand
-    ``error`` (of a produce request) and ``recovery`` (of a segment at start).
-    ``budget`` bounds what judging the vector may cost: ``memory_bytes`` and ``cpu_ms``.
-    ``data`` are the bytes. Those of a bomb are made each time they are asked for, and so are contents of which the
-    file has only the digest; ``size`` and everything else are known without that.
-    Of kind ``stream``, ``steps`` come one after another, each with ``hex`` and its own ``expect``; ``data`` is all
-    their bytes, ``expect`` is empty, and ``options`` may have the names of ``STREAM_OPTIONS``. Of kind ``records``,
-    ``options`` may have a ``topic``: what a broker is configured to, where its verdict depends on that.
-    Of kind ``message``, ``options`` has its name and version, and ``expect`` has one role, "reader", with the contents
-    as ``message`` in place of batches; of kind ``primitive``, which ``primitive`` it is, and the contents as ``value``.
+    ``kafka[version][role]`` is the answer of Apache Kafka itself: "accepted", "rejected" or "fault". The cell may also
+    have ``error`` (of a produce request) and ``recovery`` (of a segment at broker start).
+    ``budget`` limits the cost of judging the vector: ``memory_bytes`` and ``cpu_ms``.
+    ``data`` is the bytes. Each access builds the bytes of a bomb, and also contents that the file holds only as a
+    digest; ``size`` and all other fields need no build.
+    In a vector of kind ``stream``, ``steps`` follow one another, each with ``hex`` and its own ``expect``. There
+    ``data`` joins the bytes of all steps, ``expect`` is empty, and ``options`` may have the names in
+    ``STREAM_OPTIONS``. In kind ``records``, ``options`` may have ``topic``: the broker configuration that its verdict
+    depends on. In kind ``message``, ``options`` has the message's name and version, and ``expect`` has the one role
+    "reader", with the contents as ``message`` instead of ``batches``. In kind ``primitive``, ``options`` names the
+    ``primitive``, and the contents are ``value``.
     """
 
     id: str
@@ -127,18 +127,18 @@ class Vector:
 
     @property
     def data(self) -> bytes:
-        """The bytes; ``UsageError`` where a bomb's recipe does not make what the file says."""
+        """The bytes. Raises ``UsageError`` if a bomb's recipe makes bytes that do not match the file."""
         return self.source if isinstance(self.source, bytes) else self.source.data
 
     @property
     def size(self) -> int:
-        """How many bytes there are, without making them."""
+        """The number of bytes, known without building them."""
         return len(self.source) if isinstance(self.source, bytes) else self.source.size
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteFile:
-    """One file of the suite: ``document`` is its JSON, ``vectors`` the same in the model's form."""
+    """One file of the suite: ``document`` is its JSON, ``vectors`` the parsed vectors."""
 
     path: Path
     about: str
@@ -148,7 +148,7 @@ class SuiteFile:
 
 
 def default_root() -> Path:
-    """The committed suite: ``vectors/`` of the repository, or the copy inside an installed wheel."""
+    """The folder of the committed suite: ``vectors/`` in the repository, or the copy inside an installed wheel."""
     here = Path(__file__).resolve().parent
     for root in (here.parent.parent / "vectors", here / "suite"):
         if (root / SCHEMA_FILE).is_file():
@@ -157,23 +157,23 @@ def default_root() -> Path:
 
 
 def suite_version(root: str | Path | None = None) -> str | None:
-    """The version of the suite ("1.0.0"), by the policy in docs/suite-policy.md; None of a suite that names none."""
+    """The suite's version, such as "1.0.0" (docs/suite-policy.md explains it); None if the suite declares none."""
     path = _root(root)[0] / SUITE_FILE
     if not path.is_file():
         return None
     try:
         return str(json.loads(read_bytes(path))["version"])
     except (ValueError, LookupError, TypeError):
-        raise UsageError(f'{path} must be JSON such as {{"version": "1.0.0"}}; mend it') from None
+        raise UsageError(f'{path} must be JSON such as {{"version": "1.0.0"}}; correct it') from None
 
 
 def load_suite(
     pattern: str | Sequence[str] = "*", root: str | Path | None = None, *, kinds: Collection[str] = ("records",)
 ) -> tuple[Vector, ...]:
-    """The vectors of ``kinds`` whose id matches a glob in ``pattern`` (``*`` matches ``/`` too), sorted by id.
+    """The vectors of ``kinds`` whose id matches a glob in ``pattern`` (``*`` also matches ``/``), sorted by id.
 
-    No bomb is made here. ``UsageError`` for a file that breaks the schema, an id that occurs twice, and a glob that
-    matches nothing. kfuzz's own suite (no ``root``) is not held against the schema again.
+    No bomb is built here. Raises ``UsageError`` for a file that breaks the schema, an id that occurs twice, and a glob
+    without a match. kfuzz's own suite (no ``root``) is not checked against the schema again.
     """
     globs = [pattern] if isinstance(pattern, str) else list(pattern)
     documents = [(path, document) for path, document in _documents(root) if document["kind"] in kinds]
@@ -183,9 +183,9 @@ def load_suite(
 
 
 def find_vector(name: str, root: str | Path | None = None) -> Vector:
-    """The vector with this id, of any kind; ``UsageError`` where there is none, with the id that is nearest."""
+    """The vector with this id, of any kind. Raises ``UsageError`` for an unknown id and suggests a similar one."""
     place, own = _root(root)
-    # An id begins with its file's path, so one file is enough; a suite that keeps other ids is read as a whole.
+    # An id begins with its file's path, so reading one file is enough. Suites with other ids are read as a whole.
     path = place / f"{name.rpartition('/')[0]}.json"
     documents = [(path, _document(path, own))] if name in registered(place) and path.is_file() else _documents(root)
     for path, document in documents:
@@ -195,7 +195,7 @@ def find_vector(name: str, root: str | Path | None = None) -> Vector:
 
 
 def has_vector(name: str) -> bool:
-    """Whether an id or a glob names any vector of kfuzz's own suite."""
+    """Whether an id or a glob matches a vector of kfuzz's own suite."""
     return bool(fnmatch.filter(_own_ids(), name))
 
 
@@ -209,19 +209,19 @@ def _ids(documents: Iterable[tuple[Path, Mapping[str, Any]]]) -> set[str]:
 
 
 def load_files(root: str | Path | None = None) -> tuple[SuiteFile, ...]:
-    """Every file of the suite under ``root``, sorted by path; raises ``UsageError`` as :func:`load_suite` does."""
+    """All files of the suite under ``root``, sorted by path. Raises ``UsageError`` as :func:`load_suite` does."""
     return tuple(_suite_file(path, document) for path, document in _documents(root))
 
 
 def _root(root: str | Path | None) -> tuple[Path, bool]:
-    """The folder of a suite, and whether it is kfuzz's own."""
+    """The folder of a suite, and whether it is kfuzz's own suite."""
     place = default_root() if root is None else Path(root)
     return place, place.resolve() == default_root()
 
 
 def _document(path: Path, own: bool) -> dict[str, Any]:
     content = read_bytes(path)
-    # Lint checks kfuzz's own suite. It takes seconds, and every command that names a vector would wait for it.
+    # Skip the schema check for kfuzz's own suite: it takes seconds for each command, and lint does it already.
     if own:
         with contextlib.suppress(ValueError, RecursionError):
             document: dict[str, Any] = json.loads(content)
@@ -242,19 +242,19 @@ def _documents(given: str | Path | None) -> list[tuple[Path, dict[str, Any]]]:
             _, names = document["kind"], [item["id"] for item in document["vectors"]]
         for name in names:
             if name in first:
-                raise UsageError(f"{path}: the id {name!r} stands in {first[name]} too; ids are given once")
+                raise UsageError(f"{path}: the id {name!r} is also in {first[name]}; ids must be unique")
             first[name] = path
     return documents
 
 
 def suite_paths(root: Path) -> list[Path]:
-    """The vector files under ``root``: every JSON file in a directory below it, save the expected outcomes."""
+    """The vector files under ``root``: every JSON file in a subdirectory, except the expected outcomes."""
     paths = (path for path in root.rglob("*.json") if path.parent != root)
     return sorted(path for path in paths if path.relative_to(root).parts[0] != EXPECTED_DIRECTORY)
 
 
 def load_file(path: str | Path) -> SuiteFile:
-    """One file of the suite, checked against the schema; ``UsageError`` names file, place and remedy."""
+    """One file of the suite, checked against the schema. A ``UsageError`` names the file, the place and the remedy."""
     path = Path(path)
     return _suite_file(path, parse_document(path, read_bytes(path)))
 
@@ -275,7 +275,7 @@ def _suite_file(path: Path, document: Mapping[str, Any]) -> SuiteFile:
 
 
 def vectors_of(path: Path, document: Mapping[str, Any], ids: Set[str] | None = None) -> tuple[Vector, ...]:
-    """The vectors of a checked document, in its order; only those with an id of ``ids``, if given."""
+    """The vectors of a checked document, in its order; if ``ids`` is given, only the vectors with those ids."""
     with _explained(path, document):
         kind = document["kind"]
         items = ((i, item) for i, item in enumerate(document["vectors"]) if ids is None or item["id"] in ids)
@@ -284,7 +284,7 @@ def vectors_of(path: Path, document: Mapping[str, Any], ids: Set[str] | None = N
 
 @contextlib.contextmanager
 def _explained(path: Path, document: Any) -> Iterator[None]:
-    """A document that was not held against the schema is, once it turns out to be wrong: then the error says where."""
+    """If reading an unchecked document fails, check it against the schema: that error names the place."""
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError):
@@ -300,7 +300,7 @@ def parse_document(path: Path, content: bytes) -> dict[str, Any]:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
         raise UsageError(
-            f"{path}: not JSON at line {error.lineno} column {error.colno} ({error.msg}); mend the syntax"
+            f"{path}: not JSON at line {error.lineno} column {error.colno} ({error.msg}); correct the syntax"
         ) from None
     except _RepeatedName as error:
         raise UsageError(f"{path}: the name {error} occurs twice in one object; keep one of them") from None
@@ -312,7 +312,7 @@ def parse_document(path: Path, content: bytes) -> dict[str, Any]:
 
 
 class _RepeatedName(ValueError):
-    """A name occurs twice in one JSON object; the second would silently win."""
+    """A name occurs twice in one JSON object. Without this error, the second value would silently win."""
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -338,7 +338,7 @@ def _check_schema(path: Path, document: Any) -> None:
     errors = list(_validator().iter_errors(document))
     if not errors:
         return
-    # The first place in the file is mended first; an alternative's own complaint says more than "matches none of them".
+    # Report the first place in the file. An alternative's own error says more than "matches none of them".
     error = min(errors, key=lambda error: [(isinstance(step, str), str(step), step) for step in error.absolute_path])
     while error.context:
         error = max(error.context, key=relevance)
@@ -347,7 +347,7 @@ def _check_schema(path: Path, document: Any) -> None:
 
 
 def _json_path(steps: Iterable[str | int]) -> str:
-    """``vectors[3].expect.consumer``, or ``the document`` for its root."""
+    """A path such as ``vectors[3].expect.consumer``; ``the document`` for the root."""
     text = ""
     for step in steps:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
@@ -375,13 +375,13 @@ def _vector(path: Path, place: str, kind: str, item: Mapping[str, Any]) -> Vecto
 
 
 def contents_digest(batches: Sequence[Any]) -> dict[str, Any]:
-    """What stands in the place of contents that are too long for a file: their compact JSON's SHA-256 and size."""
+    """The replacement for contents that are too long for a file: SHA-256 and size of their compact JSON."""
     text = json.dumps(batches, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
     return {"sha256": hashlib.sha256(text).hexdigest(), "size": len(text)}
 
 
 def _expect(item: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The expectations by role; contents that the file has only the digest of come from the recipe, when asked for."""
+    """The expectations by role. If the file has only a digest of the contents, the recipe builds them on access."""
     expect = item.get("expect", {})
     return {
         role: _Made(expectation, item["recipe"]) if isinstance(expectation.get("batches"), dict) else expectation
@@ -390,7 +390,7 @@ def _expect(item: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 class _Made(Mapping[str, Any]):
-    """An expectation whose ``batches`` a recipe makes each time they are asked for."""
+    """An expectation whose ``batches`` a recipe builds on each access."""
 
     __slots__ = ("_recipe", "_stated")
 

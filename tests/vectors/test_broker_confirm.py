@@ -39,11 +39,13 @@ def judged(verdict: str) -> Vector:
 
 def test_a_refusal_contradicts_valid_and_an_acceptance_invalid() -> None:
     refused = {"outcome": "rejected", "error": "INVALID_RECORD"}
-    assert contradiction(judged("valid"), refused, "broker") == ("it is valid, and Kafka says rejected: INVALID_RECORD")
+    assert contradiction(judged("valid"), refused, "broker") == (
+        "it is valid, but Kafka's answer is rejected: INVALID_RECORD"
+    )
     assert contradiction(judged("invalid"), refused, "broker") is None
     assert contradiction(judged("acceptable"), refused, "broker") is None
     assert contradiction(judged("invalid"), {"outcome": "accepted"}, "broker") == (
-        "it is invalid, and Kafka accepts it"
+        "it is invalid, but Kafka accepts it"
     )
     assert contradiction(judged("valid"), {"outcome": "accepted"}, "broker") is None
 
@@ -96,7 +98,7 @@ def _refused_though_valid(document: mini_suite.Document) -> None:
     ("spoil", "text"),
     [
         (_without_recovery, f"the real broker {BROKER_RELEASE} was not asked; run `kfuzz vectors build --broker`"),
-        (_refused_though_valid, f"the real broker {BROKER_RELEASE} says rejected, and it is valid"),
+        (_refused_though_valid, f"the answer of the real broker {BROKER_RELEASE} is rejected, but the vector is valid"),
     ],
 )
 def test_lint_finds_a_cell_that_is_missing_or_contradicts(spoil: Any, text: str, tmp_path: Path) -> None:

@@ -43,11 +43,11 @@ DEFECTS: dict[str, tuple[Callable[[dict[str, Document]], Any], str]] = {
     "not-asked": (lambda v: v["goes-on"]["kafka"].pop(LATEST), f"goes-on: Kafka {LATEST} as broker was not asked"),
     "accepts-invalid": (
         lambda v: v["gap-of-one"]["kafka"][KAFKA_3].update(broker="accepted"),
-        f"gap-of-one: Kafka {KAFKA_3} as broker says accepted, which its steps do not",
+        f"gap-of-one: the answer of Kafka {KAFKA_3} as broker is accepted, which contradicts its steps",
     ),
     "refuses-valid": (
         lambda v: v["goes-on"]["kafka"][LATEST].update(broker="rejected"),
-        f"goes-on: Kafka {LATEST} as broker says rejected, which its steps do not",
+        f"goes-on: the answer of Kafka {LATEST} as broker is rejected, which contradicts its steps",
     ),
     "roles-differ": (
         lambda v: v["goes-on"]["steps"][1].update(

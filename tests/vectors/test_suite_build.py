@@ -188,11 +188,11 @@ VALID, INVALID, ACCEPTABLE = (
 @pytest.mark.parametrize(
     ("vector_id", "answer", "sentence"),
     [
-        (VALID, {"outcome": "rejected", "error": "no"}, "it is valid, and Kafka says rejected: no"),
-        (VALID, {"outcome": "fault", "error": "OutOfMemoryError"}, "it is valid, and Kafka says fault"),
+        (VALID, {"outcome": "rejected", "error": "no"}, "it is valid, but Kafka's answer is rejected: no"),
+        (VALID, {"outcome": "fault", "error": "OutOfMemoryError"}, "it is valid, but Kafka's answer is fault"),
         (VALID, {"consumed": 69}, "Kafka consumed 69 bytes"),
         (VALID, {"batches": []}, "batches has 0 entries; expected 1"),
-        (INVALID, {"outcome": "accepted"}, "it is invalid, and Kafka accepts it"),
+        (INVALID, {"outcome": "accepted"}, "it is invalid, but Kafka accepts it"),
         (ACCEPTABLE, {"batches": [{}]}, "batches[0]."),
         (INVALID, {"outcome": "rejected"}, None),
         (INVALID, {"outcome": "fault"}, None),

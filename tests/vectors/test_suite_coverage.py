@@ -126,7 +126,7 @@ def test_pages_are_written_where_there_are_docs_and_stale_ones_are_told(tmp_path
     (tmp_path / "docs" / "statements.md").unlink()
     assert pages.stale(root) == ["docs/coverage/findings.md", "docs/statements.md"]
     told = [str(problem) for problem in lint(root)]
-    assert "docs/statements.md: is not what the suite makes; run `kfuzz vectors build`" in told
+    assert "docs/statements.md: is out of date; run `kfuzz vectors build`" in told
 
 
 def test_cells_show_three_ids_and_count_the_rest(measured: coverage.Coverage) -> None:

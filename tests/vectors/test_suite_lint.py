@@ -43,11 +43,11 @@ DEFECTS: dict[str, tuple[Callable[[Document], Any], str]] = {
     "schema": (lambda d: d.update(surprise=1), "Additional properties are not allowed ('surprise'"),
     "flag-unexplained": (
         lambda d: vector(d, "of-2")["flags"].append("Strange"),
-        "the flag Strange is used and not explained",
+        "the flag Strange is used but not explained",
     ),
     "flag-unused": (
         lambda d: vector(d, "negative-one").update(flags=[]),
-        "the flag RecordCountNegative is explained and not used",
+        "the flag RecordCountNegative is explained but not used",
     ),
     "link": (lambda d: d["flags"]["RecordCountNegative"].update(links=["see the net"]), "the link 'see the net'"),
     "requirement-unknown": (
@@ -81,18 +81,21 @@ DEFECTS: dict[str, tuple[Callable[[Document], Any], str]] = {
         "the layout's value ends beyond the bytes",
     ),
     "nothing-hostile": (lambda d: vector(d, "negative-one").update(layout=[]), "its layout marks no hostile field"),
-    "budget-missing": (lambda d: vector(d, "one-too-high").pop("budget"), "it tempts to allocate and has no budget"),
+    "budget-missing": (
+        lambda d: vector(d, "one-too-high").pop("budget"),
+        "it provokes a large allocation but has no budget",
+    ),
     "kafka-not-asked": (lambda d: vector(d, "of-2").update(kafka={}), f"Kafka {LATEST} was not asked"),
     "kafka-refuses-valid": (
         lambda d: vector(d, "of-2")["kafka"][LATEST].update(consumer="rejected"),
-        f"it is valid, and Kafka {LATEST} says rejected",
+        f"it is valid, but the answer of Kafka {LATEST} is rejected",
     ),
     "kafka-accepts-invalid": (
         lambda d: vector(d, "negative-one")["kafka"][KAFKA_3].update(consumer="accepted"),
-        f"it is invalid, and Kafka {KAFKA_3} says accepted",
+        f"it is invalid, but the answer of Kafka {KAFKA_3} is accepted",
     ),
-    "crc": (flip_crc, "a CRC is wrong, and the vector is not about the CRC"),
-    "balance": (only_invalid, "only 0 of 2 vectors are valid; 20 % at least must be"),
+    "crc": (flip_crc, "a CRC is wrong, but the vector is not about the CRC"),
+    "balance": (only_invalid, "only 0 of 2 vectors are valid; at least 20 % must be"),
 }
 
 
@@ -111,19 +114,19 @@ def test_a_file_that_is_not_in_canonical_form_is_found(tmp_path: Path) -> None:
 
 def test_a_file_of_more_than_eight_megabytes_is_found(tmp_path: Path) -> None:
     mini_suite.write(tmp_path, lambda document: document.update(about="a" * 8_000_001))
-    assert any("at most 8000000, so split it" in str(problem) for problem in lint(tmp_path))
+    assert any("at most 8000000 are allowed, so split it" in str(problem) for problem in lint(tmp_path))
 
 
 REQUIREMENT_DEFECTS: dict[str, tuple[Callable[[list[Document]], Any], str]] = {
-    "unknown-check": (lambda entries: entries[0].update(check="prayer"), "the check 'prayer' is none of"),
-    "none-without-why": (lambda entries: entries[0].update(check="none"), "who checks by none says why"),
+    "unknown-check": (lambda entries: entries[0].update(check="prayer"), "the check 'prayer' is not one of"),
+    "none-without-why": (lambda entries: entries[0].update(check="none"), "'why' is required if check is 'none'"),
     "unknown-level": (
         lambda entries: entries[0].update(level="shall"),
-        "the level 'shall' is none of must, should, may",
+        "the level 'shall' is not one of must, should, may",
     ),
     "behaviour-untested": (
         lambda entries: entries[0].update(check="behaviour"),
-        "who checks by behaviour names the tests, and nobody else",
+        "'tested' is required if check is 'behaviour', and otherwise not allowed",
     ),
     "tested-is-text": (
         lambda entries: entries[0].update(check="behaviour", tested="tests/a.py::test_a"),
@@ -168,8 +171,8 @@ def test_requirements_that_cannot_be_read_are_a_problem_and_no_traceback(content
     ("line", "sentence"),
     [
         ("records/v2/count/gone consumer fail  # why", "no vector has the id records/v2/count/gone"),
-        ("records/v2/count/of-2 consumer fail", "the line does not say why"),
-        ("records/v2/count/of-2 consumer fail  # unexplained", "the line does not say why"),
+        ("records/v2/count/of-2 consumer fail", "the line gives no reason"),
+        ("records/v2/count/of-2 consumer fail  # unexplained", "the line gives no reason"),
     ],
 )
 def test_a_line_of_expected_outcomes_needs_a_vector_and_a_reason(line: str, sentence: str, tmp_path: Path) -> None:

@@ -209,9 +209,9 @@ def test_a_recipe_that_makes_other_bytes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "records" / "bomb.json"
     path.parent.mkdir()
     path.write_text(json.dumps(document))
-    with pytest.raises(UsageError, match=r"bomb\.json: vectors\[0\]\.sha256: .*makes other bytes"):
+    with pytest.raises(UsageError, match=r"bomb\.json: vectors\[0\]\.sha256: .*makes different bytes"):
         _ = load_file(path).vectors[0].data
-    assert any("makes other bytes" in problem.text for problem in lint(tmp_path))
+    assert any("makes different bytes" in problem.text for problem in lint(tmp_path))
     document["vectors"][0]["recipe"] = "no-such-bomb"
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError, match="no recipe 'no-such-bomb'; known are"):

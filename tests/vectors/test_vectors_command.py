@@ -155,7 +155,8 @@ def test_build_confirm_writes_nothing_where_kafka_contradicts_a_recipe(
     code, out, _ = run("build", "--confirm", "--vectors", str(tmp_path), capsys=capsys)
     assert code == 1
     assert (
-        "records/v2/header/minimal: Kafka 9.9.9 as consumer contradicts it: it is valid, and Kafka says rejected" in out
+        "records/v2/header/minimal: Kafka 9.9.9 as consumer contradicts it: it is valid, but Kafka's answer is rejected"
+        in out
     )
     assert list(tmp_path.iterdir()) == []
 
