@@ -1,11 +1,11 @@
-"""The recipes: what the files of the golden suite are made from.
+"""The recipes that make the files of the golden suite.
 
 ``making``
     builders of bytes: batches, messages, compressed streams, bombs
 ``theme``
-    what a theme is: the recipes of one vector file
+    the class ``Theme``: the recipes of one vector file
 ``themes``
     one module per vector file
 
-Imports go from ``themes`` to ``theme`` to ``making``, never back.
+``themes`` imports ``theme``, and ``theme`` imports ``making``; never the reverse.
 """

@@ -1,9 +1,11 @@
-"""A theme: the recipes of one vector file. ``valid``, ``invalid`` and ``acceptable`` add a vector each, by what the
-consumer makes of it; ``broker=`` and ``log=`` say what those make of it where that matters; ``stream`` adds a sequence,
-``message`` a message, ``primitive`` one value of one type.
-What a consumer may read and the rules of Produce requests forbid is refused by the broker without being told.
+"""A theme: the recipes of one vector file.
 
-A theme knows nothing of what Apache Kafka said: those cells are filled by ``kfuzz vectors build --confirm``.
+``valid``, ``invalid`` and ``acceptable`` each add a vector, named after the consumer's verdict. ``broker=`` and
+``log=`` set the verdicts of those roles where they matter. ``stream`` adds a sequence of steps, ``message`` a message,
+``primitive`` one value of one type. If a consumer may read the bytes but the rules of Produce requests forbid them, the
+broker's refusal is added automatically.
+
+A theme does not hold Apache Kafka's answers: ``kfuzz vectors build --confirm`` fills those cells.
 """
 
 from __future__ import annotations
@@ -23,22 +25,22 @@ __all__ = ["SMALL", "Judged", "Recipe", "Step", "Theme", "accepts", "refuses"]
 
 Json = dict[str, Any]
 
-# For hostile vectors of a few hundred bytes: nobody needs more to refuse them.
+# The budget of hostile vectors of a few hundred bytes: enough for any reader to refuse them.
 SMALL = {"cpu_ms": 2000, "memory_bytes": 16 * 1024 * 1024}
-# What only a reader of the records can find.
+# Findings that only a reader of the records can report.
 INSIDE_PAYLOAD = frozenset({"batch-length-too-large", "decompression-failed"})
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What one role makes of the bytes; ``batches`` are the contents, by default those that the recipe encodes."""
+    """One role's expectation. ``batches`` is the contents that it reads; the default is what the recipe encodes."""
 
     verdict: str
     finding: str | None = None
     batches: Sequence[Json] | None = None
 
     def to_json(self, raw: Raw) -> Json:
-        """The expectation as a vector holds it."""
+        """The expectation as vector JSON."""
         expectation: Json = {"verdict": self.verdict}
         if self.finding is not None:
             expectation["finding"] = self.finding
@@ -49,30 +51,30 @@ class Judged:
 
 
 def accepts(*, finding: str | None = None, batches: Sequence[Json] | None = None) -> Judged:
-    """The role accepts; with a ``finding``, what others may refuse it for, so that it is ``acceptable``."""
+    """The role accepts. With a ``finding``, others may refuse for that reason, so the verdict is ``acceptable``."""
     return Judged("valid" if finding is None else "acceptable", finding, batches)
 
 
 def refuses(finding: str) -> Judged:
-    """The role refuses, for the reason that ``finding`` names."""
+    """The role refuses; ``finding`` names the reason."""
     return Judged("invalid", finding)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a stream: bytes, and what each role makes of them after the steps before, as the schema says it."""
+    """One step of a stream: its bytes, and each role's expectation after the earlier steps, in the schema's form."""
 
     raw: Raw
     expect: Mapping[str, Json]
 
     def to_json(self) -> Json:
-        """The step as a vector holds it."""
+        """The step as vector JSON."""
         return {"hex": self.raw.data.hex(), "expect": dict(self.expect)}
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What makes one vector. ``document`` is the vector's JSON without its bytes and without Kafka's cells."""
+    """The recipe of one vector. ``document`` is the vector's JSON without its bytes and without Kafka's cells."""
 
     document: Json
     data: bytes
@@ -84,7 +86,7 @@ class Recipe:
         return str(self.document["id"])
 
     def to_json(self, data: bytes, kafka: Json) -> Json:
-        """The vector as its file holds it; ``data`` is the recipe's own, or committed bytes of the same contents."""
+        """The vector as file JSON. ``data`` is the recipe's own bytes, or committed bytes with the same contents."""
         if "steps" in self.document:
             content: Json = {}
         elif self.bomb is None:
@@ -114,7 +116,7 @@ class Theme:
         links: Sequence[str] = (),
         cves: Sequence[str] = (),
     ) -> str:
-        """Explain a flag once for the file; returns its name, for the vectors that bear it."""
+        """Explain a flag once for the file. Returns its name, for use in the vectors."""
         self.flags[name] = {"bug_type": bug_type, "description": description, "effect": effect}
         self.flags[name] |= {"links": list(links)} if links else {}
         self.flags[name] |= {"cves": list(cves)} if cves else {}
@@ -125,13 +127,13 @@ class Theme:
         self._add("valid", slug, summary, raws, **options)
 
     def invalid(self, slug: str, summary: str, *raws: Raw, finding: str, **options: Any) -> None:
-        """The documents and Apache Kafka both refuse it, for the reason that ``finding`` names."""
+        """The documents and Apache Kafka both refuse it; ``finding`` names the reason."""
         self._add("invalid", slug, summary, raws, finding=finding, **options)
 
     def acceptable(self, slug: str, summary: str, *raws: Raw, finding: str | None = None, **options: Any) -> None:
-        """They differ, or the documents are silent or say *should*.
+        """The documents and Kafka differ, or the documents are silent or say *should* or *may*.
 
-        ``finding`` is what a refusal rests on; there is none where nothing departs from the documents.
+        ``finding`` is the reason for a refusal; None if the bytes comply with every document.
         """
         self._add("acceptable", slug, summary, raws, finding=finding, **options)
 
@@ -166,7 +168,7 @@ class Theme:
             expectation |= {"alternatives": [list(batches) for batches in alternatives]} if alternatives else {}
         if broker is None and verdict != "invalid" and (reason := refusal(raw)):
             broker = refuses(reason)
-            # What no producer may send may stand in a log, and mostly does; a log opens no payload.
+            # A log may hold batches that no producer may send, and it does not open payloads.
             log = log or (None if finding in INSIDE_PAYLOAD else Judged(verdict, finding))
         others = {"broker": broker, "log": log}
         document: Json = {
@@ -201,7 +203,7 @@ class Theme:
         transaction_version: int | None = None,
         budget: Json | None = None,
     ) -> None:
-        """A vector of kind ``stream``; ``aborted`` are (producer id, first offset) as a fetch response tells them."""
+        """A vector of kind ``stream``; ``aborted`` lists (producer id, first offset) as in a fetch response."""
         whole = concat(*(step.raw for step in steps))
         document = {
             "id": f"{self.path}/{slug}",
@@ -222,14 +224,14 @@ class Theme:
         self.recipes.append(Recipe(document, whole.data, False))
 
     def message(self, slug: str, summary: str, body: Body, **options: Any) -> None:
-        """A vector of kind ``message``; the body itself says what is to become of it."""
+        """A vector of kind ``message``; the body holds its verdict, finding and contents."""
         contents = {} if body.contents is None else {"message": body.contents, "consumed": body.consumed}
         which = {"message": body.definition.name, "version": body.version}
         layout = [place.to_json() for place in body.places]
         self._read_by_one(slug, summary, body, which, contents, layout, **options)
 
     def primitive(self, slug: str, summary: str, single: Single, **options: Any) -> None:
-        """A vector of kind ``primitive``; the value itself says what is to become of it."""
+        """A vector of kind ``primitive``; ``single`` holds its verdict, finding and value."""
         contents = {} if single.value is NOTHING else {"value": single.value, "consumed": single.size}
         hostile = {"hostile": True} if single.finding is not None else {}
         layout = [{"at": 0, "size": len(single.data), "field": "value"} | hostile]
@@ -249,7 +251,7 @@ class Theme:
         canonical: bool = False,
         budget: Json | None = None,
     ) -> None:
-        """What has one reader, whoever that is; ``which`` says what it is, ``contents`` are empty if it is refused."""
+        """Add a vector whose only role is ``reader``. ``which`` names its type; ``contents`` is empty for a refusal."""
         finding = {"finding": made.finding} if made.finding is not None else {}
         document: Json = {
             "id": f"{self.path}/{slug}",

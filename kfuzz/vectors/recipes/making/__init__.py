@@ -1,1 +1,1 @@
-"""Builders of bytes, in which any part can be wrong. They know nothing of vectors and verdicts."""
+"""Builders of bytes; any part can be made wrong. They know nothing about vectors and verdicts."""

@@ -1,5 +1,6 @@
-"""Bombs: few bytes that decompress to many, and batches of very many records, made by hand when asked for: their
-digest is the same everywhere.
+"""Bombs: small payloads that decompress to very many bytes, and batches with very many records.
+
+They are built by hand on demand, so their digests are the same on every machine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ VALUE_SHA256 = "425382d5857f04fc49585cabbdef6fc647472ee26f52c54caaaeaad17320b3f8
 
 
 def zstd_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
-    """A zstd frame of ``prefix``, then RLE blocks of zeros (four bytes for 128 KiB), then ``suffix``."""
+    """A zstd frame: ``prefix``, then RLE blocks of zeros (four bytes for each 128 KiB), then ``suffix``."""
     blocks = [(0, len(prefix), prefix)]
     whole, rest = divmod(zeros, ZSTD_BLOCK_BYTES)
     blocks += [(1, ZSTD_BLOCK_BYTES, b"\x00")] * whole + ([(1, rest, b"\x00")] if rest else [])
@@ -37,7 +38,7 @@ def zstd_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
 
 
 def lz4_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
-    """An lz4 frame with 4 MiB blocks: ``prefix`` and ``suffix`` stored, the zeros as copies 255 times as long."""
+    """An lz4 frame with 4 MiB blocks: stored ``prefix`` and ``suffix``; the zeros are copies, compressed 255 to 1."""
     descriptor = b"\x60\x70"
     out = [LZ4_MAGIC + descriptor + bytes([xxh32(descriptor) >> 8 & 0xFF]), _lz4_stored(prefix)]
     whole, rest = divmod(zeros, LZ4_BLOCK_BYTES)
@@ -54,14 +55,14 @@ def _lz4_stored(data: bytes) -> bytes:
 
 
 def _lz4_copies(size: int) -> bytes:
-    """One block of ``size`` zeros (20 at least): a literal, one copy of all but the last five bytes, five literals."""
-    # The copy is 4 + 15 + the sum of the bytes that follow its offset.
+    """One block of ``size`` zeros (at least 25): a literal, one copy of all but the last five bytes, five literals."""
+    # The copy's length is 4 + 15 + the sum of the bytes after its offset.
     full, rest = divmod(size - 6 - 19, 255)
     return b"\x1f\x00\x01\x00" + b"\xff" * full + bytes([rest]) + b"\x50" + bytes(5)
 
 
 def gzip_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
-    """A gzip member: stored ``prefix``, fixed Huffman codes for the zeros (13 bits for 258), stored ``suffix``."""
+    """A gzip member: stored ``prefix``, zeros in fixed Huffman codes (13 bits for 258 bytes), stored ``suffix``."""
     bits = _CopyBits()
     bits.stored(prefix, last=False)
     bits.write(0b010, 3)
@@ -82,17 +83,17 @@ def gzip_zeros(prefix: bytes, zeros: int, suffix: bytes = b"") -> bytes:
 
 
 class _CopyBits(Bits):
-    """A bit writer that repeats a copy a million times without writing each."""
+    """A bit writer that can repeat a copy a million times without a write for each."""
 
     def repeat_copy_258(self, times: int) -> None:
-        """Length code 285 (258 bytes) at distance 1, ``times`` times: every eight fill whole bytes again."""
+        """Write length code 285 (258 bytes) at distance 1, ``times`` times. Every eight codes fill whole bytes."""
         start = len(self.out)
         for _ in range(min(times, 8)):
             self.code(0b11000101, 8)
             self.code(0, 5)
         if times > 8:
             period = bytes(self.out[start:])
-            # Eight codes of 13 bits are 13 bytes, and the bits held are the same after as before.
+            # Eight codes of 13 bits are 13 bytes, so the held bits are the same before and after.
             whole, rest = divmod(times - 8, 8)
             self.out += (self._period(period)) * whole
             for _ in range(rest):
@@ -100,12 +101,12 @@ class _CopyBits(Bits):
                 self.code(0, 5)
 
     def _period(self, first: bytes) -> bytes:
-        """The 13 bytes that eight more codes add, given the state after the first eight."""
+        """The 13 bytes that eight more codes add to the state after the first eight."""
         again = _CopyBits()
         again.held, again.count = self.held, self.count
         again.repeat_copy_258(8)
         if (again.held, again.count) != (self.held, self.count):
-            raise AssertionError("eight copies of 13 bits leave the bit position as it was")
+            raise AssertionError("eight copies of 13 bits must not change the bit position")
         return bytes(again.out)
 
 
@@ -122,7 +123,7 @@ def _zeros_without_record(codec: str, zeros: int) -> Raw:
 
 
 def _large_value(codec: str) -> Raw:
-    """One record with a value of 96 MiB of zeros; nothing is wrong with it but its size."""
+    """One record with a value of 96 MiB of zeros. Only its size is unusual."""
     head = b"\x00\x00\x00" + varint(1) + b"k" + varint(VALUE_BYTES)
     prefix = varint(len(head) + VALUE_BYTES + 1) + head
     payload = ZEROS[codec](prefix, VALUE_BYTES, b"\x00")
@@ -137,17 +138,17 @@ def _large_value(codec: str) -> Raw:
 
 
 def _snappy_blocks() -> Raw:
-    """A record, then 600 snappy blocks of 64 KiB of zeros each, made of copies: 21 bytes for one."""
+    """A record, then 600 snappy blocks of 64 KiB of zeros each. Copies of up to 64 bytes keep the blocks small."""
     block = b"\x80\x80\x04\x00\x00" + b"\xfe\x01\x00" * 1023 + b"\xfa\x01\x00"
     return batch(Record(), codec="snappy", payload=xerial(raw_snappy(RECORD), *[block] * 600), hostile=["payload"])
 
 
 def _small_records(count: int) -> Raw:
-    """So many records of nothing, seven to nine bytes each."""
-    # Not by the builder: it makes each record field by field, and would take two seconds of every run of the suite.
+    """``count`` empty records (no key, value or headers) of seven to nine bytes each."""
+    # The builder makes each record field by field. That would add two seconds to every run of the suite.
     timestamp = str(CREATED_MS)
-    # Before an offset delta of `size` bytes: the record's length, its attributes and its timestamp delta. After it: no
-    # key, no value, no headers.
+    # Before an offset delta of `size` bytes come the record's length, its attributes and its timestamp delta. After it
+    # come a null key, a null value and no headers.
     before, after = [varint(size + 5) + b"\x00\x00" for size in range(6)], b"\x01\x01\x00"
     payload = b"".join([before[len(delta)] + delta + after for delta in map(varint, range(count))])
     records: list[Json] = [
@@ -162,7 +163,7 @@ def _small_records(count: int) -> Raw:
         last_offset_delta=count - 1,
         record_count=count,
     )
-    # The batch is ordinary, only large: there is no hostile byte to point at.
+    # The batch is ordinary, only large, so no byte is marked as hostile.
     return replace(made, layout=())
 
 
@@ -181,13 +182,13 @@ RAWS: dict[str, Callable[[], Raw]] = {
 
 
 def contents(name: str) -> list[Json]:
-    """What is to be read from the bytes of ``name``, where a file has only the digest of it."""
+    """The contents to read from the bytes of ``name``; the vector's file may have only their digest."""
     return list(raw_of(name).batches)
 
 
 @cache
 def raw_of(name: str) -> Raw:
-    """The bomb ``name`` with its contents, made once."""
+    """The bomb ``name`` with its contents; built once and cached."""
     return RAWS[name]()
 
 
@@ -195,5 +196,5 @@ def _maker(name: str) -> Callable[[], bytes]:
     return lambda: raw_of(name).data
 
 
-# What a vector's "recipe" names: the bytes of the bomb.
+# The builder of a bomb's bytes, by the name in a vector's "recipe".
 BOMBS: dict[str, Callable[[], bytes]] = {name: _maker(name) for name in RAWS}

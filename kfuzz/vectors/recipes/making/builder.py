@@ -1,8 +1,8 @@
-"""A raw builder of record batches and messages: any field may be given any value, or any bytes.
+"""A raw builder of record batches and messages: any field accepts any value, or any bytes.
 
-What a recipe does not set is right: lengths, counts, deltas and the CRC follow from the rest. What it does set stands
-as it is. A :class:`Raw` carries the bytes, the places of the fields that were set, and the contents as the recipe's own
-values say them (never as kfuzz's reader would).
+Fields that a recipe does not set are right: the builder computes lengths, counts, deltas and the CRC from the rest. A
+field that the recipe sets stays as it is. A :class:`Raw` holds the bytes, the positions of the fields that were set,
+and the contents. The contents come from the recipe's own values, never from kfuzz's reader.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = [
     "varint",
 ]
 
-# Every recipe's time, where it does not matter: 2023-11-14T22:13:20Z.
+# The timestamp of all recipes where the time does not matter: 2023-11-14T22:13:20Z.
 CREATED_MS = 1_700_000_000_000
 
 LOG_APPEND = LOG_APPEND_TIME
 
-# A field that the builder derives from the rest: who sets it by hand means harm.
+# The builder computes these fields from the rest, so setting one by hand marks it as hostile.
 DERIVED = frozenset({"batch_length", "length", "crc", "record_count"})
 
 Json = dict[str, Any]
@@ -53,7 +53,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Where a field stands in the bytes; ``hostile`` marks the one that a decoder trips over."""
+    """The position of a field in the bytes; ``hostile`` marks the field that a decoder may mishandle."""
 
     name: str
     at: int
@@ -67,10 +67,10 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes under construction: whole batches, with what they contain and the places of the fields that matter.
+    """Bytes under construction: whole batches, their contents, and the positions of the fields that matter.
 
-    ``by_content``: a compression library made a part of the bytes, so another version of it may make others.
-    ``canonical``: an encoder given ``batches`` produces these very bytes.
+    ``by_content``: a compression library made part of the bytes, so another version may make different ones.
+    ``canonical``: an encoder that gets ``batches`` writes exactly these bytes.
     """
 
     data: bytes
@@ -81,14 +81,14 @@ class Raw:
 
 
 def varint(value: int, *, bits: int = 32) -> bytes:
-    """Zigzag and base-128, as Kafka's varint (32 bits) and varlong (64 bits); wider values do not fit."""
+    """Kafka's varint (32 bits) or varlong (64 bits): zigzag and base-128. Raises ``ValueError`` for a wider value."""
     if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
         raise ValueError(f"{value} does not fit {bits} bits")
     return uvarint((value << 1) ^ (value >> (bits - 1)))
 
 
 def overlong(value: int, size: int) -> bytes:
-    """The varint of ``value`` padded to ``size`` bytes with groups that add nothing."""
+    """The varint of ``value``, padded to ``size`` bytes with groups of zero bits."""
     short = varint(value, bits=64)
     if size <= len(short):
         return short
@@ -97,7 +97,7 @@ def overlong(value: int, size: int) -> bytes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """A record of magic 2 by its values; ``raw`` puts other bytes in the place of a field's, by the field's path.
+    """A record of magic 2, given by its values. ``raw`` replaces the bytes of fields, by the field's path.
 
     Paths: length, attributes, timestamp_delta, offset_delta, key_length, key, value_length, value, header_count,
     headers[i].key_length, headers[i].key, headers[i].value_length, headers[i].value, and tail (bytes after the
@@ -113,7 +113,7 @@ class Record:
     raw: Mapping[str, bytes] = field(default_factory=dict)
 
     def parts(self) -> list[tuple[str, bytes]]:
-        """The record field by field; the length is right for what follows it, unless ``raw`` sets it."""
+        """The record's fields in order. The length matches the bytes after it, unless ``raw`` sets it."""
         body = [
             ("attributes", self.attributes.to_bytes(1, "big")),
             ("timestamp_delta", varint(self.timestamp_delta, bits=64)),
@@ -136,7 +136,7 @@ class Record:
         return b"".join(data for _, data in self.parts())
 
     def contents(self, base_offset: int, base_timestamp: int, append_time: int | None = None) -> Json:
-        """What a reader must see of it, in the testee protocol's JSON form."""
+        """The contents that a reader must see, in the testee protocol's JSON form."""
         timestamp = wrap64(base_timestamp + self.timestamp_delta) if append_time is None else append_time
         return record_contents(wrap64(base_offset + self.offset_delta), timestamp, self.key, self.value, self.headers)
 
@@ -190,10 +190,10 @@ def batch(
 ) -> Raw:
     """A record batch (magic 2) of ``records``.
 
-    ``payload`` stands in the place of the records' own bytes: it is what follows the header, a compressed stream where
-    ``codec`` names one. ``contents`` stands in the place of the records as they are to be read. ``fields`` are those of
-    the header, by the names of ``HEADER_LAYOUT``. ``hostile`` names what to mark in the layout beside what is hostile
-    by nature; ``annotate`` puts every field of the header and the records into the layout.
+    ``payload`` replaces the records' bytes: it follows the header, and is a compressed stream if ``codec`` names one.
+    ``contents`` replaces the contents that a reader must see. ``fields`` are header fields, by the names in
+    ``HEADER_LAYOUT``. ``hostile`` names fields to mark in the layout, in addition to those that are always marked;
+    ``annotate`` puts every field of the header and the records into the layout.
     """
     flags = LOG_APPEND * log_append | TRANSACTIONAL * transactional | CONTROL * control
     flags |= DELETE_HORIZON * delete_horizon
@@ -236,7 +236,7 @@ def batch(
 
 
 def _payload(records: Sequence[Record], annotate: bool) -> tuple[bytes, list[Field]]:
-    """The records' bytes, and the places of the fields that a record's ``raw`` set (of every field, to annotate)."""
+    """The records' bytes, and the positions of the fields set by ``raw`` (with ``annotate``, of all fields)."""
     data = bytearray()
     places = []
     for index, record in enumerate(records):
@@ -269,7 +269,7 @@ def _read_records(values: Mapping[str, int], records: Sequence[Record], log_appe
 
 
 def _timestamps_follow(values: Mapping[str, int], records: Sequence[Record]) -> bool:
-    """Whether an encoder that is told the records' timestamps alone writes this base and this max timestamp."""
+    """Whether an encoder that knows only the records' timestamps writes this base timestamp and max timestamp."""
     if not records:
         return False
     deltas = [record.timestamp_delta for record in records]
@@ -301,7 +301,7 @@ def _batch_contents(values: Mapping[str, int], codec: str, records: list[Json]) 
 
 
 def concat(*raws: Raw) -> Raw:
-    """Batches one after another, as in a fetch; the places say which batch they are of."""
+    """Batches one after another, as in a fetch; field names in the layout begin with their batch."""
     data = b""
     layout: list[Field] = []
     for index, raw in enumerate(raws):
@@ -331,11 +331,11 @@ def message(
     canonical: bool | None = None,
     hostile: Sequence[str] = (),
 ) -> Raw:
-    """One message of magic 0 or 1; a wrapper has a compressed ``value``, and ``contents`` that say what is inside.
+    """One message of magic 0 or 1. For a wrapper, pass a compressed ``value`` and its inner messages as ``contents``.
 
-    ``raw`` puts other bytes in the place of a field's: base_offset, batch_length, crc, magic, attributes, timestamp,
-    key_length, key, value_length, value, tail. ``attributes`` adds bits to the codec's. The layout marks what ``raw``
-    and ``hostile`` name.
+    ``raw`` replaces the bytes of fields: base_offset, batch_length, crc, magic, attributes, timestamp, key_length, key,
+    value_length, value, tail. ``attributes`` adds bits to those of the codec. The layout marks the fields named in
+    ``raw`` and ``hostile``.
     """
     raw = raw or {}
     flags = CODECS.index(codec) | attributes
@@ -362,7 +362,7 @@ def message(
 
 
 def _repair(parts: list[tuple[str, bytes]], raw: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
-    """The parts with the right length and CRC, where ``raw`` does not set them."""
+    """The parts with the right length and CRC, unless ``raw`` sets them."""
     behind_length = b"".join(data for name, data in parts if name not in ("base_offset", "batch_length"))
     behind_crc = b"".join(data for name, data in parts if name not in ("base_offset", "batch_length", "crc"))
     right = {"batch_length": len(behind_length).to_bytes(4, "big"), "crc": zlib.crc32(behind_crc).to_bytes(4, "big")}

@@ -1,7 +1,7 @@
-"""Compressed streams, written out by hand so that any part can be wrong, and that every machine makes the same bytes.
+"""Compressed streams, built by hand so that any part can be wrong and every machine makes the same bytes.
 
-``stored`` makes a stream of each codec without compressing (every format has such a form); ``packed`` asks the
-compression libraries, whose bytes differ between versions.
+``stored`` makes a stream without compressing, which every format allows. ``packed`` uses the compression libraries,
+whose bytes differ between versions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BLOCK_BYTES = 65535
 
 
 def stored(codec: str, data: bytes) -> bytes:
-    """A stream of ``codec`` that holds ``data`` uncompressed; the same bytes everywhere."""
+    """A stream of ``codec`` that holds ``data`` uncompressed; the bytes are the same on every machine."""
     makers = {
         "gzip": gzip_member,
         "snappy": lambda data: xerial(raw_snappy(data)),
@@ -44,7 +44,7 @@ def stored(codec: str, data: bytes) -> bytes:
 
 
 def packed(codec: str, data: bytes) -> bytes:
-    """A stream of ``codec`` as its usual library compresses it; other versions make other bytes."""
+    """A stream of ``codec``, compressed by the codec's usual library; another version may make different bytes."""
     if codec == "gzip":
         return gzip_member(data, deflate=_deflate(data))
     if codec == "snappy":
@@ -75,7 +75,7 @@ def gzip_member(
     crc: int | None = None,
     size: int | None = None,
 ) -> bytes:
-    """One gzip member (RFC 1952); ``fields`` are the optional header fields that ``flags`` announce."""
+    """One gzip member (RFC 1952); ``fields`` holds the optional header fields that ``flags`` declare."""
     body = _stored_deflate(data) if deflate is None else deflate
     crc = zlib.crc32(data) if crc is None else crc
     size = len(data) if size is None else size
@@ -91,7 +91,7 @@ def _stored_deflate(data: bytes) -> bytes:
 
 
 class Bits:
-    """Deflate's bit order: numbers from their lowest bit, codes from their highest."""
+    """A bit writer in deflate's order: numbers start with their lowest bit, codes with their highest."""
 
     def __init__(self) -> None:
         self.out = bytearray()
@@ -99,7 +99,7 @@ class Bits:
         self.count = 0
 
     def write(self, value: int, bits: int) -> None:
-        """A number of so many bits."""
+        """Write a number of ``bits`` bits."""
         self.held |= value << self.count
         self.count += bits
         while self.count >= 8:
@@ -108,23 +108,23 @@ class Bits:
             self.count -= 8
 
     def code(self, value: int, bits: int) -> None:
-        """A Huffman code of so many bits."""
+        """Write a Huffman code of ``bits`` bits."""
         self.write(int(f"{value:0{bits}b}"[::-1], 2), bits)
 
     def stored(self, data: bytes, *, last: bool) -> None:
-        """A stored block."""
+        """Write a stored block."""
         self.write(int(last), 3)
         self.write(0, -self.count % 8)
         self.out += struct.pack("<HH", len(data), len(data) ^ 0xFFFF) + data
 
     def done(self) -> bytes:
-        """The bytes, the last one filled up with zeros."""
+        """The bytes; the last one is padded with zero bits."""
         self.write(0, -self.count % 8)
         return bytes(self.out)
 
 
 def raw_snappy(data: bytes, *, claimed: int | None = None) -> bytes:
-    """A raw snappy block of one literal; ``claimed`` is the uncompressed length that its preamble tells."""
+    """A raw snappy block of one literal; ``claimed`` replaces the uncompressed length in its preamble."""
     length = len(data) if claimed is None else claimed
     if not data:
         return uvarint(length)
@@ -134,7 +134,7 @@ def raw_snappy(data: bytes, *, claimed: int | None = None) -> bytes:
 
 
 def xerial(*blocks: bytes, versions: bytes = XERIAL_VERSIONS) -> bytes:
-    """The snappy-java framing that Kafka uses: a magic, two versions, and blocks each behind a big-endian length."""
+    """The snappy-java framing that Kafka uses: a magic, two versions, and blocks with a big-endian length each."""
     return XERIAL_MAGIC + versions + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
 
 
@@ -147,13 +147,13 @@ def lz4_frame(
     header_checksum: int | None = None,
     end_mark: bool = True,
 ) -> bytes:
-    """One LZ4 frame of uncompressed blocks of up to 64 KiB; ``True`` asks for right checksums, a number sets them."""
+    """One LZ4 frame of uncompressed blocks of up to 64 KiB. ``True`` computes a checksum, a number sets it."""
     flags = version << 6 | 0x20 | 0x10 * (block_checksums is not False) | 0x08 * (content_size is not None)
     flags |= 0x04 * (content_checksum is not False)
     descriptor = bytes([flags, 0x40]) + (b"" if content_size is None else struct.pack("<Q", content_size))
     check = xxh32(descriptor) >> 8 & 0xFF if header_checksum is None else header_checksum
     out = LZ4_MAGIC + descriptor + bytes([check])
-    # A block of no bytes would be the end mark.
+    # An empty block would be the end mark.
     for chunk in filter(None, chunks):
         out += struct.pack("<I", len(chunk) | LZ4_STORED) + chunk + _lz4_checksum(block_checksums, chunk)
     if not end_mark:
@@ -168,7 +168,7 @@ def _lz4_checksum(asked: int | bool, data: bytes) -> bytes:
 
 
 def xxh32(data: bytes) -> int:
-    """xxHash32 with seed 0, after its specification."""
+    """xxHash32 with seed 0, as specified."""
     mask = 0xFFFFFFFF
     prime = (2654435761, 2246822519, 3266489917, 668265263, 374761393)
 
@@ -197,7 +197,7 @@ def xxh32(data: bytes) -> int:
 
 
 def xxh64(data: bytes) -> int:
-    """xxHash64 with seed 0, after its specification."""
+    """xxHash64 with seed 0, as specified."""
     mask = 0xFFFFFFFFFFFFFFFF
     prime = (
         11400714785074694791,
@@ -241,7 +241,7 @@ def xxh64(data: bytes) -> int:
 def zstd_frame(
     data: bytes, *, checksum: int | None = None, content_size: int | None = None, last: bool = True
 ) -> bytes:
-    """One Zstandard frame of raw blocks with a 128 KiB window; ``checksum`` sets the content checksum."""
+    """One Zstandard frame of raw blocks with a 128 KiB window. ``checksum`` sets the content checksum."""
     descriptor = 0x04 * (checksum is not None)
     if content_size is None:
         # Window descriptor: exponent 7 over 1 KiB is 128 KiB.

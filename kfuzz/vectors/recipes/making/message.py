@@ -1,7 +1,7 @@
-"""What the themes of messages are made with: values of every field, and bytes with one thing wrong in them.
+"""Builders for the themes of messages: values for every field, and bytes with one thing wrong.
 
-``Body`` is a message that is right, ``Body.broken`` the same with other bytes at one of its places. What is in bytes
-that are wrong and may be read is what kfuzz reads in them, which Apache Kafka has to confirm as everything else.
+``Body`` is a correct message; ``Body.broken`` returns the same message with different bytes at one place. If wrong
+bytes may still be read, kfuzz's own reader supplies the contents. Apache Kafka then confirms them like all others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Json = dict[str, Any]
 
 @cache
 def _last() -> dict[str, Definition]:
-    """The newest definition of each message that has versions; of what the newest Kafka has dropped, the last one."""
+    """The newest definition of each message that has versions; for messages that Kafka dropped, the last definition."""
     return {
         definition.name: definition
         for release in RELEASES
@@ -44,7 +44,7 @@ def definitions(*kinds: str) -> Iterator[Definition]:
 
 
 def slug_of(name: str, version: int) -> str:
-    """FetchRequest in version 17 as ``fetch-request-v17``."""
+    """The slug of a message version: ``fetch-request-v17`` for FetchRequest in version 17."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
     return f"{words}-v{version}"
 
@@ -53,12 +53,12 @@ def slug_of(name: str, version: int) -> str:
 
 
 def full(definition: Definition, version: int) -> Json:
-    """A value in every field of the version, none its default, tagged ones too; one element in each array."""
+    """A value for every field of the version, also tagged ones. No value is a default; arrays have one element."""
     return _Values(definition, version).struct(definition.fields)
 
 
 class _Values:
-    """Numbers that grow from field to field, so that no two fields can be taken for each other."""
+    """Makes values that grow from field to field, so that no two fields can be confused."""
 
     def __init__(self, definition: Definition, version: int) -> None:
         self.definition = definition
@@ -91,7 +91,7 @@ class _Values:
         return made[name]()
 
 
-# Away from zero and from what fits a smaller type.
+# The numbers are not near zero, and do not fit a smaller type.
 _NUMBERS = {"int8": 0, "int16": 1000, "uint16": 50_000, "int32": 1_000_000, "uint32": 3_000_000_000, "int64": 10**12}
 
 
@@ -104,7 +104,7 @@ def _batch() -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where something of a message stands: of the field ``path`` its ``part``, in the words of the wire module."""
+    """A position in a message: the ``part`` of the field ``path``, in the terms of the wire module."""
 
     at: int
     size: int
@@ -119,7 +119,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Bytes of a message and where everything stands in them; ``contents`` is None where they must be refused."""
+    """Bytes of a message, and the position of each part. ``contents`` is None if the bytes must be refused."""
 
     definition: Definition
     version: int
@@ -140,7 +140,7 @@ class Body:
 
     @property
     def consumed(self) -> int:
-        """Where the message ends, in bytes."""
+        """The end of the message, in bytes."""
         return sum(place.size for place in self.places if place.part != "rest")
 
     @property
@@ -149,36 +149,36 @@ class Body:
         return self.version in self.definition.flexible_versions
 
     def number(self, place: Place, number: int) -> bytes:
-        """The length or count ``number`` as it is written at ``place``."""
+        """The encoding of the length or count ``number`` at ``place``."""
         return uvarint(number + 1) if self.compact else number.to_bytes(place.size, "big", signed=True)
 
     def may_be_null(self, place: Place) -> bool:
-        """Asked of the definition: the field that ends the path, wherever it stands."""
+        """Whether the field at the end of the path is nullable; looks up its name in all structs of the definition."""
         name = place.path.rpartition(".")[2].partition("[")[0]
         structs = (self.definition.fields, *(struct.fields for struct in self.definition.structs.values()))
         return any(key_of(one.name) == name and self.version in one.nullable for fields in structs for one in fields)
 
     def behind(self, place: Place) -> bytes:
-        """What follows what a length or count is of."""
+        """The bytes after the data that a length or count covers."""
         own = (place.path, f"{place.path}[")
         after = (one.at for one in self.places if one.at > place.at)
         of_it = {one.at for one in self.places if one.path == own[0] or one.path.startswith(own[1])}
         return self.data[next((at for at in after if at not in of_it), len(self.data)) :]
 
     def find(self, part: str, path: str | None = None) -> Place | None:
-        """The first place of a ``part``, of ``path`` if it is given."""
+        """The first place of this ``part``, limited to ``path`` if it is given; None if there is none."""
         return next((one for one in self.places if one.part == part and path in (None, one.path)), None)
 
     def place(self, part: str, path: str) -> Place:
-        """The place that must be there."""
+        """Like ``find``, but the place must exist."""
         found = self.find(part, path)
         assert found is not None, f"{self.slug} has no {part} of {path!r}"
         return found
 
     def broken(self, place: Place, instead: bytes, finding: str | None, *, behind: bytes | None = None) -> Body:
-        """With ``instead`` at ``place``; ``behind`` replaces all that follows, if it is given.
+        """The same message with ``instead`` at ``place``; ``behind`` replaces all bytes after it, if given.
 
-        ``finding`` is what there is to be found then, None if nothing departs from the documents.
+        ``finding`` is the expected finding, or None if nothing departs from the documents.
         """
         rest = self.data[place.at + place.size :] if behind is None else behind
         data = self.data[: place.at] + instead + rest
@@ -187,13 +187,14 @@ class Body:
         expected = [] if finding is None else [finding]
         found = [reading.fatal.code] if reading.fatal else codes
         if found != expected:
-            raise UsageError(f"the recipe {self.slug}, {place.path} {place.part}: {found} instead of {expected}")
+            what = f"the recipe {self.slug}, {place.path} {place.part}"
+            raise UsageError(f"{what}: the reader finds {found}; expected {expected}")
         before = tuple(one for one in self.places if one.at < place.at)
         hostile = Place(place.at, len(instead), place.path, place.part, finding is not None)
         if reading.message is None:
             return Body(self.definition, self.version, data, (*before, hostile), None, finding)
         contents = to_json(self.definition, self.version, reading.message)
-        # What follows the message is no place of it.
+        # Bytes after the message are not part of it.
         rest = data[reading.consumed :]
         hostile_at = None if finding is None or rest else place.at
         places = tuple(
@@ -206,7 +207,7 @@ class Body:
 
 
 def body(name: str, version: int | None = None, values: Mapping[str, Any] | None = None) -> Body:
-    """A message that is right; of its newest version, and full, if nothing else is said."""
+    """A correct message; by default in its newest version, with a value in every field."""
     if version is None:
         version = _last()[name].valid_versions.highest
     definition = newest(name, version)

@@ -1,6 +1,6 @@
-"""What the themes of primitives are made with.
+"""Builders for the themes of primitives.
 
-``Single`` is bytes of one primitive and what they hold; the recipe states the value, and what there is to be found.
+``Single`` is the bytes of one primitive and their value. The recipe states the value and the expected finding.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from kfuzz.messages.primitives import read, to_json_value, write
 
 __all__ = ["NOTHING", "Single", "broken", "of"]
 
-# In the place of a value where the bytes must be refused.
+# Stands for the missing value if the bytes must be refused.
 NOTHING: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """Bytes of a primitive: ``value`` is what they hold, in JSON form, or ``NOTHING``; ``size`` is what it takes."""
+    """Bytes of one primitive. ``value`` is in JSON form, or ``NOTHING``; ``size`` is the value's length in bytes."""
 
     primitive: str
     data: bytes
@@ -35,16 +35,16 @@ class Single:
 
 
 def of(primitive: str, value: Any) -> Single:
-    """A value as it is written."""
+    """A value with its correct encoding."""
     data = write(primitive, value)
     return Single(primitive, data, to_json_value(primitive, value), len(data))
 
 
 def broken(primitive: str, data: bytes, finding: str, value: Any = NOTHING, *, size: int | None = None) -> Single:
-    """Bytes with something to be found in them; ``value`` is what is read all the same, ``size`` of how many bytes."""
+    """Bytes that cause ``finding``. ``value`` is the value that may still be read, ``size`` its length in bytes."""
     reading = read(primitive, data)
     found = [one.code for one in reading.findings]
     if (finding not in found) or ((reading.fatal is None) == (value is NOTHING)):
-        raise UsageError(f"the recipe of {primitive} {data.hex()} says {finding}; there is {found}")
+        raise UsageError(f"the recipe of {primitive} {data.hex()} expects {finding}; the reader finds {found}")
     stated = NOTHING if value is NOTHING else to_json_value(primitive, value)
     return Single(primitive, data, stated, len(data) if size is None else size, finding)

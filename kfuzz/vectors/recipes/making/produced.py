@@ -1,7 +1,7 @@
-"""What a broker asks of a Produce request beyond what a consumer asks of a fetch, from a recipe's own values.
+"""The rules of a broker for Produce requests that a consumer does not apply to a fetch, checked on a recipe's values.
 
 Mirrors the order of ``ProduceRequest.validateRecords``, ``UnifiedLog.analyzeAndValidateRecords`` and
-``LogValidator.validateBatch``; Kafka confirms each verdict that comes of it.
+``LogValidator.validateBatch``; Kafka confirms each resulting verdict.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ BATCH_BYTES_MAX = 1024 * 1024 + LOG_OVERHEAD
 
 
 def refusal(raw: Raw) -> str | None:
-    """Why a broker refuses bytes that a consumer may read, as the code of a finding; None where it asks no more."""
+    """The finding code for which a broker refuses bytes that a consumer may read; None if it accepts them."""
     if len(raw.batches) != 1:
         return "batch-count-not-one"
     (batch,) = raw.batches
