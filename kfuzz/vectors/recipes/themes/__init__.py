@@ -1,7 +1,7 @@
-"""The themes: one module per vector file, each with a function ``theme`` that says what the file holds.
+"""The themes: one module per vector file. Its function ``theme`` returns the recipes of the file.
 
-A theme is written with :mod:`kfuzz.vectors.recipes.theme` and the builders of :mod:`kfuzz.vectors.recipes.making`.
-Two modules here hold only what several themes share: ``legacy`` and ``stream``.
+Themes use :mod:`kfuzz.vectors.recipes.theme` and the builders in :mod:`kfuzz.vectors.recipes.making`. The modules
+``legacy`` and ``stream`` hold no theme of their own, only code that several themes share.
 """
 
 from __future__ import annotations

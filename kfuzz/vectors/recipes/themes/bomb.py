@@ -1,4 +1,4 @@
-"""Bombs: batches too large to be committed, each named by a recipe."""
+"""Bombs: batches too large to commit; each vector names a recipe instead of bytes."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Any
 from kfuzz.vectors.recipes.making.bombs import MIB, RAWS, VALUE_BYTES, raw_of
 from kfuzz.vectors.recipes.theme import Theme
 
-# Bounded readers stop at 64 MiB or so; a client that takes the bomb whole needs all of this and its copies.
+# A reader with a limit stops at about 64 MiB. A client without one needs memory for the whole bomb and its copies.
 REFUSAL = {"cpu_ms": 10_000, "memory_bytes": 256 * MIB}
 
 
 def theme() -> Theme:
     """records/v2/bomb"""
-    made = Theme("records/v2/bomb", "Batches too large to be committed, most of them small before decompression.")
+    made = Theme("records/v2/bomb", "Batches too large to commit as bytes. Most are small before decompression.")
     made.flag(
         "Bomb",
         "allocation",
         "A small payload decompresses to hundreds of megabytes or more.",
-        "A reader that decompresses before it looks runs out of memory, and so does the next one.",
+        "A reader that decompresses without a limit runs out of memory, and so does the next reader of the partition.",
         links=["KAFKA-14063", "kafkajs #1795", "sarama #3604"],
     )
-    # No document bounds what a reader may take, so one that takes more is told and not failed.
+    # No document limits a reader's memory, so a reader that takes more gets a warning, not a failure.
     options: dict[str, Any] = {"flags": ["Bomb"], "level": "recommended", "budget": REFUSAL}
     made.flag(
         "ManyRecords",
         "strictness",
-        "A batch holds more records than some readers think there can be.",
-        "A reader with a limit of its own, below that of the bytes, stops at a batch that every broker serves.",
+        "A batch holds more records than some readers expect.",
+        "A reader with its own, lower limit on records stops at a batch that every broker serves.",
         links=["sarama #3120", "sarama #3119", "sarama #1225"],
     )
     for name in RAWS:
@@ -35,7 +35,7 @@ def theme() -> Theme:
         if name.startswith("records-"):
             made.valid(
                 name,
-                "131,071 records of nothing in one batch, more than twice what 16 bits count",
+                "one batch holds 131,071 empty records, twice as many as a 16-bit number can count",
                 raw,
                 requirements=["RB-COUNT-2", "RB-CODEC-7"],
                 flags=["ManyRecords"],
@@ -45,7 +45,7 @@ def theme() -> Theme:
         elif name.endswith("behind-record"):
             made.invalid(
                 name,
-                f"one small record, then zeros without end: {_size(name)} of them for {len(raw.data) // 1024} KiB",
+                f"{len(raw.data) // 1024} KiB decompress to one small record and {_size(name)} of zeros",
                 raw,
                 requirements=["RB-CODEC-7", "RB-COUNT-2"],
                 finding="record-count-too-low" if "snappy" in name else "decompressed-size-exceeded",
@@ -55,7 +55,7 @@ def theme() -> Theme:
         elif name.endswith("without-record"):
             made.acceptable(
                 name,
-                f"the record count is 0, and {_size(name)} of zeros are compressed behind it; Kafka does not look",
+                f"the record count is 0, but {_size(name)} of zeros are in the payload; Kafka does not read it",
                 raw,
                 requirements=["RB-CODEC-7", "RB-COUNT-3"],
                 finding="payload-without-records",
@@ -65,7 +65,7 @@ def theme() -> Theme:
         else:
             made.acceptable(
                 name,
-                f"one well-formed record with a value of {_size(name)} of zeros, under {name.partition('-')[0]}",
+                f"one well-formed {name.partition('-')[0]} record has a value of {_size(name)} of zeros",
                 raw,
                 requirements=["RB-CODEC-7"],
                 finding="decompressed-size-exceeded",

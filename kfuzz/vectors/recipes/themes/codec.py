@@ -1,4 +1,4 @@
-"""Compressed payloads, codec by codec: well-formed, odd, and broken."""
+"""Compressed payloads of each codec: well-formed, unusual, and broken."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ JUNK = b"\xde\xad\xbe\xef"
 
 def theme() -> Theme:
     """records/v2/codec"""
-    made = Theme("records/v2/codec", "The compressed payload of a batch, and what each codec's container allows.")
+    made = Theme("records/v2/codec", "The compressed payload of a batch, in the forms that each codec allows.")
     made.flag(
         "StreamBroken",
         "corruption",
         "The compressed stream is cut or damaged; the batch's CRC is right.",
-        "A reader that takes what it has got so far for all there is loses records without a word.",
+        "A reader that accepts the partial output as complete loses records silently.",
     )
     made.flag(
         "BytesAfterStream",
         "leniency",
         "Bytes follow the end of the compressed stream.",
-        "Kafka ignores them behind gzip and lz4, refuses them behind zstd, and behind snappy from four bytes on.",
+        "Kafka ignores them after gzip and lz4. It refuses them after zstd, and four or more of them after snappy.",
     )
     _every_codec(made)
     _gzip(made)
@@ -62,7 +62,7 @@ def _every_codec(made: Theme) -> None:
     for codec in COMPRESSED:
         made.valid(
             codec,
-            f"fifty records, compressed by {codec}'s usual library",
+            f"50 records, compressed by the usual library for {codec}",
             batch(
                 *many,
                 codec=codec,
@@ -79,7 +79,7 @@ def _every_codec(made: Theme) -> None:
         )
         made.invalid(
             f"{codec}-empty",
-            f"a {codec} batch with three records and no payload at all",
+            f"a {codec} batch has the record count 3, but no payload",
             holding(codec, b""),
             requirements=["RB-CODEC-2"],
             flags=["StreamBroken"],
@@ -87,7 +87,7 @@ def _every_codec(made: Theme) -> None:
         )
         made.invalid(
             f"{codec}-garbage",
-            f"the payload of a {codec} batch is no {codec} stream",
+            f"the payload of a {codec} batch is not a {codec} stream",
             holding(codec, bytes(range(0x30, 0x60))),
             requirements=["RB-CODEC-2"],
             flags=["StreamBroken"],
@@ -95,7 +95,7 @@ def _every_codec(made: Theme) -> None:
         )
         made.invalid(
             f"{codec}-cut",
-            f"the {codec} stream ends in the middle",
+            f"the {codec} stream is truncated in the middle",
             holding(codec, stored(codec, PLAIN)[:-HALF]),
             requirements=["RB-CODEC-2"],
             flags=["StreamBroken"],
@@ -109,22 +109,22 @@ def _no_records(made: Theme) -> None:
     made.flag(
         "EmptyCompressedBatch",
         "crash",
-        "A compressed batch holds no record.",
-        "Decompressors are handed nothing, or a stream of nothing; processes have ended in it.",
+        "A compressed batch contains no record.",
+        "Decompressors get no input, or a stream without content; this has crashed processes.",
     )
     for codec in COMPRESSED:
         made.valid(
             f"{codec}-no-records",
-            f"a {codec} stream of nothing, and the record count is 0; batches without records may be compressed",
+            f"an empty {codec} stream, and the record count is 0; batches without records may be compressed",
             holding(codec, stored(codec, b""), (), hostile=False),
             requirements=["RB-CODEC-5", "RB-COUNT-3"],
             flags=["EmptyCompressedBatch"],
         )
-        # Kafka opens the stream even for a count of 0; a zstd stream opens on anything.
+        # Kafka opens the stream even if the count is 0. Opening a zstd stream accepts any bytes.
         lazy = codec == "zstd"
         made.acceptable(
             f"{codec}-no-records-no-payload",
-            f"the attributes name {codec}, the record count is 0, and no byte follows the header",
+            f"the attributes name {codec}, the record count is 0, and there is no payload",
             holding(codec, b"", ()),
             requirements=["RB-CODEC-5", "RB-COUNT-3"],
             flags=["EmptyCompressedBatch"],
@@ -133,7 +133,7 @@ def _no_records(made: Theme) -> None:
         add = made.acceptable if lazy else made.invalid
         add(
             f"{codec}-no-records-garbage",
-            f"the record count is 0, and what follows is no {codec} stream",
+            f"the record count is 0, and the payload is not a {codec} stream",
             holding(codec, b"garbage!", ()),
             requirements=["RB-CODEC-2", "RB-COUNT-3"],
             flags=["EmptyCompressedBatch"],
@@ -145,8 +145,8 @@ def _mislabelled(made: Theme) -> None:
     made.flag(
         "CodecMislabelled",
         "confusion",
-        "The attributes name one codec and the payload is of another.",
-        "A reader that guesses by the payload's first bytes reads what others refuse.",
+        "The attributes name one codec, but the payload uses another.",
+        "A reader that guesses the codec from the payload's first bytes reads batches that others refuse.",
     )
     for named, real in (("gzip", "zstd"), ("snappy", "gzip"), ("lz4", "snappy"), ("zstd", "lz4")):
         made.invalid(
@@ -167,7 +167,7 @@ def _mislabelled(made: Theme) -> None:
     )
     made.invalid(
         "gzip-in-gzip",
-        "the records were compressed twice; compression is not nested",
+        "the records are compressed twice; compression must not be nested",
         holding("gzip", stored("gzip", stored("gzip", PLAIN))),
         requirements=["RB-CODEC-6"],
         flags=["CodecMislabelled"],
@@ -187,19 +187,19 @@ def _gzip(made: Theme) -> None:
     for slug, flags, fields, what in headers:
         made.valid(
             f"gzip-header-{slug}",
-            f"the gzip header carries {what}",
+            f"the gzip header has {what}",
             holding("gzip", gzip_member(PLAIN, flags=flags, fields=fields), hostile=False),
             **options,
         )
     made.valid(
         "gzip-two-members",
-        "two gzip members, the first of which ends in the middle of a record",
+        "two gzip members; the first one ends in the middle of a record",
         holding("gzip", gzip_member(PLAIN[:HALF]) + gzip_member(PLAIN[HALF:]), hostile=False),
         **options,
     )
     made.valid(
         "gzip-empty-member-first",
-        "an empty gzip member before the one with the records",
+        "an empty gzip member precedes the one with the records",
         holding("gzip", gzip_member(b"") + gzip_member(PLAIN), hostile=False),
         **options,
     )
@@ -228,7 +228,7 @@ def _gzip(made: Theme) -> None:
         ),
         (
             "stored-length-damaged",
-            "a stored block's length and its complement disagree",
+            "a stored block's length does not match its complement",
             member[:13] + b"\x00" + member[14:],
         ),
     )
@@ -248,8 +248,8 @@ def _snappy(made: Theme) -> None:
     made.flag(
         "SnappyFraming",
         "interoperability",
-        "Kafka's snappy is the xerial framing, though raw blocks are read too.",
-        "A reader that knows one of the two cannot read what half of the clients write.",
+        "Kafka writes snappy in the xerial framing, but reads raw blocks too.",
+        "A reader that knows only one of the two forms cannot read the batches of half the clients.",
         links=["kafka-protocol-rs #79", "kafka-backup #152", "kafka-python #2414"],
     )
     valid = (
@@ -260,15 +260,15 @@ def _snappy(made: Theme) -> None:
         ),
         (
             "xerial-many-blocks",
-            "a block for every byte",
+            "each block holds a single byte",
             xerial(*(raw_snappy(PLAIN[at : at + 1]) for at in range(len(PLAIN)))),
         ),
         (
             "xerial-empty-block",
-            "a block of nothing between two",
+            "an empty block between two others",
             xerial(raw_snappy(PLAIN[:HALF]), raw_snappy(b""), raw_snappy(PLAIN[HALF:])),
         ),
-        ("raw", "no xerial framing: a raw snappy block", raw_snappy(PLAIN)),
+        ("raw", "a raw snappy block without xerial framing", raw_snappy(PLAIN)),
     )
     for slug, summary, stream in valid:
         made.valid(
@@ -276,14 +276,14 @@ def _snappy(made: Theme) -> None:
         )
     made.acceptable(
         "snappy-xerial-twice",
-        "two xerial streams one after another, each with its header; Kafka reads both",
+        "two xerial streams, each with its own header; Kafka reads both",
         holding("snappy", xerial(raw_snappy(PLAIN[:HALF])) + xerial(raw_snappy(PLAIN[HALF:]))),
         flags=["SnappyFraming"],
         **options,
     )
     made.acceptable(
         "snappy-xerial-later-version",
-        "the xerial header names version 2, readable by version 1",
+        "the xerial header names version 2, compatible with version 1",
         holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", 2, 1))),
         flags=["SnappyFraming"],
         **options,
@@ -291,14 +291,14 @@ def _snappy(made: Theme) -> None:
     for slug, version in (("zero", 0), ("negative", -1)):
         made.acceptable(
             f"snappy-xerial-version-{slug}",
-            f"the xerial header names version {version}, which is before the first; Kafka does not look",
+            f"the xerial header names version {version}, which does not exist; Kafka does not check",
             holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack(">ii", version, version))),
             flags=["SnappyFraming"],
             **options,
         )
     made.acceptable(
         "snappy-xerial-version-little-endian",
-        "the xerial header's versions are little-endian, as a broker once wrote them; Kafka does not look",
+        "the xerial header's versions are little-endian, as a broker once wrote them; Kafka does not check",
         holding("snappy", xerial(raw_snappy(PLAIN), versions=struct.pack("<ii", 1, 1))),
         flags=["SnappyFraming"],
         **options,
@@ -306,8 +306,8 @@ def _snappy(made: Theme) -> None:
     made.flag(
         "SnappyLengthHuge",
         "allocation",
-        "A length inside the snappy stream promises gigabytes.",
-        "A reader that makes room on its word allocates them; a negative one ends it with an exception.",
+        "A length inside the snappy stream claims gigabytes, or is negative.",
+        "A reader that trusts the length allocates gigabytes; a negative one raises an exception.",
         cves=["CVE-2023-34455", "CVE-2023-43642"],
         links=["rskafka #92", "rskafka #141"],
     )
@@ -325,17 +325,17 @@ def _snappy(made: Theme) -> None:
         ),
         (
             "block-length-largest",
-            "a block tells an uncompressed length of 2^32 - 1",
+            "a block claims an uncompressed length of 2^32 - 1",
             xerial(raw_snappy(PLAIN, claimed=2**32 - 1)),
         ),
         (
             "block-length-2gib",
-            "a block tells an uncompressed length of 2^31 - 1",
+            "a block claims an uncompressed length of 2^31 - 1",
             xerial(raw_snappy(PLAIN, claimed=2**31 - 1)),
         ),
         (
             "raw-length-2gib",
-            "a raw block tells an uncompressed length of 2^31 - 1",
+            "a raw block claims an uncompressed length of 2^31 - 1",
             raw_snappy(PLAIN, claimed=2**31 - 1),
         ),
     )
@@ -353,13 +353,13 @@ def _snappy(made: Theme) -> None:
         ("copy-before-start", "a copy reaches before the start of the block", xerial(b"\x08\x00A\x0d\x09")),
         (
             "block-length-wrong",
-            "a block tells one byte more than it holds",
+            "a block claims one byte more than it holds",
             xerial(raw_snappy(PLAIN, claimed=len(PLAIN) + 1)),
         ),
         ("chunk-cut", "the last chunk lacks a byte", stream[:-1]),
         (
             "frame-format",
-            "the standard snappy framing format, which Kafka does not use",
+            "the payload uses the standard snappy framing format; Kafka does not",
             b"\xff\x06\x00\x00sNaPpY" + JUNK,
         ),
     )
@@ -382,7 +382,7 @@ def _snappy(made: Theme) -> None:
     )
     made.invalid(
         "snappy-then-garbage",
-        "four bytes follow the last chunk",
+        "the last chunk is followed by a length of 4 and four garbage bytes",
         holding("snappy", stream + b"\x00\x00\x00\x04" + JUNK),
         requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
         flags=["BytesAfterStream"],
@@ -393,18 +393,18 @@ def _snappy(made: Theme) -> None:
 def _lz4(made: Theme) -> None:
     options: dict[str, Any] = {"requirements": ["RB-LZ4-1"]}
     valid = (
-        ("two-blocks", "two blocks, split in the middle of a record", lz4_frame(PLAIN[:HALF], PLAIN[HALF:])),
-        ("content-checksum", "with a content checksum", lz4_frame(PLAIN, content_checksum=True)),
-        ("block-checksums", "with block checksums", lz4_frame(PLAIN[:HALF], PLAIN[HALF:], block_checksums=True)),
-        ("content-size", "with the content's size in the header", lz4_frame(PLAIN, content_size=len(PLAIN))),
+        ("two-blocks", "has two blocks, split in the middle of a record", lz4_frame(PLAIN[:HALF], PLAIN[HALF:])),
+        ("content-checksum", "has a content checksum", lz4_frame(PLAIN, content_checksum=True)),
+        ("block-checksums", "has block checksums", lz4_frame(PLAIN[:HALF], PLAIN[HALF:], block_checksums=True)),
+        ("content-size", "has the content's size in the header", lz4_frame(PLAIN, content_size=len(PLAIN))),
     )
     for slug, summary, stream in valid:
         made.valid(f"lz4-{slug}", f"an lz4 frame {summary}", holding("lz4", stream, hostile=False), **options)
     made.flag(
         "Lz4ChecksumUnchecked",
         "leniency",
-        "A part of the lz4 frame that Kafka skips does not fit the content.",
-        "Kafka reads on; the usual libraries refuse what a broker has stored.",
+        "A part of the lz4 frame that Kafka does not check contradicts the content.",
+        "Kafka accepts it; the usual libraries refuse a batch that a broker has stored.",
     )
     lenient = (
         ("content-checksum-wrong", "the frame's content checksum is wrong", lz4_frame(PLAIN, content_checksum=1)),
@@ -431,8 +431,8 @@ def _lz4(made: Theme) -> None:
     made.flag(
         "Lz4Frames",
         "interoperability",
-        "The payload is more than one lz4 frame, or of a kind of frame that Kafka does not read.",
-        "The usual libraries read them, Kafka does not.",
+        "The payload has more than one lz4 frame, or a kind of frame that Kafka does not read.",
+        "The usual libraries read such frames; Kafka does not.",
     )
     frame = lz4_frame(PLAIN)
     others = (
@@ -444,7 +444,7 @@ def _lz4(made: Theme) -> None:
         ),
         (
             "skippable-frame-first",
-            "a skippable frame before the lz4 frame",
+            "a skippable frame precedes the lz4 frame",
             struct.pack("<II", 0x184D2A50, 4) + JUNK + frame,
             "decompression-failed",
         ),
@@ -465,8 +465,8 @@ def _lz4(made: Theme) -> None:
             lz4_frame(PLAIN, header_checksum=frame[6] ^ 1),
         ),
         ("block-checksum-wrong", "a block's checksum is wrong", lz4_frame(PLAIN, block_checksums=1)),
-        ("no-end-mark", "the frame has no end mark", lz4_frame(PLAIN, end_mark=False)),
-        ("version-2", "the frame is of version 2", lz4_frame(PLAIN, version=2)),
+        ("no-end-mark", "the lz4 frame has no end mark", lz4_frame(PLAIN, end_mark=False)),
+        ("version-2", "the lz4 frame has version 2", lz4_frame(PLAIN, version=2)),
         ("header-cut", "the payload ends within the frame's header", frame[:5]),
         ("block-length-cut", "the payload ends within a block's length", frame[:9]),
         (
@@ -489,12 +489,12 @@ def _lz4(made: Theme) -> None:
         "Lz4BlockDamaged",
         "bounds",
         "A compressed lz4 block reaches outside its input or its output.",
-        "Fast decompressors have read and written beyond their buffers, or given out what was there before.",
+        "Fast decompressors have read and written beyond their buffers, or returned old memory contents.",
         cves=["CVE-2025-12183", "CVE-2025-66566"],
     )
     blocks = (
         ("copy-before-start", "copies from before the start of the content", b"\x10A\xff\xff\x50" + bytes(5)),
-        ("literals-beyond-end", "promises more literals than the block has", b"\xf0\x20" + PLAIN[:20]),
+        ("literals-beyond-end", "claims more literals than the block has", b"\xf0\x20" + PLAIN[:20]),
         ("length-endless", "holds a literal length that never ends", b"\xf0" + b"\xff" * 30),
         (
             "output-beyond-maximum",
@@ -526,12 +526,12 @@ def _zstd(made: Theme) -> None:
         ),
         (
             "content-size",
-            "a zstd frame with the content's size in its header",
+            "a zstd frame has the content's size in its header",
             zstd_frame(PLAIN, content_size=len(PLAIN)),
         ),
-        ("empty-frame-first", "an empty zstd frame before the one with the records", zstd_frame(b"") + frame),
-        ("skippable-frame-first", "a skippable frame before the zstd frame", skippable + frame),
-        ("skippable-frame-last", "a skippable frame after the zstd frame", frame + skippable),
+        ("empty-frame-first", "an empty zstd frame precedes the one with the records", zstd_frame(b"") + frame),
+        ("skippable-frame-first", "a skippable frame precedes the zstd frame", skippable + frame),
+        ("skippable-frame-last", "a skippable frame follows the zstd frame", frame + skippable),
     )
     for slug, summary, stream in valid:
         made.valid(f"zstd-{slug}", summary, holding("zstd", stream, hostile=False), **options)
@@ -547,12 +547,12 @@ def _zstd(made: Theme) -> None:
     made.flag(
         "ZstdWindowHuge",
         "allocation",
-        "The zstd frame asks for a window of gigabytes to hold a few bytes.",
-        "A decoder without a limit allocates it on the word of one byte.",
+        "The zstd frame requests a window of gigabytes for a few bytes.",
+        "A decoder without a limit allocates it because of a single byte.",
     )
     broken = (
         ("checksum-wrong", "the content checksum is wrong", zstd_frame(PLAIN, checksum=1), "StreamBroken"),
-        ("no-last-block", "no block is marked as the last", zstd_frame(PLAIN, last=False), "StreamBroken"),
+        ("no-last-block", "no block is marked as the last one", zstd_frame(PLAIN, last=False), "StreamBroken"),
         ("reserved-bit", "the frame header's reserved bit is set", ZSTD_MAGIC + b"\x08" + frame[5:], "StreamBroken"),
         (
             "block-reserved-type",
@@ -568,11 +568,11 @@ def _zstd(made: Theme) -> None:
         ),
         (
             "dictionary",
-            "the frame asks for a dictionary that nobody has",
+            "the frame requires a dictionary, which Kafka does not have",
             ZSTD_MAGIC + b"\x01\x38\x07" + frame[6:],
             "StreamBroken",
         ),
-        ("window-huge", "the frame asks for a window of 2 TiB", ZSTD_MAGIC + b"\x00\xf8" + frame[6:], "ZstdWindowHuge"),
+        ("window-huge", "the frame requests a window of 2 TiB", ZSTD_MAGIC + b"\x00\xf8" + frame[6:], "ZstdWindowHuge"),
     )
     for slug, summary, stream, flag in broken:
         made.invalid(

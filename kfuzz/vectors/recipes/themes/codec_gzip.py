@@ -1,4 +1,4 @@
-"""Gzip members in every part: header flags, fields, deflate, trailers."""
+"""All parts of gzip members: header flags, fields, deflate blocks, trailers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _holding(stream: bytes, *, hostile: bool = True) -> Raw:
 
 
 def _with_header_crc(flags: int, fields: bytes) -> bytes:
-    """A member whose header carries its own right CRC."""
+    """A member whose header has a correct CRC of its own."""
     member = gzip_member(PLAIN, flags=flags | HEADER_CRC, fields=fields)
     end = HEADER_BYTES + len(fields)
     return member[:end] + struct.pack("<H", zlib.crc32(member[:end]) & 0xFFFF) + member[end:]
@@ -45,14 +45,14 @@ def _patched(at: int, data: bytes) -> bytes:
 def _headers(made: Theme) -> None:
     extra = struct.pack("<H", 6) + b"KF\x02\x00ab"
     cases = (
-        ("text", "the header says that the content is text, which binds nobody", gzip_member(PLAIN, flags=TEXT)),
-        ("header-crc", "the header carries its own CRC", _with_header_crc(0, b"")),
+        ("text", "the header flags the content as text, which has no effect", gzip_member(PLAIN, flags=TEXT)),
+        ("header-crc", "the header has its own CRC", _with_header_crc(0, b"")),
         (
             "header-crc-and-fields",
-            "the header carries an extra field, a name, a comment and its own CRC",
+            "the header has an extra field, a name, a comment and its own CRC",
             _with_header_crc(EXTRA | NAME | COMMENT, extra + b"n\x00c\x00"),
         ),
-        ("extra-empty", "the extra field has no byte", gzip_member(PLAIN, flags=EXTRA, fields=b"\x00\x00")),
+        ("extra-empty", "the extra field is empty", gzip_member(PLAIN, flags=EXTRA, fields=b"\x00\x00")),
         (
             "extra-thousand",
             "the extra field has a thousand bytes",
@@ -60,10 +60,10 @@ def _headers(made: Theme) -> None:
         ),
         ("name-empty", "the file name is empty", gzip_member(PLAIN, flags=NAME, fields=b"\x00")),
         ("name-latin-1", "the file name is not ASCII", gzip_member(PLAIN, flags=NAME, fields=b"\xfcn\xefc\xf6de\x00")),
-        ("time", "the header tells a time", _patched(4, struct.pack("<I", 1_700_000_000))),
-        ("time-largest", "the header's time is the largest there is", _patched(4, b"\xff\xff\xff\xff")),
-        ("best-compression", "the header says that the slowest algorithm was used", _patched(8, b"\x02")),
-        ("fat", "the header names the FAT file system, as a value 0 does", _patched(9, b"\x00")),
+        ("time", "the header has a modification time", _patched(4, struct.pack("<I", 1_700_000_000))),
+        ("time-largest", "the header's modification time is the largest possible", _patched(4, b"\xff\xff\xff\xff")),
+        ("best-compression", "the header claims that the slowest algorithm was used", _patched(8, b"\x02")),
+        ("fat", "the header names the FAT file system (value 0)", _patched(9, b"\x00")),
         ("unix", "the header names Unix", _patched(9, b"\x03")),
     )
     for slug, summary, stream in cases:
@@ -71,13 +71,13 @@ def _headers(made: Theme) -> None:
     made.flag(
         "GzipReservedFlag",
         "strictness",
-        "A reserved flag of the gzip header is set, which RFC 1952 tells a decoder to refuse.",
-        "Java's decoder, and so Kafka, does not look; zlib refuses what a broker has stored.",
+        "A reserved flag of the gzip header is set; RFC 1952 says that a decoder must refuse it.",
+        "Java's decoder, and so Kafka, does not check it. zlib refuses a batch that a broker has stored.",
     )
     for bit in (5, 6, 7):
         made.acceptable(
             f"reserved-flag-{bit}",
-            f"flag bit {bit} of the header is reserved, and set",
+            f"reserved flag bit {bit} of the header is set",
             _holding(gzip_member(PLAIN, flags=1 << bit)),
             requirements=["RB-GZIP-1"],
             flags=["GzipReservedFlag"],
@@ -88,16 +88,16 @@ def _bad_headers(made: Theme) -> None:
     made.flag(
         "GzipHeaderBroken",
         "corruption",
-        "The gzip header is not one, or a field of it has no end.",
-        "A reader that searches for the end of a field searches beyond the buffer.",
+        "The gzip header is invalid, or one of its fields has no end.",
+        "A reader that searches for the end of a field reads past the buffer.",
     )
     endless = b"x" * 30
     cases = (
         ("first-byte", "the first byte is 1e", _patched(0, b"\x1e")),
         ("second-byte", "the second byte is 8a", _patched(1, b"\x8a")),
-        ("compress-magic", "the magic is that of Unix compress, 1f 9d", _patched(1, b"\x9d")),
-        ("zlib-stream", "a zlib stream, which has another header and trailer", zlib_stored(PLAIN)),
-        ("raw-deflate", "a deflate stream without the gzip header", MEMBER[HEADER_BYTES:-TRAILER_BYTES]),
+        ("compress-magic", "the magic is 1f 9d, that of Unix compress", _patched(1, b"\x9d")),
+        ("zlib-stream", "the payload is a zlib stream, which has another header and trailer", zlib_stored(PLAIN)),
+        ("raw-deflate", "the payload is a deflate stream without a gzip header", MEMBER[HEADER_BYTES:-TRAILER_BYTES]),
         ("method-zero", "the compression method is 0", gzip_member(PLAIN, method=0)),
         ("method-nine", "the compression method is 9", gzip_member(PLAIN, method=9)),
         (
@@ -142,7 +142,7 @@ def _header_crc_off() -> bytes:
 
 
 def _fixed(data: bytes, *, then: tuple[tuple[int, int], ...] = ()) -> bytes:
-    """One last block of fixed Huffman codes: ``data`` as literals, then ``then`` as (code, bits), then the end."""
+    """One final block of fixed Huffman codes: ``data`` as literals, the pairs (code, bits) of ``then``, and the end."""
     bits = Bits()
     bits.write(0b011, 3)
     for byte in data:
@@ -159,19 +159,18 @@ def _stored_blocks(*chunks: bytes) -> bytes:
 
 
 def _deflate(made: Theme) -> None:
-    # The record's value "second" repeats nothing, so the copy reaches for the byte before: a run of the last one.
     cases = (
         ("fixed-codes", "the deflate block has fixed Huffman codes", _fixed(PLAIN)),
         (
             "blocks-of-a-byte",
-            "a stored block for every byte",
+            "each stored block holds a single byte",
             _stored_blocks(*(PLAIN[i : i + 1] for i in range(len(PLAIN)))),
         ),
-        ("empty-block-first", "an empty stored block before the one with the records", _stored_blocks(b"", PLAIN)),
-        ("empty-block-last", "an empty stored block behind the one with the records", _stored_blocks(PLAIN, b"")),
+        ("empty-block-first", "an empty stored block precedes the one with the records", _stored_blocks(b"", PLAIN)),
+        ("empty-block-last", "an empty stored block follows the one with the records", _stored_blocks(PLAIN, b"")),
         (
             "stored-then-fixed",
-            "a stored block, then one of fixed codes",
+            "a stored block, then a block with fixed codes",
             _stored_blocks(PLAIN[:HALF], b"")[: -len(_stored_blocks(b""))] + _fixed(PLAIN[HALF:]),
         ),
     )
@@ -186,18 +185,18 @@ def _bad_deflate(made: Theme) -> None:
         "DeflateBroken",
         "bounds",
         "A deflate block does not follow its format.",
-        "A decoder that trusts it copies from before its output or indexes past its tables.",
+        "A decoder that trusts it copies from before its output, or reads past its tables.",
     )
     cases = (
         ("copy-before-start", "copies from before the start", _fixed(PLAIN[:1], then=((1, 7), (4, 5)))),
         ("length-code-286", "uses length code 286, which does not exist", _fixed(PLAIN, then=((0b11000110, 8),))),
         ("distance-code-30", "uses distance code 30, which does not exist", _fixed(PLAIN, then=((1, 7), (30, 5)))),
-        ("no-end-of-block", "has no end", _fixed(PLAIN)[:-2]),
-        ("not-last", "is not marked as the last, and none follows", b"\x00" + _stored_blocks(PLAIN)[1:]),
-        ("stored-beyond", "is stored and longer than the payload", b"\x01\xff\xff\x00\x00" + PLAIN),
-        ("too-many-codes", "has more length codes than there are", _dynamic(hlit=31)),
-        ("code-lengths-oversubscribed", "has code lengths that no tree can have", _dynamic(lengths=(1, 1, 1, 1))),
-        ("no-code-lengths", "has no code at all", _dynamic(lengths=(0, 0, 0, 0))),
+        ("no-end-of-block", "has no end-of-block code", _fixed(PLAIN)[:-2]),
+        ("not-last", "is not marked as the last, but no block follows", b"\x00" + _stored_blocks(PLAIN)[1:]),
+        ("stored-beyond", "is a stored block longer than the payload", b"\x01\xff\xff\x00\x00" + PLAIN),
+        ("too-many-codes", "claims more length codes than exist", _dynamic(hlit=31)),
+        ("code-lengths-oversubscribed", "has code lengths that form no valid tree", _dynamic(lengths=(1, 1, 1, 1))),
+        ("no-code-lengths", "defines no code at all", _dynamic(lengths=(0, 0, 0, 0))),
     )
     for slug, what, deflate in cases:
         made.invalid(
@@ -212,7 +211,7 @@ def _bad_deflate(made: Theme) -> None:
 
 
 def _dynamic(*, hlit: int = 0, lengths: tuple[int, ...] = (1, 1, 0, 0)) -> bytes:
-    """The head of a block with dynamic Huffman codes; ``lengths`` are those of the code length codes 16, 17, 18, 0."""
+    """The start of a block with dynamic Huffman codes; ``lengths`` is for the code length codes 16, 17, 18 and 0."""
     bits = Bits()
     bits.write(0b101, 3)
     bits.write(hlit, 5)
@@ -230,17 +229,17 @@ def _members(made: Theme) -> None:
     made.flag(
         "GzipMembers",
         "interoperability",
-        "The payload is more than one gzip member.",
-        "A reader that stops behind the first loses the records of the others.",
+        "The payload has more than one gzip member.",
+        "A reader that stops after the first one loses the records of the others.",
     )
     thirds = [PLAIN[: HALF // 2], PLAIN[HALF // 2 : HALF], PLAIN[HALF:]]
     cases = (
         ("three-members", "three members, each with a part of the records", b"".join(map(gzip_member, thirds))),
-        ("empty-member-last", "an empty member behind the one with the records", MEMBER + gzip_member(b"")),
-        ("empty-member-between", "an empty member between two", _around(gzip_member(b""))),
+        ("empty-member-last", "an empty member follows the one with the records", MEMBER + gzip_member(b"")),
+        ("empty-member-between", "an empty member between two others", _around(gzip_member(b""))),
         (
             "members-of-several-headers",
-            "two members, the second with a name and a comment",
+            "two members; the second one has a name and a comment",
             gzip_member(PLAIN[:HALF]) + gzip_member(PLAIN[HALF:], flags=NAME | COMMENT, fields=b"n\x00c\x00"),
         ),
     )
@@ -264,22 +263,22 @@ def _members(made: Theme) -> None:
     made.flag(
         "GzipTail",
         "leniency",
-        "Bytes follow the last gzip member that are not quite another.",
-        "Kafka takes them for nothing; others refuse the payload, or the bytes behind it.",
+        "Bytes that are not a complete member follow the last gzip member.",
+        "Kafka ignores them. Others refuse the payload, or the bytes after it.",
     )
-    # A tail that is short enough ends the stream; a longer one that begins like a member must be one.
+    # Java's GZIPInputStream ends the stream at a tail that is not a valid member header.
     tails = (
-        ("magic", "begin like a member and end there", b"\x1f\x8b", True),
-        ("header-cut", "are a member's header without its last byte", second[:9], True),
-        ("method-wrong", "are a member with compression method 7", gzip_member(PLAIN, method=7), True),
-        ("magic-wrong", "are a member with another first byte", b"\x1e" + second[1:], True),
-        ("junk-long", "are forty times the same four", JUNK * 40, True),
+        ("magic", "are only the magic of another member", b"\x1f\x8b", True),
+        ("header-cut", "are another member's header without its last byte", second[:9], True),
+        ("method-wrong", "are another member with compression method 7", gzip_member(PLAIN, method=7), True),
+        ("magic-wrong", "are another member with a wrong first byte", b"\x1e" + second[1:], True),
+        ("junk-long", "are 40 times the same four bytes", JUNK * 40, True),
     )
     for slug, what, tail, accepted in tails:
         add = made.acceptable if accepted else made.invalid
         add(
             f"tail-{slug}",
-            f"the bytes behind the last member {what}",
+            f"the bytes after the last member {what}",
             _holding(MEMBER + tail),
             requirements=["RB-GZIP-1", "RB-CODEC-2"],
             flags=["GzipTail"],
@@ -295,17 +294,17 @@ def _cuts(made: Theme) -> None:
     made.flag(
         "GzipCut",
         "corruption",
-        "The gzip stream ends before its time.",
-        "A reader that takes what it has got so far for all there is loses records, or trusts unchecked bytes.",
+        "The gzip stream is truncated.",
+        "A reader that accepts the partial output as complete loses records, or trusts unchecked bytes.",
     )
     cases = (
-        ("behind-magic", "behind the magic", 2),
-        ("behind-flags", "behind the flags", 4),
-        ("behind-header", "behind the header", HEADER_BYTES),
+        ("behind-magic", "after the magic", 2),
+        ("behind-flags", "after the flags", 4),
+        ("behind-header", "after the header", HEADER_BYTES),
         ("in-block-header", "within the stored block's header", HEADER_BYTES + 3),
-        ("behind-block-header", "behind the stored block's header", HEADER_BYTES + 5),
-        ("behind-first-record", "behind the first record", HEADER_BYTES + 5 + PLAIN[0] // 2 + 1),
-        ("behind-crc", "behind the trailer's CRC", len(MEMBER) - 4),
+        ("behind-block-header", "after the stored block's header", HEADER_BYTES + 5),
+        ("behind-first-record", "after the first record", HEADER_BYTES + 5 + PLAIN[0] // 2 + 1),
+        ("behind-crc", "after the trailer's CRC", len(MEMBER) - 4),
     )
     for slug, where, size in cases:
         made.invalid(

@@ -1,6 +1,6 @@
-"""Lz4 frames in every part: descriptor bits, block sizes, checksums, blocks.
+"""All parts of lz4 frames: descriptor bits, block sizes, checksums, blocks.
 
-Kafka reads frames with a reader of its own, stricter than the usual libraries in some places and laxer in others.
+Kafka has its own frame reader. It is stricter than the usual libraries in some places and laxer in others.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
 
 KIB = 1024
 FRAME = lz4_frame(PLAIN)
-# The frame's descriptor: flags, block size code; then a byte of checksum.
+# The frame's descriptor has flags and a block size code; a checksum byte follows.
 FLAGS, BLOCK_SIZE, BLOCKS_AT = 0x60, 0x40, 7
 END_MARK = bytes(4)
 
 
 def theme() -> Theme:
     """records/v2/lz4"""
-    made = Theme("records/v2/lz4", "The lz4 frame: descriptor, block sizes, checksums, and the blocks in it.")
+    made = Theme("records/v2/lz4", "The lz4 frame: descriptor, block sizes, checksums, and the blocks inside it.")
     _descriptor(made)
     _bad_descriptor(made)
     _blocks(made)
@@ -35,7 +35,7 @@ def theme() -> Theme:
 def frame(
     *blocks: bytes, flags: int = FLAGS, block_size: int = BLOCK_SIZE, fields: bytes = b"", end: bytes = END_MARK
 ) -> bytes:
-    """A frame of blocks as they are, each with its length; the header's checksum is right."""
+    """A frame of ready-made blocks, each with its length. The header's checksum is right."""
     descriptor = bytes([flags, block_size]) + fields
     return LZ4_MAGIC + descriptor + bytes([xxh32(descriptor) >> 8 & 0xFF]) + b"".join(blocks) + end
 
@@ -46,12 +46,12 @@ def stored(data: bytes) -> bytes:
 
 
 def compressed(data: bytes) -> bytes:
-    """A compressed block of these sequences."""
+    """A compressed block; ``data`` is its sequences."""
     return struct.pack("<I", len(data)) + data
 
 
 def literals(data: bytes) -> bytes:
-    """The last sequence of a block: literals alone."""
+    """The last sequence of a block, which has only literals."""
     if len(data) < 15:
         return bytes([len(data) << 4]) + data
     full, rest = divmod(len(data) - 15, 255)
@@ -78,14 +78,14 @@ def _descriptor(made: Theme) -> None:
     made.flag(
         "Lz4Descriptor",
         "interoperability",
-        "The frame's descriptor uses what the lz4 format permits and Kafka's reader does not know.",
+        "The frame's descriptor uses an lz4 feature that Kafka's reader does not support.",
         "The usual libraries write and read such frames; Kafka refuses them, so a producer must not send them.",
     )
     dictionary = frame(stored(PLAIN), flags=FLAGS | 1, fields=b"\x01\x00\x00\x00")
     others = (
         (
             "dependent-blocks",
-            "the blocks depend on one another, as the lz4 tool makes them",
+            "the blocks depend on one another, as in the lz4 tool's output",
             frame(stored(PLAIN), flags=0x40),
         ),
         ("dictionary-id", "the frame names a dictionary", dictionary),
@@ -105,8 +105,8 @@ def _bad_descriptor(made: Theme) -> None:
     made.flag(
         "Lz4DescriptorBroken",
         "corruption",
-        "The frame's magic or descriptor is damaged, though its checksum may be right.",
-        "A reader that makes buffers by it makes them of a size that no format knows.",
+        "The frame's magic or descriptor is damaged; its checksum may still be right.",
+        "A reader that trusts the descriptor allocates buffers of an undefined size.",
     )
     cases = (
         ("magic-byte-swapped", "the magic is big-endian", FRAME[3::-1] + FRAME[4:]),
@@ -116,7 +116,7 @@ def _bad_descriptor(made: Theme) -> None:
             struct.pack("<I", 0x184C2102) + FRAME[4:],
         ),
         ("magic-last-byte", "the magic's last byte is 19", FRAME[:3] + b"\x19" + FRAME[4:]),
-        ("no-frame", "an lz4 block without a frame", literals(PLAIN)),
+        ("no-frame", "the payload is an lz4 block without a frame", literals(PLAIN)),
         ("version-zero", "the version is 0", frame(stored(PLAIN), flags=0x20)),
         ("version-three", "the version is 3", frame(stored(PLAIN), flags=0xE0)),
         ("reserved-flag", "the reserved flag bit is set", frame(stored(PLAIN), flags=FLAGS | 2)),
@@ -131,12 +131,12 @@ def _bad_descriptor(made: Theme) -> None:
         ("header-checksum-zero", "the header's checksum is 0", lz4_frame(PLAIN, header_checksum=0)),
         (
             "header-checksum-low-byte",
-            "the header's checksum is the hash's lowest byte, not its second",
+            "the header's checksum is the hash's lowest byte instead of its second",
             lz4_frame(PLAIN, header_checksum=xxh32(b"\x60\x40") & 0xFF),
         ),
         (
             "header-checksum-with-magic",
-            "the header's checksum covers the magic too, as old Kafka's did",
+            "the header's checksum also covers the magic, as in old Kafka",
             lz4_frame(PLAIN, header_checksum=xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF),
         ),
     )
@@ -156,7 +156,7 @@ def _bad_descriptor(made: Theme) -> None:
 def _blocks(made: Theme) -> None:
     last = PLAIN[-4:]
     cases = (
-        ("compressed-literals", "a compressed block of literals alone", frame(compressed(literals(PLAIN)))),
+        ("compressed-literals", "a compressed block has only literals", frame(compressed(literals(PLAIN)))),
         (
             "block-of-each-kind",
             "a stored block and a compressed one",
@@ -164,7 +164,7 @@ def _blocks(made: Theme) -> None:
         ),
         (
             "blocks-of-a-byte",
-            "a stored block for every byte",
+            "each stored block holds a single byte",
             frame(*(stored(PLAIN[i : i + 1]) for i in range(len(PLAIN)))),
         ),
     )
@@ -175,25 +175,25 @@ def _blocks(made: Theme) -> None:
     data = record.encode()
     ahead, behind = data[: -(len(value) + 1)] + b"ab", value[-5:] + data[-1:]
     length = len(data) - len(ahead) - len(behind)
-    # One sequence: literals, a copy two bytes back, its length beyond 19 in a byte; then literals.
+    # One sequence of literals and a copy from two bytes back (an extra byte holds its length above 19), then literals.
     token = bytes([len(ahead) << 4 | 15])
     block = token + ahead + b"\x02\x00" + bytes([length - 19]) + literals(behind)
     made.valid(
         "overlapping-copy",
-        "a compressed block with a copy that overlaps what it writes",
+        "a copy in a compressed block overlaps its own output",
         holding("lz4", frame(compressed(block)), [record], hostile=False),
         requirements=["RB-LZ4-1"],
     )
     made.flag(
         "Lz4EndMark",
         "leniency",
-        "The mark that ends the frame is not four zero bytes, or does not end it.",
-        "A reader that treats it as a block asks for none, or two gigabytes, or reads on behind the frame.",
+        "The frame's end mark is not four zero bytes, or bytes follow it.",
+        "A reader that treats the mark as a block reads past the frame, or asks for 0 bytes or two gigabytes.",
         links=["KAFKA-5150"],
     )
     made.acceptable(
         "end-mark-with-high-bit",
-        "the end mark has the bit of uncompressed blocks set",
+        "the end mark has the bit for uncompressed blocks set",
         _holding(frame(stored(PLAIN), end=struct.pack("<I", LZ4_STORED))),
         requirements=["RB-LZ4-1"],
         flags=["Lz4EndMark"],
@@ -208,7 +208,7 @@ def _blocks(made: Theme) -> None:
     )
     made.invalid(
         "end-mark-between",
-        "an end mark stands between two blocks",
+        "an end mark is between two blocks",
         _holding(frame(stored(PLAIN[:HALF]), end=END_MARK + stored(PLAIN[HALF:]) + END_MARK)),
         requirements=["RB-LZ4-1", "RB-CODEC-2"],
         flags=["Lz4EndMark"],
@@ -222,7 +222,7 @@ def _blocks(made: Theme) -> None:
     ):
         made.acceptable(
             f"then-{slug}",
-            f"{slug.replace('-', ' ')} behind the frame: {tail.hex()}; Kafka does not look",
+            f"other bytes follow the frame ({slug.replace('-', ' ')}): {tail.hex()}; Kafka ignores them",
             _holding(FRAME + tail),
             requirements=["RB-LZ4-1", "RB-CODEC-2"],
             flags=["Lz4EndMark"],
@@ -235,7 +235,7 @@ def _bad_blocks(made: Theme) -> None:
         "Lz4BlockBroken",
         "bounds",
         "A block reaches outside its input, its output, or the frame's largest block.",
-        "Fast decompressors have read and written beyond their buffers, or given out what was there before.",
+        "Fast decompressors have read and written beyond their buffers, or returned old memory contents.",
         links=["KAFKA-5150"],
         cves=["CVE-2025-12183", "CVE-2025-66566"],
     )
@@ -243,18 +243,18 @@ def _bad_blocks(made: Theme) -> None:
     cases = (
         (
             "stored-beyond-maximum",
-            "a stored block of one byte more than the frame's maximum",
+            "a stored block is one byte longer than the frame's maximum",
             frame(stored(bytes(64 * KIB + 1))),
         ),
-        ("stored-largest", "a stored block that claims 2 GiB", frame(struct.pack("<I", 0xFFFFFFFF) + PLAIN)),
+        ("stored-largest", "a stored block claims 2 GiB", frame(struct.pack("<I", 0xFFFFFFFF) + PLAIN)),
         (
             "stored-beyond-payload",
-            "a stored block that is longer than the payload",
+            "a stored block is longer than the payload",
             frame(struct.pack("<I", 5000 | LZ4_STORED) + PLAIN),
         ),
         (
             "compressed-beyond-payload",
-            "a compressed block that is longer than the payload",
+            "a compressed block is longer than the payload",
             frame(struct.pack("<I", 5000) + literals(PLAIN)),
         ),
         (
@@ -270,7 +270,7 @@ def _bad_blocks(made: Theme) -> None:
         ("length-big-endian", "a block's length is big-endian", frame(struct.pack(">I", len(PLAIN)) + PLAIN)),
         (
             "copy-offset-beyond",
-            "a copy from before the block",
+            "a copy reaches before the start of the block",
             frame(stored(PLAIN[:HALF]), compressed(b"\x14A\x10\x00\x50" + bytes(5))),
         ),
         ("copy-offset-cut", "the block ends within a copy's offset", frame(compressed(b"\x14A\x01"))),
@@ -280,7 +280,7 @@ def _bad_blocks(made: Theme) -> None:
             frame(compressed(b"\x1fA\x01\x00" + b"\xff" * 20)),
         ),
         ("ends-in-copy", "the block ends in a copy, not in literals", frame(compressed(b"\x14A\x01\x00"))),
-        ("literals-cut", "the block's last literals are cut", frame(compressed(ahead[:-3]))),
+        ("literals-cut", "the block's last literals are truncated", frame(compressed(ahead[:-3]))),
         ("literal-length-cut", "the block ends within a literal's length", frame(compressed(b"\xf0"))),
     )
     for slug, what, stream in cases:
@@ -296,7 +296,7 @@ def _bad_blocks(made: Theme) -> None:
 
     made.invalid(
         "block-copy-offset-zero",
-        "a copy with offset 0, which Kafka's library does not refuse; what it makes is no record",
+        "a copy has offset 0; Kafka's library accepts it, but the output is not a record",
         _holding(frame(compressed(b"\x14A\x00\x00\x50" + bytes(5)))),
         requirements=["RB-LZ4-1", "RB-CODEC-2"],
         flags=["Lz4BlockBroken"],
@@ -309,8 +309,8 @@ def _checksums(made: Theme) -> None:
     made.flag(
         "Lz4ChecksumWrong",
         "corruption",
-        "A checksum or size inside the frame does not fit.",
-        "Kafka looks at the checksums of blocks and of the header, and not at those of the content.",
+        "A checksum or size inside the frame does not match.",
+        "Kafka checks the checksums of the header and the blocks, but not the content's checksum and size.",
     )
     halves = (PLAIN[:HALF], PLAIN[HALF:])
     right = struct.pack("<I", xxh32(halves[0]))
@@ -323,7 +323,7 @@ def _checksums(made: Theme) -> None:
         ),
         (
             "block-checksum-missing",
-            "the frame announces block checksums and has none",
+            "the frame declares block checksums, but has none",
             frame(stored(PLAIN), flags=FLAGS | 0x10),
         ),
         (
@@ -343,15 +343,15 @@ def _checksums(made: Theme) -> None:
             budget=SMALL,
         )
     lenient = (
-        ("content-size-zero", "the frame tells a content of 0 bytes", lz4_frame(PLAIN, content_size=0)),
+        ("content-size-zero", "the frame claims a content of 0 bytes", lz4_frame(PLAIN, content_size=0)),
         (
             "content-size-largest",
-            "the frame tells a content of 2^64 - 1 bytes",
+            "the frame claims a content of 2^64 - 1 bytes",
             lz4_frame(PLAIN, content_size=2**64 - 1),
         ),
         (
             "content-size-one-too-low",
-            "the frame tells one byte less than it has",
+            "the frame claims one byte less than it has",
             lz4_frame(PLAIN, content_size=len(PLAIN) - 1),
         ),
         ("content-checksum-zero", "the content's checksum is 0", lz4_frame(PLAIN, content_checksum=0)),
@@ -359,7 +359,7 @@ def _checksums(made: Theme) -> None:
     for slug, summary, stream in lenient:
         made.acceptable(
             slug,
-            f"{summary}; Kafka steps over it",
+            f"{summary}; Kafka does not check it",
             _holding(stream),
             requirements=["RB-LZ4-1"],
             flags=["Lz4ChecksumWrong"],
@@ -372,18 +372,18 @@ def _cuts(made: Theme) -> None:
     made.flag(
         "Lz4Cut",
         "corruption",
-        "The lz4 frame ends before its time.",
-        "A reader that takes what it has got so far for all there is never sees that something is missing.",
+        "The lz4 frame is truncated.",
+        "A reader that accepts the partial output as complete does not notice the loss.",
     )
     sized = lz4_frame(PLAIN, content_size=len(PLAIN))
     cases = (
-        ("behind-magic", "behind the magic", FRAME[:4]),
+        ("behind-magic", "after the magic", FRAME[:4]),
         ("in-magic", "within the magic", FRAME[:3]),
-        ("behind-flags", "behind the flags", FRAME[:5]),
+        ("behind-flags", "after the flags", FRAME[:5]),
         ("before-header-checksum", "before the header's checksum", FRAME[:6]),
         ("in-content-size", "within the content's size", sized[:10]),
-        ("behind-header", "behind the header", FRAME[:BLOCKS_AT]),
-        ("behind-block-length", "behind a block's length", FRAME[: BLOCKS_AT + 4]),
+        ("behind-header", "after the header", FRAME[:BLOCKS_AT]),
+        ("behind-block-length", "after a block's length", FRAME[: BLOCKS_AT + 4]),
         ("in-block", "within a block", FRAME[: BLOCKS_AT + 14]),
         (
             "before-second-block",
@@ -403,7 +403,7 @@ def _cuts(made: Theme) -> None:
         )
     made.acceptable(
         "cut-before-content-checksum",
-        "the frame ends before the content's checksum that it announces",
+        "the frame declares a content checksum, but ends before it",
         _holding(lz4_frame(PLAIN, content_checksum=True)[:-4]),
         requirements=["RB-LZ4-1"],
         flags=["Lz4Cut"],
@@ -415,8 +415,8 @@ def _small_batches(made: Theme) -> None:
     made.flag(
         "Lz4BufferPerBatch",
         "allocation",
-        "Many small batches, each in a frame that permits blocks of 4 MiB.",
-        "A reader that makes the largest block's buffers anew for each batch spends its time and memory on them.",
+        "There are many small batches, each in a frame that allows blocks of 4 MiB.",
+        "A reader that allocates buffers of the maximum size for each batch wastes time and memory.",
         links=["KAFKA-5150"],
     )
     batches = [
@@ -430,7 +430,7 @@ def _small_batches(made: Theme) -> None:
     ]
     made.valid(
         "hundred-small-batches",
-        "a hundred batches of one record, each in a frame of blocks of at most 4 MiB",
+        "a hundred batches of one record, each in a frame that allows blocks of 4 MiB",
         *batches,
         requirements=["RB-LZ4-1", "RB-CODEC-7"],
         flags=["Lz4BufferPerBatch"],

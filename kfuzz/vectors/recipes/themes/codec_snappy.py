@@ -1,4 +1,4 @@
-"""Snappy in every part: xerial framing, preambles, literals and copies."""
+"""All parts of snappy: xerial framing, preambles, literals and copies."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
 from kfuzz.wire.cursor import uvarint
 
-# Its value repeats, so that copies have something to copy.
+# The value repeats two bytes, so that a block can encode it with copies.
 RUN = Record(value=b"ab" * 40)
 ENCODED = RUN.encode()
-# Everything before the repetition, the pair itself, and the header count behind.
+# The bytes before the repeated pairs, and the header count after them.
 AHEAD, BEHIND = ENCODED[: -(80 + 1)], ENCODED[-1:]
 
 
 def theme() -> Theme:
     """records/v2/snappy"""
-    made = Theme("records/v2/snappy", "The xerial framing of snappy, and the blocks in it.")
+    made = Theme("records/v2/snappy", "The xerial framing of snappy, and the blocks inside it.")
     _elements(made)
     _framing(made)
     _bad_framing(made)
@@ -37,7 +37,7 @@ def _holding(stream: bytes, records: tuple[Record, ...] | None = None, *, hostil
 
 
 def literal(data: bytes, form: int = 0) -> bytes:
-    """A literal whose length stands in the tag (form 0) or in ``form`` bytes behind it."""
+    """A literal whose length is in the tag (form 0) or in ``form`` bytes after it."""
     if form == 0:
         return bytes([(len(data) - 1) << 2]) + data
     return bytes([(59 + form) << 2]) + (len(data) - 1).to_bytes(form, "little") + data
@@ -56,19 +56,19 @@ def block(*elements: bytes, size: int = len(ENCODED)) -> bytes:
 
 
 def _run(*copies: bytes) -> bytes:
-    """The run record: what is ahead and the pair as a literal, then copies, then what is behind."""
+    """A block with the record ``RUN``: a literal up to the first pair, then copies, then the last byte."""
     return block(literal(AHEAD + b"ab"), *copies, literal(BEHIND))
 
 
 def _elements(made: Theme) -> None:
     cases = (
-        ("literal-length-in-one-byte", "a literal with its length in one byte behind the tag", literal(ENCODED, 1)),
-        ("literal-length-in-two-bytes", "a literal with its length in two bytes", literal(ENCODED, 2)),
-        ("literal-length-in-three-bytes", "a literal with its length in three bytes", literal(ENCODED, 3)),
-        ("literal-length-in-four-bytes", "a literal with its length in four bytes", literal(ENCODED, 4)),
+        ("literal-length-in-one-byte", "a literal has its length in one byte after the tag", literal(ENCODED, 1)),
+        ("literal-length-in-two-bytes", "a literal has its length in two bytes", literal(ENCODED, 2)),
+        ("literal-length-in-three-bytes", "a literal has its length in three bytes", literal(ENCODED, 3)),
+        ("literal-length-in-four-bytes", "a literal has its length in four bytes", literal(ENCODED, 4)),
         (
             "literals-of-one-byte",
-            "a literal for every byte",
+            "each literal holds a single byte",
             b"".join(literal(ENCODED[i : i + 1]) for i in range(len(ENCODED))),
         ),
     )
@@ -79,17 +79,17 @@ def _elements(made: Theme) -> None:
     copies = (
         (
             "copy-one-byte-offset",
-            "copies with an offset of 11 bits, which overlap what they write",
+            "copies with an offset of 11 bits overlap their own output",
             [copy(2, 11, 1)] * 7 + [literal(b"b")],
         ),
         (
             "copy-two-byte-offset",
-            "copies with an offset of two bytes, which overlap what they write",
+            "copies with an offset of two bytes overlap their own output",
             [copy(2, 64, 2), copy(2, 14, 2)],
         ),
         (
             "copy-four-byte-offset",
-            "copies with an offset of four bytes, which overlap what they write",
+            "copies with an offset of four bytes overlap their own output",
             [copy(2, 64, 3), copy(2, 14, 3)],
         ),
     )
@@ -97,7 +97,7 @@ def _elements(made: Theme) -> None:
         made.valid(slug, summary, _holding(xerial(_run(*parts)), (RUN,), hostile=False), requirements=["RB-SNAPPY-1"])
     made.valid(
         "raw-copies",
-        "a raw block with copies, without the xerial framing",
+        "a raw block has copies, and no xerial framing",
         _holding(_run(copy(2, 64, 2), copy(2, 14, 2)), (RUN,), hostile=False),
         requirements=["RB-SNAPPY-1"],
     )
@@ -107,8 +107,8 @@ def _framing(made: Theme) -> None:
     made.flag(
         "SnappyFramingOdd",
         "interoperability",
-        "The xerial framing has parts that Kafka's own writer never makes.",
-        "A reader that expects one block of 32 KiB, or the versions 1 and 1, loses records or refuses them.",
+        "The xerial framing has an unusual structure.",
+        "A reader that expects a single block, or versions 1 and 1, loses records or refuses them.",
         links=["kafka-protocol-rs #79"],
     )
     value = bytes(index * 7 % 251 for index in range(70_000))
@@ -116,7 +116,7 @@ def _framing(made: Theme) -> None:
     encoded = large.encode()
     made.valid(
         "blocks-of-32-kib",
-        "a record of 70,000 bytes in blocks of 32 KiB, as Kafka's own writer cuts them",
+        "a record of 70,000 bytes is split into blocks of 32 KiB, as Kafka's own writer does",
         _holding(
             xerial(*(_literals(encoded[i : i + 32768]) for i in range(0, len(encoded), 32768))), (large,), hostile=False
         ),
@@ -126,12 +126,12 @@ def _framing(made: Theme) -> None:
     cases = (
         (
             "only-empty-blocks-first",
-            "three blocks of nothing before the one with the records",
+            "three empty blocks precede the one with the records",
             xerial(*[raw_snappy(b"")] * 3, raw_snappy(PLAIN)),
         ),
         (
             "empty-block-last",
-            "a block of nothing behind the one with the records",
+            "an empty block follows the one with the records",
             xerial(raw_snappy(PLAIN), raw_snappy(b"")),
         ),
     )
@@ -147,21 +147,21 @@ def _framing(made: Theme) -> None:
     ):
         made.acceptable(
             f"xerial-{slug}",
-            f"{what}; Kafka does not look",
+            f"{what}; Kafka does not check it",
             _holding(xerial(raw_snappy(PLAIN), versions=versions)),
             requirements=["RB-SNAPPY-1"],
             flags=["SnappyFramingOdd"],
         )
     made.acceptable(
         "xerial-three-times",
-        "three xerial streams one after another, the second of which is empty; Kafka reads all",
+        "three xerial streams, of which the second is empty; Kafka reads all three",
         _holding(xerial(raw_snappy(PLAIN[:HALF])) + xerial() + xerial(raw_snappy(PLAIN[HALF:]))),
         requirements=["RB-SNAPPY-1"],
         flags=["SnappyFramingOdd"],
     )
     made.acceptable(
         "preamble-padded",
-        "the block's length takes five bytes where one would do",
+        "the block's length takes five bytes, but one is enough",
         _holding(xerial(bytes([len(PLAIN) | 0x80]) + b"\x80\x80\x80\x00" + raw_snappy(PLAIN)[1:])),
         requirements=["RB-SNAPPY-1"],
         flags=["SnappyFramingOdd"],
@@ -177,8 +177,8 @@ def _bad_framing(made: Theme) -> None:
     made.flag(
         "SnappyFramingBroken",
         "bounds",
-        "The xerial header or a chunk's length is cut, damaged or not what follows.",
-        "A reader that takes four bytes for a length without a look allocates or copies by it.",
+        "The xerial header or a chunk's length is truncated, damaged or wrong.",
+        "A reader that does not check the length allocates or copies that many bytes.",
         cves=["CVE-2023-34455", "CVE-2023-43642"],
     )
     stream = xerial(raw_snappy(PLAIN))
@@ -186,17 +186,17 @@ def _bad_framing(made: Theme) -> None:
     cases = (
         (
             "header-only",
-            "the payload is the xerial header and nothing else",
+            "the payload is only the xerial header",
             XERIAL_MAGIC + XERIAL_VERSIONS,
             "record-count-too-high",
         ),
-        ("magic-only", "the payload is the xerial magic and nothing else", XERIAL_MAGIC, None),
+        ("magic-only", "the payload is only the xerial magic", XERIAL_MAGIC, None),
         ("magic-cut", "the payload is the first seven bytes of the xerial magic", XERIAL_MAGIC[:7], None),
         ("versions-cut", "the payload ends within the xerial versions", stream[:13], None),
         ("magic-first-byte", "the first byte of the xerial magic is 83", b"\x83" + stream[1:], None),
         ("magic-last-byte", "the last byte of the xerial magic is 01", stream[:7] + b"\x01" + stream[8:], None),
         ("magic-lower-case", "the xerial magic is written in lower case", stream[:1] + b"snappy" + stream[7:], None),
-        ("chunk-length-zero", "a chunk's length is 0: it has not even a preamble", first + struct.pack(">i", 0), None),
+        ("chunk-length-zero", "a chunk's length is 0, so it lacks even a preamble", first + struct.pack(">i", 0), None),
         ("chunk-length-smallest", "a chunk's length is INT32_MIN", first + struct.pack(">i", -(2**31)), None),
         (
             "chunk-length-one-too-high",
@@ -216,10 +216,10 @@ def _bad_framing(made: Theme) -> None:
             stream[:16] + struct.pack("<i", len(stream) - 20) + stream[20:],
             None,
         ),
-        ("chunk-missing", "a chunk's length, and no byte of the chunk", first + struct.pack(">i", 20), None),
+        ("chunk-missing", "the payload ends after a chunk's length", first + struct.pack(">i", 20), None),
         (
             "raw-behind-xerial",
-            "a raw block behind a xerial stream, without a length",
+            "a raw block without a length follows a xerial stream",
             first + raw_snappy(PLAIN[HALF:]),
             None,
         ),
@@ -237,7 +237,7 @@ def _bad_framing(made: Theme) -> None:
         )
     made.invalid(
         "second-chunk-length-cut",
-        "the payload ends within the second chunk's length: to Kafka the stream ends there, and records are missing",
+        "the payload ends within the second chunk's length; Kafka ends the stream there, and records are missing",
         _holding(first + b"\x00\x00"),
         requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
         flags=["SnappyFramingBroken"],
@@ -250,44 +250,44 @@ def _bad_blocks(made: Theme) -> None:
     made.flag(
         "SnappyBlockBroken",
         "bounds",
-        "A literal or a copy reaches outside the block or its output, or the block's own length lies.",
-        "Decompressors that trust it read and write beyond their buffers.",
+        "A literal or a copy reaches outside the block or its output, or the block's own length is wrong.",
+        "Decompressors that trust the block read and write beyond their buffers.",
         cves=["CVE-2023-34455"],
     )
     head = literal(AHEAD + b"ab")
     cases = (
-        ("copy-offset-zero", "a copy with offset 0", _run(copy(0, 64, 2), copy(2, 14, 2))),
-        ("copy-offset-beyond", "a copy from before the output's start", _run(copy(1000, 64, 2), copy(2, 14, 2))),
+        ("copy-offset-zero", "a copy has offset 0", _run(copy(0, 64, 2), copy(2, 14, 2))),
+        ("copy-offset-beyond", "a copy reaches before the output's start", _run(copy(1000, 64, 2), copy(2, 14, 2))),
         (
             "copy-offset-four-gib",
-            "a copy with the largest offset of four bytes",
+            "a copy has the largest four-byte offset",
             _run(copy(2**32 - 1, 64, 3), copy(2, 14, 3)),
         ),
-        ("copy-beyond-output", "a copy that writes more than the block claims", _run(copy(2, 64, 2), copy(2, 64, 2))),
-        ("copy-first", "a copy before any literal", block(copy(1, 64, 2), size=64)),
+        ("copy-beyond-output", "a copy writes more than the block claims", _run(copy(2, 64, 2), copy(2, 64, 2))),
+        ("copy-first", "a copy comes before any literal", block(copy(1, 64, 2), size=64)),
         ("copy-cut", "the block ends within a copy's offset", block(head, copy(2, 64, 2)[:-1])),
-        ("literal-beyond-input", "a literal that is longer than the block", block(literal(ENCODED, 1)[:-10])),
+        ("literal-beyond-input", "a literal is longer than the block", block(literal(ENCODED, 1)[:-10])),
         (
             "literal-beyond-output",
-            "a literal that is longer than the block claims",
+            "a literal is longer than the block claims",
             block(literal(ENCODED, 1), size=10),
         ),
         ("literal-length-cut", "the block ends within a literal's length", block(b"\xf4\x10")),
-        ("literal-length-four-gib", "a literal of 4 GiB", block(b"\xfc\xff\xff\xff\xff" + ENCODED)),
-        ("too-short", "the block ends before it has made what it claims", block(head)),
+        ("literal-length-four-gib", "a literal claims 4 GiB", block(b"\xfc\xff\xff\xff\xff" + ENCODED)),
+        ("too-short", "the block's content is shorter than it claims", block(head)),
         (
             "elements-behind-end",
-            "elements follow though the block has made what it claims",
+            "elements follow the end of the claimed content",
             _run(copy(2, 64, 2), copy(2, 14, 2)) + literal(b"x"),
         ),
-        ("preamble-cut", "the block is nothing but a byte that says another follows", b"\x80"),
+        ("preamble-cut", "the block is a single byte of an incomplete length", b"\x80"),
         ("preamble-six-bytes", "the block's length takes six bytes", b"\x80\x80\x80\x80\x80\x00" + literal(ENCODED, 1)),
         (
             "preamble-beyond-32-bits",
             "the block's length has more than 32 bits",
             b"\xff\xff\xff\xff\x7f" + literal(ENCODED, 1),
         ),
-        ("preamble-zero-with-content", "the block claims no content, and has some", block(literal(ENCODED, 1), size=0)),
+        ("preamble-zero-with-content", "the block claims no content, but has some", block(literal(ENCODED, 1), size=0)),
     )
     for slug, what, data in cases:
         made.invalid(
@@ -304,7 +304,7 @@ def _bad_blocks(made: Theme) -> None:
             continue
         made.invalid(
             f"raw-block-{slug}",
-            f"{what}, in a raw block without the xerial framing",
+            f"{what} (raw block without the xerial framing)",
             _holding(data, (RUN,)),
             requirements=["RB-SNAPPY-1", "RB-CODEC-2"],
             flags=["SnappyBlockBroken"],

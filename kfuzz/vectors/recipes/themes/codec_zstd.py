@@ -1,4 +1,4 @@
-"""Zstd frames in every part: windows, content sizes, checksums, blocks."""
+"""All parts of zstd frames: windows, content sizes, checksums, blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kfuzz.vectors.recipes.themes.codec import HALF, JUNK, PLAIN, holding
 
 MIB = 1024 * 1024
 RAW, RLE, COMPRESSED, RESERVED = 0, 1, 2, 3
-# The descriptor's bits beside the sizes of its fields.
+# The descriptor's bits, without those for the sizes of its fields.
 SINGLE_SEGMENT, UNUSED, RESERVED_BIT, CHECKSUM = 0x20, 0x10, 0x08, 0x04
 WINDOW_128_KIB = 7 << 3
 FRAME = zstd_frame(PLAIN)
@@ -20,7 +20,7 @@ SKIPPABLE = 0x184D2A50
 
 def theme() -> Theme:
     """records/v2/zstd"""
-    made = Theme("records/v2/zstd", "The zstd frame (RFC 8878): windows, sizes, checksums, and the blocks in it.")
+    made = Theme("records/v2/zstd", "The zstd frame (RFC 8878): windows, sizes, checksums, and the blocks inside it.")
     _descriptor(made)
     _windows(made)
     _bad_descriptor(made)
@@ -34,13 +34,13 @@ def theme() -> Theme:
 def frame(
     *blocks: bytes, descriptor: int = 0, window: int | None = WINDOW_128_KIB, fields: bytes = b"", end: bytes = b""
 ) -> bytes:
-    """A frame of these parts; ``fields`` are the dictionary id and the content size, ``end`` the checksum."""
+    """A frame of the given parts. ``fields`` holds the dictionary id and the content size, ``end`` the checksum."""
     head = bytes([descriptor]) + (b"" if window is None else bytes([window])) + fields
     return ZSTD_MAGIC + head + b"".join(blocks) + end
 
 
 def block(data: bytes, kind: int = RAW, *, last: bool = True, size: int | None = None) -> bytes:
-    """A block; ``size`` is what its header tells, by default the bytes that it has."""
+    """A block; ``size`` is the size in its header, by default the right one."""
     size = len(data) if size is None else size
     return (last | kind << 1 | size << 3).to_bytes(3, "little") + data
 
@@ -58,7 +58,7 @@ def _descriptor(made: Theme) -> None:
     cases = (
         (
             "content-size-one-byte",
-            "the content's size in one byte, and no window",
+            "the content's size in one byte and no window",
             frame(plain, descriptor=SINGLE_SEGMENT, window=None, fields=bytes([size])),
         ),
         (
@@ -68,12 +68,12 @@ def _descriptor(made: Theme) -> None:
         ),
         (
             "content-size-eight-bytes",
-            "the content's size in eight bytes, and a window",
+            "the content's size in eight bytes and a window",
             frame(plain, descriptor=0xC0, fields=struct.pack("<Q", size)),
         ),
         ("checksum", "a content checksum", frame(plain, descriptor=CHECKSUM, end=checksum)),
-        ("unused-bit", "the unused bit of the descriptor, which a decoder ignores", frame(plain, descriptor=UNUSED)),
-        ("dictionary-id-zero", "a dictionary id of 0, which is none", frame(plain, descriptor=0x01, fields=b"\x00")),
+        ("unused-bit", "the unused bit of the descriptor set; decoders ignore it", frame(plain, descriptor=UNUSED)),
+        ("dictionary-id-zero", "a dictionary id of 0, which means none", frame(plain, descriptor=0x01, fields=b"\x00")),
         (
             "dictionary-id-zero-wide",
             "a dictionary id of 0 in four bytes",
@@ -84,7 +84,7 @@ def _descriptor(made: Theme) -> None:
         made.valid(slug, f"a frame with {what}", _holding(stream, hostile=False), requirements=["RB-ZSTD-1"])
     made.valid(
         "content-size-two-bytes",
-        "a frame with the content's size in two bytes, which count from 256",
+        "a frame with the content's size in two bytes, stored minus 256",
         holding(
             "zstd",
             frame(
@@ -104,8 +104,8 @@ def _windows(made: Theme) -> None:
     made.flag(
         "ZstdWindowLarge",
         "allocation",
-        "The frame asks for a window far larger than its content.",
-        "A decoder allocates it on the word of one byte; RFC 8878 asks only that 8 MiB be supported.",
+        "The frame requests a window far larger than its content.",
+        "A decoder allocates it because of a single byte. RFC 8878 only recommends support for 8 MiB.",
         links=["KAFKA-14063"],
     )
     sizes = (
@@ -116,13 +116,13 @@ def _windows(made: Theme) -> None:
     for slug, window, what in sizes:
         made.valid(
             f"window-{slug}",
-            f"a window of {what}",
+            f"the window has {what}",
             _holding(frame(block(PLAIN), window=window), hostile=False),
             requirements=["RB-ZSTD-1"],
         )
     made.acceptable(
         "window-128-mib",
-        "a window of 128 MiB, the largest that Kafka's library takes",
+        "the window has 128 MiB, the largest size that Kafka's library accepts",
         _holding(frame(block(PLAIN), window=17 << 3)),
         requirements=["RB-ZSTD-1", "RB-CODEC-7"],
         flags=["ZstdWindowLarge"],
@@ -136,7 +136,7 @@ def _windows(made: Theme) -> None:
     ):
         made.acceptable(
             f"window-{slug}",
-            f"a window of {what}, which the format permits and Kafka's library refuses",
+            f"the window has {what}; the format permits it, but Kafka's library refuses it",
             _holding(frame(block(PLAIN), window=window)),
             requirements=["RB-ZSTD-1", "RB-CODEC-7"],
             flags=["ZstdWindowLarge"],
@@ -149,25 +149,25 @@ def _bad_descriptor(made: Theme) -> None:
     made.flag(
         "ZstdHeaderBroken",
         "corruption",
-        "The frame's magic or header is damaged, or tells a size that its content has not.",
-        "A reader that makes its buffer by the content's size allocates on the word of eight bytes.",
+        "The frame's magic or header is damaged, or the content size or checksum is wrong.",
+        "A reader that allocates a buffer of the claimed content size trusts eight unchecked bytes.",
     )
     size = len(PLAIN)
     plain = block(PLAIN)
     checksum = struct.pack("<I", (xxh64(PLAIN) + 1) & 0xFFFFFFFF)
     cases = (
         ("magic-byte-swapped", "the magic is big-endian", FRAME[3::-1] + FRAME[4:]),
-        ("magic-of-version-0-7", "the magic is that of zstd 0.7", struct.pack("<I", 0xFD2FB527) + FRAME[4:]),
+        ("magic-of-version-0-7", "the magic is the one of zstd 0.7", struct.pack("<I", 0xFD2FB527) + FRAME[4:]),
         ("magic-missing", "the frame has no magic", FRAME[4:]),
         ("reserved-bit-set", "the descriptor's reserved bit is set", frame(plain, descriptor=RESERVED_BIT)),
         (
             "dictionary-two-bytes",
-            "a dictionary id in two bytes, of a dictionary that nobody has",
+            "the frame has a two-byte dictionary id of an unknown dictionary",
             frame(plain, descriptor=0x02, fields=b"\x07\x01"),
         ),
         (
             "dictionary-four-bytes",
-            "a dictionary id in four bytes",
+            "the frame has a four-byte dictionary id",
             frame(plain, descriptor=0x03, fields=b"\xff\xff\xff\x7f"),
         ),
         (
@@ -182,7 +182,7 @@ def _bad_descriptor(made: Theme) -> None:
         ),
         (
             "content-size-largest-without-window",
-            "the content's size, and so the window, is 2^40",
+            "the content's size is 2^40, and so is the window",
             frame(plain, descriptor=0xC0 | SINGLE_SEGMENT, window=None, fields=struct.pack("<Q", 2**40)),
         ),
         ("checksum-off", "the content checksum is one too high", frame(plain, descriptor=CHECKSUM, end=checksum)),
@@ -191,7 +191,7 @@ def _bad_descriptor(made: Theme) -> None:
             "the checksum is the hash's upper half",
             frame(plain, descriptor=CHECKSUM, end=struct.pack("<I", xxh64(PLAIN) >> 32)),
         ),
-        ("checksum-missing", "the frame announces a checksum and has none", frame(plain, descriptor=CHECKSUM)),
+        ("checksum-missing", "the frame declares a checksum, but has none", frame(plain, descriptor=CHECKSUM)),
     )
     for slug, summary, stream in cases:
         made.invalid(
@@ -212,22 +212,22 @@ def _blocks(made: Theme) -> None:
     cases = (
         (
             "empty-block-first",
-            "a raw block of nothing before the one with the records",
+            "an empty raw block precedes the one with the records",
             frame(block(b"", last=False), block(PLAIN)),
         ),
         (
             "empty-block-last",
-            "a raw block of nothing behind the one with the records",
+            "an empty raw block follows the one with the records",
             frame(block(PLAIN, last=False), block(b"")),
         ),
         (
             "blocks-of-a-byte",
-            "a raw block for every byte",
+            "each raw block holds a single byte",
             frame(*(block(PLAIN[i : i + 1], last=i == len(PLAIN) - 1) for i in range(len(PLAIN)))),
         ),
         (
             "compressed-raw-literals",
-            "a compressed block of raw literals and no sequence",
+            "a compressed block has raw literals and no sequence",
             frame(block(raw_literals + PLAIN + b"\x00", COMPRESSED)),
         ),
     )
@@ -235,7 +235,7 @@ def _blocks(made: Theme) -> None:
         made.valid(slug, summary, _holding(stream, hostile=False), requirements=["RB-ZSTD-1"])
     made.valid(
         "run-length-block",
-        "a block that repeats one byte, between two raw ones",
+        "a block that repeats one byte is between two raw blocks",
         holding(
             "zstd",
             frame(block(encoded[:-2001], last=False), block(b"\x00", RLE, last=False, size=2000), block(encoded[-1:])),
@@ -250,44 +250,44 @@ def _bad_blocks(made: Theme) -> None:
     made.flag(
         "ZstdBlockBroken",
         "bounds",
-        "A block is larger than it may be or than there are bytes, or is not of its kind.",
-        "A decoder that trusts it reads and writes beyond its buffers.",
+        "A block is larger than allowed, longer than the payload, or malformed.",
+        "A decoder that trusts the block reads and writes beyond its buffers.",
     )
     largest = (1 << 21) - 1
     cases = (
-        ("beyond-payload", "a raw block that is longer than the payload", frame(block(PLAIN, size=5000))),
-        ("raw-beyond-maximum", "a raw block of 128 KiB and a byte", frame(block(bytes(128 * 1024 + 1)))),
+        ("beyond-payload", "a raw block is longer than the payload", frame(block(PLAIN, size=5000))),
+        ("raw-beyond-maximum", "a raw block has 128 KiB and one byte", frame(block(bytes(128 * 1024 + 1)))),
         (
             "run-beyond-maximum",
-            "a block that repeats one byte 2 MiB times, more than a block may hold",
+            "a block repeats one byte 2^21 - 1 times, more than a block may hold",
             frame(block(b"\x00", RLE, size=largest)),
         ),
-        ("beyond-window", "a raw block of 2 KiB where the window is 1 KiB", frame(block(bytes(2048)), window=0)),
+        ("beyond-window", "a raw block has 2 KiB, but the window has 1 KiB", frame(block(bytes(2048)), window=0)),
         ("run-cut", "the payload ends before the byte that the block repeats", frame(block(b"", RLE, size=100))),
-        ("reserved-kind", "a block of the reserved kind", frame(block(PLAIN, RESERVED))),
+        ("reserved-kind", "the only block is of the reserved kind", frame(block(PLAIN, RESERVED))),
         (
             "reserved-kind-second",
             "the second block is of the reserved kind",
             frame(block(PLAIN[:HALF], last=False), block(PLAIN[HALF:], RESERVED)),
         ),
-        ("compressed-one-byte", "a compressed block of one byte", frame(block(b"\x00", COMPRESSED))),
-        ("compressed-garbage", "a compressed block of garbage", frame(block(JUNK * 4, COMPRESSED))),
+        ("compressed-one-byte", "a compressed block has only one byte", frame(block(b"\x00", COMPRESSED))),
+        ("compressed-garbage", "a compressed block is garbage", frame(block(JUNK * 4, COMPRESSED))),
         (
             "literals-beyond-block",
-            "a compressed block whose literals are longer than it",
+            "a compressed block's literals are longer than the block",
             frame(block(b"\xf8" + PLAIN[:10], COMPRESSED)),
         ),
         (
             "literals-repeat-no-tree",
-            "a compressed block that repeats a Huffman tree, and there was none",
+            "a compressed block repeats a Huffman tree, but there was none",
             frame(block(b"\x03\x40\x01" + PLAIN[:10], COMPRESSED)),
         ),
         (
             "sequences-beyond-block",
-            "a compressed block that promises sequences and ends",
+            "a compressed block claims sequences, but ends before them",
             frame(block(b"\x20abcd\x7f", COMPRESSED)),
         ),
-        ("not-last", "no block is the last", frame(block(PLAIN, last=False))),
+        ("not-last", "no block is marked as the last one", frame(block(PLAIN, last=False))),
     )
     for slug, what, stream in cases:
         made.invalid(
@@ -300,12 +300,12 @@ def _bad_blocks(made: Theme) -> None:
             budget=SMALL,
         )
 
-    # Kafka's library and kfuzz's see different ends of these, and no record in either.
+    # Kafka's library and kfuzz's end these streams at different places, but neither finds a record.
     for slug, what, stream in (
-        ("block-compressed-empty", "a compressed block of no bytes", frame(block(b"", COMPRESSED))),
+        ("block-compressed-empty", "a compressed block is empty", frame(block(b"", COMPRESSED))),
         (
             "content-size-zero",
-            "the content's size is 0, and a block with the records follows",
+            "the content's size is 0, but a block with the records follows",
             frame(block(PLAIN), descriptor=0xC0, fields=bytes(8)),
         ),
     ):
@@ -321,7 +321,7 @@ def _bad_blocks(made: Theme) -> None:
 
 
 def skippable(data: bytes, kind: int = 0, *, size: int | None = None) -> bytes:
-    """A skippable frame of one of the sixteen kinds."""
+    """A skippable frame; ``kind`` is 0 to 15."""
     return struct.pack("<II", SKIPPABLE + kind, len(data) if size is None else size) + data
 
 
@@ -330,16 +330,16 @@ def _frames(made: Theme) -> None:
     cases = (
         (
             "skippable-of-each-kind",
-            "all sixteen kinds of skippable frames, then the one with the records",
+            "all 16 kinds of skippable frames precede the frame with the records",
             b"".join(skippable(JUNK, kind) for kind in range(16)) + FRAME,
         ),
-        ("skippable-empty", "a skippable frame of no bytes before the one with the records", skippable(b"") + FRAME),
+        ("skippable-empty", "an empty skippable frame precedes the one with the records", skippable(b"") + FRAME),
         ("skippable-between", "a skippable frame between two with records", first + skippable(JUNK) + second),
-        ("empty-frame-last", "an empty frame behind the one with the records", FRAME + zstd_frame(b"")),
+        ("empty-frame-last", "an empty frame follows the one with the records", FRAME + zstd_frame(b"")),
         ("empty-frame-between", "an empty frame between two with records", first + zstd_frame(b"") + second),
         (
             "three-frames",
-            "three frames, each of its own header",
+            "three frames, each with a different header",
             zstd_frame(PLAIN[:5], content_size=5) + zstd_frame(PLAIN[5:HALF]) + frame(block(PLAIN[HALF:]), window=0),
         ),
     )
@@ -348,21 +348,21 @@ def _frames(made: Theme) -> None:
     made.flag(
         "ZstdFrames",
         "corruption",
-        "The payload is more than one zstd frame, and one of them is broken.",
-        "A reader that stops behind the first frame never sees it, and loses records.",
+        "The payload has several zstd frames, and one of them is broken.",
+        "A reader that stops after the first frame does not notice, and loses records.",
     )
     broken = (
-        ("skippable-only", "a skippable frame and nothing else", skippable(PLAIN), "record-count-too-high"),
+        ("skippable-only", "the payload is only a skippable frame", skippable(PLAIN), "record-count-too-high"),
         (
             "skippable-largest",
-            "a skippable frame of 4 GiB before the one with the records",
+            "a skippable frame that claims 4 GiB precedes the one with the records",
             skippable(b"", size=2**32 - 1) + FRAME,
             "decompression-failed",
         ),
-        ("second-frame-cut", "the second frame is cut", first + second[:-3], "record-length-exceeds-payload"),
+        ("second-frame-cut", "the second frame is truncated", first + second[:-3], "record-length-exceeds-payload"),
         (
             "second-frame-magic",
-            "the second frame has another magic",
+            "the second frame's magic is wrong",
             first + b"\x27" + second[1:],
             "decompression-failed",
         ),
@@ -372,7 +372,7 @@ def _frames(made: Theme) -> None:
             first + frame(block(PLAIN[HALF:]), descriptor=CHECKSUM, end=bytes(4)),
             "decompression-failed",
         ),
-        ("one-zero", "a zero byte behind the frame with the records", FRAME + b"\x00", "decompression-failed"),
+        ("one-zero", "a zero byte follows the frame with the records", FRAME + b"\x00", "decompression-failed"),
     )
     for slug, summary, stream, finding in broken:
         made.invalid(
@@ -385,14 +385,14 @@ def _frames(made: Theme) -> None:
             budget=SMALL,
         )
     unfinished = (
-        ("magic-again", "a magic and nothing more", ZSTD_MAGIC),
-        ("skippable-cut", "a skippable frame that ends early", skippable(JUNK, size=100)),
-        ("skippable-header-cut", "a skippable frame's header that is cut", skippable(b"")[:6]),
+        ("magic-again", "only a magic", ZSTD_MAGIC),
+        ("skippable-cut", "a truncated skippable frame", skippable(JUNK, size=100)),
+        ("skippable-header-cut", "a truncated header of a skippable frame", skippable(b"")[:6]),
     )
     for slug, what, tail in unfinished:
         made.acceptable(
             slug,
-            f"{what}, behind the frame with the records; Kafka has them all by then",
+            f"{what} follows the frame with the records; Kafka already has all records",
             _holding(FRAME + tail),
             requirements=["RB-ZSTD-1", "RB-CODEC-2"],
             flags=["ZstdFrames"],
@@ -404,17 +404,17 @@ def _cuts(made: Theme) -> None:
     made.flag(
         "ZstdCut",
         "corruption",
-        "The zstd frame ends before its time.",
-        "A reader that takes what it has got so far for all there is never sees that something is missing.",
+        "The zstd frame is truncated.",
+        "A reader that accepts the partial output as complete does not notice the loss.",
     )
     checked = frame(block(PLAIN), descriptor=CHECKSUM, end=bytes(4))
     cases = (
         ("in-magic", "within the magic", FRAME[:3]),
-        ("behind-magic", "behind the magic", FRAME[:4]),
-        ("behind-descriptor", "behind the descriptor", FRAME[:5]),
-        ("behind-header", "behind the header", FRAME[:6]),
+        ("behind-magic", "after the magic", FRAME[:4]),
+        ("behind-descriptor", "after the descriptor", FRAME[:5]),
+        ("behind-header", "after the header", FRAME[:6]),
         ("in-block-header", "within a block's header", FRAME[:8]),
-        ("behind-block-header", "behind a block's header", FRAME[:9]),
+        ("behind-block-header", "after a block's header", FRAME[:9]),
         ("in-content-size", "within the content's size", zstd_frame(PLAIN, content_size=len(PLAIN))[:9]),
         ("in-checksum", "within the checksum", checked[:-2]),
         ("before-second-block", "before the second block", frame(block(PLAIN[:HALF], last=False))),

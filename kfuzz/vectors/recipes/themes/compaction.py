@@ -1,4 +1,4 @@
-"""What the log cleaner leaves behind: empty batches, gaps, delete horizons."""
+"""Batches after log compaction: empty batches, gaps, delete horizons."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def theme() -> Theme:
 
 
 def _cleaned(base_offset: int, last_offset_delta: int, **fields: Any) -> Raw:
-    """A batch all of whose records were compacted away."""
+    """A batch whose records were all removed by compaction."""
     fields = {"max_timestamp": CREATED_MS} | fields
     return batch(base_offset=base_offset, last_offset_delta=last_offset_delta, **fields)
 
@@ -30,15 +30,15 @@ def _empty(made: Theme) -> None:
     made.flag(
         "EmptyBatch",
         "hang",
-        "A batch without records stands in the log, to keep its producer's last sequence.",
-        "A consumer that goes by the last record asks for the same offset for ever, or fails where there is none.",
+        "The log has a batch without records, which keeps its producer's last sequence.",
+        "A consumer that uses the last record's offset fetches the same offset forever, or fails without a record.",
         links=["sarama #2057", "kafka-go #813", "kafka-go #874"],
     )
     requirements = ["RB-COUNT-3", "CMP-KEEP-1"]
     flags = ["EmptyBatch"]
     made.valid(
         "empty",
-        "a batch of ten offsets without a record: the next offset is ten further",
+        "a batch spans ten offsets but has no record; the next offset is ten higher",
         _cleaned(20, 9),
         requirements=requirements,
         flags=flags,
@@ -59,7 +59,7 @@ def _empty(made: Theme) -> None:
     )
     made.valid(
         "empty-between-full",
-        "an empty batch between two with records",
+        "an empty batch is between two batches with records",
         batch(Record()),
         _cleaned(1, 4),
         batch(Record(), base_offset=6),
@@ -76,7 +76,7 @@ def _empty(made: Theme) -> None:
     )
     made.valid(
         "empty-last",
-        "the fetch ends in an empty batch: only its header tells where to go on",
+        "the fetch ends with an empty batch; only its header gives the next offset",
         batch(Record()),
         _cleaned(1, 99),
         requirements=[*requirements, "RB-OFFSET-5"],
@@ -91,7 +91,7 @@ def _empty(made: Theme) -> None:
     )
     made.valid(
         "empty-no-timestamp",
-        "an empty batch whose base and max timestamps are -1",
+        "an empty batch has the base and max timestamp -1",
         _cleaned(20, 4, base_timestamp=-1, max_timestamp=-1),
         requirements=requirements,
         flags=flags,
@@ -102,36 +102,36 @@ def _gaps(made: Theme) -> None:
     made.flag(
         "CompactedTail",
         "hang",
-        "The last records of the batch were compacted away; only the header tells where it ends.",
-        "A consumer that goes on behind the last record it saw asks for the same batch for ever.",
+        "Compaction removed the last records of the batch; only the header tells where it ends.",
+        "A consumer that continues after the last record it saw fetches the same batch forever.",
         links=["kafka-backup #139", "kafka-go #1393"],
     )
     requirements = ["CMP-GAP-1", "RB-OFFSET-6"]
     cases = (
-        ("first-removed", "the first three records were compacted away", (3, 4), 4),
-        ("last-removed", "the last three records were compacted away", (0, 1), 4),
-        ("middle-removed", "records in the middle were compacted away", (0, 4), 4),
-        ("one-left", "one record of a thousand is left", (500,), 999),
+        ("first-removed", "compaction removed the first three records", (3, 4), 4),
+        ("last-removed", "compaction removed the last three records", (0, 1), 4),
+        ("middle-removed", "compaction removed the records in the middle", (0, 4), 4),
+        ("one-left", "one record out of a thousand is left", (500,), 999),
         ("last-left", "only the last record is left", (999,), 999),
     )
     for slug, summary, deltas, last in cases:
         made.valid(
             slug,
-            f"{summary}; base offset and last offset delta stay",
+            f"{summary}; base offset and last offset delta stay the same",
             batch(*(Record(offset_delta=delta) for delta in deltas), base_offset=1000, last_offset_delta=last),
             requirements=[*requirements, "RB-OFFSET-2"],
             flags=["CompactedTail"] if deltas[-1] < last else [],
         )
     made.valid(
         "gap-between-batches",
-        "whole batches are gone: the second begins 1000 offsets after the first",
+        "whole batches are gone: the second batch begins 1001 offsets after the first",
         batch(Record()),
         batch(Record(), base_offset=1001),
         requirements=requirements,
     )
     made.valid(
         "gap-with-sequence",
-        "a gapped batch of an idempotent producer: a record's sequence goes by its offset delta",
+        "a batch of an idempotent producer has gaps; a record's sequence follows from its offset delta",
         batch(
             Record(offset_delta=1),
             Record(offset_delta=3),
@@ -144,7 +144,7 @@ def _gaps(made: Theme) -> None:
     )
     made.valid(
         "base-timestamp-of-second",
-        "the first record is gone and the base timestamp is the second's",
+        "the first record is gone, and the base timestamp is that of the second",
         batch(Record(offset_delta=1), base_timestamp=CREATED_MS + 5000),
         requirements=["RB-TIMESTAMP-3"],
     )
@@ -154,15 +154,15 @@ def _horizon(made: Theme) -> None:
     made.flag(
         "DeleteHorizon",
         "confusion",
-        "Attribute bit 6 is set and the base timestamp holds the delete horizon.",
-        "Record timestamps are still counted from the base timestamp; a reader that does otherwise shifts them all.",
+        "Attribute bit 6 is set, and the base timestamp holds the delete horizon.",
+        "Record timestamps are still relative to the base timestamp. A reader that ignores this shifts them all.",
         links=["KAFKA-8522", "kafka-protocol-rs #157"],
     )
     requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
     horizon = CREATED_MS + 86_400_000
     made.valid(
         "delete-horizon",
-        "a tombstone waits for its delete horizon; its timestamp delta counts back from there",
+        "a tombstone waits for its delete horizon; its timestamp delta is negative, relative to the horizon",
         batch(Record(value=None, timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon),
         requirements=requirements,
         flags=["DeleteHorizon"],
@@ -185,7 +185,7 @@ def _horizon(made: Theme) -> None:
     )
     made.valid(
         "delete-horizon-empty",
-        "an empty batch with a delete horizon",
+        "an empty batch has a delete horizon",
         _cleaned(20, 4, delete_horizon=True, base_timestamp=horizon),
         requirements=[*requirements, "RB-COUNT-3"],
         flags=["DeleteHorizon", "EmptyBatch"],
@@ -197,25 +197,25 @@ def _compressed(made: Theme) -> None:
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         made.valid(
             f"one-left-{codec}",
-            f"one record of ten is left, under {codec}",
+            f"one record out of ten is left in a {codec} batch",
             batch(kept, codec=codec, payload=stored(codec, kept.encode()), last_offset_delta=9),
             requirements=["CMP-GAP-1", "RB-OFFSET-6", "RB-CODEC-3"],
         )
 
 
 def _odd(made: Theme) -> None:
-    """What no log cleaner leaves behind, and what no document forbids or Kafka's reader looks at."""
+    """Batches that no log cleaner leaves; no document forbids them, or Kafka's reader does not check them."""
     made.flag(
         "CompactionOdd",
         "strictness",
-        "A batch that looks compacted, but as no log cleaner leaves it.",
-        "A reader that derives one field from another gives wrong timestamps or offsets, or refuses what Kafka reads.",
+        "A batch looks compacted, but no log cleaner leaves such a batch.",
+        "A reader that derives one field from another returns wrong timestamps or offsets, or refuses the batch.",
         links=["KAFKA-8522"],
     )
     horizon = CREATED_MS + 86_400_000
     requirements = ["RB-ATTRIBUTES-5", "CMP-HORIZON-1"]
     for slug, base, what in (
-        ("delete-horizon-none", -1, "-1, which elsewhere means none"),
+        ("delete-horizon-none", -1, "-1, which means 'none' in other fields"),
         ("delete-horizon-zero", 0, "0, the epoch"),
         ("delete-horizon-largest", 2**63 - 1, "INT64_MAX"),
     ):
@@ -230,7 +230,7 @@ def _odd(made: Theme) -> None:
         )
     made.acceptable(
         "delete-horizon-without-tombstone",
-        "a delete horizon in a batch that holds nothing to be deleted",
+        "a batch has a delete horizon, but no record to delete",
         batch(
             Record(timestamp_delta=-86_400_000), delete_horizon=True, base_timestamp=horizon, hostile=["base_timestamp"]
         ),
@@ -239,7 +239,7 @@ def _odd(made: Theme) -> None:
     )
     made.acceptable(
         "delete-horizon-log-append",
-        "a delete horizon with LogAppendTime: the records' time is the max timestamp, the horizon the base",
+        "a delete horizon with LogAppendTime: the max timestamp is the records' time, the base timestamp the horizon",
         batch(
             Record(value=None),
             delete_horizon=True,
@@ -253,7 +253,7 @@ def _odd(made: Theme) -> None:
     )
     made.acceptable(
         "deltas-beyond-last",
-        "the last record is there, but the last offset delta was made smaller, which compaction must not",
+        "the last record is still there, but its offset is above base offset plus last offset delta",
         batch(Record(), Record(offset_delta=9), last_offset_delta=4, hostile=["last_offset_delta"]),
         requirements=["CMP-KEEP-1", "RB-OFFSET-2"],
         flags=["CompactionOdd"],
@@ -261,7 +261,7 @@ def _odd(made: Theme) -> None:
     )
     made.acceptable(
         "base-offset-of-first-left",
-        "the base offset was moved to the record that is left, whose delta was not: both are added up",
+        "the base offset was raised to the remaining record, but its delta stayed: the record's offset is too high",
         batch(
             Record(offset_delta=3), base_offset=103, last_offset_delta=2, hostile=["base_offset", "last_offset_delta"]
         ),
@@ -280,7 +280,7 @@ def _odd(made: Theme) -> None:
     )
     made.acceptable(
         "batches-backwards",
-        "the second batch's offsets are below the first one's",
+        "the offsets of the second batch are below those of the first",
         batch(Record(), base_offset=100),
         batch(Record(), base_offset=50, hostile=["base_offset"]),
         requirements=["CMP-GAP-1", "RB-OFFSET-3"],
@@ -289,7 +289,7 @@ def _odd(made: Theme) -> None:
     )
     made.acceptable(
         "same-batch-twice",
-        "the same batch, twice",
+        "the same batch occurs twice",
         batch(Record(), base_offset=100),
         batch(Record(), base_offset=100, hostile=["base_offset"]),
         requirements=["CMP-GAP-1", "RB-OFFSET-3"],

@@ -1,4 +1,4 @@
-"""Control batches: markers, their keys, and what is wrong with them."""
+"""Control batches: valid and broken markers, and other control records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kfuzz.vectors.recipes.theme import SMALL, Theme, refuses
 from kfuzz.wire.cursor import uvarint
 
 ABORT, COMMIT, LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(7)
-# A broker that starts with such a segment parses its markers, and dies of them.
+# A broker that starts with such a segment parses its markers, and crashes.
 BROKEN_MARKER = refuses("end-marker-invalid")
 
 
@@ -34,7 +34,7 @@ def marker_key(kind: int, version: int = 0) -> bytes:
 
 
 def marker(kind: int, *, coordinator_epoch: int = 0, **fields: Any) -> Raw:
-    """The control batch that ends a transaction of producer 4000."""
+    """The control batch that ends a transaction of producer id 4000."""
     record = Record(key=marker_key(kind), value=struct.pack(">hi", 0, coordinator_epoch))
     return batch(record, transactional=True, control=True, producer_id=4000, producer_epoch=3, **fields)
 
@@ -46,7 +46,7 @@ def _markers(made: Theme) -> None:
     )
     made.valid(
         "commit-at-offset",
-        "a commit marker at offset 77 with coordinator epoch 12",
+        "a commit marker at offset 77 has coordinator epoch 12",
         marker(COMMIT, coordinator_epoch=12, base_offset=77, partition_leader_epoch=5),
         requirements=["RB-CONTROL-1", "RB-CONTROL-4"],
     )
@@ -55,7 +55,7 @@ def _markers(made: Theme) -> None:
         ("value-empty", "the commit marker's value is empty", b""),
         (
             "value-of-later-version",
-            "the commit marker's value has a version 1 and more bytes",
+            "the commit marker's value has version 1 and more bytes",
             bytes.fromhex("0001000000020000ff"),
         ),
     )
@@ -77,8 +77,8 @@ def _types(made: Theme) -> None:
     made.flag(
         "ControlTypeOther",
         "strictness",
-        "A control record of a type that clients have no use for.",
-        "A reader that refuses what it does not know stops at the partition's first such marker; Kafka passes over it.",
+        "A control record has a type that clients do not use.",
+        "A reader that refuses unknown types stops at the partition's first such marker; Kafka skips it.",
         links=["rskafka #297"],
     )
     named = (
@@ -91,7 +91,7 @@ def _types(made: Theme) -> None:
     for slug, kind in named:
         made.acceptable(
             f"type-{slug}",
-            f"a control record of type {kind} ({slug.replace('-', ' ')}), which the documents do not know",
+            f"a control record of type {kind} ({slug.replace('-', ' ')}), which the documents do not define",
             batch(Record(key=marker_key(kind), value=b"\x00\x00"), control=True),
             requirements=["RB-CONTROL-3"],
             flags=["ControlTypeOther"],
@@ -99,7 +99,7 @@ def _types(made: Theme) -> None:
     for slug, kind in (("seven", 7), ("largest", 32767), ("negative-one", -1)):
         made.acceptable(
             f"type-{slug}",
-            f"a control record of type {kind}, which nobody knows",
+            f"a control record of type {kind}, which is not defined",
             _bad_key(marker_key(kind)),
             requirements=["RB-CONTROL-3"],
             flags=["ControlTypeOther"],
@@ -109,7 +109,7 @@ def _types(made: Theme) -> None:
 
 
 def leader_change(version: int, leader: int, voters: Sequence[int]) -> bytes:
-    """The value of a leader change: who leads, who votes, who granted the vote; version 1 adds directory ids."""
+    """The value of a leader change: leader, voters, and the voters that granted; version 1 adds directory ids."""
     directory = b"" if version == 0 else bytes(range(16))
     each = b"".join(struct.pack(">i", voter) + directory + NO_TAGS for voter in voters)
     array = uvarint(len(voters) + 1) + each
@@ -117,24 +117,24 @@ def leader_change(version: int, leader: int, voters: Sequence[int]) -> bytes:
 
 
 def voters_value(*voters: int) -> bytes:
-    """The value of a voters record: for each its id, directory, one endpoint and the versions of KRaft it supports."""
+    """The value of a voters record: each voter's id, directory id, one endpoint and its range of KRaft versions."""
     endpoint = b"\x0bCONTROLLER" + b"\x0alocalhost" + struct.pack(">H", 9093) + NO_TAGS
     feature = struct.pack(">hh", 0, 1) + NO_TAGS
     each = (struct.pack(">i", voter) + bytes(range(16)) + b"\x02" + endpoint + feature + NO_TAGS for voter in voters)
     return struct.pack(">h", 0) + uvarint(len(voters) + 1) + b"".join(each) + NO_TAGS
 
 
-# Tagged fields: none.
+# An empty list of tagged fields.
 NO_TAGS = b"\x00"
 
 
 def _typed_values(made: Theme) -> None:
-    """Control records that KRaft writes, with values of their types: right ones, and what a parser may trip over."""
+    """Control records that KRaft writes, with right values and with values that may break a parser."""
     made.flag(
         "ControlValueTyped",
         "crash",
-        "The control record's value is of a type that a client does not parse, and may be broken.",
-        "To a client the value is opaque; a reader that parses it for no reason may end in it.",
+        "The control record has a type whose value clients do not parse; the value may be broken.",
+        "The value is opaque to clients. A reader that parses it needlessly may crash.",
     )
     right = (
         ("leader-change", LEADER_CHANGE, leader_change(0, 1, [1, 2, 3]), "a leader change of version 0"),
@@ -146,24 +146,24 @@ def _typed_values(made: Theme) -> None:
         ("kraft-voters", KRAFT_VOTERS, voters_value(1, 2, 3), "three voters"),
     )
     broken = (
-        ("leader-change-null", LEADER_CHANGE, None, "a leader change that is null"),
-        ("leader-change-cut", LEADER_CHANGE, leader_change(0, 1, [1, 2])[:-6], "a leader change that is cut"),
+        ("leader-change-null", LEADER_CHANGE, None, "a leader change whose value is null"),
+        ("leader-change-cut", LEADER_CHANGE, leader_change(0, 1, [1, 2])[:-6], "a truncated leader change"),
         (
             "leader-change-voters-largest",
             LEADER_CHANGE,
             struct.pack(">hi", 0, 1) + uvarint(2**31),
-            "a leader change of 2^31 - 1 voters that are not there",
+            "a leader change that claims 2^31 - 1 voters but has none",
         ),
-        ("snapshot-header-cut", SNAPSHOT_HEADER, struct.pack(">hi", 0, 1), "a snapshot's header that is cut"),
-        ("snapshot-footer-empty", SNAPSHOT_FOOTER, b"", "a snapshot's footer of no bytes"),
-        ("kraft-version-later", KRAFT_VERSION, struct.pack(">hh", 9, 1) + NO_TAGS, "a KRaft version of version 9"),
-        ("kraft-voters-cut", KRAFT_VOTERS, voters_value(1, 2)[:-20], "voters that are cut"),
-        ("kraft-voters-tail", KRAFT_VOTERS, voters_value(1) + b"\xde\xad", "voters with two bytes behind"),
+        ("snapshot-header-cut", SNAPSHOT_HEADER, struct.pack(">hi", 0, 1), "a truncated snapshot header"),
+        ("snapshot-footer-empty", SNAPSHOT_FOOTER, b"", "an empty snapshot footer"),
+        ("kraft-version-later", KRAFT_VERSION, struct.pack(">hh", 9, 1) + NO_TAGS, "a KRaft version record, version 9"),
+        ("kraft-voters-cut", KRAFT_VOTERS, voters_value(1, 2)[:-20], "a truncated voters record"),
+        ("kraft-voters-tail", KRAFT_VOTERS, voters_value(1) + b"\xde\xad", "a voters record followed by two bytes"),
     )
     for slug, kind, value, what in (*right, *broken):
         made.acceptable(
             f"value-{slug}",
-            f"{what}; the documents do not know it, and to clients it is opaque",
+            f"{what}; the documents do not define it, and it is opaque to clients",
             batch(Record(key=marker_key(kind), value=value), control=True),
             requirements=["RB-CONTROL-3", "RB-CONTROL-4"],
             flags=["ControlValueTyped"],
@@ -177,7 +177,7 @@ def _typed_values(made: Theme) -> None:
     for slug, value, what in ends:
         made.valid(
             f"value-end-{slug}",
-            f"the commit marker's value is odd: {what}; it is opaque to clients",
+            f"the commit marker's value is unusual: {what}; it is opaque to clients",
             _control(Record(key=marker_key(COMMIT), value=value)),
             requirements=["RB-CONTROL-4"],
             log=BROKEN_MARKER if slug != "coordinator-epoch-negative" else None,
@@ -188,15 +188,15 @@ def _unusual(made: Theme) -> None:
     made.flag(
         "ControlBatchUnusual",
         "strictness",
-        "A control batch has what no broker gives it, and what no document forbids.",
-        "A reader that refuses it stops at a marker that Kafka passes over.",
+        "A control batch has a property that no broker writes and no document forbids.",
+        "A reader that refuses it stops at a marker that Kafka skips.",
     )
     key, value = marker_key(COMMIT), struct.pack(">hi", 0, 0)
     record = Record(key=key, value=value)
     cases = (
         (
             "compressed",
-            "a control batch that is compressed",
+            "a control batch is compressed",
             batch(
                 record,
                 codec="gzip",
@@ -207,13 +207,13 @@ def _unusual(made: Theme) -> None:
                 producer_epoch=3,
             ),
         ),
-        ("with-headers", "a marker with a header", _control(Record(key=key, value=value, headers=[(b"h", b"v")]))),
-        ("with-sequence", "a marker with a base sequence", _control(record, base_sequence=7)),
-        ("without-producer", "a marker whose producer id is -1", batch(record, control=True, transactional=True)),
-        ("log-append", "a marker with LogAppendTime", _control(record, log_append=True, max_timestamp=CREATED_MS)),
+        ("with-headers", "a marker has a header", _control(Record(key=key, value=value, headers=[(b"h", b"v")]))),
+        ("with-sequence", "a marker has a base sequence", _control(record, base_sequence=7)),
+        ("without-producer", "a marker has the producer id -1", batch(record, control=True, transactional=True)),
+        ("log-append", "a marker has LogAppendTime", _control(record, log_append=True, max_timestamp=CREATED_MS)),
         (
             "snapshot-start",
-            "a snapshot's header, the KRaft version and the voters in one control batch, as KRaft writes them",
+            "one control batch has a snapshot header, the KRaft version and the voters, as KRaft writes them",
             batch(
                 Record(key=marker_key(SNAPSHOT_HEADER), value=struct.pack(">hq", 0, CREATED_MS) + NO_TAGS),
                 Record(offset_delta=1, key=marker_key(KRAFT_VERSION), value=struct.pack(">hh", 0, 1) + NO_TAGS),
@@ -221,7 +221,7 @@ def _unusual(made: Theme) -> None:
                 control=True,
             ),
         ),
-        ("key-six-bytes", "a key of version 0 with two bytes behind the type", _control(Record(key=key + b"\x00\x09"))),
+        ("key-six-bytes", "a key of version 0 has two bytes after the type", _control(Record(key=key + b"\x00\x09"))),
     )
     for slug, summary, raw in cases:
         made.acceptable(
@@ -244,14 +244,14 @@ def _bad_keys(made: Theme) -> None:
     made.flag(
         "ControlKeyBad",
         "crash",
-        "A control record's key is not a version and a type.",
-        "A reader that takes four bytes without a look ends in an exception; a broker that loads the segment dies.",
+        "A control record's key is not a valid version and type.",
+        "A reader that does not check the key's length raises an exception. A broker that loads the segment crashes.",
     )
     cases = (
         ("key-null", "is null", None),
         ("key-empty", "is empty", b""),
         ("key-one-byte", "has one byte", b"\x00"),
-        ("key-two-bytes", "has a version and no type", b"\x00\x00"),
+        ("key-two-bytes", "has a version but no type", b"\x00\x00"),
         ("key-three-bytes", "has three bytes", b"\x00\x00\x00"),
         ("key-version-smallest", "has version -32768", marker_key(COMMIT, version=-(2**15))),
         ("key-four-ones", "has version and type -1", b"\xff\xff\xff\xff"),
@@ -260,7 +260,7 @@ def _bad_keys(made: Theme) -> None:
     for slug, what, key in cases:
         made.acceptable(
             slug,
-            f"the control record's key {what}; Kafka's reader does not look",
+            f"the control record's key {what}; Kafka's reader does not check it",
             _bad_key(key),
             requirements=["RB-CONTROL-2"],
             flags=["ControlKeyBad"],
@@ -269,7 +269,7 @@ def _bad_keys(made: Theme) -> None:
         )
     made.acceptable(
         "key-of-later-version",
-        "the control record's key has version 1 and two more bytes, which today's readers pass over",
+        "the control record's key has version 1 and two more bytes; today's readers skip them",
         _control(Record(key=marker_key(COMMIT, version=1) + b"\x00\x09", value=struct.pack(">hi", 0, 0))),
         requirements=["RB-CONTROL-2"],
     )
@@ -279,13 +279,13 @@ def _shape(made: Theme) -> None:
     made.flag(
         "ControlRecordCount",
         "leniency",
-        "A control batch does not hold exactly one record.",
-        "A reader that looks at the first record only misses the second marker, or fails where there is none.",
+        "A control batch does not have exactly one record.",
+        "A reader that looks only at the first record misses the second marker, or fails if there is none.",
     )
     records = [Record(offset_delta=index, key=marker_key(kind)) for index, kind in enumerate((ABORT, COMMIT))]
     made.acceptable(
         "two-records",
-        "a control batch with an abort and a commit marker",
+        "a control batch has an abort and a commit marker",
         _control(*records),
         requirements=["RB-CONTROL-1"],
         flags=["ControlRecordCount"],
@@ -294,7 +294,7 @@ def _shape(made: Theme) -> None:
     )
     made.acceptable(
         "no-record",
-        "a control batch without a record, as compaction once left them",
+        "a control batch has no record, as older compaction left it",
         _control(max_timestamp=1_700_000_000_000),
         requirements=["RB-CONTROL-1", "RB-COUNT-3"],
         flags=["ControlRecordCount"],
@@ -302,7 +302,7 @@ def _shape(made: Theme) -> None:
     )
     made.valid(
         "not-transactional",
-        "a commit marker in a batch that is not transactional: the two bits are independent",
+        "a commit marker is in a batch that is not transactional: the two bits are independent",
         batch(
             Record(key=marker_key(COMMIT), value=struct.pack(">hi", 0, 0)),
             control=True,

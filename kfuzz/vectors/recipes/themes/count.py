@@ -1,4 +1,4 @@
-"""The record count against the records that are there."""
+"""Batches whose record count matches, or contradicts, the records in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _right(made: Theme) -> None:
     for count in (2, 3, 64, 200):
         made.valid(
             f"of-{count}",
-            f"{count} records, and the count says so",
+            f"the batch has {count} records, and the record count is right",
             batch(*(Record(offset_delta=index, value=b"%d" % index) for index in range(count))),
             requirements=["RB-COUNT-2", "RB-RECORDS-1"],
         )
@@ -34,7 +34,7 @@ def _negative(made: Theme) -> None:
         "RecordCountNegative",
         "crash",
         "The record count is below 0.",
-        "A list of that many places is an exception that nobody catches, or gigabytes once the number is unsigned.",
+        "A list of that size raises an error that nobody catches, or takes gigabytes if the count is read as unsigned.",
         links=["kafka-go #1438", "sarama #2658"],
     )
     for slug, count in (("one", -1), ("two", -2), ("largest", -(2**31))):
@@ -49,7 +49,7 @@ def _negative(made: Theme) -> None:
         )
     made.invalid(
         "negative-one-without-records",
-        "the record count is -1 and no record follows",
+        "the record count is -1, and no record follows",
         batch(record_count=-1),
         requirements=["RB-COUNT-1"],
         flags=["RecordCountNegative"],
@@ -71,15 +71,15 @@ def _wrong(made: Theme) -> None:
     made.flag(
         "RecordCountTooHigh",
         "allocation",
-        "The record count promises more records than there are.",
-        "A reader that makes room for them first asks for gigabytes on the word of 61 bytes.",
+        "The record count is larger than the number of records.",
+        "A reader that allocates space first asks for gigabytes because of a 61-byte batch.",
         links=["kafka-protocol-rs #156", "redpanda #8513", "KAFKA-5031", "KAFKA-14063"],
     )
     made.flag(
         "RecordCountTooLow",
         "lost-data",
-        "Records stand in the batch that the count does not promise.",
-        "A reader that believes the count loses them without a word.",
+        "The batch holds more records than its record count says.",
+        "A reader that trusts the count loses the other records silently.",
         links=["KAFKA-5031"],
     )
     two = (Record(), Record(offset_delta=1))
@@ -87,7 +87,7 @@ def _wrong(made: Theme) -> None:
     for slug, count in highs:
         made.invalid(
             slug,
-            f"the record count is {count}, but there are two records",
+            f"the record count is {count}, but the batch has two records",
             batch(*two, record_count=count),
             requirements=["RB-COUNT-2"],
             flags=["RecordCountTooHigh"],
@@ -96,7 +96,7 @@ def _wrong(made: Theme) -> None:
         )
     made.invalid(
         "largest-without-records",
-        "the record count is INT32_MAX in a batch that is nothing but its header",
+        "the record count is INT32_MAX, but the batch is only a header",
         batch(record_count=INT32_MAX),
         requirements=["RB-COUNT-2"],
         flags=["RecordCountTooHigh"],
@@ -105,7 +105,7 @@ def _wrong(made: Theme) -> None:
     )
     made.invalid(
         "one-without-records",
-        "the record count is 1 in a batch that is nothing but its header",
+        "the record count is 1, but the batch is only a header",
         batch(record_count=1),
         requirements=["RB-COUNT-2"],
         flags=["RecordCountTooHigh"],
@@ -115,7 +115,7 @@ def _wrong(made: Theme) -> None:
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         made.invalid(
             f"largest-{codec}",
-            f"the record count of a {codec} batch with one record is INT32_MAX",
+            f"the record count of a {codec} batch is INT32_MAX, but there is one record",
             batch(Record(), codec=codec, payload=stored(codec, Record().encode()), record_count=INT32_MAX),
             requirements=["RB-COUNT-2"],
             flags=["RecordCountTooHigh"],
@@ -124,7 +124,7 @@ def _wrong(made: Theme) -> None:
         )
     made.invalid(
         "one-too-low",
-        "the record count is 1, but there are two records",
+        "the record count is 1, but the batch has two records",
         batch(*two, record_count=1),
         requirements=["RB-COUNT-2"],
         flags=["RecordCountTooLow"],
@@ -133,15 +133,15 @@ def _wrong(made: Theme) -> None:
     made.flag(
         "BytesAfterRecords",
         "leniency",
-        "Bytes that are no record stand behind the last record, inside the batch.",
-        "A reader that stops at the count never sees them; what a writer hid there goes along with the batch.",
+        "The batch has extra bytes after its last record.",
+        "A reader that stops at the count never sees them, so a writer can hide data in the batch.",
     )
     whole = b"".join(record.encode() for record in two)
     for codec in ("none", "gzip", "zstd"):
         payload = whole + b"\x00" if codec == "none" else stored(codec, whole + b"\x00")
         made.invalid(
             "byte-after-records" + ("" if codec == "none" else f"-{codec}"),
-            "a zero byte stands behind the last record" + ("" if codec == "none" else f", under {codec}"),
+            "a zero byte follows the last record" + ("" if codec == "none" else f", compressed with {codec}"),
             batch(*two, codec=codec, payload=payload, hostile=["payload"]),
             requirements=["RB-RECORDS-1", "RB-COUNT-2"],
             flags=["BytesAfterRecords"],
@@ -149,7 +149,7 @@ def _wrong(made: Theme) -> None:
         )
     made.invalid(
         "one-too-low-zstd",
-        "the record count of a zstd batch with two records is 1",
+        "the record count of a zstd batch is 1, but there are two records",
         batch(
             *two,
             codec="zstd",
@@ -163,7 +163,7 @@ def _wrong(made: Theme) -> None:
 
 
 def _by_codec(made: Theme) -> None:
-    """The same lies behind each codec, where the payload must be opened before anybody can tell."""
+    """The same wrong counts with each codec: a reader must open the payload to find out."""
     two = (Record(), Record(offset_delta=1))
     whole = b"".join(record.encode() for record in two)
     for codec in ("gzip", "snappy", "lz4", "zstd"):
@@ -178,7 +178,7 @@ def _by_codec(made: Theme) -> None:
                 continue
             made.invalid(
                 f"{slug}-{codec}",
-                f"the record count of a {codec} batch is {count}, and there are two records",
+                f"the record count of a {codec} batch is {count}, but there are two records",
                 batch(*two, codec=codec, payload=payload, record_count=count),
                 requirements=["RB-COUNT-1" if count < 0 else "RB-COUNT-2", "RB-CODEC-3"],
                 flags=[flag],
@@ -200,7 +200,7 @@ def _zero(made: Theme) -> None:
         "CountZeroWithPayload",
         "leniency",
         "The record count is 0, but bytes follow the header.",
-        "Kafka never looks at them; a reader that does may find records that Kafka does not, or choke on them.",
+        "Kafka ignores these bytes. A reader that reads them may return records that Kafka does not, or fail.",
     )
     made.acceptable(
         "zero-with-record",
@@ -212,7 +212,7 @@ def _zero(made: Theme) -> None:
     )
     made.acceptable(
         "zero-with-garbage",
-        "the record count is 0, and three bytes follow that are no record",
+        "the record count is 0, but three bytes follow that are not a record",
         batch(payload=b"\xff\xff\xff", record_count=0, hostile=["payload"]),
         requirements=["RB-COUNT-2", "RB-COUNT-3"],
         flags=["CountZeroWithPayload"],

@@ -1,4 +1,4 @@
-"""Batches one after another: partial tails, lengths that lie, magics that mix."""
+"""Sequences of batches: partial tails, wrong lengths, mixed magics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kfuzz.vectors.recipes.themes.legacy import three, wrapper
 
 def theme() -> Theme:
     """records/framing"""
-    made = Theme("records/framing", "How batches follow one another in a fetch, whatever their magic.")
+    made = Theme("records/framing", "How batches of any magic follow one another in a fetch.")
     _several(made)
     _mixed_wrappers(made)
     _tails(made)
@@ -22,13 +22,13 @@ def theme() -> Theme:
 
 
 def nothing() -> Raw:
-    """No batch at all."""
+    """Empty bytes without a batch."""
     return Raw(b"", (), ())
 
 
 def _several(made: Theme) -> None:
     requirements = ["RB-SEVERAL-1"]
-    made.valid("empty", "no byte at all: a fetch with nothing new", nothing(), requirements=requirements)
+    made.valid("empty", "the fetch is empty: nothing new", nothing(), requirements=requirements)
     made.valid(
         "two-batches",
         "two batches, one after the other",
@@ -45,8 +45,8 @@ def _several(made: Theme) -> None:
     made.flag(
         "MixedMagic",
         "confusion",
-        "A fetch holds batches of more than one magic, as a topic does that was once upgraded.",
-        "A reader that takes all for what the first is reads garbage, or stops.",
+        "A fetch has batches of different magics, as in a topic whose format was upgraded.",
+        "A reader that uses the first batch's magic for all of them reads garbage, or stops.",
         links=["kafkajs #246"],
     )
     mixes = (
@@ -69,7 +69,7 @@ def _several(made: Theme) -> None:
 
 
 def _mixed_wrappers(made: Theme) -> None:
-    """Magics that mix where some of the entries are compressed, or hold no record."""
+    """Mixed magics where some batches are compressed or have no record."""
     requirements = ["RB-SEVERAL-1", "RB-MAGIC-1"]
     zero = wrapper(0, three(0, 10), offset=12)
     one = wrapper(1, three(1), "snappy", offset=22, first=20)
@@ -79,16 +79,16 @@ def _mixed_wrappers(made: Theme) -> None:
         ("wrappers-0-then-1", (zero, one), "a gzip wrapper of magic 0, then a snappy wrapper of magic 1"),
         ("wrapper-1-then-batch", (one, two), "a wrapper of magic 1, then a compressed batch of magic 2"),
         ("batch-then-wrapper", (two, one), "a compressed batch of magic 2, then a wrapper of magic 1"),
-        ("every-magic-compressed", (zero, one, two), "each magic once, each under another codec"),
+        ("every-magic-compressed", (zero, one, two), "each magic once, each with another codec"),
         ("empty-batch-then-message", (empty, message(1, offset=40)), "a batch without records, then a message"),
         (
             "batch-message-batch",
             (two, message(0, offset=31), batch(Record(), base_offset=32)),
-            "magic 2, 0 and 2 again",
+            "a compressed batch, a message of magic 0, then a batch",
         ),
     )
     for slug, raws, summary in mixes:
-        # The wrapper's offsets lie before the batch's, and so before the segment that it begins.
+        # The wrapper's offsets are below the first batch's offset, so they are outside the segment.
         before = refuses("offset-outside-segment") if slug == "batch-then-wrapper" else None
         made.valid(f"magic-{slug}", summary, *raws, requirements=requirements, flags=["MixedMagic"], log=before)
     bad = (
@@ -103,7 +103,7 @@ def _mixed_wrappers(made: Theme) -> None:
     for slug, raws, finding, what in bad:
         made.invalid(
             slug,
-            f"magics that mix, and {what} with a wrong CRC comes last",
+            f"mixed magics; the last entry is {what} with a wrong CRC",
             *raws,
             requirements=["RB-CRC-1", "RB-MAGIC-1"],
             flags=["MixedMagic"],
@@ -116,8 +116,8 @@ def _tails(made: Theme) -> None:
     made.flag(
         "PartialTail",
         "strictness",
-        "The last batch is cut off, as brokers do at the fetch's size limit.",
-        "A reader that takes it for an error never gets on; one that takes it for whole reads beyond the end.",
+        "The last batch is truncated, as brokers do at the fetch's size limit.",
+        "A reader that reports an error makes no progress; one that treats the batch as complete reads past the end.",
         links=["kafka-backup #142", "rskafka #73", "kafkajs #600"],
     )
     second = batch(Record(), base_offset=1).data
@@ -136,7 +136,7 @@ def _tails(made: Theme) -> None:
     for cut, where in places.items():
         made.valid(
             f"tail-cut-at-{cut}",
-            f"a whole batch, then one that is cut {where}",
+            f"a whole batch, then one that ends {where}",
             batch(Record()),
             tail=second[:cut],
             requirements=["RB-SEVERAL-1"],
@@ -145,7 +145,7 @@ def _tails(made: Theme) -> None:
     for cut in (5, 30, len(second) - 1):
         made.valid(
             f"only-tail-{cut}",
-            f"nothing but {cut} bytes of a batch",
+            f"the fetch is only the first {cut} bytes of a batch",
             nothing(),
             tail=second[:cut],
             requirements=["RB-SEVERAL-1"],
@@ -154,7 +154,7 @@ def _tails(made: Theme) -> None:
     for magic in (0, 1):
         made.valid(
             f"tail-magic-{magic}",
-            f"a whole message of magic {magic}, then half of one",
+            f"a whole message of magic {magic}, then the first 20 bytes of another",
             message(magic),
             tail=message(magic, offset=1).data[:20],
             requirements=["RB-SEVERAL-1", "MS-FRAME-1"],
@@ -166,8 +166,8 @@ def _lengths(made: Theme) -> None:
     made.flag(
         "BatchLengthTooLow",
         "bounds",
-        "The batch length is below what any batch needs, or below 0.",
-        "A reader that goes on by it goes back, stands still for ever, or reads before the buffer.",
+        "The batch length is smaller than any batch, or negative.",
+        "A reader that advances by it moves backwards, loops forever, or reads before the buffer.",
         links=["KAFKA-14063"],
     )
     for slug, length in (
@@ -190,7 +190,7 @@ def _lengths(made: Theme) -> None:
         )
     made.invalid(
         "zeros-after-batch",
-        "a batch, then 64 zero bytes, as a file has that was made longer before it was written",
+        "a batch, then 64 zero bytes, as in a preallocated file",
         batch(Record()),
         Raw(bytes(64), (Field("batch_length", 8, 4, True),), ()),
         requirements=["RB-LENGTH-1"],
@@ -200,8 +200,8 @@ def _lengths(made: Theme) -> None:
     made.flag(
         "BatchLengthTooHigh",
         "allocation",
-        "The batch length reaches beyond the bytes that are there.",
-        "To Kafka it is a partial tail; a reader that makes room for it first asks for two gigabytes.",
+        "The batch length reaches beyond the available bytes.",
+        "Kafka treats it as a partial tail. A reader that allocates memory first asks for two gigabytes.",
         cves=["CVE-2022-34917"],
     )
     whole = batch(Record())
@@ -217,7 +217,7 @@ def _lengths(made: Theme) -> None:
         )
     made.acceptable(
         "length-largest",
-        "the batch length is INT32_MAX: with the 12 bytes before it, more than 32 bits hold; Kafka trips over it",
+        "the batch length is INT32_MAX; with the 12 bytes before it, the size overflows an int32, and Kafka fails",
         nothing(),
         tail=batch(Record(), batch_length=INT32_MAX).data,
         requirements=["RB-LENGTH-2", "RB-SEVERAL-1"],
@@ -229,8 +229,8 @@ def _lengths(made: Theme) -> None:
     made.flag(
         "BatchLengthOff",
         "confusion",
-        "The batch length is near the truth but wrong.",
-        "The CRC is the only witness: who does not look at it reads other records than there are.",
+        "The batch length is slightly wrong.",
+        "Only the CRC reveals it. A reader that does not check the CRC reads wrong records.",
     )
     made.invalid(
         "length-one-too-low",
@@ -243,7 +243,7 @@ def _lengths(made: Theme) -> None:
     )
     made.invalid(
         "length-into-next-batch",
-        "the batch length counts a byte of the next batch",
+        "the batch length includes one byte of the next batch",
         batch(Record(), batch_length=len(whole.data) - 12 + 1),
         batch(Record(), base_offset=1),
         requirements=["RB-LENGTH-1", "RB-CRC-1"],
@@ -257,8 +257,8 @@ def _magics(made: Theme) -> None:
     made.flag(
         "MagicUnknown",
         "confusion",
-        "The magic is none that exists.",
-        "A reader that takes all above 1 for 2, or all that is not 2 for a message, reads garbage.",
+        "The magic is unknown, or not that of the batch's format.",
+        "A reader that treats every magic above 1 as 2, or every magic except 2 as a message, reads garbage.",
     )
     for slug, magic in (("3", 3), ("127", 127), ("negative-one", -1), ("smallest", -128)):
         made.invalid(
@@ -271,7 +271,7 @@ def _magics(made: Theme) -> None:
         )
     made.invalid(
         "magic-2-as-1",
-        "a batch of magic 2 that says it is of magic 1",
+        "a batch of magic 2 has the magic byte 1",
         batch(Record(), magic=1, hostile=["magic"]),
         requirements=["RB-MAGIC-1", "MS-MAGIC-1"],
         flags=["MagicUnknown"],
@@ -279,7 +279,7 @@ def _magics(made: Theme) -> None:
     )
     made.invalid(
         "magic-1-as-2",
-        "a message of magic 1, long enough for a batch, that says it is of magic 2",
+        "a message of magic 1, long enough for a batch, has the magic byte 2",
         message(1, value=bytes(60), raw={"magic": b"\x02"}),
         requirements=["RB-MAGIC-1", "MS-MAGIC-1"],
         flags=["MagicUnknown"],
@@ -293,7 +293,7 @@ def _after_good(made: Theme) -> None:
         "BadAfterGood",
         "lost-data",
         "A bad batch follows a good one.",
-        "The good batch's records are to be had; a reader that gives up on the whole fetch never gets past it.",
+        "The good batch's records are readable. A reader that gives up on the whole fetch never gets past it.",
         links=["librdkafka #5581"],
     )
     bad = (
@@ -315,7 +315,7 @@ def _after_good(made: Theme) -> None:
         )
     made.invalid(
         "good-bad-good",
-        "a batch with a wrong CRC between two good ones",
+        "a batch with a wrong CRC is between two good ones",
         batch(Record()),
         batch(Record(), base_offset=1, crc=0),
         batch(Record(), base_offset=2),

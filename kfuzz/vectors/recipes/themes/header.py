@@ -1,4 +1,4 @@
-"""The header of a record batch: what each field may hold, the attribute bits, and the CRC."""
+"""The header of a record batch: the values of each field, the attribute bits, and the CRC."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
 from kfuzz.vectors.recipes.theme import SMALL, Judged, Theme, accepts, refuses
 
 INT16_MAX = 2**15 - 1
-# To a log, the batch lies before the segment that it begins.
+# A log sees the batch's offset before the base offset of its segment.
 OUTSIDE = refuses("offset-outside-segment")
 CRC_AT, ATTRIBUTES_AT, VALUE_AT = 17, 21, -2
 
 
 def theme() -> Theme:
     """records/v2/header"""
-    made = Theme("records/v2/header", "The 61 bytes of a batch's header, field by field, and the CRC over the rest.")
+    made = Theme("records/v2/header", "The 61 bytes of a batch's header, field by field, and its CRC.")
     _fields(made)
     _attributes(made)
     _last_offset(made)
@@ -33,7 +33,7 @@ def theme() -> Theme:
 def _fields(made: Theme) -> None:
     made.valid(
         "minimal",
-        "one record with key and value; every field annotated",
+        "one record with key and value; the layout lists every field",
         batch(Record(), annotate=True),
         requirements=[
             "RB-ATTRIBUTES-1",
@@ -61,7 +61,7 @@ def _fields(made: Theme) -> None:
     )
     made.valid(
         "every-field-set",
-        "no field of the header holds the value that most batches have there",
+        "every header field has an unusual value",
         batch(
             Record(),
             Record(offset_delta=1, timestamp_delta=5),
@@ -76,31 +76,31 @@ def _fields(made: Theme) -> None:
     )
     made.valid(
         "base-offset-beyond-32-bits",
-        "the base offset needs more than 32 bits; record offsets are not to be cut",
+        "the base offset needs more than 32 bits; a reader must not truncate offsets",
         batch(Record(), Record(offset_delta=1), base_offset=2**32 + 5),
         requirements=["RB-OFFSET-1", "RB-OFFSET-4"],
     )
     made.valid(
         "base-offset-beyond-53-bits",
-        "the base offset is not representable as a double",
+        "the base offset cannot be represented as a double",
         batch(Record(), base_offset=2**53 + 1),
         requirements=["RB-OFFSET-1"],
     )
     made.valid(
         "base-offset-largest",
-        "the base offset is INT64_MAX - 1, the largest after which there is a next one",
+        "the base offset is INT64_MAX - 1, the largest one with a next offset",
         batch(Record(), base_offset=INT64_MAX - 1),
         requirements=["RB-OFFSET-1", "RB-OFFSET-5"],
     )
     made.flag(
         "NegativeOffset",
         "confusion",
-        "An offset below 0, which clients keep for special meanings such as 'earliest' (-2).",
-        "A consumer may seek to the end or commit an offset that means something else.",
+        "An offset is below 0. Clients use such numbers for special meanings, such as 'earliest' (-2).",
+        "A consumer may seek to the end, or commit an offset with another meaning.",
     )
     made.acceptable(
         "base-offset-negative",
-        "the base offset is -1; no document says that it may not be",
+        "the base offset is -1; no document forbids it",
         batch(Record(), base_offset=-1, hostile=["base_offset"]),
         requirements=["RB-OFFSET-1"],
         flags=["NegativeOffset"],
@@ -110,13 +110,13 @@ def _fields(made: Theme) -> None:
     for slug, epoch in (("none", -1), ("largest", INT32_MAX), ("smallest", -(2**31))):
         made.valid(
             f"leader-epoch-{slug}",
-            f"the partition leader epoch is {epoch}; no client cares",
+            f"the partition leader epoch is {epoch}; clients ignore it",
             batch(Record(), partition_leader_epoch=epoch),
             requirements=["RB-EPOCH-1"],
         )
     made.valid(
         "producer-fields-largest",
-        "producer id, epoch and base sequence are the largest of their types",
+        "producer id, epoch and base sequence are the largest values of their types",
         batch(Record(), producer_id=INT64_MAX, producer_epoch=INT16_MAX, base_sequence=INT32_MAX),
         requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"],
     )
@@ -127,13 +127,13 @@ def _attributes(made: Theme) -> None:
         "UnusedAttributeBit",
         "strictness",
         "An attribute bit that no document defines is set.",
-        "A reader that refuses it cannot read what a later version writes; Kafka ignores it.",
+        "A reader that refuses it cannot read batches of a later version; Kafka ignores the bit.",
     )
     single = tuple((str(bit), 1 << bit) for bit in range(7, 15))
     for slug, bits in (*single, ("15", -0x8000), ("all", -0x80)):
         made.acceptable(
             f"unused-bit-{slug}" if slug != "all" else "unused-bits-all",
-            f"attribute bit {slug} is set, which has no meaning"
+            f"attribute bit {slug} is set; the bit has no meaning"
             if slug != "all"
             else "attribute bits 7 to 15 are all set",
             batch(Record(), attributes=bits, hostile=["attributes"]),
@@ -145,7 +145,7 @@ def _attributes(made: Theme) -> None:
         "UnknownCodec",
         "crash",
         "The attributes name a codec that does not exist.",
-        "Readers that index a table of codecs read past it, or take the records for uncompressed.",
+        "Some readers read past the end of a table of codecs, or treat the records as uncompressed.",
     )
     for codec in (5, 6, 7):
         made.invalid(
@@ -162,8 +162,8 @@ def _last_offset(made: Theme) -> None:
     made.flag(
         "LastOffsetDeltaWrong",
         "lost-data",
-        "The last offset delta does not say where the batch ends.",
-        "A consumer takes its next fetch offset from it: it reads records again, skips some, or never moves on.",
+        "The last offset delta does not match the batch's last record.",
+        "A consumer takes its next fetch offset from it, and then rereads records, skips some, or makes no progress.",
         links=["KAFKA-6554", "sarama #1026"],
     )
     two = (Record(), Record(offset_delta=1))
@@ -177,7 +177,7 @@ def _last_offset(made: Theme) -> None:
     )
     made.acceptable(
         "last-offset-delta-negative",
-        "the last offset delta is -1 though there is a record",
+        "the last offset delta is -1, but there is a record",
         batch(Record(), last_offset_delta=-1, hostile=["last_offset_delta"]),
         requirements=["RB-OFFSET-2"],
         flags=["LastOffsetDeltaWrong"],
@@ -186,7 +186,7 @@ def _last_offset(made: Theme) -> None:
     )
     made.acceptable(
         "last-offset-delta-smallest",
-        "the last offset delta is INT32_MIN: the batch seems to end 2^31 before it begins",
+        "the last offset delta is INT32_MIN: the batch ends 2^31 offsets before its start",
         batch(Record(), last_offset_delta=-(2**31), hostile=["last_offset_delta"]),
         requirements=["RB-OFFSET-2"],
         flags=["LastOffsetDeltaWrong"],
@@ -196,12 +196,12 @@ def _last_offset(made: Theme) -> None:
 
 
 def _extremes(made: Theme) -> None:
-    """The ends of the ranges of offsets, and what lies beyond."""
+    """Offsets at the ends of their ranges and beyond."""
     made.flag(
         "OffsetExtreme",
         "integer-overflow",
-        "Base offset and last offset delta lie at the end of their ranges.",
-        "The next offset wraps to INT64_MIN; where overflow is an error or undefined the process may end.",
+        "The base offset or the last offset is at the end of its range.",
+        "The next offset wraps to INT64_MIN. If overflow is an error or undefined, the process may crash.",
     )
     made.acceptable(
         "base-offset-smallest",
@@ -214,7 +214,7 @@ def _extremes(made: Theme) -> None:
     )
     made.acceptable(
         "base-offset-minus-two",
-        "the base offset is -2, which clients send to ask for the earliest",
+        "the base offset is -2, which clients send to request the earliest offset",
         batch(Record(), base_offset=-2, hostile=["base_offset"]),
         requirements=["RB-OFFSET-1"],
         flags=["NegativeOffset"],
@@ -223,7 +223,7 @@ def _extremes(made: Theme) -> None:
     )
     made.acceptable(
         "base-offset-int64-max",
-        "the base offset is INT64_MAX, after which there is no next one; in Kafka it wraps",
+        "the base offset is INT64_MAX, so there is no next offset; Kafka's next offset wraps",
         batch(Record(), base_offset=INT64_MAX, hostile=["base_offset"]),
         requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
         flags=["OffsetExtreme"],
@@ -231,13 +231,13 @@ def _extremes(made: Theme) -> None:
     )
     made.valid(
         "last-offset-at-int64-max-minus-one",
-        "ten offsets, the last of which is INT64_MAX - 1",
+        "the batch spans ten offsets; the last one is INT64_MAX - 1",
         batch(Record(offset_delta=9), base_offset=INT64_MAX - 10, last_offset_delta=9),
         requirements=["RB-OFFSET-4", "RB-OFFSET-5", "RB-OFFSET-6"],
     )
     made.acceptable(
         "last-offset-beyond-64-bits",
-        "base offset and last offset delta add up to more than INT64_MAX, though the record's offset does not",
+        "base offset plus last offset delta exceeds INT64_MAX, but the record's offset does not",
         batch(Record(), base_offset=INT64_MAX - 5, last_offset_delta=10, hostile=["base_offset", "last_offset_delta"]),
         requirements=["RB-OFFSET-5", "SEG-OFFSET-1"],
         flags=["OffsetExtreme"],
@@ -245,7 +245,7 @@ def _extremes(made: Theme) -> None:
     )
     made.valid(
         "last-offset-delta-largest",
-        "the last offset delta is INT32_MAX: compaction left one record of two billion",
+        "the last offset delta is INT32_MAX: compaction left one record out of two billion",
         batch(Record(), last_offset_delta=INT32_MAX),
         requirements=["RB-OFFSET-2", "RB-OFFSET-5"],
     )
@@ -262,8 +262,8 @@ def _extremes(made: Theme) -> None:
     made.flag(
         "LastOffsetDeltaFanOut",
         "allocation",
-        "A batch that cannot be read claims two billion offsets.",
-        "A reader that tells of the failure once an offset makes two billion errors out of 70 bytes.",
+        "An unreadable batch claims to span two billion offsets.",
+        "A reader that reports the failure once per offset creates two billion errors from 70 bytes.",
         links=["librdkafka #5577", "librdkafka #5602"],
     )
     record = Record()
@@ -289,7 +289,7 @@ def _extremes(made: Theme) -> None:
         ),
         (
             "record-cut",
-            "its only record is cut",
+            "its only record is truncated",
             batch(record, last_offset_delta=INT32_MAX, payload=record.encode()[:-2], hostile=["payload"]),
             "record-length-exceeds-payload",
         ),
@@ -307,7 +307,7 @@ def _extremes(made: Theme) -> None:
         )
     made.acceptable(
         "last-offset-delta-negative-empty",
-        "the last offset delta of a batch without records is -1: it ends before it begins",
+        "the last offset delta of a batch without records is -1: the batch ends before its start",
         batch(last_offset_delta=-1, base_offset=7, hostile=["last_offset_delta"]),
         requirements=["RB-OFFSET-2", "RB-COUNT-3"],
         flags=["LastOffsetDeltaWrong"],
@@ -317,22 +317,26 @@ def _extremes(made: Theme) -> None:
 
 
 def _producers(made: Theme) -> None:
-    """Producer id, epoch and sequence that contradict each other: a reader of a fetch has no use for them."""
+    """Producer id, epoch and sequence that contradict each other; a reader of a fetch ignores them."""
     made.flag(
         "ProducerFieldsContradict",
         "strictness",
-        "Producer id, producer epoch and base sequence do not belong together, or lie below -1.",
-        "A broker refuses some of them; a consumer that does reads nothing where Kafka's reads all.",
+        "Producer id, producer epoch and base sequence contradict each other, or are below -1.",
+        "A broker refuses some of these. A consumer that refuses them loses records that Kafka's consumer reads.",
     )
     cases: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("producer-id-without-epoch", "a producer id, and the epoch is -1", {"producer_id": 4000, "base_sequence": 0}),
+        (
+            "producer-id-without-epoch",
+            "there is a producer id, but the epoch is -1",
+            {"producer_id": 4000, "base_sequence": 0},
+        ),
         (
             "producer-id-without-sequence",
-            "a producer id and epoch, and the base sequence is -1",
+            "there are a producer id and an epoch, but the base sequence is -1",
             {"producer_id": 4000, "producer_epoch": 0},
         ),
-        ("epoch-without-producer-id", "a producer epoch, and the producer id is -1", {"producer_epoch": 5}),
-        ("sequence-without-producer-id", "a base sequence, and the producer id is -1", {"base_sequence": 5}),
+        ("epoch-without-producer-id", "there is a producer epoch, but the producer id is -1", {"producer_epoch": 5}),
+        ("sequence-without-producer-id", "there is a base sequence, but the producer id is -1", {"base_sequence": 5}),
         ("producer-id-minus-two", "the producer id is -2", {"producer_id": -2}),
         ("producer-id-smallest", "the producer id is INT64_MIN", {"producer_id": -(2**63)}),
         ("producer-epoch-minus-two", "the producer epoch is -2", {"producer_epoch": -2}),
@@ -343,7 +347,7 @@ def _producers(made: Theme) -> None:
     for slug, summary, fields in cases:
         made.acceptable(
             slug,
-            f"{summary}; Kafka's reader does not look",
+            f"{summary}; Kafka's reader does not check",
             batch(Record(), hostile=list(fields), **fields),
             requirements=["RB-PRODUCER-1", "RB-SEQUENCE-1"],
             flags=["ProducerFieldsContradict"],
@@ -351,7 +355,7 @@ def _producers(made: Theme) -> None:
         )
     made.acceptable(
         "transactional-without-producer",
-        "the batch is transactional, and producer id and epoch are -1",
+        "the batch is transactional, but producer id and epoch are -1",
         batch(Record(), transactional=True, hostile=[]),
         requirements=["RB-ATTRIBUTES-3", "RB-PRODUCER-1"],
         flags=["ProducerFieldsContradict"],
@@ -360,7 +364,7 @@ def _producers(made: Theme) -> None:
 
 
 def _without_id(fields: dict[str, Any]) -> Judged | None:
-    """A broker stores what says no producer and yet tells of one."""
+    """A broker stores a batch that has no producer id but other producer fields."""
     return None if fields.get("producer_id", -1) >= 0 else accepts(finding="producer-fields-without-id")
 
 
@@ -368,24 +372,24 @@ def _crc(made: Theme) -> None:
     made.flag(
         "CrcWrong",
         "corruption",
-        "The CRC does not fit the bytes.",
-        "A reader that does not look gives damaged records to the application.",
+        "The CRC does not match the bytes.",
+        "A reader that does not check it passes damaged records to the application.",
         links=["Dekaf #1727"],
     )
     good = batch(Record())
     other_crcs = (
         ("wrong", "differs in its lowest bit", int.from_bytes(good.data[CRC_AT:ATTRIBUTES_AT], "big") ^ 1),
-        ("zero", "is 0, as if nobody had computed it", 0),
+        ("zero", "is 0, as if it were never computed", 0),
         ("of-ieee-polynomial", "is CRC-32 (IEEE), as in magic 0 and 1", zlib.crc32(good.data[ATTRIBUTES_AT:])),
         ("from-leader-epoch", "covers the leader epoch and the magic too", _crc_from_epoch(good.data)),
-        ("of-records-only", "covers the records and not the header", crc32c.crc32c(good.data[61:])),
-        ("byte-swapped", "is right, but little-endian", _swapped(good.data)),
-        ("all-ones", "is 0xffffffff, as a checksum is before the first byte", 0xFFFFFFFF),
-        ("inverted", "has every bit the other way: the last step was left out", _crc_of(good.data) ^ 0xFFFFFFFF),
+        ("of-records-only", "covers the records but not the header", crc32c.crc32c(good.data[61:])),
+        ("byte-swapped", "has the right value, but is little-endian", _swapped(good.data)),
+        ("all-ones", "is 0xffffffff, the initial value of the computation", 0xFFFFFFFF),
+        ("inverted", "has all bits inverted: the final inversion was left out", _crc_of(good.data) ^ 0xFFFFFFFF),
         ("with-crc-field", "covers its own four bytes, as zeros", crc32c.crc32c(bytes(4) + good.data[ATTRIBUTES_AT:])),
         ("of-whole-batch", "covers the batch from its base offset", crc32c.crc32c(good.data)),
-        ("of-length-behind", "covers one byte less, the last", crc32c.crc32c(good.data[ATTRIBUTES_AT:-1])),
-        ("highest-bit", "differs in its highest bit alone", _crc_of(good.data) ^ 0x80000000),
+        ("of-length-behind", "does not cover the last byte", crc32c.crc32c(good.data[ATTRIBUTES_AT:-1])),
+        ("highest-bit", "differs only in its highest bit", _crc_of(good.data) ^ 0x80000000),
     )
     for slug, what, crc in other_crcs:
         made.invalid(
@@ -399,8 +403,8 @@ def _crc(made: Theme) -> None:
             broker=refuses("crc-mismatch"),
         )
     for slug, what, at in (
-        ("attributes", "a bit of the attributes flipped", ATTRIBUTES_AT + 1),
-        ("value", "a bit of the record's value flipped", VALUE_AT),
+        ("attributes", "a bit of the attributes was flipped", ATTRIBUTES_AT + 1),
+        ("value", "a bit of the record's value was flipped", VALUE_AT),
     ):
         made.invalid(
             f"crc-stale-{slug}",
@@ -413,12 +417,12 @@ def _crc(made: Theme) -> None:
             broker=refuses("crc-mismatch"),
         )
     for slug, what, at in (
-        ("last-offset-delta", "a bit of the last offset delta flipped", 26),
-        ("base-timestamp", "a bit of the base timestamp flipped", 27),
-        ("producer-id", "a bit of the producer id flipped", 50),
-        ("record-count", "a bit of the record count flipped: it is 17", 60),
-        ("record-length", "a bit of the record's length flipped", 61),
-        ("last-byte", "a bit of the batch's last byte flipped", -1),
+        ("last-offset-delta", "a bit of the last offset delta was flipped", 26),
+        ("base-timestamp", "a bit of the base timestamp was flipped", 27),
+        ("producer-id", "a bit of the producer id was flipped", 50),
+        ("record-count", "a bit of the record count was flipped (it is now 17)", 60),
+        ("record-length", "a bit of the record's length was flipped", 61),
+        ("last-byte", "a bit of the batch's last byte was flipped", -1),
     ):
         made.invalid(
             f"crc-stale-{slug}",
@@ -432,7 +436,7 @@ def _crc(made: Theme) -> None:
         )
     made.valid(
         "crc-outside-fields-changed",
-        "the broker set base offset and leader epoch after the CRC was computed, which does not cover them",
+        "the broker set base offset and leader epoch after the CRC was computed; the CRC does not cover them",
         _rebased(good, base_offset=500, leader_epoch=3),
         requirements=["RB-CRC-2", "RB-EPOCH-1"],
     )

@@ -10,7 +10,7 @@ from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 def theme() -> Theme:
     """records/v2/headers"""
-    made = Theme("records/v2/headers", "A record's headers: how many, their keys, their values.")
+    made = Theme("records/v2/headers", "A record's headers: their count, keys and values.")
     _contents(made)
     _count(made)
     _key(made)
@@ -28,20 +28,20 @@ def _contents(made: Theme) -> None:
     )
     made.valid(
         "one",
-        "one header",
+        "the record has one header",
         batch(Record(headers=[(b"trace", b"\x01\x02")])),
         requirements=["RB-HEADERS-1", "RB-HEADERS-2", "RB-HEADERS-4"],
     )
     made.valid(
         "repeated-key",
-        "three headers, two with the same key and values in this order",
+        "two of three headers have the same key; all values must keep their order",
         batch(Record(headers=[(b"a", b"1"), (b"b", b"2"), (b"a", b"3")])),
         requirements=["RB-HEADERS-5"],
         flags=["HeadersRepeated"],
     )
     made.valid(
         "repeated-header",
-        "the same header twice, value and all",
+        "the same header occurs twice, with the same value",
         batch(Record(headers=[(b"a", b"1"), (b"a", b"1")])),
         requirements=["RB-HEADERS-5"],
         flags=["HeadersRepeated"],
@@ -49,14 +49,14 @@ def _contents(made: Theme) -> None:
     made.flag(
         "NullIsNotEmpty",
         "lost-data",
-        "A null stands beside an empty one.",
-        "A reader that makes them one loses what the producer said.",
+        "A header's value is null or empty; the two differ.",
+        "A reader that treats them as equal loses information from the producer.",
         links=["kafka-protocol-rs #134", "Dekaf #1671"],
     )
     cases = (
         ("null-value", "a header's value is null", [(b"h", None)]),
         ("empty-value", "a header's value is empty, which is not null", [(b"h", b"")]),
-        ("null-and-empty-values", "a null value beside an empty one", [(b"n", None), (b"e", b"")]),
+        ("null-and-empty-values", "one header's value is null, the next one's is empty", [(b"n", None), (b"e", b"")]),
     )
     for slug, summary, headers in cases:
         made.valid(
@@ -70,54 +70,54 @@ def _contents(made: Theme) -> None:
     )
     made.valid(
         "hundred",
-        "a hundred headers: the count takes two bytes",
+        "there are 100 headers: the count takes two bytes",
         batch(Record(headers=[(b"h%d" % index, b"%d" % index) for index in range(100)])),
         requirements=["RB-HEADERS-1"],
     )
     made.valid(
         "thousand",
-        "a thousand headers without a value",
+        "there are 1000 headers with null values",
         batch(Record(headers=[(b"h", None)] * 1000)),
         requirements=["RB-HEADERS-1"],
         flags=["HeadersRepeated"],
     )
     made.valid(
         "order",
-        "headers out of alphabetical order, and equal keys apart: their order is the producer's",
+        "the headers are unsorted, with equal keys apart; a reader must keep the producer's order",
         batch(Record(headers=[(b"z", b"1"), (b"a", b"2"), (b"Z", b"3"), (b"a", b"4"), (b"z", b"5")])),
         requirements=["RB-HEADERS-5"],
         flags=["HeadersRepeated"],
     )
     made.valid(
         "second-record-only",
-        "the first record has no header, the second has one: headers belong to a record",
+        "only the second record has a header; headers belong to one record",
         batch(Record(), Record(offset_delta=1, headers=[(b"h", b"v")])),
         requirements=["RB-HEADERS-1"],
     )
     made.valid(
         "key-beyond-ascii",
-        "header keys of two, three and four bytes a character",
+        "the header keys use characters of two, three and four bytes",
         batch(Record(headers=[("ключ".encode(), b"1"), ("鍵".encode(), b"2"), ("🔑".encode(), b"3")])),
         requirements=["RB-HEADERS-3"],
     )
     made.flag(
         "HeaderKeyUnusual",
         "interoperability",
-        "A header's key is valid UTF-8 of a kind that some libraries change.",
-        "A reader that normalises, trims or drops what it takes for decoration finds no such header any more.",
+        "A header's key is valid UTF-8 that some libraries change.",
+        "A reader that normalises, trims or drops such characters no longer finds the header.",
     )
     unusual = (
         ("byte-order-mark", "\ufeffh", "a byte order mark"),
-        ("noncharacter", "\uffff", "a code point that is no character"),
-        ("last-code-point", "\U0010ffff", "the last code point there is"),
-        ("replacement-character", "\ufffd", "U+FFFD itself, which here stands for no error"),
-        ("combining", "e\u0301", "an e and a combining accent, which are not one character"),
-        ("right-to-left", "\u202eab", "a mark that turns the direction of the text"),
-        ("line-break", "a\r\nb", "a line break"),
+        ("noncharacter", "\uffff", "a code point that is not a character"),
+        ("last-code-point", "\U0010ffff", "the last Unicode code point"),
+        ("replacement-character", "\ufffd", "U+FFFD itself, which is not a decoding error here"),
+        ("combining", "e\u0301", "an e and a combining accent, which must stay two code points"),
+        ("right-to-left", "\u202eab", "two letters after a mark that changes the direction of the text"),
+        ("line-break", "a\r\nb", "two letters with a line break between them"),
         ("space", "  ", "two spaces"),
-        ("smallest-of-each-size", "\x01\x80\u0800\U00010000", "the first characters of one, two, three, four bytes"),
-        ("largest-of-each-size", "\x7f\u07ff\uffef\U0010fffd", "characters at the ends of one to four bytes"),
-        ("beside-surrogates", "\ud7ff\ue000", "the code points before and behind the surrogates"),
+        ("smallest-of-each-size", "\x01\x80\u0800\U00010000", "characters at the start of each encoded size"),
+        ("largest-of-each-size", "\x7f\u07ff\uffef\U0010fffd", "characters near the end of each encoded size"),
+        ("beside-surrogates", "\ud7ff\ue000", "the code points just before and after the surrogates"),
     )
     for slug, key, what in unusual:
         made.valid(
@@ -131,11 +131,11 @@ def _contents(made: Theme) -> None:
         "HeaderKeyNullCharacter",
         "interoperability",
         "A header's key contains a null character.",
-        "A reader that ends strings at it sees another key.",
+        "A reader that ends strings at a null character sees another key.",
     )
     made.acceptable(
         "key-with-null-character",
-        "a header's key is 'a', a null character and 'b', which keys should not contain",
+        "a header's key is 'a', a null character and 'b'; keys should not contain null characters",
         batch(Record(headers=[(b"a\x00b", b"v")], raw={"headers[0].key": b"a\x00b"})),
         requirements=["RB-HEADERS-4"],
         flags=["HeaderKeyNullCharacter"],
@@ -146,7 +146,7 @@ def _contents(made: Theme) -> None:
     for slug, octets in (("only-null-character", b"\x00"), ("null-character-last", b"ab\x00")):
         made.acceptable(
             f"key-{slug}",
-            f"a header's key is {octets.hex()}: {'nothing but' if len(octets) == 1 else 'it ends in'} a null character",
+            f"a header's key is {octets.hex()}: it {'is' if len(octets) == 1 else 'ends in'} a null character",
             batch(Record(headers=[(octets, b"v")], raw={"headers[0].key": octets})),
             requirements=["RB-HEADERS-4"],
             flags=["HeaderKeyNullCharacter"],
@@ -159,8 +159,8 @@ def _count(made: Theme) -> None:
     made.flag(
         "HeaderCountWrong",
         "allocation",
-        "The header count is negative, or promises more headers than the record can hold.",
-        "A list made with that many places is gigabytes, or an exception that ends the process.",
+        "The header count is negative, or does not match the headers in the record.",
+        "A list of that size takes gigabytes, or raises an error that ends the process.",
         links=["redpanda #26482", "redpanda #8513", "Dekaf #954", "kafka-go #319", "kafka-go #457", "KAFKA-14063"],
     )
     cases = (
@@ -177,7 +177,7 @@ def _count(made: Theme) -> None:
             record = Record(raw={"header_count": varint(count)})
             made.invalid(
                 f"count-{slug}" + ("" if codec == "none" else f"-{codec}"),
-                f"the header count is {count} and no header follows" + ("" if codec == "none" else f", under {codec}"),
+                f"the header count is {count}, but no header follows" + ("" if codec == "none" else f" ({codec})"),
                 batch(record) if codec == "none" else _compressed(codec, record),
                 requirements=["RB-HEADERS-1"],
                 flags=["HeaderCountWrong"],
@@ -186,7 +186,7 @@ def _count(made: Theme) -> None:
             )
     made.invalid(
         "count-one-too-low",
-        "the header count is 1 and two headers follow",
+        "the header count is 1, but two headers follow",
         batch(Record(headers=[(b"a", b"1"), (b"b", b"2")], raw={"header_count": varint(1)})),
         requirements=["RB-HEADERS-1", "RB-RECORD-1"],
         flags=["HeaderCountWrong"],
@@ -201,7 +201,7 @@ def _count(made: Theme) -> None:
     ):
         made.invalid(
             f"count-{slug}",
-            f"the header count is {count} and three headers follow",
+            f"the header count is {count}, but three headers follow",
             batch(Record(headers=headers, raw={"header_count": varint(count)})),
             requirements=["RB-HEADERS-1"],
             flags=["HeaderCountWrong"],
@@ -211,7 +211,7 @@ def _count(made: Theme) -> None:
     for codec in ("gzip", "snappy", "zstd"):
         made.invalid(
             f"count-largest-{codec}",
-            f"the header count is {INT32_MAX} and no header follows, under {codec}",
+            f"the header count is {INT32_MAX}, but no header follows ({codec})",
             _compressed(codec, Record(raw={"header_count": varint(INT32_MAX)})),
             requirements=["RB-HEADERS-1"],
             flags=["HeaderCountWrong"],
@@ -220,7 +220,7 @@ def _count(made: Theme) -> None:
         )
     made.invalid(
         "count-of-what-follows-in-next-record",
-        "the header count promises as many headers as the batch has bytes left: the next record is none of them",
+        "the header count exceeds the record; the batch has enough bytes left, but they are the next record's",
         batch(Record(raw={"header_count": varint(20)}), Record(offset_delta=1, value=bytes(60))),
         requirements=["RB-HEADERS-1"],
         flags=["HeaderCountWrong"],
@@ -229,7 +229,7 @@ def _count(made: Theme) -> None:
     )
     made.invalid(
         "count-fits-bytes-not-headers",
-        "the header count is 3 with three bytes left: enough for a byte each, not for a header each",
+        "the header count is 3, but three bytes are left; each header needs two",
         batch(Record(raw={"header_count": varint(3), "tail": b"\x00\x00\x00"})),
         requirements=["RB-HEADERS-1"],
         flags=["HeaderCountWrong"],
@@ -246,13 +246,13 @@ def _key(made: Theme) -> None:
     made.flag(
         "HeaderKeyNull",
         "strictness",
-        "A header's key length is negative: the key would be null, which no key is.",
-        "A reader that lets it through hands null to code that has never seen one.",
+        "A header's key length is negative: the key would be null, but keys cannot be null.",
+        "A reader that accepts it passes null to code that does not expect it.",
     )
     for slug, length in (("null", -1), ("length-minus-two", -2), ("length-smallest", -(2**31))):
         made.invalid(
             f"key-{slug}",
-            f"a header's key has the length {length}",
+            f"the length of a header's key is {length}",
             batch(Record(headers=[(b"", b"v")], raw={"headers[0].key_length": varint(length)})),
             requirements=["RB-HEADERS-2"],
             flags=["HeaderKeyNull"],
@@ -263,13 +263,13 @@ def _key(made: Theme) -> None:
         "HeaderLengthBeyondRecord",
         "bounds",
         "The length of a header's key or value reaches beyond the record.",
-        "A reader that checks against the batch alone reads the next record's bytes as this one's.",
+        "A reader that checks only against the end of the batch reads bytes of the next record.",
     )
     for part in ("key", "value"):
         for slug, length in (("one-too-high", 8), ("largest", INT32_MAX)):
             made.invalid(
                 f"{part}-length-{slug}",
-                f"a header's {part} has the length {length}, more than the record has left",
+                f"the length of a header's {part} is {length}, more than the rest of the record",
                 batch(
                     Record(headers=[(b"h", b"v")], raw={f"headers[0].{part}_length": varint(length)}),
                     Record(offset_delta=1, value=bytes(30)),
@@ -283,7 +283,7 @@ def _key(made: Theme) -> None:
         "HeaderKeyNotUtf8",
         "interoperability",
         "A header's key is not UTF-8.",
-        "Kafka puts U+FFFD for what it cannot read; others refuse the record, or the process ends in a decoding error.",
+        "Kafka replaces invalid bytes by U+FFFD. Others refuse the record, or crash with a decoding error.",
     )
     cases = (
         ("invalid-byte", b"h\xff", "h\ufffd"),
@@ -320,7 +320,7 @@ def _key(made: Theme) -> None:
 
 
 def _with_key(contents: Json, key: str) -> Json:
-    """The batch's contents, the key of its only header as Kafka makes text of it."""
+    """The batch's contents; the key of its only header is the text that Kafka decodes."""
     record = contents["records"][0]
     return {**contents, "records": [{**record, "headers": [[key, record["headers"][0][1]]]}]}
 
@@ -329,8 +329,8 @@ def _value(made: Theme) -> None:
     made.flag(
         "HeaderValueBelowMinusOne",
         "confusion",
-        "A header value's length is below -1, where -1 is null.",
-        "Kafka reads null; a reader that tests for -1 alone goes back in the buffer.",
+        "A header value's length is below -1; only -1 means null.",
+        "Kafka reads null. A reader that checks only for -1 moves backwards in the buffer.",
     )
     made.acceptable(
         "value-length-minus-two",

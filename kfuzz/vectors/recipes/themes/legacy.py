@@ -1,4 +1,4 @@
-"""What magic 0 and 1 have in common: messages and wrappers."""
+"""Recipes that magic 0 and 1 share: messages and wrappers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def wrapper(
     stream: bytes | None = None,
     **options: Any,
 ) -> Raw:
-    """A message whose value is ``inner``, compressed; the first inner message reads as offset ``first``.
+    """A message whose value is ``inner``, compressed. The first inner message reads as offset ``first``.
 
-    The inner messages' own contents are the wrapper's, their offsets moved by ``first``.
+    Unless ``contents`` is given, the contents are those of the inner messages, with their offsets raised by ``first``.
     """
     data = b"".join(raw.data for raw in inner)
     contents = options.pop("contents", None)
@@ -54,7 +54,7 @@ def three(magic: int, first: int = 0) -> list[Raw]:
 
 
 def common(made: Theme, magic: int) -> None:
-    """The vectors that both magics have."""
+    """Add the vectors that both magics have."""
     _plain(made, magic)
     _crc(made, magic)
     _lengths(made, magic)
@@ -72,9 +72,9 @@ def _plain(made: Theme, magic: int) -> None:
     cases: tuple[tuple[str, str, dict[str, Any]], ...] = (
         ("null-key", "the key is null", {"key": None}),
         ("null-value", "the value is null", {"value": None}),
-        ("null-key-and-value", "key and value are null: the shortest message", {"key": None, "value": None}),
+        ("null-key-and-value", "key and value are null; this is the shortest message", {"key": None, "value": None}),
         ("empty-key-and-value", "key and value are empty, which is not null", {"key": b"", "value": b""}),
-        ("offset-beyond-53-bits", "an offset that is not representable as a double", {"offset": 2**53 + 1}),
+        ("offset-beyond-53-bits", "the offset cannot be represented as a double", {"offset": 2**53 + 1}),
     )
     for slug, summary, options in cases:
         made.valid(slug, summary, message(magic, **options), requirements=["MS-KEY-1", "MS-VALUE-1", "MS-BYTES-1"])
@@ -86,7 +86,7 @@ def _plain(made: Theme, magic: int) -> None:
     )
     made.valid(
         "offset-gap",
-        "the second message's offset is 100 further: compaction took the others",
+        "the second message's offset is 100 higher: compaction removed the others",
         message(magic, offset=7),
         message(magic, offset=107),
         requirements=["MS-FRAME-1", "RB-OFFSET-6"],
@@ -97,8 +97,8 @@ def _crc(made: Theme, magic: int) -> None:
     made.flag(
         "CrcWrong",
         "corruption",
-        "The CRC does not fit the message.",
-        "A reader that does not look gives damaged records to the application.",
+        "The CRC does not match the message.",
+        "A reader that does not check it passes damaged records to the application.",
     )
     good = message(magic)
     damaged = replace(good, data=good.data[:-1] + b"?", layout=message(magic, raw={"crc": good.data[12:16]}).layout)
@@ -121,8 +121,8 @@ def _lengths(made: Theme, magic: int) -> None:
     made.flag(
         "MessageLengthWrong",
         "bounds",
-        "A length in the message is negative, or more than the message has.",
-        "A reader that trusts it reads beyond the message, or goes back in the buffer.",
+        "A length in the message is below -1, or does not match the message.",
+        "A reader that trusts it reads past the message, or moves backwards in the buffer.",
     )
     for name in ("key", "value"):
         for slug, length, finding in (
@@ -131,7 +131,7 @@ def _lengths(made: Theme, magic: int) -> None:
         ):
             made.invalid(
                 f"{name}-length-{slug}",
-                f"the {name}'s length is {length}, more than the message has left",
+                f"the {name}'s length is {length}, more than the rest of the message",
                 message(magic, raw={f"{name}_length": int32(length)}),
                 requirements=["MS-BYTES-1"],
                 flags=["MessageLengthWrong"],
@@ -153,7 +153,7 @@ def _lengths(made: Theme, magic: int) -> None:
         )
     made.acceptable(
         "bytes-after-value",
-        "three bytes follow the value inside the message's size; Kafka does not look at them",
+        "three bytes follow the value inside the message's size; Kafka ignores them",
         message(magic, raw={"tail": b"\x01\x02\x03"}),
         requirements=["MS-MESSAGE-1"],
         flags=["MessageLengthWrong"],
@@ -162,8 +162,8 @@ def _lengths(made: Theme, magic: int) -> None:
     made.flag(
         "MessageSizeWrong",
         "bounds",
-        "The size before the message is below what a message needs, or negative.",
-        "A reader that goes on by it stands still for ever or reads before the buffer; processes have ended in it.",
+        "The size before the message is smaller than any message, or negative.",
+        "A reader that advances by it loops forever, or reads before the buffer; this has crashed processes.",
     )
     for slug, size in (("negative-one", -1), ("zero", 0), ("13", 13)):
         made.invalid(
@@ -182,7 +182,7 @@ def _attributes(made: Theme, magic: int) -> None:
         "UnusedAttributeBit",
         "strictness",
         "An attribute bit that should be 0 is set.",
-        "A reader that refuses it cannot read what Kafka ignores.",
+        "A reader that refuses it cannot read a message that Kafka reads.",
     )
     for bit in (0x10, 0x20, 0x40, 0x80, 0xF0) if magic else (0x08, 0x10, 0x20, 0x40, 0x80, 0xF8):
         made.acceptable(
@@ -196,13 +196,13 @@ def _attributes(made: Theme, magic: int) -> None:
     made.flag(
         "CodecNotAllowed",
         "confusion",
-        "The attributes name a codec that messages of this magic do not know.",
-        "A reader shared with magic 2 decompresses what no broker would have stored.",
+        "The attributes name a codec that this magic does not allow.",
+        "A reader that shares code with magic 2 decompresses data that no broker would store.",
     )
     zstd = stored("zstd", message(magic).data)
     made.invalid(
         "codec-zstd",
-        "a zstd wrapper, and zstd came after magic 2",
+        "the message is a zstd wrapper, but only magic 2 allows zstd",
         message(magic, key=None, value=zstd, codec="zstd", raw={"attributes": b"\x04"}),
         requirements=["MS-CODEC-1"],
         flags=["CodecNotAllowed"],
@@ -234,19 +234,19 @@ def _wrappers(made: Theme, magic: int) -> None:
     plain = b"".join(raw.data for raw in inner)
     made.valid(
         "gzip-wrapper-compressed",
-        "three messages in a wrapper, compressed by gzip's usual library",
+        "three messages in a wrapper, compressed by the usual library for gzip",
         wrapper(magic, inner, offset=first + 2, first=move, stream=packed("gzip", plain), by_content=True),
         requirements=["MS-WRAPPER-1"],
     )
     made.valid(
         "gzip-wrapper-of-one",
-        "a wrapper that holds a single message",
+        "a wrapper holds a single message",
         wrapper(magic, inner[:1], offset=first, first=move),
         requirements=["MS-WRAPPER-1"],
     )
     made.acceptable(
         "two-wrappers",
-        "two wrappers one after another: a producer should send only one, a broker serves many",
+        "two wrappers, one after another: a producer should send only one, but a broker serves many",
         wrapper(magic, inner, offset=first + 2, first=move),
         wrapper(magic, inner, offset=first + 5, first=move + 3) if magic else wrapper(magic, three(0, 13), offset=15),
         requirements=["MS-WRAPPER-5"],
@@ -261,20 +261,20 @@ def _wrappers(made: Theme, magic: int) -> None:
     )
     made.valid(
         "wrapper-with-key",
-        "the wrapper itself has a key, which nobody asks for",
+        "the wrapper itself has a key, which readers ignore",
         _with_key(wrapper(magic, inner, offset=first + 2, first=move), magic),
         requirements=["MS-WRAPPER-1"],
     )
 
 
 def _unopened(raw: Raw) -> list[Json]:
-    """What can be told of a wrapper that nobody can open: neither records nor the offset of the first one."""
+    """The contents of an unreadable wrapper: all members except the records and the first offset."""
     hidden = ("base_offset", "records")
     return [{name: value for name, value in contents.items() if name not in hidden} for contents in raw.batches]
 
 
 def _with_key(raw: Raw, magic: int) -> Raw:
-    """The wrapper ``raw`` again, with the key ``k``."""
+    """A copy of the wrapper ``raw`` with the key ``k``."""
     contents = raw.batches[0]
     value_at = 26 if magic == 0 else 34
     value = raw.data[value_at:]
@@ -296,8 +296,8 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     made.flag(
         "WrapperBroken",
         "crash",
-        "The wrapper holds nothing, or not what it should.",
-        "Readers that take the first inner message without a look end in an exception.",
+        "The wrapper is empty, or its contents are invalid.",
+        "Readers that access the first inner message without a check raise an exception.",
     )
     cases = (
         (
@@ -309,19 +309,19 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         ("wrapper-empty", "the wrapper holds no message", wrapper_of(magic, b""), "wrapper-empty"),
         (
             "wrapper-garbage",
-            "the wrapper's value is no gzip stream",
+            "the wrapper's value is not a gzip stream",
             wrapper_of(magic, b"", b"garbage!!!"),
             "decompression-failed",
         ),
         (
             "wrapper-cut",
-            "the wrapper's gzip stream is cut",
+            "the wrapper's gzip stream is truncated",
             wrapper_of(magic, b"", stored("gzip", plain)[:-20]),
             "decompression-failed",
         ),
         (
             "wrapper-partial-only",
-            "the wrapper holds half a message and nothing else",
+            "the wrapper holds only half a message",
             wrapper_of(magic, plain[:15]),
             "wrapper-empty",
         ),
@@ -334,13 +334,13 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
             requirements=requirements,
             flags=["WrapperBroken"],
             finding=finding,
-            # Kafka 3.9 does not open a wrapper to learn where a log starts; later brokers do, and die.
+            # Kafka 3.9 does not open a wrapper to find the start of a log. Later brokers do, and crash.
             log=accepts(finding="wrapper-start-unknown", batches=_unopened(raw)),
         )
     behind = concat(message(magic), wrapper_of(magic, b""))
     made.invalid(
         "wrapper-empty-behind-message",
-        "a message, then a wrapper that holds none: in a segment nobody opens it before a consumer does",
+        "a message, then an empty wrapper; in a segment, only a consumer opens it",
         behind,
         requirements=requirements,
         flags=["WrapperBroken"],
@@ -349,7 +349,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     )
     made.acceptable(
         "wrapper-partial-tail",
-        "the wrapper's last message is cut; Kafka reads those before it",
+        "the wrapper's last message is truncated; Kafka reads the messages before it",
         wrapper(magic, inner[:2], offset=first + 1, stream=stored("gzip", plain[:-5])),
         requirements=requirements,
         flags=["WrapperBroken"],
@@ -358,12 +358,12 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     made.flag(
         "WrapperNested",
         "hang",
-        "A wrapper inside a wrapper, which old documents permit and Kafka refuses.",
-        "A reader that recurses has no bound but its stack.",
+        "A wrapper is inside a wrapper; old documents permit it, but Kafka refuses it.",
+        "In a reader that recurses, only the stack limits the depth.",
     )
     made.invalid(
         "wrapper-nested",
-        "a wrapper inside a wrapper",
+        "the wrapper contains another wrapper",
         wrapper(magic, [wrapper(magic, inner, offset=first + 2)], offset=first + 2, hostile=["value"]),
         requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
         flags=["WrapperNested"],
@@ -371,7 +371,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     )
     made.invalid(
         "inner-crc-wrong",
-        "an inner message's CRC is wrong, the wrapper's is right",
+        "an inner message's CRC is wrong, but the wrapper's is right",
         wrapper(
             magic,
             [inner[0], message(magic, offset=first + 1, raw={"crc": bytes(4)})],
@@ -385,7 +385,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
     )
     made.acceptable(
         "wrapper-crc-wrong",
-        "the wrapper's CRC is wrong, the inner messages' are right; Kafka's consumer looks at those only",
+        "the wrapper's CRC is wrong, the inner ones are right; Kafka's consumer checks only the inner ones",
         wrapper(magic, inner, offset=first + 2, raw={"crc": bytes(4)}),
         requirements=["MS-CRC-1"],
         flags=["CrcWrong"],
@@ -397,7 +397,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
 
 
 def cut(magic: int, size: int, **options: Any) -> Raw:
-    """A message that ends after ``size`` bytes behind its size field, with the CRC of what is there."""
+    """A message that ends ``size`` bytes after its size field, with the CRC of the remaining bytes."""
     whole = message(magic, **options)
     rest = whole.data[16 : 12 + size]
     data = whole.data[:8] + int32(size) + zlib.crc32(rest).to_bytes(4, "big") + rest
@@ -405,27 +405,27 @@ def cut(magic: int, size: int, **options: Any) -> Raw:
 
 
 def _cuts(made: Theme, magic: int) -> None:
-    """Messages that end within a field; their size and CRC are those of what is there."""
+    """Messages that end within a field; size and CRC match the remaining bytes."""
     made.flag(
         "MessageCut",
         "bounds",
-        "The message ends within a field, and its size says so truly.",
-        "A reader without a check at each field reads the next message's bytes as this one's.",
+        "The message ends within a field, and its size matches.",
+        "A reader that does not check each field reads bytes of the next message.",
     )
-    # CRC, magic, attributes, for magic 1 the timestamp; then the key's length.
+    # The key's length follows CRC, magic and attributes, and in magic 1 also the timestamp.
     key_at = 6 if magic == 0 else 14
     key, value = b"a key of twenty byte", b"value"
     cases = (
         ("in-key", key_at + 4 + 12, "within the key", "length-exceeds-record"),
-        ("behind-key", key_at + 4 + len(key), "behind the key", "message-truncated"),
+        ("behind-key", key_at + 4 + len(key), "after the key", "message-truncated"),
         ("in-value-length", key_at + 4 + len(key) + 3, "within the value's length", "message-truncated"),
-        ("behind-value-length", key_at + 4 + len(key) + 4, "behind the value's length", "length-exceeds-record"),
+        ("behind-value-length", key_at + 4 + len(key) + 4, "after the value's length", "length-exceeds-record"),
         ("in-value", key_at + 4 + len(key) + 4 + 4, "within the value", "length-exceeds-record"),
     )
     for slug, size, where, finding in cases:
         made.invalid(
             f"cut-{slug}",
-            f"the message ends {where}, as its size says; another follows",
+            f"the message ends {where}, and its size matches; another message follows",
             cut(magic, size, key=key, value=value),
             message(magic, offset=1),
             requirements=[f"MS-V{magic}-1", "MS-MESSAGE-1", "MS-BYTES-1"],
@@ -434,15 +434,15 @@ def _cuts(made: Theme, magic: int) -> None:
             budget=SMALL,
         )
     ends = (
-        (4, "behind the CRC"),
-        (5, "behind the magic"),
-        (6, "behind the attributes"),
-        (10, "behind four bytes more"),
+        (4, "after the CRC"),
+        (5, "after the magic"),
+        (6, "after the attributes"),
+        (10, "four bytes after the attributes"),
     )
     for size, where in ends:
         made.invalid(
             f"cut-at-{size}",
-            f"the message has {size} bytes and ends {where}",
+            f"the message has {size} bytes; it ends {where}",
             cut(magic, size),
             message(magic, offset=1),
             requirements=["MS-FRAME-1"],
@@ -453,8 +453,8 @@ def _cuts(made: Theme, magic: int) -> None:
     made.flag(
         "SizeTooHigh",
         "allocation",
-        "The message's size reaches beyond the bytes that are there.",
-        "To Kafka it is a partial tail; a reader that makes room for it first asks for two gigabytes.",
+        "The message's size reaches beyond the available bytes.",
+        "Kafka treats it as a partial tail. A reader that allocates memory first asks for two gigabytes.",
         cves=["CVE-2022-34917"],
     )
     for slug, size in (("one-too-high", len(message(magic).data) - 12 + 1), ("largest-for-kafka", INT32_MAX - 12)):
@@ -469,7 +469,7 @@ def _cuts(made: Theme, magic: int) -> None:
         )
     made.acceptable(
         "size-largest",
-        "the message's size is INT32_MAX: with the 12 bytes before it, more than 32 bits hold; Kafka trips over it",
+        "the message's size is INT32_MAX; with the 12 bytes before it, the sum overflows an int32, and Kafka fails",
         Raw(b"", (), ()),
         tail=message(magic, raw={"batch_length": int32(INT32_MAX)}).data,
         requirements=["MS-FRAME-1", "RB-LENGTH-2"],
@@ -481,16 +481,16 @@ def _cuts(made: Theme, magic: int) -> None:
 
 
 def _by_codec(made: Theme, magic: int) -> None:
-    """Broken wrappers of the codecs beside gzip."""
+    """Broken wrappers of codecs other than gzip, and mislabelled ones."""
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
     plain = b"".join(raw.data for raw in inner)
     for codec in ("snappy", "lz4"):
         cases = (
-            ("garbage", "is no stream of it", b"garbage!!! garbage!!! garbage!!!", "decompression-failed"),
-            ("cut", "is cut", stored(codec, plain)[:-20], "decompression-failed"),
-            ("holds-nothing", "holds no byte", stored(codec, b""), "wrapper-empty"),
-            ("holds-half-a-message", "holds half a message", stored(codec, plain[:15]), "wrapper-empty"),
+            ("garbage", f"is not a {codec} stream", b"garbage!!! garbage!!! garbage!!!", "decompression-failed"),
+            ("cut", "is truncated", stored(codec, plain)[:-20], "decompression-failed"),
+            ("holds-nothing", "is an empty stream", stored(codec, b""), "wrapper-empty"),
+            ("holds-half-a-message", "holds only half a message", stored(codec, plain[:15]), "wrapper-empty"),
         )
         for slug, what, stream, finding in cases:
             made.invalid(
@@ -504,7 +504,7 @@ def _by_codec(made: Theme, magic: int) -> None:
             )
         made.acceptable(
             f"{codec}-wrapper-partial-tail",
-            f"the last message in a {codec} wrapper is cut; Kafka reads those before it",
+            f"the last message in a {codec} wrapper is truncated; Kafka reads the messages before it",
             wrapper(magic, inner[:2], codec, offset=first + 1, stream=stored(codec, plain[:-5])),
             requirements=["MS-WRAPPER-1"],
             flags=["WrapperBroken"],
@@ -522,7 +522,7 @@ def _by_codec(made: Theme, magic: int) -> None:
     for codec in ("gzip", "snappy", "lz4"):
         made.invalid(
             f"{codec}-wrapper-value-empty",
-            f"the value of a {codec} wrapper has no byte",
+            f"the value of a {codec} wrapper has no bytes",
             wrapper_of(magic, b"", b"", codec),
             requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
             flags=["WrapperBroken"],
@@ -532,8 +532,8 @@ def _by_codec(made: Theme, magic: int) -> None:
     made.flag(
         "CodecMislabelled",
         "confusion",
-        "The attributes name one codec and the wrapper's value is of another, or of none.",
-        "A reader that guesses by the first bytes reads what others refuse.",
+        "The attributes name one codec, but the wrapper's value uses another or none.",
+        "A reader that guesses the codec from the first bytes reads messages that others refuse.",
     )
     for named, real in (("gzip", "snappy"), ("snappy", "lz4"), ("lz4", "gzip")):
         made.invalid(
@@ -546,7 +546,7 @@ def _by_codec(made: Theme, magic: int) -> None:
         )
     made.invalid(
         "gzip-wrapper-is-plain",
-        "the attributes name gzip, but the wrapper's value is a message set as it is",
+        "the attributes name gzip, but the wrapper's value is an uncompressed message set",
         wrapper_of(magic, b"", plain),
         requirements=["MS-CODEC-1", "RB-CODEC-2"],
         flags=["CodecMislabelled"],
@@ -563,14 +563,14 @@ def _by_codec(made: Theme, magic: int) -> None:
 
 
 def _inner_sets(made: Theme, magic: int) -> None:
-    """What stands inside a wrapper: deeper nesting, other orders, other magics behind the first."""
+    """Unusual contents of a wrapper: deeper nesting, other orders, other magics after the first message."""
     first = 10 if magic == 0 else 0
     inner = three(magic, first)
     once = wrapper(magic, inner, offset=first + 2)
     twice = wrapper(magic, [once], offset=first + 2)
     made.invalid(
         "wrapper-nested-three-deep",
-        "a wrapper inside a wrapper inside a wrapper",
+        "wrappers are nested three deep",
         wrapper(magic, [twice], offset=first + 2, hostile=["value"]),
         requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
         flags=["WrapperNested"],
@@ -579,7 +579,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
     )
     made.invalid(
         "wrapper-nested-behind-plain",
-        "a plain message, then a wrapper, inside a wrapper",
+        "a wrapper contains a plain message, then another wrapper",
         wrapper(
             magic,
             [message(magic, offset=first), wrapper(magic, three(magic, first + 1), offset=first + 3)],
@@ -593,7 +593,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
     )
     made.invalid(
         "wrapper-nested-without-value",
-        "a message inside the wrapper names a codec, and its value is null",
+        "a message inside the wrapper names a codec, but its value is null",
         wrapper(magic, [message(magic, offset=first, value=None, codec="gzip")], offset=first, hostile=["value"]),
         requirements=["MS-WRAPPER-2"],
         flags=["WrapperNested"],
@@ -602,7 +602,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
     )
     made.invalid(
         "inner-crc-of-first-wrong",
-        "the first inner message's CRC is wrong, the second's is right",
+        "the first inner message's CRC is wrong, but the second's is right",
         wrapper(
             magic,
             [message(magic, offset=first, raw={"crc": bytes(4)}), message(magic, offset=first + 1)],
@@ -616,7 +616,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
     )
     made.invalid(
         "inner-key-length-largest",
-        "an inner message's key is INT32_MAX long",
+        "the length of an inner message's key is INT32_MAX",
         wrapper(
             magic,
             [message(magic, offset=first, raw={"key_length": int32(INT32_MAX)})],
@@ -630,7 +630,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
     )
     made.acceptable(
         "inner-value-length-minus-two",
-        "an inner message's value has the length -2; Kafka reads null",
+        "the length of an inner message's value is -2; Kafka reads null",
         wrapper(
             magic,
             [message(magic, offset=first, value=None, raw={"value_length": int32(-2)})],
@@ -656,25 +656,25 @@ def _inner_sets(made: Theme, magic: int) -> None:
         hostile=["value"],
     )
     options: dict[str, Any] = {"requirements": ["MS-WRAPPER-4", "MS-MAGIC-1"], "flags": ["InnerMagicOther"]}
-    summary = "the second message inside the wrapper has magic 9, which Kafka reads as it reads magic 1"
+    summary = "the second message inside the wrapper has magic 9, which Kafka treats like magic 1"
     if magic == 0:
-        made.invalid("inner-magic-9", f"{summary}: it is too short", nine, finding="message-truncated", **options)
+        made.invalid("inner-magic-9", f"{summary}; it is too short", nine, finding="message-truncated", **options)
     else:
         made.acceptable("inner-magic-9", summary, nine, finding="inner-magic-mismatch", **options)
     made.flag(
         "InnerOffsetsDisorder",
         "confusion",
-        "The offsets inside a wrapper repeat, go back or are negative.",
-        "A consumer that skips all below its position loses records; one that goes by the last reads some again.",
+        "The offsets inside a wrapper repeat, decrease or are negative.",
+        "A consumer that skips offsets below its position loses records. One that trusts the last offset rereads some.",
     )
     orders = (
         ("repeated", (first, first), "repeat"),
-        ("decreasing", (first + 1, first), "go back"),
-        ("negative", (-5, first), "begin below 0"),
+        ("decreasing", (first + 1, first), "decrease"),
+        ("negative", (-5, first), "begin with a negative one"),
     )
     for slug, offsets, what in orders:
         last = offsets[-1]
-        # Magic 1 counts from the wrapper's offset less the last inner one; with a wrapper at that offset from 0.
+        # In magic 1 the base is the wrapper's offset minus the last inner offset: here 50.
         made.acceptable(
             f"inner-offsets-{slug}",
             f"the offsets inside the wrapper {what}",
@@ -690,7 +690,7 @@ def _inner_sets(made: Theme, magic: int) -> None:
         )
     made.valid(
         "wrapper-of-hundred",
-        "a hundred messages in a wrapper",
+        "a wrapper with a hundred messages",
         wrapper(
             magic,
             [message(magic, offset=first + index, value=b"%d" % index) for index in range(100)],
@@ -706,7 +706,7 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
         "InnerSizeWrong",
         "allocation",
         "The size of a message inside the wrapper is negative or huge.",
-        "A reader that makes room on its word allocates two gigabytes.",
+        "A reader that trusts the size allocates two gigabytes.",
     )
     for slug, size in (("negative-one", -1), ("zero", 0)):
         made.invalid(
@@ -724,8 +724,8 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
             budget=SMALL,
         )
     sizes = (
-        ("inner-size-beyond-wrapper", 1000, "is 1000: to Kafka a partial tail", "inner-partial-tail"),
-        ("inner-size-largest", INT32_MAX, "is INT32_MAX: more than a Java array holds", "batch-length-too-large"),
+        ("inner-size-beyond-wrapper", 1000, "is 1000; Kafka treats it as a partial tail", "inner-partial-tail"),
+        ("inner-size-largest", INT32_MAX, "is INT32_MAX, more than a Java array can hold", "batch-length-too-large"),
     )
     for slug, size, what, finding in sizes:
         made.acceptable(
@@ -745,13 +745,13 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
     made.flag(
         "InnerMagicOther",
         "confusion",
-        "A message inside the wrapper is of another magic than the wrapper.",
-        "Its fields stand at other places; Kafka goes by each message's own magic.",
+        "A message inside the wrapper has another magic than the wrapper.",
+        "Its fields are at other positions; Kafka uses each message's own magic.",
     )
     other = 1 - magic
     made.acceptable(
         "inner-magic-other",
-        f"a message of magic {other} inside a wrapper of magic {magic}",
+        f"a message of magic {other} is inside a wrapper of magic {magic}",
         wrapper(magic, [message(other, offset=first)], offset=first),
         requirements=["MS-WRAPPER-4"],
         flags=["InnerMagicOther"],
@@ -759,7 +759,7 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
     )
     made.invalid(
         "inner-magic-2",
-        f"a record batch of magic 2 inside a wrapper of magic {magic}",
+        f"a record batch of magic 2 is inside a wrapper of magic {magic}",
         wrapper(magic, [batch(Record())], offset=first, hostile=["value"]),
         requirements=["MS-WRAPPER-4"],
         flags=["InnerMagicOther"],
@@ -768,7 +768,7 @@ def _bad_inner(made: Theme, magic: int, first: int) -> None:
 
 
 def wrapper_of(magic: int, inner: bytes, stream: bytes | None = None, codec: str = "gzip") -> Raw:
-    """A wrapper around bytes that hold no whole message; nothing is to be read from it."""
+    """A wrapper around bytes without a whole message; there is nothing to read in it."""
     value = stored(codec, inner) if stream is None else stream
     read = [record_contents(0, None, None, None)]
     hostile = ["value"] if value else ["value_length"]

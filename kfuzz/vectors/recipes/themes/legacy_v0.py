@@ -20,19 +20,19 @@ def theme() -> Theme:
 def _offsets(made: Theme) -> None:
     made.valid(
         "wrapper-offset-zero",
-        "the wrapper's offset is 0 and the inner ones are not: magic 0 goes by the inner ones",
+        "the wrapper's offset is 0, but the inner offsets are not; in magic 0 the inner ones count",
         wrapper(0, three(0, 10), offset=0),
         requirements=["MS-WRAPPER-1", "MS-OFFSET-1"],
     )
     made.acceptable(
         "wrapper-offset-off",
-        "the wrapper's offset is below the last inner one: magic 0 goes by the inner ones",
+        "the wrapper's offset is below the last inner offset; in magic 0 the inner ones count",
         wrapper(0, three(0, 10), offset=11, hostile=["base_offset"]),
         requirements=["MS-WRAPPER-1", "MS-OFFSET-1"],
     )
     made.acceptable(
         "offset-negative",
-        "the message's offset is -1, which a producer may send and no log holds",
+        "the message's offset is -1; a producer may send that, but no log holds it",
         message(0, offset=-1, hostile=["base_offset"]),
         requirements=["MS-OFFSET-1", "RB-OFFSET-1"],
         finding="base-offset-negative",
@@ -40,7 +40,7 @@ def _offsets(made: Theme) -> None:
     )
     made.valid(
         "wrapper-inner-gap",
-        "the inner offsets have a gap, as compaction leaves it",
+        "the inner offsets have a gap, as after compaction",
         wrapper(0, [*three(0, 10)[:1], *three(0, 20)[:1]], offset=20),
         requirements=["MS-WRAPPER-1", "RB-OFFSET-6"],
     )
@@ -50,8 +50,8 @@ def _lz4(made: Theme) -> None:
     made.flag(
         "Lz4OldChecksum",
         "interoperability",
-        "The lz4 frame's header checksum is computed as old Kafka did: over the magic number too.",
-        "Every such wrapper in an old log is unreadable to a usual lz4 library.",
+        "The lz4 frame's header checksum is wrong; old Kafka computed it over the magic number too.",
+        "The usual lz4 libraries cannot read such wrappers in old logs.",
         links=["KAFKA-3160"],
     )
     inner = three(0, 10)
@@ -59,7 +59,7 @@ def _lz4(made: Theme) -> None:
     right = stored("lz4", plain)[6]
     made.acceptable(
         "lz4-old-checksum",
-        "the lz4 frame's header checksum is wrong, as old Kafka wrote it",
+        "the lz4 frame's header checksum is wrong; Kafka ignores it in magic 0",
         wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
         requirements=["RB-LZ4-1"],
         flags=["Lz4OldChecksum"],
@@ -67,14 +67,14 @@ def _lz4(made: Theme) -> None:
     old = xxh32(LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF
     made.acceptable(
         "lz4-checksum-with-magic",
-        "the header checksum is the very one that old Kafka computed, over the magic number too",
+        "the header checksum is the one that old Kafka computed, over the magic number too",
         wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, header_checksum=old)),
         requirements=["RB-LZ4-1"],
         flags=["Lz4OldChecksum"],
     )
     made.invalid(
         "lz4-block-checksum-wrong",
-        "a block's checksum is wrong: only the header's is pardoned",
+        "a block's checksum is wrong; only a wrong header checksum is ignored",
         wrapper(0, inner, "lz4", offset=12, stream=lz4_frame(plain, block_checksums=1), hostile=["value"]),
         requirements=["RB-LZ4-1", "RB-CODEC-2"],
         flags=["Lz4OldChecksum"],

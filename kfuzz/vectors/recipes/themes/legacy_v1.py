@@ -22,46 +22,46 @@ def theme() -> Theme:
 
 def _timestamps(made: Theme) -> None:
     cases = (
-        ("timestamp-none", "the timestamp is -1: there is none", -1),
-        ("timestamp-zero", "the timestamp is 0: the epoch itself", 0),
+        ("timestamp-none", "the timestamp is -1, which means none", -1),
+        ("timestamp-zero", "the timestamp is 0, the epoch itself", 0),
         ("timestamp-largest", "the timestamp is INT64_MAX", INT64_MAX),
         ("timestamp-smallest", "the timestamp is INT64_MIN", -(2**63)),
     )
     for slug, summary, timestamp in cases:
-        # The documents are silent on times before the epoch; Kafka reads them and will not write them.
+        # The documents do not mention times before the epoch. Kafka reads them, but does not write them.
         add = made.acceptable if timestamp < -1 else made.valid
         add(slug, summary, message(1, timestamp=timestamp), requirements=["MS-TIMESTAMP-1", "MS-V1-1"])
     made.valid(
         "log-append",
-        "attribute bit 3: the timestamp is the broker's",
+        "attribute bit 3 is set: the timestamp is the broker's",
         message(1, attributes=LOG_APPEND),
         requirements=["MS-ATTRIBUTES-1"],
     )
     made.flag(
         "LogAppendTime",
         "confusion",
-        "The wrapper has LogAppendTime: its timestamp is that of every message inside.",
-        "A reader that goes by the inner timestamps gives the producer's times for the broker's.",
+        "A wrapper with LogAppendTime sets the timestamp of every message inside.",
+        "A reader that uses the inner timestamps returns the producer's times instead of the broker's.",
     )
     appended = CREATED_MS + 60_000
     read = [{**record, "timestamp": str(appended)} for raw in three(1) for record in raw.batches[0]["records"]]
     made.valid(
         "wrapper-log-append",
-        "a wrapper with LogAppendTime around messages with CreateTime",
+        "a wrapper with LogAppendTime holds messages with CreateTime",
         wrapper(1, three(1), offset=2, timestamp=appended, attributes=LOG_APPEND, contents=read),
         requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"],
         flags=["LogAppendTime"],
     )
     made.valid(
         "wrapper-create",
-        "a wrapper with CreateTime whose own timestamp is the largest inside",
+        "a wrapper with CreateTime has the largest timestamp of its messages",
         wrapper(1, three(1), offset=2, timestamp=CREATED_MS + 2),
         requirements=["MS-TIMESTAMP-1", "MS-WRAPPER-1"],
     )
 
     made.acceptable(
         "wrapper-create-inner-log-append",
-        "a wrapper with CreateTime around messages that say LogAppendTime; Kafka goes by each inner timestamp",
+        "a wrapper with CreateTime holds messages with LogAppendTime; Kafka uses each inner timestamp",
         wrapper(
             1,
             [message(1, offset=index, timestamp=CREATED_MS + index, attributes=LOG_APPEND) for index in range(2)],
@@ -74,14 +74,14 @@ def _timestamps(made: Theme) -> None:
     none = [{**record, "timestamp": "-1"} for raw in three(1) for record in raw.batches[0]["records"]]
     made.acceptable(
         "wrapper-log-append-none",
-        "a wrapper with LogAppendTime whose timestamp is -1",
+        "a wrapper with LogAppendTime has the timestamp -1",
         wrapper(1, three(1), offset=2, timestamp=-1, attributes=LOG_APPEND, contents=none, hostile=["timestamp"]),
         requirements=["MS-WRAPPER-6"],
         flags=["LogAppendTime"],
     )
     made.acceptable(
         "wrapper-create-other-timestamp",
-        "a wrapper with CreateTime whose timestamp is no inner message's; Kafka does not look",
+        "a wrapper with CreateTime has a timestamp of no inner message; Kafka does not check it",
         wrapper(1, three(1), offset=2, timestamp=5, hostile=["timestamp"]),
         requirements=["MS-TIMESTAMP-1", "MS-WRAPPER-6"],
         flags=["LogAppendTime"],
@@ -89,7 +89,7 @@ def _timestamps(made: Theme) -> None:
     for codec in ("snappy", "lz4"):
         made.valid(
             f"wrapper-log-append-{codec}",
-            f"a {codec} wrapper with LogAppendTime",
+            f"a {codec} wrapper has LogAppendTime",
             wrapper(1, three(1), codec, offset=2, timestamp=appended, attributes=LOG_APPEND, contents=read),
             requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"],
             flags=["LogAppendTime"],
@@ -100,34 +100,34 @@ def _relative(made: Theme) -> None:
     made.flag(
         "RelativeOffsets",
         "confusion",
-        "The inner offsets are relative, and the wrapper's offset is the last message's.",
-        "A reader that takes them for absolute, or counts from the wrapper's offset, gives wrong offsets.",
+        "The inner offsets are relative, and the wrapper's offset is that of the last message.",
+        "A reader that treats them as absolute, or counts from the wrapper's offset, returns wrong offsets.",
     )
     first, _, third = three(1)
     made.valid(
         "relative-with-gap",
-        "relative offsets 0 and 2: compaction took the one between",
+        "the relative offsets are 0 and 2: compaction removed the message between",
         wrapper(1, [first, third], offset=52, first=50),
         requirements=["MS-WRAPPER-3", "RB-OFFSET-6"],
         flags=["RelativeOffsets"],
     )
     made.valid(
         "relative-not-from-zero",
-        "relative offsets 1 and 2: compaction took the first; the last one is still the wrapper's",
+        "the relative offsets are 1 and 2: compaction removed the first message",
         wrapper(1, three(1)[1:], offset=52, first=50),
         requirements=["MS-WRAPPER-3"],
         flags=["RelativeOffsets"],
     )
     made.acceptable(
         "relative-all-zero",
-        "all inner offsets are 0, as some producers wrote them: Kafka reads one offset three times",
+        "all inner offsets are 0, as some producers wrote them; Kafka returns the same offset three times",
         wrapper(1, [message(1, value=b"%d" % index) for index in range(3)], offset=52, first=52),
         requirements=["MS-WRAPPER-3"],
         flags=["RelativeOffsets"],
     )
     made.acceptable(
         "wrapper-offset-zero",
-        "the wrapper's offset is 0, as some producers sent it: Kafka takes the inner offsets as they are",
+        "the wrapper's offset is 0, as some producers sent it; Kafka uses the inner offsets unchanged",
         wrapper(1, three(1), offset=0),
         requirements=["MS-WRAPPER-3", "MS-OFFSET-1"],
         flags=["RelativeOffsets"],
@@ -150,21 +150,21 @@ def _relative(made: Theme) -> None:
     )
     made.acceptable(
         "wrapper-offset-largest",
-        "the wrapper's offset is INT64_MAX, after which there is no next one",
+        "the wrapper's offset is INT64_MAX, so there is no next offset",
         wrapper(1, three(1), offset=INT64_MAX, first=INT64_MAX - 2, hostile=["base_offset"]),
         requirements=["MS-WRAPPER-3", "RB-OFFSET-5"],
         flags=["RelativeOffsets"],
     )
     made.valid(
         "relative-large",
-        "relative offsets 0 and 2^31, which do not fit 32 bits",
+        "the relative offsets are 0 and 2^31; the second does not fit a signed 32-bit number",
         wrapper(1, [message(1), message(1, offset=2**31)], offset=2**31 + 7, first=7),
         requirements=["MS-WRAPPER-3", "RB-OFFSET-6"],
         flags=["RelativeOffsets"],
     )
     made.acceptable(
         "absolute-inner-offsets",
-        "the inner offsets are those of the log, though they should be relative: Kafka reads them as they are",
+        "the inner offsets are absolute, but should be relative; Kafka reads them unchanged",
         wrapper(1, three(1, 50), offset=52),
         requirements=["MS-WRAPPER-3"],
         flags=["RelativeOffsets"],
@@ -175,8 +175,8 @@ def _sizes(made: Theme) -> None:
     made.flag(
         "MessageTruncated",
         "bounds",
-        "The message's size is enough for magic 0, not for magic 1.",
-        "A reader that tests for the smaller one reads the key's length from behind the message.",
+        "The message's size is enough for magic 0, but not for magic 1.",
+        "A reader that checks only the smaller minimum reads the key's length past the end of the message.",
     )
     for size in (14, 21):
         made.invalid(
@@ -191,14 +191,14 @@ def _sizes(made: Theme) -> None:
         "Lz4OldChecksum",
         "strictness",
         "The lz4 frame's header checksum is wrong.",
-        "Magic 1 and later ask for a right one.",
+        "Magic 1 and later require a right one.",
         links=["KAFKA-3160"],
     )
     plain = b"".join(raw.data for raw in three(1))
     right = stored("lz4", plain)[6]
     made.invalid(
         "lz4-old-checksum",
-        "the lz4 frame's header checksum is wrong, which only magic 0 pardons",
+        "the lz4 frame's header checksum is wrong; only magic 0 allows that",
         wrapper(1, three(1), "lz4", offset=2, hostile=["value"], stream=lz4_frame(plain, header_checksum=right ^ 0x5A)),
         requirements=["RB-LZ4-1"],
         flags=["Lz4OldChecksum"],

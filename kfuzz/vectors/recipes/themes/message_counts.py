@@ -1,4 +1,4 @@
-"""Counts of arrays that lie."""
+"""Arrays with wrong counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kfuzz.vectors.recipes.theme import SMALL, Theme
 __all__ = ["theme"]
 
 ARRAY, NULL = ["MSG-ARRAY-1"], ["MSG-NULL-2", "MSG-ARRAY-1"]
-# An array in a request that anyone may send, one in a struct, one that may be null; by a fixed and a compact count.
+# Top-level, nested and nullable arrays, each in a version with fixed counts and one with compact counts.
 CURATED = (
     ("MetadataRequest", (4, 13), "topics"),
     ("FetchRequest", (11, 17), "topics[0].partitions"),
@@ -26,8 +26,8 @@ def theme() -> Theme:
     bomb = made.flag(
         "ArrayCountHuge",
         "allocation",
-        "an array claims 2,147,483,647 elements in a message of a few bytes",
-        "a reader that makes room before it looks ends out of memory, and needs no authentication for it",
+        "An array claims up to 2,147,483,647 elements in a message of a few bytes.",
+        "A reader that allocates memory before it checks runs out of memory, even without authentication.",
         links=["redpanda #8513", "KAFKA-14063"],
         cves=["CVE-2022-34917"],
     )
@@ -46,7 +46,7 @@ def _huge(made: Theme, whole: Body, count: Place, flag: str) -> None:
     made.message(
         f"{whole.slug}-huge",
         f"{whole.definition.name} in version {whole.version}: {count.path} claims 2,147,483,647 elements",
-        # Eight bytes of array, count included, and nothing behind them.
+        # Only four bytes follow the count.
         whole.broken(count, whole.number(count, INT32_MAX), "count-exceeds-message", behind=bytes(4)),
         requirements=ARRAY,
         flags=[flag],
@@ -64,7 +64,7 @@ def _lies(made: Theme, whole: Body, path: str, flag: str) -> None:
     for name, number in wide:
         made.message(
             f"{slug}-{name}",
-            f"{what} claims {number:,} elements where {rest} bytes are left",
+            f"{what} claims {number:,} elements, but {rest} bytes are left",
             whole.broken(count, whole.number(count, number), "count-exceeds-message"),
             requirements=ARRAY,
             flags=[flag] if number > 1_000_000 else [],
@@ -83,7 +83,7 @@ def _lies(made: Theme, whole: Body, path: str, flag: str) -> None:
     null = whole.number(count, -1)
     made.message(
         f"{slug}-null",
-        f"{what} is null, which {'it may be' if nullable else 'it may not'}",
+        f"{what} is null, which is {'allowed' if nullable else 'not allowed'}",
         whole.broken(count, null, None if nullable else "null-not-allowed", behind=whole.behind(count)),
         requirements=["MSG-NULL-1"] if nullable else NULL,
         canonical=nullable,

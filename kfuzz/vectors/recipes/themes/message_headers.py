@@ -1,4 +1,4 @@
-"""Headers of requests and responses, as messages of their own."""
+"""The headers of requests and responses, as separate messages."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def theme() -> Theme:
 
 
 def _oldest(made: Theme) -> None:
-    """Without a client id, in front of the one request that had none: ControlledShutdown in version 0."""
+    """Version 0 has no client id. Only ControlledShutdown in version 0 used it."""
     values = {"requestApiKey": 7, "requestApiVersion": 0, "correlationId": 7}
     whole = body("RequestHeader", 0, values)
     _add(made, "request-v0-full", "a request's header in version 0, which has no client id", whole)
     end = whole.place("value", "correlationId")
     made.message(
         "request-v0-client-id",
-        "a request's header in version 0 with a client id behind it, which does not belong to it",
+        "a request's header in version 0 is followed by a client id, which is not part of it",
         whole.broken(end, whole.data[end.at :], "bytes-after-message", behind=b"\x00\x02me"),
         requirements=[*HEADER, "MSG-FIELDS-1"],
     )
@@ -37,13 +37,13 @@ def _oldest(made: Theme) -> None:
 def _requests(made: Theme, version: int) -> None:
     values = {"requestApiKey": 1, "requestApiVersion": 12, "correlationId": 7, "clientId": "kfuzz"}
     for slug, changes, summary in (
-        ("full", {}, "every field with a value"),
+        ("full", {}, "every field has a value"),
         ("no-client", {"clientId": None}, "the client id is null"),
         ("empty-client", {"clientId": ""}, "the client id is empty, which is not null"),
         ("negative-correlation", {"correlationId": -1}, "the correlation id is -1, which means nothing special"),
-        ("largest-correlation", {"correlationId": 2**31 - 1}, "the correlation id is the largest"),
-        ("unknown-key", {"requestApiKey": 32767}, "an API key that nobody has given; the header can be read"),
-        ("negative-key", {"requestApiKey": -1}, "the API key is -1; the header can be read"),
+        ("largest-correlation", {"correlationId": 2**31 - 1}, "the correlation id is the largest possible"),
+        ("unknown-key", {"requestApiKey": 32767}, "the API key is not assigned; the header is still readable"),
+        ("negative-key", {"requestApiKey": -1}, "the API key is -1; the header is still readable"),
     ):
         whole = body("RequestHeader", version, {**values, **changes})
         _add(made, f"request-v{version}-{slug}", f"a request's header in version {version}: {summary}", whole)
@@ -51,12 +51,12 @@ def _requests(made: Theme, version: int) -> None:
         whole = body("RequestHeader", version, {**values, "requestApiKey": key})
         made.message(
             f"request-v{version}-key-{name}",
-            f"a request's header in version {version} with the API key {key}",
+            f"a request's header in version {version} has the API key {key}",
             whole,
             requirements=[*HEADER, "MSG-KEYS-1"],
             canonical=True,
         )
-    # Even in the flexible version the client id has a length of two bytes: whoever cannot read a version reads this.
+    # The client id's length has two bytes even in the flexible version, so that old readers can read it too.
     whole = body("RequestHeader", version, values)
     length = whole.place("length", "clientId")
     made.message(
@@ -67,7 +67,7 @@ def _requests(made: Theme, version: int) -> None:
     )
     made.message(
         f"request-v{version}-client-length-beyond",
-        f"a request's header in version {version}: the client id is longer than what is left",
+        f"a request's header in version {version}: the client id is longer than the remaining bytes",
         whole.broken(length, b"\x7f\xff", "length-exceeds-message"),
         requirements=[*HEADER, "MSG-BYTES-1"],
     )
@@ -80,13 +80,13 @@ def _responses(made: Theme) -> None:
             _add(
                 made,
                 f"response-v{version}-{slug}",
-                f"a response's header in version {version}, of request {number}",
+                f"a response's header in version {version}, with correlation id {number}",
                 whole,
             )
     tagged = body("ResponseHeader", 1, {"correlationId": 7, "_unknownTaggedFields": [(0, b"\x01"), (9, b"")]})
     made.message(
         "response-v1-unknown-tags",
-        "a response's header in version 1 with two tags that nobody knows",
+        "a response's header in version 1 has two unknown tags",
         tagged,
         requirements=[*HEADER, "MSG-TAG-3"],
         canonical=True,

@@ -1,4 +1,4 @@
-"""Lengths of texts and bytes that lie, and nulls where none may be."""
+"""Texts and bytes with wrong lengths, and nulls that are not allowed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kfuzz.wire.cursor import uvarint
 __all__ = ["theme"]
 
 BYTES, NULL, NOT_NULL, LONG = ["MSG-BYTES-1"], ["MSG-NULL-1"], ["MSG-NULL-2"], ["MSG-STRING-2"]
-# Message, a version with fixed and one with compact lengths, field, whether it is text, whether it may be null.
+# Message, versions (fixed, then compact lengths), field, whether it is text, whether it may be null in each version.
 CURATED = (
     ("MetadataRequest", (4, 13), "topics[0].name", True, (False, True)),
     ("CreateTopicsRequest", (4, 7), "topics[0].name", True, (False, False)),
@@ -29,8 +29,8 @@ def theme() -> Theme:
     bomb = made.flag(
         "LengthHuge",
         "allocation",
-        "a length claims up to 2,147,483,647 bytes in a message of a few",
-        "a reader that makes room before it looks ends out of memory, and needs no authentication for it",
+        "A length claims up to 2,147,483,647 bytes in a message of a few bytes.",
+        "A reader that allocates memory before it checks runs out of memory, even without authentication.",
         links=["rskafka #64", "KAFKA-14063"],
         cves=["CVE-2022-34917"],
     )
@@ -52,7 +52,7 @@ def _beyond(made: Theme, whole: Body, length: Place) -> None:
     number = min(rest + 1, 0x7FFF)
     made.message(
         f"{whole.slug}-beyond",
-        f"{whole.definition.name} in version {whole.version}: {length.path} has one byte more than there is",
+        f"{whole.definition.name} in version {whole.version}: {length.path} claims more bytes than are left",
         whole.broken(length, whole.number(length, number), "length-exceeds-message"),
         requirements=BYTES,
     )
@@ -61,7 +61,7 @@ def _beyond(made: Theme, whole: Body, length: Place) -> None:
 def _null(made: Theme, whole: Body, length: Place) -> None:
     made.message(
         f"{whole.slug}-null",
-        f"{whole.definition.name} in version {whole.version}: its first length says null, {length.path} may not be",
+        f"{whole.definition.name} in version {whole.version}: its first length ({length.path}) must not be null",
         whole.broken(length, b"\x00", "null-not-allowed", behind=whole.behind(length)),
         requirements=NOT_NULL,
     )
@@ -83,13 +83,13 @@ def _lies(made: Theme, whole: Body, path: str, text: bool, nullable: bool, flag:
     if text and whole.compact:
         made.message(
             f"{slug}-longer-than-int16",
-            f"{what} claims 32,768 bytes, which is more than a text may have",
+            f"{what} claims 32,768 bytes, more than a text may have",
             whole.broken(length, uvarint(0x8001), "string-too-long"),
             requirements=LONG,
         )
         made.message(
             f"{slug}-int32-max",
-            f"{what} claims 2,147,483,647 bytes, which is more than a text may have",
+            f"{what} claims 2,147,483,647 bytes, more than a text may have",
             whole.broken(length, uvarint(INT32_MAX + 1), "string-too-long"),
             requirements=LONG,
             flags=[flag],
@@ -105,7 +105,7 @@ def _lies(made: Theme, whole: Body, path: str, text: bool, nullable: bool, flag:
     )
     made.message(
         f"{slug}-null",
-        f"{what} is null, which it may{'' if nullable else ' not'} be",
+        f"{what} is null, which is {'' if nullable else 'not '}allowed",
         whole.broken(length, whole.number(length, -1), None if nullable else "null-not-allowed", behind=behind),
         requirements=NULL if nullable else NOT_NULL,
         canonical=nullable,
@@ -114,7 +114,7 @@ def _lies(made: Theme, whole: Body, path: str, text: bool, nullable: bool, flag:
         for name, number in (("minus-two", -2), ("lowest", -(2 ** (8 * length.size - 1)))):
             made.message(
                 f"{slug}-{name}",
-                f"{what} has length {number}",
+                f"{what} has the length {number}",
                 whole.broken(
                     length,
                     whole.number(length, number),

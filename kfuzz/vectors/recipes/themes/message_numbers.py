@@ -1,4 +1,4 @@
-"""Numbers, flags, varints, and what follows the last field."""
+"""Numbers, flags, varints, floats, and bytes after the last field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBER, FLAG, VARINT, END = ["MSG-NUMBER-1"], ["MSG-BOOL-1"], ["MSG-COMPACT-1"],
 
 def theme() -> Theme:
     """messages/numbers"""
-    made = Theme("messages/numbers", "Numbers and flags, varints, and what follows the last field.", "message")
+    made = Theme("messages/numbers", "Numbers, flags, varints, floats, and bytes after the last field.", "message")
     _ends_of_ranges(made)
     _flags(made)
     _presence(made)
@@ -23,7 +23,7 @@ def theme() -> Theme:
 
 
 def _ends_of_ranges(made: Theme) -> None:
-    for slug, sign in (("least", -1), ("most", 1)):
+    for slug, extreme, sign in (("least", "smallest", -1), ("most", "largest", 1)):
 
         def end(bits: int, sign: int = sign) -> int:
             half = 1 << (bits - 1)
@@ -38,7 +38,7 @@ def _ends_of_ranges(made: Theme) -> None:
         for version in (4, 12):
             made.message(
                 f"fetch-request-v{version}-{slug}",
-                f"FetchRequest in version {version}, numbers of 8, 32 and 64 bits at their {slug}",
+                f"FetchRequest in version {version}: its 8-, 32- and 64-bit numbers are the {extreme}",
                 body("FetchRequest", version, fetch),
                 requirements=NUMBER,
                 canonical=True,
@@ -46,7 +46,7 @@ def _ends_of_ranges(made: Theme) -> None:
         for version in (3, 9):
             made.message(
                 f"produce-request-v{version}-{slug}",
-                f"ProduceRequest in version {version}, a number of 16 bits at its {slug}",
+                f"ProduceRequest in version {version}: its 16- and 32-bit numbers are the {extreme}",
                 body("ProduceRequest", version, {"acks": end(16), "timeoutMs": end(32)}),
                 requirements=NUMBER,
                 canonical=True,
@@ -74,7 +74,7 @@ def _flags(made: Theme) -> None:
 
 
 def _presence(made: Theme) -> None:
-    """The byte in front of a struct that may be null: -1 is null, 1 is there."""
+    """The byte before a struct that may be null: -1 means null, 1 means present."""
     name = "DescribeTopicPartitionsRequest"
     whole = body(name, 0)
     place = whole.place("presence", "cursor")
@@ -88,7 +88,7 @@ def _presence(made: Theme) -> None:
     ):
         made.message(
             f"{whole.slug}-cursor-{slug}",
-            f"{name} in version 0: the byte in front of a struct that may be null is {byte:#04x}",
+            f"{name} in version 0: the byte before a struct that may be null is {byte:#04x}",
             whole.broken(place, bytes([byte]), finding, behind=rest),
             requirements=["MSG-NULL-1"],
             canonical=finding is None,
@@ -96,34 +96,34 @@ def _presence(made: Theme) -> None:
 
 
 def _varints(made: Theme) -> None:
-    """Lengths and counts of flexible versions are one more than they say, in seven bits a byte."""
+    """Flexible versions write lengths and counts plus one, as varints."""
     whole = body("ApiVersionsRequest", 3)
     length = whole.place("length", "clientSoftwareName")
     size = whole.place("value", "clientSoftwareName").size
     low = (size + 1) | 0x80
     for slug, data, finding, about in (
-        ("two-bytes", bytes([low, 0]), "varint-overlong", "two bytes where one is enough"),
-        ("five-bytes", bytes([low, 0x80, 0x80, 0x80, 0]), "varint-overlong", "five bytes where one is enough"),
+        ("two-bytes", bytes([low, 0]), "varint-overlong", "has two bytes, but one is enough"),
+        ("five-bytes", bytes([low, 0x80, 0x80, 0x80, 0]), "varint-overlong", "has five bytes, but one is enough"),
         (
             "excess-bits",
             bytes([low, 0x80, 0x80, 0x80, 0x10]),
             "varint-overlong",
-            "bits beyond the 32nd in its fifth byte",
+            "has bits above the 32nd in its fifth byte",
         ),
-        ("six-bytes", bytes([low, 0x80, 0x80, 0x80, 0x80, 0]), "varint-too-long", "six bytes"),
-        ("ten-bytes", bytes([low, *[0x80] * 8, 1]), "varint-too-long", "ten bytes"),
-        ("endless", b"\xff" * 12, "varint-too-long", "no end"),
+        ("six-bytes", bytes([low, 0x80, 0x80, 0x80, 0x80, 0]), "varint-too-long", "has six bytes"),
+        ("ten-bytes", bytes([low, *[0x80] * 8, 1]), "varint-too-long", "has ten bytes"),
+        ("endless", b"\xff" * 12, "varint-too-long", "has no end"),
     ):
         made.message(
             f"{whole.slug}-length-{slug}",
-            f"ApiVersionsRequest in version 3: a length takes {about}",
+            f"ApiVersionsRequest in version 3: a length {about}",
             whole.broken(length, data, finding),
             requirements=VARINT,
         )
     long = "n" * 127
     made.message(
         f"{whole.slug}-length-of-two-bytes",
-        "ApiVersionsRequest in version 3: a text of 127 bytes, whose length takes two",
+        "ApiVersionsRequest in version 3: a text has 127 bytes, so its length takes two",
         body("ApiVersionsRequest", 3, {"clientSoftwareName": long, "clientSoftwareVersion": "1"}),
         requirements=VARINT,
         canonical=True,
@@ -131,14 +131,14 @@ def _varints(made: Theme) -> None:
 
 
 def _behind(made: Theme) -> None:
-    """Kafka reads what it knows and does not look at the rest."""
+    """Kafka ignores bytes after the last field."""
     for definition in definitions("request", "response"):
         if definition.api_key is not None and definition.api_key <= 22:
             whole = body(definition.name)
             last = whole.places[-1]
             made.message(
                 f"{whole.slug}-trailing",
-                f"{definition.name} in version {whole.version} with three bytes behind its last field",
+                f"{definition.name} in version {whole.version}: three bytes follow its last field",
                 whole.broken(last, whole.data[last.at :], "bytes-after-message", behind=b"\x00\x01\x02"),
                 requirements=END,
             )

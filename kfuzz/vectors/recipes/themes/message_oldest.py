@@ -18,12 +18,12 @@ def theme() -> Theme:
     )
     for definition in definitions("request", "response"):
         lowest = definition.valid_versions.lowest
-        # Of one version there is a full message already.
+        # A message with a single version is already in messages/requests or messages/responses.
         if lowest < definition.valid_versions.highest:
             whole = body(definition.name, lowest, {})
             made.message(
                 whole.slug,
-                f"{definition.name} in version {lowest}, every field at its default",
+                f"{definition.name} in version {lowest}, with every field at its default",
                 whole,
                 requirements=[*requirements_of(whole), "MSG-DEFAULT-1"],
                 canonical=True,

@@ -1,6 +1,6 @@
-"""The layouts that the oldest documents print, in the versions that had them.
+"""The layouts that the oldest documents print, in the API versions that used them.
 
-Kafka 4.4 has none of them any more; Kafka 3.9.2 still reads them. What no release ever had is in docs/messages.md.
+Kafka 4.4 no longer has them; Kafka 3.9.2 still reads them. docs/messages.md lists layouts that no release ever had.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kfuzz.vectors.recipes.theme import Theme
 __all__ = ["theme"]
 
 PRINTED = ["MSG-PRINTED-1"]
-# Names by their codes, as the protocol has had them since its first versions.
+# Error names and codes, as in the first versions of the protocol.
 ERRORS = (
     ("none", 0),
     ("unknown", -1),
@@ -58,16 +58,17 @@ def _fetch_request(**changes: int) -> Body:
 
 
 def _fetch_requests(made: Theme) -> None:
-    _add(made, _fetch_request(), "consumer", "two partitions of a topic, asked by a consumer")
-    _add(made, _fetch_request(replicaId=2), "replica", "two partitions of a topic, asked by another broker")
-    _add(made, body("FetchRequest", 0, {"replicaId": -1, "topics": []}), "no-topics", "no topics", "MSG-ARRAY-1")
-    # The document prints uint32; every release has int32.
-    _add(made, _fetch_request(maxWaitMs=-1), "wait-sign", "the largest uint32 to wait, which every release reads as -1")
+    _add(made, _fetch_request(), "consumer", "a consumer requests two partitions of a topic")
+    _add(made, _fetch_request(replicaId=2), "replica", "another broker requests two partitions of a topic")
+    nothing = body("FetchRequest", 0, {"replicaId": -1, "topics": []})
+    _add(made, nothing, "no-topics", "no topic is requested", "MSG-ARRAY-1")
+    # The document prints uint32, but every release has int32.
+    _add(made, _fetch_request(maxWaitMs=-1), "wait-sign", "the wait time is the largest uint32; Kafka reads -1")
     _add(
         made,
         _fetch_request(minBytes=-(2**31)),
         "bytes-sign",
-        "2,147,483,648 as uint32 bytes, which every release reads as -2,147,483,648",
+        "the minimum bytes are 2,147,483,648 as uint32, which every release reads as -2,147,483,648",
     )
     two = [
         {"topic": name, "partitions": [{"partition": 0, "fetchOffset": 2**63 - 1, "partitionMaxBytes": 1}]}
@@ -77,7 +78,7 @@ def _fetch_requests(made: Theme) -> None:
         made,
         body("FetchRequest", 0, {"replicaId": -1, "topics": two}),
         "two-topics",
-        "two topics, at the largest offset",
+        "two topics are requested at the largest offset",
     )
 
 
@@ -90,14 +91,14 @@ def _fetch_responses(made: Theme) -> None:
     message = encode([RecordBatch(5, 5, [Record(5, None, b"k", b"v")], magic=0)])
     for slug, summary, messages in (
         ("message", "a message set of one message of magic 0", message),
-        ("cut-message", "a message set whose last message is cut, as brokers send it", message + message[:-3]),
+        ("cut-message", "a message set whose last message is truncated, as brokers send it", message + message[:-3]),
         ("no-message", "an empty message set", b""),
     ):
         _add(made, _fetch_response(0, messages), slug, summary, "MSG-BYTES-1")
     for name, code in ERRORS:
         summary = (
-            f"error code {code}, which nobody has given"
-            if name == "not-given"
+            f"error code {code}, which is not assigned"
+            if name == "given-to-nobody"
             else f"error code {code}, {name.replace('-', ' ')}"
         )
         _add(made, _fetch_response(code, b""), f"error-{name}", summary, "MSG-ERRORS-1")
@@ -105,9 +106,9 @@ def _fetch_responses(made: Theme) -> None:
 
 def _offset_responses(made: Theme) -> None:
     for slug, summary, offsets in (
-        ("offsets", "three offsets of a partition, the oldest last", [900, 500, 0]),
-        ("one-offset", "one offset of a partition", [2**63 - 1]),
-        ("no-offsets", "no offset of a partition", []),
+        ("offsets", "a partition has three offsets, the oldest last", [900, 500, 0]),
+        ("one-offset", "a partition has one offset", [2**63 - 1]),
+        ("no-offsets", "a partition has no offset", []),
     ):
         partition = {"partitionIndex": 3, "errorCode": 0, "oldStyleOffsets": offsets}
         values = {"topics": [{"name": "t", "partitions": [partition]}]}
@@ -116,7 +117,7 @@ def _offset_responses(made: Theme) -> None:
     count = whole.place("count", "topics[0].partitions[0].oldStyleOffsets")
     made.message(
         f"{whole.slug}-offsets-beyond",
-        "ListOffsetsResponse in version 0: more offsets than there are bytes",
+        "ListOffsetsResponse in version 0: the count claims more offsets than there are bytes",
         whole.broken(count, b"\x00\x00\x00\x09", "count-exceeds-message", behind=bytes(8)),
         requirements=["MSG-PRINTED-1", "MSG-ARRAY-1"],
     )

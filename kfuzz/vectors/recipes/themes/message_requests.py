@@ -1,4 +1,4 @@
-"""Every request in its newest version, each field with a value of its own."""
+"""Every request in its newest version; each field has a distinct value."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def theme() -> Theme:
 
 
 def add_full(made: Theme, kind: str) -> None:
-    """A vector of each definition of ``kind``."""
+    """Add a vector for each definition of ``kind``."""
     for definition in definitions(kind):
         whole = body(definition.name)
         made.message(
             whole.slug,
-            f"{definition.name} in version {whole.version}, every field with a value",
+            f"{definition.name} in version {whole.version}, with a value in every field",
             whole,
             requirements=requirements_of(whole),
             canonical=True,
@@ -31,7 +31,7 @@ def add_full(made: Theme, kind: str) -> None:
 
 
 def requirements_of(whole: Body) -> list[str]:
-    """What a reader has to obey to read the message."""
+    """The requirements that a reader needs to read the message."""
     parts = {place.part for place in whole.places}
     flexible = whole.version in whole.definition.flexible_versions
     asked = {

@@ -1,4 +1,4 @@
-"""Every response in its newest version, each field with a value of its own."""
+"""Every response in its newest version; each field has a distinct value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tagged fields: unknown ones, odd orders, sizes that lie."""
+"""Tagged fields: unknown tags, unusual orders, wrong sizes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def theme() -> Theme:
     bomb = made.flag(
         "TagCountHuge",
         "allocation",
-        "a struct claims 2,147,483,647 tagged fields, or one of as many bytes",
-        "a reader that makes room before it looks ends out of memory",
+        "A struct claims 2,147,483,647 tagged fields, or one of that many bytes.",
+        "A reader that allocates memory before it checks runs out of memory.",
         links=["KAFKA-14063"],
     )
     for definition in definitions("request", "response"):
@@ -41,11 +41,11 @@ def _root_count(whole: Body) -> Place:
 
 
 def _unknown_at_the_end(made: Theme, whole: Body) -> None:
-    """A newer writer's tag, which every reader steps over."""
+    """A tag from a newer writer; every reader must skip it."""
     values = {"_unknownTaggedFields": [(1000, b"\x01\x02\x03")]}
     made.message(
         f"{whole.slug}-unknown",
-        f"{whole.definition.name} in version {whole.version} with tag 1000, which nobody knows",
+        f"{whole.definition.name} in version {whole.version} has the unknown tag 1000",
         body(whole.definition.name, whole.version, values),
         requirements=UNKNOWN,
         canonical=True,
@@ -53,7 +53,7 @@ def _unknown_at_the_end(made: Theme, whole: Body) -> None:
 
 
 def _tags(*pairs: tuple[int, bytes]) -> bytes:
-    """The tags behind their count."""
+    """The tags that follow their count."""
     return b"".join(uvarint(tag) + uvarint(len(data)) + data for tag, data in pairs)
 
 
@@ -71,39 +71,39 @@ def _of_root(made: Theme, whole: Body, flag: str) -> None:
             **options,
         )
 
-    add("two-unknown", "two unknown tags in order", b"\x02", _tags((20, b"a"), (21, b"")), None, canonical=True)
-    add("largest-tag", f"the unknown tag {TAG_MAX:,}", b"\x01", _tags((TAG_MAX, b"a")), None, canonical=True)
+    add("two-unknown", "two unknown tags are in order", b"\x02", _tags((20, b"a"), (21, b"")), None, canonical=True)
+    add("largest-tag", f"there is the unknown tag {TAG_MAX:,}", b"\x01", _tags((TAG_MAX, b"a")), None, canonical=True)
     long = _tags((300, bytes(200)))
-    add("long-unknown", "an unknown tag of 200 bytes, whose size takes two", b"\x01", long, None, canonical=True)
+    add("long-unknown", "an unknown tag has 200 bytes, so its size takes two", b"\x01", long, None, canonical=True)
     add(
         "descending",
-        "two unknown tags in descending order",
+        "two unknown tags are in descending order",
         b"\x02",
         _tags((21, b"a"), (20, b"b")),
         "tag-not-ascending",
     )
-    add("repeated", "an unknown tag twice", b"\x02", _tags((20, b"a"), (20, b"b")), "tag-repeated")
-    add("count-too-high", "a tag count of 2 in front of one tag", b"\x02", _tags((20, b"a")), "message-cut")
+    add("repeated", "an unknown tag occurs twice", b"\x02", _tags((20, b"a"), (20, b"b")), "tag-repeated")
+    add("count-too-high", "the tag count is 2, but there is one tag", b"\x02", _tags((20, b"a")), "message-cut")
     add(
         "count-beyond",
-        "a tag count that is larger than what is left",
+        "the tag count is larger than the remaining bytes",
         b"\x04",
         _tags((20, b"")),
         "tag-count-exceeds-message",
     )
     add(
         "count-huge",
-        "2,147,483,647 tags are claimed",
+        "the tag count claims 2,147,483,647 tags",
         uvarint(INT32_MAX),
         _tags((20, b"a")),
         "tag-count-exceeds-message",
         flags=[flag],
         budget=SMALL,
     )
-    add("count-cut", "the tag count is cut", b"\x80", b"", "message-cut")
-    add("tag-cut", "the tag is cut", b"\x01", b"\x94", "message-cut")
+    add("count-cut", "the tag count is truncated", b"\x80", b"", "message-cut")
+    add("tag-cut", "the tag is truncated", b"\x01", b"\x94", "message-cut")
     add("size-missing", "the tag has no size", b"\x01", b"\x14", "message-cut")
-    add("size-beyond", "the tag has one byte more than there is", b"\x01", b"\x14\x02a", "tag-size-exceeds-message")
+    add("size-beyond", "the tag claims one byte more than there is", b"\x01", b"\x14\x02a", "tag-size-exceeds-message")
     add(
         "size-huge",
         "the tag claims 2,147,483,647 bytes",
@@ -113,11 +113,11 @@ def _of_root(made: Theme, whole: Body, flag: str) -> None:
         flags=[flag],
         budget=SMALL,
     )
-    add("tag-overlong", "the tag takes two bytes where one is enough", b"\x01", b"\x94\x00\x01a", "varint-overlong")
-    add("size-overlong", "the size takes two bytes where one is enough", b"\x01", b"\x14\x81\x00a", "varint-overlong")
+    add("tag-overlong", "the tag takes two bytes, but one is enough", b"\x01", b"\x94\x00\x01a", "varint-overlong")
+    add("size-overlong", "the size takes two bytes, but one is enough", b"\x01", b"\x14\x81\x00a", "varint-overlong")
     add(
         "count-overlong",
-        "the tag count takes five bytes where one is enough",
+        "the tag count takes five bytes, but one is enough",
         b"\x80\x80\x80\x80\x00",
         b"",
         "varint-overlong",
@@ -127,18 +127,18 @@ def _of_root(made: Theme, whole: Body, flag: str) -> None:
 
 
 def _known(made: Theme) -> None:
-    """FetchRequest has tags 0 and 1 at its root; version 12 knows only the first."""
+    """FetchRequest has tags 0 and 1 at its root; version 12 defines only tag 0."""
     whole = body("FetchRequest", 12, {})
     count = _root_count(whole)
     cluster = (0, b"\x03ab")
     for slug, text, behind, finding, requirements in (
-        ("size-too-small", "its size is one less than it takes", b"\x00\x02\x03ab", "tag-size-mismatch", TAG),
-        ("size-too-large", "its size is one more than it takes", b"\x00\x04\x03ab", "tag-size-mismatch", TAG),
+        ("size-too-small", "its size is one too low", b"\x00\x02\x03ab", "tag-size-mismatch", TAG),
+        ("size-too-large", "its size is one too high", b"\x00\x04\x03ab", "tag-size-mismatch", TAG),
         ("size-zero", "its size is 0", b"\x00\x00\x03ab", "tag-size-mismatch", TAG),
-        ("cut", "its text is cut", b"\x00\x03\x03a", "length-exceeds-message", TAG),
+        ("cut", "its text is truncated", b"\x00\x03\x03a", "length-exceeds-message", TAG),
         (
             "of-later-versions",
-            "tag 1, which is defined for later versions only",
+            "tag 1, which only later versions define",
             b"\x01\x01\x00",
             "tag-not-in-version",
             GONE,
@@ -152,39 +152,39 @@ def _known(made: Theme) -> None:
         )
     made.message(
         "fetch-request-v15-known",
-        "FetchRequest in version 15 with tag 1, which is known from there on",
+        "FetchRequest in version 15 has tag 1, which version 15 introduced",
         body("FetchRequest", 15, {"replicaState": {"replicaId": 3, "replicaEpoch": 7}}),
         requirements=[*TAG, *GONE],
         canonical=True,
     )
     made.message(
         "fetch-request-v12-known-default",
-        "FetchRequest in version 12 with a known tag that has its default, which a writer leaves out",
+        "FetchRequest in version 12 has a known tag with its default value, which a writer omits",
         whole.broken(count, b"\x01", None, behind=_tags((0, b"\x00"))),
         requirements=DEFAULT,
     )
     made.message(
         "fetch-request-v12-known-left-out",
-        "FetchRequest in version 12 without tags: what is tagged has its default",
+        "FetchRequest in version 12 has no tags: all tagged fields have their defaults",
         whole,
         requirements=DEFAULT,
         canonical=True,
     )
     made.message(
         "fetch-request-v12-known-twice",
-        "FetchRequest in version 12 with a known tag twice; the last one counts",
+        "FetchRequest in version 12 has a known tag twice; the last one counts",
         whole.broken(count, b"\x02", "tag-repeated", behind=_tags(cluster, (0, b"\x03cd"))),
         requirements=TAG,
     )
     made.message(
         "fetch-request-v12-unknown-then-known",
-        "FetchRequest in version 12 with an unknown tag in front of a known one",
+        "FetchRequest in version 12 has an unknown tag before a known one",
         whole.broken(count, b"\x02", "tag-not-ascending", behind=_tags((20, b"x"), cluster)),
         requirements=TAG,
     )
     made.message(
         "fetch-request-v12-known-then-unknown",
-        "FetchRequest in version 12 with a known tag and an unknown one behind it",
+        "FetchRequest in version 12 has a known tag, then an unknown one",
         body("FetchRequest", 12, {"clusterId": "ab", "_unknownTaggedFields": [(20, b"x")]}),
         requirements=[*TAG, *UNKNOWN],
         canonical=True,
@@ -192,7 +192,7 @@ def _known(made: Theme) -> None:
 
 
 def _of_structs(made: Theme) -> None:
-    """Every struct has tags of its own."""
+    """Every struct has its own tags."""
     partition = {"partition": 3, "currentLeaderEpoch": 1, "fetchOffset": 9, "partitionMaxBytes": 1}
     tagged = {**partition, "_unknownTaggedFields": [(20, b"x")]}
     for slug, topic in (
@@ -201,7 +201,7 @@ def _of_structs(made: Theme) -> None:
     ):
         made.message(
             f"fetch-request-v12-in-{slug}",
-            f"FetchRequest in version 12 with an unknown tag in a {slug}",
+            f"FetchRequest in version 12 has an unknown tag in a {slug}",
             body("FetchRequest", 12, {"topics": [topic]}),
             requirements=UNKNOWN,
             canonical=True,
@@ -210,7 +210,7 @@ def _of_structs(made: Theme) -> None:
     count = whole.place("tag-count", "topics[0].partitions[0]")
     made.message(
         "fetch-request-v12-in-partition-missing",
-        "FetchRequest in version 12 without the tag count of a partition, so that all behind it is read wrong",
+        "FetchRequest in version 12 lacks the tag count of a partition, so all later fields are misread",
         whole.broken(count, b"", "message-cut"),
         requirements=TAG,
     )

@@ -1,4 +1,4 @@
-"""Texts that are not UTF-8, or odd though they are."""
+"""Texts that are not UTF-8, and texts that are unusual UTF-8."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ GOOD = (
     ("two-bytes", "a letter of two bytes", "é".encode()),
     ("three-bytes", "a letter of three bytes", "漢".encode()),
     ("four-bytes", "a letter of four bytes", "\U0001f600".encode()),
-    ("byte-order-mark", "a byte order mark, which belongs to the text", "\ufeffa".encode()),
-    ("combining", "a letter and its accent apart, which stay apart", "e\u0301".encode()),
+    ("byte-order-mark", "a byte order mark, which is part of the text", "\ufeffa".encode()),
+    ("combining", "a letter and a separate accent, which must stay separate", "e\u0301".encode()),
 )
 BAD = (
-    ("continuation", "a continuation byte without a beginning", b"a\x80b"),
-    ("cut-two", "a letter of two bytes that is cut", b"a\xc3"),
-    ("cut-three", "a letter of three bytes that is cut", b"a\xe6\xbc"),
-    ("cut-four", "a letter of four bytes that is cut", b"a\xf0\x9f\x98"),
-    ("overlong-two", "a slash in two bytes", b"\xc0\xaf"),
-    ("overlong-three", "a slash in three bytes", b"\xe0\x80\xaf"),
+    ("continuation", "a continuation byte without a first byte", b"a\x80b"),
+    ("cut-two", "a truncated letter of two bytes", b"a\xc3"),
+    ("cut-three", "a truncated letter of three bytes", b"a\xe6\xbc"),
+    ("cut-four", "a truncated letter of four bytes", b"a\xf0\x9f\x98"),
+    ("overlong-two", "a slash encoded in two bytes", b"\xc0\xaf"),
+    ("overlong-three", "a slash encoded in three bytes", b"\xe0\x80\xaf"),
     ("surrogate", "half of a surrogate pair", b"\xed\xa0\x80"),
-    ("surrogate-pair", "a surrogate pair in six bytes, as Java writes it elsewhere", b"\xed\xa0\xbd\xed\xb8\x80"),
-    ("modified-null", "a null character in two bytes, as Java writes it elsewhere", b"\xc0\x80"),
-    ("beyond-unicode", "a number beyond the last of Unicode", b"\xf4\x90\x80\x80"),
-    ("never", "the byte ff, which no text has", b"a\xffb"),
-    ("latin-one", "a letter of Latin-1", b"caf\xe9"),
+    ("surrogate-pair", "a surrogate pair in six bytes, as in Java's modified UTF-8", b"\xed\xa0\xbd\xed\xb8\x80"),
+    ("modified-null", "a null character in two bytes, as in Java's modified UTF-8", b"\xc0\x80"),
+    ("beyond-unicode", "a number above the last Unicode code point", b"\xf4\x90\x80\x80"),
+    ("never", "the byte ff, which never occurs in UTF-8", b"a\xffb"),
+    ("latin-one", "a letter in Latin-1", b"caf\xe9"),
 )
 
 
 def theme() -> Theme:
     """messages/text"""
-    made = Theme("messages/text", "What is in texts; in place of what is no UTF-8, Kafka reads U+FFFD.", "message")
+    made = Theme("messages/text", "Contents of texts. Kafka reads U+FFFD for bytes that are not UTF-8.", "message")
     for name, version, path in (("MetadataRequest", 1, "topics[0].name"), ("CreateTopicsRequest", 7, "topics[0].name")):
         whole = body(name, version)
         for slug, about, data in GOOD:

@@ -1,4 +1,4 @@
-"""Small messages that end after each of their bytes."""
+"""Small messages, truncated after each of their bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kfuzz.vectors.recipes.theme import Theme
 
 __all__ = ["theme"]
 
-# With fixed and compact lengths, with texts, bytes, arrays, tags, a struct that may be null.
+# Together they have fixed and compact lengths, texts, bytes, arrays, tags, and a struct that may be null.
 SMALL_MESSAGES = (
     ("RequestHeader", 1, {"requestApiKey": 18, "requestApiVersion": 0, "correlationId": 7, "clientId": "me"}),
     ("RequestHeader", 2, {"requestApiKey": 18, "requestApiVersion": 3, "correlationId": 7, "clientId": "me"}),
@@ -28,17 +28,19 @@ CUT = ["MSG-FIELDS-1"]
 def theme() -> Theme:
     """messages/truncation"""
     made = Theme(
-        "messages/truncation", "Small messages, cut after each of their bytes: each cut is refused.", "message"
+        "messages/truncation",
+        "Small messages, truncated after each of their bytes. A reader must refuse each.",
+        "message",
     )
     for name, version, values in SMALL_MESSAGES:
         whole = body(name, version, values)
         made.message(
-            f"{whole.slug}-whole", f"{name} in version {version}, whole", whole, requirements=CUT, canonical=True
+            f"{whole.slug}-whole", f"{name} in version {version}, complete", whole, requirements=CUT, canonical=True
         )
         for end in range(len(whole.data)):
             made.message(
                 f"{whole.slug}-cut-at-{end}",
-                f"{name} in version {version}, of which {end} of {len(whole.data)} bytes are there",
+                f"{name} in version {version}, truncated to {end} of {len(whole.data)} bytes",
                 _cut(whole, end),
                 requirements=CUT,
             )
@@ -49,7 +51,7 @@ def _cut(whole: Body, end: int) -> Body:
     data = whole.data[:end]
     fatal = read(whole.definition, whole.version, data).fatal
     assert fatal is not None, f"{whole.slug} can be read without its last bytes"
-    # The place that is cut, or that is missing; a count may be refused for the elements that cannot be there.
+    # The field that is cut or missing. A reader may refuse a count because its elements cannot fit.
     hostile = next(one for one in whole.places if one.at <= fatal.at < one.at + one.size)
     before = tuple(one for one in whole.places if one.at < hostile.at)
     cut = Place(hostile.at, min(end - hostile.at, hostile.size), hostile.path, hostile.part, True)

@@ -1,4 +1,4 @@
-"""Texts, bytes and arrays in their four forms, each alone."""
+"""Single texts, bytes and arrays, each in its four forms."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def theme() -> Theme:
     bomb = made.flag(
         "LengthHuge",
         "allocation",
-        "a length or a count of up to 2,147,483,647 in a few bytes",
-        "a reader that makes room before it looks ends out of memory",
+        "A length or a count claims up to 2,147,483,647 in a few bytes.",
+        "A reader that allocates memory before it checks runs out of memory.",
         links=["rskafka #64", "KAFKA-14063"],
         cves=["CVE-2022-34917"],
     )
@@ -48,7 +48,7 @@ def theme() -> Theme:
 
 @dataclass(frozen=True)
 class _Form:
-    """One of the four forms of a text, of bytes or of an array."""
+    """One of the four forms (fixed or compact, nullable or not) of a text, bytes or an array."""
 
     made: Theme
     kind: str
@@ -92,49 +92,50 @@ class _Form:
     def right_and_cut(self) -> None:
         one, more = SAMPLES[self.kind]
         self.add("empty", "empty, which is not null", of(self.name, type(one)()))
-        self.add("one", "of one", of(self.name, one))
-        self.add("more", "of more than one", of(self.name, more))
-        # A text's length tells that one is missing, an array's count does not.
+        self.add("one", "has length 1", of(self.name, one))
+        self.add("more", "has a length above 1", of(self.name, more))
+        # A text's length reveals the missing byte at once; an array's count does not.
         short = "message-cut" if self.kind == "array" else "length-exceeds-message"
-        self.add("cut", "of which the last byte is missing", self.wrong(of(self.name, one).data[:-1], short))
+        self.add("cut", "the last byte is missing", self.wrong(of(self.name, one).data[:-1], short))
         cut = b"\x80" if self.compact else self.length(1)[:-1]
-        self.add("length-cut", "of whose length a byte is missing", self.wrong(cut, "message-cut"))
-        self.add("nothing", "no bytes at all", self.wrong(b"", "message-cut"))
+        self.add("length-cut", "the last byte of the length is missing", self.wrong(cut, "message-cut"))
+        self.add("nothing", "there are no bytes", self.wrong(b"", "message-cut"))
 
     def too_long(self) -> None:
         beyond = "count-exceeds-message" if self.kind == "array" else "length-exceeds-message"
-        self.add("beyond", "of more than there is", self.wrong(self.length(9) + bytes(8), beyond), budget=SMALL)
+        single = self.wrong(self.length(9) + bytes(8), beyond)
+        self.add("beyond", "claims the length 9, but only 8 bytes follow", single, budget=SMALL)
         huge = 0x7FFF if self.kind == "string" else INT32_MAX
         single = self.wrong(self.length(huge) + bytes(4), beyond)
-        self.add("huge", f"of {huge:,}", single, flags=[self.bomb], budget=SMALL)
+        self.add("huge", f"claims length {huge:,}", single, flags=[self.bomb], budget=SMALL)
         if self.kind == "string" and self.compact:
             for slug, number in (("longer-than-int16", 0x8000), ("int32-max", INT32_MAX)):
                 single = self.wrong(self.length(number), "string-too-long")
-                self.add(slug, f"of {number:,}", single, ["MSG-STRING-2"], flags=[self.bomb], budget=SMALL)
+                self.add(slug, f"claims length {number:,}", single, ["MSG-STRING-2"], flags=[self.bomb], budget=SMALL)
 
     def nulls(self) -> None:
         if self.nullable:
             self.add("null", "null", of(self.name, None), self.null)
         else:
-            self.add("null", "null, which it may not be", self.wrong(self.length(-1), "null-not-allowed"), self.null)
+            self.add("null", "null, which is not allowed", self.wrong(self.length(-1), "null-not-allowed"), self.null)
         for slug, number in (
             () if self.compact else (("minus-two", -2), ("lowest", -(1 << (8 * WIDTHS[self.kind] - 1))))
         ):
             finding = "length-below-minus-one" if self.nullable else "null-not-allowed"
             single = self.wrong(self.length(number), finding, None if self.nullable else NOTHING)
-            self.add(slug, f"of {number:,}", single, self.null)
+            self.add(slug, f"has the length {number:,}", single, self.null)
 
     def varints(self) -> None:
         one = SAMPLES[self.kind][0]
         whole = of(self.name, one).data
         padded = bytes([whole[0] | 0x80, 0]) + whole[1:]
         single = self.wrong(padded, "varint-overlong", one)
-        self.add("length-overlong", "with a length of two bytes where one is enough", single)
+        self.add("length-overlong", "the length takes two bytes, but one is enough", single)
         single = self.wrong(b"\x82\x80\x80\x80\x80\x00a", "varint-too-long")
-        self.add("length-of-six-bytes", "with a length of six bytes", single)
+        self.add("length-of-six-bytes", "the length takes six bytes", single)
 
     def texts(self) -> None:
         for slug, data, text in NO_TEXT:
             single = self.wrong(self.length(len(data)) + data, "string-not-utf8", text)
-            self.add(f"utf8-{slug}", f"of the bytes {data.hex()}, which are no UTF-8", single, ["MSG-STRING-1"])
-        self.add("null-character", "with a null character", of(self.name, "a\x00b"), ["MSG-STRING-1"])
+            self.add(f"utf8-{slug}", f"has the bytes {data.hex()}, which are not UTF-8", single, ["MSG-STRING-1"])
+        self.add("null-character", "has a null character", of(self.name, "a\x00b"), ["MSG-STRING-1"])

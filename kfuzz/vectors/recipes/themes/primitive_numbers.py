@@ -1,4 +1,4 @@
-"""Numbers of a fixed width, flags, floats and uuids, each alone."""
+"""Single numbers of a fixed width, flags, floats and uuids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDTHS = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 
 def theme() -> Theme:
     """primitives/numbers"""
     made = Theme(
-        "primitives/numbers", "Numbers of a fixed width, the highest byte first; flags, floats, uuids.", "primitive"
+        "primitives/numbers", "Numbers of a fixed width in big-endian order; flags, floats, uuids.", "primitive"
     )
     for name in ("int8", "int16", "int32", "int64"):
         half = 1 << (8 * WIDTHS[name] - 1)
@@ -24,7 +24,7 @@ def theme() -> Theme:
             _add(made, f"{name}-{slug}", f"{name}: {number:,}", of(name, number))
     for name in ("int16", "uint16", "int32", "uint32", "int64"):
         number = int.from_bytes(bytes(range(1, WIDTHS[name] + 1)), "big")
-        _add(made, f"{name}-byte-order", f"{name} with a different byte in each place", of(name, number))
+        _add(made, f"{name}-byte-order", f"{name}: every byte is different", of(name, number))
     for name in ("uint16", "uint32"):
         most = (1 << 8 * WIDTHS[name]) - 1
         for slug, number in (("zero", 0), ("beyond-signed", most // 2 + 1), ("most", most)):
@@ -33,14 +33,14 @@ def theme() -> Theme:
         _add(
             made,
             f"{name}-cut",
-            f"{name} of which one byte is missing",
+            f"{name}: one byte is missing",
             broken(name, bytes(width - 1), "message-cut"),
             END,
         )
     _floats(made)
     _flags(made)
     for slug, data in (("zero", bytes(16)), ("every-byte", bytes(range(16))), ("ones", b"\xff" * 16)):
-        _add(made, f"uuid-{slug}", f"a uuid of the bytes {data.hex()}", of("uuid", data))
+        _add(made, f"uuid-{slug}", f"a uuid with the bytes {data.hex()}", of("uuid", data))
     return made
 
 
@@ -65,14 +65,14 @@ def _floats(made: Theme) -> None:
 
 
 def _flags(made: Theme) -> None:
-    _add(made, "bool-false", "a flag of 0", of("bool", False), FLAG)
-    _add(made, "bool-true", "a flag of 1", of("bool", True), FLAG)
+    _add(made, "bool-false", "a flag is 0", of("bool", False), FLAG)
+    _add(made, "bool-true", "a flag is 1", of("bool", True), FLAG)
     for byte in (2, 127, 128, 255):
         single = broken("bool", bytes([byte]), "bool-not-0-or-1", True)
-        _add(made, f"bool-of-{byte}", f"a flag of {byte}, which Kafka takes for true", single, FLAG)
+        _add(made, f"bool-of-{byte}", f"a flag is {byte}, which Kafka reads as true", single, FLAG)
 
 
 def _add(made: Theme, slug: str, summary: str, single: Single, requirements: list[str] = NUMBER) -> None:
-    # Of what is not a number there are many, and which of them is written nobody says.
+    # There are many NaN encodings, and no document says which one a writer must use.
     canonical = single.verdict == "valid" and single.value != "NaN"
     made.primitive(slug, summary, single, requirements=requirements, canonical=canonical)

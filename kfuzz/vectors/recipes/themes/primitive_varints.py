@@ -1,4 +1,4 @@
-"""Varints, each alone: zigzag ones of 32 and 64 bits, and unsigned ones."""
+"""Single varints: zigzag varints of 32 and 64 bits, and unsigned ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONGEST = {"varint": 5, "varlong": 10, "unsigned-varint": 5}
 
 def theme() -> Theme:
     """primitives/varints"""
-    made = Theme("primitives/varints", "Varints and varlongs in zigzag, and unsigned varints.", "primitive")
+    made = Theme("primitives/varints", "Zigzag varints and varlongs, and unsigned varints.", "primitive")
     for name, longest in LONGEST.items():
         _widths(made, name, longest)
         _faults(made, name, longest)
@@ -22,19 +22,18 @@ def theme() -> Theme:
 
 
 def _widths(made: Theme, name: str, longest: int) -> None:
-    """The least and the greatest of each width."""
+    """The smallest and the largest encoding of each width."""
     bits = 64 if name == "varlong" else 32
     for width in range(1, longest + 1):
         most = min((1 << 7 * width) - 1, (1 << bits) - 1)
         least = 0 if width == 1 else 1 << 7 * (width - 1)
         for slug, raw in (("least", least), ("most", most)):
-            # Above the greatest int32 a reader in Java shows an unsigned one below 0.
+            # Java readers return an unsigned varint above INT32_MAX as a negative number.
             if name == "unsigned-varint" and raw > 2**31 - 1:
                 raw = 2**31 - 1
             value = raw if name == "unsigned-varint" else (raw >> 1) ^ -(raw & 1)
-            _add(
-                made, f"{name}-{slug}-of-width-{_WORDS[width]}", f"{name}: {value:,}, of {width} bytes", of(name, value)
-            )
+            summary = f"{name}: {value:,}, in {width} byte{'s' * (width > 1)}"
+            _add(made, f"{name}-{slug}-of-width-{_WORDS[width]}", summary, of(name, value))
     if name != "unsigned-varint":
         for slug, value in (
             ("one", 1),
@@ -47,25 +46,31 @@ def _widths(made: Theme, name: str, longest: int) -> None:
 
 def _faults(made: Theme, name: str, longest: int) -> None:
     one = 1 if name == "unsigned-varint" else -1
-    _add(made, f"{name}-overlong", f"{name}: {one} in two bytes", broken(name, b"\x81\x00", "varint-overlong", one))
+    short = broken(name, b"\x81\x00", "varint-overlong", one)
+    _add(made, f"{name}-overlong", f"{name}: {one}, padded to two bytes", short)
     padded = b"\x81" + b"\x80" * (longest - 2) + b"\x00"
-    _add(made, f"{name}-padded", f"{name}: {one} in {longest} bytes", broken(name, padded, "varint-overlong", one))
+    _add(
+        made,
+        f"{name}-padded",
+        f"{name}: {one}, padded to {longest} bytes",
+        broken(name, padded, "varint-overlong", one),
+    )
     excess = b"\x81" + b"\x80" * (longest - 2) + (b"\x02" if name == "varlong" else b"\x10")
     _add(
         made,
         f"{name}-excess-bit",
-        f"{name}: {one} and a bit too high for it",
+        f"{name}: {one}, plus a bit above the type's width",
         broken(name, excess, "varint-overlong", one),
     )
     _add(
         made,
         f"{name}-too-long",
-        f"{name} of {longest + 1} bytes",
+        f"{name}: it has {longest + 1} bytes",
         broken(name, b"\x81" + b"\x80" * (longest - 1) + b"\x00", "varint-too-long"),
     )
-    _add(made, f"{name}-endless", f"{name} without an end", broken(name, b"\xff" * 16, "varint-too-long"))
-    _add(made, f"{name}-cut", f"{name} that is cut", broken(name, b"\x81", "message-cut"))
-    _add(made, f"{name}-nothing", f"{name} of no bytes", broken(name, b"", "message-cut"))
+    _add(made, f"{name}-endless", f"{name}: it has no end", broken(name, b"\xff" * 16, "varint-too-long"))
+    _add(made, f"{name}-cut", f"{name}: it is truncated", broken(name, b"\x81", "message-cut"))
+    _add(made, f"{name}-nothing", f"{name}: it has no bytes", broken(name, b"", "message-cut"))
 
 
 _WORDS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")

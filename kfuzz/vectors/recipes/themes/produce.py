@@ -1,4 +1,4 @@
-"""Batches as producers send them, and as they should not: what the broker alone looks at."""
+"""Produced batches, right and wrong, that are checked only by the broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 def theme() -> Theme:
     """records/v2/produce"""
-    made = Theme("records/v2/produce", "What a broker asks of a batch that a producer sends, and a consumer does not.")
+    made = Theme("records/v2/produce", "Rules that a broker applies to a producer's batch, and a consumer does not.")
     _offsets(made)
     _timestamps(made)
     _right(made)
@@ -17,7 +17,7 @@ def theme() -> Theme:
 
 
 def _disordered(deltas: tuple[int, ...], codec: str = "none") -> Raw:
-    """Records with these offset deltas, under a last offset delta that fits their number."""
+    """Records with these offset deltas; the last offset delta matches their number."""
     records = [Record(offset_delta=delta) for delta in deltas]
     payload = b"".join(record.encode() for record in records)
     return batch(
@@ -33,8 +33,8 @@ def _offsets(made: Theme) -> None:
     made.flag(
         "OffsetDeltaNotIndex",
         "leniency",
-        "The records' offset deltas are not 0, 1, 2 and so on, but the last offset delta fits their number.",
-        "A broker refuses that in a compressed batch and stores it in a plain one: consumers get offsets twice.",
+        "The records' offset deltas are not 0, 1, 2 and so on, but the last offset delta matches their number.",
+        "A broker refuses this in a compressed batch, but stores an uncompressed one: consumers see wrong offsets.",
     )
     for slug, deltas, what in (
         ("zeros", (0, 0), "all 0"),
@@ -43,7 +43,7 @@ def _offsets(made: Theme) -> None:
     ):
         made.acceptable(
             f"offset-deltas-{slug}",
-            f"a plain batch's offset deltas are {what}; a broker stores it as it is",
+            f"the offset deltas of an uncompressed batch are {what}; a broker stores it unchanged",
             _disordered(deltas),
             requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
             flags=["OffsetDeltaNotIndex"],
@@ -53,7 +53,7 @@ def _offsets(made: Theme) -> None:
         for codec in ("gzip", "snappy", "lz4", "zstd"):
             made.acceptable(
                 f"offset-deltas-{slug}-{codec}",
-                f"a {codec} batch's offset deltas are {what}; a broker looks into it, and refuses",
+                f"the offset deltas of a {codec} batch are {what}; a broker checks them and refuses it",
                 _disordered(deltas, codec),
                 requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
                 flags=["OffsetDeltaNotIndex"],
@@ -62,7 +62,7 @@ def _offsets(made: Theme) -> None:
             )
     made.acceptable(
         "base-offset-minus-one",
-        "two records from offset -1 on: the batch ends at 0, and its leader epoch would begin below",
+        "two records start at offset -1: the batch ends at 0, but its leader epoch would start below 0",
         batch(Record(), Record(offset_delta=1), base_offset=-1, hostile=["base_offset"]),
         requirements=["RB-OFFSET-1", "RB-OFFSET-7"],
         finding="base-offset-negative",
@@ -74,15 +74,15 @@ def _timestamps(made: Theme) -> None:
     made.flag(
         "MaxTimestampNotMaximum",
         "leniency",
-        "The max timestamp is above every record's, as compaction may leave it and no producer should send it.",
-        "Retention goes by it: one record with a time in the far future keeps its segment for ever.",
+        "The max timestamp is above every record's. Compaction may leave such a batch; no producer should send one.",
+        "Retention uses the max timestamp: a time in the far future keeps the segment forever.",
     )
     for codec in ("none", "gzip"):
         record = Record()
         made.valid(
             "max-timestamp-above" + ("" if codec == "none" else f"-{codec}"),
             "the max timestamp is an hour above the only record's"
-            + ("; a broker corrects it" if codec == "none" else f", under {codec}"),
+            + ("; a broker corrects it" if codec == "none" else f" ({codec})"),
             batch(
                 record,
                 codec=codec,
@@ -99,14 +99,14 @@ def _right(made: Theme) -> None:
     requirements = ["LIM-DEFAULT-1", "PRO-CONTROL-1", "PRO-COUNT-1", "PRO-MAGIC-1", "PRO-REQUEST-1", "RB-OFFSET-7"]
     made.valid(
         "idempotent",
-        "a batch of an idempotent producer, as it should be",
+        "a correct batch of an idempotent producer",
         batch(Record(), Record(offset_delta=1), producer_id=4000, producer_epoch=0, base_sequence=0),
         requirements=[*requirements, "RB-PRODUCER-1", "RB-SEQUENCE-1"],
         broker=accepts(),
     )
     made.valid(
         "transactional",
-        "a batch of a transaction, as it should be",
+        "a correct batch of a transaction",
         batch(Record(), transactional=True, producer_id=4000, producer_epoch=0, base_sequence=0),
         requirements=[*requirements, "TXN-BATCH-1"],
         broker=accepts(),
@@ -115,7 +115,7 @@ def _right(made: Theme) -> None:
         records = (Record(), Record(offset_delta=1))
         made.valid(
             codec,
-            f"a {codec} batch as it should be",
+            f"a correct {codec} batch",
             batch(*records, codec=codec, payload=stored(codec, b"".join(record.encode() for record in records))),
             requirements=[*requirements, "RB-CODEC-4", "RB-CODEC-8"],
             broker=accepts(),

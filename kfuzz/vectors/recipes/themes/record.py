@@ -23,24 +23,24 @@ def theme() -> Theme:
 def _contents(made: Theme) -> None:
     cases = (
         ("null-key", "the key is null", Record(key=None)),
-        ("null-value", "the value is null: a tombstone", Record(value=None)),
+        ("null-value", "the value is null; such a record is a tombstone", Record(value=None)),
         ("null-key-and-value", "key and value are null", Record(key=None, value=None)),
         ("empty-key", "the key is empty, which is not null", Record(key=b"")),
         ("empty-value", "the value is empty, which is not null", Record(value=b"")),
         (
             "empty-key-and-value",
-            "key and value are empty: the shortest record but for nulls",
+            "key and value are empty, so the record is as short as possible",
             Record(key=b"", value=b""),
         ),
         (
             "binary",
-            "key and value hold every byte there is",
+            "key and value contain every possible byte",
             Record(key=bytes(range(256)), value=bytes(range(255, -1, -1))),
         ),
-        ("value-4096", "a value of 4096 bytes", Record(value=bytes(index * 7 % 256 for index in range(4096)))),
+        ("value-4096", "the value has 4096 bytes", Record(value=bytes(index * 7 % 256 for index in range(4096)))),
         (
             "value-like-a-batch",
-            "the value is itself a whole record batch, and stays bytes",
+            "the value is itself a whole record batch; a reader must not decode it",
             Record(value=batch(Record()).data),
         ),
     )
@@ -52,8 +52,8 @@ def _length(made: Theme) -> None:
     made.flag(
         "RecordLengthWrong",
         "bounds",
-        "The record's length does not fit its fields.",
-        "A reader that trusts the fields and one that trusts the length find the next record at different places.",
+        "The record's length does not match its fields.",
+        "Readers that trust the fields and readers that trust the length find the next record at different positions.",
     )
     right = len(Record().encode()) - 1
     wrong = (
@@ -72,7 +72,7 @@ def _length(made: Theme) -> None:
         )
     made.invalid(
         "length-reaches-into-next",
-        "the first record's length is one too high, and another record follows",
+        "the length of the first of two records is one too high",
         batch(Record(raw={"length": varint(right + 1)}), Record(offset_delta=1)),
         requirements=["RB-RECORD-1", "RB-RECORD-4"],
         flags=["RecordLengthWrong"],
@@ -80,7 +80,7 @@ def _length(made: Theme) -> None:
     )
     made.invalid(
         "bytes-after-headers",
-        "a byte stands behind the headers, and the length counts it",
+        "an extra byte follows the headers, and the length includes it",
         batch(Record(raw={"tail": b"\x00"})),
         requirements=["RB-RECORD-1", "RB-HEADERS-1"],
         flags=["RecordLengthWrong"],
@@ -89,14 +89,14 @@ def _length(made: Theme) -> None:
     made.flag(
         "PoisonPill",
         "leniency",
-        "A broker takes the batch and stores it, for under a codec it skips keys and values; consumers refuse it.",
+        "A broker stores the batch, because it skips keys and values in compressed batches; consumers refuse it.",
         "Every consumer of the partition stops there until someone skips the offset by hand.",
     )
     for delta in (-1, 1):
         record = Record(raw={"length": varint(right + delta)})
         made.invalid(
             f"length-gzip-{'low' if delta < 0 else 'high'}",
-            f"under gzip, the first of two records has a length one too {'low' if delta < 0 else 'high'}",
+            f"the length of the first of two gzip records is one too {'low' if delta < 0 else 'high'}",
             _compressed("gzip", record, Record(offset_delta=1)),
             requirements=["RB-RECORD-1", "RB-RECORDS-1"],
             flags=["RecordLengthWrong", "PoisonPill"],
@@ -108,13 +108,13 @@ def _length(made: Theme) -> None:
 
 
 def unreadable(raw: Raw, finding: str = "records-unreadable") -> Judged:
-    """A batch is stored though nobody can read it, or refused for ``finding``: all but its records is told."""
+    """The broker or log may store the unreadable batch, or refuse it for ``finding``; the contents omit the records."""
     stored_only = [{name: value for name, value in contents.items() if name != "records"} for contents in raw.batches]
     return accepts(finding=finding, batches=stored_only)
 
 
 def _skimmed(raw: Raw, length: int) -> Judged | None:
-    """What a broker makes of a compressed record's impossible length: before 4.4 it passed over it and stored it."""
+    """A broker's expectation for an impossible length in a compressed batch; Kafka before 4.4 stored such batches."""
     if raw.batches[0]["compression"] == "none":
         return None
     return unreadable(raw, "record-too-large" if length > 0 else "record-length-negative")
@@ -124,8 +124,8 @@ def _length_extremes(made: Theme, right: int) -> None:
     made.flag(
         "RecordLengthHuge",
         "allocation",
-        "The record's length is far beyond the bytes that are there.",
-        "A reader that makes room before it looks asks for two gigabytes.",
+        "The record's length is far larger than the bytes that follow.",
+        "A reader that allocates memory before it checks the length asks for two gigabytes.",
         links=["rskafka #64", "KAFKA-14063"],
         cves=["CVE-2022-34917"],
     )
@@ -133,7 +133,7 @@ def _length_extremes(made: Theme, right: int) -> None:
         "RecordLengthNegative",
         "crash",
         "The record's length is below 0.",
-        "As an unsigned number it is huge; as an index it points before the buffer.",
+        "Read as an unsigned number it is huge; used as an index it points before the buffer.",
     )
     for codec in ("none", "gzip", "zstd"):
         for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):
@@ -142,7 +142,7 @@ def _length_extremes(made: Theme, right: int) -> None:
             raw = batch(record) if codec == "none" else _compressed(codec, record)
             made.invalid(
                 f"length-{slug}" + ("" if codec == "none" else f"-{codec}"),
-                f"the record's length is {length}" + ("" if codec == "none" else f", under {codec}"),
+                f"the record's length is {length}" + ("" if codec == "none" else f", compressed with {codec}"),
                 raw,
                 requirements=["RB-RECORD-1"],
                 flags=["RecordLengthHuge" if huge else "RecordLengthNegative"],
@@ -162,7 +162,7 @@ def _attributes(made: Theme) -> None:
         "RecordAttributes",
         "strictness",
         "The record's attributes are reserved, but not 0.",
-        "A reader that refuses them cannot read what a later version writes; Kafka ignores them.",
+        "A reader that refuses them cannot read records of a later version; Kafka ignores them.",
     )
     for attributes in (0x01, 0x80, 0xFF):
         made.acceptable(
@@ -179,8 +179,8 @@ def _nullable(made: Theme) -> None:
     made.flag(
         "LengthBelowMinusOne",
         "confusion",
-        "A length is below -1, where -1 is null.",
-        "Kafka reads null; a reader that tests for -1 alone goes back in the buffer, or makes a huge copy.",
+        "A length is below -1; only -1 means null.",
+        "Kafka reads null. A reader that checks only for -1 moves backwards in the buffer, or makes a huge copy.",
     )
     cases = (
         ("key", Record(key=None, raw={"key_length": varint(-2)})),
@@ -209,14 +209,14 @@ def _nullable(made: Theme) -> None:
         "LengthBeyondRecord",
         "bounds",
         "The length of a key or value reaches beyond the record.",
-        "A reader that checks against the batch alone reads the next record's bytes as this one's.",
+        "A reader that checks only against the end of the batch reads bytes of the next record.",
         links=["rskafka #64"],
     )
     for name in ("key", "value"):
         for slug, length in (("one-too-high", 10), ("largest", INT32_MAX)):
             made.invalid(
                 f"{name}-length-{slug}",
-                f"the {name}'s length is {length}; the record has not so many bytes left, the batch has",
+                f"the {name}'s length is {length}, more than the rest of the record",
                 batch(Record(raw={f"{name}_length": varint(length)}), Record(offset_delta=1, value=bytes(40))),
                 requirements=["RB-RECORD-3"],
                 flags=["LengthBeyondRecord"],
@@ -226,13 +226,13 @@ def _nullable(made: Theme) -> None:
 
 
 def _lengths_by_codec(made: Theme) -> None:
-    """Lengths beyond the record, where the record's bytes come out of a stream and nobody knows how many follow."""
+    """Lengths beyond the record in compressed batches: a streaming reader does not know how many bytes follow."""
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         for name in ("key", "value"):
             record = Record(raw={f"{name}_length": varint(INT32_MAX)})
             made.invalid(
                 f"{name}-length-largest-{codec}",
-                f"the {name}'s length is INT32_MAX, under {codec}",
+                f"the {name}'s length is INT32_MAX, compressed with {codec}",
                 _compressed(codec, record, Record(offset_delta=1, value=bytes(40))),
                 requirements=["RB-RECORD-3"],
                 flags=["LengthBeyondRecord"],
@@ -242,7 +242,7 @@ def _lengths_by_codec(made: Theme) -> None:
         null = Record(value=None, raw={"value_length": varint(-2)})
         made.acceptable(
             f"value-length-minus-two-{codec}",
-            f"the value's length is -2, under {codec}; Kafka reads null",
+            f"the value's length is -2, compressed with {codec}; Kafka reads null",
             _compressed(codec, null),
             requirements=["RB-RECORD-3"],
             flags=["LengthBelowMinusOne"],
@@ -254,7 +254,7 @@ def _lengths_by_codec(made: Theme) -> None:
             raw = _compressed(codec, Record(raw={"length": varint(length)}))
             made.invalid(
                 f"length-{slug}-{codec}",
-                f"the record's length is {length}, under {codec}",
+                f"the record's length is {length}, compressed with {codec}",
                 raw,
                 requirements=["RB-RECORD-1"],
                 flags=["RecordLengthHuge" if length > 0 else "RecordLengthNegative"],
@@ -269,7 +269,7 @@ def _offset_delta(made: Theme) -> None:
         "OffsetDeltaDisorder",
         "confusion",
         "The records' offset deltas are negative, repeated or decreasing.",
-        "A consumer that skips all below its position loses records; one that goes by the last reads some again.",
+        "A consumer that skips offsets below its position loses records. One that trusts the last offset rereads some.",
     )
     cases = (
         ("offset-delta-repeated", (0, 0), "offset-delta-not-increasing"),
@@ -297,7 +297,7 @@ def _offset_delta(made: Theme) -> None:
     )
     made.acceptable(
         "offset-beyond-64-bits",
-        "base offset and offset delta add up to more than INT64_MAX; in Kafka the offset wraps",
+        "base offset plus offset delta exceeds INT64_MAX; in Kafka the offset wraps",
         batch(Record(), Record(offset_delta=2), base_offset=2**63 - 2, hostile=["base_offset"]),
         requirements=["RB-OFFSET-4", "SEG-OFFSET-1"],
         flags=["OffsetDeltaDisorder"],
@@ -306,7 +306,7 @@ def _offset_delta(made: Theme) -> None:
     )
     made.valid(
         "offset-delta-gap",
-        "offset deltas 0, 5 and 9: compaction took the others",
+        "the offset deltas are 0, 5 and 9: compaction removed the other records",
         batch(Record(), Record(offset_delta=5), Record(offset_delta=9)),
         requirements=["RB-OFFSET-6", "CMP-GAP-1"],
     )

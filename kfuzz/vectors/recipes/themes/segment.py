@@ -1,6 +1,4 @@
-"""Batches one after another as a segment holds them, and what the next start of a broker makes of their offsets. May
-import ``builder``.
-"""
+"""Batches of one segment, and how a starting broker handles their offsets. May import ``builder``."""
 
 from __future__ import annotations
 
@@ -8,26 +6,26 @@ from kfuzz.kafka import INT32_MAX
 from kfuzz.vectors.recipes.making.builder import Record, batch
 from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
-# Of a batch's value: more than index.interval.bytes, so that each batch gets an entry in the offset index.
+# The size of a large value: above index.interval.bytes, so that the next batch gets an offset index entry.
 INDEXED_BYTES = 4100
 
 
 def theme() -> Theme:
     """records/v2/segment"""
-    made = Theme("records/v2/segment", "The offsets of a segment's batches, as recovery puts them into the indexes.")
+    made = Theme("records/v2/segment", "The offsets of a segment's batches, which recovery puts into the indexes.")
     made.flag(
         "OffsetBeyondIndex",
         "integer-overflow",
-        "A segment's offsets reach further from its first one than the int32 of an index entry does.",
-        "Brokers have written such segments (KAFKA-6264) and then could not load them; who cuts the number finds the "
-        "wrong record.",
+        "A segment's offsets are further from its base offset than an index entry's int32 can hold.",
+        "Brokers have written such segments (KAFKA-6264) and then could not load them. A reader that truncates the "
+        "number finds the wrong record.",
         links=["https://issues.apache.org/jira/browse/KAFKA-6264"],
     )
     made.flag(
         "OffsetsGoBack",
         "crash",
-        "A batch's offsets are below those of the batch before.",
-        "The offset index takes increasing offsets alone: where an entry is due, the broker does not start.",
+        "A batch's offsets are below those of the previous batch.",
+        "The offset index accepts only increasing offsets. If the batch needs an entry, the broker does not start.",
     )
     _reach(made)
     _order(made)
@@ -67,7 +65,7 @@ def _order(made: Theme) -> None:
     large = Record(value=bytes(INDEXED_BYTES))
     made.valid(
         "indexed-offsets-increase",
-        "three batches with increasing offsets, the latter two with entries in the offset index",
+        "three batches have increasing offsets; the last two get entries in the offset index",
         batch(large),
         batch(large, base_offset=20),
         batch(Record(), base_offset=21),
@@ -76,7 +74,7 @@ def _order(made: Theme) -> None:
     )
     made.valid(
         "indexed-offset-goes-back",
-        "the third batch is due an entry in the offset index, and its offset is below the second's",
+        "the third batch needs an offset index entry, but its offset is below the second's",
         batch(large),
         batch(large, base_offset=20),
         batch(Record(), base_offset=10),

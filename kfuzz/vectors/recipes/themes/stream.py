@@ -1,7 +1,7 @@
-"""What the recipes of streams share: batches of producers, and what becomes of them.
+"""Shared code of the stream recipes: batches of producers, and the expected outcomes.
 
-``Appends`` is a partition that a broker appends to, a batch a step; ``reading`` is a fetch or a log, handed out or not.
-Both say what must be so, and decide nothing: recipes know the rules, and this module counts offsets.
+``Appends`` describes a partition to which a broker appends one batch per step. ``reading`` describes a fetch or a log,
+and the records that a reader returns. The recipes state every outcome; this module only counts offsets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ABORT, COMMIT = 0, 1
 PRODUCER, OTHER = 4000, 5000
 EPOCH = 3
 
-# By finding, the error of the protocol that a broker answers with.
+# Kafka's error in a broker's answer, by finding.
 ERRORS = {
     "sequence-gap": "OUT_OF_ORDER_SEQUENCE_NUMBER",
     "sequence-overlap": "OUT_OF_ORDER_SEQUENCE_NUMBER",
@@ -35,14 +35,14 @@ ERRORS = {
 
 
 def data(base_sequence: int, count: int = 2, *, producer_id: int = PRODUCER, text: str = "v", **fields: Any) -> Raw:
-    """``count`` records of a producer; not transactional unless ``fields`` say so."""
+    """A batch of ``count`` records of a producer; not transactional unless ``fields`` sets it."""
     made = (Record(offset_delta=index, value=f"{text}{index}".encode()) for index in range(count))
     fields = {"producer_epoch": EPOCH} | fields
     return batch(*made, base_sequence=base_sequence, producer_id=producer_id, **fields)
 
 
 def plain(count: int = 1, **fields: Any) -> Raw:
-    """``count`` records of nobody in particular."""
+    """A batch of ``count`` records without a producer id."""
     return batch(*(Record(offset_delta=index, value=b"plain") for index in range(count)), **fields)
 
 
@@ -55,7 +55,7 @@ def marker(
     producer_id: int = PRODUCER,
     **fields: Any,
 ) -> Raw:
-    """The control batch that ends a producer's transaction; ``key`` and ``value`` stand in for the right ones."""
+    """The control batch that ends a producer's transaction; ``key`` and ``value`` replace the right ones."""
     record = Record(
         key=struct.pack(">hh", 0, kind) if isinstance(key, EllipsisType) else key,
         value=struct.pack(">hi", 0, coordinator_epoch) if isinstance(value, EllipsisType) else value,
@@ -66,15 +66,15 @@ def marker(
 
 @dataclass(slots=True)
 class Appends:
-    """Batches on their way to a partition, and what a broker answers to each; their own base offsets are 0."""
+    """Batches sent to a partition, and the broker's answer to each. The batches have base offset 0."""
 
     steps: list[Step] = field(default_factory=list)
     end: int = 0
-    # The first offsets of the open transactions, by producer.
+    # The first offset of each open transaction, by producer id.
     begun: dict[str, int] = field(default_factory=dict)
 
     def take(self, raw: Raw, *, begins: bool = False, ends: bool = False, verdict: str = "valid") -> Appends:
-        """It is appended; it ``begins`` or ``ends`` its producer's transaction."""
+        """The broker appends the batch, which may begin or end its producer's transaction."""
         contents = raw.batches[0]
         base_offset = self.end
         self.end += int(contents["next_offset"]) - int(contents["base_offset"])
@@ -85,7 +85,7 @@ class Appends:
         return self._add(raw, {"outcome": "appended", "base_offset": str(base_offset), "verdict": verdict})
 
     def drop(self, raw: Raw, *, at: int) -> Appends:
-        """It is a duplicate, of what was appended under the offset ``at``."""
+        """The broker treats the batch as a duplicate of the one appended at offset ``at``."""
         return self._add(
             raw,
             {
@@ -97,7 +97,7 @@ class Appends:
         )
 
     def refuse(self, raw: Raw, finding: str, *, error: str | None = None, verdict: str = "invalid") -> Appends:
-        """It is refused, for ``finding``; where the documents are silent, the verdict is "acceptable"."""
+        """The broker refuses the batch for ``finding``. If the documents are silent, pass the verdict "acceptable"."""
         answer = {"outcome": "rejected", "finding": finding, "error": error or ERRORS[finding], "verdict": verdict}
         return self._add(raw, answer)
 
@@ -109,10 +109,10 @@ class Appends:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One step of what is read.
+    """One step of a stream that is read.
 
-    ``shown``: whether its records are handed out, or those of them that are. ``beyond``: the last stable offset is
-    before it, so that nothing of it is sent.
+    ``shown``: whether a reader returns its records, or the list of those that it returns. ``beyond``: the last stable
+    offset is before this step, so none of it is sent.
     """
 
     raw: Raw
@@ -122,7 +122,7 @@ class Part:
 
     @property
     def records(self) -> list[Json]:
-        """The records that are handed out."""
+        """The records that a reader returns."""
         if isinstance(self.shown, bool):
             return [record for contents in self.raw.batches for record in contents["records"] if self.shown]
         return list(self.shown)
@@ -139,9 +139,10 @@ def reading(
     fetch_offset: int | None = None,
     **options: Any,
 ) -> None:
-    """A vector of what ``roles`` hand out: a consumer who is told ``aborted``, a reader of the log from its markers.
+    """Add a vector with the records that ``roles`` return.
 
-    A part with a ``finding`` may be refused for it, for the documents are silent.
+    A consumer learns the aborted transactions from ``aborted``; a reader of the log learns them from its markers. A
+    reader may refuse a part that has a ``finding``, because the documents are silent.
     """
     steps, position = [], fetch_offset or 0
     for part in parts:
@@ -151,7 +152,7 @@ def reading(
         if part.finding:
             answer |= {"finding": part.finding, "verdict": "acceptable"}
         steps.append(Step(part.raw, dict.fromkeys(roles, answer)))
-    # No reader hands out a control record, and a stream with one shows it.
+    # Readers never return control records; a stream that has one tests this.
     control = any(contents["control"] for part in parts for contents in part.raw.batches)
     cited = [*requirements, *(["RB-CONTROL-5"] if control else [])]
     made.stream(slug, summary, *steps, isolation=isolation, requirements=cited, fetch_offset=fetch_offset, **options)

@@ -1,4 +1,4 @@
-"""Producer epochs, as the broker that appends to a partition sees them."""
+"""Producer epochs, as the appending broker sees them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INT16_MAX = 2**15 - 1
 
 def theme() -> Theme:
     """stream/epoch"""
-    made = Theme("stream/epoch", "Producer epochs: new ones, stale ones, and those that markers bring.", kind="stream")
+    made = Theme("stream/epoch", "Producer epochs: new ones, stale ones, and those set by markers.", kind="stream")
     _new(made)
     _stale(made)
     _markers(made)
@@ -26,7 +26,7 @@ def _new(made: Theme) -> None:
     for slug, epoch in (("next", 4), ("later", 90), ("largest", INT16_MAX)):
         made.stream(
             f"new-{slug}-at-zero",
-            f"after epoch 3 comes epoch {epoch}, at sequence 0",
+            f"epoch {epoch} follows epoch 3 and begins at sequence 0",
             *Appends().take(data(0)).take(data(0, producer_epoch=epoch)).steps,
             requirements=EPOCHS,
         )
@@ -42,7 +42,7 @@ def _new(made: Theme) -> None:
         )
     made.stream(
         "new-refused-then-old",
-        "a batch that is refused does not bring its epoch",
+        "a refused batch does not change the epoch",
         *Appends()
         .take(data(0))
         .refuse(data(7, producer_epoch=4), "sequence-of-new-epoch", verdict="acceptable")
@@ -52,7 +52,7 @@ def _new(made: Theme) -> None:
     )
     made.stream(
         "new-then-gap",
-        "under a new epoch, sequences must follow each other again",
+        "in a new epoch, sequences must be consecutive again",
         *Appends()
         .take(data(0))
         .take(data(0, producer_epoch=4))
@@ -62,13 +62,13 @@ def _new(made: Theme) -> None:
     )
     made.stream(
         "new-is-no-duplicate",
-        "the sequences of the last batch under a new epoch are a new batch, which then may be repeated",
+        "a repeated sequence in a new epoch is a new batch, which then may be sent again",
         *Appends().take(data(0)).take(data(0, producer_epoch=4)).drop(data(0, producer_epoch=4), at=2).steps,
         requirements=[*EPOCHS, "SEQ-DUPLICATE-1"],
     )
     made.stream(
         "first-is-not-zero",
-        "a producer of which nothing is known begins at epoch 90",
+        "an unknown producer begins at epoch 90",
         *Appends().take(data(0, producer_epoch=90)).steps,
         requirements=EPOCHS,
     )
@@ -78,18 +78,18 @@ def _stale(made: Theme) -> None:
     made.flag(
         "ZombieProducer",
         "corruption",
-        "A producer that was replaced writes on under its old epoch.",
-        "A broker that does not fence it appends what its successor has written already, or mixes two transactions.",
+        "A producer that was replaced continues to write with its old epoch.",
+        "A broker that does not fence it appends data that its successor already wrote, or mixes two transactions.",
     )
     cases: tuple[tuple[str, str, Raw], ...] = (
-        ("next", "goes on where it was", data(2)),
-        ("at-zero", "begins again at sequence 0", data(0, 3)),
-        ("duplicate", "repeats its last batch, which is no duplicate any more", data(0)),
+        ("next", "continues its sequences", data(2)),
+        ("at-zero", "restarts at sequence 0", data(0, 3)),
+        ("duplicate", "repeats its last batch, which is no longer a duplicate", data(0)),
     )
     for slug, what, zombie in cases:
         made.stream(
             f"stale-{slug}",
-            f"after epoch 4 a producer under epoch 3 {what}",
+            f"after epoch 4, a producer with epoch 3 {what}",
             *Appends()
             .take(data(0))
             .take(data(0, producer_epoch=4))
@@ -101,7 +101,7 @@ def _stale(made: Theme) -> None:
         )
     made.stream(
         "stale-of-one-producer",
-        "a new epoch of one producer leaves the other as it was",
+        "a new epoch of one producer does not affect another",
         *Appends()
         .take(data(0))
         .take(data(0, producer_id=OTHER))
@@ -112,7 +112,7 @@ def _stale(made: Theme) -> None:
     )
     made.stream(
         "stale-after-largest",
-        "after epoch 32767 epoch 0 is stale: epochs do not wrap",
+        "after epoch 32767, epoch 0 is stale: epochs do not wrap",
         *Appends()
         .take(data(0, producer_epoch=INT16_MAX))
         .refuse(data(0, producer_epoch=0), "producer-epoch-stale")
@@ -129,33 +129,33 @@ def _open(**fields: Any) -> Appends:
 def _markers(made: Theme) -> None:
     made.stream(
         "marker-of-same-epoch",
-        "a marker of the same epoch leaves the sequences as they were",
+        "a marker of the same epoch does not change the sequences",
         *_open().take(marker(COMMIT), ends=True).take(data(2, transactional=True), begins=True).steps,
         requirements=MARKERS,
     )
     made.stream(
         "marker-of-same-epoch-then-zero",
-        "after a marker of the same epoch sequence 0 is an overlap",
+        "after a marker of the same epoch, sequence 0 is an overlap",
         *_open().take(marker(COMMIT), ends=True).refuse(data(0, 1, transactional=True), "sequence-overlap").steps,
         requirements=[*MARKERS, "SEQ-ORDER-1"],
     )
     bumped = marker(ABORT, producer_epoch=4)
     made.stream(
         "marker-brings-epoch",
-        "an abort marker of epoch 4 fences epoch 3, whose next batch is stale",
+        "an abort marker of epoch 4 fences epoch 3, so that its next batch is stale",
         *_open().take(bumped, ends=True).refuse(data(2, transactional=True), "producer-epoch-stale").steps,
         requirements=MARKERS,
         flags=["ZombieProducer"],
     )
     made.stream(
         "marker-brings-epoch-then-zero",
-        "after a marker of epoch 4 the producer begins at sequence 0 under epoch 4",
+        "after a marker of epoch 4, the producer begins at sequence 0 with epoch 4",
         *_open().take(bumped, ends=True).take(data(0, transactional=True, producer_epoch=4), begins=True).steps,
         requirements=MARKERS,
     )
     made.stream(
         "marker-brings-epoch-then-next",
-        "after a marker of epoch 4 the producer goes on at sequence 2 under epoch 4",
+        "after a marker of epoch 4, the producer continues at sequence 2 with epoch 4",
         *_open()
         .take(bumped, ends=True)
         .refuse(data(2, transactional=True, producer_epoch=4), "sequence-gap", verdict="acceptable")
@@ -164,13 +164,13 @@ def _markers(made: Theme) -> None:
     )
     made.stream(
         "marker-stale",
-        "a marker of epoch 2 is stale after a batch of epoch 3: the transaction stays open",
+        "a marker of epoch 2 is stale after a batch of epoch 3, so the transaction stays open",
         *_open().refuse(marker(COMMIT, producer_epoch=2), "producer-epoch-stale").steps,
         requirements=MARKERS,
     )
     made.stream(
         "marker-of-unknown-producer-then-seven",
-        "a marker is all that is known of a producer, who then must begin at sequence 0",
+        "the broker knows only a marker of a producer, which then must begin at sequence 0",
         *Appends()
         .take(marker(ABORT), verdict="acceptable")
         .refuse(data(7, transactional=True), "sequence-gap", verdict="acceptable")
@@ -183,19 +183,19 @@ def _own_epoch_each(made: Theme) -> None:
     options: dict[str, Any] = {"requirements": MARKERS, "transaction_version": 2}
     made.stream(
         "version-two-marker-of-next-epoch",
-        "under transactions of version 2 a marker has the epoch after its transaction's",
+        "with transaction version 2, a marker has the next epoch after its transaction's",
         *_open().take(marker(COMMIT, producer_epoch=4), ends=True).steps,
         **options,
     )
     made.stream(
         "version-two-marker-of-same-epoch",
-        "under transactions of version 2 a marker of the transaction's own epoch is stale",
+        "with transaction version 2, a marker of the transaction's own epoch is stale",
         *_open().refuse(marker(COMMIT), "producer-epoch-stale", verdict="acceptable").steps,
         **options,
     )
     made.stream(
         "version-two-marker-twice",
-        "a marker that is written once more after its transaction has ended does nothing",
+        "a marker that is repeated after the end of its transaction has no effect",
         *_open()
         .take(marker(COMMIT, producer_epoch=4), ends=True)
         .take(marker(COMMIT, producer_epoch=4), verdict="acceptable")
@@ -204,13 +204,13 @@ def _own_epoch_each(made: Theme) -> None:
     )
     made.stream(
         "version-two-marker-of-largest-epoch",
-        "there is no epoch after 32767, so a marker of it ends a transaction of it",
+        "there is no epoch after 32767, so a marker of epoch 32767 ends a transaction of that epoch",
         *_open(producer_epoch=INT16_MAX).take(marker(COMMIT, producer_epoch=INT16_MAX), ends=True).steps,
         **options,
     )
     made.stream(
         "version-two-marker-of-older-epoch",
-        "under transactions of version 2 a marker of an epoch before the transaction's is stale",
+        "with transaction version 2, a marker of an epoch before the transaction's is stale",
         *_open().refuse(marker(COMMIT, producer_epoch=2), "producer-epoch-stale").steps,
         **options,
     )

@@ -1,4 +1,4 @@
-"""What a consumer hands out: aborted transactions, control batches, the last stable offset."""
+"""The records that a reader returns: aborted transactions, control batches, the last stable offset."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def theme() -> Theme:
     """stream/isolation"""
     made = Theme(
         "stream/isolation",
-        "What is handed out of a fetch whose aborted transactions are told, and of a log by its markers.",
+        "Records returned from a fetch with a list of aborted transactions, and from a log with markers.",
         kind="stream",
     )
     made.flag(
         "AbortedShown",
         "corruption",
-        "Records of an aborted transaction, and records that only look like it.",
-        "A reader that filters too little hands out what was taken back; one that filters too much loses data.",
+        "There are records of an aborted transaction, and records that only look like them.",
+        "A reader that filters too little returns aborted records; one that filters too much loses data.",
     )
     _ends(made)
     _interleaved(made)
@@ -63,11 +63,11 @@ def _dropped(raw: Raw) -> Part:
 
 
 def _ends(made: Theme) -> None:
-    reading(made, "committed", "a committed transaction is handed out", Part(_txn(0)), _marker(COMMIT, 2), aborted=())
+    reading(made, "committed", "a committed transaction is returned", Part(_txn(0)), _marker(COMMIT, 2), aborted=())
     reading(
         made,
         "aborted",
-        "an aborted transaction is not handed out",
+        "an aborted transaction is filtered out",
         _dropped(_txn(0)),
         _marker(ABORT, 2),
         aborted=[(PRODUCER, 0)],
@@ -76,7 +76,7 @@ def _ends(made: Theme) -> None:
     reading(
         made,
         "aborted-in-two-batches",
-        "both batches of an aborted transaction are left out, and what follows it is not",
+        "both batches of an aborted transaction are filtered out, but the batch after it is not",
         _dropped(_txn(0)),
         _dropped(_txn(2, 2)),
         _marker(ABORT, 4),
@@ -87,7 +87,7 @@ def _ends(made: Theme) -> None:
     reading(
         made,
         "aborted-then-committed",
-        "a producer's first transaction is aborted, its second committed",
+        "a producer's first transaction is aborted, and its second is committed",
         _dropped(_txn(0)),
         _marker(ABORT, 2),
         Part(_txn(3, 2)),
@@ -98,7 +98,7 @@ def _ends(made: Theme) -> None:
     reading(
         made,
         "committed-then-aborted",
-        "a producer's first transaction is committed, its second aborted",
+        "a producer's first transaction is committed, and its second is aborted",
         Part(_txn(0)),
         _marker(COMMIT, 2),
         _dropped(_txn(3, 2)),
@@ -109,7 +109,7 @@ def _ends(made: Theme) -> None:
     reading(
         made,
         "aborted-twice",
-        "two transactions of a producer, both aborted",
+        "two transactions of a producer are both aborted",
         _dropped(_txn(0)),
         _marker(ABORT, 2),
         _dropped(_txn(3, 2)),
@@ -119,7 +119,7 @@ def _ends(made: Theme) -> None:
     reading(
         made,
         "aborted-by-newer-epoch",
-        "a coordinator has aborted a transaction under the producer's next epoch",
+        "a coordinator aborted a transaction with the producer's next epoch",
         _dropped(_txn(0)),
         _marker(ABORT, 2, producer_epoch=EPOCH + 1),
         Part(_txn(3, producer_epoch=EPOCH + 1)),
@@ -137,7 +137,7 @@ def _interleaved(made: Theme) -> None:
         reading(
             made,
             f"interleaved-{slug}",
-            f"two producers' transactions take turns: {slug.replace('-', ' ')}",
+            f"the transactions of two producers are interleaved: {slug.replace('-', ' ')}",
             Part(_txn(0), shown=ends[0] == COMMIT),
             Part(_txn(2, producer_id=OTHER), shown=ends[1] == COMMIT),
             Part(_txn(4, 2), shown=ends[0] == COMMIT),
@@ -150,7 +150,7 @@ def _interleaved(made: Theme) -> None:
     reading(
         made,
         "plain-batches-between",
-        "batches outside of any transaction stand inside an aborted one",
+        "batches without a transaction are between the batches of an aborted one",
         _dropped(_txn(0)),
         Part(plain(base_offset=2)),
         Part(data(0, base_offset=3, producer_id=OTHER)),
@@ -164,7 +164,7 @@ def _uncommitted(made: Theme) -> None:
     reading(
         made,
         "uncommitted-aborted",
-        "in read_uncommitted an aborted transaction is handed out, and its marker is not",
+        "with read_uncommitted, an aborted transaction is returned, but not its marker",
         Part(_txn(0)),
         _marker(ABORT, 2),
         isolation="read_uncommitted",
@@ -173,7 +173,7 @@ def _uncommitted(made: Theme) -> None:
     reading(
         made,
         "uncommitted-open",
-        "in read_uncommitted an open transaction is handed out",
+        "with read_uncommitted, an open transaction is returned",
         Part(_txn(0)),
         Part(plain(base_offset=2)),
         isolation="read_uncommitted",
@@ -181,7 +181,7 @@ def _uncommitted(made: Theme) -> None:
     reading(
         made,
         "uncommitted-control-alone",
-        "markers alone: nothing is handed out, and the next fetch begins behind them",
+        "the fetch has only markers: no record is returned, and the next fetch begins after them",
         _marker(COMMIT, 7),
         _marker(ABORT, 8, producer_id=OTHER),
         isolation="read_uncommitted",
@@ -194,7 +194,7 @@ def _unstable(made: Theme) -> None:
     reading(
         made,
         "open-at-the-end",
-        "a log ends with an open transaction: nothing from its first offset on is decided",
+        "a log ends with an open transaction: nothing from its first offset on is stable",
         Part(plain(base_offset=0)),
         Part(_txn(1), shown=False, beyond=True),
         roles=LOG,
@@ -203,7 +203,7 @@ def _unstable(made: Theme) -> None:
     reading(
         made,
         "committed-behind-open",
-        "a committed transaction and a plain batch behind an open transaction are held back with it",
+        "a committed transaction and a plain batch after an open transaction are held back with it",
         Part(plain(base_offset=0)),
         Part(_txn(1), shown=False, beyond=True),
         Part(_txn(3, producer_id=OTHER), shown=False, beyond=True),
@@ -215,7 +215,7 @@ def _unstable(made: Theme) -> None:
     reading(
         made,
         "committed-before-open",
-        "a committed transaction before an open one is handed out",
+        "a committed transaction before an open one is returned",
         Part(_txn(0)),
         _marker(COMMIT, 2),
         Part(_txn(3, 2), shown=False, beyond=True),
@@ -225,7 +225,7 @@ def _unstable(made: Theme) -> None:
     reading(
         made,
         "open-and-told",
-        "a consumer is sent an open transaction, which a broker would not do: it knows nothing against it",
+        "a consumer gets an open transaction, which no broker sends; the consumer cannot know and returns it",
         Part(_txn(0)),
         roles=CONSUMER,
         aborted=(),
@@ -238,7 +238,7 @@ def _told(made: Theme) -> None:
     reading(
         made,
         "told-unordered",
-        "the aborted transactions are told last first",
+        "the list of aborted transactions is in descending order",
         *log,
         _marker(ABORT, 8),
         aborted=[(PRODUCER, 6), (PRODUCER, 0)],
@@ -247,7 +247,7 @@ def _told(made: Theme) -> None:
     reading(
         made,
         "told-twice",
-        "an aborted transaction is told twice",
+        "an aborted transaction is listed twice",
         *log,
         _marker(ABORT, 8),
         aborted=[(PRODUCER, 0), (PRODUCER, 6), (PRODUCER, 6)],
@@ -256,7 +256,7 @@ def _told(made: Theme) -> None:
     reading(
         made,
         "told-without-marker",
-        "an aborted transaction is told whose marker is not in the fetch",
+        "a listed aborted transaction has no marker in the fetch",
         *log,
         aborted=[(PRODUCER, 0), (PRODUCER, 6)],
         roles=CONSUMER,
@@ -265,7 +265,7 @@ def _told(made: Theme) -> None:
     reading(
         made,
         "told-for-another-producer",
-        "an aborted transaction of a producer is told that has no batch here",
+        "a listed aborted transaction is of a producer without batches in the fetch",
         Part(_txn(0)),
         _marker(COMMIT, 2),
         aborted=[(OTHER, 0)],
@@ -275,7 +275,7 @@ def _told(made: Theme) -> None:
     reading(
         made,
         "told-from-later-offset",
-        "an aborted transaction is told that begins behind the producer's committed one",
+        "a listed aborted transaction begins after the producer's committed one",
         Part(_txn(0)),
         Part(_txn(2, 2)),
         _marker(COMMIT, 4),
@@ -286,7 +286,7 @@ def _told(made: Theme) -> None:
     reading(
         made,
         "told-from-inside-a-batch",
-        "the told first offset is inside a batch, which then is aborted as a whole",
+        "the listed first offset is inside a batch; the whole batch is filtered out",
         Part(_txn(0)),
         _dropped(_txn(2, 2, 3)),
         _marker(ABORT, 5),
@@ -309,7 +309,7 @@ def _told(made: Theme) -> None:
     reading(
         made,
         "told-but-committed",
-        "a commit marker does not end what was told to be aborted: only an abort marker does",
+        "only an abort marker ends a listed aborted transaction; a commit marker does not",
         _dropped(_txn(0)),
         _marker(COMMIT, 2),
         _dropped(_txn(3, 2)),
@@ -321,7 +321,7 @@ def _told(made: Theme) -> None:
     reading(
         made,
         "told-nothing",
-        "no aborted transaction is told, so that an abort marker alone takes nothing back",
+        "no aborted transaction is listed; an abort marker alone filters nothing",
         Part(_txn(0)),
         _marker(ABORT, 2),
         roles=CONSUMER,
@@ -364,7 +364,7 @@ def _positions(made: Theme) -> None:
     reading(
         made,
         "last-record-compacted",
-        "a batch has lost its last records: the next fetch begins behind where they were",
+        "compaction removed a batch's last records; the next fetch begins after their offsets",
         Part(batch(Record(value=b"left"), base_offset=0, last_offset_delta=4)),
         isolation="read_uncommitted",
         requirements=["RB-OFFSET-5", "RB-OFFSET-6"],
@@ -380,7 +380,7 @@ def _shapes(made: Theme) -> None:
     reading(
         made,
         "compacted-empty-inside-aborted",
-        "a batch of an aborted transaction has lost all its records",
+        "compaction removed all records of a batch in an aborted transaction",
         Part(_emptied(0, 1, base_sequence=0), shown=False),
         _dropped(_txn(2, 2)),
         _marker(ABORT, 4),
@@ -391,7 +391,7 @@ def _shapes(made: Theme) -> None:
     reading(
         made,
         "compacted-empty-inside-committed",
-        "a batch of a committed transaction has lost all its records",
+        "compaction removed all records of a batch in a committed transaction",
         Part(_txn(0)),
         Part(_emptied(2, 1, base_sequence=2), shown=False),
         _marker(COMMIT, 4),
@@ -405,7 +405,7 @@ def _shapes(made: Theme) -> None:
         reading(
             made,
             f"compressed-{slug}",
-            f"a compressed batch of a transaction that was {slug}",
+            f"the {slug} transaction has a compressed batch",
             Part(raw, shown=kind == COMMIT),
             _marker(kind, 2),
             aborted=[(PRODUCER, 0)] if kind == ABORT else [],
@@ -414,7 +414,7 @@ def _shapes(made: Theme) -> None:
     reading(
         made,
         "log-append-time",
-        "with LogAppendTime a committed record has the broker's time, an aborted one is left out",
+        "with LogAppendTime, a committed record has the broker's time, and an aborted one is filtered out",
         Part(_txn(0, log_append=True, max_timestamp=CREATED_MS + 5)),
         _marker(COMMIT, 2),
         _dropped(_txn(3, 2, log_append=True, max_timestamp=CREATED_MS + 9)),
@@ -425,7 +425,7 @@ def _shapes(made: Theme) -> None:
     reading(
         made,
         "legacy-between",
-        "messages of magic 0 and 1 stand inside an aborted transaction",
+        "messages of magic 0 and 1 are inside an aborted transaction",
         _dropped(_txn(0)),
         Part(message(1, offset=2)),
         Part(message(0, offset=3)),
@@ -436,7 +436,7 @@ def _shapes(made: Theme) -> None:
     reading(
         made,
         "several-batches-a-step",
-        "an aborted and a committed transaction in one piece",
+        "one step has both an aborted and a committed transaction",
         Part(
             concat(
                 _txn(0),
@@ -452,7 +452,7 @@ def _shapes(made: Theme) -> None:
     reading(
         made,
         "plain-batch-of-aborted-producer",
-        "a batch that is not transactional, of a producer whose transaction was told to be aborted, is handed out",
+        "a batch that is not transactional is returned, even inside its producer's aborted transaction",
         _dropped(_txn(0)),
         Part(data(2, base_offset=2)),
         _marker(ABORT, 4),
@@ -466,7 +466,7 @@ def _control(made: Theme) -> None:
     reading(
         made,
         "marker-without-transaction",
-        "an abort marker whose transaction left no batch here",
+        "an abort marker has no batch of its transaction in the fetch",
         _marker(ABORT, 0),
         Part(_txn(1)),
         _marker(COMMIT, 3),
@@ -496,7 +496,7 @@ def _control(made: Theme) -> None:
     reading(
         made,
         "marker-key-of-later-version",
-        "an abort marker whose key has version 1 and two more bytes ends the aborted transaction",
+        "an abort marker's key has version 1 and two more bytes; it still ends the aborted transaction",
         _dropped(_txn(0)),
         _marker(ABORT, 2, key=struct.pack(">hh", 1, ABORT) + b"\x00\x09"),
         Part(_txn(3, 2)),
@@ -508,7 +508,7 @@ def _control(made: Theme) -> None:
     reading(
         made,
         "leader-change-between",
-        "a control batch of another kind, without a producer, is not handed out and ends nothing",
+        "a control batch of another type, without a producer, is not returned and ends no transaction",
         _dropped(_txn(0)),
         Part(batch(change, control=True, base_offset=2), shown=False),
         _marker(ABORT, 3),
@@ -519,7 +519,7 @@ def _control(made: Theme) -> None:
     reading(
         made,
         "transaction-without-batches",
-        "two markers of a producer without a batch between them",
+        "a producer has two markers without a batch between them",
         _marker(COMMIT, 0),
         _marker(ABORT, 1),
         Part(plain(base_offset=2)),
@@ -531,8 +531,8 @@ def _refused(made: Theme) -> None:
     made.flag(
         "MarkerUnreadable",
         "crash",
-        "A control batch of a producer has a key that is not a version and a type.",
-        "A reader that looks for the abort marker ends in an exception; one that passes over it filters too much.",
+        "A producer's control batch has a key that is not a valid version and type.",
+        "A reader that looks for the abort marker raises an exception; one that skips it filters too much.",
     )
     for slug, what, key in (
         ("null", "is null", None),
@@ -542,7 +542,7 @@ def _refused(made: Theme) -> None:
         reading(
             made,
             f"marker-key-{slug}",
-            f"a marker's key {what}: Kafka refuses it in read_committed",
+            f"a marker's key {what}; with read_committed, Kafka refuses it",
             Part(plain(base_offset=0)),
             Part(marker(ABORT, base_offset=1, key=key), shown=False, finding="end-marker-invalid"),
             aborted=(),
@@ -553,7 +553,7 @@ def _refused(made: Theme) -> None:
     reading(
         made,
         "uncommitted-marker-key-null",
-        "a marker's key is null: in read_uncommitted nobody looks",
+        "a marker's key is null; with read_uncommitted, readers do not check it",
         Part(plain(base_offset=0)),
         _marker(ABORT, 1, key=None),
         Part(plain(base_offset=2)),
@@ -569,7 +569,7 @@ def _logs(made: Theme) -> None:
     reading(
         made,
         "log-sequence-gap",
-        "sequences have a gap in a log, as compaction leaves it: nobody holds a log to them",
+        "the sequences in a log have a gap, as after compaction; readers of a log do not check sequences",
         Part(_txn(0)),
         Part(_txn(7, 7)),
         _marker(COMMIT, 9),
@@ -579,7 +579,7 @@ def _logs(made: Theme) -> None:
     reading(
         made,
         "log-sequence-twice",
-        "the same sequences stand in a log twice: it is too late to drop one",
+        "the same sequences occur twice in a log; it is too late to drop one batch",
         Part(_txn(0)),
         Part(_txn(2)),
         _marker(COMMIT, 4),
@@ -589,7 +589,7 @@ def _logs(made: Theme) -> None:
     reading(
         made,
         "log-epoch-stale",
-        "a batch of an older epoch stands in a log: a broker that loads it only warns",
+        "a log has a batch of an older epoch; a broker that loads it only warns",
         Part(data(0, base_offset=0, producer_epoch=EPOCH + 1)),
         Part(data(2, base_offset=2), finding="producer-epoch-stale"),
         roles=LOG,
@@ -598,7 +598,7 @@ def _logs(made: Theme) -> None:
     reading(
         made,
         "log-coordinator-epoch-lower",
-        "a marker of an older coordinator epoch stands in a log: a broker that loads it only warns",
+        "a log has a marker of an older coordinator epoch; a broker that loads it only warns",
         Part(_txn(0)),
         _marker(COMMIT, 2, coordinator_epoch=12),
         _dropped(_txn(3, 2)),
@@ -609,13 +609,13 @@ def _logs(made: Theme) -> None:
     made.flag(
         "LogUnloadable",
         "crash",
-        "A segment holds what the producers' state cannot follow.",
-        "A broker that loads the segment dies of it, and again at each start.",
+        "A segment has a batch that Kafka's producer state cannot load.",
+        "A broker that loads the segment crashes, and crashes again at each start.",
     )
     reading(
         made,
         "log-plain-batch-inside",
-        "a batch that is not transactional stands in its producer's open transaction",
+        "a batch that is not transactional is inside its producer's open transaction",
         Part(_txn(0)),
         Part(data(2, base_offset=2), finding="transaction-not-ended"),
         _marker(COMMIT, 4),
@@ -632,7 +632,7 @@ def _logs(made: Theme) -> None:
         reading(
             made,
             f"log-marker-{slug}",
-            f"a control batch of a producer whose {what} stands in a log",
+            f"a log has a producer's control batch whose {what}",
             Part(plain(2, base_offset=0)),
             Part(bad, shown=False, finding="end-marker-invalid"),
             roles=LOG,
@@ -642,7 +642,7 @@ def _logs(made: Theme) -> None:
     reading(
         made,
         "marker-value-null",
-        "a marker's value is null: a consumer looks at its key alone",
+        "a marker's value is null; a consumer checks only its key",
         _dropped(_txn(0)),
         _marker(ABORT, 2, value=None),
         Part(_txn(3, 2)),

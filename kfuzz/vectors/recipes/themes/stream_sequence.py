@@ -1,4 +1,4 @@
-"""Sequences of idempotent producers, as the broker that appends to a partition sees them."""
+"""Sequence numbers of idempotent producers, as the appending broker sees them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ORDER, DUPLICATE, WRAP, UNKNOWN = ["SEQ-ORDER-1"], ["SEQ-DUPLICATE-1"], ["SEQ-WR
 
 def theme() -> Theme:
     """stream/sequence"""
-    made = Theme("stream/sequence", "Sequences of idempotent producers, one append after another.", kind="stream")
+    made = Theme("stream/sequence", "Sequence numbers of idempotent producers in successive appends.", kind="stream")
     _beginnings(made)
     _order(made)
     _gaps(made)
@@ -30,19 +30,19 @@ def _beginnings(made: Theme) -> None:
     for slug, sequence in (("seven", 7), ("int32-max", INT32_MAX)):
         made.stream(
             f"unknown-producer-at-{slug}",
-            f"nothing is known of the producer, whose batch has sequence {sequence}: older ones were deleted",
+            f"an unknown producer's batch has sequence {sequence}: older batches were deleted",
             *Appends().take(data(sequence, 1), verdict="acceptable").steps,
             requirements=UNKNOWN,
         )
     made.stream(
         "unknown-producer-goes-on",
-        "a producer that was unknown at sequence 7 goes on at 9",
+        "a producer that was unknown at sequence 7 continues at 9",
         *Appends().take(data(7), verdict="acceptable").take(data(9)).steps,
         requirements=[*UNKNOWN, *ORDER],
     )
     made.stream(
         "unknown-producer-then-gap",
-        "a producer that was unknown at sequence 7 leaves out 9",
+        "a producer that was unknown at sequence 7 skips sequence 9",
         *Appends().take(data(7), verdict="acceptable").refuse(data(10), "sequence-gap").steps,
         requirements=[*UNKNOWN, *ORDER],
     )
@@ -51,13 +51,13 @@ def _beginnings(made: Theme) -> None:
 def _order(made: Theme) -> None:
     made.stream(
         "goes-on",
-        "three batches of three, two and one records, each at the sequence after the last",
+        "three batches of three, two and one records, with consecutive sequences",
         *Appends().take(data(0, 3)).take(data(3, 2)).take(data(5, 1)).steps,
         requirements=ORDER,
     )
     made.stream(
         "not-idempotent",
-        "two equal batches without a producer id are two batches",
+        "two equal batches without a producer id are not duplicates",
         *Appends().take(plain()).take(plain()).steps,
         requirements=["RB-PRODUCER-1"],
     )
@@ -67,13 +67,13 @@ def _gaps(made: Theme) -> None:
     for slug, sequence in (("one", 3), ("many", 1000), ("half-of-all", 1 + (1 << 30))):
         made.stream(
             f"gap-of-{slug}",
-            f"after sequences 0 and 1 comes {sequence}",
+            f"sequences 0 and 1 are followed by {sequence}",
             *Appends().take(data(0)).refuse(data(sequence), "sequence-gap").steps,
             requirements=ORDER,
         )
     made.stream(
         "gap-then-missing-batch",
-        "the batch that was left out comes late, then the refused one again: the refusal has changed nothing",
+        "the missing batch arrives late, then the refused one again; the refusal changed nothing",
         *Appends().take(data(0)).refuse(data(4), "sequence-gap").take(data(2)).take(data(4)).steps,
         requirements=ORDER,
     )
@@ -85,7 +85,7 @@ def _gaps(made: Theme) -> None:
     )
     made.stream(
         "gap-takes-no-offset",
-        "another producer's batch gets the offset that the refused one did not",
+        "another producer's batch gets the offset that the refused batch did not use",
         *Appends().take(data(0)).refuse(data(4), "sequence-gap").take(data(0, producer_id=OTHER)).steps,
         requirements=ORDER,
     )
@@ -93,21 +93,21 @@ def _gaps(made: Theme) -> None:
 
 def _overlaps(made: Theme) -> None:
     cases = (
-        ("partial", "begins at the last sequence of the batch before", 1, 2),
-        ("longer", "begins where the batch before does, and is longer", 0, 3),
-        ("shorter", "begins where the batch before does, and is shorter", 0, 1),
-        ("tail", "is the end of the batch before", 1, 1),
+        ("partial", "begins at the last sequence of the previous batch", 1, 2),
+        ("longer", "begins at the same sequence as the previous batch, and is longer", 0, 3),
+        ("shorter", "begins at the same sequence as the previous batch, and is shorter", 0, 1),
+        ("tail", "repeats the end of the previous batch", 1, 1),
     )
     for slug, what, sequence, count in cases:
         made.stream(
             f"overlap-{slug}",
-            f"a batch {what}: it is no duplicate",
+            f"a batch {what}; it is not a duplicate",
             *Appends().take(data(0)).refuse(data(sequence, count), "sequence-overlap").steps,
             requirements=ORDER,
         )
     made.stream(
         "overlap-two-merged",
-        "two batches that were appended come again as one",
+        "two appended batches are sent again as one batch",
         *Appends().take(data(0)).take(data(2)).refuse(data(0, 4), "sequence-overlap").steps,
         requirements=ORDER,
     )
@@ -123,37 +123,37 @@ def _duplicates(made: Theme) -> None:
     first = Appends().take(data(0))
     made.stream(
         "duplicate-of-last",
-        "the last batch comes again, and gets the offset it had",
+        "the last batch is sent again, and keeps its offset",
         *first.drop(data(0), at=0).steps,
         requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-then-next",
-        "after a duplicate the producer goes on",
+        "the producer continues after a duplicate",
         *Appends().take(data(0)).drop(data(0), at=0).take(data(2)).steps,
         requirements=[*DUPLICATE, *ORDER],
     )
     made.stream(
         "duplicate-twice",
-        "the last batch comes a second and a third time",
+        "the last batch is sent a second and a third time",
         *Appends().take(data(0)).drop(data(0), at=0).drop(data(0), at=0).steps,
         requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-of-one-before",
-        "the batch before the last one comes again",
+        "the batch before the last one is sent again",
         *Appends().take(data(0)).take(data(2, 3)).drop(data(0), at=0).steps,
         requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-with-other-records",
-        "another batch with the sequences of the last one is a duplicate as well",
+        "a different batch with the sequences of the last one is also a duplicate",
         *Appends().take(data(0)).drop(data(0, text="other"), at=0).steps,
         requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-after-gap",
-        "a refused batch does not make the last one forgotten",
+        "the broker still remembers the last batch after a refused one",
         *Appends().take(data(0)).refuse(data(7), "sequence-gap").drop(data(0), at=0).steps,
         requirements=[*DUPLICATE, *ORDER],
     )
@@ -165,7 +165,7 @@ def _duplicates(made: Theme) -> None:
     )
     made.stream(
         "duplicate-behind-others",
-        "six batches of another producer do not make the last one forgotten",
+        "the broker still remembers the last batch after six batches of another producer",
         *_behind_others().drop(data(0), at=0).steps,
         requirements=DUPLICATE,
     )
@@ -187,19 +187,19 @@ def _forgotten(made: Theme) -> None:
 
     made.stream(
         "duplicate-of-fifth-last",
-        "the oldest of the last five batches comes again",
+        "the oldest of the last five batches is sent again",
         *six().drop(data(1, 1), at=1).steps,
         requirements=DUPLICATE,
     )
     made.stream(
         "duplicate-of-sixth-last",
-        "a batch before the last five comes again: Kafka has forgotten it, and others may remember",
+        "a batch before the last five is sent again; Kafka has forgotten it, but others may remember it",
         *six().refuse(data(0, 1), "sequence-overlap", verdict="acceptable").steps,
         requirements=[*DUPLICATE, *ORDER],
     )
     made.stream(
         "duplicates-are-not-counted",
-        "four duplicates of the last batch do not push out the first of five",
+        "four duplicates of the last batch do not displace the first of the last five",
         *_five_and_duplicates().drop(data(0, 1), at=0).steps,
         requirements=DUPLICATE,
     )
@@ -218,43 +218,43 @@ def _wraps(made: Theme) -> None:
     last = INT32_MAX
     made.stream(
         "wrap-between",
-        "a batch ends at sequence INT32_MAX, and the next begins at 0",
+        "a batch ends at sequence INT32_MAX, and the next one begins at 0",
         *Appends().take(data(last - 1), verdict="acceptable").take(data(0), verdict="acceptable").steps,
         requirements=WRAP,
     )
     made.stream(
         "wrap-within",
-        "a batch of three begins at sequence INT32_MAX, and the next at 2",
+        "a batch of three records begins at sequence INT32_MAX, and the next one at 2",
         *Appends().take(data(last, 3), verdict="acceptable").take(data(2), verdict="acceptable").steps,
         requirements=WRAP,
     )
     made.stream(
         "wrap-then-gap",
-        "after INT32_MAX comes 1",
+        "sequence INT32_MAX is followed by 1",
         *Appends().take(data(last, 1), verdict="acceptable").refuse(data(1), "sequence-gap").steps,
         requirements=[*WRAP, *ORDER],
     )
     made.stream(
         "wrap-within-then-gap",
-        "a batch of three begins at INT32_MAX, and the next at 3",
+        "a batch of three records begins at sequence INT32_MAX, and the next one at 3",
         *Appends().take(data(last, 3), verdict="acceptable").refuse(data(3), "sequence-gap").steps,
         requirements=[*WRAP, *ORDER],
     )
     made.stream(
         "wrap-within-then-zero",
-        "a batch of three begins at INT32_MAX, and the next at 0, which it had already",
+        "a batch of three records begins at sequence INT32_MAX, and the next one at 0, which the first already used",
         *Appends().take(data(last, 3), verdict="acceptable").refuse(data(0), "sequence-overlap").steps,
         requirements=[*WRAP, *ORDER],
     )
     made.stream(
         "wrap-within-duplicate",
-        "a batch whose sequences wrap comes again",
+        "a batch whose sequences wrap is sent again",
         *Appends().take(data(last, 3), verdict="acceptable").drop(data(last, 3), at=0).steps,
         requirements=[*WRAP, *DUPLICATE],
     )
     made.stream(
         "wrap-duplicate-from-before",
-        "after the wrap the batch before it comes again",
+        "the batch before the wrap is sent again after it",
         *Appends()
         .take(data(last - 1), verdict="acceptable")
         .take(data(0), verdict="acceptable")
@@ -267,13 +267,13 @@ def _wraps(made: Theme) -> None:
 def _several(made: Theme) -> None:
     made.stream(
         "two-producers",
-        "two producers take turns, each with sequences of its own",
+        "two producers alternate, each with its own sequences",
         *Appends().take(data(0)).take(data(0, producer_id=OTHER)).take(data(2)).take(data(2, producer_id=OTHER)).steps,
         requirements=ORDER,
     )
     made.stream(
         "two-producers-one-gap",
-        "one producer leaves a gap, and the other goes on",
+        "one producer leaves a gap, and the other continues",
         *Appends()
         .take(data(0))
         .take(data(0, producer_id=OTHER))
@@ -284,19 +284,19 @@ def _several(made: Theme) -> None:
     )
     made.stream(
         "two-producers-are-not-duplicates",
-        "the same batch from another producer is no duplicate",
+        "the same batch from another producer is not a duplicate",
         *Appends().take(data(0)).take(data(0, producer_id=OTHER)).steps,
         requirements=DUPLICATE,
     )
     made.stream(
         "others-between",
-        "a batch without a producer id stands between two of a producer",
+        "a batch without a producer id is between two batches of a producer",
         *Appends().take(data(0)).take(plain(3)).take(data(2)).steps,
         requirements=ORDER,
     )
     made.stream(
         "producer-id-zero",
-        "producer id 0 and epoch 0 are a producer as any other: its duplicate is found",
+        "a producer with id 0 and epoch 0 is like any other: the broker detects its duplicate",
         *Appends()
         .take(data(0, producer_id=0, producer_epoch=0))
         .drop(data(0, producer_id=0, producer_epoch=0), at=0)

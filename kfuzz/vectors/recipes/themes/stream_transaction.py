@@ -1,4 +1,4 @@
-"""Transactions and their markers, as the broker that appends to a partition sees them."""
+"""Transactions and their markers, as the appending broker sees them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BATCHES, MARKER, STABLE = ["TXN-BATCH-1"], ["TXN-MARKER-1"], ["TXN-STABLE-1"]
 def theme() -> Theme:
     """stream/transaction"""
     made = Theme(
-        "stream/transaction", "Open and ended transactions of a partition, and its last stable offset.", kind="stream"
+        "stream/transaction", "Open and ended transactions of a partition, and the last stable offset.", kind="stream"
     )
     _ends(made)
     _stable(made)
@@ -37,32 +37,32 @@ def _open() -> Appends:
 def _ends(made: Theme) -> None:
     made.stream(
         "open",
-        "a transaction that has not ended keeps the last stable offset at its first offset",
+        "an open transaction keeps the last stable offset at its first offset",
         *_open().take(_txn(2)).steps,
         requirements=[*BATCHES, *STABLE],
     )
     for slug, kind in (("commit", COMMIT), ("abort", ABORT)):
         made.stream(
             f"{slug}",
-            f"a transaction of two batches and its {slug} marker, behind which all is stable",
+            f"a transaction of two batches, then its {slug} marker; everything is stable after it",
             *_open().take(_txn(2)).take(marker(kind), ends=True).steps,
             requirements=[*BATCHES, *MARKER, *STABLE],
         )
         made.stream(
             f"{slug}-then-another",
-            f"after the {slug} marker the same producer's next transaction is open from its own first offset on",
+            f"after the {slug} marker, the producer's next transaction is open from its own first offset",
             *_open().take(marker(kind), ends=True).take(_txn(2), begins=True).steps,
             requirements=[*BATCHES, *STABLE],
         )
     made.stream(
         "duplicate-inside",
-        "a batch of an open transaction comes again",
+        "a batch of an open transaction is sent again",
         *_open().drop(_txn(0), at=0).take(marker(COMMIT), ends=True).steps,
         requirements=["SEQ-DUPLICATE-1", *STABLE],
     )
     made.stream(
         "duplicate-after-the-end",
-        "a batch of a committed transaction comes again: it opens none",
+        "a batch of a committed transaction is sent again and opens no new transaction",
         *_open().take(marker(COMMIT), ends=True).drop(_txn(0), at=0).steps,
         requirements=["SEQ-DUPLICATE-1", *STABLE],
     )
@@ -78,13 +78,13 @@ def _stable(made: Theme) -> None:
     other = _txn(0, producer_id=OTHER)
     made.stream(
         "older-ends-first",
-        "of two open transactions the older ends: the younger's first offset is the last stable one",
+        "the older of two open transactions ends: the last stable offset moves to the first offset of the younger",
         *_open().take(other, begins=True).take(marker(COMMIT), ends=True).steps,
         requirements=STABLE,
     )
     made.stream(
         "younger-ends-first",
-        "of two open transactions the younger ends: the older's first offset stays the last stable one",
+        "the younger of two open transactions ends: the last stable offset stays at the first offset of the older",
         *_open()
         .take(other, begins=True)
         .take(marker(COMMIT, producer_id=OTHER), ends=True)
@@ -94,13 +94,13 @@ def _stable(made: Theme) -> None:
     )
     made.stream(
         "others-behind-open",
-        "what others write behind an open transaction is not stable before it ends",
+        "batches of others after an open transaction are not stable before it ends",
         *_open().take(plain(4)).take(data(0, producer_id=OTHER)).take(marker(ABORT), ends=True).steps,
         requirements=STABLE,
     )
     made.stream(
         "refused-opens-nothing",
-        "a batch that is refused does not open a transaction",
+        "a refused batch does not open a transaction",
         *Appends().take(data(0)).refuse(_txn(7), "sequence-gap").take(plain()).steps,
         requirements=[*STABLE, "SEQ-ORDER-1"],
     )
@@ -115,13 +115,13 @@ def _stable(made: Theme) -> None:
 def _mixed(made: Theme) -> None:
     made.stream(
         "plain-batch-inside",
-        "a producer whose transaction is open sends a batch that is not transactional; the documents are silent",
+        "a producer with an open transaction sends a batch that is not transactional; the documents are silent",
         *_open().refuse(data(2), "transaction-not-ended", verdict="acceptable").steps,
         requirements=BATCHES,
     )
     made.stream(
         "plain-batch-after-the-end",
-        "a producer whose transaction has ended sends a batch that is not transactional",
+        "a producer sends a batch that is not transactional after its transaction has ended",
         *_open().take(marker(COMMIT), ends=True).take(data(2)).steps,
         requirements=BATCHES,
     )
@@ -133,13 +133,13 @@ def _mixed(made: Theme) -> None:
     )
     made.stream(
         "plain-batch-of-new-epoch-inside",
-        "a new epoch does not end the transaction of the one before: a batch that is not transactional is refused",
+        "a new epoch does not end the old epoch's transaction: the broker refuses a batch that is not transactional",
         *_open().refuse(data(0, producer_epoch=4), "transaction-not-ended", verdict="acceptable").steps,
         requirements=[*BATCHES, "SEQ-EPOCH-1"],
     )
     made.stream(
         "new-epoch-inside",
-        "a batch of a new epoch goes on in the transaction of the one before, whose first offset stays",
+        "a batch of a new epoch continues the old epoch's transaction, whose first offset stays the same",
         *_open().take(_txn(0, producer_epoch=4), verdict="acceptable").steps,
         requirements=[*BATCHES, "SEQ-EPOCH-1"],
     )
@@ -152,19 +152,19 @@ def _coordinators(made: Theme) -> None:
     for slug, epoch in (("equal", 12), ("higher", 13)):
         made.stream(
             f"coordinator-epoch-{slug}",
-            f"after a marker of coordinator epoch 12 comes one of {epoch}",
+            f"a marker of coordinator epoch 12 is followed by one of epoch {epoch}",
             *ended().take(marker(ABORT, coordinator_epoch=epoch), ends=True).steps,
             requirements=MARKER,
         )
     made.stream(
         "coordinator-epoch-lower",
-        "after a marker of coordinator epoch 12 comes one of 11, from a coordinator that was replaced",
+        "a marker of coordinator epoch 12 is followed by one of epoch 11, from a replaced coordinator",
         *ended().refuse(marker(ABORT, coordinator_epoch=11), "coordinator-epoch-stale", verdict="acceptable").steps,
         requirements=MARKER,
     )
     made.stream(
         "coordinator-epoch-of-other-producer",
-        "coordinator epochs are kept by producer: another's may be lower",
+        "each producer has its own coordinator epoch: another producer's may be lower",
         *ended()
         .take(_txn(0, producer_id=OTHER), begins=True)
         .take(marker(ABORT, coordinator_epoch=11, producer_id=OTHER), ends=True)
@@ -176,25 +176,25 @@ def _coordinators(made: Theme) -> None:
 def _odd_markers(made: Theme) -> None:
     made.stream(
         "marker-without-transaction",
-        "a marker that ends nothing is written all the same",
+        "the broker also writes a marker that ends no transaction",
         *Appends().take(marker(ABORT), verdict="acceptable").steps,
         requirements=MARKER,
     )
     made.stream(
         "marker-twice",
-        "a marker comes twice, as it does when a coordinator has lost the answer",
+        "a marker is sent twice, as after a lost answer to the coordinator",
         *_open().take(marker(COMMIT), ends=True).take(marker(COMMIT), verdict="acceptable").steps,
         requirements=MARKER,
     )
     made.stream(
         "marker-emptied",
-        "a control batch without a record, as compaction leaves it, ends nothing",
+        "a control batch without a record, as after compaction, does not end the transaction",
         *_open().take(_emptied(), verdict="acceptable").steps,
         requirements=[*MARKER, "RB-COUNT-3"],
     )
     made.stream(
         "marker-without-producer",
-        "a control batch without a producer id is no marker",
+        "a control batch without a producer id is not a marker",
         *_open()
         .take(marker(COMMIT, producer_id=-1, producer_epoch=-1, transactional=False), verdict="acceptable")
         .steps,
@@ -209,13 +209,13 @@ def _odd_markers(made: Theme) -> None:
     longer = struct.pack(">hh", 1, COMMIT) + b"\x00\x09"
     made.stream(
         "marker-key-of-later-version",
-        "a marker whose key has version 1 and two more bytes is read as one of version 0",
+        "a marker's key has version 1 and two more bytes; the broker reads it like version 0",
         *_open().take(marker(COMMIT, key=longer), ends=True, verdict="acceptable").steps,
         requirements=[*MARKER, "RB-CONTROL-2"],
     )
     made.stream(
         "marker-value-of-later-version",
-        "a marker whose value has version 1 and two more bytes is read as one of version 0",
+        "a marker's value has version 1 and two more bytes; the broker reads it like version 0",
         *_open().take(marker(COMMIT, value=struct.pack(">hih", 1, 0, 9)), ends=True, verdict="acceptable").steps,
         requirements=[*MARKER, "RB-CONTROL-4"],
     )
@@ -235,8 +235,8 @@ def _bad_markers(made: Theme) -> None:
     made.flag(
         "MarkerUnreadable",
         "crash",
-        "A control batch of a producer does not say how its transaction ended.",
-        "A broker that writes it dies when it loads the segment; one that ignores it never moves its stable offset.",
+        "A producer's control batch has an invalid key or value, so the end of the transaction is unknown.",
+        "A broker that writes it crashes when it loads the segment; one that ignores it never moves its stable offset.",
     )
     unforeseen, invalid = "UNKNOWN_SERVER_ERROR", "INVALID_RECORD"
     cases: tuple[tuple[str, str, dict[str, Any], str], ...] = (
@@ -252,7 +252,7 @@ def _bad_markers(made: Theme) -> None:
     for slug, what, odd, error in cases:
         made.stream(
             f"marker-{slug}",
-            f"a control batch of a producer whose {what}: the transaction stays open",
+            f"a producer's control batch whose {what} is refused, so the transaction stays open",
             *_open().refuse(marker(COMMIT, **odd), "end-marker-invalid", error=error, verdict="acceptable").steps,
             requirements=[*MARKER, "RB-CONTROL-2" if "key" in odd else "RB-CONTROL-4"],
             flags=["MarkerUnreadable"],

@@ -1,4 +1,4 @@
-"""Timestamps: create and log-append time, deltas, the max timestamp."""
+"""Timestamps: create time and log-append time, deltas, the max timestamp."""
 
 from __future__ import annotations
 
@@ -22,25 +22,30 @@ def theme() -> Theme:
 
 def _create(made: Theme) -> None:
     cases = (
-        ("create", "three records, a millisecond apart", CREATED_MS, (0, 1, 2)),
+        ("create", "three records, one millisecond apart", CREATED_MS, (0, 1, 2)),
         (
             "create-out-of-order",
-            "the second record is older than the first: its delta is negative",
+            "the second record is older than the first, so its delta is negative",
             CREATED_MS,
             (0, -1000, 500),
         ),
-        ("zero", "the timestamp is 0: the epoch itself", 0, (0,)),
-        ("none", "the timestamp is -1: there is none", -1, (0,)),
-        ("before-epoch", "timestamps before the epoch, which Kafka's reader takes as they are", -86_400_000, (0, 1)),
-        ("across-epoch", "the base is before the epoch and a record after", -5, (0, 10)),
+        ("zero", "the timestamp is 0, the epoch itself", 0, (0,)),
+        ("none", "the timestamp is -1, which means none", -1, (0,)),
+        (
+            "before-epoch",
+            "the timestamps are before the epoch; Kafka's reader returns them unchanged",
+            -86_400_000,
+            (0, 1),
+        ),
+        ("across-epoch", "the base timestamp is before the epoch, and one record is after it", -5, (0, 10)),
         ("largest", "the timestamp is INT64_MAX", INT64_MAX, (0,)),
         ("smallest", "the timestamp is INT64_MIN", -(2**63), (0,)),
-        ("delta-largest", "the delta is INT64_MAX: from 0 to the end of time", 0, (INT64_MAX,)),
-        ("delta-smallest", "the delta is INT64_MIN + 1", 0, (1 - 2**63,)),
+        ("delta-largest", "the base timestamp is 0 and the delta is INT64_MAX", 0, (INT64_MAX,)),
+        ("delta-smallest", "the base timestamp is 0 and the delta is INT64_MIN + 1", 0, (1 - 2**63,)),
     )
     for slug, summary, base, deltas in cases:
         records = (Record(offset_delta=index, timestamp_delta=delta) for index, delta in enumerate(deltas))
-        # The documents are silent on times before the epoch; Kafka reads them and will not write them.
+        # The documents do not mention times before the epoch. Kafka reads them, but does not write them.
         add = made.acceptable if min(base + delta for delta in deltas) < -1 else made.valid
         add(
             slug,
@@ -55,7 +60,7 @@ def _log_append(made: Theme) -> None:
         "LogAppendTime",
         "confusion",
         "The broker set the time: every record's timestamp is the batch's max timestamp.",
-        "A reader that adds deltas to the base timestamp gives the producer's times for the broker's.",
+        "A reader that adds deltas to the base timestamp returns the producer's times instead of the broker's.",
         links=["kafka_protocol #60", "kafkajs #838", "ruby-kafka #706"],
     )
     records = (Record(), Record(offset_delta=1, timestamp_delta=7), Record(offset_delta=2, timestamp_delta=-9))
@@ -63,7 +68,7 @@ def _log_append(made: Theme) -> None:
     appended = CREATED_MS + 60_000
     made.valid(
         "log-append",
-        "the deltas are still the producer's, and do not count",
+        "the deltas are still the producer's, but do not apply",
         batch(*records, log_append=True, max_timestamp=appended),
         **options,
     )
@@ -83,11 +88,11 @@ def _log_append(made: Theme) -> None:
     as_written = batch(
         Record(), Record(offset_delta=1), log_append=True, base_timestamp=appended, max_timestamp=appended
     )
-    # The topic has CreateTime, so the broker takes the bit away; base and max timestamp are the same.
+    # The topic has CreateTime, so the broker clears the bit. Base and max timestamp are equal.
     stored_again = [{**contents, "timestamp_type": "create"} for contents in as_written.batches]
     made.valid(
         "log-append-as-kafka-writes",
-        "base and max timestamp are the broker's and all deltas are 0, as Kafka's own builder has it",
+        "base and max timestamp are the broker's and all deltas are 0, as Kafka's own builder writes it",
         as_written,
         broker=accepts(finding="timestamp-type-not-create", batches=stored_again),
         **options,
@@ -95,7 +100,7 @@ def _log_append(made: Theme) -> None:
     for codec in ("gzip", "zstd"):
         made.valid(
             f"log-append-{codec}",
-            f"LogAppendTime under {codec}",
+            f"a {codec} batch has LogAppendTime",
             batch(
                 *records,
                 codec=codec,
@@ -111,8 +116,8 @@ def _overflow(made: Theme) -> None:
     made.flag(
         "TimestampOverflow",
         "integer-overflow",
-        "Base timestamp and delta add up to more than 64 bits hold.",
-        "Kafka wraps; where overflow is an error or undefined the process may end.",
+        "The sum of base timestamp and delta does not fit 64 bits.",
+        "In Kafka the sum wraps. If overflow is an error or undefined, the process may crash.",
     )
     cases = (
         ("overflow", INT64_MAX, 1),
@@ -122,7 +127,7 @@ def _overflow(made: Theme) -> None:
     for slug, base, delta in cases:
         made.acceptable(
             slug,
-            f"base timestamp {base} and delta {delta}; in Kafka the sum wraps",
+            f"the base timestamp is {base} and the delta is {delta}; in Kafka the sum wraps",
             batch(
                 Record(timestamp_delta=delta), base_timestamp=base, max_timestamp=INT64_MAX, hostile=["base_timestamp"]
             ),
@@ -136,13 +141,13 @@ def _max(made: Theme) -> None:
     made.flag(
         "MaxTimestampWrong",
         "lost-data",
-        "The max timestamp is not the largest of the records'.",
-        "Time indexes and retention go by it: a search by time misses records, or deletes them early.",
+        "The max timestamp is not the largest timestamp of the records.",
+        "Time indexes and retention use it: a search by time misses records, or retention deletes them early.",
     )
     two = (Record(timestamp_delta=100), Record(offset_delta=1))
     wrong = (
-        ("max-of-last", "is the last record's, as document 001 has it, but an earlier record is younger", CREATED_MS),
-        ("max-minus-one", "is -1 though the records have timestamps", -1),
+        ("max-of-last", "is the last record's, as document 001 says, but an earlier record is newer", CREATED_MS),
+        ("max-minus-one", "is -1, but the records have timestamps", -1),
         ("max-smallest", "is INT64_MIN", -(2**63)),
     )
     for slug, what, value in wrong:
@@ -156,52 +161,52 @@ def _max(made: Theme) -> None:
         )
     made.valid(
         "max-above-records",
-        "the max timestamp is above every record's: compaction took the youngest",
+        "the max timestamp is above every record's: compaction removed the newest",
         batch(*two, max_timestamp=CREATED_MS + 1_000_000, last_offset_delta=5),
         requirements=["RB-TIMESTAMP-2"],
     )
 
 
 def _odd(made: Theme) -> None:
-    """Times that mean none, beside times that mean something."""
+    """Timestamps that mean "none" together with real timestamps."""
     made.flag(
         "TimestampNone",
         "confusion",
-        "-1 means that there is no timestamp; here it comes out of a sum, or stands beside others.",
-        "A reader that tests the base for -1 gives no timestamps; one that tests the sum drops a real one.",
+        "A timestamp of -1 means none. Here it results from a sum, or occurs together with real timestamps.",
+        "A reader that tests the base for -1 returns no timestamps; one that tests the sum drops a real timestamp.",
     )
     first, second = Record(), Record(offset_delta=1, timestamp_delta=5)
     made.acceptable(
         "base-none-delta-positive",
-        "the base timestamp is -1 and a delta is 5: the second record's timestamp is 4",
+        "the base timestamp is -1 and a delta is 5, so the second record's timestamp is 4",
         batch(first, second, base_timestamp=-1, hostile=["base_timestamp"]),
         requirements=["RB-TIMESTAMP-1", "RB-TIMESTAMP-3"],
         flags=["TimestampNone"],
     )
     made.acceptable(
         "sum-is-none",
-        "a base timestamp of 10 and a delta of -11 add up to -1, which means none",
+        "the base timestamp is 10 and a delta is -11; the sum is -1, which means none",
         batch(first, Record(offset_delta=1, timestamp_delta=-11), base_timestamp=10, hostile=["base_timestamp"]),
         requirements=["RB-TIMESTAMP-1"],
         flags=["TimestampNone"],
     )
     made.acceptable(
         "log-append-base-none",
-        "LogAppendTime, and the base timestamp is -1",
+        "the batch has LogAppendTime, and the base timestamp is -1",
         batch(first, log_append=True, base_timestamp=-1, max_timestamp=CREATED_MS, hostile=["base_timestamp"]),
         requirements=["RB-TIMESTAMP-5"],
         flags=["LogAppendTime", "TimestampNone"],
     )
     made.acceptable(
         "log-append-smallest",
-        "LogAppendTime, and the max timestamp is INT64_MIN",
+        "the batch has LogAppendTime, and the max timestamp is INT64_MIN",
         batch(first, log_append=True, max_timestamp=-(2**63), hostile=["max_timestamp"]),
         requirements=["RB-TIMESTAMP-5"],
         flags=["LogAppendTime"],
     )
     made.acceptable(
         "log-append-delta-overflow",
-        "LogAppendTime, and base and delta would overflow: nobody is to add them",
+        "with LogAppendTime, base plus delta would overflow, but a reader must not add them",
         batch(
             Record(timestamp_delta=INT64_MAX),
             log_append=True,
@@ -214,7 +219,7 @@ def _odd(made: Theme) -> None:
     )
     made.acceptable(
         "max-below-first-of-three",
-        "the max timestamp is below the first record's and above the others'",
+        "the max timestamp is below the first record's, but above the others'",
         batch(
             Record(timestamp_delta=100),
             Record(offset_delta=1, timestamp_delta=10),
@@ -228,7 +233,7 @@ def _odd(made: Theme) -> None:
     )
     made.acceptable(
         "max-below-base",
-        "the max timestamp is a millisecond below the only record's",
+        "the max timestamp is one millisecond below the only record's",
         batch(first, max_timestamp=CREATED_MS - 1, hostile=["max_timestamp"]),
         requirements=["RB-TIMESTAMP-2"],
         flags=["MaxTimestampWrong"],
@@ -238,7 +243,7 @@ def _odd(made: Theme) -> None:
         records = (Record(timestamp_delta=100), Record(offset_delta=1))
         made.acceptable(
             f"max-of-last-{codec}",
-            f"the max timestamp is the last record's and not the largest, under {codec}",
+            f"the max timestamp of a {codec} batch is the last record's, not the largest",
             batch(
                 *records,
                 codec=codec,

@@ -7,16 +7,16 @@ from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import Json, Theme, accepts, refuses
 
 DAY_MS = 24 * 60 * 60 * 1000
-# Longer than any broker's clock can be ahead of the records' time.
+# No broker's clock is further ahead of the records' timestamps than this.
 CENTURY_MS = 100 * 365 * DAY_MS
 NO_TIMESTAMP = -1
-# Small for a request, and enough for those that a broker of one node sends itself.
+# A small limit, but enough for the requests that a single-node broker sends to itself.
 REQUEST_BYTES_MAX = 16 * 1024
 
 
 def theme() -> Theme:
     """records/v2/topic"""
-    made = Theme("records/v2/topic", "What a broker makes of a batch under the topic's own configuration.")
+    made = Theme("records/v2/topic", "Produced batches whose outcome depends on the topic's or broker's configuration.")
     _compacted(made)
     _timestamps(made)
     _sizes(made)
@@ -34,13 +34,13 @@ def _compacted(made: Theme) -> None:
         "KeylessInCompacted",
         "lost-data",
         "A record without a key is produced to a compacted topic.",
-        "Whoever stores it can never clean it away, or drops it as it is compacted.",
+        "A broker that stores it can never compact it away, or loses it in compaction.",
     )
     for codec in ("none", "gzip", "zstd"):
         slug = "" if codec == "none" else f"-{codec}"
         made.valid(
             f"compacted-with-keys{slug}",
-            f"two records with keys, one of them empty, for a compacted topic, under {codec}",
+            f"a compacted topic gets two records with keys, one of them empty (codec {codec})",
             _batch(Record(), Record(offset_delta=1, key=b""), codec=codec),
             requirements=["CMP-KEY-1"],
             broker=accepts(),
@@ -48,7 +48,7 @@ def _compacted(made: Theme) -> None:
         )
         made.valid(
             f"compacted-without-key{slug}",
-            f"the second of two records has no key, and the topic is compacted, under {codec}",
+            f"a compacted topic gets two records; the second has no key (codec {codec})",
             _batch(Record(), Record(offset_delta=1, key=None), codec=codec),
             requirements=["CMP-KEY-1"],
             flags=["KeylessInCompacted"],
@@ -62,7 +62,7 @@ def _timestamps(made: Theme) -> None:
         "TimestampOutOfRange",
         "leniency",
         "A record is older than message.timestamp.before.max.ms allows.",
-        "Records from far away roll segments at once, or are deleted as soon as they are written.",
+        "Records with distant timestamps make the broker roll segments at once, or are deleted right after the write.",
     )
     near: Json = {"now": str(CREATED_MS + 2 * DAY_MS), "timestamp_before_max_ms": str(DAY_MS)}
     far = near | {"timestamp_before_max_ms": str(CENTURY_MS)}
@@ -71,7 +71,7 @@ def _timestamps(made: Theme) -> None:
         aged = _batch(Record(), codec=codec)
         made.valid(
             f"timestamp-too-old{slug}",
-            f"the record is two days old where one is allowed, under {codec}",
+            f"the record is two days old, but one day is allowed (codec {codec})",
             aged,
             requirements=["RB-TIMESTAMP-4"],
             flags=["TimestampOutOfRange"],
@@ -80,7 +80,7 @@ def _timestamps(made: Theme) -> None:
         )
         made.valid(
             f"timestamp-old{slug}",
-            f"the record is two days old where a century is allowed, under {codec}",
+            f"the record is two days old, and a century is allowed (codec {codec})",
             aged,
             requirements=["RB-TIMESTAMP-4"],
             broker=accepts(),
@@ -88,7 +88,7 @@ def _timestamps(made: Theme) -> None:
         )
     made.valid(
         "timestamp-none",
-        "the record has no timestamp, which no bound is about",
+        "the record has no timestamp, so the bounds do not apply",
         batch(Record(), base_timestamp=NO_TIMESTAMP),
         requirements=["RB-TIMESTAMP-4"],
         broker=accepts(),
@@ -109,7 +109,7 @@ def _sizes(made: Theme) -> None:
     )
     made.valid(
         "batch-above-limit",
-        "the batch has a byte more than max.message.bytes",
+        "the batch has one byte more than max.message.bytes",
         largest,
         requirements=["LIM-DEFAULT-1"],
         broker=refuses("batch-too-large"),
@@ -117,7 +117,7 @@ def _sizes(made: Theme) -> None:
     )
     made.valid(
         "request-above-limit",
-        "the request has more bytes than socket.request.max.bytes; the broker hangs up without an answer",
+        "the request has more bytes than socket.request.max.bytes; the broker closes the connection without an answer",
         batch(Record(value=bytes(REQUEST_BYTES_MAX))),
         requirements=["LIM-DEFAULT-1"],
         broker=refuses("request-too-large"),
@@ -125,7 +125,7 @@ def _sizes(made: Theme) -> None:
     )
     made.valid(
         "batch-above-limit-once-rebuilt",
-        "the batch has fewer bytes than max.message.bytes, and more once it is stored without its codec",
+        "the batch is smaller than max.message.bytes, but larger once the broker has decompressed it",
         _batch(Record(value=bytes(1000)), codec="zstd"),
         requirements=["LIM-DEFAULT-1", "RB-CODEC-9"],
         broker=refuses("batch-too-large"),
@@ -137,14 +137,14 @@ def _codecs(made: Theme) -> None:
     made.flag(
         "CannotBeBuiltAnew",
         "crash",
-        "The topic's codec is another than the batch's, and its producer fields are such as no builder takes.",
-        "The broker answers with an error that it did not foresee; with the topic's own codec the batch is stored.",
+        "The producer fields are invalid for Kafka's batch builder, which runs if topic and batch have other codecs.",
+        "A rebuild fails with UNKNOWN_SERVER_ERROR. If the codecs agree, the broker stores the batch.",
     )
     plain = batch(Record(), Record(offset_delta=1, value=None))
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         made.valid(
             f"recompressed-to-{codec}",
-            f"an uncompressed batch for a topic whose codec is {codec}",
+            f"a topic with codec {codec} gets an uncompressed batch",
             plain,
             requirements=["RB-CODEC-9"],
             broker=accepts(batches=_under(plain, codec)),
@@ -153,7 +153,7 @@ def _codecs(made: Theme) -> None:
     packed = _batch(Record(), Record(offset_delta=1, value=None), codec="lz4")
     made.valid(
         "decompressed",
-        "an lz4 batch for a topic without a codec",
+        "a topic without compression gets an lz4 batch",
         packed,
         requirements=["RB-CODEC-9"],
         broker=accepts(batches=_under(packed, "none")),
@@ -166,7 +166,7 @@ def _codecs(made: Theme) -> None:
     ):
         made.valid(
             f"producer-without-epoch-{slug}",
-            f"producer id 7 has epoch -1, which a broker that has {slug} the batch minds or not",
+            f"producer id 7 has epoch -1, and the topic's compression.type is {compression}",
             unborn,
             requirements=["RB-PRODUCER-1", "RB-CODEC-9"],
             flags=["CannotBeBuiltAnew"],
@@ -176,5 +176,5 @@ def _codecs(made: Theme) -> None:
 
 
 def _under(raw: Raw, codec: str) -> list[Json]:
-    """The contents as they are to be read when the broker has compressed them by ``codec``."""
+    """The contents to read after the broker has compressed them with ``codec``."""
     return [{**contents, "compression": codec} for contents in raw.batches]

@@ -1,4 +1,4 @@
-"""Transactions and idempotence, as far as one fetch shows them."""
+"""Transactions and idempotence, as visible in a single fetch."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def _data(base_offset: int, base_sequence: int, count: int = 2, producer_id: int
 
 def _transactions(made: Theme) -> None:
     requirements = ["TXN-BATCH-1", "RB-ATTRIBUTES-3"]
-    made.valid("open", "a batch of a transaction that has not ended", _data(0, 0), requirements=requirements)
+    made.valid("open", "a batch of a transaction that is still open", _data(0, 0), requirements=requirements)
     made.valid(
         "committed",
-        "two batches of a transaction and its commit marker",
+        "two batches of a transaction, then its commit marker",
         _data(0, 0),
         _data(2, 2),
         marker(COMMIT, base_offset=4),
@@ -38,14 +38,14 @@ def _transactions(made: Theme) -> None:
     )
     made.valid(
         "aborted",
-        "a batch of a transaction and its abort marker; who reads bytes shows the records, who filters does not",
+        "a batch of an aborted transaction, then its marker; a reader without filtering returns the records",
         _data(0, 0),
         marker(ABORT, base_offset=2),
         requirements=requirements,
     )
     made.valid(
         "interleaved",
-        "two producers' transactions, one committed and one aborted, and a batch outside of any",
+        "the transactions of two producers, one committed and one open, and a batch outside of transactions",
         _data(0, 0),
         _data(2, 0, producer_id=5000),
         batch(Record(), base_offset=4),
@@ -55,14 +55,14 @@ def _transactions(made: Theme) -> None:
     )
     made.valid(
         "marker-first",
-        "an abort marker of a transaction that began in an earlier fetch",
+        "an abort marker for a transaction that began in an earlier fetch",
         marker(ABORT, base_offset=10),
         _data(11, 0),
         requirements=requirements,
     )
     made.valid(
         "committed-gzip",
-        "a compressed batch of a transaction and its marker",
+        "a compressed batch of a transaction, then its commit marker",
         _compressed(),
         marker(COMMIT, base_offset=2),
         requirements=[*requirements, "RB-CODEC-3"],
@@ -89,13 +89,13 @@ def _sequences(made: Theme) -> None:
     )
     made.valid(
         "first-sequence-seven",
-        "the first batch that is seen of a producer begins at sequence 7: older ones were deleted",
+        "a producer's first visible batch begins at sequence 7: older batches were deleted",
         _data(100, 7, transactional=False),
         requirements=requirements,
     )
     made.valid(
         "epoch-grows",
-        "a producer's next epoch begins at sequence 0 again",
+        "a producer's next epoch restarts at sequence 0",
         _data(0, 5, transactional=False),
         _data(2, 0, transactional=False, producer_epoch=4),
         requirements=requirements,
@@ -115,7 +115,7 @@ def _sequences(made: Theme) -> None:
     )
     made.valid(
         "producer-id-zero",
-        "producer id, epoch and sequence are 0, which is not 'none'",
+        "producer id, epoch and sequence are 0, which does not mean 'none'",
         _data(0, 0, producer_id=0, producer_epoch=0, transactional=False),
         requirements=requirements,
     )

@@ -1,6 +1,6 @@
-"""Batches and records that end in the middle of a field, with every length before it right.
+"""Batches and records that end in the middle of a field; all lengths before it are right.
 
-The batch length and the CRC fit the bytes that are there, so that a reader gets as far as the cut.
+The batch length and the CRC match the remaining bytes, so that a reader reaches the cut.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kfuzz.vectors.recipes.making.builder import Raw, Record, batch, varint
 from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
-# Every field of it has a byte at least, and most have two, so that a cut may fall within.
+# Every field except the second header's value has at least one byte, and most have two, to allow cuts inside.
 FULL = Record(
     timestamp_delta=1000, offset_delta=0, key=b"key", value=b"value", headers=[(b"header", b"worth"), (b"other", None)]
 )
@@ -35,20 +35,20 @@ NAMES = {
 def theme() -> Theme:
     """records/v2/truncation"""
     made = Theme(
-        "records/v2/truncation", "Batches and records that end in the middle; the lengths before it are right."
+        "records/v2/truncation", "Batches and records that end in the middle; the lengths before the cut are right."
     )
     made.flag(
         "RecordCut",
         "bounds",
-        "The record ends before its fields do; its own length says so truly.",
-        "A reader without a check at each field reads the next record, or what stands behind the buffer.",
+        "The record ends before its last field; its own length matches the cut.",
+        "A reader that does not check each field reads the next record, or past the end of the buffer.",
         links=["rskafka #64"],
     )
     made.flag(
         "PayloadCut",
         "bounds",
-        "The payload ends within the last record, whose length promises more.",
-        "A reader that takes it for a partial tail drops records that a whole, checked batch should have.",
+        "The payload ends within the last record; the record's length claims more bytes.",
+        "A reader that treats it as a partial tail silently drops records of a complete batch.",
         links=["Dekaf #2065"],
     )
     _records(made)
@@ -58,7 +58,7 @@ def theme() -> Theme:
 
 
 def _parts() -> Iterator[tuple[str, bytes, bytes]]:
-    """Each field of the record behind its length: name, the bytes before it, its own."""
+    """Each field after the record's length: its name, the bytes before it, its own bytes."""
     before = b""
     for name, data in FULL.parts()[1:]:
         if data:
@@ -67,21 +67,21 @@ def _parts() -> Iterator[tuple[str, bytes, bytes]]:
 
 
 def _records(made: Theme) -> None:
-    """Records whose length is right and whose bytes end before or within a field."""
+    """Records that end before or within a field; their length matches the cut."""
     for name, before, data in _parts():
         if name not in NAMES:
             continue
-        # Of a field that is one byte the record lacks all; of a longer one, the last byte.
+        # The record lacks the field's last byte; a one-byte field is missing entirely.
         body = before + data[:-1]
-        # A key or value that is cut is one whose length reaches beyond the record.
+        # If a key or value is cut, its length reaches beyond the record.
         is_content = name.rpartition(".")[2] in ("key", "value")
         finding = "length-exceeds-record" if is_content else "record-truncated"
         if name == "headers[0].key_length":
-            # Two headers are promised and no byte is left for them.
+            # The header count is 2, but no byte is left for the headers.
             finding = "header-count-exceeds-record"
         made.invalid(
             f"record-ends-in-{_slug(name)}",
-            f"the record ends {'within' if len(data) > 1 else 'before'} the {NAMES[name]}, as its length says",
+            f"the record ends {'within' if len(data) > 1 else 'before'} the {NAMES[name]}; its length matches",
             _cut_record(body),
             requirements=["RB-RECORD-1"],
             flags=["RecordCut"],
@@ -95,7 +95,7 @@ def _slug(name: str) -> str:
 
 
 def _cut_record(body: bytes) -> Raw:
-    """A batch of a record that is cut and a whole one behind it."""
+    """A batch with a cut record, followed by a whole one."""
     second = Record(offset_delta=1, value=bytes(40)).encode()
     return batch(payload=varint(len(body)) + body + second, record_count=2, last_offset_delta=1, hostile=["payload"])
 
@@ -110,7 +110,7 @@ def _payloads(made: Theme) -> None:
             payload = whole[:-missing]
             made.invalid(
                 f"payload-lacks-{slug}" + ("" if codec == "none" else f"-{codec}"),
-                f"the second record lacks {missing} of its bytes" + ("" if codec == "none" else f", under {codec}"),
+                f"the second record lacks its last {missing} bytes" + ("" if codec == "none" else f" ({codec})"),
                 batch(
                     first,
                     second,
@@ -129,27 +129,27 @@ def _headers(made: Theme) -> None:
     made.flag(
         "HeaderCut",
         "bounds",
-        "The batch length is true and too small for a batch's header.",
-        "A reader that unpacks 61 bytes at once reads into the next batch or beyond the buffer.",
+        "The batch ends within its header, and the batch length matches.",
+        "A reader that unpacks 61 bytes at once reads into the next batch, or past the buffer.",
     )
     ends = (
-        ("leader-epoch", 16, "ends behind the leader epoch"),
-        ("magic", 17, "ends behind the magic"),
-        ("crc", 21, "ends behind the CRC"),
-        ("attributes", 23, "ends behind the attributes"),
-        ("last-offset-delta", 27, "ends behind the last offset delta"),
-        ("base-timestamp", 35, "ends behind the base timestamp"),
-        ("max-timestamp", 43, "ends behind the max timestamp"),
-        ("producer-id", 51, "ends behind the producer id"),
-        ("producer-epoch", 53, "ends behind the producer epoch"),
-        ("base-sequence", 57, "ends behind the base sequence"),
+        ("leader-epoch", 16, "ends after the leader epoch"),
+        ("magic", 17, "ends after the magic"),
+        ("crc", 21, "ends after the CRC"),
+        ("attributes", 23, "ends after the attributes"),
+        ("last-offset-delta", 27, "ends after the last offset delta"),
+        ("base-timestamp", 35, "ends after the base timestamp"),
+        ("max-timestamp", 43, "ends after the max timestamp"),
+        ("producer-id", 51, "ends after the producer id"),
+        ("producer-epoch", 53, "ends after the producer epoch"),
+        ("base-sequence", 57, "ends after the base sequence"),
         ("record-count-cut", 60, "lacks the last byte of the record count"),
     )
     for slug, size, what in ends:
         whole = batch(Record(), batch_length=size - 12)
         made.invalid(
             f"header-ends-at-{slug}",
-            f"the header {what}, and the batch length says so; a whole batch follows",
+            f"the header {what}, and the batch length matches; a whole batch follows",
             Raw(whole.data[:size], whole.layout, whole.batches, canonical=False),
             batch(Record(), base_offset=1),
             requirements=["RB-LENGTH-2", "RB-HEADER-1"],

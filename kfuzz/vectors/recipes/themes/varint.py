@@ -1,4 +1,4 @@
-"""Varints and varlongs inside records: boundaries, overlong forms, excess bits, no end."""
+"""Varints and varlongs inside records: boundaries, overlong and endless forms, excess bits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kfuzz.vectors.recipes.theme import SMALL, Theme
 def theme() -> Theme:
     """records/v2/varint"""
     made = Theme(
-        "records/v2/varint", "The variable-length integers of a record: where they change size, overlong and endless."
+        "records/v2/varint", "The variable-length integers of a record: size boundaries, overlong and endless forms."
     )
     _boundaries(made)
     _widths(made)
@@ -26,15 +26,15 @@ def _boundaries(made: Theme) -> None:
     for size in (63, 64, 8191, 8192):
         made.valid(
             f"value-length-{size}",
-            f"a value of {size} bytes: its length is the {'last' if size % 2 else 'first'} of its varint size",
+            f"the value has {size} bytes, the {'largest' if size % 2 else 'smallest'} length of its varint size",
             batch(Record(key=None, value=bytes(index % 251 for index in range(size)))),
             requirements=["RB-VARINT-1"],
         )
     made.flag(
         "TimestampDeltaWide",
         "integer-overflow",
-        "The timestamp delta needs more than 32 bits: it is a varlong, no varint.",
-        "A reader that takes it for a varint loses its place, and blames the fields that follow.",
+        "The timestamp delta needs more than 32 bits: it is a varlong, not a varint.",
+        "A reader that decodes it as a varint loses its position and misreads the fields that follow.",
         links=["kafka-protocol-rs #158"],
     )
     deltas = (
@@ -65,15 +65,16 @@ def _boundaries(made: Theme) -> None:
 
 
 def _widths(made: Theme) -> None:
-    """The last value of each width and the first of the next, where the boundaries above leave them out."""
+    """The last value of each width and the first of the next, unless ``_boundaries`` already has them."""
     for bits in (13, 20, 27, 34, 41, 48, 55, 62):
         for sign, slug in ((1, "first"), (-1, "negative-first")):
-            # Zigzag: 2^(7n-1) is the first positive number of n + 1 bytes, -2^(7n-1) - 1 the first negative one.
+            # Zigzag: 2^(7n-1) is the smallest positive number of n + 1 bytes; -2^(7n-1) - 1 is its negative counterpart
+            # (closest to 0).
             delta = (1 << bits) if sign > 0 else -(1 << bits) - 1
             size = bits // 7 + 2
             made.valid(
                 f"timestamp-delta-{slug}-of-{size}-bytes",
-                f"the timestamp delta is {delta}, the first {'' if sign > 0 else 'negative '}one of {size} bytes",
+                f"the timestamp delta is {delta}, the first {'' if sign > 0 else 'negative '}one with {size} bytes",
                 batch(Record(timestamp_delta=delta), base_timestamp=max(1000, 7 - delta)),
                 requirements=["RB-VARINT-1", "RB-TIMESTAMP-1"],
                 flags=["TimestampDeltaWide"] if bits >= 34 else [],
@@ -88,40 +89,40 @@ def _widths(made: Theme) -> None:
     ):
         made.valid(
             f"offset-delta-{slug}",
-            f"the second record's offset delta is {delta}, compaction took those between",
+            f"the second record's offset delta is {delta}; compaction removed the records between",
             batch(Record(), Record(offset_delta=delta)),
             requirements=["RB-VARINT-1", "RB-OFFSET-4"],
         )
     for size in (63, 64, 8191, 8192):
         made.valid(
             f"key-length-{size}",
-            f"a key of {size} bytes: its length is the {'last' if size % 2 else 'first'} of its varint size",
+            f"the key has {size} bytes, the {'largest' if size % 2 else 'smallest'} length of its varint size",
             batch(Record(key=bytes(index % 251 for index in range(size)), value=None)),
             requirements=["RB-VARINT-1"],
         )
     for size in (63, 64):
         made.valid(
             f"header-key-length-{size}",
-            f"a header key of {size} bytes",
+            f"a header's key has {size} bytes",
             batch(Record(headers=[(b"h" * size, b"")])),
             requirements=["RB-VARINT-1", "RB-HEADERS-2"],
         )
         made.valid(
             f"header-value-length-{size}",
-            f"a header value of {size} bytes",
+            f"a header's value has {size} bytes",
             batch(Record(headers=[(b"h", b"v" * size)])),
             requirements=["RB-VARINT-1", "RB-HEADERS-6"],
         )
         made.valid(
             f"header-count-{size}",
-            f"{size} headers: the count takes {1 + size // 64} byte{'s' * (size // 64)}",
+            f"there are {size} headers: the count takes {1 + size // 64} byte{'s' * (size // 64)}",
             batch(Record(headers=[(b"h", None)] * size)),
             requirements=["RB-VARINT-1", "RB-HEADERS-1"],
         )
-        # Six bytes of a record are neither key nor value.
+        # Six bytes of the record are not part of its value.
         made.valid(
             f"record-length-{size}",
-            f"a record of {size} bytes behind its length",
+            f"the record's length is {size}",
             batch(Record(key=None, value=bytes(size - 6))),
             requirements=["RB-VARINT-1", "RB-RECORD-1", "RB-RECORD-4"],
         )
@@ -131,8 +132,8 @@ def _overlong(made: Theme) -> None:
     made.flag(
         "VarintOverlong",
         "strictness",
-        "A varint is padded with groups that add nothing.",
-        "Readers of Protocol Buffers accept it, and so does Kafka; others refuse a batch that a broker has stored.",
+        "A varint is padded with groups of zero bits.",
+        "Readers of Protocol Buffers accept it, and so does Kafka. Others refuse a batch that a broker has stored.",
     )
     fields = (
         ("record-length", "length", 8, 5),
@@ -145,7 +146,7 @@ def _overlong(made: Theme) -> None:
     for slug, name, value, size in fields:
         made.acceptable(
             f"{slug}-overlong",
-            f"the {slug.replace('-', ' ')} takes {size} bytes where one would do",
+            f"the {slug.replace('-', ' ')} takes {size} bytes, but one is enough",
             batch(Record(raw={name: overlong(value, size)})),
             requirements=["RB-VARINT-2"],
             flags=["VarintOverlong"],
@@ -154,12 +155,12 @@ def _overlong(made: Theme) -> None:
     made.flag(
         "VarintExcessBits",
         "confusion",
-        "The last byte of the longest varint carries bits that do not fit the type.",
-        "Kafka drops them; a reader that keeps them reads another value from the same bytes.",
+        "The last byte of the longest varint has bits that do not fit the type.",
+        "Kafka drops these bits. A reader that keeps them reads another value from the same bytes.",
     )
     made.acceptable(
         "key-length-excess-bits",
-        "the fifth byte of the key length carries bits above the 32nd; without them the length is 1",
+        "the fifth byte of the key length has bits above the 32nd; without them the length is 1",
         batch(Record(raw={"key_length": b"\x82\x80\x80\x80\x70"})),
         requirements=["RB-VARINT-2"],
         flags=["VarintExcessBits"],
@@ -167,7 +168,7 @@ def _overlong(made: Theme) -> None:
     )
     made.acceptable(
         "timestamp-delta-excess-bits",
-        "the tenth byte of the timestamp delta carries bits above the 64th; without them the delta is 0",
+        "the tenth byte of the timestamp delta has bits above the 64th; without them the delta is 0",
         batch(Record(raw={"timestamp_delta": b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x7e"})),
         requirements=["RB-VARINT-2"],
         flags=["VarintExcessBits"],
@@ -175,7 +176,7 @@ def _overlong(made: Theme) -> None:
     )
 
 
-# Every varint of a record with one header, its value there, and how to read about it.
+# Every varint of a record with one header: slug, field path, value, and longest size in bytes.
 FIELDS = (
     ("record-length", "length", 13, 5),
     ("timestamp-delta", "timestamp_delta", 0, 10),
@@ -189,7 +190,7 @@ FIELDS = (
 
 
 def with_header(raw: dict[str, bytes]) -> Record:
-    """The record that ``FIELDS`` speaks of, with other bytes for a field."""
+    """The record that ``FIELDS`` describes; ``raw`` replaces the bytes of fields."""
     return Record(headers=[(b"h", b"vv")], raw=raw)
 
 
@@ -201,7 +202,7 @@ def _overlong_by_width(made: Theme) -> None:
         for size in sorted(sizes):
             made.acceptable(
                 f"{slug}-padded-to-{size}",
-                f"the {slug.replace('-', ' ')} is {value} in {size} bytes",
+                f"the {slug.replace('-', ' ')} is {value}, padded to {size} bytes",
                 batch(with_header({name: overlong(value, size)})),
                 requirements=["RB-VARINT-2"],
                 flags=["VarintOverlong"],
@@ -215,7 +216,7 @@ def _overlong_by_width(made: Theme) -> None:
     for slug, record in nulls:
         made.acceptable(
             f"{slug}-overlong",
-            f"the length -1 of a {slug.replace('-', ' ')} is padded: a reader that looks for the byte 01 misses it",
+            f"the length -1 of a {slug.replace('-', ' ')} is padded; a reader that looks for the byte 01 misses it",
             batch(record),
             requirements=["RB-VARINT-2", "RB-RECORD-3"],
             flags=["VarintOverlong"],
@@ -229,7 +230,7 @@ def _excess_bits(made: Theme) -> None:
             continue
         made.acceptable(
             f"{slug}-excess-bits",
-            f"the fifth byte of the {slug.replace('-', ' ')} carries bits above the 32nd; without them it is {value}",
+            f"the fifth byte of the {slug.replace('-', ' ')} has bits above the 32nd; without them it is {value}",
             batch(with_header({name: overlong(value, widest)[:-1] + b"\x50"})),
             requirements=["RB-VARINT-2"],
             flags=["VarintExcessBits"],
@@ -238,7 +239,7 @@ def _excess_bits(made: Theme) -> None:
 
 
 def _cut(made: Theme) -> None:
-    """Varints whose last byte says that there is one more, where the record ends."""
+    """Varints that are incomplete because the record ends, and varints that never end."""
     parts = Record(headers=[(b"h", b"vv")]).parts()[1:]
     cut = {"offset_delta", "key_length", "value_length", "headers[0].key_length", "headers[0].value_length"}
     for index, (name, _) in enumerate(parts):
@@ -246,7 +247,7 @@ def _cut(made: Theme) -> None:
             continue
         slug = name.replace("headers[0].", "header-").replace("_", "-")
         body = b"".join(data for _, data in parts[:index]) + b"\x80"
-        # A header needs two bytes, and one is left for it.
+        # A header needs at least two bytes, but only one is left.
         promised = name == "headers[0].key_length"
         made.invalid(
             f"{slug}-cut",
@@ -260,7 +261,7 @@ def _cut(made: Theme) -> None:
     for slug, name, _, _ in FIELDS[2:]:
         made.invalid(
             f"{slug}-endless",
-            f"every byte of the {slug.replace('-', ' ')} says that another follows, to the record's end",
+            f"40 bytes of the {slug.replace('-', ' ')} each claim that another byte follows",
             batch(with_header({name: b"\xff" * 40})),
             requirements=["RB-VARINT-1"],
             flags=["VarintTooLong"],
@@ -284,7 +285,7 @@ def _too_long(made: Theme) -> None:
         "VarintTooLong",
         "hang",
         "A varint does not end within its five (varlong: ten) bytes.",
-        "A reader that shifts on reads past the record, or shifts by more bits than there are.",
+        "A reader that keeps shifting reads past the record, or shifts by more bits than the type has.",
         links=["kafkajs #1793"],
     )
     fields = (
@@ -310,7 +311,7 @@ def _too_long(made: Theme) -> None:
         "VarintCut",
         "bounds",
         "The bytes end in the middle of a varint.",
-        "A reader without a check at each byte reads what stands behind the buffer.",
+        "A reader that does not check each byte reads past the end of the buffer.",
         links=["kafkajs #1793"],
     )
     made.invalid(
