@@ -57,7 +57,7 @@ DEFECTS: dict[str, tuple[Callable[[dict[str, Document]], Any], str]] = {
     ),
     "finding-unknown": (
         lambda v: v["gap-of-one"]["steps"][1]["expect"]["broker"].update(finding="no-such-finding"),
-        "gap-of-one: the finding no-such-finding is not known",
+        "gap-of-one: the finding no-such-finding is unknown",
     ),
     "rejected-but-valid": (
         lambda v: v["gap-of-one"]["steps"][1]["expect"]["broker"].update(verdict="valid"),

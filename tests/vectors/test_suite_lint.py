@@ -56,7 +56,7 @@ DEFECTS: dict[str, tuple[Callable[[Document], Any], str]] = {
     ),
     "finding-unknown": (
         lambda d: vector(d, "negative-one")["expect"]["consumer"].update(finding="no-such-finding"),
-        "the finding no-such-finding is not known",
+        "the finding no-such-finding is unknown",
     ),
     "id-elsewhere": (
         lambda d: vector(d, "of-2").update(id="records/v2/record/of-2"),

@@ -73,13 +73,13 @@ def _every_codec(made: Theme) -> None:
         )
         made.valid(
             f"{codec}-stored",
-            f"a {codec} stream that holds the records uncompressed",
+            f"the {codec} stream holds the records uncompressed",
             holding(codec, stored(codec, PLAIN), hostile=False),
             requirements=["RB-CODEC-4", names[codec]],
         )
         made.invalid(
             f"{codec}-empty",
-            f"a {codec} batch has the record count 3, but no payload",
+            f"the {codec} batch has the record count 3, but no payload",
             holding(codec, b""),
             requirements=["RB-CODEC-2"],
             flags=["StreamBroken"],
@@ -87,7 +87,7 @@ def _every_codec(made: Theme) -> None:
         )
         made.invalid(
             f"{codec}-garbage",
-            f"the payload of a {codec} batch is not a {codec} stream",
+            f"the payload of the {codec} batch is not a stream of this codec",
             holding(codec, bytes(range(0x30, 0x60))),
             requirements=["RB-CODEC-2"],
             flags=["StreamBroken"],
@@ -115,7 +115,7 @@ def _no_records(made: Theme) -> None:
     for codec in COMPRESSED:
         made.valid(
             f"{codec}-no-records",
-            f"an empty {codec} stream, and the record count is 0; batches without records may be compressed",
+            f"the {codec} stream is empty, and the record count is 0; batches without records may be compressed",
             holding(codec, stored(codec, b""), (), hostile=False),
             requirements=["RB-CODEC-5", "RB-COUNT-3"],
             flags=["EmptyCompressedBatch"],
@@ -133,7 +133,7 @@ def _no_records(made: Theme) -> None:
         add = made.acceptable if lazy else made.invalid
         add(
             f"{codec}-no-records-garbage",
-            f"the record count is 0, and the payload is not a {codec} stream",
+            f"the record count is 0, and the payload is not a stream of {codec}",
             holding(codec, b"garbage!", ()),
             requirements=["RB-CODEC-2", "RB-COUNT-3"],
             flags=["EmptyCompressedBatch"],
@@ -151,7 +151,7 @@ def _mislabelled(made: Theme) -> None:
     for named, real in (("gzip", "zstd"), ("snappy", "gzip"), ("lz4", "snappy"), ("zstd", "lz4")):
         made.invalid(
             f"{named}-is-{real}",
-            f"the attributes name {named}, but the payload is a {real} stream",
+            f"the attributes name {named}, but the payload is a stream of {real}",
             holding(named, stored(real, PLAIN)),
             requirements=["RB-CODEC-1", "RB-CODEC-2"],
             flags=["CodecMislabelled"],

@@ -197,7 +197,7 @@ def _compressed(made: Theme) -> None:
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         made.valid(
             f"one-left-{codec}",
-            f"one record out of ten is left in a {codec} batch",
+            f"one record out of ten is left in the {codec} batch",
             batch(kept, codec=codec, payload=stored(codec, kept.encode()), last_offset_delta=9),
             requirements=["CMP-GAP-1", "RB-OFFSET-6", "RB-CODEC-3"],
         )

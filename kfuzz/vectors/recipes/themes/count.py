@@ -115,7 +115,7 @@ def _wrong(made: Theme) -> None:
     for codec in ("gzip", "snappy", "lz4", "zstd"):
         made.invalid(
             f"largest-{codec}",
-            f"the record count of a {codec} batch is INT32_MAX, but there is one record",
+            f"the record count of the {codec} batch is INT32_MAX, but there is one record",
             batch(Record(), codec=codec, payload=stored(codec, Record().encode()), record_count=INT32_MAX),
             requirements=["RB-COUNT-2"],
             flags=["RecordCountTooHigh"],
@@ -178,7 +178,7 @@ def _by_codec(made: Theme) -> None:
                 continue
             made.invalid(
                 f"{slug}-{codec}",
-                f"the record count of a {codec} batch is {count}, but there are two records",
+                f"the record count of the {codec} batch is {count}, but there are two records",
                 batch(*two, codec=codec, payload=payload, record_count=count),
                 requirements=["RB-COUNT-1" if count < 0 else "RB-COUNT-2", "RB-CODEC-3"],
                 flags=[flag],
@@ -187,7 +187,7 @@ def _by_codec(made: Theme) -> None:
             )
         made.acceptable(
             f"zero-with-record-{codec}",
-            f"the record count of a {codec} batch is 0, but its stream holds two records; Kafka reads none",
+            f"the record count of the {codec} batch is 0, but its stream holds two records; Kafka reads none",
             batch(*two, codec=codec, payload=payload, record_count=0, contents=[]),
             requirements=["RB-COUNT-2", "RB-COUNT-3"],
             flags=["CountZeroWithPayload"],

@@ -227,7 +227,7 @@ def _wrappers(made: Theme, magic: int) -> None:
     for codec in ("gzip", "snappy", "lz4"):
         made.valid(
             f"{codec}-wrapper",
-            f"three messages with {how} offsets in a {codec} wrapper",
+            f"the {codec} wrapper holds three messages with {how} offsets",
             wrapper(magic, inner, codec, offset=first + 2, first=move),
             requirements=["MS-WRAPPER-1", "MS-WRAPPER-2", "MS-WRAPPER-4", "MS-WRAPPER-5", "MS-CODEC-1"],
         )
@@ -487,7 +487,7 @@ def _by_codec(made: Theme, magic: int) -> None:
     plain = b"".join(raw.data for raw in inner)
     for codec in ("snappy", "lz4"):
         cases = (
-            ("garbage", f"is not a {codec} stream", b"garbage!!! garbage!!! garbage!!!", "decompression-failed"),
+            ("garbage", f"is not a stream of {codec}", b"garbage!!! garbage!!! garbage!!!", "decompression-failed"),
             ("cut", "is truncated", stored(codec, plain)[:-20], "decompression-failed"),
             ("holds-nothing", "is an empty stream", stored(codec, b""), "wrapper-empty"),
             ("holds-half-a-message", "holds only half a message", stored(codec, plain[:15]), "wrapper-empty"),
@@ -504,7 +504,7 @@ def _by_codec(made: Theme, magic: int) -> None:
             )
         made.acceptable(
             f"{codec}-wrapper-partial-tail",
-            f"the last message in a {codec} wrapper is truncated; Kafka reads the messages before it",
+            f"the last message in the {codec} wrapper is truncated; Kafka reads the messages before it",
             wrapper(magic, inner[:2], codec, offset=first + 1, stream=stored(codec, plain[:-5])),
             requirements=["MS-WRAPPER-1"],
             flags=["WrapperBroken"],
@@ -512,7 +512,7 @@ def _by_codec(made: Theme, magic: int) -> None:
         )
         made.invalid(
             f"{codec}-wrapper-nested",
-            f"a {codec} wrapper inside a gzip wrapper",
+            f"the gzip wrapper contains a wrapper with codec {codec}",
             wrapper(magic, [wrapper(magic, inner, codec, offset=first + 2)], offset=first + 2, hostile=["value"]),
             requirements=["MS-WRAPPER-2", "RB-CODEC-6"],
             flags=["WrapperNested"],
@@ -522,7 +522,7 @@ def _by_codec(made: Theme, magic: int) -> None:
     for codec in ("gzip", "snappy", "lz4"):
         made.invalid(
             f"{codec}-wrapper-value-empty",
-            f"the value of a {codec} wrapper has no bytes",
+            f"the value of the {codec} wrapper has no bytes",
             wrapper_of(magic, b"", b"", codec),
             requirements=["MS-WRAPPER-1", "RB-CODEC-2"],
             flags=["WrapperBroken"],
@@ -538,7 +538,7 @@ def _by_codec(made: Theme, magic: int) -> None:
     for named, real in (("gzip", "snappy"), ("snappy", "lz4"), ("lz4", "gzip")):
         made.invalid(
             f"{named}-wrapper-is-{real}",
-            f"the attributes name {named}, but the wrapper's value is a {real} stream",
+            f"the attributes name {named}, but the wrapper's value is a stream of {real}",
             wrapper_of(magic, b"", stored(real, plain), named),
             requirements=["MS-CODEC-1", "RB-CODEC-2"],
             flags=["CodecMislabelled"],

@@ -89,7 +89,7 @@ def _timestamps(made: Theme) -> None:
     for codec in ("snappy", "lz4"):
         made.valid(
             f"wrapper-log-append-{codec}",
-            f"a {codec} wrapper has LogAppendTime",
+            f"the {codec} wrapper has LogAppendTime",
             wrapper(1, three(1), codec, offset=2, timestamp=appended, attributes=LOG_APPEND, contents=read),
             requirements=["MS-WRAPPER-6", "MS-ATTRIBUTES-1"],
             flags=["LogAppendTime"],

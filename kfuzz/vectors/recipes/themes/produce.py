@@ -53,7 +53,7 @@ def _offsets(made: Theme) -> None:
         for codec in ("gzip", "snappy", "lz4", "zstd"):
             made.acceptable(
                 f"offset-deltas-{slug}-{codec}",
-                f"the offset deltas of a {codec} batch are {what}; a broker checks them and refuses it",
+                f"the offset deltas of the {codec} batch are {what}; a broker checks them and refuses it",
                 _disordered(deltas, codec),
                 requirements=["RB-OFFSET-3", "RB-OFFSET-7"],
                 flags=["OffsetDeltaNotIndex"],

@@ -100,7 +100,7 @@ def _log_append(made: Theme) -> None:
     for codec in ("gzip", "zstd"):
         made.valid(
             f"log-append-{codec}",
-            f"a {codec} batch has LogAppendTime",
+            f"the {codec} batch has LogAppendTime",
             batch(
                 *records,
                 codec=codec,
@@ -243,7 +243,7 @@ def _odd(made: Theme) -> None:
         records = (Record(timestamp_delta=100), Record(offset_delta=1))
         made.acceptable(
             f"max-of-last-{codec}",
-            f"the max timestamp of a {codec} batch is the last record's, not the largest",
+            f"the max timestamp of the {codec} batch is the last record's, not the largest",
             batch(
                 *records,
                 codec=codec,
