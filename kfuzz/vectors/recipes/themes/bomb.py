@@ -12,7 +12,7 @@ REFUSAL = {"cpu_ms": 10_000, "memory_bytes": 256 * MIB}
 
 
 def theme() -> Theme:
-    """records/v2/bomb"""
+    """The recipes of ``vectors/records/v2/bomb.json``."""
     made = Theme("records/v2/bomb", "Batches too large to commit as bytes. Most are small before decompression.")
     made.flag(
         "Bomb",

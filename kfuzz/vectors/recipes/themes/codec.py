@@ -29,7 +29,7 @@ JUNK = b"\xde\xad\xbe\xef"
 
 
 def theme() -> Theme:
-    """records/v2/codec"""
+    """The recipes of ``vectors/records/v2/codec.json``."""
     made = Theme("records/v2/codec", "The compressed payload of a batch, in the forms that each codec allows.")
     made.flag(
         "StreamBroken",

@@ -16,7 +16,7 @@ MEMBER = gzip_member(PLAIN)
 
 
 def theme() -> Theme:
-    """records/v2/gzip"""
+    """The recipes of ``vectors/records/v2/gzip.json``."""
     made = Theme("records/v2/gzip", "The gzip container (RFC 1952) and the deflate blocks in it (RFC 1951).")
     _headers(made)
     _bad_headers(made)

@@ -20,7 +20,7 @@ END_MARK = bytes(4)
 
 
 def theme() -> Theme:
-    """records/v2/lz4"""
+    """The recipes of ``vectors/records/v2/lz4.json``."""
     made = Theme("records/v2/lz4", "The lz4 frame: descriptor, block sizes, checksums, and the blocks inside it.")
     _descriptor(made)
     _bad_descriptor(made)

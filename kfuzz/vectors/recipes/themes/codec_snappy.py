@@ -18,7 +18,7 @@ AHEAD, BEHIND = ENCODED[: -(80 + 1)], ENCODED[-1:]
 
 
 def theme() -> Theme:
-    """records/v2/snappy"""
+    """The recipes of ``vectors/records/v2/snappy.json``."""
     made = Theme("records/v2/snappy", "The xerial framing of snappy, and the blocks inside it.")
     _elements(made)
     _framing(made)

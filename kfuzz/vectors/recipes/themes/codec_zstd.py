@@ -19,7 +19,7 @@ SKIPPABLE = 0x184D2A50
 
 
 def theme() -> Theme:
-    """records/v2/zstd"""
+    """The recipes of ``vectors/records/v2/zstd.json``."""
     made = Theme("records/v2/zstd", "The zstd frame (RFC 8878): windows, sizes, checksums, and the blocks inside it.")
     _descriptor(made)
     _windows(made)

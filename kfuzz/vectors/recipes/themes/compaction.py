@@ -10,7 +10,7 @@ from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 
 def theme() -> Theme:
-    """records/v2/compaction"""
+    """The recipes of ``vectors/records/v2/compaction.json``."""
     made = Theme("records/v2/compaction", "Compacted batches: empty, with gaps, with a delete horizon.")
     _empty(made)
     _gaps(made)

@@ -17,7 +17,7 @@ BROKEN_MARKER = refuses("end-marker-invalid")
 
 
 def theme() -> Theme:
-    """records/v2/control"""
+    """The recipes of ``vectors/records/v2/control.json``."""
     made = Theme("records/v2/control", "Control batches: the markers that end a transaction, and others.")
     _markers(made)
     _types(made)

@@ -9,7 +9,7 @@ from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 
 def theme() -> Theme:
-    """records/v2/count"""
+    """The recipes of ``vectors/records/v2/count.json``."""
     made = Theme("records/v2/count", "The record count: right, negative, too high, too low, and zero.")
     _right(made)
     _negative(made)
@@ -34,7 +34,7 @@ def _negative(made: Theme) -> None:
         "RecordCountNegative",
         "crash",
         "The record count is below 0.",
-        "A list of that size raises an error that nobody catches, or takes gigabytes if the count is read as unsigned.",
+        "A list of that size raises an uncaught error, or takes gigabytes if the count is read as unsigned.",
         links=["kafka-go #1438", "sarama #2658"],
     )
     for slug, count in (("one", -1), ("two", -2), ("largest", -(2**31))):

@@ -10,7 +10,7 @@ from kfuzz.vectors.recipes.themes.legacy import three, wrapper
 
 
 def theme() -> Theme:
-    """records/framing"""
+    """The recipes of ``vectors/records/framing.json``."""
     made = Theme("records/framing", "How batches of any magic follow one another in a fetch.")
     _several(made)
     _mixed_wrappers(made)

@@ -19,7 +19,7 @@ CRC_AT, ATTRIBUTES_AT, VALUE_AT = 17, 21, -2
 
 
 def theme() -> Theme:
-    """records/v2/header"""
+    """The recipes of ``vectors/records/v2/header.json``."""
     made = Theme("records/v2/header", "The 61 bytes of a batch's header, field by field, and its CRC.")
     _fields(made)
     _attributes(made)

@@ -9,7 +9,7 @@ from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 
 def theme() -> Theme:
-    """records/v2/headers"""
+    """The recipes of ``vectors/records/v2/headers.json``."""
     made = Theme("records/v2/headers", "A record's headers: their count, keys and values.")
     _contents(made)
     _count(made)

@@ -409,7 +409,7 @@ def _cuts(made: Theme, magic: int) -> None:
     made.flag(
         "MessageCut",
         "bounds",
-        "The message ends within a field, and its size matches.",
+        "The message ends within a field, and its size matches the cut.",
         "A reader that does not check each field reads bytes of the next message.",
     )
     # The key's length follows CRC, magic and attributes, and in magic 1 also the timestamp.

@@ -9,7 +9,7 @@ from kfuzz.vectors.recipes.themes.legacy import common, three, wrapper
 
 
 def theme() -> Theme:
-    """records/v0/message"""
+    """The recipes of ``vectors/records/v0/message.json``."""
     made = Theme("records/v0/message", "Messages of magic 0: no timestamps, absolute offsets inside wrappers.")
     common(made, 0)
     _offsets(made)

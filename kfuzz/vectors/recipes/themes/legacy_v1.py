@@ -11,7 +11,7 @@ INT64_MAX = 2**63 - 1
 
 
 def theme() -> Theme:
-    """records/v1/message"""
+    """The recipes of ``vectors/records/v1/message.json``."""
     made = Theme("records/v1/message", "Messages of magic 1: timestamps, relative offsets inside wrappers.")
     common(made, 1)
     _timestamps(made)

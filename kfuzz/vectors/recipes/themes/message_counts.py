@@ -21,8 +21,8 @@ CURATED = (
 
 
 def theme() -> Theme:
-    """messages/counts"""
-    made = Theme("messages/counts", "Counts in front of the elements of arrays.", "message")
+    """The recipes of ``vectors/messages/counts.json``."""
+    made = Theme("messages/counts", "Counts of array elements.", "message")
     bomb = made.flag(
         "ArrayCountHuge",
         "allocation",

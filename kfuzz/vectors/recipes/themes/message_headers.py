@@ -11,8 +11,8 @@ HEADER = ["MSG-HEADER-1"]
 
 
 def theme() -> Theme:
-    """messages/headers"""
-    made = Theme("messages/headers", "The headers in front of requests and responses.", "message")
+    """The recipes of ``vectors/messages/headers.json``."""
+    made = Theme("messages/headers", "The headers of requests and responses.", "message")
     _oldest(made)
     for version in (1, 2):
         _requests(made, version)

@@ -24,8 +24,8 @@ CURATED = (
 
 
 def theme() -> Theme:
-    """messages/lengths"""
-    made = Theme("messages/lengths", "Lengths in front of texts and bytes, and nulls.", "message")
+    """The recipes of ``vectors/messages/lengths.json``."""
+    made = Theme("messages/lengths", "Lengths of texts and bytes, and nulls.", "message")
     bomb = made.flag(
         "LengthHuge",
         "allocation",

@@ -11,7 +11,7 @@ NUMBER, FLAG, VARINT, END = ["MSG-NUMBER-1"], ["MSG-BOOL-1"], ["MSG-COMPACT-1"],
 
 
 def theme() -> Theme:
-    """messages/numbers"""
+    """The recipes of ``vectors/messages/numbers.json``."""
     made = Theme("messages/numbers", "Numbers, flags, varints, floats, and bytes after the last field.", "message")
     _ends_of_ranges(made)
     _flags(made)

@@ -10,10 +10,10 @@ __all__ = ["theme"]
 
 
 def theme() -> Theme:
-    """messages/oldest"""
+    """The recipes of ``vectors/messages/oldest.json``."""
     made = Theme(
         "messages/oldest",
-        "Every request and response in the oldest version that Kafka 4.4 has, each field at its default.",
+        "Every request and response in the oldest version of its latest definition, each field at its default.",
         "message",
     )
     for definition in definitions("request", "response"):

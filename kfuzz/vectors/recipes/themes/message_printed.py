@@ -34,7 +34,7 @@ ERRORS = (
 
 
 def theme() -> Theme:
-    """messages/printed"""
+    """The recipes of ``vectors/messages/printed.json``."""
     made = Theme(
         "messages/printed",
         "FetchRequest, FetchResponse and OffsetResponse as the oldest documents print them.",

@@ -9,7 +9,7 @@ __all__ = ["add_full", "requirements_of", "theme"]
 
 
 def theme() -> Theme:
-    """messages/requests"""
+    """The recipes of ``vectors/messages/requests.json``."""
     made = Theme(
         "messages/requests", "Every request, with a value in each field and one element in each array.", "message"
     )

@@ -9,7 +9,7 @@ __all__ = ["theme"]
 
 
 def theme() -> Theme:
-    """messages/responses"""
+    """The recipes of ``vectors/messages/responses.json``."""
     made = Theme(
         "messages/responses", "Every response, with a value in each field and one element in each array.", "message"
     )

@@ -16,7 +16,7 @@ TAG_MAX = INT32_MAX - 1
 
 
 def theme() -> Theme:
-    """messages/tags"""
+    """The recipes of ``vectors/messages/tags.json``."""
     made = Theme("messages/tags", "Tagged fields of flexible versions.", "message")
     bomb = made.flag(
         "TagCountHuge",

@@ -33,7 +33,7 @@ BAD = (
 
 
 def theme() -> Theme:
-    """messages/text"""
+    """The recipes of ``vectors/messages/text.json``."""
     made = Theme("messages/text", "Contents of texts. Kafka reads U+FFFD for bytes that are not UTF-8.", "message")
     for name, version, path in (("MetadataRequest", 1, "topics[0].name"), ("CreateTopicsRequest", 7, "topics[0].name")):
         whole = body(name, version)

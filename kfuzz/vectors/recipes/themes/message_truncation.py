@@ -26,7 +26,7 @@ CUT = ["MSG-FIELDS-1"]
 
 
 def theme() -> Theme:
-    """messages/truncation"""
+    """The recipes of ``vectors/messages/truncation.json``."""
     made = Theme(
         "messages/truncation",
         "Small messages, truncated after each of their bytes. A reader must refuse each.",

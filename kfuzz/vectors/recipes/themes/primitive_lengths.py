@@ -29,7 +29,7 @@ NO_TEXT = (
 
 
 def theme() -> Theme:
-    """primitives/lengths"""
+    """The recipes of ``vectors/primitives/lengths.json``."""
     made = Theme("primitives/lengths", "Texts, bytes and arrays of int32, with fixed and compact lengths.", "primitive")
     bomb = made.flag(
         "LengthHuge",

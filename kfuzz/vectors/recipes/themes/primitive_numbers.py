@@ -14,7 +14,7 @@ WIDTHS = {"int8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 
 
 
 def theme() -> Theme:
-    """primitives/numbers"""
+    """The recipes of ``vectors/primitives/numbers.json``."""
     made = Theme(
         "primitives/numbers", "Numbers of a fixed width in big-endian order; flags, floats, uuids.", "primitive"
     )

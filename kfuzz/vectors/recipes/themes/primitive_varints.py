@@ -13,7 +13,7 @@ LONGEST = {"varint": 5, "varlong": 10, "unsigned-varint": 5}
 
 
 def theme() -> Theme:
-    """primitives/varints"""
+    """The recipes of ``vectors/primitives/varints.json``."""
     made = Theme("primitives/varints", "Zigzag varints and varlongs, and unsigned varints.", "primitive")
     for name, longest in LONGEST.items():
         _widths(made, name, longest)

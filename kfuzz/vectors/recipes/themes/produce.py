@@ -8,7 +8,7 @@ from kfuzz.vectors.recipes.theme import Theme, accepts, refuses
 
 
 def theme() -> Theme:
-    """records/v2/produce"""
+    """The recipes of ``vectors/records/v2/produce.json``."""
     made = Theme("records/v2/produce", "Rules that a broker applies to a producer's batch, and a consumer does not.")
     _offsets(made)
     _timestamps(made)

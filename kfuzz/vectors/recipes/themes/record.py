@@ -9,7 +9,7 @@ from kfuzz.vectors.recipes.theme import SMALL, Judged, Theme, accepts
 
 
 def theme() -> Theme:
-    """records/v2/record"""
+    """The recipes of ``vectors/records/v2/record.json``."""
     made = Theme("records/v2/record", "The fields of a record: length, attributes, offset delta, key, value.")
     _contents(made)
     _length(made)
@@ -133,7 +133,7 @@ def _length_extremes(made: Theme, right: int) -> None:
         "RecordLengthNegative",
         "crash",
         "The record's length is below 0.",
-        "Read as an unsigned number it is huge; used as an index it points before the buffer.",
+        "Read as an unsigned number, it is huge. Used as an index, it points before the buffer.",
     )
     for codec in ("none", "gzip", "zstd"):
         for slug, length in (("largest", INT32_MAX), ("negative-one", -1), ("smallest", -(2**31))):

@@ -11,7 +11,7 @@ INDEXED_BYTES = 4100
 
 
 def theme() -> Theme:
-    """records/v2/segment"""
+    """The recipes of ``vectors/records/v2/segment.json``."""
     made = Theme("records/v2/segment", "The offsets of a segment's batches, which recovery puts into the indexes.")
     made.flag(
         "OffsetBeyondIndex",

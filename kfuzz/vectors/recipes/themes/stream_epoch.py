@@ -13,7 +13,7 @@ INT16_MAX = 2**15 - 1
 
 
 def theme() -> Theme:
-    """stream/epoch"""
+    """The recipes of ``vectors/stream/epoch.json``."""
     made = Theme("stream/epoch", "Producer epochs: new ones, stale ones, and those set by markers.", kind="stream")
     _new(made)
     _stale(made)

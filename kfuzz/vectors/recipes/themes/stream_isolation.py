@@ -25,7 +25,7 @@ CONSUMER, LOG = ["consumer"], ["log"]
 
 
 def theme() -> Theme:
-    """stream/isolation"""
+    """The recipes of ``vectors/stream/isolation.json``."""
     made = Theme(
         "stream/isolation",
         "Records returned from a fetch with a list of aborted transactions, and from a log with markers.",

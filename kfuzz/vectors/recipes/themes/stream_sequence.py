@@ -10,7 +10,7 @@ ORDER, DUPLICATE, WRAP, UNKNOWN = ["SEQ-ORDER-1"], ["SEQ-DUPLICATE-1"], ["SEQ-WR
 
 
 def theme() -> Theme:
-    """stream/sequence"""
+    """The recipes of ``vectors/stream/sequence.json``."""
     made = Theme("stream/sequence", "Sequence numbers of idempotent producers in successive appends.", kind="stream")
     _beginnings(made)
     _order(made)

@@ -13,7 +13,7 @@ BATCHES, MARKER, STABLE = ["TXN-BATCH-1"], ["TXN-MARKER-1"], ["TXN-STABLE-1"]
 
 
 def theme() -> Theme:
-    """stream/transaction"""
+    """The recipes of ``vectors/stream/transaction.json``."""
     made = Theme(
         "stream/transaction", "Open and ended transactions of a partition, and the last stable offset.", kind="stream"
     )

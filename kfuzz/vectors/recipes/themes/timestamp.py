@@ -10,7 +10,7 @@ INT64_MAX = 2**63 - 1
 
 
 def theme() -> Theme:
-    """records/v2/timestamp"""
+    """The recipes of ``vectors/records/v2/timestamp.json``."""
     made = Theme("records/v2/timestamp", "Timestamps of records and batches.")
     _create(made)
     _log_append(made)

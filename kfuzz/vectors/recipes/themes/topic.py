@@ -15,7 +15,7 @@ REQUEST_BYTES_MAX = 16 * 1024
 
 
 def theme() -> Theme:
-    """records/v2/topic"""
+    """The recipes of ``vectors/records/v2/topic.json``."""
     made = Theme("records/v2/topic", "Produced batches whose outcome depends on the topic's or broker's configuration.")
     _compacted(made)
     _timestamps(made)
@@ -62,7 +62,7 @@ def _timestamps(made: Theme) -> None:
         "TimestampOutOfRange",
         "leniency",
         "A record is older than message.timestamp.before.max.ms allows.",
-        "Records with distant timestamps make the broker roll segments at once, or are deleted right after the write.",
+        "Very old or future timestamps make the broker roll segments at once, or delete the records right away.",
     )
     near: Json = {"now": str(CREATED_MS + 2 * DAY_MS), "timestamp_before_max_ms": str(DAY_MS)}
     far = near | {"timestamp_before_max_ms": str(CENTURY_MS)}
@@ -137,7 +137,7 @@ def _codecs(made: Theme) -> None:
     made.flag(
         "CannotBeBuiltAnew",
         "crash",
-        "The producer fields are invalid for Kafka's batch builder, which runs if topic and batch have other codecs.",
+        "Kafka's batch builder refuses the producer fields; it runs if topic and batch have different codecs.",
         "A rebuild fails with UNKNOWN_SERVER_ERROR. If the codecs agree, the broker stores the batch.",
     )
     plain = batch(Record(), Record(offset_delta=1, value=None))

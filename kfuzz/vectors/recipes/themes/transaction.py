@@ -12,7 +12,7 @@ from kfuzz.vectors.recipes.themes.control import ABORT, COMMIT, marker
 
 
 def theme() -> Theme:
-    """records/v2/transaction"""
+    """The recipes of ``vectors/records/v2/transaction.json``."""
     made = Theme("records/v2/transaction", "Idempotent and transactional batches, and the markers between them.")
     _transactions(made)
     _sequences(made)

@@ -33,7 +33,7 @@ NAMES = {
 
 
 def theme() -> Theme:
-    """records/v2/truncation"""
+    """The recipes of ``vectors/records/v2/truncation.json``."""
     made = Theme(
         "records/v2/truncation", "Batches and records that end in the middle; the lengths before the cut are right."
     )
@@ -129,7 +129,7 @@ def _headers(made: Theme) -> None:
     made.flag(
         "HeaderCut",
         "bounds",
-        "The batch ends within its header, and the batch length matches.",
+        "The batch ends within its header, and the batch length matches the cut.",
         "A reader that unpacks 61 bytes at once reads into the next batch, or past the buffer.",
     )
     ends = (

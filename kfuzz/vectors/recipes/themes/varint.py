@@ -8,7 +8,7 @@ from kfuzz.vectors.recipes.theme import SMALL, Theme
 
 
 def theme() -> Theme:
-    """records/v2/varint"""
+    """The recipes of ``vectors/records/v2/varint.json``."""
     made = Theme(
         "records/v2/varint", "The variable-length integers of a record: size boundaries, overlong and endless forms."
     )
