@@ -20,7 +20,7 @@ decoder's verdicts; here it tests kfuzz's own decoder:
 ...     accepted = records.check(vector.data).fatal is None
 ...     assert verdict == "acceptable" or accepted == (verdict == "valid"), vector.id
 
-Loading does not build bombs: each access to ``vector.data`` builds the bytes. ``vector.size`` needs no build.
+Loading does not build bombs: the first access to ``vector.data`` builds the bytes. ``vector.size`` needs no build.
 
 ``load_suite(pattern="*", root=None, *, kinds=("records",))``
     the matching vectors, sorted by id

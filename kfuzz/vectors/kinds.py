@@ -26,7 +26,7 @@ TOPIC: Final = "topic"
 class Kind:
     """One kind of vector file.
 
-    ``roles``: the roles that may judge its vectors; the first one judges each vector unless it names others.
+    ``roles``: the roles that may judge its vectors; the first one judges every vector.
     ``contents``: the member of an expectation that holds the decoded contents; None if the expectations are in
     ``steps``. ``options``: the members that a vector may have beside its bytes, by their names in the testee protocol.
     ``findings``: the table of finding codes that its vectors may use. ``batches``: the bytes are record batches with

@@ -64,7 +64,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Bomb:
-    """Bytes too large for a file; ``recipe`` builds them on each access."""
+    """Bytes too large for a file; ``recipe`` builds them on first access."""
 
     recipe: str
     size: int
@@ -99,8 +99,8 @@ class Vector:
     ``kafka[version][role]`` is the answer of Apache Kafka itself: "accepted", "rejected" or "fault". The cell may also
     have ``error`` (of a produce request) and ``recovery`` (of a segment at broker start).
     ``budget`` limits the cost of judging the vector: ``memory_bytes`` and ``cpu_ms``.
-    ``data`` is the bytes. Each access builds the bytes of a bomb, and also contents that the file holds only as a
-    digest; ``size`` and all other fields need no build.
+    ``data`` is the bytes. The first access builds the bytes of a bomb, and also contents that the file holds only as
+    a digest; ``size`` and all other fields need no build.
     In a vector of kind ``stream``, ``steps`` follow one another, each with ``hex`` and its own ``expect``. There
     ``data`` joins the bytes of all steps, ``expect`` is empty, and ``options`` may have the names in
     ``STREAM_OPTIONS``. In kind ``records``, ``options`` may have ``topic``: the broker configuration that its verdict
@@ -390,7 +390,7 @@ def _expect(item: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 class _Made(Mapping[str, Any]):
-    """An expectation whose ``batches`` a recipe builds on each access."""
+    """An expectation whose ``batches`` a recipe builds on first access."""
 
     __slots__ = ("_recipe", "_stated")
 

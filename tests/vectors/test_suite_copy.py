@@ -71,7 +71,7 @@ def test_the_page_is_one_page_and_names_only_files_that_are_there(whole: Path) -
     text = (whole / "README.md").read_text()
     assert len(text.splitlines()) <= README_LINES_MOST
     total = len(load_suite(kinds=KINDS))
-    assert f"\n{total} vectors, " in text
+    assert f" {total} vectors. " in text
     named = re.findall(r"examples/\S+\.(?:py|go|mjs)", text)
     assert len(named) == 3
     for name in [*named, "manifest.json", "schema.json", "requirements.json"]:

@@ -66,7 +66,7 @@ DEFECTS: dict[str, tuple[Callable[[Document], Any], str]] = {
     "id-twice": (lambda d: vector(d, "of-3").update(id="records/v2/count/of-2"), "the id is given more than once"),
     "id-gone": (lambda d: d["vectors"].remove(vector(d, "of-2")), "the id records/v2/count/of-2 was given and is gone"),
     "id-new": (lambda d: vector(d, "of-2").update(id="records/v2/count/of-two"), "of-two is not registered"),
-    "bytes-changed": (flip_crc, "the bytes of records/v2/count/of-2 have changed; give other bytes another id"),
+    "bytes-changed": (flip_crc, "the bytes of records/v2/count/of-2 have changed; give the new bytes a new id"),
     "withdrawn": (
         lambda d: vector(d, "of-2")["flags"].append("Withdrawn"),
         "it has the flag Withdrawn, so its level must be recommended",

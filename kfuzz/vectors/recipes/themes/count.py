@@ -141,7 +141,7 @@ def _wrong(made: Theme) -> None:
         payload = whole + b"\x00" if codec == "none" else stored(codec, whole + b"\x00")
         made.invalid(
             "byte-after-records" + ("" if codec == "none" else f"-{codec}"),
-            "a zero byte follows the last record" + ("" if codec == "none" else f", compressed with {codec}"),
+            "a zero byte follows the last record" + ("" if codec == "none" else f" ({codec})"),
             batch(*two, codec=codec, payload=payload, hostile=["payload"]),
             requirements=["RB-RECORDS-1", "RB-COUNT-2"],
             flags=["BytesAfterRecords"],

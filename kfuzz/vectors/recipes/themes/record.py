@@ -142,7 +142,7 @@ def _length_extremes(made: Theme, right: int) -> None:
             raw = batch(record) if codec == "none" else _compressed(codec, record)
             made.invalid(
                 f"length-{slug}" + ("" if codec == "none" else f"-{codec}"),
-                f"the record's length is {length}" + ("" if codec == "none" else f", compressed with {codec}"),
+                f"the record's length is {length}" + ("" if codec == "none" else f" ({codec})"),
                 raw,
                 requirements=["RB-RECORD-1"],
                 flags=["RecordLengthHuge" if huge else "RecordLengthNegative"],
@@ -232,7 +232,7 @@ def _lengths_by_codec(made: Theme) -> None:
             record = Record(raw={f"{name}_length": varint(INT32_MAX)})
             made.invalid(
                 f"{name}-length-largest-{codec}",
-                f"the {name}'s length is INT32_MAX, compressed with {codec}",
+                f"the {name}'s length is INT32_MAX ({codec})",
                 _compressed(codec, record, Record(offset_delta=1, value=bytes(40))),
                 requirements=["RB-RECORD-3"],
                 flags=["LengthBeyondRecord"],
@@ -242,7 +242,7 @@ def _lengths_by_codec(made: Theme) -> None:
         null = Record(value=None, raw={"value_length": varint(-2)})
         made.acceptable(
             f"value-length-minus-two-{codec}",
-            f"the value's length is -2, compressed with {codec}; Kafka reads null",
+            f"the value's length is -2 ({codec}); Kafka reads null",
             _compressed(codec, null),
             requirements=["RB-RECORD-3"],
             flags=["LengthBelowMinusOne"],
@@ -254,7 +254,7 @@ def _lengths_by_codec(made: Theme) -> None:
             raw = _compressed(codec, Record(raw={"length": varint(length)}))
             made.invalid(
                 f"length-{slug}-{codec}",
-                f"the record's length is {length}, compressed with {codec}",
+                f"the record's length is {length} ({codec})",
                 raw,
                 requirements=["RB-RECORD-1"],
                 flags=["RecordLengthHuge" if length > 0 else "RecordLengthNegative"],
