@@ -13,7 +13,7 @@ from kfuzz.vectors.recipes.making.builder import Raw, Record, batch
 from kfuzz.vectors.recipes.theme import SMALL, Judged, Theme, accepts, refuses
 
 INT16_MAX = 2**15 - 1
-# A log sees the batch's offset before the base offset of its segment.
+# In a log, the batch's offset is below the base offset of its segment.
 OUTSIDE = refuses("offset-outside-segment")
 CRC_AT, ATTRIBUTES_AT, VALUE_AT = 17, 21, -2
 
