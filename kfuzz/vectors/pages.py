@@ -165,7 +165,7 @@ def _not_covered(coverage: Coverage) -> str:
 {_rows(["why nothing checks it", "statements", "which"], rows)}
 
 {noted} statements have a note in [statements.md](statements.md): another document or Apache Kafka decides there, or
-kfuzz does otherwise. [vectors.md](vectors.md#what-is-not-covered) says what vectors leave to tests.
+kfuzz does otherwise. [vectors.md](vectors.md#what-the-vectors-do-not-cover) says what vectors leave to tests.
 """
 
 
