@@ -1,8 +1,8 @@
-# Arrays in C that grow; PyMem_RawFree frees them. For memory that a writer fills, there is ``scratch``.
+# C arrays that grow; free them with PyMem_RawFree. Writers use ``scratch`` for their output instead.
 from cpython.mem cimport PyMem_RawRealloc
 from libc.stdint cimport int64_t
 
-# Room for `count` items of `size` bytes; False where there is no memory, and the array stays as it is.
+# Make room for `count` items of `size` bytes. False if there is no memory; the array is then unchanged.
 cdef inline bint resize(void **array, int64_t count, size_t size) noexcept nogil:
     cdef void *moved = PyMem_RawRealloc(array[0], <size_t> count * size)
     if moved == NULL:

@@ -5,7 +5,7 @@ from kfuzz.wire.record_batch cimport header_t
 from kfuzz.wire.scratch cimport out_t
 from kfuzz.wire.sink cimport span_t
 
-# A record's bytes, as a writer needs them.
+# A record's key and value, and the bytes that its headers take with their count.
 cdef struct fields_t:
     span_t key
     span_t value

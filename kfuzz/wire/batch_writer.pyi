@@ -3,18 +3,18 @@ from typing_extensions import Buffer
 from kfuzz.wire.record import Record
 from kfuzz.wire.scratch import Scratch
 
-# A header's fields in the order of ``HEADER_LAYOUT``, with None for timestamps that the records have.
+# A header's fields in the order of ``HEADER_LAYOUT``. A timestamp of None is computed from the records.
 HeaderFields = tuple[int, int, int, int, int, int, int, int | None, int | None, int, int, int, int]
 
 def encode_records(records: list[Record], base_offset: int, base_timestamp: int | None) -> tuple[Scratch, int, int]:
-    """``(payload, base timestamp, largest timestamp)``, in ms; a base timestamp of None is the first record's.
+    """Return ``(payload, base timestamp, largest timestamp)``, timestamps in ms.
 
-    A record without a timestamp counts and is written as -1. ``EncodeError`` where a value does not fit its field.
-    Mirrors ``DefaultRecord.writeTo``.
+    With ``base_timestamp`` None, the base is the first record's timestamp. A missing timestamp is written as -1.
+    ``EncodeError`` if a value does not fit its field. Mirrors ``DefaultRecord.writeTo``.
     """
 
 def encode_payload(fields: HeaderFields, parts: list[Buffer]) -> bytes:
-    """A whole batch of these header fields and a payload in parts; its length and CRC are made here.
+    """Build a whole batch from header fields and the parts of its payload; length and CRC are computed.
 
-    ``EncodeError`` where the payload is too long for a batch, ``OverflowError`` where a field does not fit.
+    ``EncodeError`` if the payload is too long for a batch, ``OverflowError`` if a field does not fit.
     """

@@ -40,7 +40,7 @@ cdef extern from *:
 
 
 cdef object checked_bytes(object value, str what, Py_ssize_t index, bint nullable):
-    """Bytes as they are; other buffers copied once; anything else is refused before a byte is written."""
+    """Return bytes unchanged and other buffers as a copy; refuse other types before any byte is written."""
     if type(value) is bytes or (value is None and nullable):
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -50,7 +50,7 @@ cdef object checked_bytes(object value, str what, Py_ssize_t index, bint nullabl
 
 
 cdef inline bint take_span(object value, span_t *span):
-    """False where ``value`` is neither bytes itself nor None."""
+    """Point ``span`` at ``value``. False if ``value`` is neither None nor exactly of type bytes."""
     span.n = -1
     if value is None:
         return True
@@ -62,11 +62,11 @@ cdef inline bint take_span(object value, span_t *span):
 
 
 cdef bint take_fields(Record record, fields_t *fields):
-    """The record's bytes, without running Python code. False where they are not of the very types that this takes."""
+    """Find the record's bytes without running Python code. False if a field is not exactly bytes, a tuple or None."""
     cdef span_t key
-    # GCC does not see everywhere that it is set.
+    # Initialised because GCC cannot always see that it is set later.
     cdef span_t value = span_t(NULL, 0)
-    # First, for making them may run the collector, and with it code that changes the record.
+    # Making the headers may run the garbage collector, and so code that changes the record. Do it first.
     headers = record.get_headers()
     if record.key_unread:
         fields.key = span_t(record.base + record.key_at, record.key_unread - 1)
@@ -92,7 +92,7 @@ cdef bint take_fields(Record record, fields_t *fields):
 
 
 cdef Record plain(object record, Py_ssize_t index):
-    """A copy whose fields are of the very types that the writer takes; ``EncodeError`` where that cannot be made."""
+    """Copy a record, with its fields converted to exactly the types that the writer takes, or raise ``EncodeError``."""
     cdef Record source = record
     cdef Record copy = Record.__new__(Record)
     copy.c_offset = source.c_offset
@@ -119,7 +119,7 @@ cdef Record as_record(object given, Py_ssize_t index):
 
 
 cdef Record take_record(object given, Py_ssize_t index, fields_t *fields):
-    """The record whose bytes ``fields`` gets: ``given``, or a plain copy; ``EncodeError`` where it is no record."""
+    """Fill ``fields`` and return the record they point into: ``given`` or a plain copy. ``EncodeError`` otherwise."""
     cdef Record record = as_record(given, index)
     if not take_fields(record, fields):
         record = plain(record, index)
@@ -142,10 +142,10 @@ cdef uint8_t *put_headers(uint8_t *p, object headers):
 
 cdef int put_record(out_t *out, object given, Py_ssize_t index, int64_t base_offset,
                     int64_t base_timestamp) except -1:
-    """Append one record. Nothing of it can change between measuring and writing: neither runs Python code."""
+    """Append one record. It cannot change between measuring and writing: neither step runs Python code."""
     cdef Record record
     cdef fields_t fields
-    # Differences wrap as Java's do, so that whatever could be read can be written again.
+    # Differences wrap as in Java, so that every record that can be read can also be written.
     cdef int64_t offset_delta
     cdef int64_t timestamp_delta
     cdef int64_t body
@@ -178,9 +178,9 @@ cdef inline void send_for_lines(const void *thing, int lines) noexcept nogil:
 
 
 cdef inline void send_for(list records, Py_ssize_t i) noexcept:
-    """Records and their bytes lie anywhere in memory, many across two lines: ask for those whose turn comes soon.
+    """Prefetch the next records and their bytes, which are scattered in memory; many span two cache lines.
 
-    What refers to the next thing has to be there before that can be asked for, so headers take three steps.
+    An object must be in the cache before the objects it points to can be prefetched, so headers take three steps.
     """
     cdef Py_ssize_t k
     if i + 8 >= PyList_GET_SIZE(records):
@@ -210,14 +210,14 @@ cdef inline void send_for(list records, Py_ssize_t i) noexcept:
 
 cdef int put_records(out_t *out, list records, int64_t base_offset, object base_timestamp, int64_t *base,
                      int64_t *largest) except -1:
-    """Append the records' bytes; ``base`` and ``largest`` are the timestamps."""
+    """Append the records' bytes; ``base`` and ``largest`` receive the timestamps, in ms."""
     cdef int64_t start = out.p - out.start
     cdef int64_t timestamp
     cdef Py_ssize_t i = 0
     base[0] = largest[0] = -1
     if base_timestamp is not None:
         base[0] = base_timestamp
-    # A copy of an odd value may run code that changes the list, so its length is asked for each time.
+    # Copying an unusual value may run code that changes the list, so read its length in each iteration.
     while i < len(records):
         send_for(records, i)
         record = records[i]
@@ -234,14 +234,15 @@ cdef int put_records(out_t *out, list records, int64_t base_offset, object base_
             raise EncodeError(f"the records take more than {INT32_MAX} bytes; a batch's length is an int32")
         i += 1
     if i != len(records):
-        raise EncodeError(f"records has {len(records)} entries, {i} were written: it changed meanwhile")
+        raise EncodeError(f"records has {len(records)} entries, {i} were written: the list changed during the call")
     return 0
 
 
 def encode_records(list records not None, int64_t base_offset, base_timestamp):
-    """``(payload, base timestamp, largest timestamp)``; a base timestamp of None is the first record's.
+    """Return ``(payload, base timestamp, largest timestamp)``, timestamps in ms.
 
-    A record without a timestamp counts and is written as -1. ``EncodeError`` where a value does not fit its field.
+    With ``base_timestamp`` None, the base is the first record's timestamp. A missing timestamp is written as -1.
+    ``EncodeError`` if a value does not fit its field.
     """
     cdef Scratch payload = Scratch.__new__(Scratch)
     cdef int64_t base
@@ -258,7 +259,7 @@ cdef header_t to_header(tuple fields) except *:
 
 
 cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil:
-    """Write the header in front of the payload that stands behind it, with the right length and CRC."""
+    """Write the header before the payload, which is already in place, with the right length and CRC."""
     h.batch_length = <int32_t> (size - LOG_OVERHEAD)
     put_header(batch, h)
     h.crc = crc32c_of(batch + AT_ATTRIBUTES, size - AT_ATTRIBUTES)
@@ -266,9 +267,10 @@ cdef void seal(uint8_t *batch, int64_t size, header_t *h) noexcept nogil:
 
 
 cdef int put_batch(out_t *out, list records, header_t *h, object base_timestamp, bint has_max) except -1:
-    """Append a whole uncompressed batch; its length, CRC and record count are made here.
+    """Append a whole uncompressed batch; its length, CRC and record count are computed.
 
-    A base timestamp of None, and a max timestamp that ``h`` has not, are the records'.
+    With ``base_timestamp`` None, the base is the first record's timestamp. Without ``has_max``, the max timestamp is
+    the largest of the records'.
     """
     cdef int64_t at = out.p - out.start
     cdef int64_t largest
@@ -283,9 +285,9 @@ cdef int put_batch(out_t *out, list records, header_t *h, object base_timestamp,
 
 
 def encode_payload(tuple fields not None, list parts not None):
-    """A whole batch of these header fields and a payload in parts; its length and CRC are made here.
+    """Build a whole batch from header fields and the parts of its payload; length and CRC are computed.
 
-    ``EncodeError`` where the payload is too long for a batch.
+    ``EncodeError`` if the payload is too long for a batch.
     """
     cdef header_t h = to_header(fields)
     return put_payload(&h, parts)
@@ -295,7 +297,7 @@ cdef bytes put_payload(header_t *h, list parts):
     cdef int64_t size = HEADER_SIZE
     cdef uint8_t *p
     cdef Held part
-    # Held to the end, so that none can grow between the sum and the copy.
+    # Held until the end, so that no buffer can be resized between the sum and the copy.
     cdef list held = [hold(one) for one in parts]
     for part in held:
         size += part.n

@@ -7,16 +7,16 @@ def crc32(data: Buffer, value: int = 0, /) -> int:
     """CRC-32 (IEEE), unsigned; ``org.apache.kafka.common.record.LegacyRecord``."""
 
 def kernel(data: Buffer, value: int = 0, bits: int = 64) -> int | None:
-    """``crc32c`` by a kernel that the loops without the interpreter use; None where this machine cannot run it.
+    """``crc32c`` by one of the kernels that the loops without the GIL use; None if it is off or cannot run here.
 
-    ``bits`` is 64, 256 or 512: how much it takes at a time. The loops use the widest that the machine has;
-    KFUZZ_PORTABLE=1 turns off those of 256 and 512.
+    ``bits`` is 64, 256 or 512: how many bits the kernel takes at a time. The loops use the widest one that the machine
+    has. KFUZZ_PORTABLE=1 turns off the kernels of 256 and 512 bits.
     """
 
 def zlib_kernel(data: Buffer, value: int = 0) -> int | None:
-    """``crc32`` by the kernel that the loops without the interpreter use; None where this machine cannot run it, or
-    KFUZZ_PORTABLE=1 has turned it off.
+    """``crc32`` by the kernel that the loops without the GIL use; None if this machine cannot run it or
+    KFUZZ_PORTABLE=1 turns it off.
     """
 
 def zlib_tables(data: Buffer, value: int = 0) -> int:
-    """``crc32`` by the tables that short messages take where there is no kernel."""
+    """``crc32`` by the tables, which short messages use if the kernel is off or cannot run here."""

@@ -1,7 +1,7 @@
 """The two checksums of the record formats, behind one name each: ``crc32c`` for magic 2, ``crc32`` for magic 0 and 1.
 
-The libraries use the machine's own instructions, so the names are theirs as they are. Loops without the interpreter
-call ``crc32c_of`` and ``crc32_of``, and the library through them where the kernel cannot run.
+Both names are the libraries' own functions, which already use the processor's CRC instructions. Loops without the GIL
+call ``crc32c_of`` and ``crc32_of``; these call the library if the kernel cannot run.
 """
 
 from zlib import crc32
@@ -32,7 +32,7 @@ cdef extern from "crc32.h":
     uint32_t kfuzz_crc32_plain(uint32_t crc, const uint8_t *p, size_t n) nogil
 
 cdef enum:
-    # From here on zlib is faster than tables, though it is called with the interpreter's lock.
+    # From this length on zlib is faster than the tables, even though calling it needs the GIL.
     LONG_BYTES = 2048
 
 cdef extern from "portable.h":
@@ -72,21 +72,21 @@ cdef uint32_t crc32_of(const uint8_t *data, int64_t n) noexcept nogil:
 
 
 def zlib_kernel(data not None, uint32_t value=0):
-    """The kernel of CRC-32 by itself, for tests; None where it is off or this machine has not its instructions."""
+    """The CRC-32 kernel by itself, for tests. None if it is off or this machine lacks its instructions."""
     cdef Held held = hold(data)
     return kfuzz_crc32(value, held.p, <size_t> held.n) if zlib_there else None
 
 
 def zlib_tables(data not None, uint32_t value=0):
-    """What does the work without those instructions, for tests."""
+    """The CRC-32 tables by themselves, for tests; they do the work on machines without those instructions."""
     cdef Held held = hold(data)
     return kfuzz_crc32_plain(value, held.p, <size_t> held.n)
 
 
 def kernel(data not None, uint32_t value=0, int bits=64):
-    """A kernel of CRC-32C by itself, for tests: the one that takes 64, 256 or 512 bits at a time.
+    """A CRC-32C kernel by itself, for tests: the one that takes 64, 256 or 512 bits at a time.
 
-    None where it is off or this machine lacks its instructions.
+    None if it is off or this machine lacks its instructions.
     """
     cdef Held held = hold(data)
     cdef size_t n = <size_t> held.n

@@ -6,26 +6,27 @@ from typing_extensions import Buffer
 
 from kfuzz.wire.batch_writer import HeaderFields
 
-# Arrow's types, by name, that a column of bytes may have; text is bytes.
+# The Arrow types, by name, that a column of bytes may have. Strings count as bytes.
 KINDS: dict[str, int]
 
-# Whether the registers of 512 bits are used: this machine has them, and KFUZZ_PORTABLE=1 was not set at the import.
+# Whether 512-bit registers are used: this machine has them, and KFUZZ_PORTABLE=1 was not set at import.
 WIDE: bool
 
 class Bytes:
-    """A column of nullable bytes, where its buffers are.
+    """A column of nullable bytes that refers to the array's own buffers.
 
-    ``ValueError`` where the buffers are too small for its length. Where the bytes are is checked before they are read.
+    ``ValueError`` if the buffers are too small for its length. Every offset is checked before bytes are read.
     """
 
     def __init__(self, array: pa.Array[Any]) -> None: ...
 
 class ColumnWriter:
-    """``length`` rows of columns as record batches; a column that is None is null, -1, or without headers.
+    """Writes ``length`` rows of columns as record batches.
 
-    ``timestamps`` (ms, null for -1) and ``offsets`` (without nulls) are int64; ``header_ends`` is the list that says
-    which of the header keys and values are whose, null for none. ``wide`` False does without the wide registers, for
-    tests.
+    A column of None means null keys or values, timestamps of -1, consecutive offsets, or no headers. ``timestamps``
+    (ms, null for -1) and ``offsets`` (without nulls) are int64. ``header_ends`` is a list array: its int32 ends say
+    which header keys and values belong to which row; a null row has no headers. ``wide=False`` avoids the 512-bit
+    registers, for tests. ``ValueError`` if a column does not have ``length`` rows.
     """
 
     def __init__(
@@ -44,12 +45,13 @@ class ColumnWriter:
     def batches(
         self, ends: list[int], fields: HeaderFields, pack: Callable[[bytes], list[Buffer]] | None = None
     ) -> bytes:
-        """Batches of the rows up to each of ``ends``, one after the other.
+        """The bytes of the batches, one after the other; each batch has the rows up to one of ``ends``.
 
-        ``fields`` are the first header's; length, CRC, record count and last offset delta are made here, timestamps of
-        None too. A base offset is what the offsets say, or goes on from the batch before; so does a sequence. ``pack``
-        makes a payload's compressed parts. ``EncodeError`` where a row is not valid Arrow data or does not fit a batch.
+        ``fields`` is the first batch's header. Length, CRC, record count and last offset delta are computed, and so are
+        timestamps given as None. A base offset comes from the offset column; without one it continues from the previous
+        batch. The base sequence continues too. ``pack`` returns the parts of a compressed payload. ``EncodeError`` if a
+        row is not valid Arrow data or does not fit a batch.
         """
 
 def ends_of_runs(array: pa.Array[Any]) -> list[int]:
-    """Where runs of one number end in a column of integers."""
+    """Return the ends (exclusive row indices) of the runs of equal numbers in a column of integers."""

@@ -1,6 +1,6 @@
-"""Columns to record batches: Arrow's buffers read without the interpreter, every place in them checked first.
+"""Columns to record batches. It reads Arrow's buffers without the GIL and checks every offset before it uses it.
 
-Mirrors what ``org.apache.kafka.common.record.MemoryRecordsBuilder`` writes of the same records.
+Mirrors what ``org.apache.kafka.common.record.MemoryRecordsBuilder`` writes for the same records.
 """
 
 cimport cython
@@ -77,13 +77,13 @@ cdef int64_t NO_BYTES = 0
 
 
 cdef const uint8_t *start_of(object buffer, int64_t at, int64_t size) except NULL:
-    """Where byte ``at`` of a ``pyarrow.Buffer`` stands, behind which are ``size`` bytes at least."""
+    """The address of byte ``at`` of a ``pyarrow.Buffer``. ``ValueError`` unless ``size`` bytes follow from there."""
     cdef int64_t there
     if size == 0:
         return NOTHING
     there = buffer.size if buffer is not None else 0
     if at < 0 or size < 0 or at > there or size > there - at:
-        raise ValueError(f"a buffer of {there} bytes where {at + size} belong")
+        raise ValueError(f"a buffer has {there} bytes; it must have {at + size}")
     if not buffer.is_cpu:
         raise ValueError("a buffer is not in this machine's memory")
     return <const uint8_t *> PyLong_AsVoidPtr(buffer.address) + at
@@ -129,7 +129,7 @@ cdef class Bytes:
 
 
 cdef int64_t total(const column_t *column, int64_t first, int64_t last) noexcept nogil:
-    """The bytes of these rows; what the column's data cannot have is left out."""
+    """The total size of these rows' bytes. Lengths that exceed the column's data are not counted."""
     cdef int64_t head
     cdef int64_t tail
     cdef int64_t n
@@ -153,11 +153,11 @@ cdef int64_t total(const column_t *column, int64_t first, int64_t last) noexcept
 
 
 cdef inline column_t column_of(Bytes bytes) noexcept:
-    """The buffers of a column, or of one of which every row is null."""
+    """The column's buffers; for None a column in which every row is null."""
     return column_t(KFUZZ_ABSENT, NULL, 0, NULL, 0, &NOTHING, &NO_BYTES, 1) if bytes is None else bytes.column
 
 
-# Which row cannot be written, and whether it is the columns' fault or the format's.
+# The row that cannot be written. `invalid`: the columns are not valid Arrow data; otherwise the row does not fit.
 cdef struct fault_t:
     int64_t row
     bint invalid
@@ -190,15 +190,15 @@ cdef class ColumnWriter:
         self.table.headers_valid = self.bits(header_ends, &self.table.headers_bit)
         if header_ends is not None and (header_keys is None or header_values is None
                                         or header_keys.column.rows != header_values.column.rows):
-            raise ValueError("there are not as many header keys as header values")
+            raise ValueError("header keys and header values must be equal in number")
 
     cdef int check(self, str name, bint good) except -1:
         if not good:
-            raise ValueError(f"column {name} has not {self.length} rows")
+            raise ValueError(f"column {name} does not have {self.length} rows")
         return 0
 
     cdef const uint8_t *numbers(self, str name, array, int64_t width, int64_t more) except? NULL:
-        """Where the numbers of a column stand, NULL where there is none."""
+        """The address of the column's first number; NULL if there is no column or no row."""
         cdef list buffers
         if array is None or self.length == 0:
             return NULL
@@ -208,7 +208,7 @@ cdef class ColumnWriter:
         return start_of(buffers[1], width * <int64_t> array.offset, width * (self.length + more))
 
     cdef const uint8_t *bits(self, array, int64_t *first) except? NULL:
-        """Where the validity bits of a column stand that has been looked at; NULL where no row is null."""
+        """The validity bits of a column that ``numbers`` has checked; NULL if no row is null."""
         first[0] = 0
         if array is None or self.length == 0 or not array.null_count:
             return NULL
@@ -224,7 +224,7 @@ cdef class ColumnWriter:
         return kfuzz_int64_at(table.timestamps, i)
 
     cdef inline int64_t header_count(self, int64_t i) noexcept nogil:
-        """As many as the ends say, which may be none of a number; none of a null."""
+        """The row's header count by its ends, which invalid data can make negative; 0 for a null row."""
         cdef const table_t *table = &self.table
         if table.header_ends == NULL:
             return 0
@@ -233,7 +233,7 @@ cdef class ColumnWriter:
         return kfuzz_int32_at(table.header_ends, i + 1) - kfuzz_int32_at(table.header_ends, i)
 
     cdef int64_t room(self, int64_t first, int64_t last) noexcept nogil:
-        """What these rows take at most, if they are valid Arrow data."""
+        """An upper bound, in bytes, for these rows if they are valid Arrow data."""
         cdef int64_t most = (last - first) * FIXED_BYTES + KFUZZ_BLOCK_SLACK
         cdef int64_t head
         cdef int64_t tail
@@ -244,12 +244,12 @@ cdef class ColumnWriter:
             if 0 <= head <= tail <= self.table.header_keys.rows:
                 most += (tail - head) * KFUZZ_HEADER_FIXED_BYTES
                 most += total(&self.table.header_keys, head, tail) + total(&self.table.header_values, head, tail)
-        # Data that is not valid may say anything here, and is found out row by row. No batch takes more.
+        # Invalid data can give any number here; writing row by row detects it. No batch needs more than this bound.
         return min(most, 2 * <int64_t> INT32_MAX)
 
     cdef uint8_t *put_batch(self, uint8_t *p, uint8_t *end, int64_t first, int64_t last, int64_t base_offset,
                             int64_t base_timestamp, int64_t *largest, fault_t *fault) noexcept nogil:
-        """Rows ``first`` to ``last`` at ``p``; NULL where ``fault`` says which cannot be written."""
+        """Write rows ``first`` to ``last`` at ``p``. Returns the end, or NULL: ``fault`` then has the row at fault."""
         cdef const uint8_t *begin = p
         cdef uint8_t *after
         cdef int64_t i = first
@@ -270,7 +270,7 @@ cdef class ColumnWriter:
     cdef uint8_t *put_rows(self, const uint8_t *begin, uint8_t *p, uint8_t *end, int64_t batch_first, int64_t first,
                            int64_t last, int64_t base_offset, int64_t base_timestamp, int64_t *largest,
                            fault_t *fault) noexcept nogil:
-        """Any rows ``first`` to ``last`` at ``p``, of a payload that begins at ``begin``."""
+        """Write rows of any kind, ``first`` to ``last``, at ``p`` in a payload that begins at ``begin``."""
         cdef const table_t *table = &self.table
         cdef piece_t key
         cdef piece_t value
@@ -284,7 +284,7 @@ cdef class ColumnWriter:
         for i in range(first, last):
             fault.row = i
             fault.invalid = True
-            # Differences wrap as Java's do.
+            # Differences wrap as in Java.
             offset_delta = i - batch_first
             if table.offsets != NULL:
                 offset_delta = <int64_t> (<uint64_t> kfuzz_int64_at(table.offsets, i) - <uint64_t> base_offset)
@@ -294,14 +294,14 @@ cdef class ColumnWriter:
             if unlikely(not kfuzz_get_piece(&table.keys, i, &key) or not kfuzz_get_piece(&table.values, i, &value)):
                 return NULL
             headers = self.header_count(i)
-            # More than there is room for: the columns' ends go back and forth, or the batch is too long anyway.
+            # The row exceeds the room: either the columns' ends are not increasing, or the batch is too long anyway.
             if unlikely(key.n + value.n + FIXED_BYTES + KFUZZ_COPY_SLACK > end - p):
                 fault.invalid = p - begin <= INT32_MAX
                 return NULL
             body = 1 + size_of_varlong(timestamp_delta) + size_of_varlong(offset_delta)
             body += size_of_bytes(key.n) + size_of_bytes(value.n) + 1
             start = p
-            # With headers the length is known at the end only.
+            # With headers the length is known only at the end; until then keep two bytes free for it.
             p = put_mixed_varlong(p, body) if headers == 0 else p + 2
             p = put_int8(p, 0)
             p = put_mixed_varlong(p, timestamp_delta)
@@ -322,10 +322,10 @@ cdef class ColumnWriter:
         return p
 
     def batches(self, list ends not None, tuple fields not None, pack=None):
-        """Batches of the rows up to each of ``ends``, one after the other; ``pack`` makes a payload's compressed parts.
+        """The bytes of the batches, one after the other; each batch has the rows up to one of ``ends``.
 
-        ``fields`` are the first header's. A base offset is what the offsets say, or goes on from the batch before; so
-        does a sequence.
+        ``fields`` is the first batch's header. A base offset comes from the offset column; without one it continues
+        from the previous batch. The base sequence continues too. ``pack`` returns the parts of a compressed payload.
         """
         cdef list row = list(fields)
         cdef bint base_given = row[7] is not None
@@ -347,7 +347,7 @@ cdef class ColumnWriter:
         for last in ends:
             if last <= first or last > self.length or last - first > INT32_MAX:
                 raise ValueError(f"a batch would have the rows from {first} to {last} of {self.length}")
-            # What is packed leaves its room to the next.
+            # A batch that is packed leaves its room to the next one.
             room = HEADER_SIZE + self.room(first, last)
             most = most + room if pack is None else max(most, room)
             first = last
@@ -398,7 +398,7 @@ cdef class ColumnWriter:
 
 
 def ends_of_runs(array not None):
-    """Where runs of one number end in a column of integers."""
+    """Return the ends (exclusive row indices) of the runs of equal numbers in a column of integers."""
     cdef int64_t width = array.type.bit_width // 8
     cdef int64_t length = len(array)
     cdef list buffers = array.buffers()

@@ -1,4 +1,4 @@
-# Columns that grow: what a parse's rows become without an object per record.
+# Growing columns, filled from a parse's rows without an object per record.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from kfuzz.wire.record_batch cimport header_t, rows_t
@@ -8,14 +8,15 @@ cdef extern from "views.h":
         const void *first
         size_t stride
         int64_t count
-    # What places count from, the end of what may be read, and what views say of both.
+    # `base`: offsets count from here. `end`: one past the last readable byte. `buffer` and `shift`: the number of the
+    # buffer in a view, and the offset of `base` in that buffer.
     ctypedef struct source_t "kfuzz_source":
         const uint8_t *base
         const uint8_t *end
         uint32_t buffer
         uint32_t shift
 
-# A column of binary views, as Arrow lays them out, and the bits that say which are not null.
+# A column of binary views in Arrow's layout, and its validity bits.
 cdef struct views_t:
     uint64_t *views            # two words each
     uint64_t *bits
@@ -29,7 +30,7 @@ cdef enum:
     HEADER_KEYS
     HEADER_VALUES
 
-# An array of the Arrow C data interface.
+# The ArrowArray struct of the Arrow C data interface.
 cdef struct array_t:
     int64_t length
     int64_t null_count
@@ -42,7 +43,7 @@ cdef struct array_t:
     void (*release)(array_t *) noexcept nogil
     void *private_data
 
-# The arrays that the columns are handed over as, each parent before its children.
+# The arrays that `export` gives to Arrow, each parent before its children.
 cdef enum:
     TABLE
     OFFSET
@@ -56,7 +57,7 @@ cdef enum:
     HEADER_VALUE
     ARRAYS
 
-# An array of views has that many buffers beside those that its views refer to.
+# An array of views has this many buffers in addition to those that its views refer to.
 cdef enum:
     VIEW_BUFFERS = 3
 
@@ -66,9 +67,9 @@ cdef class Columns:
     cdef int64_t *offsets
     cdef int64_t *timestamps
     cdef int32_t *batches
-    cdef int32_t *header_ends   # where each record's headers end among all; one more, for the first
-    cdef views_t views[4]       # by the names above
-    # Where the views' bytes are: in buffer number `buffer`.
+    cdef int32_t *header_ends   # the end of each record's headers among all headers, after a leading 0
+    cdef views_t views[4]       # indexed by KEYS to HEADER_VALUES
+    # The buffers that views refer to. New views refer to number `buffer`, the last one.
     cdef list buffers
     # Indices of the records that have no timestamp.
     cdef int64_t *untimed
@@ -78,7 +79,7 @@ cdef class Columns:
     cdef int64_t expected_bytes
     cdef int64_t seen_bytes
     cdef bint wide
-    # What Arrow is given when they are handed over, and what that points to.
+    # The structs that `export` gives to Arrow, and the memory that they point to.
     cdef array_t arrays[ARRAYS]
     cdef array_t *children[ARRAYS - 1]
     cdef const void **pointers

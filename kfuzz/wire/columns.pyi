@@ -1,22 +1,23 @@
 from typing_extensions import Buffer
 
-# Whether the registers of 512 bits are used: this machine has them, and KFUZZ_PORTABLE=1 was not set at the import.
+# Whether 512-bit registers are used: this machine has them, and KFUZZ_PORTABLE=1 was not set at import.
 WIDE: bool
 
 class Columns:
-    """Columns of the records that a ``Scan`` goes over: offset, timestamp (ms), batch, key, value, headers.
+    """Columns of the records that a ``Scan`` reads: offset, timestamp (ms), batch, key, value, headers.
 
-    ``expected_bytes`` is the size of all that is to be read, from which the room is guessed. ``wide`` False does
-    without the registers of 512 bits that are used where the processor has them, for tests.
+    ``expected_bytes`` is the size of all data to come; the columns estimate their room from it. ``wide=False`` avoids
+    the 512-bit registers, for tests.
     """
 
     def __init__(self, expected_bytes: int, wide: bool = ...) -> None: ...
     def __len__(self) -> int: ...
     def add_buffer(self, data: Buffer) -> None:
-        """The views to come refer to ``data``."""
+        """From now on, new views refer to ``data``."""
 
     def export(self) -> int:
-        """The address of the Arrow C data interface's array of them, a struct with a child for each; once.
+        """The address of an ``ArrowArray`` (Arrow C data interface): a struct array with one child per column.
 
-        Nothing may be added afterwards. They stay in memory until the array is released, as whoever imports it does.
+        Call it once, and add nothing afterwards; a second call is a ``ValueError``. The columns stay in memory until
+        the importer releases the array.
         """

@@ -1,6 +1,6 @@
-"""Rows to columns: Arrow's layout, filled without the interpreter, keys and values left where they stand.
+"""Rows to columns in Arrow's layout. It is filled without the GIL; longer keys and values are not copied.
 
-A key, a value or a header is an Arrow view: 12 bytes or fewer stand in it, more are referred to by buffer and place.
+A key, a value or a header is an Arrow view. It holds up to 12 bytes itself; longer ones are a buffer number and offset.
 """
 
 from cpython.mem cimport PyMem_RawFree as free, PyMem_RawMalloc as malloc
@@ -29,12 +29,12 @@ cdef extern from *:
 
 WIDE = KFUZZ_WIDE_THERE and not kfuzz_portable()
 
-# Every pointer that has to point somewhere while there is nothing points here.
+# Pointers that must not be NULL point here while there is no data.
 cdef uint64_t[2] NOTHING = [0, 0]
 
 
 cdef void release(array_t *array) noexcept nogil:
-    """What Arrow calls when it is done with ``array``. Others of the same columns may still be in use."""
+    """Arrow calls this when it no longer needs ``array``. Other arrays of the same columns may still be in use."""
     cdef int64_t i
     for i in range(array.n_children):
         if array.children[i].release != NULL:
@@ -55,7 +55,7 @@ cdef bint grow_views(views_t *column, int64_t capacity) noexcept nogil:
 
 
 cdef class Columns:
-    """Columns of the records that a ``Scan`` goes over; the interface is described in columns.pyi."""
+    """Columns of the records that a ``Scan`` reads; the interface is described in columns.pyi."""
 
     def __init__(self, int64_t expected_bytes, bint wide=WIDE):
         self.expected_bytes = expected_bytes
@@ -82,12 +82,15 @@ cdef class Columns:
         return self.count
 
     def add_buffer(self, data):
-        """Say where the bytes of the batches to come stand."""
+        """From now on, new views refer to ``data``."""
         self.buffers.append(data)
         self.buffer = <int32_t> (len(self.buffers) - 1)
 
     cdef bint reserve(self, int64_t more, int64_t more_headers, int64_t size) noexcept nogil:
-        """Room for so many; the bytes that are still to come are taken to hold as many as those before."""
+        """Make room for this many records and headers, found in ``size`` bytes. False if there is no memory.
+
+        The estimate assumes that the remaining bytes hold as many records per byte as those before.
+        """
         cdef int64_t capacity
         self.seen_bytes += size
         if unlikely(self.count + more > self.capacity):
@@ -108,7 +111,7 @@ cdef class Columns:
 
     cdef void put(self, int which, const void *spans, size_t stride, int64_t count,
                   const source_t *source) noexcept nogil:
-        """Append views of ``count`` spans to a column; there is room."""
+        """Append views of ``count`` spans to a column, which has room for them."""
         cdef views_t *column = &self.views[which]
         cdef spans_t all
         all.first, all.stride, all.count = spans, stride, count
@@ -116,7 +119,7 @@ cdef class Columns:
         column.count += count
 
     cdef bint note_untimed(self, int64_t index) noexcept nogil:
-        """Remember that this record has no timestamp. False where there is no memory."""
+        """Remember that this record has no timestamp. False if there is no memory."""
         cdef int64_t capacity = 2 * self.untimed_capacity + 64
         if self.untimed_count == self.untimed_capacity:
             if not resize(<void **> &self.untimed, capacity, 8):
@@ -128,12 +131,15 @@ cdef class Columns:
 
     cdef int64_t room_for(self, int64_t needed) noexcept nogil:
         cdef int64_t guess = <int64_t> (1.1 * needed * self.expected_bytes / (self.seen_bytes + 1))
-        # Never more than a few times what is known to be there: the rest may be of another kind.
+        # Limit the guess to a multiple of the number known: the remaining data may have another shape.
         return min(max(guess, needed + needed / 2), 64 * needed) + 64
 
     cdef bint take(self, const header_t *h, const rows_t *rows, int64_t batch, const uint8_t *base,
                    const uint8_t *end, int64_t shift, int64_t size) noexcept nogil:
-        """Append a batch's rows. ``base`` is where their places count from, ``shift`` where that is in the buffer."""
+        """Append a batch's rows. Their offsets count from ``base``, which is at offset ``shift`` in the buffer.
+
+        False if there is no memory, or if there are more headers than an int32 can count.
+        """
         cdef const row_t *row
         cdef source_t source
         cdef int64_t i
@@ -146,7 +152,7 @@ cdef class Columns:
         cdef int64_t *timestamps
         cdef int32_t *batches
         cdef int32_t *ends
-        # Where no batch has had a record, there is no array to point into.
+        # Before the first record there are no arrays to point into.
         if rows.count == 0:
             return True
         if self.views[HEADER_KEYS].count + rows.header_count > INT32_MAX:
@@ -160,7 +166,7 @@ cdef class Columns:
         k = self.views[HEADER_KEYS].count
         for i in range(rows.count):
             row = &rows.rows[i]
-            # Sums wrap as Java's do.
+            # Sums wrap as in Java.
             offsets[i] = <int64_t> (<uint64_t> base_offset + <uint64_t> row.offset_delta)
             timestamps[i] = fixed
             if not log_append:
@@ -181,7 +187,7 @@ cdef class Columns:
 
     cdef array_t *describe(self, int which, int64_t length, int64_t nulls, const void *validity,
                            const void *data) noexcept:
-        """An array of ``length`` with these buffers, the second none where ``data`` is NULL."""
+        """Fill array ``which``. It has one buffer (validity) if ``data`` is NULL, otherwise two."""
         cdef array_t *array = &self.arrays[which]
         array.length = length
         array.null_count = nulls
@@ -216,10 +222,10 @@ cdef class Columns:
         cdef int64_t n = self.count
         cdef int64_t count = len(self.buffers)
         cdef Held part
-        # Made first: once the arrays hold the columns, only Arrow lets go of them.
+        # Made first, because it may fail: once the arrays hold a reference to the columns, only Arrow releases it.
         cdef object address = <uintptr_t> &self.arrays[TABLE]
         if self.pointers != NULL:
-            raise ValueError("columns are handed over once")
+            raise ValueError("the columns were exported before; they can be exported only once")
         self.pointers = <const void **> malloc(<size_t> (ARRAYS * (VIEW_BUFFERS + count)) * sizeof(void *))
         self.starts = <const uint8_t **> malloc(<size_t> (count + 1) * sizeof(void *))
         self.sizes = <int64_t *> malloc(<size_t> (count + 1) * sizeof(int64_t))
@@ -227,7 +233,7 @@ cdef class Columns:
         if self.pointers == NULL or self.starts == NULL or self.sizes == NULL or self.timed == NULL:
             raise MemoryError
         for i in range(count):
-            # Each is bytes or a memoryview: what it points to stays as long as itself.
+            # Each buffer is bytes or a memoryview: its address is valid as long as the object lives.
             part = hold(self.buffers[i])
             self.starts[i] = part.p
             self.sizes[i] = part.n

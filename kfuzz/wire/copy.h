@@ -1,14 +1,14 @@
-/* Copying short runs of bytes whose length comes as it likes: a branch on it costs more than copying too much. */
+/* Copies short runs of bytes of unpredictable length: a mispredicted branch costs more than copying too much. */
 #ifndef KFUZZ_COPY_H
 #define KFUZZ_COPY_H
 
 #include <stdint.h>
 #include <string.h>
 
-/* That many bytes behind the copy may be overwritten, and are read if they are there. */
+/* Up to this many bytes after the copy may be overwritten. As many are read after the source if they are readable. */
 #define KFUZZ_COPY_SLACK 64
 
-/* `n` bytes, of `readable` that may be read; n of 0 or less copies nothing that counts. */
+/* Copy `n` bytes; `readable` bytes may be read from `from` on. If n is 0 or less, only slack may be overwritten. */
 static inline void kfuzz_copy(uint8_t *to, const uint8_t *from, int64_t n, int64_t readable)
 {
     if (readable >= (n & ~(n >> 63)) + KFUZZ_COPY_SLACK) {

@@ -1,6 +1,6 @@
-/* CRC-32 of zlib's polynomial, which the messages of magic 0 and 1 have, for callers without the interpreter: carry-less
- * products fold 16 bytes at a time, as in crc32c.h, and tables do what is left. Where the processor has no such products,
- * KFUZZ_CRC32_THERE is 0: tables do the work of short messages, and zlib that of long ones.
+/* CRC-32 with zlib's polynomial, as in messages of magic 0 and 1, for callers without the GIL. Carry-less products fold
+ * 16 bytes at a time, as in crc32c.h; tables handle the remaining bytes. If the processor lacks carry-less products,
+ * KFUZZ_CRC32_THERE is 0: short messages then use the tables, and long ones zlib.
  */
 #ifndef KFUZZ_CRC32_H
 #define KFUZZ_CRC32_H
@@ -11,10 +11,10 @@
 
 #include "crc_power.h"
 
-/* Bits as in a CRC's register, the highest power last; x^32 has no room in it. */
+/* In the bit order of the CRC register: the lowest bit is the highest power, x^31. The bit of x^32 is implied. */
 #define KFUZZ_CRC32_POLYNOMIAL 0xedb88320u
 
-/* How a byte comes out with 0 to 7 bytes of 0 behind it. */
+/* Table i has the register after a byte and i zero bytes. */
 static uint32_t kfuzz_crc32_tables[8][256];
 static void kfuzz_crc32_tabulate(void)
 {
@@ -32,7 +32,7 @@ static void kfuzz_crc32_tabulate(void)
         }
 }
 
-/* The tables take eight bytes at a time, then single ones. `crc` goes in and comes out uninverted. */
+/* By tables: eight bytes at a time, then single bytes. `crc` is the raw register, without the usual inversion. */
 static inline uint32_t kfuzz_crc32_by_tables(uint32_t crc, const uint8_t *p, size_t n)
 {
     for (; n >= 8; p += 8, n -= 8) {
@@ -52,7 +52,7 @@ static inline uint32_t kfuzz_crc32_by_tables(uint32_t crc, const uint8_t *p, siz
     return crc;
 }
 
-/* The same with a CRC as others know it. */
+/* The same, with the usual inversion of `crc` and of the result. */
 static uint32_t kfuzz_crc32_plain(uint32_t crc, const uint8_t *p, size_t n)
 {
     return ~kfuzz_crc32_by_tables(~crc, p, n);
@@ -64,11 +64,11 @@ static uint32_t kfuzz_crc32_plain(uint32_t crc, const uint8_t *p, size_t n)
 
 #define KFUZZ_CRC32_THERE (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1"))
 #define KFUZZ_CRC32_TARGET __attribute__((target("sse4.1,pclmul")))
-/* The factors for the two halves of 128 bits, over four vectors and over one; the last is for what becomes of 64. */
+/* The factors for the two halves of 128 bits: `far` over four vectors, `near` over one. `last` folds 96 bits to 64. */
 static uint64_t kfuzz_crc32_far[2];
 static uint64_t kfuzz_crc32_near[2];
 static uint64_t kfuzz_crc32_last;
-/* The polynomial with all its 33 bits, and x^64 divided by it. */
+/* The polynomial with all its 33 bits, and the quotient of x^64 by it, for Barrett's division. */
 static uint64_t kfuzz_crc32_whole;
 static uint64_t kfuzz_crc32_quotient;
 
@@ -81,7 +81,7 @@ static void kfuzz_crc32_init(void)
     kfuzz_crc_factors(KFUZZ_CRC32_POLYNOMIAL, kfuzz_crc32_near, 8 * 16);
     kfuzz_crc32_last = kfuzz_crc_power(KFUZZ_CRC32_POLYNOMIAL, 64);
     kfuzz_crc32_whole = (uint64_t) KFUZZ_CRC32_POLYNOMIAL << 1 | 1;
-    /* Long division: a bit of the quotient for each power from 32 down to 0, the highest first and so the lowest bit. */
+    /* Long division gives one bit of the quotient for each power, from 32 down to 0. The highest power is bit 0. */
     kfuzz_crc32_quotient = 1;
     left = KFUZZ_CRC32_POLYNOMIAL;
     for (i = 1; i < 33; i++) {
@@ -104,7 +104,7 @@ static inline __m128i kfuzz_crc32_fold(__m128i value, __m128i factors, __m128i o
     return _mm_xor_si128(_mm_xor_si128(low, high), onto);
 }
 
-/* What the register holds behind these 16 bytes: 128 bits to 96, to 64, and Barrett's division to 32. */
+/* The register after these 16 bytes: fold 128 bits to 96, then to 64; Barrett's division reduces those to 32. */
 KFUZZ_CRC32_TARGET
 static inline uint32_t kfuzz_crc32_reduce(__m128i value, __m128i near)
 {
@@ -126,7 +126,7 @@ static uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n)
     if (n < 16)
         return ~kfuzz_crc32_by_tables(~crc, p, n);
     near = _mm_set_epi64x((long long) kfuzz_crc32_near[1], (long long) kfuzz_crc32_near[0]);
-    /* What came before is added to the first 32 bits. */
+    /* The CRC of the preceding bytes is added to the first 32 bits. */
     value = _mm_xor_si128(kfuzz_crc32_load(p), _mm_cvtsi32_si128((int) ~crc));
     p += 16;
     n -= 16;

@@ -1,12 +1,13 @@
-/* CRC-32C by the processor's own instructions, for callers without the interpreter. Small batches are why it stands
- * beside the crc32c package, whose call costs more than their bytes do; where the processor lacks the instructions,
+/* CRC-32C with the processor's own instructions, for callers without the GIL. The crc32c package does the same, but for
+ * a small batch, calling it takes longer than the checksum itself. If the processor lacks the instructions,
  * KFUZZ_CRC_THERE is 0 and the package does the work.
  *
- * With the CRC instruction alone, three lanes hide its latency of three cycles. A lane's checksum is then moved over the
- * bytes of the lanes behind it: appending zeros is linear in a CRC's bits, so a table per lane length does it.
+ * The kernel of 64 bits uses the CRC instruction. Three lanes hide its latency of three cycles. Each lane's checksum is
+ * then moved over the bytes of the next lane. Appending zeros is linear in a CRC's bits, so a table per lane length can
+ * do it.
  *
- * With carry-less products of 256 or 512 bits four vectors are folded at a time: bytes that stand D bits before others
- * may be replaced, as far as the remainder goes, by their product with x^D mod P added to those others.
+ * The kernels of 256 and 512 bits use carry-less products and fold four vectors at a time. To fold means: bytes that
+ * are D bits before others are multiplied by x^D mod P and added to those others. The remainder modulo P is unchanged.
  */
 #ifndef KFUZZ_CRC32C_H
 #define KFUZZ_CRC32C_H
@@ -29,7 +30,7 @@
 static uint32_t kfuzz_crc_over_long[4][256];
 static uint32_t kfuzz_crc_over_short[4][256];
 
-/* How each byte of a checksum comes out after `zeros` bytes of 0, a multiple of 8. */
+/* The checksum after `zeros` zero bytes (a multiple of 8), by each byte of the checksum before them. */
 __attribute__((target("sse4.2")))
 static void kfuzz_crc_tabulate(uint32_t table[4][256], int zeros)
 {
@@ -99,7 +100,7 @@ static uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n)
 #define KFUZZ_CRC_256 __attribute__((target("sse4.2,avx2,vpclmulqdq")))
 #define KFUZZ_CRC_512 __attribute__((target("sse4.2,avx512f,vpclmulqdq")))
 
-/* The factors for the two halves of 128 bits, over the distance of four vectors and of one. */
+/* The factors for the two halves of 128 bits: `far` over four vectors, `near` over one. */
 typedef struct {
     uint64_t far[2];
     uint64_t near[2];
@@ -129,7 +130,7 @@ static inline __m512i kfuzz_crc_fold_512(__m512i value, __m512i factors, __m512i
     return _mm512_ternarylogic_epi64(low, high, onto, 0x96);
 }
 
-/* The checksum of one vector of `words` words, and of the n bytes behind it. */
+/* The checksum of one vector of `words` words and of the n bytes after it. */
 __attribute__((target("sse4.2")))
 static uint32_t kfuzz_crc_finish(const uint64_t *folded, int words, const uint8_t *p, size_t n)
 {
@@ -152,7 +153,7 @@ static uint32_t kfuzz_crc32c_256(uint32_t crc, const uint8_t *p, size_t n)
                             (long long) over->far[1], (long long) over->far[0]);
     near = _mm256_set_epi64x((long long) over->near[1], (long long) over->near[0],
                              (long long) over->near[1], (long long) over->near[0]);
-    /* What came before is added to the first 32 bits. */
+    /* The CRC of the preceding bytes is added to the first 32 bits. */
     a = _mm256_xor_si256(kfuzz_crc_load_256(p), _mm256_set_epi64x(0, 0, 0, (long long) (uint64_t) ~crc));
     b = kfuzz_crc_load_256(p + 32);
     c = kfuzz_crc_load_256(p + 64);
@@ -167,8 +168,8 @@ static uint32_t kfuzz_crc32c_256(uint32_t crc, const uint8_t *p, size_t n)
     for (; n >= 32; p += 32, n -= 32)
         d = kfuzz_crc_fold_256(d, near, kfuzz_crc_load_256(p));
     _mm256_storeu_si256((__m256i *) (void *) folded, d);
-    /* Otherwise the upper halves of the registers stay in use, and SSE code of any library runs slower on some processors.
-     * The compiler does not add this by itself. */
+    /* Without this the upper halves of the registers stay in use, and later SSE code in any library runs slower on some
+     * processors. The compiler does not add this by itself. */
     _mm256_zeroupper();
     return kfuzz_crc_finish(folded, 4, p, n);
 }
@@ -203,7 +204,7 @@ static uint32_t kfuzz_crc32c_512(uint32_t crc, const uint8_t *p, size_t n)
     return kfuzz_crc_finish(folded, 8, p, n);
 }
 
-/* Once, before the first checksum. */
+/* Call this once, before the first checksum. */
 static void kfuzz_crc_init(void)
 {
     kfuzz_crc_tabulate(kfuzz_crc_over_long, KFUZZ_CRC_LONG);

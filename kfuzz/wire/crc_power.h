@@ -1,10 +1,11 @@
-/* Powers of x modulo a CRC's polynomial, which the folding kernels multiply by. */
+/* Powers of x modulo a CRC's polynomial; the folding kernels multiply by them. */
 #ifndef KFUZZ_CRC_POWER_H
 #define KFUZZ_CRC_POWER_H
 
 #include <stdint.h>
 
-/* x^power mod P; bits as in a CRC's register, the highest power last. The shift is what reflected products lack. */
+/* x^power mod P, in the bit order of the CRC register: the lowest bit is the highest power. The shift by one makes up
+ * for the carry-less product, which in this bit order comes out one bit too low. */
 static inline uint64_t kfuzz_crc_power(uint32_t polynomial, int power)
 {
     uint32_t value = 0x80000000;
@@ -13,7 +14,7 @@ static inline uint64_t kfuzz_crc_power(uint32_t polynomial, int power)
     return (uint64_t) value << 1;
 }
 
-/* The factors for the two halves of 128 bits, over a distance of so many bits. */
+/* The factors for the two halves of 128 bits, over a distance of `bits` bits. */
 static inline void kfuzz_crc_factors(uint32_t polynomial, uint64_t factors[2], int bits)
 {
     factors[0] = kfuzz_crc_power(polynomial, bits + 32);

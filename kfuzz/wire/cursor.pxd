@@ -1,7 +1,7 @@
-# Checked reads from raw bytes. The position is a local of the loop, which the compiler then keeps in a register; a read
-# takes it and gives back the next one, or NULL where it refuses. Every read compares what it needs with what is left
-# (`n < 0 or n > left`), never `pos + n > end`, which overflows. The fast paths are inline; the rare ones (long,
-# overlong and broken varints) are in cursor.pyx.
+# Checked reads from raw bytes. The position is a local variable of the loop, so that the compiler keeps it in a
+# register. A read takes the position and returns the next one, or NULL if it refuses the bytes. Every read compares
+# what it needs with what is left (`n < 0 or n > left`), never `pos + n > end`, which overflows. The fast paths are
+# inline; the rare ones (long, overlong and broken varints) are in cursor.pyx.
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -22,15 +22,15 @@ cdef extern from *:
     uint16_t kfuzz_be16(uint16_t) nogil
     uint32_t kfuzz_be32(uint32_t) nogil
     uint64_t kfuzz_be64(uint64_t) nogil
-    # Cython's own hint, defined in front of every module: keep the rare out of the way of the common.
+    # Cython defines this branch hint in every module: rare code is moved away from the common path.
     bint unlikely(bint) nogil
 
 cdef struct cursor_t:
-    const uint8_t *base    # where offsets count from
+    const uint8_t *base    # offsets in findings count from here
     const uint8_t *end     # one past the last byte of the payload
     report_t *report
-    int64_t record         # where we are, for findings
-    int64_t header
+    int64_t record         # index of the current record, for findings
+    int64_t header         # index of the current header, or -1
 
 # Big-endian loads; the caller has checked that the bytes are there.
 cdef inline uint16_t load16(const uint8_t *p) noexcept nogil:
@@ -51,12 +51,12 @@ cdef inline uint64_t load64(const uint8_t *p) noexcept nogil:
 cdef inline int64_t unzigzag(uint64_t raw) noexcept nogil:
     return <int64_t> ((raw >> 1) ^ (~(raw & 1) + 1))
 
-# A zigzag number of at most `most` bytes before `wall`: any form of it, findings noted.
+# Read a zigzag number of at most `most` bytes before `wall`, in any form, and note findings. NULL if it is refused.
 cdef const uint8_t *slow_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int most,
                                 int64_t *out) noexcept nogil
 
-# The same where the size is much the same from record to record: one and two bytes are the common cases, and branches
-# beat bit tricks, for the predictor learns them.
+# The same for a field whose size seldom changes from record to record. One and two bytes are the common cases. Branches
+# are faster than bit tricks here, because the branch predictor learns them.
 cdef inline const uint8_t *get_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int most,
                                       int64_t *out) noexcept nogil:
     cdef int64_t slow
@@ -68,12 +68,13 @@ cdef inline const uint8_t *get_zigzag(cursor_t *c, const uint8_t *p, const uint8
         if wall - p >= 2 and 0 < p[1] < 0x80:
             out[0] = unzigzag((p[0] & 0x7f) | <uint64_t> p[1] << 7)
             return p + 2
-    # A variable of its own: the caller's would have to live in memory if its address went out.
+    # Not `out` itself: passing that on would force the caller's variable into memory.
     p = slow_zigzag(c, p, wall, field, most, &slow)
     out[0] = slow
     return p
 
-# The same where one byte and two are as likely, as in a value's length: no branch on which it is.
+# The same for a field where one byte and two bytes are equally likely, as in a value's length. It does not branch on
+# the size.
 cdef inline const uint8_t *get_mixed_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int most,
                                             int64_t *out) noexcept nogil:
     cdef int64_t slow
@@ -90,8 +91,8 @@ cdef inline const uint8_t *get_mixed_zigzag(cursor_t *c, const uint8_t *p, const
     out[0] = slow
     return p
 
-# The size of an unsigned varint of at most `longest` bytes in the `n` bytes at p; -1 where it is cut, -2 where it is
-# longer.
+# The size of an unsigned varint of at most `longest` bytes in the `n` bytes at p; -1 if it is cut off, -2 if it is
+# longer than that.
 cdef int find_uvarint(const uint8_t *p, int64_t n, int longest, uint64_t *out) noexcept nogil
 
 cdef bint valid_utf8(const uint8_t *p, int64_t n) noexcept nogil

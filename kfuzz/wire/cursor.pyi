@@ -1,18 +1,16 @@
 from typing_extensions import Buffer
 
-# All else is for compiled callers.
+# The rest of the module is for compiled callers.
 
 def uvarint_in_front(data: Buffer) -> int:
-    """The number that a buffer begins with, an unsigned varint of five bytes at most: below 0 where there is none.
-
-    -1 says that it is cut, -2 that it is longer.
-    """
+    """The unsigned varint of at most five bytes at the start of a buffer; -1 if it is cut off, -2 if it is longer."""
 
 def uvarint_of(data: Buffer, longest: int) -> tuple[int, int]:
-    """``(number, size)`` of what a buffer begins with, an unsigned varint of ``longest`` bytes, ten at most.
+    """``(number, size)`` of the unsigned varint of at most ``longest`` bytes at the start of a buffer.
 
-    The size is -1 where it is cut, -2 where it is longer. What does not fit 64 bits is dropped.
+    The size is in bytes: -1 if the varint is cut off, -2 if it is longer. Bits above the 64th are dropped.
+    ``ValueError`` unless ``longest`` is 1 to 10.
     """
 
 def uvarint(number: int) -> bytes:
-    """The bytes of an unsigned varint of up to 64 bits: seven bits a byte, the lowest first, as few as it takes."""
+    """Encode a number of up to 64 bits as an unsigned varint: seven bits a byte, the lowest first, no spare bytes."""

@@ -1,4 +1,4 @@
-"""The rare paths of the cursor: varints of three bytes and more, overlong ones, and those that are refused."""
+"""The rare paths of the cursor: varints of three bytes or more, overlong varints, and varints that are refused."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 
@@ -19,7 +19,7 @@ cdef const uint8_t *slow_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wa
     cdef const uint8_t *start = p
     cdef uint64_t raw = 0
     cdef uint64_t b
-    # How much of the last byte fits: 4 bits of a varint's fifth, 1 of a varlong's tenth.
+    # The bits of the last byte that fit the number: 4 of a varint's fifth byte, 1 of a varlong's tenth.
     cdef uint64_t fits = 0x0f if most == VARINT else 0x01
     cdef int size = 0
     out[0] = 0
@@ -41,14 +41,14 @@ cdef const uint8_t *slow_zigzag(cursor_t *c, const uint8_t *p, const uint8_t *wa
     if b == 0 and size > 1:
         note(c.report, VARINT_OVERLONG, field, start - c.base, c.record, c.header, size, size - 1)
     if most == VARINT:
-        # Kafka shifts the fifth byte as it is: bits above the 32nd fall off.
+        # Kafka shifts the fifth byte without a check: bits above the 32nd are lost.
         raw &= 0xffffffffULL
     out[0] = unzigzag(raw)
     return p
 
 
 cdef int find_uvarint(const uint8_t *p, int64_t n, int longest, uint64_t *out) noexcept nogil:
-    """The bytes that the number takes, -1 where it is cut, -2 where it is longer than ``longest``."""
+    """The number of bytes that the varint takes; -1 if it is cut off, -2 if it is longer than ``longest``."""
     cdef int size = 0
     cdef uint8_t b
     out[0] = 0
@@ -56,7 +56,7 @@ cdef int find_uvarint(const uint8_t *p, int64_t n, int longest, uint64_t *out) n
         if size >= n:
             return -1
         b = p[size]
-        # What is shifted beyond the highest bit is dropped, as Java drops it.
+        # Bits shifted beyond the highest bit are lost, as in Java.
         out[0] |= <uint64_t> (b & 0x7f) << (7 * size)
         size += 1
         if b < 0x80:
@@ -107,10 +107,7 @@ cdef bint valid_utf8(const uint8_t *p, int64_t n) noexcept nogil:
 
 
 def uvarint_in_front(data not None):
-    """The number that a buffer begins with, an unsigned varint of five bytes at most: below 0 where there is none.
-
-    -1 says that it is cut, -2 that it is longer.
-    """
+    """The unsigned varint of at most five bytes at the start of a buffer; -1 if it is cut off, -2 if it is longer."""
     cdef Held held = hold(data)
     cdef uint64_t raw
     cdef int size = find_uvarint(held.p, held.n, VARINT, &raw)
@@ -118,21 +115,22 @@ def uvarint_in_front(data not None):
 
 
 def uvarint_of(data not None, int longest):
-    """``(number, size)`` of what a buffer begins with, an unsigned varint of ``longest`` bytes, ten at most.
+    """``(number, size)`` of the unsigned varint of at most ``longest`` bytes at the start of a buffer.
 
-    The size is -1 where it is cut, -2 where it is longer. What does not fit 64 bits is dropped.
+    The size is in bytes: -1 if the varint is cut off, -2 if it is longer. Bits above the 64th are dropped.
+    ``ValueError`` unless ``longest`` is 1 to 10.
     """
     cdef Held held
     cdef uint64_t raw
     cdef int size
     if longest < 1 or longest > VARLONG:
-        raise ValueError(f"a varint of {longest} bytes")
+        raise ValueError(f"longest is {longest}; a varint has 1 to {VARLONG} bytes")
     held = hold(data)
     size = find_uvarint(held.p, held.n, longest, &raw)
     return raw, size
 
 
 def uvarint(uint64_t number):
-    """The bytes of an unsigned varint: seven bits a byte, the lowest first, as few as it takes."""
+    """Encode an unsigned varint: seven bits a byte, the lowest first, no spare bytes."""
     cdef uint8_t made[VARLONG]
     return PyBytes_FromStringAndSize(<const char *> made, put_uvarint(made, number) - made)

@@ -1,10 +1,10 @@
-/* Bytes objects that end earlier than they were made for. */
+/* Shortens bytes objects in place. */
 #ifndef KFUZZ_CUT_H
 #define KFUZZ_CUT_H
 
 #include <Python.h>
 
-/* Of bytes that nobody else has seen; what is behind their new end stays theirs. */
+/* Only for an object that no other code has seen. It keeps the memory after its new end. */
 static inline void kfuzz_cut_bytes(PyObject *bytes, Py_ssize_t n)
 {
     Py_SET_SIZE(bytes, n);

@@ -1,7 +1,7 @@
-# What Kafka's format fixes, once: places of fields, attribute bits, codecs, sizes and limits. ``kfuzz.wire.layout``
-# shows them to Python; what no compiled module needs stands in ``kfuzz.kafka``.
+# The constants of Kafka's format, in one place: field offsets, attribute bits, codecs, sizes and limits.
+# ``kfuzz.wire.layout`` makes them available to Python. Constants that no compiled module needs are in ``kfuzz.kafka``.
 
-# What stands in front of every batch and message; a batch's length counts from LOG_OVERHEAD on.
+# The start of every batch and message. A batch's length counts the bytes from LOG_OVERHEAD on.
 cdef enum:
     AT_BASE_OFFSET = 0
     AT_BATCH_LENGTH = 8
@@ -14,7 +14,7 @@ cdef enum:
 cdef enum:
     AT_PARTITION_LEADER_EPOCH = 12
     AT_CRC = 17
-    AT_ATTRIBUTES = 21         # the CRC covers all from here on
+    AT_ATTRIBUTES = 21         # the CRC covers everything from here on
     AT_LAST_OFFSET_DELTA = 23
     AT_BASE_TIMESTAMP = 27
     AT_MAX_TIMESTAMP = 35
@@ -25,7 +25,7 @@ cdef enum:
     HEADER_SIZE = 61
     SMALLEST_BATCH = HEADER_SIZE - LOG_OVERHEAD
 
-# A message of magic 0 or 1. Its CRC covers all from the magic on. Key and value each follow their length.
+# A message of magic 0 or 1. Its CRC covers everything from the magic on. Key and value each follow their length.
 cdef enum:
     MESSAGE_AT_CRC = 12
     MESSAGE_AT_ATTRIBUTES = 17
@@ -35,7 +35,7 @@ cdef enum:
     LENGTHS_BYTES = 8          # the lengths of key and value
     SMALLEST_MESSAGE = KEY_AT_V0 + LENGTHS_BYTES - LOG_OVERHEAD
 
-# Attributes. A message of magic 1 has the codec and the timestamp type, one of magic 0 has the codec.
+# Attributes. A message of magic 1 has the codec and the timestamp type; a message of magic 0 has only the codec.
 cdef enum:
     CODEC_MASK = 0x07
     LOG_APPEND_TIME = 0x08
@@ -55,8 +55,8 @@ cdef enum:
 
 # Limits of Kafka's own code.
 cdef enum:
-    INNER_BYTES_MAX = 2147483639    # a message in a wrapper: the largest array that Java makes
+    INNER_BYTES_MAX = 2147483639    # a message in a wrapper: the largest array that Java can allocate
     STRING_BYTES_MAX = 0x7fff
-    ELEMENTS_MAX = 1000000          # of an array in a message; from Kafka 4.4 on
-    TAGS_MAX = 10000                # of a struct in a message; from Kafka 4.4 on
+    ELEMENTS_MAX = 1000000          # elements of an array in a message, since Kafka 4.4
+    TAGS_MAX = 10000                # tagged fields of a struct in a message, since Kafka 4.4
     UUID_BYTES = 16

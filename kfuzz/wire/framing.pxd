@@ -6,7 +6,7 @@ from kfuzz.wire.report cimport report_t
 
 cdef int64_t get_frame(const uint8_t *base, int64_t at, int64_t n, int *magic, report_t *report) noexcept nogil
 
-# The size of the message of any magic at p, where `n` bytes are left; 0 where it is cut or shorter than a message.
+# The size in bytes of the message of any magic at p, with `n` bytes left; 0 if it is cut off or shorter than a message.
 cdef inline int64_t message_size(const uint8_t *p, int64_t n) noexcept nogil:
     cdef int32_t length
     if n < LOG_OVERHEAD:

@@ -5,16 +5,17 @@ from typing_extensions import Buffer
 from kfuzz.wire.report import Note
 
 def next_frame(data: Buffer, at: int) -> tuple[int, int | None, list[Note]]:
-    """Look at the batch that begins at byte ``at``: ``(size_bytes, magic, notes)``.
+    """Return ``(size_bytes, magic, notes)`` of the batch that begins at byte ``at``.
 
     ``size_bytes`` counts from ``at``; 0 is a partial tail (no error), -1 a frame that is refused, with its notes.
-    Mirrors ``org.apache.kafka.common.record.ByteBufferLogInputStream``.
+    ``IndexError`` if ``at`` lies outside of ``data``. Mirrors
+    ``org.apache.kafka.common.record.ByteBufferLogInputStream``.
     """
 
 def frames(data: Buffer, at: int = 0, *, any_magic: bool = False) -> Iterator[tuple[int, int, int]]:
-    """The whole batches and messages from byte ``at`` on: ``(at, size_bytes, magic)`` of each.
+    """Yield ``(at, size_bytes, magic)`` of each whole batch or message from byte ``at`` on.
 
-    The walk ends at the end, at a partial tail, and at a frame that is refused; :func:`next_frame` says which it is.
-    With ``any_magic`` lengths alone are followed, as a reader does inside a wrapper (mirrors
-    ``AbstractLegacyRecordBatch.DataLogInputStream``). ``IndexError`` where ``at`` lies outside of ``data``.
+    The walk stops at the end of the data, at a partial tail, or at a frame that is refused; :func:`next_frame` tells
+    which. ``any_magic`` makes it follow only the lengths, as a reader does inside a wrapper (mirrors
+    ``AbstractLegacyRecordBatch.DataLogInputStream``). ``IndexError`` if ``at`` lies outside of ``data``.
     """

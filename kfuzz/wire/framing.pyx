@@ -1,4 +1,4 @@
-"""Where the next batch ends: org.apache.kafka.common.record.ByteBufferLogInputStream, for every magic alike."""
+"""Finds where the next batch ends, for every magic. Mirrors org.apache.kafka.common.record.ByteBufferLogInputStream."""
 
 from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t
 
@@ -23,7 +23,7 @@ from kfuzz.wire.report cimport (
 cdef int64_t get_frame(const uint8_t *base, int64_t at, int64_t n, int *magic, report_t *report) noexcept nogil:
     """The size of the batch at ``at``; 0 for a partial tail, -1 for a frame that is refused, with its finding noted.
 
-    ``magic`` is -1 where it is not there to be read.
+    ``magic`` is -1 if the frame ends before it, or if its length is too small to have one.
     """
     cdef int64_t remaining = n - at
     cdef int64_t smallest = SMALLEST_MESSAGE
@@ -41,7 +41,7 @@ cdef int64_t get_frame(const uint8_t *base, int64_t at, int64_t n, int *magic, r
             note(report, MAGIC_UNKNOWN, F_MAGIC, at + AT_MAGIC, -1, -1, <int8_t> p[AT_MAGIC], LAST_MAGIC)
             return -1
         if length > INT32_MAX - LOG_OVERHEAD:
-            # The batch's size is an int to Kafka, and this one does not fit.
+            # Kafka holds the batch's size in an int, and this size does not fit.
             note(report, BATCH_LENGTH_TOO_LARGE, F_BATCH_LENGTH, at + AT_BATCH_LENGTH, -1, -1, length,
                  INT32_MAX - LOG_OVERHEAD)
             return -1
@@ -56,7 +56,7 @@ cdef int64_t get_frame(const uint8_t *base, int64_t at, int64_t n, int *magic, r
 
 
 def next_frame(data not None, int64_t at):
-    """Look at the batch that begins at ``at``: ``(size, magic, notes)``.
+    """Return ``(size, magic, notes)`` of the batch that begins at ``at``.
 
     ``size`` counts from ``at``. It is 0 for a partial tail, which is no error, and -1 for a frame that is refused, with
     its notes.
@@ -73,10 +73,10 @@ def next_frame(data not None, int64_t at):
 
 
 def frames(data not None, int64_t at=0, *, bint any_magic=False):
-    """The whole batches and messages from byte ``at`` on: ``(at, size_bytes, magic)`` of each.
+    """Yield ``(at, size_bytes, magic)`` of each whole batch or message from byte ``at`` on.
 
-    The walk ends at the end, at a partial tail, and at a frame that is refused; ``next_frame`` says which it is. With
-    ``any_magic`` lengths alone are followed.
+    The walk stops at the end of the data, at a partial tail, or at a frame that is refused; ``next_frame`` tells which.
+    ``any_magic`` makes it follow only the lengths.
     """
     cdef Held held = hold(data)
     cdef int64_t n = held.n

@@ -1,2 +1,2 @@
 class Held:
-    """The bytes of a buffer, held for as long as this object lives; compiled modules alone make it."""
+    """The bytes of a buffer, held as long as this object lives. Only compiled modules create it."""

@@ -1,4 +1,4 @@
-"""The bytes of a buffer, for the compiled modules; see held.pxd."""
+"""Holds the bytes of a buffer for the compiled modules; see held.pxd."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

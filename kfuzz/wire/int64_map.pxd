@@ -1,4 +1,4 @@
-# A map of 64-bit numbers to 64-bit numbers: open addressing, no object, no interpreter.
+# A map from 64-bit numbers to 64-bit numbers with open addressing. It needs no Python objects and no GIL.
 from libc.stdint cimport int64_t
 
 cdef struct entry_t:

@@ -8,7 +8,7 @@ cdef enum:
 
 
 cdef int64_t place_of(const map_t *map, int64_t key) noexcept nogil:
-    """Where the search for a key begins. The finalizer of SplitMix64 spreads keys that lie close together."""
+    """The index where the search for a key begins. The finalizer of SplitMix64 spreads keys that are close together."""
     cdef uint64_t x = <uint64_t> key
     x = (x ^ x >> 30) * <uint64_t> 0xbf58476d1ce4e5b9
     x = (x ^ x >> 27) * <uint64_t> 0x94d049bb133111eb
@@ -16,7 +16,7 @@ cdef int64_t place_of(const map_t *map, int64_t key) noexcept nogil:
 
 
 cdef entry_t *slot_of(const map_t *map, int64_t key) noexcept nogil:
-    """The entry with the key, or the free one where it would stand."""
+    """The entry with the key, or the free entry that a new one would take."""
     cdef int64_t i = place_of(map, key)
     while map.entries[i].used and map.entries[i].key != key:
         i = (i + 1) & (map.capacity - 1)
@@ -24,7 +24,7 @@ cdef entry_t *slot_of(const map_t *map, int64_t key) noexcept nogil:
 
 
 cdef entry_t *find(const map_t *map, int64_t key) noexcept nogil:
-    """The entry with the key; NULL where there is none."""
+    """The entry with the key, or NULL."""
     cdef entry_t *entry
     if map.count == 0:
         return NULL
@@ -49,9 +49,9 @@ cdef bint grow(map_t *map) noexcept nogil:
 
 
 cdef bint put(map_t *map, int64_t key, int64_t value) noexcept nogil:
-    """Give the key this value. False where there is no memory."""
+    """Set the key's value. False if there is no memory."""
     cdef entry_t *entry
-    # A quarter stays free, so that searches are short.
+    # A quarter of the entries stays free, so that searches are short.
     if map.count >= map.capacity - map.capacity // 4 and not grow(map):
         return False
     entry = slot_of(map, key)
@@ -62,7 +62,7 @@ cdef bint put(map_t *map, int64_t key, int64_t value) noexcept nogil:
 
 
 cdef void remove(map_t *map, entry_t *entry) noexcept nogil:
-    """Take an entry out. Those behind it move up, so that each search still ends at a free place."""
+    """Remove an entry. Later entries move up to fill the hole, because a search stops at the first free entry."""
     cdef int64_t hole = entry - map.entries
     cdef int64_t i = hole
     cdef int64_t place
@@ -72,7 +72,7 @@ cdef void remove(map_t *map, entry_t *entry) noexcept nogil:
         if not map.entries[i].used:
             break
         place = place_of(map, map.entries[i].key)
-        # Its search begins at `place`; it may move where the hole lies between that and where it is.
+        # The search for this entry begins at `place`. It may move if the hole lies between `place` and its index.
         if (i - place) & (map.capacity - 1) >= (i - hole) & (map.capacity - 1):
             map.entries[hole] = map.entries[i]
             hole = i

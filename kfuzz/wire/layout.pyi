@@ -5,7 +5,7 @@ Layout = tuple[tuple[str, int, int], ...]
 
 FRAME_LAYOUT: Final[Layout]
 HEADER_LAYOUT: Final[Layout]
-# By magic, 0 and 1.
+# Keyed by magic, 0 and 1.
 MESSAGE_LAYOUT: Final[dict[int, Layout]]
 HEADER_AT: Final[dict[str, int]]
 MESSAGE_AT: Final[dict[int, dict[str, int]]]

@@ -1,8 +1,8 @@
-"""What Kafka's format fixes, for Python: the layout tables and the attribute bits that the compiled modules use."""
+"""The constants of Kafka's format for Python: the layout tables and attribute bits that the compiled modules use."""
 
 cimport kfuzz.wire.format as c
 
-# In front of every batch and message, whatever its magic: (field, offset, width in bytes), all big-endian.
+# The start of every batch and message of any magic: (field, offset, width in bytes), all big-endian.
 FRAME_LAYOUT = (("base_offset", c.AT_BASE_OFFSET, 8), ("batch_length", c.AT_BATCH_LENGTH, 4))
 
 # The header of a record batch.
@@ -21,7 +21,7 @@ HEADER_LAYOUT = (
     ("record_count", c.AT_RECORD_COUNT, 4),
 )
 
-# The fixed head of a message, by magic: magic 1 adds the timestamp.
+# The fixed fields of a message, by magic: magic 1 adds the timestamp.
 MESSAGE_START = (
     *FRAME_LAYOUT,
     ("crc", c.MESSAGE_AT_CRC, 4),
@@ -33,7 +33,7 @@ MESSAGE_LAYOUT = {
     1: (*MESSAGE_START, ("timestamp", c.MESSAGE_AT_TIMESTAMP, 8), ("key_length", c.KEY_AT_V1, 4)),
 }
 
-# Where a field begins: HEADER_AT[field], MESSAGE_AT[magic][field].
+# The offset of a field: HEADER_AT[field], MESSAGE_AT[magic][field].
 HEADER_AT = {name: at for name, at, _ in HEADER_LAYOUT}
 MESSAGE_AT = {magic: {name: at for name, at, _ in layout} for magic, layout in MESSAGE_LAYOUT.items()}
 
@@ -41,14 +41,14 @@ LOG_OVERHEAD = c.LOG_OVERHEAD
 MAGIC_AT = c.AT_MAGIC
 HEADER_UP_TO_MAGIC = c.HEADER_UP_TO_MAGIC
 BATCH_HEADER_SIZE = c.HEADER_SIZE
-# The byte of the attributes that has the codec, by magic.
+# The offset of the attributes byte that holds the codec, by magic.
 CODEC_AT = {0: c.MESSAGE_AT_ATTRIBUTES, 1: c.MESSAGE_AT_ATTRIBUTES, 2: c.AT_ATTRIBUTES + 1}
-# What a CRC covers begins here and ends with the batch: CRC-32C in a record batch, CRC-32 in a message.
+# A CRC covers the bytes from here to the end of the batch: CRC-32C in a record batch, CRC-32 in a message.
 BATCH_CRC_COVERS_FROM = c.AT_ATTRIBUTES
 MESSAGE_CRC_COVERS_FROM = c.AT_MAGIC
 # The lengths of key and value, which every message has.
 MESSAGE_LENGTHS_BYTES = c.LENGTHS_BYTES
-# The least that a batch length may be, by magic.
+# The smallest valid batch length, by magic.
 BATCH_LENGTH_MIN = {0: c.SMALLEST_MESSAGE, 1: c.SMALLEST_MESSAGE, 2: c.SMALLEST_BATCH}
 INNER_BYTES_MAX = c.INNER_BYTES_MAX
 

@@ -1,6 +1,6 @@
-/* Runs of ordinary records of magic 2, as producers write them: each field in as few bytes as it needs, nothing to note.
- * A run ends at the first record that is not ordinary. The general loop (record_batch.pyx) then reads that record field
- * by field, and it alone says what is wrong. */
+/* Reads runs of ordinary records of magic 2, as producers write them: each field has the fewest possible bytes and
+ * gives no finding. A run ends at the first record that is not ordinary. The general loop (record_batch.pyx) then reads
+ * that record field by field; only that loop notes findings. */
 #ifndef KFUZZ_ORDINARY_H
 #define KFUZZ_ORDINARY_H
 
@@ -9,8 +9,8 @@
 
 #include "plain.h"
 
-/* A record's place in the payload. 32-bit places are enough: a payload is below 2 GiB (LIMIT_BYTES). The deltas of a
- * message of magic 0 or 1 are its offset and its timestamp: they count from 0. */
+/* The offsets of a record's fields in the payload. 32 bits are enough: a payload is below 2 GiB (LIMIT_BYTES). For a
+ * message of magic 0 or 1 the deltas count from 0: they are its offset and its timestamp. */
 typedef struct {
     int64_t timestamp_delta;
     int64_t offset_delta;
@@ -20,7 +20,7 @@ typedef struct {
     int32_t key_length; /* -1: null */
     int32_t value_at;
     int32_t value_length;
-    int32_t headers_at; /* behind the count */
+    int32_t headers_at; /* after the count */
     int32_t header_count;
     int32_t first_header; /* index into the header rows */
     int16_t attributes;
@@ -43,17 +43,17 @@ typedef struct {
     int64_t header_count;
     int64_t header_capacity;
     int with_headers; /* whether to fill the header rows */
-    int no_memory;    /* whether a row is missing for lack of memory */
+    int no_memory;    /* whether memory for a row was missing */
 } kfuzz_rows;
 
-/* What the records of a run are held against. */
+/* The bounds that each record of a run must keep. */
 typedef struct {
-    int64_t offset_before;  /* the previous record's offset delta; -1 in front of the first */
-    int64_t offset_most;    /* the largest offset delta with nothing to note */
-    int64_t timestamp_most; /* the largest timestamp delta with nothing to note */
+    int64_t offset_before;  /* the previous record's offset delta; -1 before the first */
+    int64_t offset_most;    /* the largest offset delta that gives no finding */
+    int64_t timestamp_most; /* the largest timestamp delta that gives no finding */
 } kfuzz_run;
 
-/* A record's fixed fields, read so far as to be sure that it is ordinary up to its header count. */
+/* A record's fields before its header count. */
 typedef struct {
     uint64_t length;
     uint64_t timestamp; /* zigzag */
@@ -62,24 +62,24 @@ typedef struct {
     uint64_t value;     /* zigzag, of the length */
     const uint8_t *key_at;
     const uint8_t *value_at;
-    const uint8_t *wall; /* one past the record's last byte, by its length */
+    const uint8_t *wall; /* one past the record's last byte, according to its length */
 } kfuzz_fields;
 
-/* No record is read that has fewer bytes from its first to the end of the payload: so many are loaded unasked. */
+/* A record is read only if the payload has this many bytes from its start on: loads up to here are not checked. */
 #define KFUZZ_ORDINARY_BYTES 16
 
 #define KFUZZ_ORDINARY static inline __attribute__((always_inline))
 #define kfuzz_rare(x) __builtin_expect(!!(x), 0)
 
-/* The same address, which the compiler may not take for equal to any other. */
+/* Returns p, but the compiler cannot assume that the result equals any other pointer. */
 KFUZZ_ORDINARY const uint8_t *kfuzz_apart(const uint8_t *p)
 {
     __asm__("" : "+r"(p));
     return p;
 }
 
-/* A varint of one byte or two, where either is as likely: no branch on which it is. `bad` goes below 0 where it is longer
- * than that, or longer than it need be. */
+/* A varint of one or two bytes, read without a branch on the size because both are equally likely. `bad` becomes
+ * negative if the varint is longer than two bytes or overlong. */
 KFUZZ_ORDINARY const uint8_t *kfuzz_get_mixed(const uint8_t *p, uint64_t *raw, int64_t *bad)
 {
     const uint64_t first = p[0], two = first >> 7;
@@ -89,8 +89,8 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_mixed(const uint8_t *p, uint64_t *raw, i
     return p + 1 + two;
 }
 
-/* A varint of five bytes at most. Its size is much the same from record to record, so branches beat bit tricks: the
- * predictor learns them. `bad` as above. */
+/* A varint of at most five bytes whose size seldom changes from record to record. Branches are faster than bit tricks
+ * here, because the branch predictor learns them. `bad` becomes negative if the varint is longer or overlong. */
 KFUZZ_ORDINARY const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, int64_t *bad)
 {
     uint64_t found;
@@ -116,13 +116,13 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, 
             last = *p++;
         }
     }
-    /* The last byte is neither 0 nor followed by another. */
+    /* The last byte must not be 0, and no byte may follow it. */
     *bad |= (last - 1) | (0x7f - last);
     *raw = found;
     return p;
 }
 
-/* Below 0 where a zigzag length is below -1. */
+/* Negative if the zigzag length is below -1. */
 KFUZZ_ORDINARY int64_t kfuzz_bad_length(uint64_t raw)
 {
     return -(int64_t) (raw >> 1 & (0 - (raw & 1)));
@@ -133,8 +133,8 @@ KFUZZ_ORDINARY int32_t kfuzz_length(uint64_t raw)
     return (int32_t) (raw >> 1) - (int32_t) (raw & 1);
 }
 
-/* Where the header count is, or NULL where the record is not ordinary so far. What must hold is gathered and asked at
- * two places alone, for the tests are what a record's time goes into. */
+/* Returns the address of the header count, or NULL if the record is not ordinary up to there. The conditions are
+ * gathered in `bad` and tested at only two places, because most of a record's time goes into tests. */
 KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *end, kfuzz_fields *out)
 {
     uint64_t raw;
@@ -142,7 +142,7 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *
     p = kfuzz_get_mixed(p, &raw, &bad);
     out->length = raw >> 1;
     out->wall = p + out->length;
-    /* Neither a negative length nor attributes. */
+    /* A negative length or attributes other than 0 are not ordinary. */
     bad |= -(int64_t) ((raw & 1) | p[0]);
     bad |= end - out->wall;
     p = kfuzz_get_steady(p + 1, &out->timestamp, &bad);
@@ -151,7 +151,7 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *
     out->key_at = p;
     bad |= kfuzz_bad_length(out->key);
     size = (int64_t) (out->key >> 1);
-    /* Two bytes are looked at behind the key: the value's length, and what else it has or the header count. */
+    /* Two bytes are read after the key: the value's length, and its second byte or the header count. */
     bad |= out->wall - p - 2 - size;
     if (kfuzz_rare(bad < 0))
         return NULL;
@@ -165,7 +165,8 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *
     return p + size;
 }
 
-/* One header before `wall`: its key is ASCII without a null character, both lengths take one byte. NULL otherwise. */
+/* Reads one header before `wall`. NULL unless its key is ASCII without null characters and both lengths take one byte.
+ */
 KFUZZ_ORDINARY const uint8_t *kfuzz_get_header(const uint8_t *p, const uint8_t *wall, const uint8_t *end,
                                                const uint8_t *base, kfuzz_header_row *row)
 {
@@ -194,8 +195,8 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_header(const uint8_t *p, const uint8_t *
     return p + size;
 }
 
-/* As many records as are ordinary, `most` at most, from *at on; *at is then behind them. With `filled` their rows go into
- * `sink`, until there is no room for one more: the general loop makes it. */
+/* Reads ordinary records from *at on, at most `most`. Moves *at after them and returns their number. With `filled` it
+ * adds their rows to `sink`. Then the run also ends when the sink is full, and the general loop makes room. */
 KFUZZ_ORDINARY int64_t kfuzz_run_as(const uint8_t **at, const uint8_t *base, const uint8_t *end, kfuzz_run *run,
                                     int64_t most, kfuzz_rows *sink, const int filled)
 {
@@ -212,7 +213,8 @@ KFUZZ_ORDINARY int64_t kfuzz_run_as(const uint8_t **at, const uint8_t *base, con
         uint32_t count, left;
         if (kfuzz_rare(next == NULL))
             break;
-        /* Where this record will turn out to end, known before its fields are: the processor may go on from there. */
+        /* The record's length gives its end before the fields are read. So the processor can start the next one early.
+         */
         following = kfuzz_apart(fields.wall);
         count = *next++;
         if (filled)

@@ -1,4 +1,4 @@
 from libc.stdint cimport int64_t
 
-# The first `used` bytes of a bytes object that nobody else has seen: itself, cut, or a copy if much would be lost.
+# The first `used` bytes of an object that no other code has seen: shortened in place, or a copy if much is unused.
 cdef bytes cut_bytes(bytes made, int64_t used)

@@ -2,33 +2,33 @@ from collections.abc import Callable
 from typing import Any
 
 class Full(Exception):
-    """The bound of an output is reached."""
+    """The output has reached its size limit."""
 
 class Output:
-    """What comes out of a codec, up to ``room`` bytes: pieces that a library makes, or blocks written where they stay.
+    """Collects a codec's output, up to ``room`` bytes.
 
-    One output has either pieces or blocks.
+    An output takes either pieces, which a library allocates, or blocks, which are written directly into its memory.
     """
 
-    # How many bytes more may come, at any time.
+    # How many more bytes the output may take; below 0 after ``Full``.
     room: int
-    # What is wrong with the content though the stream can be read.
+    # Describes an error in the content of a stream that can be read all the same, such as a wrong checksum.
     mismatch: str
 
     def __init__(self, room: int) -> None: ...
     def add(self, piece: bytes) -> None:
-        """One more piece; of one that there is no room for as much as there is, and then ``Full``."""
+        """Add a piece. If it does not fit, add the part that fits and raise ``Full``."""
 
     def fill(self, write: Callable[[Any, memoryview], int], block: Any, most: int, rest: int) -> int:
-        """Let ``write`` put what it makes of ``block`` into a space of ``most`` bytes: how many those were.
+        """Call ``write(block, space)`` with a space of ``most`` bytes; return how many bytes it wrote.
 
-        ``rest`` bytes of input are left behind the block, from which the room for all is guessed at first. ``Full``
-        where more came than there was room for, of which as much is kept. Whatever ``write`` raises is raised, and
-        nothing is kept of that block.
+        ``rest`` bytes of input follow the block; the first call estimates the total size from them. ``Full`` if the
+        bytes exceed ``room``; those that fit are kept. If ``write`` raises, the exception goes to the caller, and
+        nothing of the block is kept.
         """
 
     def tail(self, size: int) -> memoryview:
-        """The last ``size`` bytes of the blocks; to be let go before the output is asked for anything else."""
+        """The last ``size`` bytes of the blocks. Release the view before any other use of the output."""
 
     def close(self) -> bytes:
-        """All that came; the output is empty afterwards."""
+        """Return the whole output and leave it empty."""

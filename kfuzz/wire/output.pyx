@@ -1,4 +1,4 @@
-"""What comes out of a codec. Blocks are written where they stay, and need not be put together afterwards."""
+"""Collects a codec's output. Blocks are written directly into the final memory, so they need no joining."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_WRITE
@@ -17,8 +17,8 @@ cdef extern from "Python.h":
 
 cdef bytes cut_bytes(bytes made, int64_t used):
     cdef int64_t capacity = PyBytes_GET_SIZE(made)
-    # Shrinking a large block sends the rest of its pages back, and the next one pays for clearing them; so a little is
-    # left where it is, and of much a copy is made.
+    # Shrinking a large block returns its unused pages to the system, and the next allocation pays for cleared pages. So
+    # keep the block if at least half of it is used, and copy the bytes out of it otherwise.
     if used < capacity / 2 or capacity < 64:
         return PyBytes_FromStringAndSize(PyBytes_AS_STRING(made), <Py_ssize_t> used)
     kfuzz_cut_bytes(made, <Py_ssize_t> used)
@@ -26,10 +26,10 @@ cdef bytes cut_bytes(bytes made, int64_t used):
 
 
 class Full(Exception):
-    """The bound of an output is reached."""
+    """The output has reached its size limit."""
 
 
-# What more of an input is taken to hold before it has shown it.
+# The first estimate: the remaining input grows by at most this factor.
 cdef enum:
     USUAL_RATIO = 8
 
@@ -41,7 +41,7 @@ cdef class Output:
     cdef readonly int64_t room
     cdef public str mismatch
     cdef list pieces
-    # The blocks: the only reference, as _PyBytes_Resize asks; NULL where there is none.
+    # The memory of the blocks, or NULL. This is the only reference, because _PyBytes_Resize requires that.
     cdef PyObject *made
     cdef int64_t capacity
     cdef int64_t used
@@ -66,7 +66,7 @@ cdef class Output:
         cdef int64_t size
         cdef int64_t given = len(block)
         if most < 0 or rest < 0:
-            raise ValueError(f"a block of up to {most} bytes with {rest} behind it")
+            raise ValueError(f"most is {most} and rest is {rest}; neither may be negative")
         if self.made == NULL:
             self.open(min(most + min(most * ((rest + given - 1) // max(given, 1)), USUAL_RATIO * rest), self.room))
         if most > self.capacity - self.used:
@@ -79,7 +79,7 @@ cdef class Output:
         finally:
             space.release()
         if size < 0 or size > most:
-            raise ValueError(f"{size} bytes written where there was space for {most}")
+            raise ValueError(f"write returned {size}; the space has {most} bytes")
         self.room -= size
         if self.room < 0:
             self.used += size + self.room
@@ -96,7 +96,7 @@ cdef class Output:
 
     def tail(self, int64_t size):
         if size < 0 or size > self.used:
-            raise ValueError(f"the last {size} of {self.used} bytes")
+            raise ValueError(f"size is {size}; the blocks have {self.used} bytes")
         return PyMemoryView_FromMemory(PyBytes_AS_STRING(<object> self.made) + self.used - size, <Py_ssize_t> size,
                                        PyBUF_READ)
 

@@ -1,26 +1,26 @@
-# What a role asks of a batch, beside what every reader asks: the questions that ``Scan`` puts as it goes.
+# The additional rules of a role. ``Scan`` calls a policy's methods while it reads.
 from libc.stdint cimport int64_t, uint8_t
 
 from kfuzz.wire.record_batch cimport header_t, rows_t
 from kfuzz.wire.report cimport report_t
 
-# A batch that has been read, of any magic; places in `rows` count from `base`.
+# A batch of any magic that has been read. Offsets in `rows` count from `base`.
 cdef struct batch_t:
-    int64_t at                 # in the whole data
+    int64_t at                 # offset in the whole data
     int64_t size
     int64_t base_offset
     int64_t last_offset
-    int64_t first_offset       # where it begins
-    bint knows_first           # False for a wrapper that was not read
+    int64_t first_offset       # the offset of its first record
+    bint knows_first           # whether first_offset is known; False for a wrapper that was not read
     int64_t max_timestamp      # -1 for none
     int magic
-    int codec                  # 0 for none; with one the rows stand in the payload
-    const header_t *header     # of magic 2
+    int codec                  # 0 for none; with a codec, `rows` refer to the decompressed payload
+    const header_t *header     # valid for magic 2 only
     const rows_t *rows
     const uint8_t *base
     bint unreadable            # whether a consumer refuses its records
 
-# Each notes what it finds; False where Kafka goes no further. This one asks nothing, as a consumer does.
+# Each method notes its findings and returns False if Kafka stops there. This base class has no rules: a consumer.
 cdef class Policy:
     cdef bint reads_rows
     # Whether payloads are left to Python, which decides how much of each is read.

@@ -1,5 +1,5 @@
 class Policy:
-    """What a role asks of a batch beside what every reader asks. This one asks nothing."""
+    """A role's rules for a batch, in addition to those of every reader. This base class has none."""
 
 class Choice(Policy):
-    """Picks batches, and lets the scan go by the others."""
+    """Picks batches. The scan passes over the others."""

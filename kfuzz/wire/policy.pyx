@@ -1,4 +1,4 @@
-"""What a role asks of a batch; the interface is described in policy.pxd."""
+"""A role's rules for a batch; the interface is described in policy.pxd."""
 
 
 cdef class Policy:
@@ -6,27 +6,27 @@ cdef class Policy:
         self.largest_timestamp = -1
 
     cdef bint data(self, const uint8_t *p, int64_t n, report_t *report) noexcept nogil:
-        """The data before its first batch is looked at."""
+        """Judge the whole data before its first batch is read."""
         return True
 
     cdef bint is_end(self, const uint8_t *p, int64_t left) noexcept nogil:
-        """Whether the last ``left`` bytes are a partial tail, though a consumer might complain of them."""
+        """Whether the last ``left`` bytes are a partial tail to this role, even if a consumer would refuse them."""
         return False
 
     cdef bint frame(self, const uint8_t *p, int64_t size, int magic, report_t *report) noexcept nogil:
-        """A whole batch before its CRC is looked at."""
+        """Judge a whole batch before its CRC is checked."""
         return True
 
     cdef bint header(self, const header_t *h, report_t *report) noexcept nogil:
-        """The header of a batch of magic 2 with the right CRC and a codec that exists."""
+        """Judge the header of a batch of magic 2 whose CRC is right and whose codec exists."""
         return True
 
     cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil:
-        """A batch whose records have been read."""
+        """Judge a batch whose records have been read."""
         return True
 
     cdef bint end(self, int64_t at, report_t *report) noexcept nogil:
-        """The end of the last batch, at byte ``at`` of the data."""
+        """Judge the end of the last batch, at byte ``at`` of the data."""
         return True
 
 

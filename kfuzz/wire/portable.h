@@ -1,5 +1,5 @@
-/* KFUZZ_PORTABLE=1 in the environment turns off our own loops that need AVX-512 or PCLMUL, so that one machine can show
- * both speeds. A module asks once, when it is imported. What zlib and other libraries use is their affair. */
+/* KFUZZ_PORTABLE=1 in the environment turns off kfuzz's own loops that need AVX-512, PCLMUL or VPCLMULQDQ, so that one
+ * machine can show both speeds. A module reads it once, at import. It has no effect on zlib and other libraries. */
 #ifndef KFUZZ_PORTABLE_H
 #define KFUZZ_PORTABLE_H
 

@@ -3,8 +3,9 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 cdef class Record:
     cdef int64_t c_offset
     cdef int64_t c_timestamp
-    # What has not been asked for yet stands in `source`, a bytes object; places count from `base` in it. `unread` is
-    # the length plus 1, or the number of headers; 0 says that c_key, c_value, c_headers hold the thing itself.
+    # A part that has not been read yet is in `source`, a bytes object, at its offset from `base`. Then key_unread and
+    # value_unread are the length plus 1 and headers_unread is the number of headers. If they are 0, c_key, c_value and
+    # c_headers hold the Python objects.
     cdef object source
     cdef const uint8_t *base
     cdef int32_t key_at
@@ -23,7 +24,7 @@ cdef class Record:
     cdef object get_value(self)
     cdef object get_headers(self)
 
-# The same, but that its members are functions, which make what has not been asked for.
+# The same, but key, value and headers are created when they are first read.
 cdef class LazyRecord(Record):
     pass
 

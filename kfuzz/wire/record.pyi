@@ -5,8 +5,8 @@ from typing import ClassVar, final
 class Record:
     """One record.
 
-    ``timestamp`` is in milliseconds, None for magic 0; header keys are bytes, for Kafka does not ask for UTF-8.
-    ``EncodeError`` where the offset, the timestamp or the attributes do not fit their fields. Mirrors
+    ``timestamp`` is in milliseconds, None for magic 0. Header keys are bytes, because Kafka does not check that they
+    are UTF-8. ``EncodeError`` if the offset, the timestamp or the attributes do not fit their fields. Mirrors
     ``org.apache.kafka.common.record.Record``.
     """
 

@@ -24,7 +24,7 @@ cdef extern from *:
         {"value", T_OBJECT_EX, 0, READONLY, NULL},
         {"headers", T_OBJECT_EX, 0, READONLY, NULL},
     };
-    /* Let a type have a member `offset` bytes into its objects, which the interpreter then reads without a call. */
+    /* Give a type a member `offset` bytes into its objects; the interpreter reads it without a function call. */
     static void kfuzz_refuse_subclasses(PyTypeObject *type)
     {
         type->tp_flags &= ~Py_TPFLAGS_BASETYPE;
@@ -83,12 +83,12 @@ cdef inline void put_item(tuple items, Py_ssize_t i, object item) noexcept:
 
 
 cdef object changed():
-    """What a parse has been through can be otherwise only if it stood in a buffer that someone else writes into."""
-    return UsageError("the buffer was changed while it was read; give the reader bytes, or wait with the change")
+    """Parsed bytes can be invalid later only if other code has written into their buffer."""
+    return UsageError("the buffer was changed while it was read; pass bytes, or do not change it before reading ends")
 
 
 cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
-    """Headers that a parse has been through, as pairs."""
+    """The headers at ``p``, which a parse has checked before, as pairs of key and value."""
     cdef tuple pairs = PyTuple_New(count)
     cdef tuple pair
     cdef cursor_t c
@@ -112,22 +112,22 @@ cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
             p += <int32_t> n
         else:
             put_item(pair, 1, None)
-        # The collector would find out by itself that bytes refer to nothing, but only after going through them.
+        # Tuples of bytes cannot be part of a cycle. The collector would untrack them too, but only after visiting them.
         PyObject_GC_UnTrack(<PyObject *> pair)
         put_item(pairs, i, pair)
     PyObject_GC_UnTrack(<PyObject *> pairs)
     return pairs
 
 
-# What a record is made of cannot refer back to it: no work for the garbage collector.
+# The objects in a record cannot refer back to it, so the garbage collector need not track it.
 @cython.no_gc
 @cython.freelist(1024)
 cdef class Record:
     """One record.
 
-    ``timestamp`` is in milliseconds, None for magic 0; header keys are bytes, for Kafka does not ask for UTF-8.
-    ``EncodeError`` where the offset, the timestamp or the attributes do not fit their fields. A record that was read
-    may make its key, value and headers when they are first asked for, and holds the bytes it was read from. Mirrors
+    ``timestamp`` is in milliseconds, None for magic 0. Header keys are bytes, because Kafka does not check that they
+    are UTF-8. ``EncodeError`` if the offset, the timestamp or the attributes do not fit their fields. A record that was
+    read may create its key, value and headers on first access; it keeps the bytes it was read from. Mirrors
     ``org.apache.kafka.common.record.Record``.
     """
 
@@ -159,14 +159,14 @@ cdef class Record:
         if self.headers_unread:
             end = <const uint8_t *> PyBytes_AS_STRING(self.source) + PyBytes_GET_SIZE(self.source)
             headers = read_headers(self.base + self.headers_at, end, self.headers_unread)
-            # The collector may have run code meanwhile that asked for them too, or that set others.
+            # Making the tuples may run the garbage collector, and so code that reads or sets this record's headers.
             if self.headers_unread:
                 self.c_headers = headers
                 self.headers_unread = 0
         return () if self.c_headers is None else self.c_headers
 
-    # The members for key, value and headers cannot be written to: they know nothing of what is unread. What goes may
-    # run someone's code, so it goes when the other is in its place.
+    # The members for key, value and headers are read-only, because setting them must also clear `unread`. Dropping the
+    # old object may run `__del__`, so `before` keeps it until the new one is in place.
     def __setattr__(self, name, value):
         cdef object before
         if name == KEY:
@@ -185,7 +185,7 @@ cdef class Record:
             PyObject_GenericSetAttr(self, name, value)
 
     def __delattr__(self, name):
-        raise AttributeError(f"a record's {name} cannot be taken away")
+        raise AttributeError(f"a record's {name} cannot be deleted")
 
     @property
     def offset(self):
@@ -235,10 +235,10 @@ cdef class Record:
 @cython.no_gc
 @cython.final
 cdef class LazyRecord(Record):
-    """A record that makes its key, value and headers when they are first asked for."""
+    """A record that creates its key, value and headers on first access."""
 
     def __getattribute__(self, name):
-        # A property is found through the type's dictionary each time; these four are asked for by the million.
+        # A property would be looked up in the type's dictionary each time, and these four are read by the million.
         if name is KEY:
             return self.get_key()
         if name is OFFSET:
@@ -263,13 +263,13 @@ cdef class LazyRecord(Record):
 
 
 cdef expose_members():
-    """Key, value and headers of a ``Record`` that is not lazy stand in it, for the interpreter to read."""
+    """Let the interpreter read key, value and headers of a ``Record`` directly from its memory."""
     cdef Record record = Record.__new__(Record)
     cdef PyTypeObject *kind = <PyTypeObject *> Record
     kfuzz_add_member(kind, &kfuzz_record_members[0], kfuzz_key_offset(record))
     kfuzz_add_member(kind, &kfuzz_record_members[1], kfuzz_value_offset(record))
     kfuzz_add_member(kind, &kfuzz_record_members[2], kfuzz_headers_offset(record))
-    # The lazy one is there; the writer would take no other.
+    # LazyRecord already exists; the writer accepts no other subclass.
     kfuzz_refuse_subclasses(kind)
 
 

@@ -1,5 +1,5 @@
 from kfuzz.wire.record cimport LazyRecord, Record
-# Magic 2: the header's struct, and inline writers for compiled callers; the rows that a parse of any magic may fill.
+# Magic 2: the header's struct and inline writers for compiled callers. Also the rows that a parse of any magic fills.
 from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -22,7 +22,7 @@ cdef struct header_t:
     int32_t base_sequence
     int32_t record_count
 
-# A record's place in the payload, and a header's; the structs' fields are explained in ordinary.h.
+# The offsets of a record's and of a header's parts in the payload; ordinary.h explains the fields.
 cdef extern from "ordinary.h":
     ctypedef struct row_t "kfuzz_row":
         int64_t timestamp_delta
@@ -59,13 +59,13 @@ cdef extern from "spare.h":
     ctypedef struct spare_t "kfuzz_spare":
         PyObject *bytes
 
-# What a record's bytes may be made in.
+# Bytes objects that may be reused for a record's key and value.
 cdef struct spares_t:
     spare_t key
     spare_t value
 
 cdef inline uint8_t *put_header(uint8_t *p, const header_t *h) noexcept nogil:
-    """Write the 61 bytes of a header as they are given; length and CRC are the caller's to know."""
+    """Write the 61 bytes of a header without changing any field; the caller sets length and CRC."""
     p = put_int64(p, h.base_offset)
     p = put_int32(p, h.batch_length)
     p = put_int32(p, h.partition_leader_epoch)
@@ -80,8 +80,8 @@ cdef inline uint8_t *put_header(uint8_t *p, const header_t *h) noexcept nogil:
     p = put_int32(p, h.base_sequence)
     return put_int32(p, h.record_count)
 
-# A record's fixed fields take no more than this: five varints, a varlong and the attributes, and the byte that
-# put_mixed_varlong may write beyond its own.
+# The most bytes that a record's fixed fields take: five varints, a varlong, the attributes, and the one byte that
+# put_mixed_varlong may write beyond its end.
 cdef enum:
     FIXED_BYTES = 5 + 1 + 10 + 5 + 5 + 5 + 5 + 1
 
@@ -99,7 +99,7 @@ cdef list to_records(const uint8_t *base, object source, const header_t *h, cons
 cdef list to_places(const rows_t *rows)
 
 cdef inline void fill_fixed(Record record, const header_t *h, const row_t *row) noexcept:
-    """What a record has without bytes; sums wrap as Java's do."""
+    """Set offset, timestamp and attributes. Sums wrap as in Java."""
     record.c_offset = <int64_t> (<uint64_t> h.base_offset + <uint64_t> row.offset_delta)
     record.c_timestamp = h.max_timestamp
     if not h.attributes & LOG_APPEND_TIME:
@@ -108,12 +108,12 @@ cdef inline void fill_fixed(Record record, const header_t *h, const row_t *row) 
     record.c_attributes = row.attributes
 
 cdef inline bint is_bare(LazyRecord record) noexcept:
-    """Whether nothing of it has been made or put into it."""
+    """Whether the record holds no key, value or headers object."""
     return record.c_key is None and record.c_value is None and record.c_headers is None
 
 cdef inline void fill_bare(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,
                            const row_t *row) noexcept:
-    """Make such a one that of a row. Nobody's code is run."""
+    """Fill a bare record from a row, without running Python code."""
     fill_fixed(record, h, row)
     if <PyObject *> record.source != source:
         record.source = <object> source

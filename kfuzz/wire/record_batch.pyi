@@ -10,12 +10,14 @@ HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, 
 LIMIT_BYTES: int
 
 def parse_header(data: Buffer, at: int) -> HeaderTuple:
-    """The header's fields in the order of ``HEADER_LAYOUT``; ``IndexError`` unless 61 bytes stand at ``at``."""
+    """The header's fields in the order of ``HEADER_LAYOUT``; ``IndexError`` unless there are 61 bytes at ``at``."""
 
 def parse_places(
     payload: Buffer, at: int, header: HeaderTuple, skim: bool = False
 ) -> tuple[bool, list[PlaceTuple], list[Note]]:
-    """Where the records of ``header`` stand from byte ``at`` of an uncompressed payload on: ``(ok, places, notes)``.
+    """Find the records of ``header`` in an uncompressed payload, from byte ``at`` on: ``(ok, places, notes)``.
 
-    Mirrors ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``; with ``skim``, ``readPartiallyFrom``.
+    Offsets count from the start of ``payload``. ``ok`` is False if the records are refused. ``IndexError`` if ``at``
+    lies outside of ``payload``, ``ValueError`` if that has ``LIMIT_BYTES`` or more. Mirrors
+    ``DefaultRecordBatch.RecordIterator`` and ``DefaultRecord.readFrom``; with ``skim``, ``readPartiallyFrom``.
     """

@@ -1,4 +1,4 @@
-"""Magic 2, the record batch: one parse loop with an optional sink of rows. The writer is ``batch_writer``.
+"""Magic 2, the record batch: one parse loop that can also fill rows. The writer is ``batch_writer``.
 
 Mirrors ``org.apache.kafka.common.record.DefaultRecordBatch`` and ``DefaultRecord``.
 """
@@ -101,12 +101,12 @@ cdef extern from "spare.h":
 cdef extern from "plain.h":
     bint kfuzz_is_plain(const uint8_t *p, int32_t n) nogil
 
-# No payload of this size or more is parsed: places in it are 32-bit numbers.
+# A payload must be smaller than this, because offsets in it are 32-bit numbers.
 LIMIT_BYTES = INT32_MAX
 
 
 cdef bint one_more(void **rows, int64_t *capacity, size_t size) noexcept nogil:
-    """Double the room for rows, or make the first. False where there is no memory."""
+    """Double the room for rows, or make the first room. False if there is no memory."""
     cdef int64_t more = capacity[0] * 2 if capacity[0] else 64
     if not resize(rows, more, size):
         return False
@@ -115,7 +115,7 @@ cdef bint one_more(void **rows, int64_t *capacity, size_t size) noexcept nogil:
 
 
 cdef void judge_control(const uint8_t *base, const rows_t *rows, report_t *report) noexcept nogil:
-    """The records of a control batch: one, whose key is a version and a known type."""
+    """Check a control batch's records: it must have one, and its key must hold a version and a known type."""
     cdef const row_t *row
     cdef const uint8_t *key
     cdef int64_t i
@@ -129,7 +129,7 @@ cdef void judge_control(const uint8_t *base, const rows_t *rows, report_t *repor
 
 
 cdef row_t *next_row(rows_t *rows) noexcept nogil:
-    """Room for one more row, or NULL where there is no memory. The caller fills it and raises the count."""
+    """Room for one more row, or NULL if there is no memory. The caller fills it and raises the count."""
     if unlikely(rows.count == rows.capacity):
         if not one_more(<void **> &rows.rows, &rows.capacity, sizeof(row_t)):
             rows.no_memory = True
@@ -139,9 +139,9 @@ cdef row_t *next_row(rows_t *rows) noexcept nogil:
 
 cdef inline const uint8_t *get_span(cursor_t *c, const uint8_t *p, const uint8_t *wall, int field, int64_t found,
                                     const uint8_t *start, int32_t *at, int32_t *length) noexcept nogil:
-    """The bytes behind a length. Any negative length is null to Kafka; only -1 is so by the documents."""
+    """Find the bytes after a length. Kafka takes every negative length as null; its documentation allows only -1."""
     cdef int32_t n = <int32_t> found
-    # No branch on null: in most streams it comes as it likes.
+    # No branch on null: in most streams it is unpredictable.
     cdef int64_t size = n & ~(n >> 31)
     if unlikely(n < -1):
         note(c.report, LENGTH_BELOW_MINUS_ONE, field, start - c.base, c.record, c.header, n, -1)
@@ -202,9 +202,9 @@ cdef const uint8_t *get_headers(cursor_t *c, const uint8_t *p, const uint8_t *wa
 
 cdef const uint8_t *get_fields(cursor_t *c, const uint8_t *p, row_t *row, bint skim, const uint8_t **start,
                                const uint8_t **end) noexcept nogil:
-    """Any record up to its header count; ``start`` and ``end`` are those of what its length counts.
+    """Read a record of any kind up to its header count. Its length counts the bytes from ``start`` to ``end``.
 
-    NULL means refused, with a finding noted.
+    With ``skim``, ``end`` is the end of the payload. NULL means refused, with a finding noted.
     """
     cdef const uint8_t *first = p
     cdef const uint8_t *wall
@@ -216,7 +216,7 @@ cdef const uint8_t *get_fields(cursor_t *c, const uint8_t *p, row_t *row, bint s
     length = <int32_t> n
     row.at = <int32_t> (first - c.base)
     row.length = length
-    # The record's own length is the wall, but for a skimming reader, to whom it is one more field.
+    # The record's length sets the wall. A skimming reader does not stop there: it only compares the length afterwards.
     wall = c.end
     if unlikely(length < 0):
         note(c.report, RECORD_LENGTH_NEGATIVE, F_LENGTH, first - c.base, c.record, -1, length, 0)
@@ -261,7 +261,10 @@ cdef const uint8_t *get_fields(cursor_t *c, const uint8_t *p, row_t *row, bint s
 
 
 cdef const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row, rows_t *sink, bint skim) noexcept nogil:
-    """Any record into ``row``, its headers into ``sink`` if there is one. NULL means refused, with a finding noted."""
+    """Read a record of any kind into ``row``, and its headers into ``sink`` if there is one.
+
+    NULL means refused, with a finding noted.
+    """
     cdef const uint8_t *first = p
     cdef const uint8_t *start
     cdef const uint8_t *wall
@@ -280,7 +283,7 @@ cdef const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row, rows_t
         if unlikely(row.header_count < 0):
             note(c.report, HEADER_COUNT_NEGATIVE, F_HEADER_COUNT, row.headers_at, c.record, -1, row.header_count, 0)
             return NULL
-        # A header is two bytes at least, so a count above that can be refused before any work is done for it.
+        # A header takes at least two bytes, so a count that exceeds the record is refused before any work is done.
         if unlikely(row.header_count > (wall - p) / 2):
             note(c.report, HEADER_COUNT_EXCEEDS_RECORD, F_HEADER_COUNT, row.headers_at, c.record, -1,
                  row.header_count, (wall - p) / 2)
@@ -301,35 +304,35 @@ cdef const uint8_t *get_record(cursor_t *c, const uint8_t *p, row_t *row, rows_t
 
 
 cdef inline bint is_far(int64_t timestamp) noexcept nogil:
-    """Whether sums and differences with it may overflow."""
+    """Whether sums and differences with this timestamp may overflow."""
     return timestamp > INT64_MAX // 4 or timestamp < -INT64_MAX // 4
 
 
 cdef void begin_run(run_t *run, const header_t *h, int64_t room) noexcept nogil:
-    """What ordinary records of this batch are held against; ``room`` is how far an offset delta may go."""
+    """Set the bounds for this batch's ordinary records; ``room`` is the largest delta that does not overflow."""
     run.offset_before = -1
     run.offset_most = min(<int64_t> h.last_offset_delta, room)
     run.timestamp_most = INT64_MAX // 4
     if not h.attributes & LOG_APPEND_TIME:
         if is_far(h.base_timestamp) or is_far(h.max_timestamp):
-            # Sums with these may wrap. The general loop knows what Kafka makes of them.
+            # Sums with these timestamps may wrap. The general loop treats them as Kafka does.
             run.offset_most = -1
         else:
             run.timestamp_most = h.max_timestamp - h.base_timestamp
 
 
 cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *sink, bint skim) noexcept nogil:
-    """The parse loop of magic 2, from ``p`` to ``c.end``: runs of ordinary records, and the others one by one.
+    """The parse loop of magic 2, from ``p`` to ``c.end``: it reads ordinary records in runs, the others one by one.
 
-    False means refused, with a finding noted, or out of memory, as ``sink`` then says. ``skim`` reads as a broker does
-    that will keep a compressed payload as it is: ``DefaultRecord.readPartiallyFrom``.
+    False means refused, with a finding noted, or out of memory (``sink.no_memory``). ``skim`` reads like a broker that
+    stores a compressed payload unchanged: ``DefaultRecord.readPartiallyFrom``.
     """
     cdef const uint8_t *start
     cdef row_t scratch
     cdef row_t *row = &scratch
     cdef run_t run
     cdef int64_t timestamp
-    # How far a delta may go before the offset overflows; a negative one cannot, from a base offset of 0 or more.
+    # The largest delta whose offset does not overflow. From a base offset of 0 or more, no negative delta overflows.
     cdef int64_t room = INT64_MAX - h.base_offset if h.base_offset > 0 else INT64_MAX
     cdef int64_t largest = h.max_timestamp
     cdef int64_t largest_at = 0
@@ -354,7 +357,7 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
             note(c.report, RECORD_COUNT_TOO_HIGH, F_RECORD_COUNT, p - c.base, -1, -1, h.record_count, i)
             return False
         if sink != NULL:
-            # The run may have used up the room.
+            # The run may have filled the last free row.
             row = next_row(sink)
             if row == NULL:
                 return False
@@ -376,7 +379,7 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
             note(c.report, OFFSET_OVERFLOW, F_OFFSET_DELTA, start - c.base, i, -1, row.offset_delta, h.base_offset)
         run.offset_before = row.offset_delta
         if create_time:
-            # Java's sum wraps, and so does Kafka's timestamp.
+            # The sum wraps as in Java, and so does Kafka's timestamp.
             timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
             if (timestamp < h.base_timestamp) != (row.timestamp_delta < 0):
                 note(c.report, TIMESTAMP_OVERFLOW, F_TIMESTAMP_DELTA, start - c.base, i, -1,
@@ -385,7 +388,7 @@ cdef bint get_records(cursor_t *c, const uint8_t *p, const header_t *h, rows_t *
                 largest = timestamp
                 largest_at = start - c.base
                 largest_record = i
-                # From here on only a larger one is to be remembered.
+                # From here on only a larger timestamp is of interest.
                 if not is_far(largest):
                     run.timestamp_most = largest - h.base_timestamp
         i += 1
@@ -406,9 +409,9 @@ cdef void free_rows(rows_t *rows) noexcept nogil:
 
 cdef void fill_lazy(LazyRecord record, const uint8_t *base, PyObject *source, const header_t *h,
                     const row_t *row) noexcept:
-    """Make ``record`` that of a row; its bytes stay in ``source`` at ``base``."""
+    """Fill ``record`` from a row; its bytes stay in ``source``, where offsets count from ``base``."""
     fill_bare(record, base, source, h, row)
-    # What goes may run someone's code, and that may take the scan on to other rows.
+    # Dropping the old objects may run ``__del__``, which may move the scan on to other rows. Do it last.
     if record.c_key is not None:
         record.c_key = None
     if record.c_value is not None:
@@ -419,7 +422,8 @@ cdef void fill_lazy(LazyRecord record, const uint8_t *base, PyObject *source, co
 
 cdef int fill_whole(Record record, const uint8_t *base, object source, const header_t *h, const row_t *row,
                     spares_t *spares) except -1:
-    """Make ``record`` that of a row, with bytes of its own, or with those it had if nobody has kept them."""
+    """Fill ``record`` from a row, with its own key and value. Their old bytes objects are reused if nobody keeps them.
+    """
     cdef const uint8_t *end = <const uint8_t *> PyBytes_AS_STRING(source) + PyBytes_GET_SIZE(source)
     cdef const uint8_t *p
     cdef object key = None
@@ -432,8 +436,8 @@ cdef int fill_whole(Record record, const uint8_t *base, object source, const hea
         p = base + row.value_at
         value = kfuzz_spare_bytes(&spares.value, <PyObject *> record.c_value, p, row.value_length, end - p)
     fill_fixed(record, h, row)
-    # From here on the row is not read: making tuples may run the collector, and dropping the old objects may run
-    # ``__del__``. Either may take the scan on to other rows.
+    # After the headers the row must not be read again: making tuples may run the garbage collector, and dropping the
+    # old objects may run ``__del__``. Either may move the scan on to other rows.
     if row.header_count:
         headers = read_headers(base + row.headers_at, end, row.header_count)
     record.c_key = key
@@ -461,7 +465,7 @@ cdef list to_records(const uint8_t *base, object source, const header_t *h, cons
 
 
 cdef list to_places(const rows_t *rows):
-    """The rows as ``PlaceTuple``: spans instead of contents."""
+    """The rows as ``PlaceTuple``, which has spans instead of contents."""
     cdef const row_t *row
     cdef const header_row_t *header
     cdef int64_t i
@@ -470,7 +474,7 @@ cdef list to_places(const rows_t *rows):
     for i in range(rows.count):
         row = &rows.rows[i]
         headers = []
-        # Without header rows nothing stands where they would.
+        # Without ``with_headers`` there are no header rows.
         for k in range(row.header_count if rows.with_headers else 0):
             header = &rows.headers[row.first_header + k]
             headers.append(((header.key_at, header.key_length), (header.value_at, header.value_length)))
@@ -480,7 +484,7 @@ cdef list to_places(const rows_t *rows):
 
 
 cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil:
-    """The header that stands at ``p``, 61 bytes."""
+    """Read the header at ``p``, 61 bytes."""
     h.base_offset = <int64_t> load64(p + AT_BASE_OFFSET)
     h.batch_length = <int32_t> load32(p + AT_BATCH_LENGTH)
     h.partition_leader_epoch = <int32_t> load32(p + AT_PARTITION_LEADER_EPOCH)
@@ -496,13 +500,16 @@ cdef void take_header(const uint8_t *p, header_t *h) noexcept nogil:
 
 
 cdef tuple header_tuple(const header_t *h):
-    """In the order of ``HEADER_LAYOUT``."""
+    """The header's fields in the order of ``HEADER_LAYOUT``."""
     return (h.base_offset, h.batch_length, h.partition_leader_epoch, 2, h.crc, h.attributes, h.last_offset_delta,
             h.base_timestamp, h.max_timestamp, h.producer_id, h.producer_epoch, h.base_sequence, h.record_count)
 
 
 def parse_header(data not None, int64_t at):
-    """The header's fields in the order of ``HEADER_LAYOUT``; ``next_frame`` has found the frame at ``at`` whole."""
+    """The header's fields in the order of ``HEADER_LAYOUT``; call ``next_frame`` first to see that the frame is whole.
+
+    ``IndexError`` unless there are 61 bytes at ``at``.
+    """
     cdef Held held = hold(data)
     cdef header_t h
     if at < 0 or held.n < HEADER_SIZE or at > held.n - HEADER_SIZE:
@@ -512,9 +519,9 @@ def parse_header(data not None, int64_t at):
 
 
 def parse_places(payload not None, int64_t at, tuple header not None, bint skim=False):
-    """Where the records of ``header`` stand from byte ``at`` of an uncompressed payload on: ``(ok, places, notes)``.
+    """Find the records of ``header`` in an uncompressed payload, from byte ``at`` on: ``(ok, places, notes)``.
 
-    Offsets in notes and places count from the start of ``payload``.
+    Offsets in notes and places count from the start of ``payload``. ``ok`` is False if the records are refused.
     """
     cdef Held held = hold(payload)
     cdef int64_t n = held.n

@@ -1,4 +1,4 @@
-# Findings as plain C: one first occurrence per code, so that a report never grows with the input.
+# Findings as plain C structs: only the first occurrence per code, so that a report never grows with the input.
 from libc.stdint cimport int32_t, int64_t
 
 cdef enum code_t:
@@ -124,20 +124,20 @@ cdef struct note_t:
     int64_t at        # byte offset, from the start of the parsed bytes
     int64_t record    # index, or -1
     int64_t header    # index within the record, or -1
-    int64_t found     # the value found; its meaning belongs to the code
-    int64_t allowed   # the bound it breaks, where there is one
+    int64_t found     # the value found; its meaning depends on the code
+    int64_t allowed   # the bound that it violates, if there is one
     int32_t code      # code_t
     int32_t field     # field_t
     int32_t count     # occurrences, stops at INT32_MAX
 
 cdef struct report_t:
     int32_t count
-    note_t notes[<int> CODE_COUNT]     # one for each code that was noted, in the order in which they came
+    note_t notes[<int> CODE_COUNT]     # one per code, in the order of their first occurrence
 
 cdef enum place_t:
     ANYWHERE
-    INSIDE            # what stands inside a payload
-    OF_BATCH          # what reading a payload told of the batch around it; it counts from the batch
+    INSIDE            # findings inside a payload; offsets count from the payload
+    OF_BATCH          # findings about the batch around a payload; offsets count from the batch
 
 cdef void clear(report_t *report) noexcept nogil
 cdef void note(report_t *report, int code, int field, int64_t at, int64_t record, int64_t header,

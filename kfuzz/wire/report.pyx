@@ -1,9 +1,9 @@
-"""Names of the finding codes and fields, and the way from a C report to Python tuples."""
+"""The names of finding codes and fields, and the conversion of a C report to Python tuples."""
 
 cdef extern from "limits.h":
     int INT_MAX
 
-# code_t → the stable kebab-case code. What a code means, and for whom it is fatal, stands in kfuzz/findings/records.py.
+# code_t → the stable kebab-case code. kfuzz/findings/records.py says what a code means and for whom it is fatal.
 CODES = {
     BATCH_LENGTH_BELOW_MINIMUM: "batch-length-below-minimum",
     BATCH_LENGTH_TOO_LARGE: "batch-length-too-large",
@@ -133,10 +133,10 @@ cdef void note(report_t *report, int code, int field, int64_t at, int64_t record
 
 
 cdef list to_notes(const report_t *report, int64_t shift, place_t place=ANYWHERE):
-    """The report as tuples ``(code, field, at, record, header, found, allowed, count)``; ``shift`` is added to each
-    ``at``; ``place`` says which are asked for.
+    """The report as tuples ``(code, field, at, record, header, found, allowed, count)``.
 
-    In the order of the bytes; then what a role found, in the order in which Kafka asks for it.
+    ``shift`` is added to each ``at``; ``place`` selects which findings to return. They are sorted by offset. A role's
+    findings follow, in the order of Kafka's own checks.
     """
     cdef list notes = []
     cdef list of_role = []

@@ -1,6 +1,6 @@
-/* Rows of Arrow's columns as records, up to 64 at a time: field by field while nothing but numbers is made, for that a
- * compiler does for many rows at once, then row by row. Whatever is not ordinary is left to the loop that asks first
- * (ColumnWriter.put_rows), which alone says what is wrong. */
+/* Writes rows of Arrow's columns as records, up to 64 at a time. Numbers are computed field by field, because the
+ * compiler can vectorise that over many rows; the bytes are then written row by row. Rows that are not ordinary are
+ * left to the checking loop (ColumnWriter.put_rows); only that loop reports errors. */
 #ifndef KFUZZ_ROWS_H
 #define KFUZZ_ROWS_H
 
@@ -11,33 +11,33 @@
 #include "varint.h"
 #include "wide.h"
 
-/* How a column says where its bytes are: 32-bit ends, 64-bit ends, views; or every row is null. */
+/* How a column stores the position of its bytes: 32-bit ends, 64-bit ends, or views. ABSENT: every row is null. */
 enum { KFUZZ_ENDS, KFUZZ_LARGE_ENDS, KFUZZ_VIEWS, KFUZZ_ABSENT };
 
-/* A view of so many bytes has them in itself. */
+/* A view holds up to this many bytes itself. */
 #define KFUZZ_INLINE_BYTES 12
 
 /* A column's buffers. */
 typedef struct {
     int kind;
-    const uint8_t *valid; /* NULL where no row is null */
-    int64_t first_bit;
-    const uint8_t *places; /* the first row's */
+    const uint8_t *valid; /* validity bits; NULL if no row is null */
+    int64_t first_bit;     /* the first row's bit in them */
+    const uint8_t *places; /* the ends or views, from the first row on */
     int64_t rows;
     const uint8_t **data;
     const int64_t *sizes;
     int64_t data_count; /* never 0 */
 } kfuzz_column;
 
-/* The bytes of a row, -1 for null, and how many may be read from there on. */
+/* The n bytes of a row (n is -1 for null), and how many bytes may be read from p on. */
 typedef struct {
     const uint8_t *p;
     int64_t n;
     int64_t readable;
 } kfuzz_piece;
 
-/* 1 and the bytes of row i, or 0 where they are not within the column's data. Without a branch on null or length, for
- * those come as they like. */
+/* Get the bytes of row i: 1, or 0 if they are not within the column's data. It does not branch on null or on the
+ * length, because both are unpredictable. */
 static inline int kfuzz_get_piece(const kfuzz_column *column, int64_t i, kfuzz_piece *out)
 {
     const int64_t longest_inline = column->kind == KFUZZ_VIEWS ? KFUZZ_INLINE_BYTES : 0;
@@ -65,7 +65,7 @@ static inline int kfuzz_get_piece(const kfuzz_column *column, int64_t i, kfuzz_p
         n |= (int64_t) (column->valid[bit >> 3] >> (bit & 7) & 1) - 1;
     }
     out->n = n;
-    /* Nothing is anywhere. */
+    /* Nulls, empty and inline values have no position in the data: use buffer 0, offset 0. */
     some = -(int64_t) (n > longest_inline);
     buffer &= some;
     at &= some;
@@ -87,10 +87,10 @@ static inline uint8_t *kfuzz_put_piece(uint8_t *p, const kfuzz_piece *piece)
     return p + (piece->n & ~(piece->n >> 63));
 }
 
-/* A header's two lengths at their widest. */
+/* The most bytes that a header's two lengths take. */
 #define KFUZZ_HEADER_FIXED_BYTES 10
 
-/* Headers `first` to `last` at p; NULL where they are not valid, or where there is not the room that valid ones need. */
+/* Write headers `first` to `last` at p. NULL if they are not valid, or if the room is too small for valid ones. */
 static inline uint8_t *kfuzz_put_headers(uint8_t *p, uint8_t *end, const kfuzz_column *keys,
                                          const kfuzz_column *values, int64_t first, int64_t last)
 {
@@ -109,8 +109,8 @@ static inline uint8_t *kfuzz_put_headers(uint8_t *p, uint8_t *end, const kfuzz_c
     return p;
 }
 
-/* A record with headers has its length put in at the end: p is where it ends, and at `start` two bytes are free for it,
- * which it takes nearly always. Where it ends then. */
+/* Write the length of a record with headers, which is known only at its end p. Two bytes at `start` are free for it,
+ * nearly always enough; otherwise the record is moved. Returns the record's new end. */
 static inline uint8_t *kfuzz_put_length(uint8_t *start, uint8_t *p)
 {
     const int64_t body = p - start - 2;
@@ -130,7 +130,7 @@ typedef struct {
     const uint8_t *timestamps;  /* int64, or NULL */
     const uint8_t *offsets;     /* int64, or NULL */
     const uint8_t *header_ends; /* int32, one more than there are rows, or NULL */
-    /* Bits, NULL where no row is null, and which of them is the first row's. */
+    /* Validity bits, NULL if no row is null, and the number of the first row's bit. */
     const uint8_t *timestamps_valid;
     int64_t timestamps_bit;
     const uint8_t *headers_valid;
@@ -157,9 +157,10 @@ static inline int64_t kfuzz_int32_at(const uint8_t *numbers, int64_t i)
 }
 
 #define KFUZZ_BLOCK 64
-/* A copy of a key or a value may write and read so many bytes beyond it. */
+/* A copy of a key or a value may read and write up to this many bytes beyond it. */
 #define KFUZZ_BLOCK_SLACK 256
-/* Ordinary numbers have four bytes at most as varints, and ordinary keys and values two bits less than those say. */
+/* An ordinary number takes at most four bytes as a varint. Keys and values have smaller limits, so that the record's
+ * length is ordinary too. */
 #define KFUZZ_ORDINARY_BITS 28
 
 /* The bytes of a block's rows; -1 for null. */
@@ -168,7 +169,7 @@ typedef struct {
     int32_t n[KFUZZ_BLOCK];
 } kfuzz_pieces;
 
-/* Varints of a block, each in four bytes, and how many of those count. */
+/* Varints of a block, each in four bytes, and how many of the four are used. */
 typedef struct {
     uint32_t bytes[KFUZZ_BLOCK];
     uint32_t size[KFUZZ_BLOCK];
@@ -176,7 +177,7 @@ typedef struct {
 
 #define KFUZZ_INLINE static inline __attribute__((always_inline))
 
-/* 64 bytes anywhere, as wide as whoever this is compiled for moves them. */
+/* 64 bytes at any address; the compiler moves them with the widest registers of the target. */
 typedef uint8_t kfuzz_line __attribute__((vector_size(64), aligned(1), may_alias));
 
 KFUZZ_INLINE void kfuzz_put_ordinary(kfuzz_varints *out, int j, uint32_t raw)
@@ -192,7 +193,7 @@ KFUZZ_INLINE uint32_t kfuzz_zigzag32(int32_t value)
     return (uint32_t) value << 1 ^ (uint32_t) (value >> 31);
 }
 
-/* Whether all m rows have their bytes within the data, with the slack behind them. */
+/* Find the bytes of m rows. 0 if any are not within the data, or lack the slack after them. */
 KFUZZ_INLINE int kfuzz_gather(const kfuzz_column *column, int64_t first, int m, kfuzz_pieces *out)
 {
     static const uint8_t nothing[KFUZZ_BLOCK_SLACK];
@@ -234,7 +235,7 @@ KFUZZ_INLINE int kfuzz_gather(const kfuzz_column *column, int64_t first, int m, 
         memcpy(ends, column->places + 4 * first, 4 * (size_t) (m + 1));
         for (j = 0; j < m; j++) {
             const int64_t at = ends[j], n = ends[j + 1] - at;
-            /* Below 0 where one of them is. */
+            /* The top bit is set if any of the three is negative. */
             odd |= (uint64_t) (at | n | (most - at - n));
             out->p[j] = data + at;
             out->n[j] = (int32_t) n | ((int32_t) (valid >> j & 1) - 1);
@@ -243,8 +244,8 @@ KFUZZ_INLINE int kfuzz_gather(const kfuzz_column *column, int64_t first, int m, 
     return odd >> 63 == 0;
 }
 
-/* Rows `first` to `first + m` at p, of a batch that begins with row `batch_first`: where they end, or NULL with nothing
- * of use written where one of them is not ordinary. */
+/* Write rows `first` to `first + m` at p, in a batch that begins with row `batch_first`. Returns their end, or NULL if
+ * one of them is not ordinary; the bytes at p are then meaningless. */
 KFUZZ_INLINE uint8_t *kfuzz_put_block_as(const kfuzz_table *table, uint8_t *p, uint8_t *end, int64_t batch_first,
                                          int64_t first, int m, int64_t base_offset, int64_t base_timestamp,
                                          int64_t fixed_bytes, int64_t *largest, const int wide)
@@ -261,7 +262,7 @@ KFUZZ_INLINE uint8_t *kfuzz_put_block_as(const kfuzz_table *table, uint8_t *p, u
         return NULL;
     for (j = 0; j < m; j++) {
         const int64_t timestamp = table->timestamps ? kfuzz_int64_at(table->timestamps, first + j) : -1;
-        /* Differences wrap as Java's do. */
+        /* Differences wrap as in Java. */
         const uint64_t raw = kfuzz_zigzag((int64_t) ((uint64_t) timestamp - (uint64_t) base_timestamp));
         top = timestamp > top ? timestamp : top;
         odd |= raw >> KFUZZ_ORDINARY_BITS;
@@ -321,7 +322,7 @@ KFUZZ_INLINE uint8_t *kfuzz_put_block_as(const kfuzz_table *table, uint8_t *p, u
         memcpy(p, &value_sizes.bytes[j], 4);
         p += value_sizes.size[j];
         for (to = p, from = values.p[j], n = value;;) {
-            /* Wide registers move 256 bytes in less time than it takes to be wrong about how many there are. */
+            /* With wide registers, moving 256 bytes takes less time than a misprediction of their number. */
             *(kfuzz_line *) to = *(const kfuzz_line *) from;
             if (wide) {
                 *(kfuzz_line *) (to + 64) = *(const kfuzz_line *) (from + 64);
@@ -359,7 +360,7 @@ KFUZZ_INLINE uint8_t *kfuzz_put_block_as(const kfuzz_table *table, uint8_t *p, u
             return i;                                                                                                  \
     }
 
-/* The first of the numbers from number i on, i above 0, that is not what the one before it is; n where none is. */
+/* The index of the first number that differs from the one before it, from index i (above 0) on; n if there is none. */
 static int64_t kfuzz_find_change(const uint8_t *numbers, int64_t width, int64_t i, int64_t n)
 {
     switch (width) {

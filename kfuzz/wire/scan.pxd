@@ -1,4 +1,4 @@
-# The walk over a buffer's batches; scan.pyi describes it.
+# Reads a buffer's batches one after the other; scan.pyi describes it.
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t
 
@@ -10,14 +10,14 @@ from kfuzz.wire.record_batch cimport header_t, row_t, rows_t, spares_t
 from kfuzz.wire.report cimport report_t
 from kfuzz.wire.unpack cimport tools_t
 
-# What the scan stops at.
+# The reasons for which the scan stops.
 cdef enum:
     AT_END
     AT_REFUSAL
     AT_BATCH
     AT_PAYLOAD
 
-# A record that was given, and what it may be made of again. References are our own, counted by hand.
+# A record slot: the record last returned from it, and its spare bytes objects. Its references are counted by hand.
 cdef struct turn_t:
     PyObject *record
     bint lazy
@@ -28,12 +28,13 @@ cdef class Scan:
     cdef object data
     cdef const uint8_t *base
     cdef int64_t n
-    # A message sets those fields of the header that its rows are read by; its own fields stand in `message`.
+    # The header of the current batch. A message of magic 0 or 1 sets only the fields that its rows need; its own fields
+    # are in `message`.
     cdef header_t h
     cdef message_t message
-    # Apart from the scan, for it has several KiB, which every new object would have to clear.
+    # Allocated separately: it has several KiB, and Cython would clear them in every new scan.
     cdef report_t *report
-    # What a role asks besides; a consumer asks nothing.
+    # The role's additional rules; a consumer has none.
     cdef readonly Policy policy
     cdef bint has_policy
     cdef rows_t rows
@@ -42,26 +43,27 @@ cdef class Scan:
     cdef bint unfinished
     cdef Columns columns
     cdef bint has_columns
-    # Where the part of `data` begins that buffer number `window` of the columns is. Others add buffers too.
+    # Buffer number `window` of the columns is the part of `data` that begins at `window_at`. Payloads add buffers too.
     cdef int64_t window_at
     cdef int window
-    # Where the rows of the batch stand: their bytes, and who keeps them.
+    # Offsets in the rows count from `rows_base`; `rows_source` is the object that holds those bytes.
     cdef const uint8_t *rows_base
     cdef object rows_source
-    # The most that a payload which is decompressed here may grow to, in bytes; 0 leaves all payloads to Python.
+    # The largest size, in bytes, to which a payload is decompressed here; 0 leaves all payloads to Python.
     cdef int64_t limit
     cdef tools_t tools
-    # Whether the rows stand in `tools`, where the next payload comes to stand.
+    # Whether the rows refer to the buffer in `tools`, which the next payload overwrites.
     cdef bint in_tools
-    # Whether the wrapper of this stop has been read, and where it begins then.
+    # Whether the wrapper of this stop has been read; if so, the offset of its first message.
     cdef bint is_opened
     cdef int64_t first_offset
-    # How often it stopped: rows are those of one stop.
+    # The number of stops so far. Rows are valid for one stop only.
     cdef int64_t stops
-    # Whether a thread is in a loop that runs without the interpreter's lock.
+    # Whether a thread is in a loop that runs without the GIL.
     cdef bint running
-    # Records that loops are given by turns, what those ask them for, and for how many more that is believed. Then one
-    # is lazy, and is looked at when its turn comes again: it had a key and a value to ask for, and headers, or not.
+    # Two alternating record slots; `turn` is the next one. A lazy record is handed out from time to time to learn which
+    # fields the loop reads (`reads_both`: key and value). `believed` counts down the records until the next such test.
+    # `had_both` and `had_headers` say which fields the tested record had; it is examined when its slot is used again.
     cdef turn_t turns[2]
     cdef int turn
     cdef bint reads_both
@@ -69,7 +71,7 @@ cdef class Scan:
     cdef int believed
     cdef bint had_both
     cdef bint had_headers
-    # Whether the end was seen, and bytes are left there.
+    # Whether the scan has reached the end with a partial tail left.
     cdef bint is_cut
     cdef readonly int magic
     cdef readonly int64_t at
@@ -101,7 +103,7 @@ cdef class EachRecord:
     cdef Scan scan
     cdef object look
     cdef int state
-    # The rows of one stop, as far as they are given.
+    # The rows of stop number `stops`: `i` of `count` have been returned.
     cdef int64_t stops
     cdef int64_t i
     cdef int64_t count

@@ -8,21 +8,21 @@ from kfuzz.wire.record import Record
 from kfuzz.wire.record_batch import PlaceTuple
 from kfuzz.wire.report import Note
 
-# What ``Scan.next`` stopped at: the end or a partial tail; bytes that are refused; a batch; one whose
-# payload is to be decompressed.
+# The results of ``Scan.next``: the end or a partial tail; refused bytes; a batch; a batch whose payload the caller must
+# decompress.
 END: int
 REFUSED: int
 BATCH: int
 PAYLOAD: int
 
 class Scan:
-    """The batches of ``data``, one after the other, without the interpreter until someone has to look.
+    """Reads the batches of ``data`` one after the other, without the GIL, until the caller must act.
 
-    ``next`` goes on behind the batch of the last stop. It passes over batches that are uncompressed and
-    about which there is nothing to say, unless ``each`` or ``with_rows`` asks for every one. ``with_rows`` keeps the
-    places of the records, ``with_headers`` those of their headers too; ``columns`` takes them batch
-    by batch, without a stop. ``policy`` is what a role asks besides. ``limit``: the most bytes that a payload may
-    grow to if it is decompressed without Python (``unpack``); 0 leaves all payloads to Python.
+    ``next`` continues after the batch of the last stop. It does not stop at a batch without findings whose payload it
+    can read itself, unless ``each`` or ``with_rows`` asks for every batch. ``with_rows`` keeps the offsets of the
+    records in the data, ``with_headers`` those of their headers too. ``columns`` receives the records of each batch
+    without a stop. ``policy`` has a role's additional rules. ``limit`` is the largest size, in bytes, to which a
+    payload is decompressed without Python (``unpack``); 0 leaves all payloads to Python.
 
     Mirrors ``org.apache.kafka.common.record.MemoryRecords.batches``, ``DefaultRecordBatch.ensureValid`` and
     ``streamingIterator``.
@@ -41,7 +41,7 @@ class Scan:
     ) -> None: ...
     @property
     def at(self) -> int:
-        """Where the batch of this stop begins, in bytes; at the end, where the last complete batch ends."""
+        """The byte offset of the batch of this stop; at the end, the offset at which the last complete batch ends."""
 
     @property
     def size(self) -> int:
@@ -53,63 +53,70 @@ class Scan:
 
     @property
     def record_count(self) -> int:
-        """Records in them."""
+        """Records in the batches before this stop."""
 
     @property
     def found(self) -> int:
-        """Records in the batch of this stop: the header's count; of a wrapper, what ``parse`` has found in it."""
+        """Records in the batch of this stop: the header's count, or for a wrapper the number that was found in it."""
 
     @property
     def magic(self) -> int:
-        """The magic of the batch of this stop; a message of magic 0 or 1 is a batch of one record, or a wrapper."""
+        """The magic of the batch of this stop. A message of magic 0 or 1 is a batch of one record, or a wrapper."""
 
     @property
     def policy(self) -> Policy | None: ...
     @property
     def payload(self) -> tuple[int, int]:
-        """Where that which is to be decompressed stands, and its size, in bytes; -1 for a wrapper that has none."""
+        """The byte offset and size of the compressed payload; both are -1 for a wrapper with a null value."""
 
     @property
     def codec(self) -> int:
         """The number of the batch's codec."""
 
     def next(self) -> int:
-        """Go on to the next stop."""
+        """Continue to the next stop: ``END``, ``REFUSED``, ``BATCH`` or ``PAYLOAD``.
+
+        ``RuntimeError`` if another thread is in this scan's loop.
+        """
 
     def parse(self, payload: bytes, skim: bool = False) -> bool:
-        """Parse the decompressed payload of the batch; False where it is refused.
+        """Parse the decompressed payload of the batch; False if it is refused.
 
-        ``skim`` reads as ``DefaultRecord.readPartiallyFrom`` does, which is how a broker looks at a payload that it
-        will keep as it is.
+        ``skim`` reads like ``DefaultRecord.readPartiallyFrom``, as a broker does if it stores the payload unchanged.
+        ``ValueError`` if the payload has 2**31 - 1 bytes or more.
         """
 
     def ask(self, unreadable: bool = False) -> None:
-        """Ask the policy about the batch of this stop, after ``parse``, or though a consumer refuses it.
+        """Let the policy judge the batch of this stop; ``notes`` then has its findings.
 
-        Any other batch is asked about before the stop. ``notes`` has the answer.
+        Call it after ``parse``, or with ``unreadable`` for a batch that a consumer refuses. Other batches are judged
+        before the stop.
         """
 
     def notes(self, inside: bool = False) -> list[Note]:
-        """What was noted since the last stop, or by ``parse`` if ``inside``: places then count from the payload."""
+        """The findings since the last stop. With ``inside``, those in the payload; offsets then count from there."""
 
     def message_fields(self) -> tuple[int, int, int]:
-        """Offset, timestamp (-1 for none) and attributes of the message of this stop, if its magic is 0 or 1."""
+        """Offset, timestamp (ms, -1 for none) and attributes of the message of this stop; only for magic 0 and 1."""
 
     def notes_of_batch(self) -> list[Note]:
-        """What ``parse`` noted of the batch around the payload; places count from ``data``'s start."""
+        """The findings of ``parse`` about the batch around the payload; offsets count from the start of ``data``."""
 
     def records(self) -> list[Record]:
-        """Its records. They hold ``data`` if that is bytes, else a copy of the batch, or the payload."""
+        """The records of this stop. They keep the payload alive, or ``data`` if it is bytes, or a copy of the batch."""
 
     def places(self) -> list[PlaceTuple]:
-        """Where its records stand, from the start of the batch or of the payload; headers if ``with_headers``."""
+        """The positions of the records, counted from the start of the batch or of the decompressed payload.
+
+        They include the headers only with ``with_headers``.
+        """
 
 class EachRecord(Iterator[Record]):
-    """The records of all batches that ``scan`` goes over, one after another.
+    """Iterates over the records of all batches that ``scan`` reads.
 
-    A batch about which there is nothing to say is gone into at once. At any other stop ``look`` is called with what
-    ``Scan.next`` would have returned, and says whether the batch has records to give; if not, there are no more.
-    ``RuntimeError`` where two threads ask at once, and where the scan has gone on to another batch meanwhile.
+    The records of a batch without findings are returned at once. At any other stop, ``look`` is called with the result
+    that ``Scan.next`` would return. It returns True if the batch has records to return; otherwise the iteration ends.
+    ``RuntimeError`` if two threads use it at once, or if other code has moved the scan to another batch.
     """
 
     def __init__(self, scan: Scan, look: Callable[[int], bool]) -> None: ...

@@ -1,8 +1,8 @@
-"""The walk over a buffer's batches of every magic, and all in them that needs no codec.
+"""Reads a buffer's batches of every magic, one after the other.
 
-It runs without the interpreter until someone has to look: at an end, at a finding, at a payload to decompress, or at
-each batch, if so asked. A message of magic 0 or 1 is a batch of one record; with a codec its value is the payload.
-Mirrors ``org.apache.kafka.common.record.MemoryRecords``.
+It runs without the GIL until the caller must act: at the end, at a finding, at a payload that Python must decompress,
+or at each batch if the caller asks for that. A message of magic 0 or 1 is a batch of one record; with a codec its value
+is the payload. Mirrors ``org.apache.kafka.common.record.MemoryRecords``.
 """
 
 cimport cython
@@ -76,10 +76,10 @@ from kfuzz.wire.report cimport (
 )
 
 cdef extern from "Python.h":
-    # Declared so that an error is left to the caller.
+    # Declared without `except`, so that Cython does not raise the error itself.
     PyObject *PyObject_CallOneArg(object function, object argument)
 
-# How many records a loop is given as it used the last that was looked at.
+# The number of records between two tests of which fields a loop reads.
 cdef enum:
     BELIEVED_LAZY = 8
     BELIEVED_WHOLE = 256
@@ -88,11 +88,11 @@ cdef enum:
     SMALL_BYTES = 4096
     SMALL_PAYLOAD_BYTES = 64 * 1024
 
-# What ``Scan.next`` stopped at.
+# The results of ``Scan.next``.
 END, REFUSED, BATCH, PAYLOAD = AT_END, AT_REFUSAL, AT_BATCH, AT_PAYLOAD
 
 
-# A report and room for rows that no scan has; taking them clears the slot. Small reads spend much on asking for memory.
+# A report and room for rows that no scan uses now; taking one clears its slot. They save small reads the allocations.
 cdef report_t *spare_report = NULL
 cdef row_t *spare_rows = NULL
 cdef enum:
@@ -120,7 +120,7 @@ cdef void give_report(report_t *report) noexcept:
 
 
 cdef Scan open_scan(object data, bint with_rows, Policy policy, int64_t limit):
-    """A scan for compiled callers: a call of the type takes twice as long."""
+    """A scan for compiled callers; calling the type takes twice as long."""
     cdef Scan scan = Scan.__new__(Scan)
     scan.open(data, with_rows, policy, limit)
     return scan
@@ -128,7 +128,7 @@ cdef Scan open_scan(object data, bint with_rows, Policy policy, int64_t limit):
 
 @cython.freelist(4)
 cdef class Scan:
-    """The batches of ``data``, one after the other; the interface is described in scan.pyi."""
+    """Reads the batches of ``data`` one after the other; the interface is described in scan.pyi."""
 
     def __cinit__(self):
         global spare_rows
@@ -158,10 +158,10 @@ cdef class Scan:
         self.has_policy = policy is not None
         self.with_rows = with_rows or self.has_policy and policy.reads_rows
         self.each = with_rows
-        # A broker reads less of a payload that it will store unchanged; Python decides how much.
+        # A broker reads less of a payload that it stores unchanged; Python decides how much.
         self.limit = 0 if self.has_policy and policy.skims else limit
         if self.n <= SMALL_BYTES:
-            # The interpreter's lock is kept for such a buffer: what grows much is left to Python, which lets go of it.
+            # The scan keeps the GIL for a small buffer. Payloads that grow large are left to Python, which releases it.
             self.limit = min(self.limit, SMALL_PAYLOAD_BYTES)
         return 0
 
@@ -179,9 +179,9 @@ cdef class Scan:
             free_spares(&self.turns[i].spares)
 
     cdef int begin(self) except -1:
-        """What every loop does first: the rows of the last stop are gone then, for other threads too."""
+        """Every loop calls this first. It makes the rows of the last stop invalid, for other threads too."""
         if self.running:
-            raise RuntimeError("another thread reads these batches right now; give each thread an iterator of its own")
+            raise RuntimeError("another thread is reading these batches; give each thread an iterator of its own")
         self.stops += 1
         self.running = True
         return 0
@@ -192,7 +192,7 @@ cdef class Scan:
     cdef int go_on(self) except -1:
         cdef int state
         self.begin()
-        # To let other threads run takes as long as such a buffer.
+        # Releasing the GIL takes as long as reading a small buffer.
         if self.n <= SMALL_BYTES:
             state = self.advance()
         else:
@@ -222,7 +222,7 @@ cdef class Scan:
                 return state
 
     cdef int one_batch(self) noexcept nogil:
-        """Go behind the batch of the last stop, and judge the next one as a consumer does."""
+        """Move past the batch of the last stop and judge the next one as a consumer does."""
         cdef const uint8_t *p
         if self.unfinished:
             self.at += self.size
@@ -256,7 +256,7 @@ cdef class Scan:
         return AT_END
 
     cdef bint judge(self, bint unreadable) noexcept nogil:
-        """Ask the policy about the batch of this stop; False where it goes no further."""
+        """Let the policy judge the batch of this stop; False if Kafka stops there."""
         cdef batch_t b
         b.at = self.at
         b.size = self.size
@@ -348,8 +348,7 @@ cdef class Scan:
         return AT_BATCH
 
     cdef int plain_payload(self) noexcept nogil:
-        """Decompress a payload as writers make it, and read it; anything about it that is to be said is left to Python.
-        """
+        """Decompress and read an ordinary payload. AT_PAYLOAD leaves any other payload, and all findings, to Python."""
         cdef const uint8_t *p = self.base + self.at
         cdef int codec = self.h.attributes & CODEC_MASK
         cdef int64_t at = HEADER_SIZE
@@ -359,7 +358,7 @@ cdef class Scan:
             if found == 0:
                 return AT_PAYLOAD
         else:
-            # Writers of magic 0 made another checksum in the header of lz4.
+            # Writers of magic 0 computed the checksum in the lz4 frame header differently.
             if self.magic == 0 and codec == LZ4:
                 return AT_PAYLOAD
             at = self.message.value_at
@@ -383,7 +382,7 @@ cdef class Scan:
         return AT_PAYLOAD
 
     cdef bint read_payload(self, const uint8_t *base, int64_t n, bint skim) noexcept nogil:
-        """The records in a decompressed payload; False where they are refused."""
+        """Read the records in a decompressed payload; False if they are refused."""
         cdef rows_t *sink = &self.rows if self.with_rows or self.h.attributes & CONTROL else NULL
         cdef int32_t count = 0
         cdef bint ok
@@ -401,7 +400,7 @@ cdef class Scan:
         return ok
 
     cdef int open_window(self, int64_t at) except -1:
-        """Let views refer to ``data`` from ``at`` on: their places have 31 bits."""
+        """Let views refer to ``data`` from ``at`` on. A window is needed because offsets in views have 31 bits."""
         cdef bint whole = self.n <= INT32_MAX
         if whole:
             at = 0
@@ -411,7 +410,7 @@ cdef class Scan:
         return 0
 
     cdef bint put_columns(self) noexcept nogil:
-        """The rows of this batch, which stand in ``data``. False where there is no memory."""
+        """Add this batch's rows, whose bytes are in ``data``, to the columns. False if there is no memory."""
         cdef const uint8_t *p = self.base + self.at
         if self.window < 0 or self.window != self.columns.buffer or self.at + self.size - self.window_at > INT32_MAX:
             with gil:
@@ -423,7 +422,7 @@ cdef class Scan:
                                  self.size)
 
     def parse(self, bytes payload not None, bint skim=False):
-        """Parse the decompressed payload of the batch; False where it is refused. Places then count from its start."""
+        """Parse the decompressed payload of the batch; False if it is refused. Offsets then count from its start."""
         cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(payload)
         cdef int64_t n = PyBytes_GET_SIZE(payload)
         cdef bint ok
@@ -431,7 +430,7 @@ cdef class Scan:
             raise ValueError(f"a payload of {n} bytes; the limit is {INT32_MAX - 1}")
         self.begin()
         clear(self.report)
-        # A payload may be parsed twice: skimmed, and then in full.
+        # A payload may be parsed twice: first skimmed, then in full.
         self.rows.count = self.rows.header_count = 0
         self.rows_source = payload
         with nogil:
@@ -443,7 +442,7 @@ cdef class Scan:
         return ok
 
     cdef int put_payload(self, bytes payload) except -1:
-        """The rows of this batch, which stand in its payload."""
+        """Add this batch's rows, whose bytes are in its payload, to the columns."""
         cdef const uint8_t *base = <const uint8_t *> PyBytes_AS_STRING(payload)
         self.columns.add_buffer(payload)
         if not self.columns.take(&self.h, &self.rows, self.batch_count, base, base + PyBytes_GET_SIZE(payload), 0,
@@ -452,7 +451,7 @@ cdef class Scan:
         return 0
 
     def ask(self, bint unreadable=False):
-        """Ask the policy about the batch of this stop, once it is decompressed, or refused by a consumer."""
+        """Let the policy judge the batch of this stop, after it was decompressed or a consumer refused it."""
         clear(self.report)
         if unreadable:
             self.found = 0
@@ -460,7 +459,8 @@ cdef class Scan:
         self.require_memory()
 
     def notes(self, bint inside=False):
-        """What was noted since the last stop; places count from ``data``'s start, or from the payload's."""
+        """The findings since the last stop. Offsets count from the start of ``data``; with ``inside``, of the payload.
+        """
         if self.report.count == 0:
             return []
         return to_notes(self.report, 0 if inside else self.at, INSIDE if inside else ANYWHERE)
@@ -510,7 +510,7 @@ cdef class Scan:
         return 0
 
     cdef void learn(self, const turn_t *turn) noexcept:
-        """What the lazy record of this turn was asked for, of what it had."""
+        """Find out which of its fields the loop has read from the lazy record in this slot."""
         if turn.lazy and turn.record != NULL:
             record = <Record> turn.record
             if self.had_both:
@@ -520,7 +520,7 @@ cdef class Scan:
         self.believed = BELIEVED_WHOLE if self.reads_both else BELIEVED_LAZY
 
     def places(self):
-        """The rows as ``PlaceTuple``; places count from the batch's start, or from the payload's."""
+        """The rows as ``PlaceTuple``; offsets count from the start of the batch or of the decompressed payload."""
         return to_places(&self.rows)
 
 
@@ -533,16 +533,16 @@ cdef enum:
 @cython.final
 @cython.freelist(4)
 cdef class EachRecord:
-    """The records of all batches, one after another; the interface is described in scan.pyi.
+    """Iterates over the records of all batches; the interface is described in scan.pyi.
 
-    Each is made when its turn comes. A record that nobody else has kept is filled again two turns later: the one before
-    is still its loop's variable then. The gain, over the mixed set of benchmarks/ by CPython 3.11: 120 ns a record in
-    place of 154 where the loop asks for keys and values, 89 in place of 108 where it asks for offsets alone. This goes
-    when the gain is below a twentieth, or when reference counts no longer tell whether anybody else has a record, as
-    without the interpreter's lock.
+    Each record is created when the loop reaches it. Unless other code keeps a reference, the object is reused two
+    iterations later; one iteration later it is still the loop's variable. The gain, measured with CPython 3.11 on the
+    mixed set of benchmarks/: 120 ns a record instead of 154 in a loop that reads keys and values, 89 instead of 108 in
+    a loop that reads only offsets. Remove this when the gain is below a twentieth, or when reference counts no longer
+    show whether other code has the record, as in builds without the GIL.
 
-    Whether a loop will ask for keys, values and headers is seen from what it asks a lazy record for, now and then.
-    While it wants all, records come with all made, for the interpreter reads what is there without a call.
+    From time to time the loop gets a lazy record, which shows whether it reads keys, values and headers. While it reads
+    them all, records come with all fields already made, because the interpreter reads those without a call.
     """
 
     def __init__(self, Scan scan not None, look not None):
@@ -565,7 +565,7 @@ cdef class EachRecord:
             if self.state != READING:
                 if self.state == FINISHED:
                     raise StopIteration
-                raise RuntimeError("another thread looks at a batch right now; give each an iterator of its own")
+                raise RuntimeError("another thread is reading these batches; give each thread an iterator of its own")
             if not self.next_batch():
                 raise StopIteration
             if self.scan.rows.count:
@@ -573,20 +573,20 @@ cdef class EachRecord:
             self.begin()
 
     cdef void begin(self) noexcept:
-        """Go through the rows of the scan's last stop."""
+        """Start with the rows of the scan's last stop."""
         self.stops = self.scan.stops
         self.count = self.scan.rows.count
         self.i = 0
 
     cdef object give(self):
-        """The next one, or None."""
+        """The next record of this stop, or None."""
         cdef turn_t *turn
         cdef const row_t *row
         cdef bint lazy
         if self.i >= self.count:
             return None
         if self.stops != self.scan.stops:
-            raise RuntimeError("the scan has gone on to another batch; its records are no longer there")
+            raise RuntimeError("the scan has moved on to another batch; the records of this one are no longer there")
         row = &self.scan.rows.rows[self.i]
         turn = &self.scan.turns[self.scan.turn]
         self.i += 1
@@ -599,7 +599,7 @@ cdef class EachRecord:
             lazy = True
             self.scan.had_both = row.key_length >= 0 and row.value_length >= 0
             self.scan.had_headers = row.header_count != 0
-        # The cheapest first: one that nobody has kept or touched.
+        # The cheapest case first: a record that no other code has kept or read.
         if lazy and turn.lazy and turn.record.ob_refcnt == 1 and is_bare(<LazyRecord> turn.record):
             fill_bare(<LazyRecord> turn.record, self.scan.rows_base, <PyObject *> self.scan.rows_source, &self.scan.h,
                       row)
@@ -607,7 +607,10 @@ cdef class EachRecord:
         return self.give_other(turn, row, lazy)
 
     cdef object give_other(self, turn_t *turn, const row_t *row, bint lazy):
-        """Any record, of the one before if nobody has kept that. What goes may run someone's code, so it goes last."""
+        """A record of any kind. The slot's object is reused unless other code keeps it.
+
+        Dropping the old object may run ``__del__``, so ``before`` keeps it until the end.
+        """
         cdef Scan scan = self.scan
         cdef object before = None
         cdef Record record
@@ -628,7 +631,7 @@ cdef class EachRecord:
         return record
 
     cdef int next_batch(self) except -1:
-        """Go on to the next batch that has records to give; 0 where there is none."""
+        """Continue to the next batch that has records to return; 0 if there is none."""
         cdef int stop = self.scan.go_on()
         cdef PyObject *going
         if stop == AT_BATCH and self.scan.report.count == 0:
@@ -637,7 +640,7 @@ cdef class EachRecord:
             self.state = FINISHED
             return 0
         self.state = LOOKING
-        # An exception goes to the caller uncaught: catching it takes memory, and there may be none.
+        # The exception goes to the caller uncaught: catching it needs memory, and there may be none.
         going = PyObject_CallOneArg(self.look, stop)
         if going == NULL:
             self.state = FINISHED
@@ -648,7 +651,7 @@ cdef class EachRecord:
 
 
 cdef EachRecord each_record(Scan scan, object look):
-    """For compiled callers: a call of the type takes three times as long."""
+    """An iterator for compiled callers; calling the type takes three times as long."""
     cdef EachRecord records = EachRecord.__new__(EachRecord)
     records.open(scan, look)
     return records

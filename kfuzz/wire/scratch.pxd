@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-# What is being written, from start to p, and the room for it, to end.
+# Output that is being written: bytes from `start` to `p`, room up to `end`.
 cdef struct out_t:
     uint8_t *start
     uint8_t *p
@@ -8,7 +8,7 @@ cdef struct out_t:
 
 cdef int grow(out_t *out, int64_t size) except -1
 
-# Room for ``size`` more bytes at ``out.p``; the caller knows that they may be that many.
+# Make room for ``size`` more bytes at ``out.p``. The caller has checked that ``size`` is within its limits.
 cdef inline int reserve(out_t *out, int64_t size) except -1:
     if size <= out.end - out.p:
         return 0

@@ -1,10 +1,10 @@
 from typing_extensions import Buffer
 
 class Scratch(Buffer):
-    """Bytes that a writer has made, as a read-only buffer, until something else is made of them.
+    """A writer's output as a read-only buffer, for use before it is copied elsewhere.
 
-    Their memory serves the next writer once nobody refers to this one.
+    When the last reference to this object is dropped, the next writer reuses its memory.
     """
 
     def __len__(self) -> int:
-        """In bytes."""
+        """The length in bytes."""

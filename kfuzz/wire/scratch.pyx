@@ -1,7 +1,7 @@
-"""Memory to write in that is kept from one writer to the next.
+"""Output memory that is kept from one writer to the next.
 
-A batch or a message is as long as it turns out. To grow a new piece of memory for each hands pages back to the system
-and fetches them again, which costs more than to write on them.
+The length of a batch or a message is not known in advance. Growing a new block for each one returns pages to the system
+and requests them again, which costs more than writing the bytes.
 """
 
 cimport cython
@@ -13,10 +13,10 @@ from kfuzz.wire.arrays cimport resize
 
 
 cdef enum:
-    # Kafka's default limit of a batch; what a larger one has taken goes with it.
+    # Kafka's default limit for a batch. Larger memory is freed instead of kept.
     KEPT_BYTES = 1 << 20
 
-# The memory that nobody writes in now, of which `p` means nothing. Whoever takes it leaves none.
+# Memory that no writer uses now; its `p` has no meaning. Taking the memory clears this slot.
 cdef out_t kept = out_t(NULL, NULL, NULL)
 
 

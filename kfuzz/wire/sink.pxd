@@ -1,4 +1,5 @@
-# Unchecked inline writes. The caller sizes first, reserves once, and then writes: each returns the next free byte.
+# Unchecked inline writes. The caller first computes the size, then reserves it once, then writes. Each write returns
+# the address of the next free byte.
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
@@ -34,16 +35,16 @@ cdef extern from "varint.h":
     uint8_t *put_varlong "kfuzz_put_varlong"(uint8_t *p, int64_t value) nogil
     uint8_t *put_mixed_varlong "kfuzz_put_mixed_varlong"(uint8_t *p, int64_t value) nogil
 
-# Bytes or null, as a writer is given them; n is -1 for null.
+# Bytes or null, to be written; n is -1 for null.
 cdef struct span_t:
     const uint8_t *p
     int64_t n
 
-# They and their length.
+# The size of n bytes and of their length in front; n is -1 for null.
 cdef inline int64_t size_of_bytes(int64_t n) noexcept nogil:
     return size_of_varlong(n) + (n & ~(n >> 63))
 
-# As put_mixed_varlong, it may write one byte beyond its own.
+# Like put_mixed_varlong, this may write one byte beyond its end.
 cdef inline uint8_t *put_span(uint8_t *p, const span_t *span) noexcept nogil:
     p = put_mixed_varlong(p, span.n)
     if span.n > 0:

@@ -1,9 +1,9 @@
-/* Bytes objects that nobody has kept serve again: to make one and let it go costs more than to fill it.
+/* Reuses bytes objects to which no other code has a reference: creating and freeing one costs more than refilling it.
  *
- * The gain, over the mixed set of benchmarks/ by CPython 3.11, of a loop over `iterate` that asks for keys and values: 120 ns
- * a record in place of 142 to 151. This goes when the gain is below a twentieth, or when CPython hides one of two fields.
- * Writing `ob_shash` resets the hash, and the reference count shows that nobody else has the object. Builds without the
- * interpreter's lock leave it out already. */
+ * The gain, measured with CPython 3.11 on the mixed set of benchmarks/, for a loop over `iterate` that reads keys and
+ * values: 120 ns a record instead of 142 to 151. Remove this when the gain is below a twentieth, or when CPython hides
+ * one of the two fields that it needs: `ob_shash`, to reset the hash, and the reference count, which shows that no
+ * other code has the object. Builds without the GIL already leave it out. */
 #ifndef KFUZZ_SPARE_H
 #define KFUZZ_SPARE_H
 
@@ -14,11 +14,11 @@
 #include "copy.h"
 #include "cut.h"
 
-/* Room is made up to here: who keeps one of a few bytes should not keep a megabyte with it. */
+/* Only objects up to this size are reused: a program that keeps a short one should not keep a large block with it. */
 #define KFUZZ_SPARE_MOST (7 * KFUZZ_COPY_SLACK - 1)
 
-/* `bytes` is NULL or a reference of its own to an object with room for `room` bytes; `roomy` where that is one less than
- * a multiple of the slack, so that copies need not be exact. */
+/* `bytes` is NULL or an owned reference to an object with room for `room` bytes. `roomy`: `room` is one less than a
+ * multiple of the slack, so that a copy may write beyond its end. */
 typedef struct {
     PyObject *bytes;
     int64_t room;
@@ -28,7 +28,7 @@ typedef struct {
 static PyObject *kfuzz_more_bytes(kfuzz_spare *spare, int held, const uint8_t *p, int64_t n)
 {
     PyObject *before = spare->bytes;
-    /* Nobody kept the one before, so nobody may keep this one either. */
+    /* If no other code kept the previous object, none will probably keep this one: give it room for reuse. */
     const int roomy = before != NULL && Py_REFCNT(before) == 1 + held;
     const int64_t room = roomy ? n | (KFUZZ_COPY_SLACK - 1) : n;
     PyObject *made;
@@ -48,15 +48,16 @@ static PyObject *kfuzz_more_bytes(kfuzz_spare *spare, int held, const uint8_t *p
     return made;
 }
 
-/* A new reference to `n` bytes as those at p, of which `readable` may be read; NULL with an error set. `holder` is what
- * the record has now that the bytes are for: if it is the spare, that is one reference that is nobody else's. */
+/* A new reference to an object with the `n` bytes at p, where `readable` bytes may be read; NULL with an error set.
+ * `holder` is the object that the record has in this field now. If it is the spare, one of its references is the
+ * record's. */
 static inline PyObject *kfuzz_spare_bytes(kfuzz_spare *spare, const PyObject *holder, const uint8_t *p, int64_t n,
                                           int64_t readable)
 {
     PyObject *bytes = spare->bytes;
     const int held = holder == bytes;
 #ifndef Py_GIL_DISABLED
-    /* Without further references no hash, no view and no borrower can remember what was in it. */
+    /* With no other reference, no other code can have seen the hash or hold a view or a borrowed pointer. */
     if (bytes != NULL && Py_REFCNT(bytes) == 1 + held && spare->roomy && n <= spare->room) {
         kfuzz_copy((uint8_t *) PyBytes_AS_STRING(bytes), p, n, readable);
         kfuzz_cut_bytes(bytes, (Py_ssize_t) n);

@@ -1,7 +1,7 @@
-# SplitMix64: random numbers that are a function of a key and a counter, and of nothing else.
+# SplitMix64: random numbers that depend only on a key and a counter.
 from libc.stdint cimport uint64_t
 
-# The finaliser: every bit of the input reaches every bit of the result.
+# The finaliser: every input bit affects every bit of the result.
 cdef inline uint64_t mix(uint64_t z) noexcept nogil:
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL

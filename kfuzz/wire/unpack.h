@@ -1,5 +1,5 @@
-/* The libraries that decompress, called without Python. Nothing of theirs is needed to compile this: the few functions are
- * looked up when the module is imported, and a codec whose functions are not found is left to Python. */
+/* Calls the decompression libraries without Python. Compiling this needs none of their headers: their functions are
+ * looked up at run time, and a codec whose functions are not found is left to Python. */
 #ifndef KFUZZ_UNPACK_H
 #define KFUZZ_UNPACK_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* z_stream of zlib.h, whose layout is the same in every version 1. */
+/* z_stream of zlib.h; its layout is the same in all versions 1.x. */
 typedef struct {
     const uint8_t *next_in;
     unsigned avail_in;
@@ -40,7 +40,7 @@ static size_t (*kfuzz_zstd_free)(void *);
 static size_t (*kfuzz_zstd_decompress)(void *, void *, size_t, const void *, size_t);
 static unsigned (*kfuzz_zstd_is_error)(size_t);
 
-/* ISO C has no conversion from an object pointer to a function's; POSIX says that dlsym's result is one. */
+/* ISO C does not allow converting an object pointer to a function pointer; POSIX allows it for dlsym's result. */
 static void kfuzz_find(void *library, const char *name, void *function)
 {
     *(void **) function = library ? dlsym(library, name) : NULL;
@@ -72,7 +72,7 @@ static int kfuzz_use_zstd(const char *path)
     return kfuzz_zstd_new && kfuzz_zstd_free && kfuzz_zstd_decompress && kfuzz_zstd_is_error;
 }
 
-/* XXH32 of fewer than 16 bytes, as in the descriptor of an lz4 frame. */
+/* XXH32 of fewer than 16 bytes, as used for the descriptor of an lz4 frame. */
 static inline uint32_t kfuzz_xxh32_short(const uint8_t *p, size_t n)
 {
     uint32_t hash = 374761393u + (uint32_t) n, word;

@@ -1,4 +1,4 @@
-# Compressed streams as writers make them, decompressed without Python; unpack.pyi says where the rest is left.
+# Decompresses ordinary streams without Python; unpack.pyx says which ones.
 from libc.stdint cimport int64_t, uint8_t
 
 cdef enum:
@@ -6,10 +6,10 @@ cdef enum:
     LZ4 = 3
     ZSTD = 4
 
-# What a scan decompresses with and into; all is made when it is first needed.
+# A scan's decompressors and output buffer; each is created when it is first needed.
 cdef struct tools_t:
     uint8_t *out
-    int64_t size               # of what came out
+    int64_t size               # bytes of output
     int64_t capacity
     void *inflater
     void *zstd

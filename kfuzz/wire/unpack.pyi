@@ -1,12 +1,12 @@
 from typing_extensions import Buffer
 
-# Which codecs are decompressed without Python here, by number.
+# The numbers of the codecs that are decompressed without Python here.
 def codecs() -> list[int]: ...
 def use(zlib: str | None, lz4: str | None, zstd: str | None) -> None:
-    """Look for the decompressing functions in these shared libraries; what is not found is left to Python."""
+    """Look for the decompression functions in these shared libraries; a codec without them is left to Python."""
 
 def unpacked(codec: int, data: Buffer, limit: int) -> bytes | None:
-    """What a scan gets of a stream; None where it is not a stream as writers make it, and is left to the containers.
+    """Decompress a stream as a scan does. None if it is not an ordinary stream and is left to ``kfuzz.records.codecs``.
 
-    For tests: ``kfuzz.records.codecs`` must give the same bytes, and take the stream for whole.
+    For tests: ``kfuzz.records.codecs`` must give the same bytes and report the stream as whole.
     """

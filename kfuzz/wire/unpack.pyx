@@ -1,8 +1,9 @@
-"""Compressed streams as writers make them; the interface is described in unpack.pyi.
+"""Decompresses ordinary streams, as writers make them; the interface is described in unpack.pyi.
 
-This takes the ordinary case alone: one gzip member without optional fields, one lz4 frame without checksums, one zstd
-frame, each of which fills the payload and is whole. There the containers of ``kfuzz.records.codecs`` could only say the
-same. Whatever is odd, broken or beyond the bound is left to them: what Kafka makes of it is written there, and once.
+It takes only one gzip member without optional fields, one lz4 frame without checksums of its content, or one zstd
+frame. The stream must be whole and fill the payload. For these, ``kfuzz.records.codecs`` gives the same result. Streams
+that are unusual, broken or beyond the size limit are left to that package, which alone implements Kafka's treatment of
+them.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -41,14 +42,14 @@ cdef extern from "unpack.h":
 cdef enum:
     GZIP_HEADER_BYTES = 10
     GZIP_TRAILER_BYTES = 8
-    # The most that deflate makes of a byte.
+    # The most bytes of output that deflate makes from one byte.
     GZIP_MOST = 1032
     LZ4_HEADER_BYTES = 7
     LZ4_MOST = 255
     ZSTD_BLOCK_BYTES = 128 * 1024
-    # What a streaming decoder allows for, and zstd-jni with it.
+    # The largest window that a streaming decoder accepts by default, and so zstd-jni.
     ZSTD_WINDOW_MAX = (1 << 27) + 1
-    # Room that is kept from one scan to the next; a batch of Kafka's default limit fits.
+    # The largest buffer that is kept from one scan to the next; a batch of Kafka's default limit fits.
     KEPT_BYTES = 1 << 20
 
 cdef bint has_gzip = False
@@ -72,7 +73,7 @@ cdef uint32_t little32(const uint8_t *p) noexcept nogil:
 
 
 cdef bint room_for(tools_t *tools, int64_t size) noexcept nogil:
-    """Room for so many bytes in all. The caller knows that the input can hold that many."""
+    """Make room for ``size`` bytes in total. The caller has checked that the input can hold that many."""
     cdef int64_t capacity = max(size, 2 * tools.capacity)
     if size <= tools.capacity:
         return True
@@ -83,7 +84,7 @@ cdef bint room_for(tools_t *tools, int64_t size) noexcept nogil:
 
 
 cdef bint unpack(tools_t *tools, int codec, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil:
-    """Decompress into ``tools``. False leaves the payload to Python; so does a lack of memory."""
+    """Decompress into ``tools``. False leaves the payload to Python, also if there is no memory."""
     tools.size = 0
     if n >= INT32_MAX:
         return False
@@ -95,7 +96,7 @@ cdef bint unpack(tools_t *tools, int codec, const uint8_t *p, int64_t n, int64_t
 
 
 cdef bint gunzip(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil:
-    """One member without optional fields. Its trailer says how much comes out, modulo 2**32."""
+    """One gzip member without optional fields. Its trailer has the output's size modulo 2**32."""
     cdef inflater_t *z
     cdef const uint8_t *trailer = p + n - GZIP_TRAILER_BYTES
     cdef int64_t size
@@ -120,7 +121,7 @@ cdef bint ready_inflater(tools_t *tools) noexcept nogil:
     if z != NULL:
         return kfuzz_inflate_reset(z) == 0
     z = <inflater_t *> PyMem_RawCalloc(1, sizeof(inflater_t))
-    # Raw deflate, whose header and trailer are gzip's and are read here.
+    # Raw deflate: this module reads the gzip header and trailer itself.
     if z == NULL or kfuzz_inflate_init(z, -15, b"1", sizeof(inflater_t)) != 0:
         free(z)
         return False
@@ -129,7 +130,7 @@ cdef bint ready_inflater(tools_t *tools) noexcept nogil:
 
 
 cdef bint unlz4(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil:
-    """One frame of independent blocks, with no checksum but its header's, and no content size."""
+    """One lz4 frame of independent blocks, with no content size and no checksum except the header's."""
     cdef int64_t at = LZ4_HEADER_BYTES
     cdef int64_t largest
     cdef int64_t most
@@ -160,7 +161,7 @@ cdef bint unlz4(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit) noex
             memcpy(tools.out + tools.size, p + at, size)
         else:
             return False
-        # A block of no bytes is an end to Kafka.
+        # Kafka takes a block without bytes as the end.
         if most <= 0:
             return False
         tools.size += most
@@ -168,7 +169,7 @@ cdef bint unlz4(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit) noex
 
 
 cdef bint unzstd(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil:
-    """One frame without a dictionary."""
+    """One zstd frame without a dictionary."""
     cdef int64_t most = zstd_most(p, n)
     cdef size_t came
     if most < 0 or not room_for(tools, max(min(most, limit), 1)):
@@ -185,7 +186,7 @@ cdef bint unzstd(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit) noe
 
 
 cdef int64_t zstd_most(const uint8_t *p, int64_t n) noexcept nogil:
-    """The most that the blocks of the one frame in ``[p, p + n)`` can hold; -1 for anything else."""
+    """The most bytes of output from the single frame in ``[p, p + n)``; -1 if the bytes are not exactly one frame."""
     cdef int64_t at = 5
     cdef int64_t most = 0
     cdef int64_t window = 0
@@ -196,7 +197,7 @@ cdef int64_t zstd_most(const uint8_t *p, int64_t n) noexcept nogil:
     if n < 9 or little32(p) != <uint32_t> 0xfd2fb528:
         return -1
     descriptor = p[4]
-    # A dictionary is an id that nobody here has.
+    # The frame needs a dictionary, and there are none here.
     if descriptor & 3:
         return -1
     width = 1 << (descriptor >> 6)
@@ -205,7 +206,7 @@ cdef int64_t zstd_most(const uint8_t *p, int64_t n) noexcept nogil:
         at += 1
         width = 0 if width == 1 else width
     elif width >= 4:
-        # The window of such a frame is its content.
+        # A single-segment frame has no window descriptor: its window is its content size.
         window = ZSTD_WINDOW_MAX + 1 if width == 8 or n < 13 else little32(p + at)
     at += width
     if window > ZSTD_WINDOW_MAX:
@@ -230,7 +231,7 @@ cdef int64_t zstd_most(const uint8_t *p, int64_t n) noexcept nogil:
 
 # --- from one scan to the next --------------------------------------------------------------------------------------
 
-# What no scan has; taking it clears the slot.
+# Tools that no scan uses now; taking them clears this slot.
 cdef tools_t spare = tools_t(NULL, 0, 0, NULL, NULL)
 
 
@@ -241,7 +242,7 @@ cdef void take_tools(tools_t *tools) noexcept:
 
 
 cdef void keep_tools(tools_t *tools) noexcept:
-    """Keep them for the next scan, unless others are kept."""
+    """Keep the tools for the next scan, or free them if others are kept already."""
     global spare
     if tools.capacity > KEPT_BYTES:
         free(tools.out)

@@ -1,10 +1,11 @@
-/* Objects that are a struct's values, read by name through the type's members, and nothing else: first what is an object
- * itself, behind it the numbers as C has them. They never change, and hold texts, bytes, and tuples of their kind: none is
- * part of a cycle, so the collector need not know of them.
+/* Objects that hold a struct's values and nothing else. Python reads the values by name through the type's members. The
+ * fields that are objects come first, then the numbers as C types. The values never change. They are strings, bytes and
+ * tuples of such objects, so they are never part of a cycle and the garbage collector need not track them.
  *
- * Numbers become Python's when they are asked for. That saves some 20 ns for each beyond 256: the messages of benchmarks/
- * of medium size have 44 such of 95, and take 4.2 us to read, which would be a quarter more. It goes where most who read
- * ask for most numbers, or where a number costs no more to make than to copy. */
+ * A number becomes a Python object only when it is read. That saves about 20 ns for each number above 256. The messages
+ * of medium size in benchmarks/ have 95 numbers, 44 of them above 256, and take 4.2 us to read; without this they would
+ * take a quarter more. Remove this if most programs read most numbers, or if making a number costs no more than a copy.
+ */
 #ifndef KFUZZ_VALUES_H
 #define KFUZZ_VALUES_H
 
@@ -17,7 +18,7 @@ static inline PyObject **kfuzz_objects_of(PyObject *value)
     return (PyObject **) ((char *) value + sizeof(PyObject));
 }
 
-/* Another one with the same fields; ``objects`` of them are objects. */
+/* A new object of the same type with the same values; the first ``objects`` fields are objects. */
 static inline PyObject *kfuzz_copy_struct(PyObject *model, int objects)
 {
     PyTypeObject *type = Py_TYPE(model);
@@ -43,7 +44,8 @@ static void kfuzz_drop_struct(PyObject *value)
     Py_DECREF(type);
 }
 
-/* Whether two of one type have the same bytes behind their objects, of which this is told the number. */
+/* Whether two values of one type have the same bytes after their object fields. Sets ``*objects`` to the number of
+ * those. */
 static inline int kfuzz_same_numbers(PyObject *value, PyObject *other, Py_ssize_t *objects)
 {
     PyTypeObject *type = Py_TYPE(value);
@@ -55,7 +57,7 @@ static inline int kfuzz_same_numbers(PyObject *value, PyObject *other, Py_ssize_
                   (size_t) type->tp_basicsize - sizeof(PyObject) - (size_t) *objects * sizeof(PyObject *)) == 0;
 }
 
-/* A type with these members, those that are objects first. */
+/* Create a type with these members; those that are objects must come first. */
 static PyObject *kfuzz_struct_type(const char *name, PyTypeObject *base, PyMemberDef *members, Py_ssize_t size)
 {
     PyType_Slot slots[] = {{Py_tp_dealloc, (void *) kfuzz_drop_struct}, {Py_tp_members, members}, {0, NULL}};
@@ -66,7 +68,7 @@ static PyObject *kfuzz_struct_type(const char *name, PyTypeObject *base, PyMembe
         .slots = slots,
     };
     PyObject *made = PyType_FromSpecWithBases(&spec, (PyObject *) base);
-    /* CPython 3.11 does not say so where it has no memory for the name. */
+    /* CPython 3.11 sets no exception if there is no memory for the name. */
     if (made == NULL && !PyErr_Occurred())
         PyErr_NoMemory();
     return made;

@@ -1,11 +1,11 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-# The name that stands for what a struct has of tags that its version does not know.
+# The name of the attribute or key with a struct's tagged fields that its version does not define.
 UNKNOWN_TAGGED_FIELDS: Final = "_unknownTaggedFields"
 
 class Keyed(list[dict[str, Any]]):
-    """The elements of an array that has map keys, in their order; ``find`` looks one up in O(1).
+    """The elements of an array with map keys, in their order; ``find`` looks an element up in O(1).
 
     >>> topics = Keyed([{"name": "a", "id": 1}, {"name": "b", "id": 2}], ("name",))
     >>> topics.find(name="b")
@@ -16,25 +16,25 @@ class Keyed(list[dict[str, Any]]):
     @property
     def keys(self) -> tuple[str, ...]: ...
     def find(self, **values: Any) -> dict[str, Any] | None:
-        """The first element with these values of all its keys, or None. ``UsageError`` where they are other keys."""
+        """The first element whose keys have these values, or None. ``UsageError`` unless exactly the keys are given."""
 
 class KeyedTuple(tuple[StructValue, ...]):
-    """The same where structs are objects."""
+    """The same for an array whose structs are objects."""
 
     keys: tuple[str, ...]
     def find(self, **values: Any) -> StructValue | None: ...
 
 class StructValue:
-    """A struct of a message as an object: an attribute for each field of its version, by the definition's name.
+    """A struct of a message as an object, with an attribute for each field of its version, named as in the definition.
 
-    A reader makes it; nothing in it can be changed, and arrays are tuples. Numbers stand in it as C has them; one is
-    made each time that it is asked for. In a flexible version ``_unknownTaggedFields`` is there, too: a tuple of pairs
-    of tag and bytes. Two are equal if their names and values are. Each struct of a schema has a type of its own, whose
+    Only a reader creates it. It cannot be changed, and arrays are tuples. Numbers are stored as C types; each access
+    creates a Python number. In a flexible version it also has ``_unknownTaggedFields``: a tuple of ``(tag, bytes)``
+    pairs. Two structs are equal if their names and values are. Each struct of a schema has its own type, whose
     ``__match_args__`` are the names in their order. Fields that the version lacks are attributes too, with their
-    defaults, and are not among those names.
+    defaults, but they are not among those names.
     """
 
     __match_args__: tuple[str, ...]
     def __getattr__(self, name: str) -> Any: ...
     def to_dict(self) -> dict[str, Any]:
-        """The fields of its version in dicts and lists, which can be changed, copied and pickled."""
+        """The fields of its version as dicts and lists, which can be changed, copied and pickled."""

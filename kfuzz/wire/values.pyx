@@ -1,4 +1,4 @@
-"""What structs and arrays of a message are as values; the interface is described in values.pyi."""
+"""The values of a message's structs and arrays; the interface is described in values.pyi."""
 
 from cpython.list cimport PyList_Append
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -22,11 +22,11 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8(object text) except NULL
 
 cdef str UNKNOWN = "_unknownTaggedFields"
-# The same for whoever is not compiled.
+# The same for Python callers.
 UNKNOWN_TAGGED_FIELDS = UNKNOWN
 
 
-# Called through a name: Cython makes of list.pop(self, place) a call of self.pop where the list has become short.
+# Called through this name, because Cython turns list.pop(self, place) into a call of self.pop once the list is short.
 cdef object list_pop = list.pop
 
 
@@ -40,8 +40,8 @@ cdef class Keyed(list):
 
     def find(self, **values):
         cdef tuple wanted = asked(self.keys, values)
-        # Made when it is first asked for, and again when the list has changed. Another thread may change it meanwhile,
-        # so what is looked up in is held here.
+        # The index is made on first use and again after the list has changed. Another thread may change the list
+        # meanwhile, so `index` keeps the dict that this call uses.
         cdef dict index = self.index
         if index is None:
             index = index_of([tuple([element[key] for key in self.keys]) for element in self], self)
@@ -98,7 +98,7 @@ cdef class Keyed(list):
 
 
 class KeyedTuple(tuple):
-    # Of each struct that has map keys there is a subclass; an index is made when it is first asked for.
+    # Each struct with map keys has a subclass. The index is made on first use.
     keys = ()
 
     def find(self, **values):
@@ -116,7 +116,7 @@ cdef tuple asked(tuple keys, dict values):
 
 
 cdef dict index_of(list keys, elements):
-    """Of each key the first element."""
+    """The first element for each key."""
     cdef dict made = {}
     for key, element in zip(keys, elements):
         made.setdefault(key, element)
@@ -124,14 +124,14 @@ cdef dict index_of(list keys, elements):
 
 
 cdef Keyed keyed(tuple keys):
-    """An empty one."""
+    """An empty ``Keyed`` list with these keys."""
     cdef Keyed made = Keyed.__new__(Keyed)
     made.keys = keys
     return made
 
 
 cdef type array_type(tuple keys):
-    """Of the arrays of a struct with these map keys."""
+    """The type for arrays of a struct with these map keys."""
     return type("KeyedTuple", (KeyedTuple,), {"__slots__": (), "keys": keys}) if keys else tuple
 
 
@@ -139,10 +139,10 @@ cdef class StructValue:
     __match_args__ = ()
 
     def __cinit__(self):
-        raise TypeError("a StructValue is made by a reader alone")
+        raise TypeError("only a reader can create a StructValue")
 
     def to_dict(self):
-        # Of unknown fields there are pairs in both forms.
+        # Unknown tagged fields are pairs in both forms.
         return {name: list(value) if name == UNKNOWN else in_dicts(value) for name, value in fields_of(self).items()}
 
     def __repr__(self):
@@ -159,7 +159,7 @@ cdef class StructValue:
                                                 <object> kfuzz_objects_of(<PyObject *> other)[i], Py_EQ):
                     return False
             return True
-        # Numbers may be equal still: 0.0 and -0.0 are.
+        # Numbers with different bytes may still be equal, like 0.0 and -0.0.
         if type(self).__match_args__ != type(other).__match_args__:
             return False
         for name in type(self).__match_args__:
@@ -169,7 +169,7 @@ cdef class StructValue:
 
 
 cdef dict fields_of(StructValue value):
-    """The fields by name, without the unknown ones if there are none."""
+    """The fields by name. Unknown tagged fields are left out if there are none."""
     cdef dict made = {name: getattr(value, name) for name in type(value).__match_args__}
     if UNKNOWN in made and not made[UNKNOWN]:
         del made[UNKNOWN]
@@ -177,7 +177,7 @@ cdef dict fields_of(StructValue value):
 
 
 cdef object in_dicts(value):
-    """The value as it is in the other form."""
+    """The value as dicts and lists."""
     if isinstance(value, StructValue):
         return value.to_dict()
     if not isinstance(value, tuple):
@@ -193,10 +193,10 @@ cdef dict WIDTHS = {T_OBJECT_EX: sizeof(PyObject *), T_BOOL: 1, T_BYTE: 1, T_SHO
 
 
 cdef tuple struct_type(str name, tuple names, list members):
-    """A type whose values have these fields, each a member of the type that ``members`` says; and where each stands.
+    """Create a type whose values have these fields, with the C types in ``members``; also return the fields' offsets.
 
-    Objects come first, in their order; then what is widest, so that nothing lies between two numbers. ``names`` must
-    live as long as the type; it keeps them itself.
+    Object fields come first, in their order; then numbers, the widest first, so that there is no padding between them.
+    ``names`` must live as long as the type; the type itself keeps them alive.
     """
     cdef PyMemberDef *made = <PyMemberDef *> PyMem_Calloc(<size_t> (len(names) + 1), sizeof(PyMemberDef))
     cdef PyMemberDef *one = made

@@ -1,4 +1,5 @@
-/* Varints, written. Those of records are zigzag numbers. A varint and a varlong of one value have the same bytes; so one writer serves both. */
+/* Writes varints. Those of records are zigzag numbers. One writer is enough for varints and varlongs, because equal
+ * values have the same bytes in both. */
 #ifndef KFUZZ_VARINT_H
 #define KFUZZ_VARINT_H
 
@@ -9,13 +10,13 @@ static inline uint64_t kfuzz_zigzag(int64_t value)
     return ((uint64_t) value << 1) ^ (uint64_t) (value >> 63);
 }
 
-/* A bit more than log2, times 9/64 instead of 1/7: right for all 64 widths. */
+/* The number of significant bits divided by 7, rounded up. Multiplying by 9/64 instead is exact for all 64 widths. */
 static inline int kfuzz_varlong_size(int64_t value)
 {
     return (int) (((63 - __builtin_clzll(kfuzz_zigzag(value) | 1)) * 9 + 73) >> 6);
 }
 
-/* An unsigned varint: seven bits a byte, the lowest first, as few bytes as it takes. */
+/* An unsigned varint: seven bits a byte, the lowest first, in the fewest possible bytes. */
 static inline uint8_t *kfuzz_put_uvarint(uint8_t *p, uint64_t value)
 {
     while (value >= 0x80) {
@@ -31,7 +32,7 @@ static inline uint8_t *kfuzz_put_varlong(uint8_t *p, int64_t value)
     return kfuzz_put_uvarint(p, kfuzz_zigzag(value));
 }
 
-/* The same without a branch on whether it takes one byte or two. It may write one byte beyond those it takes. */
+/* The same without a branch on whether it takes one byte or two. It may write one byte beyond the varint. */
 static inline uint8_t *kfuzz_put_mixed_varlong(uint8_t *p, int64_t value)
 {
     const uint64_t raw = kfuzz_zigzag(value), two = raw >= 0x80;

@@ -1,4 +1,5 @@
-/* An Arrow view: length, then up to 12 bytes, or the first 4 of them, a buffer's number and a place in it. */
+/* Writes Arrow views. A view is a length and up to 12 bytes; a longer value has its first 4 bytes, a buffer number and
+ * an offset there. */
 #ifndef KFUZZ_VIEWS_H
 #define KFUZZ_VIEWS_H
 
@@ -11,7 +12,8 @@
 
 #include <emmintrin.h>
 
-/* What stands in a view of 0 to 12 bytes behind its length, and last of more: the first four. */
+/* Masks for the bytes after a view's length: one for each length from 0 to 12. The last one, for longer values, keeps
+ * the first four bytes. */
 #define KFUZZ_ROW(a, b, c) {0, a, b, c}
 static const int32_t kfuzz_view_masks[14][4] __attribute__((aligned(16))) = {
     KFUZZ_ROW(0, 0, 0),         KFUZZ_ROW(0xff, 0, 0),    KFUZZ_ROW(0xffff, 0, 0),    KFUZZ_ROW(0xffffff, 0, 0),
@@ -23,13 +25,13 @@ static const int32_t kfuzz_view_masks[14][4] __attribute__((aligned(16))) = {
 
 #endif
 
-/* Of the bytes at p nothing beyond `end` is read. */
+/* Write the view of the n bytes at p; nothing beyond `end` is read. */
 static inline void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_t *end, int32_t n, uint32_t buffer,
                                   uint32_t at)
 {
 #if defined(__SSE2__)
     if (end - p >= 16) {
-        /* Lengths come as they like, so there is no branch on them. */
+        /* Lengths are unpredictable, so there is no branch on them. */
         const __m128i mask = _mm_load_si128((const __m128i *) kfuzz_view_masks[n < 13 ? n : 13]);
         const __m128i inside = _mm_slli_si128(_mm_loadu_si128((const __m128i *) (const void *) p), 4);
         const uint64_t place = (buffer | (uint64_t) at << 32) & (uint64_t) - (int64_t) (n > 12);
@@ -50,14 +52,15 @@ static inline void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_
     }
 }
 
-/* Spans: each a place and a length (-1: null) of 32 bits, `stride` bytes from one to the next. */
+/* Spans: each has a 32-bit offset and a 32-bit length (-1: null); they are `stride` bytes apart. */
 typedef struct {
     const uint8_t *first;
     size_t stride;
     int64_t count;
 } kfuzz_spans;
 
-/* What the spans' places count from, the end of what may be read, and what to say of both in a view. */
+/* `base`: the spans' offsets count from here. `end`: one past the last readable byte. `buffer` and `shift`: the number
+ * of the buffer in a view, and the offset of `base` in that buffer. */
 typedef struct {
     const uint8_t *base;
     const uint8_t *end;
@@ -65,8 +68,8 @@ typedef struct {
     uint32_t shift;
 } kfuzz_source;
 
-/* Views of spans. That of the first is number `at` of the column, whose validity bits go on in `bits`; returns the number
- * of nulls. */
+/* Write views of spans and their validity bits, the first as number `at` of the column. Returns the number of nulls.
+ */
 static int64_t kfuzz_put_each_view(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
                                    const kfuzz_source *source)
 {
@@ -100,8 +103,7 @@ static int64_t kfuzz_put_each_view(uint64_t *views, uint64_t *bits, int64_t at, 
 
 #define KFUZZ_VIEW_BLOCK 64
 
-/* The same, 64 at a time: whatever is a number is made for many at once, and of the bytes none are loaded but those that
- * stand in the view. */
+/* The same, 64 at a time. Numbers are computed for many views at once; only bytes that go into a view are loaded. */
 KFUZZ_WIDE
 static int64_t kfuzz_put_wide_views(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
                                     const kfuzz_source *source)

@@ -1,7 +1,8 @@
-/* Whether this processor has registers of 512 bits and what goes with them, and code for those that have.
+/* Tells whether this processor has 512-bit registers and the instructions that the wide kernels need.
  *
- * The gain has not been measured since the code was moved: the machines at hand have no such registers. `python -m
- * benchmarks --path columns` on one that has tells it; below a twentieth the wide kernels go. */
+ * The gain has not been measured since the code was moved, because the machines at hand have no such registers. To
+ * measure it, run `python -m benchmarks --path columns` on one that has them. Remove the wide kernels if the gain is
+ * below a twentieth. */
 #ifndef KFUZZ_WIDE_H
 #define KFUZZ_WIDE_H
 

@@ -137,7 +137,7 @@ def test_two_threads_in_one_scan_are_told_apart() -> None:
             try:
                 return scan.next() == END
             except RuntimeError as error:
-                if "another thread reads these batches" not in str(error):
+                if "another thread is reading these batches" not in str(error):
                     raise
                 return False
 
@@ -152,7 +152,7 @@ def test_records_of_a_stop_are_gone_once_the_scan_goes_on() -> None:
     before = EachRecord(scan, bool)
     next(before)
     scan.next()
-    with pytest.raises(RuntimeError, match="gone on"):
+    with pytest.raises(RuntimeError, match="moved on"):
         next(before)
 
 
