@@ -1,7 +1,8 @@
-"""Messages by their schemas. A schema is a definition at one version, flat: a list of fields for each struct.
+"""Messages by their schemas. A schema is a definition at one version: a flat list of fields for each struct.
 
-``plan`` holds the structs that the other modules share. ``checker`` walks over bytes, ``reader`` makes values of what
-was checked, ``writer`` makes bytes of values, ``explainer`` says where everything stands; ``schema`` is their door.
+``plan`` holds the structs that the other modules share. ``checker`` checks bytes, ``reader`` turns checked bytes into
+values, ``writer`` turns values into bytes, ``explainer`` lists the position of each part. ``schema`` is the interface
+to all of them.
 """
 
 from __future__ import annotations

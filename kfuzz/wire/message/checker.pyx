@@ -1,4 +1,4 @@
-"""The walk that checks a message's bytes. It runs without the interpreter and makes no values.
+"""Checks a message's bytes without the GIL and without making values.
 
 Mirrors what Kafka's generated classes (``org.apache.kafka.common.message``) do with a ``ByteBufferAccessor``.
 """
@@ -34,7 +34,7 @@ cdef void note(walk_t *w, int code, const uint8_t *at, int64_t found, int64_t al
 
 
 cdef inline const uint8_t *check_uvarint(walk_t *w, const uint8_t *p, uint32_t *out) noexcept nogil:
-    """An unsigned varint of five bytes at most; what does not fit 32 bits is dropped, as Java drops it."""
+    """Read an unsigned varint of at most five bytes. Bits above the 32nd are dropped, as in Java."""
     if p < w.end and p[0] < 0x80:
         out[0] = p[0]
         return p + 1
@@ -58,7 +58,7 @@ cdef const uint8_t *check_long_uvarint(walk_t *w, const uint8_t *p, uint32_t *ou
 
 cdef inline const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t *op, bint short_one, bint nullable,
                                         int64_t *out) noexcept nogil:
-    """A length or a count; -1 for null, which is allowed then."""
+    """Read a length or a count. ``out`` is -1 for null if that is allowed; otherwise null is refused."""
     cdef const uint8_t *start = p
     cdef uint32_t raw
     cdef int64_t n
@@ -91,7 +91,7 @@ cdef inline const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t 
 
 
 cdef const uint8_t *check_value(walk_t *w, const uint8_t *p, const op_t *op, bint element) noexcept nogil:
-    """A value that is no array; elements of arrays are never null."""
+    """Check a value that is not an array. Elements of arrays are never null."""
     cdef const uint8_t *start = p
     cdef int64_t n
     if op.kind < K_STRING:
@@ -147,7 +147,7 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
         p = check_length(w, p, op, False, op.nullable, &n)
         if unlikely(p == NULL):
             return NULL
-        # Kafka asks so before it makes room, whatever the elements take.
+        # Kafka makes this check before it allocates the array, with one byte per element for all types.
         if unlikely(n > w.end - p):
             note(w, COUNT_EXCEEDS_MESSAGE, start, n, w.end - p)
             return NULL
@@ -169,7 +169,7 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
 
 
 cdef inline const uint8_t *after_plain(const walk_t *w, const uint8_t *p, const op_t *op) noexcept nogil:
-    """Behind a flag, or a text or bytes with a length of one byte, that nothing is to be said of; NULL for the rest."""
+    """The address after a valid bool, or after valid text or bytes with a one-byte length. NULL for everything else."""
     cdef int64_t n
     if op.array or p >= w.end or unlikely(w.depth == DEEPEST):
         return NULL
@@ -205,7 +205,7 @@ cdef const uint8_t *check_struct(walk_t *w, const uint8_t *p, const plan_t *plan
         i += 1
     if not plan.flexible:
         return p
-    # Most have no tagged fields.
+    # Most structs have no tagged fields.
     if p < w.end and p[0] == 0:
         return p + 1
     return check_tags(w, p, plan)
@@ -258,7 +258,7 @@ cdef const uint8_t *check_tags(walk_t *w, const uint8_t *p, const plan_t *plan) 
         p = check_field(w, p, plan, op)
         if unlikely(p == NULL):
             return NULL
-        # Kafka does not look at the size of what it knows.
+        # Kafka ignores the size of a tagged field that it knows.
         if unlikely(p - value != size):
             note(w, TAG_SIZE_MISMATCH, start, size, p - value)
     return p

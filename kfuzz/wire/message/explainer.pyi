@@ -1,5 +1,5 @@
 from typing import Any, Literal
 
-# (offset, size, path, part, value): of a field its value, or the length, count or presence in front of it; of a struct
-# its tag count and the tags, and of a tagged field its size. A length, count or size of bytes is as it is read there.
+# (offset, size, path, part, value). A field has a value, with a length, count or presence before it. A struct has a tag
+# count and tags, and a tagged field has a size. Lengths, counts and sizes have the value that the reader sees.
 Place = tuple[int, int, str, Literal["value", "length", "count", "presence", "tag-count", "tag", "tag-size"], Any]

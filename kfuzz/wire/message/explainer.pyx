@@ -1,4 +1,4 @@
-"""The explainer: where each value, length, count and tag of a message stands."""
+"""The explainer: the position of each value, length, count and tag of a message."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -12,7 +12,7 @@ from kfuzz.wire.values cimport UNKNOWN
 
 
 cdef list places_of(Program program, const uint8_t *start, const uint8_t *stop):
-    """The places of all that stands between ``start`` and ``stop``, which the checker has accepted."""
+    """The places of all parts between ``start`` and ``stop``; the checker has accepted these bytes."""
     cdef Places places = Places.__new__(Places)
     places.base = places.p = start
     places.stop = stop
@@ -24,7 +24,7 @@ cdef list places_of(Program program, const uint8_t *start, const uint8_t *stop):
 
 @cython.final
 cdef class Places:
-    """Collects places up to ``stop``. Each ``take`` method says whether to go on."""
+    """Collects places up to ``stop``. Each ``take`` method returns whether to continue."""
 
     cdef const uint8_t *base
     cdef const uint8_t *p

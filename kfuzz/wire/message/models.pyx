@@ -1,4 +1,4 @@
-"""The objects that the reader copies: one of each struct, with the defaults of its tagged fields."""
+"""The objects that the reader copies: one for each struct, with the defaults of its tagged fields."""
 
 from cpython.object cimport PyObject, PyTypeObject
 
@@ -22,7 +22,7 @@ cdef int[8] MEMBERS = [T_BOOL, T_BYTE, T_SHORT, T_USHORT, T_INT, T_UINT, T_LONGL
 
 
 cdef inline int member_of(const op_t *op) noexcept nogil:
-    """What a field is in an object."""
+    """The member type of a field in an object."""
     return MEMBERS[op.kind] if op.is_number else T_OBJECT_EX
 
 
@@ -31,7 +31,7 @@ cdef int make_models(Program program) except -1:
     for plan in program.plans:
         if plan.array_type is None:
             plan.array_type = array_type(plan.map_keys)
-    # The root's comes last: who has it has all.
+    # The root's model comes last: if it exists, all models exist.
     for plan in reversed(program.plans):
         make_model(program, plan)
     return 0
@@ -50,20 +50,20 @@ cdef int make_model(Program program, Plan plan) except -1:
         op = &plan.c.tagged[i]
         if op.there:
             set_default(program, <PyObject *> model, op)
-    # Making a type runs the collector, and whoever listens to it may have decoded.
+    # Making a type may run the garbage collector, and so code that decodes and makes this model too.
     if plan.model is None:
         plan.model = model
     return 0
 
 
 cdef object made_type(Plan plan):
-    """A type for the objects of a struct, in which each field has its place."""
+    """Make the type for the objects of a struct, and set the offset of each field in them."""
     cdef list there = [i for i in range(plan.c.tagged_count) if plan.c.tagged[i].there]
     cdef list members = [member_of(&plan.c.ops[i]) for i in range(plan.c.count)]
     cdef int place = plan.c.count
     members += [member_of(&plan.c.tagged[i]) for i in there]
     names = tuple(plan.blank)
-    # Every dict has the same names, but for the unknown fields.
+    # A dict has the same names, except that unknown fields are only there if the message has some.
     if plan.c.flexible:
         names += (UNKNOWN,)
         members.append(T_OBJECT_EX)
@@ -114,7 +114,7 @@ cdef int set_default(Program program, PyObject *made, const op_t *op) except -1:
 
 
 cdef object default_of(Program program, const op_t *op):
-    """The default of what is no number, as objects have it."""
+    """The default of a field that is not a number, in the form used in objects."""
     cdef Plan plan = <Plan> op.plan.owner if op.kind == K_STRUCT else None
     cdef PyObject *raw
     cdef int i
@@ -122,7 +122,7 @@ cdef object default_of(Program program, const op_t *op):
         return NOTHING if plan is None else plan.array_type()
     if type(<object> op.default) is not dict:
         return <object> op.default
-    # The struct may not have had its turn.
+    # The struct's model may not exist yet.
     make_model(program, plan)
     raw = copy_struct(<PyObject *> plan.model, plan.c.objects)
     made = owned(raw)

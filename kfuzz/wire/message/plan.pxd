@@ -1,5 +1,4 @@
-# What the checker, the reader, the writer and the explainer share: a schema's structs and fields in C, and small
-# helpers.
+# A schema's structs and fields in C, and small helpers. The checker, reader, writer and explainer share them.
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -44,12 +43,12 @@ cdef struct op_t:
     bint there                 # False: a tag that only other versions have; it is refused
     int32_t tag                # -1: the field has no tag
     int place                  # index among the plain fields, or among the tagged ones
-    bint is_number             # an object holds the number itself, and no Python object for it
+    bint is_number             # objects hold it as a C number, not as a Python object
     Py_ssize_t offset          # of the value in an object
     # How many fields from here on accept any bytes, and how many bytes these fields take.
     int run_count
     int run_bytes
-    plan_t *plan               # of a struct
+    plan_t *plan               # of the struct, if this field's type is one
     # Both are borrowed from the Plan.
     PyObject *name
     PyObject *default
@@ -76,13 +75,13 @@ cdef class Plan:
     cdef tuple tagged_defaults
     # Fields that this version lacks: name to (default, ignorable, what structs in the default are called).
     cdef dict absent
-    cdef tuple map_keys            # of a struct that arrays are looked up by
+    cdef tuple map_keys            # names of the fields by which elements of an array are looked up
     # The reader copies one of these two: a dict with all names in their order, or an object with the defaults of the
     # tagged fields.
     cdef dict blank
     cdef object model
-    cdef bint few                  # all names are those of plain fields, and a small dict has room for them
-    cdef type array_type           # of arrays of this struct, in objects
+    cdef bint few                  # no tagged fields, and CPython's smallest dict has room for all names
+    cdef type array_type           # the type for arrays of this struct, in objects
 
 
 cdef class Program:
@@ -103,7 +102,7 @@ cdef inline const op_t *op_of(const plan_t *plan, int64_t tag) noexcept nogil:
     return NULL
 
 cdef inline bint is_any(int kind) noexcept nogil:
-    """Whether all bytes are a value of this type."""
+    """Whether any bytes are a valid value of this type."""
     return kind < K_STRING and kind != K_BOOL
 
 # -- bytes that the checker has accepted
@@ -141,7 +140,7 @@ cdef inline bint is_ascii(const uint8_t *p, int64_t n) noexcept nogil:
     cdef uint64_t seen = 0
     cdef int64_t at = 0
     if n >= 8:
-        # The last word may overlap the one before it: few texts are a multiple of eight bytes long.
+        # The last word may overlap the one before it, because few strings have a multiple of eight bytes.
         while at < n - 8:
             seen |= word_at(p + at)
             at += 8
@@ -155,7 +154,7 @@ cdef inline bint is_ascii(const uint8_t *p, int64_t n) noexcept nogil:
 # -- references, and fields of objects
 
 cdef inline PyObject *counted(object made) noexcept:
-    """A new reference to hand over."""
+    """A new reference, for a caller that takes it over."""
     Py_INCREF(made)
     return <PyObject *> made
 

@@ -6,7 +6,7 @@ KINDS: dict[str, int]
 class Program:
     """A message at one version. ``plans`` describe its structs, the message's own fields first.
 
-    ``text_errors`` is the error handler for what is not UTF-8.
+    ``text_errors`` is the error handler for strings that are not UTF-8.
     """
 
     def __init__(self, name: str, version: int, plans: list[dict[str, Any]], text_errors: str) -> None: ...

@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from kfuzz.wire.message.plan cimport Plan, Program
 
-# These take bytes that the checker has accepted.
+# All of these take bytes that the checker has accepted.
 cdef object make_message(Program program, const uint8_t *p, bint as_objects)
 cdef PyObject *text_of(const uint8_t *p, int64_t n, const char *errors) except NULL
 cdef PyObject *primitive_of(const uint8_t *p, int kind) except NULL

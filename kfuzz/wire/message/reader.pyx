@@ -1,4 +1,4 @@
-"""The reader: values of bytes that the checker has accepted, as dicts or as objects."""
+"""The reader: turns bytes that the checker has accepted into dicts or objects."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next, PyDict_SetItem
@@ -20,7 +20,7 @@ from kfuzz.wire.message.plan cimport (
 from kfuzz.wire.values cimport UNKNOWN, Keyed, copy_struct, keyed
 
 cdef extern from "Python.h":
-    # These give or take a reference without counting it up and down again.
+    # Declared with PyObject *, so that Cython does not change reference counts.
     PyObject *PyDict_New() except NULL
     PyObject *PyDict_Copy(object dict) except NULL
     int set_item "PyDict_SetItem"(PyObject *dict, PyObject *name, PyObject *value)
@@ -40,16 +40,16 @@ cdef extern from "Python.h":
     bint PyGC_Enable()
 
 
-# Where the reader is, and what it makes.
+# The reader's position, and its options.
 cdef struct reader_t:
     const uint8_t *p
-    bint as_objects            # objects, and tuples for arrays; else dicts and lists
+    bint as_objects            # True: objects, and tuples for arrays; False: dicts and lists
     const char *text_errors    # the error handler for text that is not UTF-8
 
 
 cdef PyObject *text_of(const uint8_t *p, int64_t n, const char *errors) except NULL:
     cdef PyObject *made
-    # CPython caches texts of one letter.
+    # CPython caches one-character strings.
     if n < 2 or unlikely(not is_ascii(p, n)):
         return counted(PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, errors))
     made = PyUnicode_New(<Py_ssize_t> n, 127)
@@ -65,7 +65,7 @@ cdef PyObject *float_of(const uint8_t *p) except NULL:
 
 
 cdef inline PyObject *long_of(int64_t number) except NULL:
-    # The first one is the faster for what fits it.
+    # PyLong_FromLong is faster for numbers that fit it.
     return PyLong_FromLong(<int32_t> number) if number == <int32_t> number else PyLong_FromLongLong(number)
 
 
@@ -91,7 +91,7 @@ cdef PyObject *primitive_of(const uint8_t *p, int kind) except NULL:
 
 
 cdef object fresh(object default):
-    """A default that can be changed, as a value of its own."""
+    """A copy of a default that is a list or a dict, because the caller may change it."""
     cdef PyObject *name
     cdef PyObject *value
     cdef Py_ssize_t at = 0
@@ -106,8 +106,8 @@ cdef object fresh(object default):
 
 cdef object make_message(Program program, const uint8_t *p, bint as_objects):
     cdef reader_t r
-    # In a large message the collector would look at all values again after every few hundred new ones, and find
-    # nothing: the reader makes no cycles.
+    # In a large message the garbage collector would visit all values again after every few hundred new ones, and find
+    # nothing, because the reader makes no cycles.
     cdef bint collecting = PyGC_Disable()
     r.p = p
     r.as_objects = as_objects
@@ -143,8 +143,8 @@ cdef PyObject *make_object(reader_t *r, Plan plan) except NULL:
 
 
 cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
-    # A copy has the names, in their order, and room for the values: that is half of the work. A small table is made
-    # faster than it is copied, because CPython keeps some of them for reuse.
+    # A copy of the blank already has the names in their order and room for the values, which is half of the work. A
+    # small dict is faster to make than to copy, because CPython keeps some small tables for reuse.
     cdef PyObject *raw = PyDict_New() if plan.few else PyDict_Copy(plan.blank)
     cdef PyObject *value
     cdef const op_t *op = plan.c.ops
@@ -154,7 +154,7 @@ cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
     cdef int i
     made = owned(raw)
     while op < end:
-        # The most common kinds are read here: a call, and a position in memory, cost as much as these values.
+        # The most common kinds are read here: a call, with the position in memory, costs as much as such a value.
         if op.array:
             r.p = p
             value = make_array(r, op)
@@ -180,7 +180,7 @@ cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
         op += 1
     r.p = p
     if plan.c.flexible:
-        # The other defaults stand in the blank.
+        # The blank has the other defaults.
         for i in range(plan.c.tagged_count):
             op = &plan.c.tagged[i]
             if op.there and is_changeable(<object> op.default):
@@ -192,7 +192,7 @@ cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
 
 
 cdef inline int put(PyObject *made, const op_t *op, PyObject *value) except -1:
-    """Put a value, which is used up, into the dict."""
+    """Put a value into the dict and drop the reference to it."""
     cdef int done = set_item(made, op.name, value)
     Py_DECREF(<object> value)
     return done
@@ -211,7 +211,7 @@ cdef inline int give(reader_t *r, PyObject *made, const op_t *op) except -1:
 
 
 cdef list make_tags(reader_t *r, Plan plan, PyObject *made):
-    """Read the tagged fields; those that are not known are returned, None for none."""
+    """Read the tagged fields. Returns the unknown ones, or None if there are none."""
     cdef const op_t *op
     cdef uint32_t count
     cdef uint32_t tag
@@ -276,7 +276,7 @@ cdef PyObject *make_keyed(reader_t *r, Plan plan, Py_ssize_t n) except NULL:
     cdef Py_ssize_t _i
     made = keyed(plan.map_keys)
     for _i in range(n):
-        # A list with room for all cannot be made of another type than list; copying one costs more than to append.
+        # Only plain lists can be made with room for all elements, and copying one costs more than appending.
         PyList_Append(made, owned(make_dict(r, plan)))
     return counted(made)
 

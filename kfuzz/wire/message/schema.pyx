@@ -64,7 +64,7 @@ cdef class Schema(Program):
         notes = notes_of(&w) if w.seen else NOTHING
         if end != NULL:
             return end - start, notes, places_of(self, start, end)
-        # The checker has accepted all that stands before a refusal.
+        # The checker has accepted everything before the refusal.
         refused_at = max([note[1] for note in notes])
         return -1, notes, places_of(self, start, start + refused_at)
 

@@ -3,12 +3,12 @@ from libc.stdint cimport int64_t
 from kfuzz.wire.message.plan cimport Program, op_t
 from kfuzz.wire.scratch cimport out_t
 
-# The way down to the value that is being written. Each step is a local variable of its struct's writer.
+# The path to the value that is being written. Each step is a local variable of the function that writes its struct.
 cdef struct way_t:
     const way_t *above
     const op_t *op
     int64_t element            # -1: the field itself
-    int depth                  # how many structs there are from the message down to this one
+    int depth                  # the number of structs from the message down to this one
 
 cdef int put_message(Program program, out_t *out, object message) except -1
 cdef int put_field(Program program, out_t *out, const op_t *op, object given, way_t *way) except -1

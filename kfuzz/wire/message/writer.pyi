@@ -1,1 +1,1 @@
-# Nothing of it is seen from Python.
+# This module has nothing for Python callers.

@@ -1,4 +1,4 @@
-"""The writer: dicts or objects to bytes."""
+"""The writer: encodes dicts or objects."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Next, PyDict_Size
@@ -26,7 +26,7 @@ from kfuzz.wire.values cimport UNKNOWN, StructValue
 cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object dict, object key) except? NULL
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow)
-    # Without Cython's look at whether it failed, which takes as long as the call.
+    # Declared without `except`, because Cython's check for an error takes as long as the call.
     const char *utf8_of "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t *size)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     void PyErr_Clear()
@@ -52,7 +52,7 @@ cdef inline int need(out_t *out, int64_t size) except -1:
 
 
 cdef inline int put_length(out_t *out, const op_t *op, bint short_one, int64_t n) except -1:
-    """A length or a count, -1 for null, and room for what it is the length of."""
+    """Write a length or a count, -1 for null, and make room for at least that many bytes after it."""
     need(out, 8 + max(n, 0))
     if op.compact:
         out.p = put_uvarint(out.p, <uint32_t> (n + 1))
@@ -63,7 +63,7 @@ cdef inline int put_length(out_t *out, const op_t *op, bint short_one, int64_t n
     return 0
 
 
-# Of the integers, by their kinds; the first is a bool.
+# The range of each integer type, by kind; the first is bool.
 cdef int64_t[7] LEAST = [0, -(1 << 7), -(1 << 15), 0, -(<int64_t> 1 << 31), 0, INT64_MIN]
 cdef int64_t[7] MOST = [1, (1 << 7) - 1, (1 << 15) - 1, (1 << 16) - 1, (<int64_t> 1 << 31) - 1, (<int64_t> 1 << 32) - 1,
                         INT64_MAX]
@@ -72,7 +72,7 @@ INT_NAMES = {K_INT8: "int8", K_INT16: "int16", K_UINT16: "uint16", K_INT32: "int
 
 
 cdef void put_kept(out_t *out, const char *field, int kind) noexcept:
-    """The bytes of a number that an object has; there is room for them."""
+    """Write a number from an object's C field. The caller has made room."""
     cdef int16_t two
     cdef int32_t four
     cdef int64_t eight
@@ -91,14 +91,14 @@ cdef void put_kept(out_t *out, const char *field, int kind) noexcept:
 
 cdef int put_message(Program program, out_t *out, message) except -1:
     put_struct(program, out, program.root, message, NULL)
-    # There may have been room for more.
+    # The room may have been larger than the limit.
     if out.p - out.start > INT32_MAX:
         return refuse_size()
     return 0
 
 
 cdef str path_of(Program program, const way_t *way):
-    """``FetchRequest.topics[3].partitions``."""
+    """The path for messages, such as ``FetchRequest.topics[3].partitions``."""
     cdef list words = []
     while way != NULL:
         words.append(f".{<object> way.op.name}" + (f"[{way.element}]" if way.element >= 0 else ""))
@@ -118,7 +118,7 @@ cdef int put_struct(Program program, out_t *out, Plan plan, object given, const 
     if isinstance(given, StructValue):
         if type(given) is type(plan.model):
             return put_object(program, out, plan, given, above)
-        # An object of another version, or of definitions that were read again.
+        # An object of another version, or from definitions that were loaded again.
         given = given.to_dict()
     if type(given) is not dict:
         given = dict_of(program, given, above)
@@ -174,8 +174,8 @@ cdef int put_dict(Program program, out_t *out, Plan plan, dict given, const way_
     enter(program, &way, plan, above)
     for i in range(plan.c.count):
         op = &plan.c.ops[i]
-        # Most dicts have their names in the order of the definition; then no name is looked up. Nothing of an entry is
-        # kept from one field to the next: writing a field may run Python code, which may change the dict.
+        # Most dicts have their names in the order of the definition; then no name is looked up. Pointers to an entry
+        # are not kept from one field to the next: writing a field may run Python code, which may change the dict.
         behind = at
         while PyDict_Next(given, &behind, &name, &value) and name != op.name and is_tagged(&plan.c, name):
             at = behind
@@ -196,7 +196,10 @@ cdef int put_dict(Program program, out_t *out, Plan plan, dict given, const way_
 
 
 cdef int require_nothing_lost(Program program, Plan plan, dict given, const way_t *above) except -1:
-    """Fields that this version has no place for have their defaults, or do not matter; others do not exist."""
+    """Refuse names that the definition lacks, and fields that this version lacks.
+
+    A field that this version lacks is accepted if it is ignorable or has its default value.
+    """
     cdef list fields = fields_of(plan)
     for name, value in given.items():
         if name in fields or (name == UNKNOWN and plan.c.flexible):
@@ -216,13 +219,16 @@ cdef int require_nothing_lost(Program program, Plan plan, dict given, const way_
 
 
 cdef int put_tags(Program program, out_t *out, Plan plan, dict given, way_t *way, Py_ssize_t *found) except -1:
-    """The tagged fields that are not as by default, by tags; ``found`` counts the names that there were."""
+    """Write the tagged fields that differ from their defaults, in the order of tags.
+
+    Every tagged name that is given adds 1 to ``found``, also those with default values.
+    """
     cdef PyObject *value
     cdef const op_t *op
     cdef uint32_t count = 0
     cdef int i
     need(out, 8)
-    # Nothing is left that could be tagged.
+    # All names were plain fields: there are no tagged fields.
     if found[0] == PyDict_Size(given):
         out.p = put_uvarint(out.p, 0)
         return 0
@@ -252,7 +258,7 @@ cdef int refuse_change(Program program, const way_t *way) except -1:
 
 
 cdef int put_all_tags(Program program, out_t *out, Plan plan, dict given, way_t *way, Py_ssize_t *found) except -1:
-    """The same with the unknown ones among them."""
+    """Write the tagged fields together with the unknown ones."""
     cdef PyObject *value
     cdef const op_t *op
     cdef list tags = []
@@ -290,7 +296,8 @@ cdef int put_all_tags(Program program, out_t *out, Plan plan, dict given, way_t 
 
 
 cdef int put_tagged(Program program, out_t *out, const op_t *op, object given, way_t *way) except -1:
-    """The field behind its size, which is known when it is written: five bytes are left for it, and closed up."""
+    """Write a tagged field after its size, which is known only afterwards: leave five bytes free, then move the field.
+    """
     cdef int64_t start
     cdef int64_t size
     cdef uint8_t *value
@@ -359,7 +366,7 @@ cdef int put_value(Program program, out_t *out, const op_t *op, object given, bi
 
 
 cdef const char *utf8_or_refusal(Program program, object given, Py_ssize_t *n, const way_t *way) except NULL:
-    """The same again, for its error: there may have been no memory, which is no fault of the text."""
+    """Call it again to see its error: the text may be invalid, or there may be no memory."""
     try:
         return PyUnicode_AsUTF8AndSize(given, n)
     except UnicodeEncodeError:
@@ -383,7 +390,7 @@ cdef int put_text(Program program, out_t *out, const op_t *op, object given, con
 
 
 cdef bytes bytes_of(Program program, object given, const way_t *way):
-    """A copy of what has bytes in memory, such as a bytearray or a memoryview."""
+    """A copy of a bytes-like object, such as a bytearray or a memoryview."""
     held = given
     if not PyObject_CheckBuffer(held):
         raise EncodeError(f"{path_of(program, way)} is {type(held).__name__}; it must be bytes")
@@ -406,7 +413,7 @@ cdef int put_data(Program program, out_t *out, const op_t *op, object given, con
 
 
 cdef object index_of(Program program, object given, const way_t *way, str wanted):
-    """The int that an ``IntEnum`` or another type with ``__index__`` has; a bool is no number."""
+    """The int value of an ``IntEnum`` or another type with ``__index__``. A bool is refused."""
     held = given
     if type(held) is bool or not PyIndex_Check(held):
         raise EncodeError(f"{path_of(program, way)} is {type(held).__name__}; it must be {wanted}")
@@ -414,7 +421,7 @@ cdef object index_of(Program program, object given, const way_t *way, str wanted
 
 
 cdef object plain_int(object given):
-    # The first may be of a class made from int, whose methods may be anything.
+    # The index may be of a subclass of int with its own methods; int.__add__ makes a plain int of it.
     return int.__add__(PyNumber_Index(given), 0)
 
 
@@ -467,29 +474,32 @@ cdef inline bint is_tagged(const plan_t *plan, const PyObject *name) noexcept:
 
 
 cdef bint is_model_value(Plan plan, int place, object given) except -1:
-    """Whether an object has a tagged field that may be left out."""
+    """Whether an object's tagged field may be left out: it has its default, or this version lacks it."""
     cdef const op_t *op = &plan.c.tagged[place]
     cdef PyObject *model = <PyObject *> plan.model
     if not op.there:
         return True
-    # The very same, as most are; a float may be another and yet equal.
+    # Usually the bytes are the same. Values with other bytes can still be equal, such as floats.
     if memcmp(field_of(<PyObject *> given, op), field_of(model, op), field_width(op)) == 0:
         return True
     return is_default(getattr(given, <str> op.name), getattr(plan.model, <str> op.name))
 
 
 cdef inline PyObject *tagged_value(const op_t *op, dict given) except? NULL:
-    """What is given for a tagged field; NULL for nothing, and in versions that have none."""
+    """The value given for a tagged field; NULL if none is given or this version lacks the field."""
     return PyDict_GetItemWithError(given, <object> op.name) if op.there else NULL
 
 
 cdef str number_of(object value):
-    """An int in decimal; of one that is too long for anybody to read, its length."""
+    """An int in decimal, or its length in bits if it is too long to read."""
     return str(value) if value.bit_length() <= 256 else f"a number of {value.bit_length()} bits"
 
 
 cdef bint is_default(object value, object default) except -1:
-    """Whether a tagged field may be left out; a struct may leave out those of its fields that are as by default."""
+    """Whether a tagged field has its default, so that it may be left out.
+
+    A struct equals its default even if fields with default values are missing from it.
+    """
     cdef PyObject *name
     cdef PyObject *inner
     cdef PyObject *other
@@ -499,7 +509,7 @@ cdef bint is_default(object value, object default) except -1:
     if type(default) is dict and isinstance(value, StructValue):
         value = value.to_dict()
     if isinstance(default, list):
-        # The default of every array. An array may be a tuple, or a list with a find of its own.
+        # The default of every array is empty. An array may be a tuple, or a list subclass with ``find``.
         return (isinstance(value, list) and PyList_GET_SIZE(value) == 0
                 or isinstance(value, tuple) and PyTuple_GET_SIZE(value) == 0)
     if type(value) is not type(default):
@@ -518,7 +528,7 @@ cdef bint is_default(object value, object default) except -1:
 
 
 cdef object as_type_of(object default, object value):
-    """What the writer takes for a value of the default's type, as one of that type; anything else as it is."""
+    """Convert a value that the writer accepts for the default's type to that type. Return other values unchanged."""
     held = value
     if type(default) is dict and isinstance(held, Mapping):
         return dict(held)
@@ -551,6 +561,6 @@ cdef list checked_unknown(object value, str path):
 
 
 cdef list fields_of(Plan plan):
-    """The names of all fields that this version has."""
+    """The names of all fields in this version."""
     cdef int i
     return [*plan.names, *[plan.tagged_names[i] for i in range(plan.c.tagged_count) if plan.c.tagged[i].there]]
