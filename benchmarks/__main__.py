@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: measure, print, write ``results.csv`` and its chart."""
+"""``python -m benchmarks``: measures, prints the ratios, and writes ``results.csv`` and its chart."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ ROUNDS: Final = 9
 QUICK_BATCHES: Final = 4
 QUICK: Final = Run(rounds=3, lap_ms=1, share=QUICK_BATCHES / BATCHES)
 ALL_PEERS: Final = tuple(dict.fromkeys([*PEERS, *MESSAGE_PEERS]))
-# A table in a file is not cut to the width of a terminal that is not there.
+# The table's width if the output is not a terminal.
 PIPE_COLUMNS: Final = 120
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="kfuzz beside other implementations, in CPU time. A ratio above 1: kfuzz is faster.",
+        description="Compare the CPU time of kfuzz with other implementations. A ratio above 1 means kfuzz is faster.",
         epilog="example: python -m benchmarks --path verdict eager-records --peer aiokafka",
     )
     parser.add_argument("--path", nargs="+", choices=PATHS, metavar="NAME", help=", ".join(PATHS))
     parser.add_argument(
         "--peer", nargs="+", choices=ALL_PEERS, default=ALL_PEERS, metavar="NAME", help=", ".join(ALL_PEERS)
     )
-    parser.add_argument("--quick", action="store_true", help="a few batches and rounds: does it work, not how fast")
+    parser.add_argument("--quick", action="store_true", help="few batches and rounds: tests that it works, not speed")
     parser.add_argument(
-        "--out", type=Path, default=Path(__file__).parent, metavar="DIR", help="for results.csv and results.svg"
+        "--out", type=Path, default=Path(__file__).parent, metavar="DIR", help="folder for results.csv and results.svg"
     )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0 when all was measured, 2 for a wrong request or a peer that does not do the same work."""
+    """Return exit code 0 if everything was measured, 2 for a wrong request or a contestant with other work."""
     options = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS, highlight=False)
     try:
@@ -96,7 +96,7 @@ def _run(options: argparse.Namespace, console: Console) -> list[Ratio]:
 
 
 def _asked(options: argparse.Namespace, paths: Sequence[str], peers: Mapping[str, object]) -> list[str]:
-    """Those of ``paths`` that are asked for; without ``--path`` all that one of the asked peers takes."""
+    """The requested ones of ``paths``. Without ``--path``: all of them if one of ``peers`` is requested."""
     if options.path is None:
         return list(paths) if any(name in peers for name in options.peer) else []
     return [path for path in dict.fromkeys(options.path) if path in paths]
@@ -108,7 +108,7 @@ AnyPeer = TypeVar("AnyPeer", Peer, MessagePeer)
 def _installed(
     options: argparse.Namespace, known: Mapping[str, Callable[[], AnyPeer]], console: Console
 ) -> Iterator[AnyPeer]:
-    """The peers that are asked for and can run here; of the others it is said why."""
+    """Yield the requested peers that can run here. For the others, print the reason."""
     found = False
     for name in dict.fromkeys(name for name in options.peer if name in known):
         try:
@@ -120,7 +120,7 @@ def _installed(
         console.print(f"against {peer.name} {peer.version}")
         yield peer
     if not found:
-        raise UsageError(f"nobody is there to be compared with; the peers here are {', '.join(known)}")
+        raise UsageError(f"there is no peer to compare with; peers for these paths: {', '.join(known)}")
 
 
 def _say(path: str) -> None:

@@ -1,5 +1,5 @@
-"""kfuzz's work on uniform records: calls on one small batch, the roles of a broker and of a log, and what else a broker
-does to bytes. Imports ``mixed``, ``measure``, ``kfuzz_work`` and ``kfuzz.records``.
+"""kfuzz's work on uniform records: calls on one small batch, the roles of a broker and of a log, and a broker's other
+operations on batches. Imports ``mixed``, ``measure``, ``kfuzz_work`` and ``kfuzz.records``.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 PRODUCERS: Final = 5
-# So many batches, and then a marker.
+# Batches of a transaction before its marker.
 TRANSACTION_BATCHES: Final = 3
-# One transaction in so many is aborted.
+# One transaction in this many is aborted.
 ABORTED_EACH: Final = 4
-# A control record of a transaction's end: version and type, then version and coordinator epoch.
+# An end marker. Its key is version and type, its value is version and coordinator epoch.
 ABORT, COMMIT = b"\0\0\0\0", b"\0\0\0\1"
 MARKER_VALUE: Final = bytes(6)
 
@@ -44,7 +44,7 @@ MARKER_VALUE: Final = bytes(6)
 
 
 def call_check(mixed: MixedSet) -> InProcess:
-    """A ``records.check`` of each batch."""
+    """Call ``records.check`` on each batch."""
     data = mixed.encoded()
 
     def run() -> int:
@@ -56,7 +56,7 @@ def call_check(mixed: MixedSet) -> InProcess:
 
 
 def check_requests(mixed: MixedSet, role: Role) -> InProcess:
-    """A ``records.check`` of each batch as a producer sends it."""
+    """Call ``records.check`` on each batch, in the form in which a producer sends it."""
     data = _requests(mixed)
 
     def run() -> int:
@@ -73,7 +73,7 @@ def check_requests(mixed: MixedSet, role: Role) -> InProcess:
 
 
 def call_iterate(mixed: MixedSet) -> InProcess:
-    """The records of each batch in a list."""
+    """Make a list of each batch's records with ``records.iterate``."""
     data = mixed.encoded()
 
     def run() -> int:
@@ -85,7 +85,7 @@ def call_iterate(mixed: MixedSet) -> InProcess:
 
 
 def call_read(mixed: MixedSet) -> InProcess:
-    """A ``records.read`` of each batch."""
+    """Call ``records.read`` on each batch."""
     data = mixed.encoded()
 
     def run() -> int:
@@ -101,7 +101,7 @@ def _calls(data: list[bytes]) -> CallCensus:
 
 
 def _requests(mixed: MixedSet) -> list[bytes]:
-    """Each batch as a producer sends it, with offsets from 0."""
+    """Each batch in the form in which a producer sends it, with offsets from 0."""
     return [
         records.encode_batch(RecordBatch(0, len(batch) - 1, [_record(i, content) for i, content in enumerate(batch)]))
         for batch in mixed.contents
@@ -116,7 +116,7 @@ def _require_kept(data: bytes, role: Role) -> None:
 
 
 def check_log(log: Callable[[MixedSet], list[RecordBatch]], mixed: MixedSet, role: Role) -> InProcess:
-    """A ``records.check`` of a segment that holds the batches that ``log`` makes of ``mixed``."""
+    """Call ``records.check`` on a segment with the batches that ``log`` makes from ``mixed``."""
     segment = records.encode(log(mixed))
 
     def run() -> int:
@@ -128,12 +128,12 @@ def check_log(log: Callable[[MixedSet], list[RecordBatch]], mixed: MixedSet, rol
 
 
 def plain_log(mixed: MixedSet) -> list[RecordBatch]:
-    """The batches of ``mixed`` as they are."""
+    """The batches of ``mixed``, unchanged."""
     return mixed.record_batches
 
 
 def transactional_log(mixed: MixedSet) -> list[RecordBatch]:
-    """The batches of ``mixed`` from transactional producers that take turns, with their markers; all ends decided."""
+    """The batches of ``mixed`` from alternating transactional producers, with markers that end every transaction."""
     log: list[RecordBatch] = []
     sequences = dict.fromkeys(range(PRODUCERS), 0)
     left = dict.fromkeys(range(PRODUCERS), 0)
@@ -187,11 +187,11 @@ def _record(offset: int, content: Content) -> Record:
     return Record(offset, content.timestamp, content.key, content.value)
 
 
-# --- what else a broker does ----------------------------------------------------------------------------------------
+# --- a broker's other operations ------------------------------------------------------------------------------------
 
 
 def append(mixed: MixedSet, codec: Codec | None = None) -> InProcess:
-    """Each batch as a broker stores it: in place, or built anew where the topic has another ``codec``."""
+    """Append each batch as a broker does: in place, or built again if the topic has another ``codec``."""
     data = _requests(mixed)
     topic = Topic(compression=codec or "producer")
 
@@ -206,7 +206,7 @@ def append(mixed: MixedSet, codec: Codec | None = None) -> InProcess:
 
 
 def convert(mixed: MixedSet) -> InProcess:
-    """The log as messages of magic 1, as a broker of Kafka 3 did it for old consumers."""
+    """Convert the log to messages of magic 1, as a broker of Kafka 3 did for old consumers."""
     log = b"".join(mixed.encoded())
     count = mixed.census.records
 
@@ -218,7 +218,7 @@ def convert(mixed: MixedSet) -> InProcess:
 
 
 def compact(mixed: MixedSet) -> InProcess:
-    """A pass of the log cleaner, which keeps the last record of each key."""
+    """Run one pass of the log cleaner, which keeps the last record of each key."""
     log = b"".join(mixed.encoded())
     latest = {content.key: at for at, content in enumerate(content for batch in mixed.contents for content in batch)}
 
@@ -238,11 +238,11 @@ def compact(mixed: MixedSet) -> InProcess:
 
 
 def read_committed(mixed: MixedSet) -> InProcess:
-    """The batches of a log with transactions that a consumer in ``read_committed`` sees."""
+    """Read a transactional log as a ``read_committed`` consumer does."""
     batches = transactional_log(mixed)
     log = records.encode(batches)
     whole = mixed.census
-    # An aborted transaction has as many batches as a committed one; what it holds is looked for once, here.
+    # Count the visible records once, before anything is timed.
     visible = sum(len(batch.records) for batch in _committed(batches))
 
     def run() -> int:
@@ -259,7 +259,7 @@ def read_committed(mixed: MixedSet) -> InProcess:
 
 
 def _committed(log: list[RecordBatch]) -> list[RecordBatch]:
-    """The batches whose next marker of the same producer commits, found from the end."""
+    """The batches whose producer commits with its next marker; the log is searched from its end."""
     found = []
     commits: dict[int, bool] = {}
     for batch in reversed(log):

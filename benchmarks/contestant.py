@@ -1,8 +1,9 @@
-"""``python -m benchmarks.contestant``: one contestant of one path, in a process that has nothing else in it.
+"""``python -m benchmarks.contestant``: runs one contestant of one path in its own process.
 
-Pickles come in by standard input and go out by standard output: first a job, that is a function without arguments that
-makes the work; then ``census``, ``warm_up`` and ``("lap", lap_ms)``, each answered by a pair (whether it went well, the
-result or what went wrong). The process ends with its input. Imports what the job names.
+It reads pickles from standard input and writes pickles to standard output. The first request is a job: a function
+without arguments that makes the work. Then come ``census``, ``warm_up`` and ``("lap", lap_ms)``. Each is answered with
+a pair: whether it succeeded, and the result or the error's text. The process ends when its input ends. It imports the
+modules that the job names.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _answer(work: Work, request: Any) -> Any:
     if request == "census":
         return work.census()
     if request == "warm_up":
-        # The set's own objects are not garbage; the collector need not look at them.
+        # The set's own objects are not garbage: exclude them from collection.
         gc.collect()
         gc.freeze()
         return work.warm_up()
@@ -54,9 +55,9 @@ def _answer(work: Work, request: Any) -> Any:
 
 
 def _main() -> None:
-    # The parent is interrupted as well, and ends the input.
+    # The parent receives the interrupt too; it then closes the input.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # A library that prints must not print between the answers.
+    # Output that a library prints must not mix with the answers, so it goes to standard error.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     with suppress(BrokenPipeError):

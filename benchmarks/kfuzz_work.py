@@ -1,4 +1,4 @@
-"""kfuzz's own work, and that of the bare codecs under it. Imports ``mixed``, ``measure``, kfuzz and the codecs."""
+"""kfuzz's work, and the work of the codec libraries by themselves. Imports ``mixed``, ``measure``, kfuzz and codecs."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ __all__ = [
     "verdict",
 ]
 
-# What stands in front of a payload: a batch's header; a wrapper's fields up to its value, its key being null.
+# By magic, the bytes before a payload: a batch's header, or a wrapper's fields up to its value with a null key.
 BEFORE_PAYLOAD_BYTES: Final = {0: 26, 1: 34, 2: 61}
-# The block that Kafka's producer hands to snappy at a time.
+# The block size with which Kafka's producer calls snappy.
 SNAPPY_BLOCK_BYTES: Final = 32 * 1024
 
 
 def census_of(buffers: Sequence[bytes | bytearray]) -> Census:
-    """What stands in ``buffers``, every byte checked; ``RecordsError`` where it cannot be read."""
+    """Count the records in ``buffers``; ``RecordsError`` if they cannot be read."""
     return count(
         (record.key, record.value, record.headers)
         for buffer in buffers
@@ -47,7 +47,7 @@ def census_of(buffers: Sequence[bytes | bytearray]) -> Census:
 
 
 def verdict(mixed: MixedSet, codec: Codec = "none") -> InProcess:
-    """Every rule checked, no objects made."""
+    """Check every rule and make no objects."""
     fetches = mixed.fetches(codec)
 
     def run() -> int:
@@ -63,7 +63,7 @@ def verdict(mixed: MixedSet, codec: Codec = "none") -> InProcess:
 
 
 def columns(mixed: MixedSet, codec: Codec = "none") -> InProcess:
-    """One Arrow table a fetch; keys and values are not copied."""
+    """Make an Arrow table for each fetch; keys and values are not copied."""
     fetches = mixed.fetches(codec)
 
     def run() -> int:
@@ -80,7 +80,7 @@ def columns(mixed: MixedSet, codec: Codec = "none") -> InProcess:
 
 
 def lazy(mixed: MixedSet, codec: Codec = "none") -> InProcess:
-    """An object for every record, of which nothing is asked."""
+    """Iterate over ``Record`` objects and read none of their fields."""
     fetches = mixed.fetches(codec)
 
     def run() -> int:
@@ -93,7 +93,7 @@ def lazy(mixed: MixedSet, codec: Codec = "none") -> InProcess:
 
 
 def eager(mixed: MixedSet, codec: Codec = "none") -> InProcess:
-    """Objects for every record; keys, values and headers touched."""
+    """Iterate over ``Record`` objects and read their keys, values and headers."""
     fetches = mixed.fetches(codec)
 
     def run() -> int:
@@ -108,7 +108,7 @@ def eager(mixed: MixedSet, codec: Codec = "none") -> InProcess:
 
 
 def encode(mixed: MixedSet, codec: Codec = "none", level: int | None = None) -> InProcess:
-    """From ``Record`` objects to bytes, batch by batch; ``level`` is the codec's."""
+    """Encode ``Record`` objects, batch by batch; ``level`` is the compression level."""
     batches = mixed.record_batches
     for batch in batches:
         batch.compression = codec
@@ -124,7 +124,7 @@ def encode(mixed: MixedSet, codec: Codec = "none", level: int | None = None) -> 
 
 
 def encode_messages(mixed: MixedSet) -> InProcess:
-    """From messages of magic 0 or 1 to bytes, as many at a time as a batch has records."""
+    """Encode messages of magic 0 or 1; one call encodes as many as a batch has records."""
     groups = mixed.messages
 
     def run() -> int:
@@ -138,7 +138,7 @@ def encode_messages(mixed: MixedSet) -> InProcess:
 
 
 def encode_columns(mixed: MixedSet) -> InProcess:
-    """From one Arrow table for each fetch to its batches."""
+    """Encode the batches of each fetch from its Arrow table."""
     tables = [_table(records.columns(fetch)) for fetch in mixed.fetches()]
 
     def run() -> int:
@@ -152,14 +152,14 @@ def encode_columns(mixed: MixedSet) -> InProcess:
 
 
 def _table(columns: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows in Arrow's plain types, as other programs make them."""
+    """The same rows in Arrow's ordinary binary types, which other programs use."""
     header = pa.struct([("key", pa.binary()), ("value", pa.binary())])
     types = {"key": pa.binary(), "value": pa.binary(), "headers": pa.list_(header)}
     return columns.cast(pa.schema([field.with_type(types.get(field.name, field.type)) for field in columns.schema]))
 
 
 def bare_decompress(mixed: MixedSet, codec: Codec) -> InProcess:
-    """The codec library's one call per batch and nothing else; for snappy one per block, cut out beforehand."""
+    """Call only the codec library, once per batch; for snappy once per block, with the blocks cut out beforehand."""
     payloads = [batch[BEFORE_PAYLOAD_BYTES[mixed.magic] :] for batch in mixed.encoded(codec)]
     if codec == "snappy":
         payloads = [block for payload in payloads for block in _snappy_blocks(payload)]
@@ -167,7 +167,7 @@ def bare_decompress(mixed: MixedSet, codec: Codec) -> InProcess:
 
 
 def bare_compress(mixed: MixedSet, codec: Codec) -> InProcess:
-    """As :func:`bare_decompress`, the other way, at Kafka's default level."""
+    """Like :func:`bare_decompress`, but compress, at Kafka's default level."""
     payloads = [batch[BEFORE_PAYLOAD_BYTES[mixed.magic] :] for batch in mixed.encoded()]
     if codec == "snappy":
         payloads = [
@@ -184,7 +184,7 @@ def _bare(payloads: list[bytes], call: Callable[[bytes], bytes], mixed: MixedSet
             call(payload)
         return mixed.census.records
 
-    # The payloads are those of batches that kfuzz is timed on; no record is met here.
+    # This reads no records, but its payloads are those of the set's batches: report the set's census.
     return InProcess(run, lambda: mixed.census)
 
 

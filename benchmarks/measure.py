@@ -1,7 +1,7 @@
-"""Interleaved rounds in CPU time. Imports none of its neighbours.
+"""Interleaved rounds, measured in CPU time. Imports none of its neighbours.
 
-A machine's speed drifts, so contestants take turns (A B C B C A …) and each ratio is taken within a round. Each round
-begins with another contestant, for a place in the order can be an advantage.
+A machine's speed drifts, so contestants take turns (A B C B C A …) and each ratio is computed within a round. Each
+round begins with another contestant, because the position in the order can be an advantage.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ __all__ = ["LAP_MS", "Census", "Contest", "InProcess", "Lap", "NotTheSameWork", 
 
 
 class NotTheSameWork(KfuzzError):
-    """A contestant read or wrote something else than the set holds; comparing its time would mean nothing."""
+    """A contestant read or wrote other data than the set's, so its time cannot be compared."""
 
 
-# A lap has as many passes as take so long: the shortest pass is a millisecond, of which whatever came before it takes a
-# tenth by having emptied the caches.
+# A lap repeats passes for this long. The shortest pass takes a millisecond, and the caches that the previous contestant
+# has emptied cost a tenth of it.
 LAP_MS = 20
 
 
 class Census(Protocol):
-    """A named tuple of what was read or written. Its first field counts what a time is given for each of."""
+    """A named tuple of counts of what was read or written. Times are given per unit of its first field."""
 
     @property
     def _fields(self) -> tuple[str, ...]: ...
@@ -37,34 +37,34 @@ class Census(Protocol):
 
 
 class Lap(NamedTuple):
-    """A pass over the whole set: CPU time, the mean of a few, and the records that the timed code itself counted."""
+    """A pass over the whole set: the mean CPU time of several passes, and the records that the timed code counted."""
 
     cpu_ns: int
     counted: int
 
 
 class Work(Protocol):
-    """What a contestant does with the set, over and over."""
+    """What a contestant does with the set, repeatedly."""
 
     def census(self) -> Census:
-        """What the work reads or writes, by the very calls that are timed; untimed."""
+        """Count what the timed calls read or write. This is not timed."""
 
     def warm_up(self) -> None:
-        """Get to the speed that lasts."""
+        """Run until the speed is stable."""
 
     def lap(self, lap_ms: int) -> Lap:
-        """As many passes as take ``lap_ms``, timed."""
+        """Repeat timed passes for ``lap_ms`` of CPU time."""
 
     def close(self) -> None:
-        """End what was started for it."""
+        """End what was started for this work."""
 
 
 @dataclass
 class InProcess:
-    """Work in this process: ``run`` makes one pass and returns its count, ``take_census`` counts all.
+    """Work in this process: ``run`` makes one pass and returns its count, ``take_census`` takes the census.
 
-    A loop over records has nothing in it but the work: to count there would take a fifth of the shortest loop's time,
-    and would flatter whoever is slow. The set's offsets begin at 0 and have no gaps, so the last one is the count.
+    A loop over records does not count them: counting would take a fifth of the shortest loop's time, and would favour
+    slow contestants. The set's offsets begin at 0 and have no gaps, so the count follows from the last offset.
     """
 
     run: Callable[[], int]
@@ -77,8 +77,8 @@ class InProcess:
         self.run()
 
     def lap(self, lap_ms: int) -> Lap:
-        # Another contestant had the turn before and has filled the caches with its own data. A pass that is not timed
-        # fills them with this one's. The collector stays on, as it does for users.
+        # The previous contestant has filled the caches with its own data. A pass that is not timed fills them with this
+        # contestant's data. The garbage collector stays on, as it does for users.
         self.run()
         gc.collect()
         passes = counted = elapsed_ns = 0
@@ -87,7 +87,7 @@ class InProcess:
             counted += self.run()
             passes += 1
             elapsed_ns = time.process_time_ns() - start
-        # Passes that differ are not the same work, whatever their mean is.
+        # If the passes' counts differ, report -1: they were not the same work, even if their mean is right.
         return Lap(elapsed_ns // passes, counted // passes if counted % passes == 0 else -1)
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class InProcess:
 
 @dataclass(frozen=True)
 class Contest:
-    """``subject`` against the sum of ``against``, all of them names of contestants; the result is said of ``peer``."""
+    """Compares ``subject`` with the sum of ``against``, all of them contestants; ``peer`` names the result."""
 
     subject: str
     peer: str
@@ -116,7 +116,7 @@ class Ratio(NamedTuple):
 
 
 def confirm(path: str, works: Mapping[str, Work], expected: Census) -> None:
-    """``NotTheSameWork`` unless every contestant reads or writes exactly the set."""
+    """Raise ``NotTheSameWork`` unless every contestant reads or writes exactly the set."""
     for name, work in works.items():
         found = work.census()
         differing = [
@@ -136,7 +136,10 @@ def measure(
     rounds: int,
     lap_ms: int = LAP_MS,
 ) -> list[Ratio]:
-    """Confirm, warm up, then run ``rounds`` rounds in which every contestant has one turn; a ``Ratio`` a contest."""
+    """Confirm, warm up, then run ``rounds`` rounds in which every contestant has one turn.
+
+    Returns a ``Ratio`` for each contest. ``NotTheSameWork`` if a contestant's counts differ from ``expected``.
+    """
     confirm(path, works, expected)
     for work in works.values():
         work.warm_up()

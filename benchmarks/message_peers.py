@@ -1,6 +1,6 @@
-"""The other Python libraries that read and write messages, each by its own classes.
+"""The other Python libraries that read and write messages, each with its own classes.
 
-Imports ``measure``, ``message_set`` and ``peers``; a peer's library only when it is asked for.
+Imports ``measure``, ``message_set`` and ``peers``; it imports a peer's library only when that peer is requested.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ class MessagePeer(Protocol):
     version: str
 
     def decode(self, messages: MessageSet) -> InProcess:
-        """To the library's own objects."""
+        """Decode to the library's own objects."""
 
     def look(self, messages: MessageSet) -> InProcess:
-        """The same, and every field of them read once."""
+        """Decode, and read every field of the objects once."""
 
     def encode(self, messages: MessageSet) -> InProcess:
-        """From its own objects, as it has read them itself."""
+        """Encode the library's own objects, which it has decoded itself."""
 
 
 class Kio:
-    """kio's compiled reader and its writer, which is Python; an object and a value of its own for everything."""
+    """kio: its reader is compiled, its writer is Python. It has its own classes for structs and for some values."""
 
     name = "kio"
 
@@ -93,7 +93,7 @@ class Kio:
         return InProcess(run, lambda: messages.census_of_bytes(encoded(write, value) for write, value in works))
 
     def entity(self, sample: Sample) -> Any:
-        """The class of a message, of which there is one for each version."""
+        """The class of a message; kio has one for each version."""
         api, _, kind = _snake(sample.definition.name).rpartition("_")
         module = library(f"kio.schema.{api}.v{sample.version}.{kind}", "bench")
         return getattr(module, sample.definition.name)
@@ -104,12 +104,12 @@ def _name_of_kio(name: str) -> str:
 
 
 def _of_kio(value: Any) -> Any:
-    """The same as kfuzz has it. Durations and times are objects here, and their names have no unit."""
+    """Convert a value to kfuzz's form. In kio, durations and times are objects, and their names have no unit."""
     if dataclasses.is_dataclass(value):
         return dict(_field_of_kio(field, getattr(value, field.name)) for field in dataclasses.fields(value))
     if isinstance(value, tuple):
         return [_of_kio(element) for element in value]
-    # The number of an error is of a class of its own.
+    # Error codes are an IntEnum.
     return int(value) if isinstance(value, enum.IntEnum) else value
 
 
@@ -124,7 +124,7 @@ def _field_of_kio(field: dataclasses.Field[Any], value: Any) -> tuple[str, Any]:
 
 
 class KafkaPythonMessages:
-    """kafka-python's classes, which are made from the definitions; plain Python that it generates for each version."""
+    """kafka-python: it generates its classes from the definitions, and plain Python code for each version."""
 
     name = "kafka-python"
 
@@ -170,11 +170,11 @@ class KafkaPythonMessages:
         return InProcess(run, lambda: messages.census_of_bytes(bytes(message.encode()) for message in works))
 
     def kind(self, sample: Sample) -> Any:
-        """The class of a message, one for all versions."""
+        """The class of a message; kafka-python has one for all versions."""
         return next(found for module in self.modules if (found := getattr(module, sample.definition.name, None)))
 
 
-# The numbers of the bits that are set; None for the one that says that nothing is known.
+# kafka-python has these fields as a set of bit numbers, and None if they are unknown.
 _SETS_OF_KAFKA_PYTHON: Final = ("ClusterAuthorizedOperations", "TopicAuthorizedOperations")
 
 
@@ -183,7 +183,7 @@ def _name_of_kafka_python(name: str) -> str:
 
 
 def _of_kafka_python(value: Any, sample: Sample) -> Message:
-    """The same as kfuzz has it, field by field of the definition: an object has names of other versions too."""
+    """Convert an object to kfuzz's form by the definition, because objects also have the fields of other versions."""
     definition, version = sample.definition, sample.version
 
     def of_struct(struct: Any, fields: tuple[Field, ...]) -> Message:

@@ -1,7 +1,7 @@
-"""Messages that everything is measured on: five requests and their responses, each in three sizes.
+"""The messages for all message paths: five requests and their responses, each in three sizes.
 
-The values are made from a seed by the definitions: every field of a version is set, by its type. Imports
-``kfuzz.messages`` alone.
+The values are generated from a seed and the definitions: every field of a version gets a value of its type. Imports
+only ``kfuzz.messages``.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ __all__ = ["NOT_KNOWN", "SIZES", "VERSIONS", "MessageCensus", "MessageSet", "Sam
 Size = Literal["small", "medium", "large"]
 SIZES: Final[tuple[Size, ...]] = get_args(Size)
 
-# The newest versions that name topics and not their ids, the same for all libraries: an id is an object of its own for
-# the others and 16 bytes for kfuzz, which would flatter kfuzz.
+# All libraries have these versions. They are the newest with topic names instead of ids: an id is an object in the
+# other libraries but 16 bytes in kfuzz, which would favour kfuzz.
 VERSIONS: Final = {"Produce": 12, "Fetch": 12, "Metadata": 9, "OffsetCommit": 9, "CreateTopics": 6}
 
 
 class _Shape(NamedTuple):
-    """How many different ones there are of each message, and how many elements their arrays have at most: topics (or
-    brokers), what each has of partitions, and what stands in those.
+    """``samples`` of each message, and the most ``elements`` in arrays of each depth: topics (or brokers), the
+    partitions of each, and the arrays in those.
     """
 
     samples: int
     elements: tuple[int, int, int]
 
 
-# Of few messages a processor learns every branch.
+# With few samples the processor would learn every branch.
 _SHAPES: Final[dict[Size, _Shape]] = {
     "small": _Shape(24, (1, 2, 2)),
     "medium": _Shape(6, (4, 8, 3)),
     "large": _Shape(1, (40, 24, 3)),
 }
 NULLS: Final = 0.2
-# Seldom sent, except by a broker that has something to tell.
+# The share of tagged fields that are set. Brokers seldom send them.
 TAGS: Final = 0.05
 ERRORS: Final = 0.1
-# Known to everybody: kio refuses the numbers that it does not know.
+# All libraries know the error codes up to this one; kio refuses codes that it does not know.
 ERROR_CODES_MAX: Final = 87
 RECORDS_BYTES: Final = (70, 600)
-# The operations that somebody who did not ask for them is allowed.
+# The value of authorized operations if the request did not ask for them.
 NOT_KNOWN: Final = -(1 << 31)
 NUMBER_BITS: Final = 20
 LONG_NUMBER_BITS: Final = 40
@@ -59,7 +59,7 @@ WORDS: Final = ("orders", "payments", "eu-west-1a", "consumer", "cleanup.policy"
 
 
 class Sample(NamedTuple):
-    """A message at a version, with a value for every field that it has there, and its bytes."""
+    """A message at one version: values for all its fields, and its bytes."""
 
     definition: Definition
     version: int
@@ -68,7 +68,7 @@ class Sample(NamedTuple):
 
 
 class MessageCensus(NamedTuple):
-    """What was read or written: how many messages, how many bytes they take, and where they are not the set's."""
+    """What was read or written: the number of messages, their bytes, and the first difference from the set."""
 
     messages: int
     bytes: int
@@ -83,7 +83,7 @@ class MessageSet:
     seed: int = 5
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process gets the seed and makes the messages itself.
+        # A pickle has only the seed and the size: the other process makes the messages itself.
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
@@ -104,11 +104,11 @@ class MessageSet:
         return MessageCensus(len(self.samples), sum(len(sample.data) for sample in self.samples))
 
     def census_of_values(self, found: Iterable[Message]) -> MessageCensus:
-        """What it is to have read ``found``, as kfuzz's own values, from the set's bytes."""
+        """The census for values ``found`` in the set's bytes, in kfuzz's form."""
         return self._compared([(values, sample.values) for values, sample in zip(found, self.samples, strict=True)])
 
     def census_of_bytes(self, found: Iterable[bytes]) -> MessageCensus:
-        """What it is to have written ``found`` of the set's values."""
+        """The census for bytes ``found``, written from the set's values."""
         return self._compared([(data, sample.data) for data, sample in zip(found, self.samples, strict=True)])
 
     def _compared(self, pairs: list[tuple[Any, Any]]) -> MessageCensus:
@@ -120,8 +120,9 @@ class MessageSet:
 
 
 def looking(sample: Sample, named: Callable[[str], str]) -> Callable[[Any], None]:
-    """What reads every field of such a message's object once, and of the structs in it; ``named`` says how they are
-    called there.
+    """Return a function that reads every field of this message's object once, structs included.
+
+    ``named`` converts a field's name in the definition to the attribute's name.
     """
 
     def of_struct(fields: tuple[Field, ...]) -> Callable[[Any], None]:
@@ -148,7 +149,7 @@ def looking(sample: Sample, named: Callable[[str], str]) -> Callable[[Any], None
 
 
 def _difference(path: str, found: Any, expected: Any) -> str:
-    """The first that is another, and how; nothing where all is the same."""
+    """Describe the first difference; an empty string if there is none."""
     if isinstance(found, dict) and isinstance(expected, dict):
         if found.keys() != expected.keys():
             return f"{path} has other fields"
@@ -180,7 +181,7 @@ class _Values:
     def value(self, field: Field, depth: int) -> Any:
         if self.version in field.tagged and self.rng.random() >= TAGS:
             return default_of(self.definition, field, self.version)
-        # A null in place of all topics would leave nothing to read.
+        # A null instead of all topics would leave nothing to read.
         if self.version in field.nullable and not (field.type.array and depth == 0) and self.rng.random() < NULLS:
             return None
         if not field.type.array:
@@ -207,6 +208,6 @@ class _Values:
             return self.rng.randint(1, ERROR_CODES_MAX) if self.rng.random() < ERRORS else 0
         if field.name.endswith("AuthorizedOperations"):
             return NOT_KNOWN
-        # Indices, epochs and ids are small as a rule, offsets of all magnitudes.
+        # Indices, epochs and ids are usually small; offsets have all magnitudes.
         bits = LONG_NUMBER_BITS if field.type.name == "int64" else NUMBER_BITS
         return min(self.rng.getrandbits(self.rng.randint(1, bits)), INT_RANGES[field.type.name][1])

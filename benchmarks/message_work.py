@@ -1,6 +1,6 @@
-"""kfuzz's own work with messages. Imports ``measure``, ``message_set`` and kfuzz.
+"""kfuzz's work with messages. Imports ``measure``, ``message_set`` and kfuzz.
 
-Definitions are found and compiled before anything is timed, as the others' readers and writers are.
+Definitions are found and compiled before anything is timed, and so are the other libraries' readers and writers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["decode", "dicts", "encode", "look", "size", "verdict"]
 
 
 def verdict(messages: MessageSet) -> InProcess:
-    """Every rule checked and the end of the message found; no values are made."""
+    """Check every rule and find the end of the message; no values are made."""
     works = [(schema(sample.definition, sample.version).check, sample.data) for sample in messages.samples]
 
     def census() -> MessageCensus:
@@ -31,7 +31,7 @@ def verdict(messages: MessageSet) -> InProcess:
 
 
 def decode(messages: MessageSet) -> InProcess:
-    """To objects, every rule checked."""
+    """Decode to objects and check every rule."""
     works = [(schema(sample.definition, sample.version).decode_objects, sample.data) for sample in messages.samples]
 
     def census() -> MessageCensus:
@@ -42,7 +42,7 @@ def decode(messages: MessageSet) -> InProcess:
 
 
 def look(messages: MessageSet) -> InProcess:
-    """To objects, and every field of them read once: an object makes its numbers only when they are asked for."""
+    """Decode to objects and read every field once: an object creates its numbers only when they are read."""
     works = [
         (schema(sample.definition, sample.version).decode_objects, sample.data, looking(sample, key_of))
         for sample in messages.samples
@@ -57,7 +57,7 @@ def look(messages: MessageSet) -> InProcess:
 
 
 def dicts(messages: MessageSet) -> InProcess:
-    """To dicts, every rule checked."""
+    """Decode to dicts and check every rule."""
     works = [(schema(sample.definition, sample.version).decode, sample.data) for sample in messages.samples]
 
     def census() -> MessageCensus:
@@ -67,7 +67,7 @@ def dicts(messages: MessageSet) -> InProcess:
 
 
 def size(messages: MessageSet) -> InProcess:
-    """How many bytes dicts take, every value checked; no ``bytes`` are made."""
+    """Find how many bytes dicts take, and check every value; no ``bytes`` object is made."""
     works = [(program.size, values) for program, values in _read(messages)]
 
     def census() -> MessageCensus:
@@ -77,13 +77,13 @@ def size(messages: MessageSet) -> InProcess:
 
 
 def encode(messages: MessageSet) -> InProcess:
-    """From dicts that have every field, as kfuzz has read them itself."""
+    """Encode dicts that have every field and that kfuzz has decoded itself."""
     works = [(program.encode, values) for program, values in _read(messages)]
     return InProcess(_one_by_one(works), lambda: messages.census_of_bytes([write(values) for write, values in works]))
 
 
 def _read(messages: MessageSet) -> list[tuple[Schema, Message]]:
-    """Values as they lie in memory when they come from a reader: together."""
+    """Values from the reader, which places those of a message close together in memory."""
     programs = [schema(sample.definition, sample.version) for sample in messages.samples]
     return [
         (program, program.decode(sample.data)[2] or {})

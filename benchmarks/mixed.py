@@ -1,7 +1,7 @@
-"""The set that everything is measured on: nulls, random sizes, a fifth of the records with headers, batches of 1 to
-1,000 records. Uniform records flatter every reader by a factor of three, for a processor learns their branches.
+"""The records for all record paths: nulls, random sizes, a fifth of the records with headers, batches of 1 to 1,000
+records. Uniform records make every reader up to three times faster, because the processor learns their branches.
 
-Imports ``kfuzz.records`` alone.
+Imports only ``kfuzz.records``.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from kfuzz.records import Codec
 __all__ = ["BATCH_RECORDS", "CallCensus", "Census", "Content", "MixedSet", "UniformSet", "count"]
 
 BATCH_RECORDS: Final = (1, 1000)
-# What a consumer gets of a partition at most, unless it asks for more (max.partition.fetch.bytes).
+# A consumer's default limit for the data of one partition (max.partition.fetch.bytes).
 FETCH_BYTES: Final = 1024 * 1024
 FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
 
 NULL_KEYS: Final = 0.25
 NULL_VALUES: Final = 0.1
 KEY_BYTES_MAX: Final = 40
-# Half of the lengths take a varint of one byte and half of two or so; the mean is that of the usual 100-byte value.
+# About 40 % of the lengths, with nulls, are varints of one byte; the others take two. The mean is the usual 100 bytes.
 VALUE_BYTES_MAX: Final = 200
 WITH_HEADERS: Final = 0.2
 HEADERS_MAX: Final = 3
 HEADER_VALUE_BYTES_MAX: Final = 32
 NULL_HEADER_VALUES: Final = 0.1
-# Records come a little out of order, as from several threads of one producer.
+# Timestamps are slightly out of order, as from several threads of one producer.
 GAP_MS_MAX: Final = 40
 JITTER_MS_MAX: Final = 300
-# Values are words, so that a codec finds what it finds in logs and JSON: about 2 to 1.
+# Values are made of this many words, so that they compress like logs and JSON: about 2 to 1.
 WORDS: Final = 2000
 
-# Of records that are all alike.
+# The sizes in uniform records.
 UNIFORM_KEY_BYTES: Final = 10
 UNIFORM_VALUE_BYTES: Final = 100
 
 
 class Content(NamedTuple):
-    """What a producer has in hand; ``timestamp`` in milliseconds."""
+    """A record's content as a producer has it; ``timestamp`` in milliseconds."""
 
     timestamp: int
     key: bytes | None
@@ -53,7 +53,7 @@ class Content(NamedTuple):
 
 
 class Census(NamedTuple):
-    """What was read or written, counted so that two libraries which agree on it did the same work."""
+    """Counts of what was read or written. Two libraries with the same counts did the same work."""
 
     records: int
     null_keys: int
@@ -65,7 +65,7 @@ class Census(NamedTuple):
 
 
 class CallCensus(NamedTuple):
-    """As :class:`Census`, where a time is given for each call."""
+    """Like :class:`Census`, for paths whose times are given per call."""
 
     calls: int
     records: int
@@ -80,7 +80,7 @@ class CallCensus(NamedTuple):
 def count(
     contents: Iterable[tuple[bytes | None, bytes | None, Iterable[tuple[str | bytes, bytes | None]]]],
 ) -> Census:
-    """Count ``(key, value, headers)``. Header keys of the set are ASCII, so a character is a byte."""
+    """Count ``(key, value, headers)`` tuples. The set's header keys are ASCII, so each character is a byte."""
     total = [0] * 7
     for key, value, headers in contents:
         total[0] += 1
@@ -96,9 +96,10 @@ def count(
 
 @dataclass(frozen=True)
 class MixedSet:
-    """``batches`` batches from ``seed``; each has a number of records drawn uniformly from ``batch_records``.
+    """``batches`` batches generated from ``seed``. Their record counts are uniform random numbers in ``batch_records``.
 
-    In magic 0 and 1 the records have no headers; without a codec each is a message, with one a batch is a wrapper.
+    In magic 0 and 1 the records have no headers. Without a codec each record is a message; with one each batch is a
+    wrapper.
     """
 
     batches: int
@@ -107,7 +108,7 @@ class MixedSet:
     magic: int = 2
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process gets the seed and makes the records itself.
+        # A pickle has only the seed and the parameters: the other process makes the records itself.
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
@@ -134,7 +135,7 @@ class MixedSet:
 
     @property
     def record_batches(self) -> list[records.RecordBatch]:
-        """The same as kfuzz's own objects, with offsets that go on from batch to batch."""
+        """The batches as kfuzz's objects; offsets continue from batch to batch."""
         made = []
         offset = 0
         for batch in self.contents:
@@ -163,10 +164,10 @@ class MixedSet:
         return [_messages(batch) for batch in self.record_batches]
 
     def fetches(self, codec: Codec = "none") -> list[bytes]:
-        """The batches as fetches carry them: as many in one buffer as fit into 1 MiB, and at least one.
+        """The batches in buffers like those of fetches: as many as fit into 1 MiB uncompressed, and at least one.
 
-        The same batches share a buffer whatever the codec, so that a codec's cost is not mixed up with that of holding
-        more records at a time.
+        The same batches share a buffer with every codec. Otherwise a codec would also change how many records are in
+        memory at a time.
         """
         batches = iter(self.encoded(codec))
         return [b"".join(itertools.islice(batches, size)) for size in self._batches_a_fetch]
@@ -185,10 +186,10 @@ class MixedSet:
 
 
 class UniformSet(MixedSet):
-    """Records with keys of 10 bytes and values of 100, without nulls and headers: for what a call costs, a processor
-    may learn the branches of the one or ten records in it.
+    """Records with keys of 10 bytes and values of 100, without nulls and headers.
 
-    A key comes twice on average, so that a log cleaner has something to drop.
+    They measure the cost of a call; it does not matter if the processor learns the branches of its one or ten records.
+    Each key occurs twice on average, so that a log cleaner has records to drop.
     """
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The paths by the names that the results have, and who meets whom on each. Imports its neighbours only."""
+"""The names of the paths and the contestants of each. Imports only its neighbours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kfuzz.records import CODECS, Codec
 
 __all__ = ["MESSAGE_PATHS", "PATHS", "RECORD_PATHS", "Run", "run_message_path", "run_path"]
 
-# Of the formats before magic 2.
+# Paths with messages of magic 0 and 1.
 LEGACY_PATHS: Final = ("verdict-v0", "verdict-v1", "verdict-v1-gzip", "eager-v0", "eager-v1")
 CALL_RECORDS: Final = (1, 10)
 CALL_PATHS: Final = tuple(f"call-{size}{way}" for size in CALL_RECORDS for way in ("", "-iterate", "-read"))
@@ -27,7 +27,7 @@ ENCODE_CALL: Final = "encode-call-1"
 ENCODE_MESSAGES: Final = ("encode-v0", "encode-v1")
 LOG_PATHS: Final = ("log-100", "log-1", "log-transactional")
 BROKER_PATHS: Final = ("broker-1", "broker-10", "broker-100")
-# What else a broker does to bytes, and the codec of what it writes.
+# A broker's other operations, and the codec of their output.
 WHOLE_PATHS: Final[dict[str, Codec]] = {
     "append": "none",
     "append-lz4": "lz4",
@@ -56,7 +56,7 @@ MESSAGE_PATHS: Final = tuple(
 )
 PATHS: Final = RECORD_PATHS + MESSAGE_PATHS
 
-# A set of calls has so many records, and so has a log: a pass takes about a millisecond.
+# Records in a log and batches in a set of calls: with these, a pass takes about a millisecond.
 UNIFORM_RECORDS: Final = 10_000
 CALLS: Final = 500
 TRANSACTIONAL_BATCH_RECORDS: Final = 8
@@ -64,7 +64,7 @@ TRANSACTIONAL_BATCH_RECORDS: Final = 8
 
 @dataclass(frozen=True)
 class Run:
-    """How much there is to do: ``rounds`` of laps of ``lap_ms``; ``share`` is how much of each set is taken."""
+    """The amount of work: ``rounds`` rounds, laps of ``lap_ms``, and the ``share`` of each uniform set that is used."""
 
     rounds: int
     lap_ms: int = LAP_MS
@@ -72,7 +72,7 @@ class Run:
 
 
 class _Meeting(NamedTuple):
-    """Who takes part in a path, the contests between them, and what each must have read or written."""
+    """A path's contestants, the contests between them, and the census that each must have."""
 
     jobs: dict[str, Job]
     contests: list[Contest]
@@ -80,7 +80,7 @@ class _Meeting(NamedTuple):
 
 
 def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], run: Run) -> list[Ratio]:
-    """The ratios of one path of records: on ``mixed``, or where the path is about calls and logs on uniform records."""
+    """The ratios of one record path, on ``mixed``; the paths of calls, roles and logs use uniform records instead."""
     return compare(path, *_meeting(path, mixed, peers, run.share), run.rounds, run.lap_ms)
 
 
@@ -121,7 +121,7 @@ def _uniform(batches: int, batch_records: int, share: float) -> UniformSet:
 
 
 def run_message_path(path: str, peers: Sequence[MessagePeer], run: Run) -> list[Ratio]:
-    """The ratios of one path on the messages of its size."""
+    """The ratios of one message path, on the messages of its size."""
     way, _, rest = path.partition("-messages-")
     messages = MessageSet(next(size for size in SIZES if size == rest))
     ours = {
@@ -132,8 +132,7 @@ def run_message_path(path: str, peers: Sequence[MessagePeer], run: Run) -> list[
         "dicts": message_work.dicts,
         "encode": message_work.encode,
     }[way]
-    # A peer has a verdict, and the size of a message that it got, only once it has all values; and the size of one that
-    # it is to send only once it has all bytes.
+    # A peer must decode all values to know its verdict, and must encode all bytes to know a message's size.
     theirs = {"verdict": "decode", "dicts": "decode", "size": "encode"}.get(way, way)
     jobs = {"kfuzz": Job(partial(ours, messages))}
     jobs |= {peer.name: Job(partial(made, type(peer), theirs, messages)) for peer in peers}
@@ -145,14 +144,14 @@ def _against(peers: Sequence[Peer] | Sequence[MessagePeer]) -> list[Contest]:
 
 
 def _theirs(peer: Peer, way: str, *arguments: object) -> Job:
-    """What a peer does with a set; one that starts processes itself is asked here."""
+    """The job of a peer's work with a set. A peer that starts its own processes is called in this process."""
     if peer.own_process:
         return Job(partial(getattr(peer, way), *arguments), here=True)
     return Job(partial(made, type(peer), way, *arguments))
 
 
 def _uncompressed(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:
-    # A peer without columns reads its own records and looks at none; one without lazy records too.
+    # Peers have neither columns nor lazy records: for these paths they read their own records and touch no field.
     ours = {
         "verdict": kfuzz_work.verdict,
         "columns": kfuzz_work.columns,
@@ -173,7 +172,7 @@ def _encode(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str
 
 
 def _legacy(way: str, codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:
-    """Messages of magic 0 or 1, or wrappers of them; a codec has its floor, as in the ``read`` paths."""
+    """Messages of magic 0 or 1, or wrappers of them. With a codec there is also its floor, as in the ``read`` paths."""
     ours = kfuzz_work.verdict if way == "verdict" else kfuzz_work.eager
     jobs = {"kfuzz": Job(partial(ours, mixed, codec))}
     contests = _against(peers)
@@ -185,12 +184,12 @@ def _legacy(way: str, codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> t
 
 
 def _read(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:
-    """Objects from compressed fetches; the floor is the bare codec and the same objects from uncompressed ones."""
+    """Objects from compressed fetches. The floor is the bare codec plus the same objects from uncompressed fetches."""
     return _legacy("eager", codec, mixed, peers)
 
 
 def _write(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:
-    """Compressed batches from objects, each peer against kfuzz at the peer's own compression level."""
+    """Compressed batches from objects. Each peer is compared with kfuzz at the peer's compression level."""
     jobs = {
         "kfuzz": Job(partial(kfuzz_work.encode, mixed, codec)),
         "kfuzz uncompressed": Job(partial(kfuzz_work.encode, mixed)),
@@ -208,12 +207,12 @@ def _write(codec: Codec, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[s
 
 
 def _floor() -> Contest:
-    """What the work cannot do without: 0.95 here is the 5 % that a container may cost."""
+    """The work that cannot be avoided. A ratio of 0.95 means that kfuzz adds 5 % to it."""
     return Contest("kfuzz", "bare-codec", ("bare-codec", "kfuzz uncompressed"))
 
 
 def _calls(way: str, uniform: UniformSet, peers: Sequence[Peer]) -> _Meeting:
-    """A call for each batch."""
+    """One call for each batch."""
     ours = {"check": call_work.call_check, "iterate": call_work.call_iterate, "read": call_work.call_read}[way]
     called = _callable(peers)
     jobs = {"kfuzz": Job(partial(ours, uniform))} | {peer.name: _theirs(peer, "call", uniform) for peer in called}
@@ -221,11 +220,11 @@ def _calls(way: str, uniform: UniformSet, peers: Sequence[Peer]) -> _Meeting:
 
 
 def _callable(peers: Sequence[Peer]) -> list[Peer]:
-    """The peers that a Python program calls; a JVM is not called from here."""
+    """The peers that Python can call; a JVM cannot be called from here."""
     return [peer for peer in peers if not peer.own_process]
 
 
-# What a role's rules cost beside those of a consumer; no peer has these roles.
+# The cost of a role's rules, compared with a consumer's; no peer has these roles.
 _AS_CONSUMER: Final = [Contest("kfuzz", "kfuzz-consumer", ("kfuzz-consumer",))]
 
 
@@ -249,7 +248,7 @@ def _broker(uniform: UniformSet) -> _Meeting:
 
 
 def _whole(path: str, share: float) -> _Meeting:
-    """Against what it takes to make the records and to write them again, as two contestants."""
+    """kfuzz against the sum of two other contestants: making the records and writing them again."""
     size = TRANSACTIONAL_BATCH_RECORDS if path == "stream-isolation" else 100
     uniform = _uniform(UNIFORM_RECORDS // size, size, share)
     codec = WHOLE_PATHS[path]

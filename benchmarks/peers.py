@@ -1,6 +1,6 @@
-"""The other Python libraries, each used as its own consumer and producer use it, and the choice of those there are.
+"""The peers for records. Each Python library is used as its own consumer and producer use it.
 
-Imports ``mixed``, ``measure``, ``java`` and ``kfuzz_work``; a peer's library only when it is asked for.
+Imports ``mixed``, ``measure``, ``java`` and ``kfuzz_work``; a peer's library only when that peer is requested.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from kfuzz.records import CODECS, Codec
 
 __all__ = ["PEERS", "AioKafka", "KafkaPython", "Peer", "PeerMissing", "library"]
 
-# A batch as large as it comes; a builder refuses records beyond this size.
+# A builder refuses records beyond this size; it is large enough for every batch.
 BUILDER_BYTES: Final = 1 << 30
 
 
 class PeerMissing(UsageError):
-    """This peer cannot run here; the text says what to install."""
+    """This peer cannot run here; the message says what to install."""
 
 
 class Peer(Protocol):
@@ -33,26 +33,26 @@ class Peer(Protocol):
 
     name: str
     version: str
-    # Whether its works are processes already.
+    # Whether each of its works is already a process.
     own_process: bool
-    # The levels this library always compresses with, where they are not Kafka's defaults: kfuzz is given the same.
+    # This library's fixed compression levels, if they differ from Kafka's defaults. kfuzz then uses the same levels.
     levels: Mapping[Codec, int]
 
     def verdict(self, mixed: MixedSet, codec: Codec = "none") -> Work:
-        """Read all records with CRCs checked, look at none."""
+        """Check CRCs and read all records, but none of their fields."""
 
     def eager(self, mixed: MixedSet, codec: Codec = "none") -> Work:
-        """As ``verdict``, and touch each record's key, value and headers."""
+        """Like ``verdict``, and read each record's key, value and headers."""
 
     def encode(self, mixed: MixedSet, codec: Codec = "none") -> Work:
-        """Build the set's batches from values in hand."""
+        """Build the set's batches from values that are ready."""
 
     def close(self) -> None:
-        """Let go of what was started for it."""
+        """Release what was started for this peer."""
 
 
 def library(module: str, extra: str = "testees") -> Any:
-    """A module of a peer's; ``PeerMissing`` with the extra that brings it."""
+    """Import a module of a peer. ``PeerMissing`` names the extra to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -60,7 +60,7 @@ def library(module: str, extra: str = "testees") -> Any:
 
 
 class _PythonPeer:
-    """What the two libraries have in common, which is nearly all: one comes from the other."""
+    """The common part of aiokafka and kafka-python. It is nearly everything, because one derives from the other."""
 
     name: str
     version: str
@@ -70,7 +70,7 @@ class _PythonPeer:
     legacy_builder: Any
 
     def batches(self, fetch: bytes) -> Iterator[Iterable[Any]]:
-        """The batches of a fetch as the library's consumer meets them, each with its CRC checked."""
+        """Yield a fetch's batches as the library's consumer gets them, each with its CRC checked."""
         raise NotImplementedError
 
     def verdict(self, mixed: MixedSet, codec: Codec = "none") -> Work:
@@ -136,7 +136,7 @@ class _PythonPeer:
         return InProcess(run, lambda: CallCensus.of(len(data), self._census(data)))
 
     def read(self, fetch: bytes) -> None:
-        """All records of a fetch, in one loop: a generator would cost as much as a record."""
+        """Read all records of a fetch in one loop: a generator would cost as much as a record."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -147,7 +147,7 @@ class _PythonPeer:
 
 
 class AioKafka(_PythonPeer):
-    """aiokafka's compiled reader and builder, never the Python ones that it falls back to."""
+    """aiokafka's compiled reader and builder, never its fallback in Python."""
 
     name = "aiokafka"
     levels: Mapping[Codec, int] = {"gzip": 9, "lz4": 9}

@@ -1,7 +1,7 @@
-"""Contestants in processes of their own, as the parent sees them. Imports ``measure``; ``contestant`` is the other end.
+"""The parent's side of contestants in their own processes. Imports ``measure``; ``contestant`` is the other side.
 
-What one contestant leaves behind in a process (the heap's layout, the state of the processor's vector registers) can
-change how fast the next one is there. Each contestant therefore has a process of its own for each path.
+A contestant changes its process: the heap's layout, the state of the processor's vector registers. That can change the
+speed of the next contestant in the same process. Each contestant therefore has its own process for each path.
 """
 
 from __future__ import annotations
@@ -20,30 +20,32 @@ from kfuzz.errors import KfuzzError
 
 __all__ = ["ContestantFailed", "Job", "Remote", "compare", "made"]
 
-# Where ``benchmarks`` can be imported from, and ``kfuzz`` beside it.
+# The folder from which ``benchmarks`` and ``kfuzz`` can be imported.
 ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 class ContestantFailed(KfuzzError):
-    """A contestant's process could not do its work or has ended; the text says whose and why."""
+    """A contestant's process could not do its work or has ended; the message names the contestant and the reason."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """``make`` makes a contestant's work in a process of its own; ``here``: in this one, for it starts one itself."""
+    """``make`` makes a contestant's work. It runs in a new process, or with ``here`` in this one: such work starts its
+    own process.
+    """
 
     make: Callable[[], Work]
     here: bool = False
 
 
 def made(kind: Callable[[], Any], way: str, *arguments: object) -> Work:
-    """What a new peer of class ``kind`` does on the way of this name; a function that can be sent to a process."""
+    """Make a peer of class ``kind`` and call its method ``way``. A module-level function, so that it can be pickled."""
     work: Work = getattr(kind(), way)(*arguments)
     return work
 
 
 class Remote:
-    """The work that ``make`` makes, in a new process. The census begins at once, so that several are taken together."""
+    """Work that ``make`` makes in a new process. The census begins at once, so that contestants run it in parallel."""
 
     def __init__(self, title: str, make: Callable[[], Work]) -> None:
         self.title = title
@@ -67,7 +69,7 @@ class Remote:
         return lap
 
     def close(self) -> None:
-        """End the process, at work or not."""
+        """Kill the process, even while it works."""
         self.process.kill()
         self.process.communicate()
 
@@ -101,7 +103,7 @@ def compare(
     rounds: int,
     lap_ms: int,
 ) -> list[Ratio]:
-    """Start a process for each job, and :func:`measure` them; they end with it."""
+    """Start a process for each job, :func:`measure` them, and end the processes."""
     with ExitStack() as stack:
         works: dict[str, Work] = {}
         for name, job in jobs.items():

@@ -1,6 +1,6 @@
-"""The table, the CSV file and the chart of a run. Imports ``measure`` and kfuzz's manners with files.
+"""The table, the CSV file and the chart of a run. Imports ``measure`` and ``kfuzz.files``.
 
-``python -m benchmarks.report results.csv`` prints such a file as a table for a document, a line for each path.
+``python -m benchmarks.report results.csv`` prints a CSV file as a Markdown table with a line for each path.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ DECADE_PX: Final = 200
 
 
 def to_table(rows: Sequence[Ratio]) -> Table:
-    """For a terminal; a ratio above 1 means that kfuzz is faster. Nanoseconds are per record or message."""
-    table = Table(title="CPU time of the peer over that of kfuzz")
+    """A table for a terminal. A ratio above 1 means that kfuzz is faster. Times are ns per record, message or call."""
+    table = Table(title="CPU time of the peer divided by kfuzz's")
     for name in ("path", "peer"):
         table.add_column(name, no_wrap=True)
     for name in ("ratio", "least", "most", "kfuzz ns each", "peer ns each"):
@@ -59,7 +59,7 @@ def _to_csv(rows: Sequence[Ratio]) -> str:
 
 
 def _to_svg(rows: Sequence[Ratio]) -> str:
-    """Bars from 1 to the median on a logarithmic scale, a whisker from least to most."""
+    """Draw a bar from 1 to the median on a logarithmic scale, with a whisker from least to most."""
     low = math.floor(math.log10(min(0.5, *(row.least for row in rows))))
     high = math.ceil(math.log10(max(10.0, *(row.most for row in rows))))
 
@@ -88,7 +88,7 @@ def _to_svg(rows: Sequence[Ratio]) -> str:
 
 
 def to_markdown(results: str) -> str:
-    """The text of a ``results.csv`` as a table in Markdown: of each peer the median, with the least and the most."""
+    """Convert the text of a ``results.csv`` to a Markdown table with each peer's median, least and most ratio."""
     peers: dict[str, list[str]] = {}
     for row in csv.DictReader(io.StringIO(results)):
         median, least, most = (_short(float(row[name])) for name in COLUMNS[3:])

@@ -27,25 +27,26 @@ import org.apache.kafka.common.utils.internals.ByteBufferOutputStream;
 import org.apache.kafka.common.utils.internals.CloseableIterator;
 
 /**
- * Kafka's own reader and builder, one line in and one line out. A file holds buffers, an int32 length before each.
+ * Runs Kafka's own reader and builder. Each line of input gets a line of output. A FILE holds buffers, each after its
+ * int32 length.
  *
  * <pre>
- * lap OPERATION CODEC FILE CPU_MS   "cpu_ns records", means of the passes that take so long; operations: verdict, eager,
- *                                   encode
- * warm OPERATION CODEC FILE CPU_MS  as many passes as take that long; "ok"
+ * lap OPERATION CODEC FILE CPU_MS   run passes for CPU_MS; "cpu_ns records", the means of a pass; OPERATION is verdict,
+ *                                   eager or encode
+ * warm OPERATION CODEC FILE CPU_MS  run passes for CPU_MS; "ok"
  * census OPERATION CODEC FILE       counts of what eager and verdict read, in the order of benchmarks.mixed.Census
- * write OPERATION CODEC FILE OUT    what encode builds, as such a file; "ok"
+ * write OPERATION CODEC FILE OUT    write the batches that encode builds to the file OUT; "ok"
  * </pre>
  */
 public final class RecordsBench {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
-    // As a producer has it: room for a batch of batch.size, which grows.
+    // Like a producer's buffer: the default batch.size, and it grows.
     private static final int FIRST_BUFFER_BYTES = 16 * 1024;
 
     private final BufferSupplier supplier = BufferSupplier.create();
     private final Map<String, List<ByteBuffer>> files = new HashMap<>();
     private final Map<String, List<List<SimpleRecord>>> values = new HashMap<>();
-    /** Read by nobody, so that the compiler cannot drop what is touched. */
+    /** Collects values that are read, so that the compiler cannot remove the reads. Nothing uses it. */
     private long touched;
 
     public static void main(String[] arguments) throws IOException {
@@ -64,7 +65,7 @@ public final class RecordsBench {
         switch (words[0]) {
             case "lap": {
                 prepare(operation, file);
-                // As in benchmarks.measure: a pass that is not timed comes first.
+                // The first pass is not timed, as in benchmarks.measure.
                 pass(operation, codec, file);
                 long least = Long.parseLong(words[4]) * 1_000_000;
                 long start = THREADS.getCurrentThreadCpuTime();
@@ -125,7 +126,7 @@ public final class RecordsBench {
         return records;
     }
 
-    /** The consumer's way: the CRC first, then the records as they stream. */
+    /** Like a consumer: check the CRC first, then stream the records. */
     private long verdict(ByteBuffer buffer) {
         long records = 0;
         for (MutableRecordBatch batch : MemoryRecords.readableRecords(buffer.duplicate()).batches()) {
@@ -216,7 +217,7 @@ public final class RecordsBench {
         return read;
     }
 
-    /** The records of each batch as a producer has them in hand. */
+    /** The records of each batch as a producer has them. */
     private List<List<SimpleRecord>> values(String file) throws IOException {
         List<List<SimpleRecord>> read = values.get(file);
         if (read != null)

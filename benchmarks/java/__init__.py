@@ -1,7 +1,7 @@
-"""Kafka's own reader and builder in a warm JVM, one for each path: CPU time of the thread that does the work.
+"""Kafka's own reader and builder in a warm JVM, one JVM for each path.
 
-What the JVM's own threads take (compiler, collector) is not counted, which favours Java. Imports ``mixed``,
-``measure`` and ``kfuzz_work``.
+Its time is the CPU time of the thread that does the work. The JVM's own threads (compiler, garbage collector) are not
+counted, which favours Java. Imports ``mixed``, ``measure`` and ``kfuzz_work``.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["KafkaClients"]
 
 HERE: Final = Path(__file__).resolve().parent
 LIBRARIES: Final = HERE.parents[1] / "testees" / "kafka-clients" / "target" / LATEST / "lib"
-# A second of each operation is some twenty million records: what is hot is compiled by then.
+# In a second an operation handles about twenty million records: the JVM has compiled all hot code by then.
 WARM_UP_CPU_MS: Final = 1500
 COMPILE_TIMEOUT_S: Final = 120
 
 
 class KafkaClients:
-    """The latest kafka-clients. ``UsageError`` where Java or the library is missing."""
+    """The latest kafka-clients. ``UsageError`` if Java or the library is missing."""
 
     name = "kafka-clients"
     own_process = True
@@ -44,10 +44,10 @@ class KafkaClients:
             if not shutil.which(tool):
                 raise UsageError(f"{tool} is missing; install a JDK")
         try:
-            # The testee's build brings the library; it does nothing where that is there already.
+            # The testee's build provides the library. It does nothing if the library is already there.
             select(all_testees(), [f"{self.name}@{self.version}"])[0].make_ready()
         except BuildFailed as error:
-            raise UsageError(f"its library cannot be had: {error}") from None
+            raise UsageError(f"its library cannot be built: {error}") from None
         self._folder = tempfile.TemporaryDirectory(prefix="kfuzz-bench-")
         self._files: dict[tuple[MixedSet, Codec], Path] = {}
         try:
@@ -70,11 +70,11 @@ class KafkaClients:
         return _JavaWork(self, "encode", codec, self.file(mixed, "none"))
 
     def close(self) -> None:
-        """Remove what was compiled, and the sets."""
+        """Remove the compiled classes and the files of the sets."""
         self._folder.cleanup()
 
     def file(self, mixed: MixedSet, codec: Codec) -> Path:
-        """The fetches of ``mixed`` as a file that the Java side reads."""
+        """A file with the fetches of ``mixed`` for the Java side."""
         path = self._files.setdefault((mixed, codec), self.folder / f"set-{len(self._files)}")
         if not path.exists():
             with path.open("wb") as file:
@@ -95,7 +95,7 @@ class KafkaClients:
 
 
 class _JavaWork:
-    """A JVM that does one work; it stops when it is asked nothing more."""
+    """A JVM that does one contestant's work. It ends when its input is closed."""
 
     def __init__(self, peer: KafkaClients, operation: str, codec: Codec, file: Path) -> None:
         self.peer, self.operation, self.codec, self.file = peer, operation, codec, file
@@ -124,7 +124,7 @@ class _JavaWork:
         self.process.communicate()
 
     def ask(self, verb: str, *rest: object) -> list[str]:
-        """One request, one answer; ``UsageError`` if the JVM is gone, which has then said why."""
+        """Send one request and return the words of its answer. ``UsageError`` if the JVM has ended."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         words = (verb, self.operation, self.codec, self.file, *rest)
@@ -132,10 +132,10 @@ class _JavaWork:
             self.process.stdin.write("\t".join(map(str, words)) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            raise UsageError("the JVM of kafka-clients has ended; its last words stand above") from None
+            raise UsageError("the JVM of kafka-clients has ended; see its output above") from None
         answer = self.process.stdout.readline().split()
         if not answer:
-            raise UsageError("the JVM of kafka-clients has ended; its last words stand above")
+            raise UsageError("the JVM of kafka-clients has ended; see its output above")
         return answer
 
 

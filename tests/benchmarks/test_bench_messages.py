@@ -220,5 +220,5 @@ def test_a_peer_that_is_not_there_is_named_and_left_out(
     assert main([*arguments, "kio", "kafka-python"]) == 0
     assert "kio is not compared: No module named 'kio'; install the extra bench" in capsys.readouterr().out
     assert main([*arguments, "kio"]) == 2
-    assert "nobody is there to be compared with; the peers here are kio, kafka-python" in capsys.readouterr().err
+    assert "there is no peer to compare with; peers for these paths: kio, kafka-python" in capsys.readouterr().err
     assert main([*arguments, "aiokafka"]) == 2
