@@ -58,7 +58,7 @@ cdef enum code_t:
     WRAPPER_OFFSET_TOO_LOW
     INNER_MAGIC_MISMATCH
     INNER_PARTIAL_TAIL
-    # what a broker asks of a Produce request
+    # a broker's rules for a Produce request
     FIRST_OF_ROLE
     REQUEST_TOO_LARGE = FIRST_OF_ROLE
     BATCH_COUNT_NOT_ONE
@@ -80,7 +80,7 @@ cdef enum code_t:
     OFFSET_DELTA_NOT_INDEX
     COMPRESSED_OFFSET_DELTA_NOT_INDEX
     MAX_TIMESTAMP_NOT_MAXIMUM
-    # what a broker asks of a segment
+    # a broker's rules for a log segment
     OFFSET_OUTSIDE_SEGMENT
     OFFSET_NOT_INCREASING
     INDEXED_OFFSET_NOT_INCREASING
@@ -128,7 +128,7 @@ cdef struct note_t:
     int64_t allowed   # the bound that it violates, if there is one
     int32_t code      # code_t
     int32_t field     # field_t
-    int32_t count     # occurrences, stops at INT32_MAX
+    int32_t count     # occurrences; stops counting at INT32_MAX
 
 cdef struct report_t:
     int32_t count

@@ -53,7 +53,7 @@ static inline int kfuzz_get_piece(const kfuzz_column *column, int64_t i, kfuzz_p
         memcpy(ends, column->places + 4 * i, 8);
         at = ends[0];
         n = (int64_t) ends[1] - at;
-        /* Only the validity bits say that a row is null. */
+        /* -1 means null below, but only validity bits may make a row null: turn a length of -1 into an invalid one. */
         n -= n < 0;
     } else if (column->kind == KFUZZ_LARGE_ENDS) {
         memcpy(large_ends, column->places + 8 * i, 16);

@@ -37,7 +37,7 @@ static void kfuzz_drop_struct(PyObject *value)
     PyTypeObject *type = Py_TYPE(value);
     PyObject **object = kfuzz_objects_of(value);
     const PyMemberDef *member = type->tp_members;
-    /* The last member has neither name nor type. */
+    /* The last entry is all zeros, so the loop ends there at the latest. */
     for (; member->type == T_OBJECT_EX; member++)
         Py_XDECREF(*object++);
     PyObject_Free(value);
