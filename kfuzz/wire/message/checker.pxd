@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kfuzz.wire.message.plan cimport op_t, plan_t
 
-# How deep structs may be nested. The deepest definition of Kafka has five levels.
+# The deepest nesting of structs that is accepted. Kafka's deepest definition has five levels.
 cdef enum:
     DEEPEST = 64
 
@@ -37,7 +37,7 @@ cdef enum:
     VARINT_TOO_LONG
     CODE_COUNT
 
-# The first note with its code.
+# The first occurrence of a code.
 cdef struct message_note_t:
     int64_t at
     int64_t found
@@ -45,7 +45,7 @@ cdef struct message_note_t:
     int depth
     step_t steps[DEEPEST]
 
-# One walk over a message.
+# The state of a message's check.
 cdef struct walk_t:
     const uint8_t *base
     const uint8_t *end

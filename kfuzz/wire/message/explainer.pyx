@@ -39,7 +39,7 @@ cdef class Places:
 
     cdef bint take_uvarint(self, str path, str part, uint32_t *out) except -1:
         cdef const uint8_t *end = self.p
-        # The last number before a refusal may be cut.
+        # The last number before a refusal may be cut off.
         while end < self.stop and end[0] & 0x80:
             end += 1
         if end >= self.stop:

@@ -23,7 +23,7 @@ cdef enum:
 
 cdef extern from *:
     """
-    /* How many bytes a field of fixed size takes, by its type. */
+    /* The size in bytes of a field of fixed size, by its type. */
     static inline int kfuzz_width_of(int kind)
     {
         static const int widths[] = {1, 1, 2, 2, 4, 4, 8, 8, 16};
@@ -44,8 +44,8 @@ cdef struct op_t:
     int32_t tag                # -1: the field has no tag
     int place                  # index among the plain fields, or among the tagged ones
     bint is_number             # objects hold it as a C number, not as a Python object
-    Py_ssize_t offset          # of the value in an object
-    # How many fields from here on accept any bytes, and how many bytes these fields take.
+    Py_ssize_t offset          # offset of the value in an object
+    # The number of consecutive fields from here on that accept any bytes, and their total size in bytes.
     int run_count
     int run_bytes
     plan_t *plan               # of the struct, if this field's type is one
@@ -105,7 +105,7 @@ cdef inline bint is_any(int kind) noexcept nogil:
     """Whether any bytes are a valid value of this type."""
     return kind < K_STRING and kind != K_BOOL
 
-# -- bytes that the checker has accepted
+# -- reads of bytes that the checker has accepted
 
 cdef inline const uint8_t *get_uvarint(const uint8_t *p, uint32_t *out) noexcept:
     cdef uint64_t raw = 0

@@ -13,7 +13,7 @@ KINDS = {
     "struct": K_STRUCT,
 }
 
-# How many names CPython's smallest dict has room for.
+# The number of names that CPython's smallest dict can hold.
 cdef enum:
     SMALL_DICT = 5
 
