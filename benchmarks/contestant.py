@@ -21,7 +21,7 @@ from kfuzz.errors import KfuzzError
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Make the work and answer until the input ends."""
+    """Make the work, then answer requests until the input ends."""
     work: Work | None = None
     while True:
         try:

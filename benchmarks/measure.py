@@ -104,7 +104,8 @@ class Contest:
 
 
 class Ratio(NamedTuple):
-    """A row of the results. A ratio above 1 means that kfuzz is faster; times are medians per record or message."""
+    """A row of the results; a ratio above 1 means that kfuzz is faster. Times are medians per record, message or call.
+    """
 
     path: str
     peer: str

@@ -166,7 +166,7 @@ class AioKafka(_PythonPeer):
         while memory.has_next():
             batch = memory.next_batch()
             if not batch.validate_crc():
-                raise NotTheSameWork("aiokafka finds a CRC wrong")
+                raise NotTheSameWork("aiokafka reports a wrong CRC")
             yield batch
 
     def read(self, fetch: bytes) -> None:
@@ -174,7 +174,7 @@ class AioKafka(_PythonPeer):
         while memory.has_next():
             batch = memory.next_batch()
             if not batch.validate_crc():
-                raise NotTheSameWork("aiokafka finds a CRC wrong")
+                raise NotTheSameWork("aiokafka reports a wrong CRC")
             for record in batch:  # noqa: B007
                 pass
 
@@ -195,14 +195,14 @@ class KafkaPython(_PythonPeer):
         memory = self.memory_records(fetch)
         while (batch := memory.next_batch()) is not None:
             if not batch.validate_crc():
-                raise NotTheSameWork("kafka-python finds a CRC wrong")
+                raise NotTheSameWork("kafka-python reports a wrong CRC")
             yield batch
 
     def read(self, fetch: bytes) -> None:
         memory = self.memory_records(fetch)
         while (batch := memory.next_batch()) is not None:
             if not batch.validate_crc():
-                raise NotTheSameWork("kafka-python finds a CRC wrong")
+                raise NotTheSameWork("kafka-python reports a wrong CRC")
             for record in batch:  # noqa: B007
                 pass
 
