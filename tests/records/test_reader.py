@@ -307,7 +307,7 @@ def test_a_scan_that_has_gone_on_gives_no_records_of_the_batch_before() -> None:
     scan.next()
     before = EachRecord(scan, bool)
     scan.next()
-    with pytest.raises(RuntimeError, match="gone on"):
+    with pytest.raises(RuntimeError, match="moved on"):
         next(before)
 
 
