@@ -104,8 +104,7 @@ class Contest:
 
 
 class Ratio(NamedTuple):
-    """A row of the results; a ratio above 1 means that kfuzz is faster. Times are medians per record, message or call.
-    """
+    """A row of the results; above 1 kfuzz is faster. Times are medians, in ns per record, message or call."""
 
     path: str
     peer: str
