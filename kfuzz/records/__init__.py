@@ -1,7 +1,9 @@
-"""The readable face of the record formats: values, codec containers, rules and findings.
+"""Read, check and write record batches of magic 2 and messages of magic 0 and 1.
 
-Beside what is exported here: ``convert`` between the formats, ``compact`` as the log cleaner, ``append`` as a broker,
-``control`` records, ``stream`` rules, ``annotate``.
+Other modules build on this one: ``kfuzz.records.conversion`` converts between the formats,
+``kfuzz.records.compaction`` does what the log cleaner does, ``kfuzz.records.appending`` does what a broker does with a
+Produce request, ``kfuzz.records.stream`` has the rules for sequences and transactions, and ``kfuzz.control`` reads
+control records.
 
 >>> from kfuzz import records
 >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])

@@ -1,6 +1,7 @@
-"""What a broker does to the bytes that it accepts from a producer: offsets, timestamps, and another codec.
+"""What a broker changes in a producer's batch before it stores it: offsets, timestamps and the codec.
 
-In place where Kafka is in place: then only header bytes change, and the payload stays as the producer compressed it.
+Where Kafka edits the batch in place, so does this module: only header bytes change, and the payload stays as the
+producer compressed it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 AT: Final = {name: (at, width) for name, at, width in HEADER_LAYOUT}
-# The attribute bits that Kafka knows; it clears the others whenever it rewrites the attributes.
+# The attribute bits that Kafka knows. It clears all others when it rewrites the attributes.
 KNOWN_BITS: Final = 0x7F
 
 
@@ -70,8 +71,11 @@ class _Header(NamedTuple):
 class Appended:
     """What a broker stored.
 
-    ``consumed``: how many of the given bytes the batch took; a partial tail behind it is dropped. ``max_timestamp``:
-    milliseconds, as the time index gets it; -1 where there is none. ``in_place``: the payload is the producer's.
+    - ``data``: the stored batch.
+    - ``first_offset``, ``last_offset``: the offsets that the broker assigned.
+    - ``max_timestamp``: the timestamp for the time index, in milliseconds; -1 if there is none.
+    - ``in_place``: True if the payload is unchanged.
+    - ``consumed``: the length of the producer's batch in the given bytes. A partial tail after it is dropped.
 
     Mirrors ``org.apache.kafka.storage.internals.log.LogValidator.ValidationResult``.
     """
@@ -85,9 +89,19 @@ class Appended:
 
 
 def append(data: Buffer, topic: Topic = DEFAULT_TOPIC, *, limits: Limits = DEFAULT_LIMITS) -> Appended:
-    """Append the batch of a Produce request (magic 2) to ``topic``'s log; ``RecordsError`` where the broker refuses it.
+    """Append the batch of a Produce request (magic 2) to the log of ``topic``.
 
-    Mirrors ``org.apache.kafka.storage.internals.log.LogValidator.validateMessagesAndAssignOffsets``.
+    Raises ``RecordsError`` if the broker refuses the batch. Mirrors
+    ``org.apache.kafka.storage.internals.log.LogValidator.validateMessagesAndAssignOffsets``.
+
+    >>> from kfuzz import records
+    >>> from kfuzz.records.appending import append
+    >>> data = records.encode([records.RecordBatch(0, 1, [records.Record(i, 1000 + i, b"k", b"v") for i in (0, 1)])])
+    >>> stored = append(data, records.Topic(first_offset=40))
+    >>> stored.first_offset, stored.last_offset, stored.max_timestamp, stored.in_place
+    (40, 41, 1001, True)
+    >>> [record.offset for record in records.iterate(stored.data)]
+    [40, 41]
     """
     reading = read(data, role="broker", topic=topic, limits=limits)
     if reading.fatal is not None:
@@ -110,9 +124,15 @@ def append(data: Buffer, topic: Topic = DEFAULT_TOPIC, *, limits: Limits = DEFAU
 
 
 def assign_offsets(batch: bytes, first_offset: int) -> bytes:
-    """The batch (magic 2) with its last offset where ``first_offset`` and its record count put it.
+    """Return the batch (magic 2) with its last offset set to ``first_offset`` + record count - 1.
 
-    The base offset is outside the CRC. Mirrors ``DefaultRecordBatch.setLastOffset``.
+    Only the base offset changes. The CRC does not cover it. Mirrors ``DefaultRecordBatch.setLastOffset``.
+
+    >>> from kfuzz import records
+    >>> from kfuzz.records.appending import assign_offsets
+    >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+    >>> records.decode(assign_offsets(data, 40))[0].base_offset
+    40
     """
     header = _header(batch)
     last_offset = first_offset + header.record_count - 1
@@ -120,18 +140,30 @@ def assign_offsets(batch: bytes, first_offset: int) -> bytes:
 
 
 def set_partition_leader_epoch(batch: bytes, epoch: int) -> bytes:
-    """The batch (magic 2) under another leader epoch, which is outside the CRC.
+    """Return the batch (magic 2) with this leader epoch. The CRC does not cover the field.
 
     Mirrors ``DefaultRecordBatch.setPartitionLeaderEpoch``.
+
+    >>> from kfuzz import records
+    >>> from kfuzz.records.appending import set_partition_leader_epoch
+    >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+    >>> records.decode(set_partition_leader_epoch(data, 5))[0].partition_leader_epoch
+    5
     """
     return _with_fields(batch, partition_leader_epoch=epoch)
 
 
 def set_max_timestamp(batch: bytes, timestamp_type: TimestampType, max_timestamp: int) -> bytes:
-    """The batch (magic 2) with this timestamp type and max timestamp (milliseconds), and a new CRC.
+    """Return the batch (magic 2) with this timestamp type and max timestamp (milliseconds), and a new CRC.
 
-    Where both are right already nothing is touched; else unused attribute bits are cleared too. Mirrors
-    ``DefaultRecordBatch.setMaxTimestamp``.
+    If both are already right, the batch is returned unchanged. Otherwise unused attribute bits are cleared too.
+    Mirrors ``DefaultRecordBatch.setMaxTimestamp``.
+
+    >>> from kfuzz import records
+    >>> from kfuzz.records.appending import set_max_timestamp
+    >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+    >>> records.decode(set_max_timestamp(data, "create", 9))[0].max_timestamp
+    9
     """
     if timestamp_type not in ("create", "log-append"):
         raise UsageError(f"timestamp type {timestamp_type!r} does not exist in magic 2; take create or log-append")
@@ -147,15 +179,31 @@ def set_max_timestamp(batch: bytes, timestamp_type: TimestampType, max_timestamp
 
 
 def stamp_log_append_time(batch: bytes, now: int) -> bytes:
-    """The batch (magic 2) under LogAppendTime: every record has timestamp ``now`` (milliseconds), none is touched."""
+    """Return the batch (magic 2) with timestamp type LogAppendTime and max timestamp ``now`` (milliseconds).
+
+    A reader then takes ``now`` as the timestamp of every record. The records' bytes do not change.
+
+    >>> from kfuzz import records
+    >>> from kfuzz.records.appending import stamp_log_append_time
+    >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+    >>> [record.timestamp for record in records.iterate(stamp_log_append_time(data, 1700000000000))]
+    [1700000000000]
+    """
     return set_max_timestamp(batch, "log-append", now)
 
 
 def recompress(batch: bytes, compression: Codec, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """The batch (magic 2) built anew with another codec, its offsets, timestamps and producer kept.
+    """Rebuild the batch (magic 2) with another codec. Its offsets, timestamps and producer fields stay the same.
 
-    What a builder does not know is lost: unused attribute bits, record attributes, a delete horizon; header keys that
-    are not UTF-8 get U+FFFD. ``RecordsError`` where the batch cannot be read, ``EncodeError`` where it cannot be built.
+    Kafka's builder drops some things: unused attribute bits, record attributes and the delete horizon. In header keys
+    that are not UTF-8, U+FFFD replaces the bad bytes. Raises ``RecordsError`` if the batch cannot be read and
+    ``EncodeError`` if it cannot be built.
+
+    >>> from kfuzz import records
+    >>> from kfuzz.records.appending import recompress
+    >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+    >>> records.decode(recompress(data, "gzip"))[0].compression
+    'gzip'
     """
     reading = read(batch, limits=limits)
     if reading.fatal is not None:
@@ -181,7 +229,7 @@ def recompress(batch: bytes, compression: Codec, *, limits: Limits = DEFAULT_LIM
 
 
 def _rebuilt(header: _Header, records: list[Record], codec: Codec, topic: Topic) -> tuple[bytes, int]:
-    """The batch as LogValidator builds it anew, and its max timestamp; ``RecordsError`` where it cannot."""
+    """The batch as LogValidator rebuilds it, and its max timestamp. Raises ``RecordsError`` if that is impossible."""
     try:
         rebuilt = rebuild(
             renumbered(records, topic.first_offset, keep_attributes=False),

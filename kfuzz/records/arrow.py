@@ -1,6 +1,6 @@
-"""Records as Arrow columns, and columns as record batches.
+"""Read records into Arrow columns, and write columns as record batches.
 
-pyarrow comes with the extra ``arrow``; it is imported when it is first asked for.
+These functions need pyarrow (``pip install 'kfuzz[arrow]'``). It is imported on the first call.
 """
 
 from __future__ import annotations
@@ -39,15 +39,21 @@ def _arrow() -> Any:
 
 
 def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS) -> pa.RecordBatch:
-    """All records in ``data`` as one ``pyarrow.RecordBatch``, keys and values left where they stand.
+    """Return all records in ``data`` as one ``pyarrow.RecordBatch``, without copying keys and values.
 
-    The fields: ``offset`` (int64), ``timestamp`` (int64, milliseconds, null for magic 0), ``batch`` (int32, which batch
-    of ``data`` it is in), ``key`` and ``value`` (binary_view), ``headers`` (list of struct of ``key`` and ``value``,
-    binary_view). The columns refer to ``data`` and to decompressed payloads and keep them alive; do not change a
-    mutable buffer while they are in use.
+    It has these fields:
 
-    By the loop of :func:`kfuzz.records.check`. ``RecordsError`` with the first fatal finding, ``UsageError`` without
-    pyarrow.
+    - ``offset`` (int64)
+    - ``timestamp`` (int64, milliseconds; null for magic 0)
+    - ``batch`` (int32): the index of the batch in ``data``
+    - ``key`` and ``value`` (binary_view)
+    - ``headers`` (list of structs with ``key`` and ``value``, both binary_view)
+
+    The columns point into ``data`` and into decompressed payloads, and keep both alive. If ``data`` is a mutable
+    buffer, do not change it while the columns are in use.
+
+    The bytes are judged by the same loop as in :func:`kfuzz.records.check`. Raises ``RecordsError`` with the first
+    fatal finding, and ``UsageError`` if pyarrow is missing.
 
     >>> from kfuzz import records
     >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", None)])])
@@ -61,16 +67,16 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     scan = Scan(data, True, with_headers=True, columns=made, limit=limits.decompressed_bytes)
     Walk(scan, data, profile, limits, into=verdict).run(scan.next())
     verdict.raise_fatal()
-    # First, for whatever is exported has to be imported.
+    # Make the schema before the export: if it failed afterwards, nobody would free the exported data.
     schema = _schema()
-    # Arrow's own C data interface: to put the table together from Python would take as long as 500 records.
+    # Arrow's C data interface is used because building the table in Python takes as long as reading 500 records.
     table: pa.RecordBatch = arrow.RecordBatch._import_from_c(made.export(), schema)
     return table
 
 
 @cache
 def _schema() -> pa.Schema:
-    """Made once: it costs as much as a small table."""
+    """Cached because making it takes as long as making a small table."""
     arrow = _arrow()
     view = arrow.binary_view()
     header = arrow.struct([arrow.field("key", view, nullable=False), arrow.field("value", view)])
@@ -89,15 +95,21 @@ def encode_columns(
     batch_records: int | None = None,
     level: int | None = None,
 ) -> bytes:
-    """Record batches of magic 2 with the rows of ``columns``, which has the fields that :func:`columns` makes.
+    """Write the rows of ``columns`` as record batches of magic 2. The fields are those of :func:`columns`.
 
-    Every field may be missing: ``key`` and ``value`` (binary, large_binary, binary_view, or text) are then null,
-    ``timestamp`` is -1, ``headers`` (list of struct of ``key`` and ``value``) are none, and ``offset`` goes on from the
-    template's base offset. Neighbouring rows with the same number in ``batch`` make a batch; without it all rows do, or
-    ``batch_records`` at a time. ``like`` is the template: its codec, timestamp type, flags, producer (whose sequence
-    goes on from batch to batch) and leader epoch; its timestamps where they are given. ``level`` is the codec's own.
+    Every field may be missing. Its default is then:
 
-    ``EncodeError`` where a row does not fit its batch, ``UsageError`` where a field is of another type.
+    - ``key`` and ``value`` (binary, large_binary, binary_view or text): null
+    - ``timestamp``: -1
+    - ``headers`` (list of structs with ``key`` and ``value``): none
+    - ``offset``: counts up from the template's base offset
+    - ``batch``: all rows form one batch, or every ``batch_records`` rows do
+
+    Adjacent rows with the same number in ``batch`` form one batch. ``like`` is the template for the codec, timestamp
+    type, flags, producer and leader epoch, and for the base and max timestamp if it has them. The producer's sequence
+    continues from batch to batch. ``level`` is the codec's compression level.
+
+    Raises ``EncodeError`` if a row does not fit its batch, and ``UsageError`` if a field has the wrong type.
 
     >>> import pyarrow
     >>> from kfuzz import records
@@ -117,7 +129,7 @@ def encode_columns(
         if name not in FIELDS:
             raise UsageError(f"column {name!r} is unknown; columns of records have {', '.join(FIELDS)}")
         if names.count(name) > 1:
-            raise UsageError(f"column {name!r} is there twice")
+            raise UsageError(f"column {name!r} occurs twice")
     table: pa.RecordBatch = (
         arrow.RecordBatch.from_struct_array(columns.to_struct_array().combine_chunks())
         if isinstance(columns, arrow.Table)
@@ -127,7 +139,7 @@ def encode_columns(
     pack = None if like.compression == "none" else partial(compress_parts, like.compression, level=level)
     try:
         writer = _writer(table)
-        # The template's last offset is each batch's own.
+        # Each batch gets its own last offset, so the template's is not used.
         return writer.batches(ends, header_fields(replace(like, last_offset=like.base_offset)), pack)
     except OverflowError as error:
         raise EncodeError(f"a field does not fit its width: {error}") from None
@@ -136,18 +148,18 @@ def encode_columns(
 
 
 def _ends(columns: pa.RecordBatch, batch_records: int | None) -> list[int]:
-    """Where each batch's rows end."""
+    """For each batch, the index one past its last row."""
     count = columns.num_rows
     if count == 0:
         return []
     if "batch" in columns.schema.names:
         if batch_records is not None:
-            raise UsageError("batch_records is given, and the columns have a batch each row is in; leave one out")
+            raise UsageError("the columns have a field batch, so batch_records has no use; leave one of them out")
         number = columns.column("batch")
         if not _arrow().types.is_integer(number.type):
             raise UsageError(f"column batch is {number.type}; it must be an integer")
         if number.null_count:
-            raise UsageError("column batch has nulls; each row is in a batch")
+            raise UsageError("column batch has nulls; each row needs a batch")
         return ends_of_runs(number)
     step = count if batch_records is None else batch_records
     if not isinstance(step, int) or step < 1:
@@ -168,7 +180,7 @@ def _writer(columns: pa.RecordBatch) -> ColumnWriter:
         if not arrow.types.is_int64(offsets.type):
             raise UsageError(f"column offset is {offsets.type}; it must be int64")
         if offsets.null_count:
-            raise UsageError("column offset has nulls; each record has an offset")
+            raise UsageError("column offset has nulls; each record needs an offset")
     header_keys = header_values = None
     if headers is not None:
         headers, header_keys, header_values = _headers(cast("pa.ListArray[Any]", headers))
@@ -198,7 +210,7 @@ def _headers(column: pa.ListArray[Any]) -> tuple[pa.ListArray[Any], Bytes | None
 
 
 def _bytes(name: str, column: pa.Array[Any] | None) -> Bytes | None:
-    """The buffers of a column of bytes, where they are."""
+    """The buffers of a column of bytes, without a copy."""
     if column is None:
         return None
     if str(column.type) not in KINDS:

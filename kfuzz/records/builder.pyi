@@ -1,4 +1,4 @@
-# The docstrings stand in builder.pyx, where ``help`` finds them.
+# The docstrings are in builder.pyx, where ``help`` finds them.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

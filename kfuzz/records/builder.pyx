@@ -1,7 +1,7 @@
-"""Records into one new batch, byte for byte as Kafka's builder writes it: what conversion and compaction stand on.
+"""Build one new batch from records, byte for byte as Kafka's builder writes it. Conversion and compaction use it.
 
-The writer takes every field as it is given; this takes what Kafka's builder takes, refuses what it refuses, and works
-out the rest.
+``kfuzz.records.writer`` writes every field as it is given. This module takes the arguments of Kafka's builder, refuses
+what that refuses, and computes the other fields.
 """
 
 from cython.dataclasses cimport dataclass
@@ -32,8 +32,11 @@ OF_A_BROKEN_PAYLOAD = ("decompression-failed", "decompressed-size-exceeded")
 
 @dataclass(frozen=True)
 cdef class Rebuilt:
-    """The bytes of a new batch (of magic 0 or 1 without a codec: of one message a record), and what a broker notes of
-    it for its time index: ``max_timestamp`` in milliseconds and the offset that it goes under, -1 where there is none.
+    """A new batch, and the values that a broker adds to its time index.
+
+    - ``data``: the bytes. For magic 0 or 1 without a codec, these are one message for each record.
+    - ``max_timestamp``: milliseconds; -1 if there is none.
+    - ``offset_of_max_timestamp``: the offset for it in the time index; -1 if there is none.
 
     Mirrors ``org.apache.kafka.common.record.MemoryRecordsBuilder.RecordsInfo``.
     """
@@ -61,12 +64,15 @@ def rebuild(
     last_offset=None,
     without_headers=False,
 ):
-    """One batch of ``records`` (at least one) under their own offsets and timestamps.
+    """Build one batch from ``records`` (at least one). The records keep their offsets and timestamps.
 
-    ``log_append_time`` (milliseconds) is the max timestamp where ``timestamp_type`` is "log-append"; records of magic 0
-    and 1 take it too. ``delete_horizon`` (milliseconds; below 0 is none) stands in for the base timestamp.
-    ``last_offset`` overrides that of the last record, for magic 2. ``without_headers`` leaves out headers, which magic
-    0 and 1 cannot carry. ``EncodeError`` where Kafka's builder refuses.
+    - ``log_append_time`` (milliseconds): the max timestamp if ``timestamp_type`` is "log-append". Messages of magic 1
+      get it as their timestamp too.
+    - ``delete_horizon`` (milliseconds; below 0 means none): replaces the base timestamp.
+    - ``last_offset``: the batch's last offset, if it is not the last record's. Only for magic 2.
+    - ``without_headers``: leaves out headers, which magic 0 and 1 cannot hold.
+
+    Raises ``EncodeError`` if Kafka's builder refuses the records.
 
     Mirrors ``org.apache.kafka.common.record.MemoryRecordsBuilder``.
 
@@ -107,7 +113,7 @@ def rebuild(
     if magic < 2:
         stamp = log_append_time if log_append else None
         data = _messages(records, stamp, magic, compression, log_append, base_offset, max_timestamp)
-        # Without a codec there is a message a record, and each has its own place.
+        # Without a codec each record is a message of its own, so the time index can point at exactly that message.
         if compression == "none" and largest != NO_TIMESTAMP:
             final_offset = base_offset if log_append else records[found.largest_timestamp_at].offset
     else:
@@ -127,8 +133,17 @@ def rebuild(
 
 
 def empty_batch(batch):
-    """The header that remains of ``batch`` when compaction has taken all of its records: offsets, producer, sequence
-    and max timestamp stay, codec and delete horizon go. Mirrors ``DefaultRecordBatch.writeEmptyHeader``.
+    """Return the header that compaction leaves when it removes all records of ``batch``.
+
+    Offsets, producer fields, sequence and max timestamp stay. The codec and the delete horizon are dropped. Mirrors
+    ``DefaultRecordBatch.writeEmptyHeader``.
+
+    >>> from kfuzz import records
+    >>> from kfuzz.records.builder import empty_batch
+    >>> batch = records.RecordBatch(3, 4, [], producer_id=7, producer_epoch=0, base_sequence=12)
+    >>> left = records.decode(empty_batch(batch))[0]
+    >>> left.base_offset, left.last_offset, left.base_sequence, left.records
+    (3, 4, 12, [])
     """
     if batch.magic < 2:
         raise EncodeError(f"magic {batch.magic} has no empty batches; only magic 2 has")
@@ -145,12 +160,18 @@ def empty_batch(batch):
 
 
 def frames(data, *, limits=DEFAULT_LIMITS):
-    """Each batch of ``data`` in a reading of its own, and its bytes; a partial tail is left out.
+    """Yield a ``Reading`` and the bytes of each batch in ``data``. A partial tail is left out.
 
-    One batch is in memory at a time. ``RecordsError`` where the consumer of profile ``kafka`` refuses the bytes.
+    Only one batch is in memory at a time. Raises ``RecordsError`` if a consumer of profile ``kafka`` refuses the bytes.
+
+    >>> from kfuzz import records
+    >>> from kfuzz.records.builder import frames
+    >>> data = records.encode([records.RecordBatch(i, i, [records.Record(i, 1, b"k", b"v")]) for i in (0, 1)])
+    >>> [(reading.batches[0].base_offset, len(raw)) for reading, raw in frames(data)]
+    [(0, 70), (1, 70)]
     """
     view = memoryview(data).cast("B")
-    # Records refer to bytes, which cannot change, and need no copy of them.
+    # Records point into ``bytes`` objects, which cannot change. From any other buffer, they need a copy.
     end = 0
     try:
         for reading, at, size in readings(data if isinstance(data, bytes) else view, limits=limits):
@@ -160,7 +181,7 @@ def frames(data, *, limits=DEFAULT_LIMITS):
         finding = error.finding
         if finding.code not in OF_A_BROKEN_PAYLOAD:
             raise
-        # The place of a broken payload counts from its batch here.
+        # For a broken payload, this function reports the place relative to the batch.
         raise RecordsError(replace(finding, at=finding.at - end)) from None
 
 
@@ -200,7 +221,7 @@ cdef int _require_producer(magic, producer_id, producer_epoch, base_sequence, tr
 
 
 def _require_widths(*values):
-    """``EncodeError`` for the first of the header's fields that does not fit."""
+    """Raise ``EncodeError`` for the first header field that does not fit."""
     names = (
         ("base_offset", 64), ("log_append_time", 64), ("producer_id", 64), ("producer_epoch", 16),
         ("base_sequence", 32), ("partition_leader_epoch", 32), ("delete_horizon", 64),
@@ -211,19 +232,19 @@ def _require_widths(*values):
 
 
 cdef object _surveyed(list records, magic, base_offset, bint with_headers):
-    """What the builder has to know of the records; ``EncodeError`` for the first that it refuses."""
+    """Check all records in one pass. Raises ``EncodeError`` for the first record that the builder refuses."""
     if not records:
-        raise EncodeError("a batch is built of at least one record; there is none")
+        raise EncodeError("a batch needs at least one record; there is none")
     found = survey(records, base_offset, with_headers)
     if (i := found.refused_at) < 0:
         return found
     record = records[i]
-    # Only a record after the first one can fall below the one before.
+    # ``FALLS`` needs a previous record, so ``before`` is set whenever its message is used.
     before = records[i - 1].offset if i > 0 else None
     raise EncodeError(
         {
             FALLS: f"records[{i}].offset is {record.offset} after {before}; offsets must increase",
-            TIMESTAMP_LOW: f"records[{i}].timestamp is {record.timestamp}; below -1 there is none",
+            TIMESTAMP_LOW: f"records[{i}].timestamp is {record.timestamp}; it must be -1 or more",
             HAS_HEADERS: f"records[{i}] has headers; magic {magic} cannot carry them",
             FAR: f"records[{i}].offset is {record.offset}, too far from the base offset {base_offset}; "
             "the delta is an int32",
@@ -235,7 +256,8 @@ cdef object _surveyed(list records, magic, base_offset, bint with_headers):
 
 
 cdef bytes _messages(list records, stamp, magic, compression, bint log_append, base_offset, wrapper_timestamp):
-    """The messages, in a wrapper where there is a codec. Inner offsets count from the base offset in magic 1 alone."""
+    """The messages, inside a wrapper if there is a codec. Only in magic 1 do inner offsets count from the base offset.
+    """
     attributes = LOG_APPEND_TIME if log_append and magic > 0 else 0
     base = base_offset if magic > 0 and compression != "none" else 0
     data = encode_messages(records, magic, base, attributes, stamp)
@@ -258,13 +280,13 @@ cdef int _attributes(timestamp_type, transactional, control, compression, delete
 
 
 cdef object _int32(number):
-    """``number`` as Java's narrowing leaves it."""
+    """``number`` cast to an int32, as Java's ``(int)`` does."""
     return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 cdef Record _plain(Record record, base_offset):
-    """The record as Kafka writes it again: without attributes, its header keys through Java's text, its offset's delta
-    narrowed to an int32.
+    """The record as Kafka rewrites it: no attributes, header keys decoded and encoded by Java, the offset delta cast to
+    an int32.
     """
     offset = wrap64(base_offset + _int32(record.offset - base_offset))
     if offset == record.offset and record.attributes == 0 and all(_is_utf8(key) for key, _ in record.headers):

@@ -1,4 +1,4 @@
-"""What Kafka's log cleaner does to bytes: batches and records retained by predicate, the rest rewritten."""
+"""What Kafka's log cleaner does to bytes: it keeps the records that a predicate selects and rewrites their batches."""
 
 from __future__ import annotations
 
@@ -23,17 +23,23 @@ BatchRetention = Literal["delete", "retain-empty", "delete-empty"]
 LegacyRewrite = Literal["upgrade", "keep"]
 RETENTIONS: Final = get_args(BatchRetention)
 
-# delete.retention.ms: how long tombstones and markers stay after the first pass has stamped them.
+# Default of delete.retention.ms: how long tombstones and markers stay after the first pass sets their delete horizon.
 DELETE_RETENTION_MS: Final = 24 * 60 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What one pass leaves, and what it counted; ``org.apache.kafka.common.record.MemoryRecords.FilterResult``.
+    """The output of one pass, and its counters.
 
-    ``bytes_read`` is how far into the input the pass came: short of its batches only where ``buffer_bytes`` ended it.
-    ``max_offset``, ``max_timestamp`` (milliseconds) and ``offset_of_max_timestamp`` (the last offset of the batch that
-    has it) are -1 where nothing was retained.
+    - ``data``: the retained batches.
+    - ``bytes_read``: how many bytes of the input the pass read. It leaves whole batches unread only if
+      ``buffer_bytes`` ended the pass.
+    - ``records_read``, ``records_retained``: how many records the pass looked at, and how many it kept.
+    - ``max_offset``: the largest retained offset, or -1.
+    - ``max_timestamp``: milliseconds, or -1.
+    - ``offset_of_max_timestamp``: the last offset of the batch that has ``max_timestamp``, or -1.
+
+    Mirrors ``org.apache.kafka.common.record.MemoryRecords.FilterResult``.
     """
 
     data: bytes
@@ -57,20 +63,26 @@ def compact(
     buffer_bytes: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Compacted:
-    """One pass of the log cleaner over ``data``: the records for which ``retain(batch, record)`` holds.
+    """Run one pass of the log cleaner over ``data``. It keeps the records for which ``retain(batch, record)`` is true.
 
-    ``batch_retention`` is asked first: "delete" drops the batch unseen, "retain-empty" leaves its header where no
-    record remains (so that the producer's last sequence survives), "delete-empty" does not. A batch that loses nothing
-    is copied byte for byte, unless it holds a tombstone, or ``marks_empty_transaction`` holds for it, and it has no
-    delete horizon: then ``now_ms + delete_retention_ms`` becomes that, in place of its base timestamp. Rewritten
-    batches keep their first and last offset, and so their last sequence.
+    ``batch_retention`` is called first, with the batch. It returns one of three words:
 
-    ``legacy``: Kafka 4 rewrites every batch of magic 0 and 1 it meets as magic 2 ("upgrade"); Kafka 3 kept the magic
-    ("keep"). ``buffer_bytes``: stop after the batch with which the output outgrows this, as the cleaner's buffer does;
-    go on at ``bytes_read``. One batch is in memory at a time. A partial tail is dropped.
+    - "delete": drop the batch without looking at its records.
+    - "retain-empty": if no record remains, keep the header, so that the producer's last sequence survives.
+    - "delete-empty": if no record remains, drop the batch.
 
-    ``RecordsError`` where a consumer refuses the bytes; ``EncodeError`` where Kafka could read a batch but not write it
-    again. Mirrors ``org.apache.kafka.common.record.MemoryRecords.filterTo``.
+    A batch that loses no record is copied byte for byte, unless it needs a delete horizon. It needs one if it has none
+    yet and either keeps a tombstone or ``marks_empty_transaction`` is true for it. The delete horizon is
+    ``now_ms + delete_retention_ms`` and replaces the base timestamp. Rewritten batches of magic 2 keep their first and
+    last offset, and so their last sequence.
+
+    With ``legacy="upgrade"``, batches of magic 0 and 1 become magic 2, as in Kafka 4. With ``"keep"`` they keep their
+    magic, as in Kafka 3. If ``buffer_bytes`` is given, the pass stops after the batch that makes the output larger
+    than this, as the cleaner's buffer does. Continue at ``bytes_read``. Only one batch is in memory at a time. A
+    partial tail is dropped.
+
+    Raises ``RecordsError`` if a consumer refuses the bytes, and ``EncodeError`` if Kafka can read a batch but not write
+    it again. Mirrors ``org.apache.kafka.common.record.MemoryRecords.filterTo``.
 
     >>> from kfuzz import records
     >>> from kfuzz.records.compaction import compact
@@ -120,9 +132,12 @@ class _Tally:
 
     def add(self, made: Rebuilt, max_offset: int, records: int) -> None:
         if made.max_timestamp != NO_TIMESTAMP and made.offset_of_max_timestamp < 0:
-            raise EncodeError(f"max timestamp {made.max_timestamp} goes under offset {made.offset_of_max_timestamp}")
+            raise EncodeError(
+                f"the offset of max timestamp {made.max_timestamp} is {made.offset_of_max_timestamp}; "
+                "the cleaner needs 0 or more"
+            )
         if max_offset < 0:
-            raise EncodeError(f"the largest retained offset is {max_offset}; the cleaner wants 0 or more")
+            raise EncodeError(f"the largest retained offset is {max_offset}; the cleaner needs 0 or more")
         if made.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.offset_of_max_timestamp = made.max_timestamp, made.offset_of_max_timestamp
         self.max_offset = max(self.max_offset, max_offset)
@@ -151,12 +166,12 @@ def _retain(
     new_horizon: int | None,
     legacy: LegacyRewrite,
 ) -> None:
-    """Copy the batch if nothing about it changes, else write it again from what is retained."""
+    """Copy the batch if nothing changes. Otherwise build it again from the retained records."""
     batch = reading.batches[0]
     magic = batch.magic if legacy == "keep" else 2
     if magic < 2 or batch.delete_horizon is not None:
         new_horizon = None
-    # KAFKA-4298: messages of another magic than their wrapper's are mended by writing them again.
+    # KAFKA-4298: if a wrapper holds messages of another magic, Kafka repairs that by rewriting it.
     mixed = any(finding.code == "inner-magic-mismatch" for finding in reading.findings)
     if len(retained) == len(batch.records) and batch.magic == magic and new_horizon is None and not mixed:
         kept = NO_TIMESTAMP if batch.max_timestamp is None else batch.max_timestamp
@@ -178,7 +193,7 @@ def _retain(
         control=batch.control,
         partition_leader_epoch=batch.partition_leader_epoch,
         delete_horizon=batch.delete_horizon if new_horizon is None else new_horizon,
-        # The last offset is kept so that the last sequence, which counts from it, is too.
+        # The last sequence is computed from the last offset. Keeping the offset keeps the sequence.
         last_offset=batch.last_offset if batch.magic == 2 else None,
     )
     tally.add(made, largest_offset, len(retained))

@@ -1,7 +1,7 @@
-"""Batches as JSON and back: the form of the vectors, the testee protocol and ``--json`` (docs/testee-protocol.md).
+"""Convert batches to JSON and back. Vectors, the testee protocol and ``--json`` use this form.
 
-64-bit integers are decimal strings; bytes are hex or null; a header key is text, or ``{"hex": …}`` where it is not
-UTF-8.
+64-bit integers are decimal strings. Bytes are hex or null. A header key is text, or ``{"hex": …}`` if it is not UTF-8.
+docs/testee-protocol.md describes the form.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kfuzz.records.model import Header, Record, RecordBatch
 
 __all__ = ["from_json", "to_json"]
 
-# The batch's fields in JSON, and whether each is a 64-bit integer; timestamps that only a writer needs are not
-# contents.
+# The batch's fields in JSON, and whether each is a 64-bit integer. The base and max timestamp are left out: only a
+# writer needs them.
 BATCH_FIELDS: dict[str, bool] = {
     "base_offset": True,
     "last_offset": True,
@@ -33,18 +33,32 @@ BATCH_FIELDS: dict[str, bool] = {
     "delete_horizon": True,
 }
 
-# Fields that are one of some words, and those that are true or false; the rest are numbers.
+# Fields with a fixed set of words, and fields that are true or false. All others are numbers.
 WORDS: dict[str, tuple[str, ...]] = {"compression": CODECS, "timestamp_type": TIMESTAMP_TYPES}
 TRUTHS = ("transactional", "control")
 
 
 def to_json(batches: Iterable[RecordBatch]) -> list[dict[str, Any]]:
-    """The JSON form of ``batches``."""
+    """Return the JSON form of ``batches``: a list with one dict for each batch, ready for ``json.dumps``.
+
+    >>> from kfuzz import records
+    >>> shown = records.to_json([records.RecordBatch(7, 7, [records.Record(7, 1000, b"k", b"v")])])
+    >>> shown[0]["records"]
+    [{'offset': '7', 'timestamp': '1000', 'key': '6b', 'value': '76', 'headers': []}]
+    """
     return [_batch_to_json(batch) for batch in batches]
 
 
 def from_json(batches: Iterable[Mapping[str, Any]]) -> list[RecordBatch]:
-    """The batches of a JSON form; ``UsageError`` names the place that is wrong. Fields left out take their defaults."""
+    """Return the batches that a JSON form describes. A missing field gets its default.
+
+    Raises ``UsageError``, which names the wrong place.
+
+    >>> from kfuzz import records
+    >>> batch = records.from_json([{"compression": "gzip", "records": [{"offset": "7", "value": "76"}]}])[0]
+    >>> batch.base_offset, batch.compression, batch.records[0].value
+    (7, 'gzip', b'v')
+    """
     return [_batch_from_json(batch, f"batches[{i}]") for i, batch in enumerate(_list(batches, "batches"))]
 
 
@@ -115,9 +129,9 @@ def _field(name: str, value: Any, where: str) -> Any:
 
 
 def _record_from_json(value: Any) -> Record:
-    """A record. An error begins with the place within the record; the caller puts the record's own place before it.
+    """Convert one record. An error names the place inside the record, and the caller adds the record's own place.
 
-    So no place is put into words unless it is needed: a batch may have very many records.
+    This saves formatting a place for every record: a batch may have very many.
     """
     value = _object(value, "")
     if "offset" not in value:
@@ -141,7 +155,7 @@ def _header(value: Any, where: str) -> Header:
 
 
 def _object(value: Any, where: str) -> Mapping[str, Any]:
-    # A check against an abstract class is slow; most objects are what a JSON reader makes.
+    # The check against an abstract class is slow, and a JSON reader makes plain dicts.
     if type(value) is not dict and not isinstance(value, Mapping):
         raise UsageError(f"{where} is {_shortly(value)}; it must be an object")
     return value
@@ -160,7 +174,7 @@ def _shortly(value: Any) -> str:
 
 
 def _integer(value: Any, where: str) -> int:
-    """A number, or its decimal text; its range is the encoder's to judge."""
+    """An int, from an int or decimal text. The encoder checks the range."""
     try:
         if isinstance(value, str) or type(value) is int:
             return int(value)

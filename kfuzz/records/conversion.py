@@ -1,4 +1,4 @@
-"""Batches from one magic to another, with what is lost on the way."""
+"""Convert batches from one magic to another, and report what is lost."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ LossKind = Literal[
 LOSSES: Final[dict[LossKind, str]] = {
     "control-batch": "the control batch and its {count} records are dropped",
     "empty-batch": "the batch has no records; its offsets and sequence are dropped",
-    "records-before-first-offset": "{count} records lie before the first offset asked for and are dropped",
+    "records-before-first-offset": "{count} records lie before the requested first offset and are dropped",
     "headers": "{count} headers are dropped",
     "producer-state": "producer id, producer epoch and base sequence are dropped",
     "transactional": "the records are no longer marked as transactional",
     "partition-leader-epoch": "the partition leader epoch is dropped",
     "delete-horizon": "the delete horizon is dropped",
     "timestamps": "the timestamps of {count} records are dropped",
-    "timestamp-type": "that the timestamps are of type log-append is dropped",
+    "timestamp-type": "the timestamp type log-append is dropped",
     "max-timestamp": "the max timestamp becomes that of the records",
     "offset-range": "the batch's first and last offset become those of its records",
     "offsets": "{count} records lose their offsets",
-    "batch-bounds": "{count} batches become another number of batches",
+    "batch-bounds": "the number of batches changes from {count}",
     "record-attributes": "the attributes of {count} records are dropped",
-    "partial-tail": "{count} bytes at the end are no whole batch and are dropped",
+    "partial-tail": "{count} bytes at the end are not a whole batch and are dropped",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Something that the new format has no place for: ``kind``, how often, and in which batch of the input (from 0)."""
+    """Something that the new format cannot hold: its ``kind``, the index of the input batch, and how many cases."""
 
     kind: LossKind
     batch: int
@@ -75,7 +75,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The new bytes, and what they lack of the old ones, in the order of the batches. ``batches`` reads the bytes."""
+    """The new bytes, and what was lost, in the order of the batches."""
 
     data: bytes
     losses: tuple[Loss, ...]
@@ -83,14 +83,14 @@ class Converted:
 
     @property
     def batches(self) -> list[RecordBatch]:
-        """The batches of ``data``, read anew each time."""
+        """The batches in ``data``. Each access reads them again."""
         return decode(self.data, limits=self.limits)
 
 
 class _Source(NamedTuple):
-    """A batch and its bytes as they are; no batch where the bytes are a tail that is none.
+    """A batch and its original bytes. For a partial tail, ``batch`` is None.
 
-    ``mixed``: messages inside the wrapper have another magic than it.
+    ``mixed``: the wrapper holds messages of another magic than its own.
     """
 
     batch: RecordBatch | None
@@ -106,17 +106,23 @@ def convert(
     first_offset: int | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Converted:
-    """The batches of ``source`` (bytes, or values) in format ``magic``, each under its own offsets and timestamps.
+    """Convert the batches of ``source`` (bytes or ``RecordBatch`` objects) to ``magic``. Offsets and timestamps stay.
 
-    Down: batches of a higher magic are written again; those of ``magic`` and below are copied byte for byte. Control
-    batches are left out, as are, where ``first_offset`` is given, earlier records of uncompressed batches: their
-    messages stand alone then, and a client would meet offsets that it did not ask for. Up: each message of magic
-    0 or 1, wrapper or not, becomes a batch. A batch keeps its codec; ``compression`` gives the converted ones another,
-    which batches of zstd need on their way down, for Kafka refuses them.
+    Down to magic 0 or 1:
 
-    ``RecordsError`` where a consumer refuses the bytes; ``EncodeError`` where Kafka refuses to write them in the new
-    format. Mirrors ``org.apache.kafka.common.record.RecordsUtil.downConvert`` of Kafka 3, and for the way up what the
-    log cleaner of Kafka 4 does to older formats (``MemoryRecords.filterTo``), but for the delete horizons it sets.
+    - Batches of a higher magic are rewritten. The others are copied byte for byte.
+    - Control batches are dropped.
+    - With ``first_offset``, earlier records of uncompressed batches are dropped. Each record becomes a message of its
+      own, so a client would otherwise see offsets that it did not ask for.
+    - Kafka refuses batches with zstd, so give another ``compression`` for them.
+
+    Up to magic 2: each message of magic 0 or 1 becomes a batch. So does each wrapper.
+
+    A converted batch keeps its codec unless ``compression`` names another.
+
+    Raises ``RecordsError`` if a consumer refuses the bytes, and ``EncodeError`` if Kafka refuses to write them in the
+    new format. Mirrors ``org.apache.kafka.common.record.RecordsUtil.downConvert`` of Kafka 3. Conversion up mirrors the
+    log cleaner of Kafka 4 (``MemoryRecords.filterTo``), except that no delete horizons are set.
 
     >>> from kfuzz import records
     >>> from kfuzz.records.conversion import convert
@@ -163,12 +169,16 @@ def convert_appended(
     partition_leader_epoch: int = -1,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Converted:
-    """What a broker made of a produce request in another format than its topic's: one batch of all records.
+    """Convert a Produce request to the topic's format, as a Kafka 3 broker did: all records go into one batch.
 
-    Offsets count from ``base_offset``; codec, timestamp type and leader epoch are the topic's. The producer's state is
-    that of the first batch. ``log_append_time`` (milliseconds) is the max timestamp where ``timestamp_type`` says so.
-    ``EncodeError`` where the broker refuses. Mirrors ``LogValidator.convertAndAssignOffsetsNonCompressed`` and
-    ``buildRecordsAndAssignOffsets`` of Kafka 3, without the checks that need no conversion.
+    - Offsets count up from ``base_offset``.
+    - ``compression``, ``timestamp_type`` and ``partition_leader_epoch`` are the topic's.
+    - The producer fields come from the first batch.
+    - ``log_append_time`` (milliseconds) is the max timestamp if ``timestamp_type`` is "log-append".
+
+    Raises ``EncodeError`` if the broker refuses the request. Mirrors
+    ``LogValidator.convertAndAssignOffsetsNonCompressed`` and ``buildRecordsAndAssignOffsets`` of Kafka 3, without the
+    checks that also apply when nothing is converted.
 
     >>> from kfuzz import records
     >>> from kfuzz.records.conversion import convert_appended
@@ -228,28 +238,28 @@ def _require(magic: int, compression: Codec | None) -> None:
 
 
 def _require_appendable(batches: list[RecordBatch], i: int, magic: int, timestamp_type: TimestampType) -> None:
-    """What the broker asks of the newest of ``batches``, ``batch[i]``; ``LogValidator.validateBatch`` and more."""
+    """Check the last of ``batches`` (``batch[i]``) as the broker does; ``LogValidator.validateBatch`` and more."""
     first, batch = batches[0], batches[-1]
     if batch.magic != first.magic:
         raise EncodeError(f"batch[{i}] has magic {batch.magic}, the first batch {first.magic}; they must be the same")
     if i > 0 and (batch.magic == 2 or first.compression != "none" or batch.compression != "none"):
-        raise EncodeError("there are several batches; of magic 2, or compressed, there may be only one")
+        raise EncodeError("there are several batches; if they are compressed or of magic 2, only one is allowed")
     if batch.control:
-        raise EncodeError(f"batch[{i}] is a control batch; clients may not append those")
+        raise EncodeError(f"batch[{i}] is a control batch; clients may not append control batches")
     span = wrap64(batch.last_offset - batch.base_offset + 1)
     if batch.magic == 2 and (span <= 0 or span != len(batch.records)):
         raise EncodeError(
             f"batch[{i}] has {len(batch.records)} records from offset {batch.base_offset} to {batch.last_offset}; "
-            f"a producer's batch has one for each"
+            f"a producer's batch has one record for each offset"
         )
     if batch.producer_id != -1 and batch.base_sequence < 0:
         raise EncodeError(f"batch[{i}] has base sequence {batch.base_sequence}; it must be 0 or more")
     if magic < 2 and (batch.transactional or batch.producer_id != -1):
         raise EncodeError(f"batch[{i}] has a producer id; magic {magic} cannot carry it")
-    # Kafka lets the type pass where the topic's is create and the timestamp is one.
+    # Kafka accepts this type only if the topic's type is create and each record has a timestamp.
     unstamped = any(record.timestamp in (None, NO_TIMESTAMP) for record in batch.records)
     if batch.timestamp_type == "log-append" and (timestamp_type != "create" or unstamped):
-        raise EncodeError(f"batch[{i}] has timestamps of type log-append; a producer may not set that")
+        raise EncodeError(f"batch[{i}] has timestamps of type log-append; a producer may not set this type")
 
 
 def _sources(source: Buffer | Iterable[RecordBatch], limits: Limits) -> Iterator[_Source]:
@@ -306,7 +316,7 @@ def _lost(batch: RecordBatch, records: list[Record], i: int, magic: int, codec: 
         if codec == "none" and len(records) > 1:
             yield Loss("batch-bounds", i)
         if magic == 1 and codec != "none" and records and records[0].offset < 0:
-            # Below 0 a reader cannot count back from the wrapper's offset to the first message's.
+            # With offsets below 0, a reader cannot compute the first message's offset from the wrapper's.
             yield Loss("offsets", i, len(records))
     is_whole = len(records) == len(batch.records)
     if magic > 0 and batch.timestamp_type == "create" and batch.max_timestamp is not None and is_whole:
@@ -316,7 +326,7 @@ def _lost(batch: RecordBatch, records: list[Record], i: int, magic: int, codec: 
 
 
 def _lost_by_records(batch: RecordBatch, found: Survey, i: int, magic: int) -> Iterator[Loss]:
-    """What the records themselves lose, whatever becomes of their batch."""
+    """What the records lose, apart from their batch's fields."""
     if found.headers and magic < 2:
         yield Loss("headers", i, found.headers)
     if found.attributes and batch.magic == 2:

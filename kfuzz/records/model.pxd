@@ -1,4 +1,4 @@
-# The values that readers return and writers take.
+# The classes that readers return and writers take.
 from libc.stdint cimport int64_t
 
 from kfuzz.wire.scan cimport Scan

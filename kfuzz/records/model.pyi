@@ -1,4 +1,4 @@
-# The docstrings stand in model.pyx, where ``help`` finds them.
+# The docstrings are in model.pyx, where ``help`` finds them.
 from dataclasses import dataclass, field
 
 from kfuzz.findings import Finding
@@ -48,4 +48,4 @@ class Reading(Verdict):
     batches: list[RecordBatch] = field(default_factory=list)
 
 def read_batch(scan: Scan, unreadable: bool) -> RecordBatch:
-    """The batch that the scan stopped at; without its records where no consumer can read them."""
+    """The batch at which the scan stopped. If ``unreadable``, its list of records stays empty."""

@@ -1,6 +1,6 @@
-"""The values that readers return and writers take.
+"""The classes that readers return and writers take.
 
-They are compiled because small reads and verdicts spend most of their time on making them.
+They are compiled because small reads and verdicts spend most of their time creating these objects.
 """
 
 from cython.dataclasses cimport dataclass, field
@@ -30,16 +30,20 @@ cdef tuple CODECS = tuple(NAMES_OF_CODECS)
 
 @dataclass
 cdef class RecordBatch:
-    """A record batch of magic 2, or a message of magic 0 or 1 (a wrapper, where ``compression`` is not "none").
+    """A record batch of magic 2, or a message of magic 0 or 1 (a wrapper if ``compression`` is not "none").
 
-    ``base_timestamp`` and ``max_timestamp`` (milliseconds) may be None for a writer, which then takes them from the
-    records.
-    ``delete_horizon`` (milliseconds) stands in for the base timestamp, as in the format. For magic 0 and 1 the
-    producer's
-    fields are -1 and ``base_offset`` is the first record's. ``unreadable``: the batch stands in a log, or would, though
-    no consumer can read its records; it has none here.
+    - ``base_timestamp``, ``max_timestamp`` (milliseconds): if one is None, a writer takes it from the records.
+    - ``delete_horizon`` (milliseconds): if set, it is written in place of the base timestamp, as in the format.
+    - ``base_offset``: for magic 0 and 1, the offset of the first record.
+    - ``producer_id``, ``producer_epoch``, ``base_sequence``: -1 for magic 0 and 1.
+    - ``unreadable``: a log stores this batch, but no consumer can read its records. ``records`` is then empty.
 
     Mirrors ``org.apache.kafka.common.record.RecordBatch``.
+
+    >>> from kfuzz import records
+    >>> batch = records.RecordBatch(5, 5, [records.Record(5, 1000, b"k", b"v")], compression="zstd")
+    >>> batch.magic, batch.next_offset
+    (2, 6)
     """
 
     base_offset: object
@@ -61,19 +65,22 @@ cdef class RecordBatch:
 
     @property
     def next_offset(self):
-        """The offset after the batch's last one, whether or not a record has that one."""
+        """The offset after ``last_offset``. The last offset counts even if no record has it."""
         return wrap64(self.last_offset + 1)
 
 
 @dataclass
 cdef class Verdict:
-    """What :func:`check` says of some bytes.
+    """The result of :func:`check`.
 
-    ``batch_count`` and ``record_count`` count the batches before the first one that cannot be read, and their records.
-    A batch that only profile strict refuses can be read, so it counts. ``consumed``: where the last of these batches
-    ends, in bytes. ``partial_tail``: a cut batch follows. In a fetch, or at the end of a log, that is no error.
-    ``findings``: everything that is wrong or odd. ``fatal``: the first finding that refuses the bytes, or None.
-    ``largest_timestamp``: for a broker, the largest of the records (milliseconds), which becomes the max timestamp.
+    - ``batch_count``, ``record_count``: the batches before the first unreadable one, and their records. A batch that
+      only profile ``strict`` refuses is readable, so it counts.
+    - ``consumed``: where the last of these batches ends, in bytes.
+    - ``partial_tail``: a cut batch follows. In a fetch, or at the end of a log, that is not an error.
+    - ``findings``: everything that is wrong or unusual.
+    - ``fatal``: the first finding that refuses the bytes, or None.
+    - ``largest_timestamp``: only for role ``broker``: the largest timestamp of the records (milliseconds), which
+      becomes the max timestamp. Otherwise -1.
     """
 
     batch_count: int64_t = 0
@@ -99,32 +106,32 @@ cdef class Verdict:
             self.largest_timestamp = scan.policy.largest_timestamp
 
     def raise_fatal(self):
-        """``RecordsError`` if there is a fatal finding."""
+        """Raise ``RecordsError`` if there is a fatal finding."""
         if self.findings and (fatal := self.fatal) is not None:
             raise RecordsError(fatal)
 
 
 @dataclass
 cdef class Reading(Verdict):
-    """A verdict and the batches that it counts."""
+    """The result of :func:`read`: a verdict, and ``batches``, the batches that it counts."""
 
     batches: list = field(default_factory=list)
 
 
 cdef Verdict new_verdict(Verdict verdict):
-    """``verdict``, which ``__new__`` made, with its defaults: a call of the type takes five times as long."""
+    """Set the defaults of a ``verdict`` that ``__new__`` made. Calling the class would take five times as long."""
     verdict.findings = []
     verdict.largest_timestamp = -1
     return verdict
 
 
 cdef RecordBatch batch_of(Scan scan, bint unreadable):
-    """The batch that the scan stopped at, its fields set one by one: that costs a fraction of a call of the type."""
+    """The batch at which the scan stopped. Setting its fields one by one is much faster than calling the class."""
     cdef RecordBatch batch = RecordBatch.__new__(RecordBatch)
     cdef int codec = scan.h.attributes & CODEC_MASK
     batch.records = [] if unreadable else scan.all_records()
     batch.magic = scan.magic
-    # A segment may hold a batch of a codec that does not exist; nobody can read it.
+    # A segment may hold a batch whose codec does not exist. Such a batch is unreadable.
     batch.compression = CODECS[codec] if codec <= LAST_CODEC else "none"
     batch.unreadable = unreadable
     if scan.magic == LAST_MAGIC:
@@ -135,7 +142,7 @@ cdef RecordBatch batch_of(Scan scan, bint unreadable):
 
 
 cdef int set_fields(RecordBatch batch, Scan scan) except -1:
-    """The header's fields; sums wrap as Java's do."""
+    """Set the fields of magic 2. Sums wrap around, as in Java."""
     cdef int attributes = scan.h.attributes
     batch.base_offset = scan.h.base_offset
     batch.last_offset = <int64_t> (<uint64_t> scan.h.base_offset + <uint64_t> scan.h.last_offset_delta)
@@ -153,7 +160,7 @@ cdef int set_fields(RecordBatch batch, Scan scan) except -1:
 
 
 cdef int set_message(RecordBatch batch, Scan scan) except -1:
-    """The fields of a message of magic 0 or 1, or of a wrapper; its producer is none."""
+    """Set the fields of a message or wrapper of magic 0 or 1. It has no producer."""
     first = batch.records[0] if batch.records else None
     batch.last_offset = scan.message.offset
     batch.base_offset = batch.last_offset if first is None else first.offset

@@ -1,8 +1,8 @@
-"""Rules that need memory: sequences, epochs and transactions over a stream of batches.
+"""Rules that span several batches: sequences, epochs and transactions.
 
-:class:`ProducerState` is what a partition remembers of its producers, and judges each batch that is appended to it;
-:class:`Fetch` is what a consumer remembers within one fetch, and hands out each batch's records or drops them. Both
-take a batch in constant time and remember producers, never batches.
+:class:`ProducerState` stores what a partition remembers about its producers, and judges each appended batch.
+:class:`Fetch` stores what a consumer remembers during one fetch, and returns the records that it hands out. Both need
+constant time for each batch. They store producers, not batches.
 
 >>> from kfuzz import records
 >>> from kfuzz.records.stream import ProducerState
@@ -71,30 +71,35 @@ NONE = -1
 INT16_MAX = (1 << 15) - 1
 # ProducerStateEntry.NUM_BATCHES_TO_RETAIN: as many requests as a producer may have in flight.
 BATCHES_KEPT = 5
-# From this version of transactions on, each one has an epoch of its own (KIP-890).
+# From this transaction version on, each transaction has its own producer epoch (KIP-890).
 EPOCH_PER_TRANSACTION = 2
 
-# What else a produce request is answered with; org.apache.kafka.common.protocol.Errors.
+# Other error codes in a Produce response; org.apache.kafka.common.protocol.Errors.
 INVALID, UNFORESEEN = "INVALID_RECORD", "UNKNOWN_SERVER_ERROR"
 
 
 def next_sequence(sequence: int, count: int = 1) -> int:
-    """The sequence ``count`` records after ``sequence``: 0 follows 2³¹-1. Mirrors
-    ``DefaultRecordBatch.incrementSequence``.
+    """Return the sequence ``count`` records after ``sequence``. 0 follows 2³¹-1.
+
+    Mirrors ``DefaultRecordBatch.incrementSequence``.
+
+    >>> from kfuzz.records.stream import next_sequence
+    >>> next_sequence(2147483647)
+    0
     """
     left = INT32_MAX - sequence
     return count - left - 1 if count > left else sequence + count
 
 
 class AbortedTransaction(NamedTuple):
-    """An aborted transaction, as a fetch response tells it: whose it was, and at which offset it began."""
+    """An aborted transaction as a fetch response lists it: its producer, and the offset at which it began."""
 
     producer_id: int
     first_offset: int
 
 
 class CompletedTransaction(NamedTuple):
-    """A transaction and the marker that ended it, which stands at ``last_offset``. Mirrors ``CompletedTxn``."""
+    """A transaction that a marker has ended. ``last_offset`` is the marker's offset. Mirrors ``CompletedTxn``."""
 
     producer_id: int
     first_offset: int
@@ -104,12 +109,14 @@ class CompletedTransaction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """What became of one batch.
+    """The result of appending one batch.
 
-    ``base_offset`` and ``last_offset`` are those under which the batch stands in the log: the assigned ones, or those
-    that a ``duplicate`` got when it first came; None for a ``rejected`` one. ``finding`` says what is wrong or odd,
-    ``error`` is Kafka's name of the error that a refusal is answered with. ``completed`` is the transaction that a
-    marker has ended; a marker without one ends nothing.
+    - ``outcome``: ``appended``, ``duplicate`` or ``rejected``.
+    - ``base_offset``, ``last_offset``: the batch's offsets in the log. A duplicate gets the offsets of the original.
+      None for a rejected batch.
+    - ``finding``: what is wrong or unusual, or None.
+    - ``error``: for a rejected batch, the name of Kafka's error code.
+    - ``completed``: the transaction that a marker has ended, or None.
     """
 
     outcome: Outcome
@@ -121,7 +128,7 @@ class Append:
 
 
 class _Kept(NamedTuple):
-    """One of a producer's last batches; ``BatchMetadata``."""
+    """One of a producer's last batches. Mirrors ``BatchMetadata``."""
 
     first_sequence: int
     last_sequence: int
@@ -131,7 +138,7 @@ class _Kept(NamedTuple):
 
 @dataclass(slots=True)
 class _Producer:
-    """What is known of one producer; ``ProducerStateEntry``. ``first_offset`` is that of its open transaction."""
+    """One producer's state. ``first_offset`` is where its open transaction began. Mirrors ``ProducerStateEntry``."""
 
     epoch: int = NONE
     coordinator_epoch: int = NONE
@@ -139,7 +146,7 @@ class _Producer:
     kept: deque[_Kept] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
 
     def enter(self, epoch: int) -> None:
-        """Go on under ``epoch``; another epoch knows nothing of the batches before."""
+        """Switch to ``epoch``. A new epoch forgets the earlier batches."""
         if epoch != self.epoch:
             self.kept.clear()
             self.epoch = epoch
@@ -147,7 +154,7 @@ class _Producer:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Something that is wrong with a batch, and Kafka's name of the error."""
+    """Something that is wrong with a batch, and the name of Kafka's error code."""
 
     code: str
     field: str
@@ -158,15 +165,17 @@ class _Problem:
 
 
 class ProducerState:
-    """What one partition remembers of its producers: sequences, epochs and open transactions.
+    """What one partition remembers about its producers: sequences, epochs and open transactions.
 
-    As ``broker`` it assigns offsets from ``log_end_offset`` on and holds each batch to every rule: data batches as they
-    come from a client, control batches as they come from a transaction coordinator, whose ``transaction_version`` says
-    whether each transaction has an epoch of its own (2) or not (0, 1). As ``log`` it follows batches that a broker has
-    taken already: offsets stand, sequences may have gaps, and an old epoch is no more than odd.
+    - With role ``broker`` it checks every rule and assigns offsets, starting at ``log_end_offset``. It treats data
+      batches as sent by a client, and control batches as sent by a transaction coordinator.
+    - With role ``log`` it follows batches that a broker has already accepted. Their offsets stay, sequences may have
+      gaps, and a stale epoch is only a deviation.
+    - ``transaction_version`` is the coordinator's. In version 2 each transaction has its own producer epoch; in 0 and 1
+      it does not.
 
-    A batch is expected to be right by itself; what one batch shows is for :func:`kfuzz.records.check` to say. That a
-    client's transaction was announced to the coordinator is not checked: no batch shows it.
+    Each batch must be valid by itself; use :func:`kfuzz.records.check` for that. A real broker also checks that the
+    client registered its transaction with the coordinator. No batch shows this, so it is not checked here.
 
     Mirrors ``ProducerStateManager``, ``ProducerAppendInfo`` and ``UnifiedLog.analyzeAndValidateProducerState``.
     """
@@ -180,7 +189,7 @@ class ProducerState:
         transaction_version: int = 0,
     ) -> None:
         if role not in ("broker", "log"):
-            raise UsageError(f"role {role!r} keeps no producer state; take broker or log")
+            raise UsageError(f"role {role!r} has no producer state; take broker or log")
         if profile not in PROFILES:
             raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
         if transaction_version not in (0, 1, 2):
@@ -191,24 +200,37 @@ class ProducerState:
         self.transaction_version = transaction_version
         self._producers: dict[int, _Producer] = {}
         self._open = 0
-        # First offset and producer of each open transaction, least first. Those that ended leave when they are met.
+        # A heap with the first offset and producer of each open transaction. Ended ones are removed lazily.
         self._begun: list[tuple[int, int]] = []
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the oldest open transaction begins, or the end of the log: all before it is decided."""
+        """The first offset of the oldest open transaction, or the log end offset if none is open.
+
+        Every transaction before it has ended.
+        """
         self._forget_ended()
         return self._begun[0][0] if self._begun else self.log_end_offset
 
     @property
     def open_transactions(self) -> int:
-        """How many transactions have begun and not ended."""
+        """The number of transactions that have begun and not ended."""
         return self._open
 
     def append(self, batch: RecordBatch, *, at: int = 0, path: str = "batch[0]") -> Append:
-        """Take the batch, or refuse it and leave everything as it was. Never raises for what a batch says.
+        """Append the batch, or reject it and change nothing. The contents of a batch never raise an error.
 
-        ``at`` (where the batch begins in some buffer, in bytes) and ``path`` are for the finding.
+        ``at`` (where the batch begins in some buffer, in bytes) and ``path`` give the finding its place.
+
+        >>> from kfuzz import records
+        >>> from kfuzz.records.stream import ProducerState
+        >>> state = ProducerState()
+        >>> def send(base_sequence):
+        ...     batch = records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")], producer_id=4,
+        ...                                 producer_epoch=0, base_sequence=base_sequence)
+        ...     return state.append(batch)
+        >>> send(0).outcome, send(2).outcome, send(2).error
+        ('appended', 'rejected', 'OUT_OF_ORDER_SEQUENCE_NUMBER')
         """
         base_offset = batch.base_offset if self.role == "log" else self.log_end_offset
         last_offset = base_offset + batch.last_offset - batch.base_offset
@@ -217,7 +239,7 @@ class ProducerState:
             producer = self._producers.get(batch.producer_id) or _Producer()
             if earlier := self._earlier(batch, producer):
                 problem = _Problem("sequence-duplicate", "base_sequence", batch.base_sequence)
-                # The documents ask a broker to drop it, so that no profile takes it for a fault.
+                # The documents tell a broker to drop a duplicate, so it is not fatal in any profile.
                 finding = replace(self._finding(problem, at, path), severity="deviation")
                 return Append("duplicate", earlier.base_offset, earlier.last_offset, finding)
             marker = _end_marker(batch) if batch.control else None
@@ -238,10 +260,10 @@ class ProducerState:
         note = (problem.code, problem.field, place, -1, -1, problem.found, problem.allowed, 1)
         return from_note(note, path, self.profile, self.role, problem.detail)
 
-    # -- what is wrong
+    # -- checks
 
     def _earlier(self, batch: RecordBatch, producer: _Producer) -> _Kept | None:
-        """The batch that a client sends again; ``ProducerStateEntry.findDuplicateBatch``."""
+        """The stored batch that a client sends again. Mirrors ``ProducerStateEntry.findDuplicateBatch``."""
         if self.role == "log" or batch.control or batch.producer_epoch != producer.epoch:
             return None
         wanted = batch.base_sequence, _last_sequence(batch)
@@ -250,12 +272,12 @@ class ProducerState:
     def _problems(
         self, batch: RecordBatch, producer: _Producer, marker: EndMarker | _Problem | None
     ) -> Iterator[_Problem]:
-        """In the order in which Kafka looks."""
+        """All problems, in the order of Kafka's checks."""
         if isinstance(marker, _Problem):
             yield marker
             return
         if batch.control and marker is None:
-            # Nothing is left of a transaction that compaction has removed.
+            # Compaction has removed the marker's record, so there is nothing to check.
             return
         if self._is_stale(batch, producer):
             yield _Problem(
@@ -282,11 +304,11 @@ class ProducerState:
         if not batch.control or self.role == "log" or self.transaction_version < EPOCH_PER_TRANSACTION:
             return batch.producer_epoch < producer.epoch
         if batch.producer_epoch == producer.epoch:
-            # Written once more after the transaction has ended, or under the last epoch that there is.
+            # Allowed: a marker that is repeated after the transaction ended, or the highest possible epoch.
             return producer.first_offset is not None and producer.epoch != INT16_MAX
         return batch.producer_epoch < producer.epoch
 
-    # -- what follows from it
+    # -- state changes
 
     def _extend(self, batch: RecordBatch, producer: _Producer, base_offset: int, last_offset: int) -> None:
         producer.enter(batch.producer_epoch)
@@ -314,7 +336,7 @@ class ProducerState:
     def _forget_ended(self) -> None:
         while self._begun and not self._is_open(self._begun[0]):
             heapq.heappop(self._begun)
-        # One that stays open must not keep all that have ended after it.
+        # A transaction that stays open for long must not keep all later, ended ones in memory.
         if len(self._begun) > 2 * self._open + 16:
             self._begun = [begun for begun in self._begun if self._is_open(begun)]
             heapq.heapify(self._begun)
@@ -331,9 +353,9 @@ def _last_sequence(batch: RecordBatch) -> int:
 
 
 def _sequence_problem(batch: RecordBatch, producer: _Producer) -> _Problem | None:
-    """Why a client's batch does not follow the one before; ``ProducerAppendInfo.checkSequence``."""
+    """Why a client's batch does not follow the previous one. Mirrors ``ProducerAppendInfo.checkSequence``."""
     if producer.epoch == NONE:
-        # Nothing is known of the producer, perhaps because all that it wrote was deleted since.
+        # The producer is unknown. Perhaps retention has deleted all of its batches.
         return None
     first, error = batch.base_sequence, "OUT_OF_ORDER_SEQUENCE_NUMBER"
     if batch.producer_epoch != producer.epoch:
@@ -341,20 +363,20 @@ def _sequence_problem(batch: RecordBatch, producer: _Producer) -> _Problem | Non
     wanted = next_sequence(producer.kept[-1].last_sequence) if producer.kept else 0
     if first == wanted:
         return None
-    # Half of all sequences are ahead of the wanted one, and half behind.
+    # Sequences wrap around: half of them count as ahead of the wanted one, and half as behind it.
     behind = (first - wanted) & INT32_MAX > INT32_MAX // 2
     return _Problem("sequence-overlap" if behind else "sequence-gap", "base_sequence", first, wanted, error)
 
 
 class EndMarker(NamedTuple):
-    """What a control record says of its producer's transaction."""
+    """The end of a producer's transaction, as a control record states it."""
 
     aborted: bool
     coordinator_epoch: int
 
 
 def _end_marker(batch: RecordBatch) -> EndMarker | _Problem | None:
-    """What the batch's first record says; None for a control batch that compaction has emptied."""
+    """The marker in the batch's first record, or why it is invalid. None if compaction has removed all records."""
     if not batch.records:
         return None
     key, value = batch.records[0].key, batch.records[0].value
@@ -369,7 +391,7 @@ def _end_marker(batch: RecordBatch) -> EndMarker | _Problem | None:
         VALUE_VERSION_NEGATIVE: f"its value's version is {_int16(value or b'')}",
         VALUE_SHORT: f"its value has {len(value or b'')} bytes",
     }[said]
-    # Of these two Kafka says so itself; over the others it stumbles.
+    # Kafka checks for these two itself. The others cause an unexpected exception in it.
     error = INVALID if said in (KEY_INVALID, VALUE_VERSION_NEGATIVE) else UNFORESEEN
     return _Problem("end-marker-invalid", "records[0]", error=error, detail=why)
 
@@ -380,7 +402,10 @@ def _int16(data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StreamReading:
-    """What :func:`check_stream` found: what became of each batch, and the offset up to which all is decided."""
+    """The result of :func:`check_stream`: ``appends`` has one entry for each batch.
+
+    Every transaction before ``last_stable_offset`` has ended.
+    """
 
     appends: tuple[Append, ...]
     last_stable_offset: int
@@ -392,7 +417,7 @@ class StreamReading:
 
     @property
     def fatal(self) -> Finding | None:
-        """The first finding that refused a batch, or None."""
+        """The finding of the first rejected batch, or None."""
         return next((append.finding for append in self.appends if append.outcome == "rejected"), None)
 
 
@@ -404,10 +429,18 @@ def check_stream(
     transaction_version: int = 0,
     limits: Limits = DEFAULT_LIMITS,
 ) -> StreamReading:
-    """Hold the batches in ``data``, one after another, to the rules that need memory; see :class:`ProducerState`.
+    """Check the batches in ``data`` against the rules that span several batches; see :class:`ProducerState`.
 
-    As ``broker`` each batch is taken for a produce request of its own. Findings have places in ``data``.
-    ``RecordsError`` where a batch is refused by itself.
+    With role ``broker``, each batch counts as one Produce request. The findings' offsets count from the start of
+    ``data``. Raises ``RecordsError`` if a batch is invalid by itself.
+
+    >>> from kfuzz import records
+    >>> def batch(base_sequence):
+    ...     return records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")], producer_id=4, producer_epoch=0,
+    ...                                base_sequence=base_sequence)
+    >>> reading = records.check_stream(records.encode([batch(0), batch(2)]), role="broker")
+    >>> [append.outcome for append in reading.appends], reading.fatal.code
+    (['appended', 'rejected'], 'sequence-gap')
     """
     view = memoryview(data).cast("B")
     state = ProducerState(role=role, profile=profile, transaction_version=transaction_version)
@@ -423,8 +456,10 @@ def check_stream(
 
 
 class Transactions(NamedTuple):
-    """What the markers of a log decide: the ``aborted`` transactions in the order of their markers, as a broker's
-    transaction index lists them, and the ``last_stable_offset`` before which all is decided.
+    """The transactions of a log.
+
+    - ``aborted``: the aborted transactions in the order of their markers, as in a broker's transaction index.
+    - ``last_stable_offset``: every transaction before this offset has ended.
     """
 
     aborted: tuple[AbortedTransaction, ...]
@@ -432,9 +467,16 @@ class Transactions(NamedTuple):
 
 
 def transactions_of(batches: Iterable[RecordBatch]) -> Transactions:
-    """What the markers among ``batches`` decide; ``RecordsError`` for a batch that cannot stand in a log.
+    """Find the aborted transactions and the last stable offset of a log. Raises ``RecordsError`` for an invalid batch.
 
-    What is remembered is the producers, and of each aborted transaction whose it was and where it began.
+    It stores only the state of each producer, and the producer and first offset of each aborted transaction.
+
+    >>> from kfuzz import records
+    >>> from kfuzz.records.stream import transactions_of
+    >>> batch = records.RecordBatch(3, 3, [records.Record(3, 1, b"k", b"v")], producer_id=4, producer_epoch=0,
+    ...                             base_sequence=0, transactional=True)
+    >>> transactions_of([batch])
+    Transactions(aborted=(), last_stable_offset=3)
     """
     state = ProducerState(role="log")
     aborted = []
@@ -450,10 +492,17 @@ def transactions_of(batches: Iterable[RecordBatch]) -> Transactions:
 class Fetch:
     """One fetch of a consumer: which records it hands out, and where the next fetch begins.
 
-    ``aborted`` are the aborted transactions as (producer id, first offset), in any order, as a fetch response tells
-    them; they matter in ``read_committed`` only. Control batches are never handed out.
+    ``aborted`` has the aborted transactions of the fetch response as pairs (producer id, first offset), in any order.
+    Only isolation ``read_committed`` uses them. Records of control batches are never handed out.
 
     Mirrors ``org.apache.kafka.clients.consumer.internals.CompletedFetch``.
+
+    >>> from kfuzz import records
+    >>> from kfuzz.records.stream import Fetch
+    >>> fetch = Fetch(fetch_offset=1)
+    >>> batch = records.RecordBatch(0, 2, [records.Record(i, 1, b"k", b"v") for i in (0, 1, 2)])
+    >>> [record.offset for record in fetch.take(batch)], fetch.next_offset
+    ([1, 2], 3)
     """
 
     def __init__(
@@ -473,9 +522,9 @@ class Fetch:
         self._aborted = _in_order(aborted)
 
     def take(self, batch: RecordBatch) -> list[Record]:
-        """The records of ``batch`` that the consumer hands out.
+        """Return the records of ``batch`` that the consumer hands out.
 
-        ``RecordsError`` in ``read_committed`` for a control batch whose key cannot be read.
+        In ``read_committed``, a control batch whose key cannot be read raises ``RecordsError``.
         """
         path = f"batch[{self._batches}]"
         self._batches += 1
@@ -484,7 +533,7 @@ class Fetch:
             self._position = batch.next_offset
         else:
             handed_out, self._position = in_order(batch.records, self._position)
-        # Compaction may have removed the batch's last records; nobody need ask for them again.
+        # Compaction may have removed the batch's last records. The next fetch must not ask for them again.
         self.next_offset = batch.next_offset
         return [] if batch.control else handed_out
 
@@ -517,12 +566,22 @@ def _is_abort_marker(batch: RecordBatch, path: str) -> bool:
 def read_committed(
     log: Buffer | Iterable[RecordBatch], aborted: Iterable[tuple[int, int]] | None = None, *, fetch_offset: int = 0
 ) -> Iterator[RecordBatch]:
-    """The batches of which a consumer in ``read_committed`` sees records: no control batches, and no aborted ones.
+    """Yield the batches that a consumer in ``read_committed`` sees: no control batches and no aborted ones.
 
-    With ``aborted``, as :class:`Fetch` takes them, ``log`` is what a broker has sent. Without, it is read twice, first
-    by :func:`transactions_of`, and ends at the last stable offset. From bytes no more than one batch is in memory at a
-    time. ``RecordsError`` for bytes that cannot be read, for a control batch that cannot be read, and for what cannot
-    stand in a log; ``UsageError`` for an iterator without ``aborted``, for it cannot be read twice.
+    - With ``aborted`` (pairs of producer id and first offset), ``log`` is the answer to a fetch.
+    - Without it, ``log`` is read twice. The first pass finds the aborted transactions; the second ends at the last
+      stable offset.
+
+    If ``log`` is bytes, only one batch is in memory at a time. Raises ``RecordsError`` for bytes or control batches
+    that cannot be read, and for batches that are invalid in a log. Raises ``UsageError`` for an iterator without
+    ``aborted``, because it cannot be read twice.
+
+    >>> from kfuzz import records
+    >>> batch = records.RecordBatch(3, 3, [records.Record(3, 1, b"k", b"v")], producer_id=4, producer_epoch=0,
+    ...                             base_sequence=0, transactional=True)
+    >>> data = records.encode([batch])
+    >>> len(list(records.read_committed(data, aborted=[]))), len(list(records.read_committed(data, aborted=[(4, 3)])))
+    (1, 0)
     """
     if aborted is None and isinstance(log, Iterator):
         raise UsageError("read_committed reads the batches twice; give it a list or the bytes, or aborted as well")
@@ -531,7 +590,7 @@ def read_committed(
     except TypeError:
         yield from _committed(log, aborted, fetch_offset)  # type: ignore[arg-type]
     else:
-        # Records of bytes refer to them; those of another buffer, which may change, to a copy of their batch.
+        # Records point into ``bytes`` objects. Any other buffer may change, so records point into a copy of the batch.
         yield from _committed_in(log if isinstance(log, bytes) else view, aborted, fetch_offset)
 
 
@@ -550,19 +609,19 @@ def _committed(
 
 
 def _committed_in(data: Buffer, aborted: Iterable[tuple[int, int]] | None, fetch_offset: int) -> Iterator[RecordBatch]:
-    """The same from bytes. Objects are made of those batches only that are handed out."""
+    """The same from bytes. Only the batches that are yielded become objects."""
     last_stable_offset = None
     if aborted is None:
         aborted, last_stable_offset = _decided(data)
     choice = CommittedOnly(_in_order(aborted), fetch_offset, last_stable_offset)
     refused = yield from chosen(data, choice)
     if refused is not None:
-        # For its key; this says which.
+        # The batch was refused for its key. This raises an error that shows the key.
         _is_abort_marker(refused, f"batch[{choice.index}]")
 
 
 def _decided(data: Buffer) -> tuple[Iterable[tuple[int, int]], int]:
-    """As :func:`transactions_of`, which is asked itself where a batch is refused: it can say why."""
+    """A fast :func:`transactions_of`. If a batch is refused, the slow one runs and raises an error with the reason."""
     decisions = Decisions()
     for _ in chosen(data, decisions):
         pass

@@ -1,4 +1,4 @@
-# The docstrings stand in writer.pyx, where ``help`` finds them.
+# The docstrings are in writer.pyx, where ``help`` finds them.
 from collections.abc import Iterable
 
 from kfuzz.records.model import RecordBatch

@@ -1,4 +1,4 @@
-"""Record batches to bytes: what is not compressed is written without a step of Python for each batch."""
+"""Write record batches as bytes. Uncompressed batches are written without running Python code."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT32_MIN, int32_t, int64_t, uint8_t, uint64_t
@@ -27,7 +27,13 @@ cdef enum:
 
 
 def encode(batches, *, level=None):
-    """The bytes of ``batches``, one after the other; see :func:`encode_batch`."""
+    """Return the bytes of ``batches``, one after the other; see :func:`encode_batch`.
+
+    >>> from kfuzz import records
+    >>> data = records.encode([records.RecordBatch(i, i, [records.Record(i, 1, b"k", b"v")]) for i in (0, 1)])
+    >>> len(data), records.check(data).batch_count
+    (140, 2)
+    """
     cdef Scratch made = Scratch.__new__(Scratch)
     for batch in batches:
         put(made, batch, level)
@@ -35,10 +41,15 @@ def encode(batches, *, level=None):
 
 
 def encode_batch(RecordBatch batch not None, *, level=None):
-    """The bytes of one batch, as its fields say; ``level`` is the codec's own.
+    """Return the bytes of one batch. ``level`` is the codec's compression level.
 
-    ``EncodeError`` where a value does not fit the format, before anything is written. Mirrors
-    ``org.apache.kafka.common.record.MemoryRecordsBuilder``, but takes every field as it is given.
+    Raises ``EncodeError`` if a value does not fit the format. Mirrors
+    ``org.apache.kafka.common.record.MemoryRecordsBuilder``, but writes every field as it is given.
+
+    >>> from kfuzz import records
+    >>> data = records.encode_batch(records.RecordBatch(5, 5, [records.Record(5, 1, b"k", b"v")]))
+    >>> data[:8].hex(), len(data)
+    ('0000000000000005', 70)
     """
     cdef Scratch made = Scratch.__new__(Scratch)
     put(made, batch, level)
@@ -71,10 +82,10 @@ cdef int append(Scratch made, bytes data) except -1:
     return 0
 
 
-# --- what a batch says ----------------------------------------------------------------------------------------------
+# --- fields ---------------------------------------------------------------------------------------------------------
 
 cdef int codec_of(RecordBatch batch) except -2:
-    """The number of its codec; -1 for one that does not exist."""
+    """The number of the batch's codec; -1 if it does not exist."""
     cdef int codec
     given = batch.compression
     for codec in range(LAST_CODEC + 1):
@@ -84,7 +95,7 @@ cdef int codec_of(RecordBatch batch) except -2:
 
 
 def require_known(RecordBatch batch not None):
-    """``EncodeError`` where the batch has a magic, a codec or a timestamp type that does not exist."""
+    """Raise ``EncodeError`` if the batch's magic, codec or timestamp type does not exist."""
     require(batch, codec_of(batch))
 
 
@@ -119,7 +130,7 @@ cdef object base_timestamp_of(RecordBatch batch):
 def header_fields(RecordBatch batch not None, int count=0):
     """The header of a batch of ``count`` records, without its length and CRC, in the order of ``HEADER_LAYOUT``.
 
-    Timestamps that the batch does not say are None.
+    Timestamps that the batch does not set are None.
     """
     return (
         batch.base_offset, 0, batch.partition_leader_epoch, 2, 0, attributes_of(batch, codec_of(batch)),
@@ -129,12 +140,12 @@ def header_fields(RecordBatch batch not None, int count=0):
 
 
 cdef header_t header_of(RecordBatch batch, int codec) except *:
-    """The same in C, but that timestamps which the batch does not say are 0."""
+    """The same in C, except that timestamps that the batch does not set are 0."""
     cdef header_t h
     cdef int64_t last_offset = batch.last_offset
     cdef int64_t delta
     h.base_offset = batch.base_offset
-    # Differences wrap as Java's do.
+    # The difference wraps around, as in Java.
     delta = <int64_t> (<uint64_t> last_offset - <uint64_t> h.base_offset)
     if not INT32_MIN <= delta <= INT32_MAX:
         raise OverflowError(f"the last offset is {delta} from the base offset, which is an int32")
@@ -168,7 +179,7 @@ cdef bytes compressed(RecordBatch batch, int codec, object level):
     if batch.max_timestamp is None:
         h.max_timestamp = largest
     h.record_count = <int32_t> len(records)
-    # Kafka makes empty batches without a codec; with one, its reader wants a stream, if only of no bytes.
+    # Kafka writes empty batches without a codec. With a codec, its reader needs a compressed stream even of no bytes.
     return put_payload(&h, compress_parts(CODECS[codec], payload, level=level))
 
 
@@ -185,7 +196,7 @@ cdef bint has_headers(list records) except -1:
 
 
 cdef int refuse_lost(RecordBatch batch, int codec) except -1:
-    """``EncodeError`` where the batch has something that a message of magic 0 or 1 has no room for."""
+    """Raise ``EncodeError`` if the batch has something that a message of magic 0 or 1 cannot hold."""
     cdef int64_t producer_id = batch.producer_id
     cdef bint headers = has_headers(batch.records)
     if not headers and not batch.transactional and not batch.control and producer_id == -1 and codec != LAST_CODEC:
@@ -205,7 +216,7 @@ cdef int refuse_lost(RecordBatch batch, int codec) except -1:
 
 
 cdef int put_legacy(Scratch made, RecordBatch batch, int codec, object level) except -1:
-    """A message, or a wrapper of messages."""
+    """Write a message, or a wrapper with messages inside."""
     cdef int magic = batch.magic
     cdef int attributes = LOG_APPEND_TIME if magic == 1 and batch.timestamp_type == "log-append" else 0
     cdef list records = <list?> batch.records
@@ -219,12 +230,13 @@ cdef int put_legacy(Scratch made, RecordBatch batch, int codec, object level) ex
     first = as_record(records[0], 0).c_offset
     last = as_record(records[len(records) - 1], len(records) - 1).c_offset
     if last != last_offset and (codec == 0 or (magic == 1 and last_offset != 0)):
-        raise EncodeError(f"the last record's offset is {last}, the batch's {last_offset}; "
-                          "a message has room for one")
+        raise EncodeError(f"the last record's offset is {last}, the batch's last offset is {last_offset}; "
+                          "a message can hold only one of them")
     if codec == 0:
         return put_messages(&made.out, records, magic, 0, attributes, None)
     # Inner offsets are absolute in magic 0. In magic 1 they count from the first record, and the wrapper has the last
-    # one, from which a reader counts back; where it could not (a wrapper at 0, offsets below 0) they are absolute too.
+    # offset, so a reader can count back from it. If it cannot (the last offset is 0, or offsets are below 0), they are
+    # absolute too.
     base = first if magic == 1 and 0 < first <= last_offset else 0
     inner = encode_messages(records, magic, base, 0)
     timestamp = batch.max_timestamp

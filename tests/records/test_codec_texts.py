@@ -111,4 +111,4 @@ for more in range(0, 40):
     assert said[0].startswith("memory")
     assert said[-1] == "whole"
     assert {line.split()[0] for line in said} == {"memory", "whole"}
-    assert "memory zstd has no memory to decompress with" in said
+    assert "memory zstd does not have enough memory to decompress" in said

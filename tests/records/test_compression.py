@@ -161,7 +161,7 @@ def test_an_lz4_block_larger_than_its_header_allows_is_refused_though_its_bytes_
     frame[7:11] = struct.pack("<I", 1 << 31 | 1 << 16 | 1)
     frame[11:11] = b"x"
     out = decompress("lz4", bytes(frame), 1 << 20)
-    assert (out.ended, out.reason) == ("broken", "an lz4 block of 65537 bytes where at most 65536 may stand")
+    assert (out.ended, out.reason) == ("broken", "an lz4 block claims 65537 bytes; at most 65536 are possible")
 
 
 def test_linked_lz4_blocks_are_refused_as_kafka_does() -> None:

@@ -263,10 +263,10 @@ BYTES = pa.array([b"a"])
         ({"headers": pa.array([[{"key": b"k"}]])}, {}, "its structs must have a key and a value"),
         ({"headers": pa.array([[{"key": 1, "value": b""}]])}, {}, "column headers.key is int64"),
         ({"value": BYTES}, {"batch_records": 0}, "batch_records is 0; it must be 1 or more"),
-        ({"value": BYTES, "batch": pa.array([0])}, {"batch_records": 5}, "leave one out"),
+        ({"value": BYTES, "batch": pa.array([0])}, {"batch_records": 5}, "leave one of them out"),
         ({"value": BYTES}, {"batch_records": 1.5}, "batch_records is 1.5; it must be 1 or more"),
         ({"value": BYTES}, {"like": RecordBatch(0, 0, magic=1)}, "the template has magic 1"),
-        ({"value": BYTES}, {"like": RecordBatch(0, 0, compression="gzip"), "level": 99}, "level 99 is none of gzip's"),
+        ({"value": BYTES}, {"like": RecordBatch(0, 0, compression="gzip"), "level": 99}, "no compression level 99"),
         ({"offset": pa.array([1], pa.timestamp("ms"))}, {}, "column offset is timestamp[ms]; it must be int64"),
         ({"batch": pa.array([[1]])}, {}, "column batch is list"),
         ({"batch": pa.array(["a"]).dictionary_encode()}, {}, "column batch is dictionary"),
@@ -289,7 +289,7 @@ def test_what_is_no_table_is_refused_in_a_sentence(other: Any) -> None:
 def test_a_column_that_is_there_twice_is_refused() -> None:
     table = pa.RecordBatch.from_arrays([BYTES, BYTES], names=["key", "key"])
     for columns in (table, pa.Table.from_batches([table])):
-        with pytest.raises(UsageError, match="'key' is there twice"):
+        with pytest.raises(UsageError, match="'key' occurs twice"):
             records.encode_columns(columns)
 
 

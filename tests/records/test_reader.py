@@ -314,7 +314,7 @@ def test_a_scan_that_has_gone_on_gives_no_records_of_the_batch_before() -> None:
 @pytest.mark.parametrize("role", ["consumer", "log"])
 def test_a_topic_is_refused_where_the_role_does_not_look_at_it(role: records.Role) -> None:
     for call in (records.read, records.check, records.decode):
-        with pytest.raises(UsageError, match=f"role '{role}' does not look at a topic"):
+        with pytest.raises(UsageError, match=f"role '{role}' does not use a topic"):
             call(DATA, role=role, topic=records.Topic(compacted=True))
 
 

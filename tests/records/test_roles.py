@@ -82,7 +82,7 @@ def test_a_topic_in_json_has_64_bit_numbers_as_text_and_defaults_for_the_rest() 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"colour": "red"}, "a topic has no colour; known are compacted, compression"),
+        ({"colour": "red"}, "a topic has no field colour; the fields are compacted, compression"),
         ({"now": "soon"}, "the topic .* does not fit"),
         ({"max_message_bytes": "7"}, "the topic .* does not fit"),
     ],

@@ -85,8 +85,11 @@ RECORD = Record(0, 1, b"k", b"v")
         (RecordBatch(0, 0, [RECORD], magic=0, compression="zstd"), "magic 0 cannot carry zstd"),
         (RecordBatch(0, 0, [RECORD], magic=1, transactional=True), "magic 1 cannot carry a transaction"),
         (RecordBatch(0, 1, [RECORD, RECORD], magic=1), "a message of magic 1 has exactly one record; this one has 2"),
-        (RecordBatch(0, 5, [RECORD], magic=0), "the last record's offset is 0, the batch's 5"),
-        (RecordBatch(0, 5, [RECORD], magic=1, compression="gzip"), "the last record's offset is 0, the batch's 5"),
+        (RecordBatch(0, 5, [RECORD], magic=0), "the last record's offset is 0, the batch's last offset is 5"),
+        (
+            RecordBatch(0, 5, [RECORD], magic=1, compression="gzip"),
+            "the last record's offset is 0, the batch's last offset is 5",
+        ),
         (RecordBatch(0, 0, [], magic=1, compression="gzip"), "has at least one record; this one has 0"),
     ],
 )

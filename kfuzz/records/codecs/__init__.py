@@ -1,8 +1,8 @@
-"""Codec containers as Apache Kafka reads and writes them; the block codecs are the libraries'.
+"""Codec containers as Apache Kafka reads and writes them. Libraries do the compression of blocks.
 
-A decompressor never judges: it says which bytes came out, how many it consumed and how it ended, and never gives more
-than the bound it is given. Where a library is stricter or laxer than Kafka's Java classes, the container is walked
-here. Each codec has a module of its own with the same three functions.
+A decompressor makes no findings. It returns the output, the number of consumed bytes and how the stream ended, and it
+never returns more than the given bound. If a library is stricter or more lenient than Kafka's Java classes, the code
+here walks the container itself. Each codec has its own module, with the same three functions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 # Python itself loads this zlib. The lz4 package exports the functions of its library. zstandard has two extensions: the
-# usual one hides them, and `_cffi` exports them. cramjam hides those of snappy.
+# default one hides the functions, and `_cffi` exports them. cramjam hides the functions of snappy.
 use(
     zlib="libz.so.1",
     lz4=getattr(sys.modules["lz4.frame._frame"], "__file__", None),
@@ -32,12 +32,12 @@ use(
 
 __all__ = ["Decompressed", "compress", "compress_parts", "decompress", "open_stream"]
 
-# What walks a container: from the data into the output, to where the stream ends.
+# Walks a container: takes the data, the output and the magic, and returns where the stream ends.
 _Reader = Callable[[memoryview, Output, int], int]
 
 
 class _Container(Protocol):
-    """What the module of each codec offers."""
+    """The functions of each codec's module."""
 
     @property
     def open_stream(self) -> _Reader: ...
@@ -62,9 +62,10 @@ def decompress(codec: Codec, data: bytes | memoryview, limit_bytes: int, *, magi
 
 
 def open_stream(codec: Codec, data: bytes | memoryview, limit_bytes: int, *, magic: int = 2) -> Decompressed:
-    """As far as Kafka goes with a stream that it opens and never reads, as for a batch without records.
+    """Read only what Kafka reads when it opens a stream. It opens, but never reads, the stream of an empty batch.
 
-    That is the gzip header, the lz4 frame descriptor, the whole of a raw snappy block, and nothing of zstd.
+    That is the gzip header, the lz4 frame descriptor, the xerial header or a whole raw snappy block, and nothing of
+    zstd.
     """
     return _run(_CONTAINERS[codec].open_stream, memoryview(data), limit_bytes, magic)
 
@@ -81,16 +82,16 @@ def _run(reader: _Reader, data: memoryview, limit_bytes: int, magic: int) -> Dec
 
 
 def compress(codec: Codec, data: Buffer, *, magic: int = 2, level: int | None = None) -> bytes:
-    """``data`` in the container that Kafka's producer writes: gzip; xerial snappy; an lz4 frame of independent
-    blocks; zstd.
+    """Compress ``data`` into the container that Kafka's producer writes.
 
-    ``level`` is the codec's own; None is Kafka's default. The bytes may differ between versions of the libraries.
+    These are gzip, xerial snappy, an lz4 frame with independent blocks, and zstd. ``level`` is the codec's compression
+    level; None is Kafka's default. The bytes may differ between versions of the libraries.
     """
     return b"".join(compress_parts(codec, data, magic=magic, level=level))
 
 
 def compress_parts(codec: Codec, data: Buffer, *, magic: int = 2, level: int | None = None) -> list[Buffer]:
-    """What :func:`compress` makes, in the pieces that it comes in, for whoever puts something in front of it."""
+    """As :func:`compress`, but returns separate pieces. A caller can put a header first and join everything once."""
     if codec == "none":
         return [data]
     write = _CONTAINERS[codec].write_stream
@@ -99,4 +100,4 @@ def compress_parts(codec: Codec, data: Buffer, *, magic: int = 2, level: int | N
     try:
         return write(data, level, magic)
     except (ValueError, OverflowError, RuntimeError, TypeError) as error:
-        raise UsageError(f"compression level {level!r} is none of {codec}'s: {error}") from None
+        raise UsageError(f"{codec} has no compression level {level!r}: {error}") from None

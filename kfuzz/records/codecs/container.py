@@ -1,4 +1,4 @@
-"""What every container shares: the result of reading one, and the ways in which a stream can be wrong."""
+"""What all containers share: the result of decompression, and the exceptions for a bad stream."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ __all__ = ["Broken", "Cut", "Decompressed"]
 
 
 class Decompressed(NamedTuple):
-    """What came out of a compressed payload.
+    """The result of decompressing a payload.
 
-    ``ended``: "whole", the stream came to its end after ``consumed`` bytes; "limit", the output would exceed the bound;
-    "broken", for ``reason``; a stream that is whole may have a reason too: its content is not what its header says.
-    ``data`` holds what a reader of the stream has got up to there.
+    ``ended`` is one of:
+
+    - "whole": the stream ended after ``consumed`` bytes. ``reason`` is set if its content does not match its header.
+    - "limit": the output would be larger than the bound.
+    - "broken": the stream is bad; ``reason`` says why.
+
+    ``data`` holds all bytes that a reader of the stream gets up to that point.
     """
 
     data: bytes
@@ -22,7 +26,7 @@ class Decompressed(NamedTuple):
 
 
 class Broken(Exception):
-    """The stream cannot go on; the text says why."""
+    """The stream cannot be read further; the text says why."""
 
 
 class Cut(Broken):

@@ -1,4 +1,4 @@
-"""The gzip container, as ``java.util.zip.GZIPInputStream`` reads it under Kafka's buffer."""
+"""The gzip container, as ``java.util.zip.GZIPInputStream`` reads it with Kafka's buffer size."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 __all__ = ["open_stream", "read_stream", "write_stream"]
 
-# java.util.zip.GZIPInputStream reads through a buffer of this size (GzipCompression), and it shows: after a member it
-# looks for another one only if bytes remain beyond the buffer, or more than 26 in it.
+# Kafka gives java.util.zip.GZIPInputStream a buffer of this size (GzipCompression). The size affects the result: after
+# a member, Java looks for another one only if bytes remain after the buffer, or more than 26 bytes remain in it.
 GZIP_BUFFER = 8192
 GZIP_LEFTOVER = 26
-# How the text of Python's error begins for zlib's Z_MEM_ERROR. Such a stream may be whole.
+# The start of Python's error text for zlib's Z_MEM_ERROR. The stream itself may be valid.
 NO_MEMORY = "Error -4 "
 
 
 def _header(data: memoryview, at: int) -> int:
-    """Where the header that begins at ``at`` ends; flags as java.util.zip.GZIPInputStream reads them."""
+    """Where the header that begins at ``at`` ends. Reads the flags as java.util.zip.GZIPInputStream does."""
 
     def need(n: int) -> memoryview:
         nonlocal at
@@ -59,8 +59,8 @@ def open_stream(data: memoryview, output: Output, magic: int) -> int:
 
 def read_stream(data: memoryview, output: Output, magic: int) -> int:
     at = buffered = _header(data, 0)
-    # One piece for the one member that there nearly always is; small ones for any others, for what a member leaves of
-    # a piece is copied.
+    # There is nearly always one member, so it gets all input as one piece. Later members get small pieces, because zlib
+    # copies the unused part of a piece.
     piece_bytes = len(data)
     while True:
         at, buffered, remaining = _member(data, at, buffered, piece_bytes, output)
@@ -70,15 +70,17 @@ def read_stream(data: memoryview, output: Output, magic: int) -> int:
         try:
             after_header = _header(data, at)
         except Broken:
-            # Kafka takes what follows for padding, whatever it is.
+            # Kafka ignores all bytes that follow, as if they were padding.
             return at
         at = after_header
         buffered = max(buffered, at)
 
 
 def _member(data: memoryview, at: int, buffered: int, piece_bytes: int, output: Output) -> tuple[int, int, int]:
-    """Inflate from ``at``: the place after the trailer, the end of Java's buffer, and what that held before the
-    trailer.
+    """Inflate the member at ``at``.
+
+    Returns the place after its trailer, the end of Java's buffer, and how many unread bytes the buffer held at the
+    start of the trailer.
     """
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     start = at
@@ -102,7 +104,7 @@ def _member(data: memoryview, at: int, buffered: int, piece_bytes: int, output: 
         size += len(piece)
         chunk = inflater.unconsumed_tail
     at -= len(inflater.unused_data)
-    # Java has filled its buffer as often as it took to come here.
+    # Compute the end of Java's buffer after the refills that were needed to get here.
     while buffered < at:
         buffered = min(buffered + GZIP_BUFFER, len(data))
     remaining = buffered - at
@@ -115,7 +117,7 @@ def _member(data: memoryview, at: int, buffered: int, piece_bytes: int, output: 
 
 
 def _inflate_to_fault(data: memoryview, most_bytes: int) -> bytes:
-    """What a reader of a broken deflate stream gets before the fault; zlib itself gives nothing of that piece."""
+    """The output of a broken deflate stream before the fault. zlib returns nothing of the piece that has the fault."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     out = bytearray()
     for at in range(0, len(data), GZIP_BUFFER):
@@ -136,9 +138,9 @@ def _inflate_to_fault(data: memoryview, most_bytes: int) -> bytes:
 
 
 def _require_memory(error: zlib.error) -> None:
-    """``MemoryError`` where that is what zlib failed for: it says nothing about the stream."""
+    """Raise ``MemoryError`` if zlib ran out of memory. That says nothing about the stream."""
     if str(error).startswith(NO_MEMORY):
-        raise MemoryError("zlib has no memory to decompress with") from None
+        raise MemoryError("zlib does not have enough memory to decompress") from None
 
 
 def write_stream(data: Buffer, level: int | None, magic: int) -> list[Buffer]:

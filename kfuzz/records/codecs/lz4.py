@@ -27,15 +27,15 @@ LZ4_CONTENT_CHECKSUM = 0x04
 
 
 def _descriptor(data: memoryview, magic: int) -> tuple[int, int, int]:
-    """Where the blocks begin, the flags, and the largest block."""
+    """Where the blocks begin, the flags, and the largest block size."""
     there = len(data) > 4 and data[4] & LZ4_CONTENT_SIZE
     return _head(bytes(data[: 15 if there else 7]), magic)
 
 
-# A writer's frames all begin alike.
+# All frames of one writer begin with the same bytes, so a cache saves the work.
 @lru_cache(maxsize=64)
 def _head(data: bytes, magic: int) -> tuple[int, int, int]:
-    """The same of a frame's first bytes; org.apache.kafka.common.compress.Lz4BlockInputStream."""
+    """The same, from a frame's first bytes. Mirrors org.apache.kafka.common.compress.Lz4BlockInputStream."""
     if len(data) < 6:
         raise Broken("the lz4 frame is cut in its header")
     if data[:4] != LZ4_MAGIC:
@@ -76,7 +76,7 @@ def read_stream(data: memoryview, output: Output, magic: int) -> int:
         if size == 0:
             break
         if size > largest or size > end - at:
-            raise Broken(f"an lz4 block of {size} bytes where at most {min(largest, end - at)} may stand")
+            raise Broken(f"an lz4 block claims {size} bytes; at most {min(largest, end - at)} are possible")
         block = data[at : at + size]
         at += size
         if flags & LZ4_BLOCK_CHECKSUM:
@@ -88,12 +88,12 @@ def read_stream(data: memoryview, output: Output, magic: int) -> int:
         else:
             came = _block(block, output, largest, end - at)
         if came == 0:
-            # Kafka's buffered stream takes a block of no bytes for the end.
+            # Kafka's buffered stream treats an empty block as the end.
             return at
         total += came
         if content is not None:
             content.update(output.tail(came))
-    # Kafka steps over the content's size and checksum without looking at them.
+    # Kafka does not check the content size and the content checksum, so a wrong one does not make the stream broken.
     if flags & LZ4_CONTENT_SIZE and total != int.from_bytes(data[6:14], "little"):
         output.mismatch = "the lz4 content size is wrong"
     if content is not None:
@@ -106,21 +106,21 @@ def read_stream(data: memoryview, output: Output, magic: int) -> int:
 
 
 def _block(block: memoryview, output: Output, largest: int, rest_bytes: int) -> int:
-    """One block of at most ``largest`` bytes, behind which ``rest_bytes`` are left: how many came out."""
-    # No byte of input can make more than 255 of output, so little input never makes a large buffer.
+    """Decompress one block to at most ``largest`` bytes; ``rest_bytes`` follow it. Returns the output size."""
+    # One input byte gives at most 255 output bytes. This keeps the buffer small for small input.
     most = min(largest, len(block) * 255 + 16)
     size = min(most, output.room + 1)
     try:
         return output.fill(_into, block, size, rest_bytes)
     except cramjam.DecompressionError as error:
-        # What does not fit is the bound's doing if that is what made the space small.
+        # If the caller's bound made the buffer smaller, assume that the output did not fit.
         if size < most:
             raise Full from None
         raise Broken(f"lz4: {error}") from None
 
 
 def _into(block: memoryview, space: memoryview) -> int:
-    # Without a length, the binding may take a block's first four bytes for one.
+    # Without a length, the binding may read the block's first four bytes as the length.
     return cramjam.lz4.decompress_block_into(block, space, output_len=len(space))
 
 
@@ -138,6 +138,6 @@ def write_stream(data: Buffer, level: int | None, magic: int) -> list[Buffer]:
         store_size=False,
     )
     if magic == 0:
-        # Writers of magic 0 computed the header checksum over the frame's magic too, and readers of it expect that.
+        # Writers of magic 0 included the frame's magic in the header checksum, and readers of magic 0 expect that.
         return [frame[:6], bytes([xxhash.xxh32_intdigest(frame[:6]) >> 8 & 0xFF]), frame[7:]]
     return [frame]

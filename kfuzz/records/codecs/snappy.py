@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["XERIAL_MAGIC", "open_stream", "read_stream", "write_stream"]
 
-# org.xerial.snappy: magic, version and the lowest version that can read it, then blocks with their lengths in front.
+# org.xerial.snappy: magic, version, and the lowest version that can read it. Then blocks, each preceded by its length.
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEAD = int.from_bytes(XERIAL_MAGIC[:4], "big", signed=True)
 XERIAL_HEADER = struct.Struct(">8sii")
@@ -25,15 +25,16 @@ XERIAL_BLOCK = 32 * 1024
 SNAPPY_CHUNK = struct.Struct(">i")
 XERIAL_BEGIN = XERIAL_HEADER.pack(XERIAL_MAGIC, 1, 1)
 XERIAL_LARGEST_CHUNK = 512 * 1024 * 1024
-# What Kafka fills at a time from a snappy stream (SnappyCompression.decompressionOutputSize).
+# Kafka fills a buffer of this size from a snappy stream (SnappyCompression.decompressionOutputSize).
 SNAPPY_BUFFER = 2048
-# The most that a snappy block can grow: a copy of 64 bytes takes 3, a bit over 21 to 1.
+# An upper bound for the growth of a snappy block: a copy of 64 bytes takes 3 bytes, a ratio of 21.3.
 SNAPPY_MOST = 22
 
 
 def _block(block: memoryview, output: Output, rest_bytes: int) -> None:
-    """One raw block, behind which ``rest_bytes`` are left. Its length in front is checked against what the block can
-    hold and the bound before anything is allocated.
+    """Decompress one raw block; ``rest_bytes`` follow it.
+
+    Before anything is allocated, the block's stated length is checked against the bound and the possible growth.
     """
     size = uvarint_in_front(block)
     if size < 0:
@@ -49,7 +50,7 @@ def _block(block: memoryview, output: Output, rest_bytes: int) -> None:
 
 
 def open_stream(data: memoryview, output: Output, magic: int) -> int:
-    """Step over the xerial header; without one, the whole is a raw block."""
+    """Skip the xerial header. Without a header, all data is one raw block."""
     if not len(data):
         raise Broken("the snappy stream is empty")
     if len(data) >= XERIAL_BYTES and data[:8] == XERIAL_MAGIC:
@@ -69,24 +70,24 @@ def read_stream(data: memoryview, output: Output, magic: int) -> int:
             further = _header(data, at - 4)
             at += XERIAL_HEADER.size - 4
             if not further:
-                # snappy-java says "no more" this once, and goes on when it is asked again. Kafka asks again if it got
-                # any bytes for the buffer that it was filling.
+                # snappy-java returns "end of stream" once here, and continues on the next call. Kafka calls again if it
+                # already got bytes for the buffer that it is filling.
                 if (filled_from - output.room) % SNAPPY_BUFFER == 0:
                     return at
                 filled_from = output.room
             continue
         if size < 0 or size > XERIAL_LARGEST_CHUNK or size > end - at:
-            raise Broken(f"a snappy chunk of {size} bytes where {end - at} are left")
+            raise Broken(f"a snappy chunk claims {size} bytes; {end - at} are left")
         _block(data[at : at + size], output, end - at - size)
         at += size
     return at
 
 
 def _header(data: memoryview, at: int) -> bool:
-    """Whether the header of a further stream stands at ``at``; four bytes told it from a chunk so far."""
+    """Whether another stream's header begins at ``at``. The caller has checked only its first four bytes."""
     header = data[at : at + XERIAL_HEADER.size]
     if len(header) < XERIAL_HEADER.size:
-        raise Broken("a further snappy stream's header is cut")
+        raise Broken("the header of another snappy stream is cut")
     found, version, _ = XERIAL_HEADER.unpack(header)
     if found == XERIAL_MAGIC and version < 1:
         raise Broken(f"snappy stream version {version}; it must be 1 or more")

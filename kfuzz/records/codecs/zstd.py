@@ -1,4 +1,4 @@
-"""The zstd frame, as zstd-jni's stream reads it."""
+"""The zstd frame, as the stream class of zstd-jni reads it."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 __all__ = ["open_stream", "read_stream", "write_stream"]
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-# The low four bits of the first byte are free.
+# The low four bits of the first byte may have any value.
 ZSTD_SKIPPABLE = b"\x50\x2a\x4d\x18"
 # com.github.luben.zstd.ZstdInputStreamNoFinalizer reads in pieces of this size (ZSTD_DStreamInSize).
 ZSTD_BUFFER = 128 * 1024 + 3
 ZSTD_LARGEST_BLOCK = 128 * 1024
-# What a streaming decoder allows for unless told otherwise, as zstd-jni is not.
+# The default limit of a streaming decoder. zstd-jni does not change it.
 ZSTD_LARGEST_WINDOW = (1 << 27) + 1
-# The window of the highest ordinary level, 19.
+# The window of level 19, the highest ordinary level.
 ZSTD_KEPT_WINDOW = 1 << 23
 ZSTD_SINGLE_SEGMENT = 0x20
-# What the library says of an allocation of its own that failed.
+# The library's error text if an allocation of its own fails.
 NO_MEMORY = "not enough memory"
 
 
 class _Contexts(threading.local):
-    """A context costs more than a small batch; one serves a thread for good."""
+    """One set of contexts for each thread: making a context costs more than decompressing a small batch."""
 
     def __init__(self) -> None:
         self.decompressor = zstandard.ZstdDecompressor()
         self.compressors: dict[int, zstandard.ZstdCompressor] = {}
 
     def decompressor_of(self, window: int) -> zstandard.ZstdDecompressor:
-        """A decompressor keeps the largest window that it has met; one beyond the ordinary goes with its batch."""
+        """The decompressor for this window. One keeps memory for its largest window, so a large one is not reused."""
         return self.decompressor if window <= ZSTD_KEPT_WINDOW else zstandard.ZstdDecompressor()
 
     def compressor(self, level: int) -> zstandard.ZstdCompressor:
@@ -52,8 +52,9 @@ _contexts = _Contexts()
 
 
 def _header(data: memoryview, at: int) -> tuple[int, bool, int | None, int]:
-    """The frame header at ``at``: where the blocks begin, whether a checksum follows, the content size, the window
-    size.
+    """Read the frame header at ``at``.
+
+    Returns where the blocks begin, whether a checksum follows them, the content size, and the window size.
     """
     try:
         descriptor = data[at + 4]
@@ -83,7 +84,7 @@ def _header(data: memoryview, at: int) -> tuple[int, bool, int | None, int]:
 
 
 def _blocks(data: memoryview, at: int, window: int) -> tuple[int, int]:
-    """Walk the blocks from ``at``: where they end, and the most they can hold; nothing is decompressed."""
+    """Walk the blocks from ``at`` without decompressing them. Returns where they end, and the most they can hold."""
     most = 0
     while True:
         header = data[at : at + 3]
@@ -112,7 +113,8 @@ def read_stream(data: memoryview, output: Output, magic: int) -> int:
         try:
             end = _next(data, at, output)
         except Broken as fault:
-            # zstd-jni forgets that it needs more when a frame ended in the same buffer: what is there is then all.
+            # If an earlier frame ended in the same buffer, zstd-jni does not notice that the next one is cut. The data
+            # then ends here without an error.
             starts_buffer = at % ZSTD_BUFFER == 0
             if not isinstance(fault, Cut) or starts_buffer or len(data) > (at // ZSTD_BUFFER + 1) * ZSTD_BUFFER:
                 with contextlib.suppress(Broken, Full):
@@ -125,7 +127,7 @@ def read_stream(data: memoryview, output: Output, magic: int) -> int:
 
 
 def _next(data: memoryview, at: int, output: Output) -> int:
-    """Decompress the frame that begins at ``at``, or step over a skippable one; where it ends."""
+    """Decompress the frame that begins at ``at``, or skip a skippable one. Returns where it ends."""
     start = at
     if len(data) - at < 4:
         rest = bytes(data[at:])
@@ -153,18 +155,18 @@ def _next(data: memoryview, at: int, output: Output) -> int:
 
 
 def _lean(frame: memoryview, window: int, needed: int) -> tuple[memoryview | bytes, int]:
-    """``frame`` with its window made no larger than a content of ``needed`` bytes can use, and that window.
+    """``frame`` with its window reduced to what ``needed`` bytes of content can use, and the new window.
 
-    The library makes room for the window before it looks at a block, and a header may ask for 128 MiB in front of one
-    byte. Where the window goes, so does the content size of a frame that has no other one.
+    The library allocates the window before it reads a block, so a header could make it allocate 128 MiB for one byte of
+    content. A single-segment frame states its window as its content size. It gets a window field instead.
     """
-    # Below this, the window bounds the blocks themselves.
+    # A window smaller than the largest block would limit the block size, so never go below that.
     exponent = (max(needed, ZSTD_LARGEST_BLOCK) - 1).bit_length()
     if window <= 1 << exponent:
         return frame, window
     descriptor, rest = frame[4], frame[6:]
     if descriptor & ZSTD_SINGLE_SEGMENT:
-        # Dictionary id, then content size, which goes.
+        # Keep the dictionary id, and drop the content size after it.
         ids = 5 + (0, 1, 2, 4)[descriptor & 3]
         rest = frame[ids + (1 << (descriptor >> 6)) :]
         return b"".join((frame[:4], bytes([descriptor & 0x1F, exponent - 10 << 3]), frame[5:ids], rest)), 1 << exponent
@@ -172,7 +174,7 @@ def _lean(frame: memoryview, window: int, needed: int) -> tuple[memoryview | byt
 
 
 def _rest(data: memoryview, output: Output) -> None:
-    """What comes out of a frame before its cut or its fault."""
+    """Decompress a cut or broken frame up to that point."""
     frame: memoryview | bytes = data
     window = 0
     with contextlib.suppress(Cut):
@@ -197,7 +199,7 @@ def _frame(frame: memoryview, content: int | None, most: int, window: int, outpu
         piece = _contexts.decompressor_of(window).decompress(lean, max_output_size=max(room, 1))
     except zstandard.ZstdError as error:
         _require_memory(error)
-        # The frame is whole, so what the library misses is room.
+        # The frame is whole, so this error means that the output buffer is too small.
         if room < most and ("too small" in str(error) or "full frame" in str(error)):
             raise Full from None
         raise Broken(f"zstd: {error}") from None
@@ -205,9 +207,9 @@ def _frame(frame: memoryview, content: int | None, most: int, window: int, outpu
 
 
 def _require_memory(error: zstandard.ZstdError) -> None:
-    """``MemoryError`` where that is what zstd failed for: it says nothing about the frame."""
+    """Raise ``MemoryError`` if zstd ran out of memory. That says nothing about the frame."""
     if NO_MEMORY in str(error):
-        raise MemoryError("zstd has no memory to decompress with") from None
+        raise MemoryError("zstd does not have enough memory to decompress") from None
 
 
 def write_stream(data: Buffer, level: int | None, magic: int) -> list[Buffer]:

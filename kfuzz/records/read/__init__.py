@@ -1,1 +1,4 @@
-"""The readers: ``reader`` walks batches for every role, ``roles`` holds what a broker and a log ask."""
+"""The readers: ``reader`` has the calls for every role, and ``walk`` the Python part of the loop.
+
+``limits`` and ``topic`` are arguments of the calls.
+"""

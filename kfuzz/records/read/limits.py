@@ -1,4 +1,4 @@
-"""Bounds on what a reader may use."""
+"""Limits on the memory that a reader may use."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds that the caller sets. Kafka has none of them: docs/differences.md.
+    """Limits for a reader. Kafka has no such limits: docs/differences.md.
 
-    ``decompressed_bytes``: the most that one batch's payload may grow to; below 2 GiB.
+    ``decompressed_bytes``: the largest allowed size of one batch's payload after decompression; less than 2 GiB.
+
+    >>> from kfuzz import records
+    >>> batch = records.RecordBatch(0, 0, [records.Record(0, 1, b"k", bytes(5000))], compression="gzip")
+    >>> verdict = records.check(records.encode([batch]), limits=records.Limits(decompressed_bytes=1000))
+    >>> verdict.fatal.code
+    'decompressed-size-exceeded'
     """
 
     decompressed_bytes: int = 64 * 1024 * 1024

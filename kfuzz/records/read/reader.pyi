@@ -1,4 +1,4 @@
-# The docstrings stand in reader.pyx, where ``help`` finds them.
+# The docstrings are in reader.pyx, where ``help`` finds them.
 from collections.abc import Generator, Iterator
 
 from typing_extensions import Buffer

@@ -1,7 +1,7 @@
-"""Bytes to record batches and findings: the calls.
+"""The calls that read record batches from bytes.
 
-Each runs the compiled scan; at a stop that Python has to look at, ``walk.Walk`` goes on. It is made when it is first
-needed, so that a call on good bytes costs little more than the scan.
+Each call runs the compiled scan. At stops that need Python, ``walk.Walk`` takes over. It is created when it is first
+needed, so a call on good bytes costs little more than the scan.
 """
 
 cimport cython
@@ -22,8 +22,8 @@ from kfuzz.wire.segment import SegmentRules
 
 __all__ = ["batches", "check", "chosen", "decode", "iterate", "read", "readings"]
 
-# The last topic that was asked for, and its rules: a broker has many requests for one topic. They are one object, so
-# that no thread sees the topic of another with the rules of its own.
+# A cache with the last topic and its rules, because a broker gets many requests for one topic. Both are in one tuple,
+# so that a thread never sees one topic with the rules of another.
 cdef tuple known = (None, None)
 
 cdef tuple PROFILES = tuple(NAMES_OF_PROFILES)
@@ -36,18 +36,18 @@ cdef class Reader:
     """One pass over some bytes."""
 
     cdef Scan scan
-    # None until there is something to say, where nobody else asks for it.
+    # None until there is a finding, unless the caller gave one.
     cdef Verdict verdict
     cdef object data
     cdef object profile
     cdef object role
     cdef object limits
     cdef object walk
-    # Whether the batch of this stop is stored though no consumer can read it.
+    # True if a log stores the batch of this stop although no consumer can read it.
     cdef bint unreadable
 
     cdef bint look(self, int stop) except -1:
-        """Note what is wrong where the scan has stopped; False where nothing more is to be read."""
+        """Add the findings of this stop. Returns False if the scan ends here."""
         cdef bint is_readable
         if stop == AT_BATCH and self.scan.report.count == 0:
             self.unreadable = False
@@ -63,7 +63,7 @@ cdef class Reader:
         return is_readable
 
     def __call__(self, int stop):
-        """The same; ``RecordsError`` with the first fatal finding."""
+        """The same, but raises ``RecordsError`` with the first fatal finding."""
         cdef bint is_readable = self.look(stop)
         self.raise_fatal()
         return is_readable
@@ -83,14 +83,14 @@ cdef ProduceRules rules_of(topic):
 
 
 cdef Reader reader_of(Verdict into, data, profile, role, limits, topic, bint objects):
-    """A pass that has not begun; ``UsageError`` for a profile, a role or a topic that does not fit."""
+    """A pass that has not begun. Raises ``UsageError`` for a wrong profile, role or topic."""
     cdef Policy policy = None
     if profile not in PROFILES or role not in ROLES:
         require_profile_and_role(profile, role)
     if role == "broker":
         policy = rules_of(topic)
     elif topic is not DEFAULT_TOPIC:
-        raise UsageError(f"role {role!r} does not look at a topic; take role 'broker', or leave topic out")
+        raise UsageError(f"role {role!r} does not use a topic; take role 'broker', or leave topic out")
     elif role == "log":
         policy = SegmentRules(INDEX_INTERVAL_BYTES)
     return reader_with(policy, into, data, profile, role, limits, objects)
@@ -115,14 +115,19 @@ def read(
     limits=DEFAULT_LIMITS,
     topic=DEFAULT_TOPIC,
 ):
-    """Read every batch in ``data`` with its records. Never raises on bad bytes: ``Reading.fatal`` says what was
-    refused.
+    """Read every batch in ``data`` with its records. Bad bytes raise no error: look at ``Reading.fatal``.
 
-    ``topic`` is what a broker knows of the partition. ``UsageError`` for another role with a topic, and for an unknown
-    role or profile.
+    ``topic`` describes the partition, for role ``broker`` only. Raises ``UsageError`` for an unknown role or profile,
+    and for a topic with another role.
 
-    Mirrors ``MemoryRecords.batches()`` and, per batch, ``ensureValid()`` and ``streamingIterator()``; for a broker
-    ``ProduceRequest.validateRecords`` and ``LogValidator``, for a log ``LogSegment.recover``.
+    Mirrors ``MemoryRecords.batches()``, and for each batch ``ensureValid()`` and ``streamingIterator()``. For role
+    ``broker`` it mirrors ``ProduceRequest.validateRecords`` and ``LogValidator``, for ``log`` ``LogSegment.recover``.
+
+    >>> from kfuzz import records
+    >>> data = records.encode([records.RecordBatch(7, 7, [records.Record(7, 1, b"k", b"v")])])
+    >>> reading = records.read(data + data[:20])
+    >>> len(reading.batches), reading.consumed, reading.partial_tail, reading.fatal
+    (1, 70, True, None)
     """
     cdef Reading reading = new_verdict(Reading.__new__(Reading))
     cdef Reader reader = reader_of(reading, data, profile, role, limits, topic, True)
@@ -141,7 +146,16 @@ def check(
     limits=DEFAULT_LIMITS,
     topic=DEFAULT_TOPIC,
 ):
-    """As :func:`read`, by the same loop, without making objects."""
+    """Judge ``data`` as :func:`read` does, with the same loop, but create no batches and no records.
+
+    >>> from kfuzz import records
+    >>> data = bytearray(records.encode([records.RecordBatch(7, 7, [records.Record(7, 1, b"k", b"v")])]))
+    >>> records.check(data).record_count
+    1
+    >>> data[-2] ^= 1
+    >>> records.check(data).fatal.code
+    'crc-mismatch'
+    """
     cdef Verdict verdict = new_verdict(Verdict.__new__(Verdict))
     cdef Reader reader = reader_of(verdict, data, profile, role, limits, topic, False)
     while reader.look(reader.scan.go_on()):
@@ -158,9 +172,14 @@ def batches(
     limits=DEFAULT_LIMITS,
     topic=DEFAULT_TOPIC,
 ):
-    """The batches in ``data`` one at a time, so that no more than one batch's records are in memory.
+    """Yield the batches in ``data``. Only one batch's records are in memory at a time.
 
-    ``RecordsError`` with the first fatal finding, when iteration reaches the batch that has it.
+    Raises ``RecordsError`` with the first fatal finding when iteration reaches the bad batch.
+
+    >>> from kfuzz import records
+    >>> data = records.encode([records.RecordBatch(i, i, [records.Record(i, 1, b"k", b"v")]) for i in (0, 1)])
+    >>> [batch.base_offset for batch in records.batches(data)]
+    [0, 1]
     """
     cdef Reader reader = reader_of(None, data, profile, role, limits, topic, True)
     cdef RecordBatch batch
@@ -172,9 +191,10 @@ def batches(
 
 
 def readings(data, *, limits=DEFAULT_LIMITS):
-    """Each batch in ``data`` in a reading of its own, and its place: where it begins, and its size, in bytes.
+    """Yield a ``Reading`` for each batch in ``data``, with the batch's start and size in bytes.
 
-    Findings have places in ``data``. ``RecordsError`` as :func:`batches` raises it. One batch is in memory at a time.
+    The findings' offsets count from the start of ``data``. Raises ``RecordsError`` as :func:`batches` does. Only one
+    batch is in memory at a time.
     """
     cdef Reader reader = reader_with(None, None, data, "kafka", "consumer", limits, True)
     cdef Reading reading
@@ -190,10 +210,10 @@ def readings(data, *, limits=DEFAULT_LIMITS):
 
 
 def chosen(data, Choice choice not None):
-    """The batches in ``data`` that ``choice`` picks, one at a time; of the others no objects are made.
+    """Yield the batches in ``data`` that ``choice`` picks. No objects are created for the others.
 
-    The generator returns the batch that ``choice`` refuses, or None. ``RecordsError`` with the first fatal finding of a
-    consumer, when the scan reaches the batch that has it.
+    The generator returns the batch that ``choice`` refuses, or None. Raises ``RecordsError`` with the first finding
+    that is fatal for a consumer, when the scan reaches the bad batch.
     """
     cdef Reader reader = reader_with(choice, None, data, "kafka", "consumer", DEFAULT_LIMITS, False)
     cdef RecordBatch batch
@@ -204,7 +224,7 @@ def chosen(data, Choice choice not None):
             break
         reader.raise_fatal()
         if stop == AT_PAYLOAD:
-            # Its records were not there when the scan came by.
+            # The payload was still compressed when the scan passed, so ask ``choice`` now.
             reader.scan.ask()
         if choice.said == PICKED:
             batch = batch_of(reader.scan, False)
@@ -217,16 +237,15 @@ def chosen(data, Choice choice not None):
 
 
 def iterate(data, *, profile="kafka", limits=DEFAULT_LIMITS):
-    """The records in ``data`` as a consumer gets them, control records too, one at a time.
+    """Iterate over the records in ``data`` as a consumer gets them, including control records.
 
-    The cheapest way to get objects, for they are reused: unless you keep a reference to a record, its key or its value,
-    the object is filled again two iterations later. What you keep never changes. This depends on the reference counts
-    of CPython; where a count says that someone else has the object, a new one is made.
+    This is the fastest way to get objects, because they are reused. Unless you keep a reference to a record, its key or
+    its value, the object is reused two iterations later. Objects that you keep never change. CPython's reference counts
+    show whether an object is still in use.
 
-    An iterator is for one thread at a time: ``ValueError`` or ``RuntimeError`` where two ask at once. Each batch is
-    judged whole before its first record comes. ``RecordsError`` with the first fatal finding, when
-    iteration reaches its batch.
-    Mirrors ``org.apache.kafka.common.record.MemoryRecords.records``.
+    Only one thread may use an iterator at a time; otherwise ``ValueError`` or ``RuntimeError`` may be raised. Each
+    batch is judged as a whole before its first record is returned. Raises ``RecordsError`` with the first fatal
+    finding when iteration reaches the bad batch. Mirrors ``org.apache.kafka.common.record.MemoryRecords.records``.
 
     >>> from kfuzz import records
     >>> data = records.encode([records.RecordBatch(7, 8, [records.Record(i, 0, b"k", b"v") for i in (7, 8)])])
@@ -245,5 +264,11 @@ def decode(
     limits=DEFAULT_LIMITS,
     topic=DEFAULT_TOPIC,
 ):
-    """The batches in ``data``; ``RecordsError`` with the first fatal finding where the bytes are refused."""
+    """Return the batches in ``data``. Raises ``RecordsError`` with the first fatal finding if the bytes are refused.
+
+    >>> from kfuzz import records
+    >>> data = records.encode([records.RecordBatch(7, 7, [records.Record(7, 1, b"k", b"v")])])
+    >>> records.decode(data)[0].records[0].value
+    b'v'
+    """
     return list(batches(data, profile=profile, role=role, limits=limits, topic=topic))

@@ -1,4 +1,4 @@
-"""What a broker knows of the partition that a Produce request is for."""
+"""What a broker knows about the partition of a Produce request."""
 
 from __future__ import annotations
 
@@ -12,20 +12,31 @@ from kfuzz.wire.produced import ProduceRules
 
 __all__ = ["DEFAULT_TOPIC", "Topic"]
 
-# What a topic has in JSON as a decimal string, being a 64-bit integer.
+# The 64-bit integers. In JSON they are decimal strings.
 WIDE: Final = ("first_offset", "now", "timestamp_after_max_ms", "timestamp_before_max_ms")
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What a broker's configuration and the log say of the partition that a Produce request is for.
+    """The configuration and log state of the partition of a Produce request.
 
-    ``compression``: the topic's codec, or "producer" to keep the client's. ``now``: the broker's clock (milliseconds).
-    ``timestamp_before_max_ms``, ``timestamp_after_max_ms``: how far from it a timestamp may lie; unbounded by default,
-    where Kafka's default is an hour after. ``first_offset``: the log's end offset. Sizes are in bytes, with Kafka's
-    defaults: ``message.max.bytes``, ``socket.request.max.bytes``, ``max.decompressed.message.bytes``.
+    - ``compression``: the topic's codec, or "producer" to keep the client's.
+    - ``timestamp_type``: whether the topic keeps the producer's timestamps or sets its own.
+    - ``now``: the broker's clock (milliseconds).
+    - ``timestamp_before_max_ms``, ``timestamp_after_max_ms``: how far before or after ``now`` a timestamp may be. The
+      default is no limit; Kafka's own default is one hour after.
+    - ``compacted``: whether each record needs a key.
+    - ``first_offset``: the log end offset, which the first record gets.
+    - ``leader_epoch``: the partition leader epoch that the broker writes into the batch.
+    - ``max_message_bytes``, ``max_request_bytes``, ``max_record_bytes``: Kafka's ``message.max.bytes``,
+      ``socket.request.max.bytes`` and ``max.decompressed.message.bytes``, with Kafka's defaults.
 
     Mirrors ``org.apache.kafka.storage.internals.log.LogConfig``.
+
+    >>> from kfuzz import records
+    >>> data = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, None, b"v")])])
+    >>> records.check(data, role="broker", topic=records.Topic(compacted=True)).fatal.code
+    'key-missing'
     """
 
     compression: Codec | Literal["producer"] = "producer"
@@ -54,13 +65,17 @@ class Topic:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Topic:
-        """The topic of a vector or of the testee protocol (docs/testee-protocol.md); what is left out has its default.
+        """Return the topic of a vector or of the testee protocol (docs/testee-protocol.md).
 
-        ``UsageError`` where a name or a value does not fit.
+        A missing field gets its default. Raises ``UsageError`` for an unknown name or a bad value.
+
+        >>> from kfuzz import records
+        >>> records.Topic.from_json({"first_offset": "40", "compression": "gzip"}).first_offset
+        40
         """
         known = {known.name for known in fields(cls)}
         if unknown := sorted(set(value) - known):
-            raise UsageError(f"a topic has no {unknown[0]}; known are {', '.join(sorted(known))}")
+            raise UsageError(f"a topic has no field {unknown[0]}; the fields are {', '.join(sorted(known))}")
         try:
             given: dict[str, Any] = {name: int(item) if name in WIDE else item for name, item in value.items()}
             return cls(**given)
@@ -68,7 +83,7 @@ class Topic:
             raise UsageError(f"the topic {dict(value)} does not fit: {error}") from None
 
     def rules(self) -> ProduceRules:
-        """What a broker of this topic asks, for one walk."""
+        """The compiled rules that a broker applies for this topic, for one walk."""
         return ProduceRules(
             now=self.now,
             timestamp_before_max_ms=self.timestamp_before_max_ms,

@@ -1,4 +1,4 @@
-"""What Python does at the stops of a scan: notes become findings, payloads are decompressed, a role decides."""
+"""The Python part of a scan. At each stop it turns notes into findings, decompresses payloads and applies the role."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Walk", "require_profile_and_role"]
 
-# What is wrong with a frame, so that nothing of it is stored.
+# Errors in a batch's frame. A log does not store such a batch.
 OF_A_FRAME = ("crc-mismatch", "wrapper-crc-mismatch")
-# What a skimming broker passes over, though it is noted: PartialDefaultRecord knows no wall at a record's length.
+# Notes that a skimming broker ignores: PartialDefaultRecord does not check that fields stay inside the record's length.
 SKIMMED_OVER = ("record-length-exceeds-payload", "record-length-mismatch")
 
 
 def require_profile_and_role(profile: str, role: str) -> None:
-    """``UsageError`` for a profile or a role that does not exist."""
+    """Raise ``UsageError`` if the profile or the role does not exist."""
     if profile not in PROFILES:
         raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
     if role not in ROLES:
@@ -39,11 +39,11 @@ def require_profile_and_role(profile: str, role: str) -> None:
 
 
 class _Refused(Exception):
-    """Nothing is read from here on; the findings are noted."""
+    """The scan ends here. The findings are already in the verdict."""
 
 
 class Walk:
-    """What Python does at the stops of a scan. Notes of the parse loops become findings here, and nowhere else."""
+    """The Python part of one scan. Only this class turns the notes of the parse loops into findings."""
 
     __slots__ = ("data", "limits", "profile", "role", "scan", "unreadable", "verdict")
 
@@ -63,21 +63,21 @@ class Walk:
         self.role: Role = role
         self.limits = limits
         self.verdict = into
-        # Whether the batch of this stop is stored though no consumer can read it.
+        # True if a log stores the batch of this stop although no consumer can read it.
         self.unreadable = False
 
     @property
     def view(self) -> memoryview:
-        """The bytes as Python reads them. A verdict on good bytes without a codec never asks for them."""
+        """The bytes as a memoryview, made on each access: a verdict on good uncompressed bytes does not need it."""
         return memoryview(self.data).cast("B")
 
     def run(self, stop: int) -> None:
-        """Judge all batches from this stop on, and keep none."""
+        """Judge all batches from this stop on, without keeping them."""
         while self.look(stop):
             stop = self.scan.next()
 
     def look(self, stop: int) -> bool:
-        """Note what is wrong where the scan has stopped; False where nothing more is to be read."""
+        """Add the findings of this stop. Returns False if the scan ends here."""
         self.unreadable = False
         try:
             if self.role == "log":
@@ -90,7 +90,7 @@ class Walk:
             return False
         return stop != END
 
-    # -- what each role makes of a stop
+    # -- one method for each role
 
     def consumed(self, stop: int) -> None:
         self.refuse(self.scan.notes())
@@ -100,7 +100,7 @@ class Walk:
             self.compressed()
 
     def stored(self, stop: int) -> None:
-        """A batch of a segment. Its frame and CRC must be right; its records may be anything."""
+        """A batch of a segment. Its frame and CRC must be right, but its records may be unreadable."""
         scan = self.scan
         notes = scan.notes()
         if stop == BATCH or scan.size <= 0 or any(note[0] in OF_A_FRAME for note in notes):
@@ -132,7 +132,7 @@ class Walk:
         at, size = scan.payload
         payload = self.decompressed(CODECS[scan.codec], self.view[at : at + size], at, 2)
         is_kept = cast(ProduceRules, scan.policy).keeps_codec(scan.codec)
-        # A broker looks at keys and values only where it builds the batch anew.
+        # A broker reads keys and values only if it rebuilds the batch, so the first pass only skims the records.
         if not scan.parse(payload, skim=True):
             self.refuse([note for note in scan.notes(inside=True) if note[0] not in SKIMMED_OVER], inside=".payload")
         scan.ask()
@@ -168,13 +168,13 @@ class Walk:
         self.take([(code, field, at, -1, -1, found, allowed, 1)], detail=detail)
 
     def refuse(self, notes: list[Note], *, inside: str = "") -> None:
-        """Take the notes, and go no further where Kafka would not."""
+        """Take the notes, and end the scan if Kafka would stop here."""
         self.take(notes, inside=inside)
         if any(CODES[note[0]].severity("kafka", self.role) == "fatal" for note in notes):
             raise _Refused
 
     def poison(self, findings: list[Finding]) -> None:
-        """Keep what a consumer will find in a batch that is stored all the same; it will refuse it, and nobody else."""
+        """Replace a fatal finding by ``records-unreadable``: the batch is stored, but every consumer will refuse it."""
         cause = next(finding for finding in findings if CODES[finding.code].kafka == "fatal")
         self.verdict.findings += [finding for finding in findings if finding is not cause]
         note = ("records-unreadable", "", cause.at, -1, -1, 0, 0, 1)
@@ -183,7 +183,7 @@ class Walk:
     # -- payloads
 
     def compressed(self) -> None:
-        """Decompress the payload that the scan stopped at, and let it go on inside."""
+        """Decompress the payload at which the scan stopped, and let the scan continue inside it."""
         scan = self.scan
         codec = CODECS[scan.codec]
         at, size = scan.payload
@@ -199,9 +199,9 @@ class Walk:
             raise _Refused
 
     def opened(self, codec: Codec, body: memoryview, at: int) -> bytes:
-        """The payload of a batch without records, of which nobody reads more than the beginning.
+        """Open the payload of a batch without records, as Kafka does.
 
-        Kafka opens the stream of a compressed batch before it looks at the count, and reads no record of any.
+        Kafka opens the stream of a compressed batch before it reads the record count. It then reads no record.
         """
         self.refuse_broken(open_stream(codec, body, self.limits.decompressed_bytes), body, at)
         if len(body) and not _is_empty_stream(codec, body):
@@ -227,9 +227,9 @@ class Walk:
             raise _Refused
 
     def wrapper_start(self) -> int | None:
-        """The offset of the first message in the wrapper that the scan stopped at; None where it cannot be told.
+        """The offset of the first message in the wrapper at which the scan stopped, or None if it is unknown.
 
-        Asked of few, and so read again: what a consumer refuses in the messages themselves may pass here. Mirrors
+        Few wrappers need this, so the payload is read again. Messages that a consumer refuses may pass here. Mirrors
         ``AbstractLegacyRecordBatch.DeepRecordsIterator``.
         """
         scan = self.scan
@@ -241,7 +241,8 @@ class Walk:
             CODECS[scan.codec], self.view[at : at + size], self.limits.decompressed_bytes, magic=scan.magic
         )
         if out.ended == "limit":
-            # It may well begin where it should; the bound is ours, and said elsewhere.
+            # Kafka has no such bound, so assume that the wrapper begins where it should. Another finding reports the
+            # bound.
             return offset
         found = None if out.ended == "broken" else first_and_last(out.data)
         if found is None:
@@ -253,5 +254,5 @@ class Walk:
 
 
 def _is_empty_stream(codec: Codec, data: memoryview) -> bool:
-    """Whether this is what compressing no bytes gives, which the documents allow an empty batch to hold."""
+    """Whether ``data`` is an empty compressed stream. The documents allow it in an empty batch."""
     return decompress(codec, data, 0) == (b"", len(data), "whole", "")
