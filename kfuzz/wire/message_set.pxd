@@ -1,4 +1,4 @@
-# Magic 0 and 1: one message, and those inside a wrapper.
+# Magic 0 and 1: single messages, and the messages inside a wrapper.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from kfuzz.wire.record_batch cimport row_t, rows_t

@@ -1,4 +1,4 @@
-"""Magic 0 and 1, the message: a parser of one message, the loop over those inside a wrapper, and the writer.
+"""Messages of magic 0 and 1: the parser of one message, the loop over a wrapper's messages, and the writer.
 
 Mirrors ``org.apache.kafka.common.record.LegacyRecord`` and ``AbstractLegacyRecordBatch``.
 """
@@ -66,7 +66,7 @@ from kfuzz.wire.report cimport (
 from kfuzz.wire.scratch cimport Scratch, out_t, reserve
 from kfuzz.wire.sink cimport put_bytes, put_int8, put_int32, put_int64, span_t
 
-# Attributes that mean nothing: a message of magic 0 knows the codec alone.
+# Unused attribute bits. Magic 0 has only the codec; magic 1 also has the timestamp type.
 cdef enum:
     UNUSED_BITS_V0 = 0xf8
     UNUSED_BITS_V1 = 0xf0
@@ -76,7 +76,8 @@ cdef enum:
 
 cdef bint get_nullable(const uint8_t *base, int64_t *at, int64_t end, int field, int64_t record, report_t *report,
                        int64_t *value_at, int32_t *value_length) noexcept nogil:
-    """A 4-byte length at ``at[0]`` and that many bytes; ``at`` moves behind them. Below 0 is null to Kafka."""
+    """Read a 4-byte length at ``at[0]`` and step over it and that many bytes. Kafka reads any length below 0 as null.
+    """
     cdef int32_t n
     if end - at[0] < 4:
         note(report, MESSAGE_TRUNCATED, field, at[0], record, -1, end - at[0], 4)
@@ -98,7 +99,8 @@ cdef bint get_nullable(const uint8_t *base, int64_t *at, int64_t end, int field,
 
 cdef bint get_message(const uint8_t *base, int64_t start, int64_t end, int64_t record, message_t *m,
                       report_t *report) noexcept nogil:
-    """The message in ``[start, end)``, 26 bytes at least. Any magic but 0 has magic 1's layout, as in Kafka."""
+    """Parse the message in ``[start, end)``, at least 26 bytes. As in Kafka, any magic except 0 has magic 1's layout.
+    """
     cdef const uint8_t *p = base + start
     cdef int64_t at = start + KEY_AT_V0
     m.offset = <int64_t> load64(p + AT_BASE_OFFSET)
@@ -107,7 +109,7 @@ cdef bint get_message(const uint8_t *base, int64_t start, int64_t end, int64_t r
     m.attributes = p[MESSAGE_AT_ATTRIBUTES]
     m.timestamp = -1
     if m.magic != 0:
-        # The frame's smallest size is magic 0's; the eight bytes of a timestamp are then just there.
+        # A frame has at least the size of a message of magic 0. That is just enough to read a timestamp.
         m.timestamp = <int64_t> load64(p + MESSAGE_AT_TIMESTAMP)
         at = start + KEY_AT_V1
     if not get_nullable(base, &at, end, F_KEY_LENGTH, record, report, &m.key_at, &m.key_length):
@@ -120,9 +122,9 @@ cdef bint get_message(const uint8_t *base, int64_t start, int64_t end, int64_t r
 
 
 cdef bint judge_message(const uint8_t *p, int64_t size, message_t *m, report_t *report) noexcept nogil:
-    """The message of ``size`` bytes at ``p`` as a consumer takes it; False where it is refused, with the finding noted.
+    """Judge the message of ``size`` bytes at ``p`` as a consumer does. False, with a note, if it is refused.
 
-    Of a wrapper this is all but what stands in its value.
+    For a wrapper, this does not look inside its value.
     """
     cdef uint32_t actual = crc32_of(p + AT_MAGIC, size - AT_MAGIC)
     cdef uint32_t crc = load32(p + MESSAGE_AT_CRC)
@@ -130,7 +132,7 @@ cdef bint judge_message(const uint8_t *p, int64_t size, message_t *m, report_t *
     cdef int unused
     m.value_at = -1
     if unlikely(actual != crc):
-        # A consumer checks the CRC of each record that it returns. A wrapper is not a record.
+        # A consumer checks the CRC of each record that it returns, but not of a wrapper.
         note(report, WRAPPER_CRC_MISMATCH if codec else CRC_MISMATCH, F_CRC, MESSAGE_AT_CRC, -1, -1, crc, actual)
         if not codec:
             return False
@@ -143,7 +145,7 @@ cdef bint judge_message(const uint8_t *p, int64_t size, message_t *m, report_t *
     if unlikely(m.offset < 0):
         note(report, BASE_OFFSET_NEGATIVE, F_BASE_OFFSET, AT_BASE_OFFSET, -1, -1, m.offset, 0)
     if unlikely(codec >= LAST_CODEC):
-        # The last one, zstd, is younger than these messages.
+        # The last codec, zstd, is newer than magic 0 and 1 and not allowed in them.
         note(report, CODEC_UNKNOWN if codec > LAST_CODEC else CODEC_NOT_ALLOWED, F_ATTRIBUTES, MESSAGE_AT_ATTRIBUTES,
              -1, -1, codec, 0)
         return False
@@ -168,9 +170,9 @@ cdef void to_row(const message_t *m, int64_t start, int64_t end, row_t *row) noe
 
 
 cdef int64_t inner_end(const uint8_t *base, int64_t at, int64_t n) noexcept nogil:
-    """Where the message ends that begins at ``at`` in a wrapper; 0 for no more, -1 where its size is refused.
+    """Where the message at ``at`` in a wrapper ends; 0 if there are no more, -1 if its size is refused.
 
-    As ``AbstractLegacyRecordBatch.DataLogInputStream`` reads them: a cut last message is dropped without a word.
+    Mirrors ``AbstractLegacyRecordBatch.DataLogInputStream``, which silently drops a cut last message.
     """
     cdef int32_t size
     if n - at < LOG_OVERHEAD:
@@ -183,7 +185,7 @@ cdef int64_t inner_end(const uint8_t *base, int64_t at, int64_t n) noexcept nogi
 
 cdef int64_t next_inner(const uint8_t *base, int64_t at, int64_t n, int32_t record, message_t *m,
                         report_t *report) noexcept nogil:
-    """As ``inner_end``, with the message itself, and what is refused is noted."""
+    """As ``inner_end``, but also parses the message, and notes why one is refused."""
     cdef int64_t end = inner_end(base, at, n)
     cdef int32_t size
     if end > 0:
@@ -201,13 +203,13 @@ cdef int64_t next_inner(const uint8_t *base, int64_t at, int64_t n, int32_t reco
 
 cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, rows_t *sink, report_t *report,
                       int32_t *count, int64_t *first) noexcept nogil:
-    """The messages inside a wrapper, whose decompressed value ``base`` is.
+    """Read the messages inside a wrapper. ``base`` is its decompressed value.
 
-    False means refused, with a finding noted, or out of memory, as ``sink`` then says.
+    False means refused, with a note, or out of memory, which ``sink`` then shows.
 
-    As ``AbstractLegacyRecordBatch.DeepRecordsIterator`` does, all are read before the first is judged. Their offsets
-    become those of the partition, and a broker's timestamp theirs. ``first`` gets the first one's offset. What is noted
-    of the wrapper itself has its place in the wrapper.
+    As in ``AbstractLegacyRecordBatch.DeepRecordsIterator``, all messages are read before the first is judged. Relative
+    offsets become absolute, and a LogAppendTime of the wrapper replaces the timestamps. ``first`` gets the offset of
+    the first message. Notes about the wrapper itself have their place in the wrapper.
     """
     cdef bint log_append = wrapper.magic == 1 and wrapper.attributes & LOG_APPEND_TIME
     cdef message_t m
@@ -240,7 +242,7 @@ cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, 
         note(report, WRAPPER_EMPTY, F_VALUE, wrapper.value_at, -1, -1, wrapper.value_length, 0)
         return False
     count[0] = i
-    # Some producers left the wrapper's offset 0; the inner ones then stand.
+    # Some producers left the wrapper's offset at 0. The inner offsets are then absolute.
     if wrapper.magic == 1 and wrapper.offset != 0:
         if wrapper.offset < last:
             note(report, WRAPPER_OFFSET_TOO_LOW, F_BASE_OFFSET, AT_BASE_OFFSET, -1, -1, wrapper.offset, last)
@@ -262,7 +264,7 @@ cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, 
             note(report, INNER_MAGIC_MISMATCH, F_MAGIC, at + AT_MAGIC, i, -1, base[at + AT_MAGIC], wrapper.magic)
         if sink != NULL:
             row = &sink.rows[i]
-            # Sums wrap as Java's do.
+            # The sum wraps around, as in Java.
             row.offset_delta = <int64_t> (base_offset + <uint64_t> row.offset_delta)
             if log_append and base[at + AT_MAGIC] == 1:
                 row.timestamp_delta = wrapper.timestamp
@@ -284,7 +286,8 @@ cdef tuple to_tuple(const uint8_t *base, int64_t start, int64_t end, const messa
 
 
 def parse_message(data not None, int64_t at, int64_t size):
-    """The message of ``size`` bytes at ``at``, found whole by ``next_frame``: ``(message or None, notes)``."""
+    """Parse the message of ``size`` bytes at ``at``, a frame that ``next_frame`` found: ``(message or None, notes)``.
+    """
     cdef report_t report
     cdef message_t m
     cdef Held held = hold(data)
@@ -298,7 +301,7 @@ def parse_message(data not None, int64_t at, int64_t size):
 
 
 def parse_messages(payload not None):
-    """The messages inside a wrapper's decompressed value, up to the first that is refused."""
+    """The messages in a wrapper's decompressed value, up to the first refused one."""
     cdef Held held = hold(payload)
     cdef int64_t at = 0
     cdef int64_t end
@@ -315,7 +318,7 @@ def parse_messages(payload not None):
 
 
 def first_and_last(payload not None):
-    """The offsets of the first and the last message in a wrapper, whatever they say; None where Kafka reads none."""
+    """The offset fields of the first and last message in a wrapper, unchecked. None if Kafka reads no message."""
     cdef Held held = hold(payload)
     cdef int64_t at = 0
     cdef int64_t last = 0
@@ -335,7 +338,7 @@ def first_and_last(payload not None):
 
 cdef int put_message(out_t *out, int magic, int64_t offset, int attributes, int64_t timestamp, const span_t *key,
                      const span_t *value) except -1:
-    """Append a whole message, with its offset and size in front."""
+    """Append a whole message, preceded by its offset and size."""
     cdef int64_t size = KEY_AT_V0 if magic == 0 else KEY_AT_V1
     cdef uint8_t *start
     cdef uint8_t *p
@@ -373,10 +376,10 @@ cdef int put_messages(out_t *out, list records, int magic, int64_t base_offset, 
     cdef Record record
     cdef fields_t fields
     cdef Py_ssize_t i = 0
-    # A copy of an odd value may run code that changes the list, so its length is asked for each time.
+    # Copying an unusual value may run code that changes the list, so its length is read in each iteration.
     while i < len(records):
         record = take_record(records[i], i, &fields)
-        # Differences wrap as Java's do.
+        # The difference wraps around, as in Java.
         put_message(out, magic, <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset), attributes,
                     record.c_timestamp if stamp is None else one_stamp, &fields.key, &fields.value)
         i += 1

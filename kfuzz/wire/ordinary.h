@@ -1,6 +1,6 @@
-/* Reads runs of ordinary records of magic 2, as producers write them: each field has the fewest possible bytes and
- * gives no finding. A run ends at the first record that is not ordinary. The general loop (record_batch.pyx) then reads
- * that record field by field; only that loop notes findings. */
+/* A fast loop over runs of ordinary records of magic 2. An ordinary record is what producers write: each varint has its
+ * shortest form, and there is nothing to note. A run ends at the first other record. The general loop
+ * (record_batch.pyx) then reads that record field by field. Only the general loop makes notes. */
 #ifndef KFUZZ_ORDINARY_H
 #define KFUZZ_ORDINARY_H
 
@@ -9,8 +9,8 @@
 
 #include "plain.h"
 
-/* The offsets of a record's fields in the payload. 32 bits are enough: a payload is below 2 GiB (LIMIT_BYTES). For a
- * message of magic 0 or 1 the deltas count from 0: they are its offset and its timestamp. */
+/* A record's place in the payload. 32-bit places are enough: a payload is smaller than 2 GiB (LIMIT_BYTES). For a
+ * message of magic 0 or 1, the deltas hold its offset and timestamp. */
 typedef struct {
     int64_t timestamp_delta;
     int64_t offset_delta;
@@ -24,7 +24,7 @@ typedef struct {
     int32_t header_count;
     int32_t first_header; /* index into the header rows */
     int16_t attributes;
-    int16_t untimed; /* whether it has no timestamp, as in magic 0 */
+    int16_t untimed; /* true if it has no timestamp, as in magic 0 */
 } kfuzz_row;
 
 typedef struct {
@@ -34,7 +34,7 @@ typedef struct {
     int32_t value_length; /* -1: null */
 } kfuzz_header_row;
 
-/* Where a run writes its rows. */
+/* The output of a run. */
 typedef struct {
     kfuzz_row *rows;
     int64_t count;
@@ -42,44 +42,45 @@ typedef struct {
     kfuzz_header_row *headers;
     int64_t header_count;
     int64_t header_capacity;
-    int with_headers; /* whether to fill the header rows */
-    int no_memory;    /* whether memory for a row was missing */
+    int with_headers; /* true: fill the header rows */
+    int no_memory;    /* true: out of memory, a row is missing */
 } kfuzz_rows;
 
-/* The bounds that each record of a run must keep. */
+/* The limits for the records of a run. */
 typedef struct {
-    int64_t offset_before;  /* the previous record's offset delta; -1 before the first */
-    int64_t offset_most;    /* the largest offset delta that gives no finding */
-    int64_t timestamp_most; /* the largest timestamp delta that gives no finding */
+    int64_t offset_before;  /* the previous record's offset delta; -1 before the first record */
+    int64_t offset_most;    /* the largest offset delta that needs no note */
+    int64_t timestamp_most; /* the largest timestamp delta that needs no note */
 } kfuzz_run;
 
-/* A record's fields before its header count. */
+/* A record's fields before its headers. */
 typedef struct {
     uint64_t length;
     uint64_t timestamp; /* zigzag */
     uint64_t offset;    /* zigzag */
-    uint64_t key;       /* zigzag, of the length */
-    uint64_t value;     /* zigzag, of the length */
+    uint64_t key;       /* the length, zigzag */
+    uint64_t value;     /* the length, zigzag */
     const uint8_t *key_at;
     const uint8_t *value_at;
-    const uint8_t *wall; /* one past the record's last byte, according to its length */
+    const uint8_t *wall; /* one past the record's last byte, computed from its length */
 } kfuzz_fields;
 
-/* A record is read only if the payload has this many bytes from its start on: loads up to here are not checked. */
-#define KFUZZ_ORDINARY_BYTES 16
+/* kfuzz_get_fields loads up to this many bytes before its first test: 2 for the length, 1 for the attributes, and 5 each
+ * for the timestamp, the offset and the key's length. The general loop reads records with fewer bytes left. */
+#define KFUZZ_ORDINARY_BYTES 18
 
 #define KFUZZ_ORDINARY static inline __attribute__((always_inline))
 #define kfuzz_rare(x) __builtin_expect(!!(x), 0)
 
-/* Returns p, but the compiler cannot assume that the result equals any other pointer. */
+/* Returns p, but hides its origin: the compiler cannot assume that it equals another pointer. */
 KFUZZ_ORDINARY const uint8_t *kfuzz_apart(const uint8_t *p)
 {
     __asm__("" : "+r"(p));
     return p;
 }
 
-/* A varint of one or two bytes, read without a branch on the size because both are equally likely. `bad` becomes
- * negative if the varint is longer than two bytes or overlong. */
+/* Reads a varint of one or two bytes without a branch, because both sizes are equally likely. `bad` becomes negative if
+ * the varint is longer than two bytes or longer than necessary. */
 KFUZZ_ORDINARY const uint8_t *kfuzz_get_mixed(const uint8_t *p, uint64_t *raw, int64_t *bad)
 {
     const uint64_t first = p[0], two = first >> 7;
@@ -89,8 +90,8 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_mixed(const uint8_t *p, uint64_t *raw, i
     return p + 1 + two;
 }
 
-/* A varint of at most five bytes whose size seldom changes from record to record. Branches are faster than bit tricks
- * here, because the branch predictor learns them. `bad` becomes negative if the varint is longer or overlong. */
+/* Reads a varint of at most five bytes. Its size is mostly the same in all records, so branches are faster than bit
+ * tricks: the branch predictor learns them. `bad` as above. */
 KFUZZ_ORDINARY const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, int64_t *bad)
 {
     uint64_t found;
@@ -116,13 +117,13 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, 
             last = *p++;
         }
     }
-    /* The last byte must not be 0, and no byte may follow it. */
+    /* Require that the last byte is not 0 (longer than necessary) and does not announce another byte. */
     *bad |= (last - 1) | (0x7f - last);
     *raw = found;
     return p;
 }
 
-/* Negative if the zigzag length is below -1. */
+/* Negative if a zigzag length is below -1. */
 KFUZZ_ORDINARY int64_t kfuzz_bad_length(uint64_t raw)
 {
     return -(int64_t) (raw >> 1 & (0 - (raw & 1)));
@@ -133,8 +134,8 @@ KFUZZ_ORDINARY int32_t kfuzz_length(uint64_t raw)
     return (int32_t) (raw >> 1) - (int32_t) (raw & 1);
 }
 
-/* Returns the address of the header count, or NULL if the record is not ordinary up to there. The conditions are
- * gathered in `bad` and tested at only two places, because most of a record's time goes into tests. */
+/* Reads the fields before the headers. Returns where the header count is, or NULL if the record is not ordinary. The
+ * conditions are collected in `bad` and tested at only two places, because tests take most of the time. */
 KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *end, kfuzz_fields *out)
 {
     uint64_t raw;
@@ -142,7 +143,7 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *
     p = kfuzz_get_mixed(p, &raw, &bad);
     out->length = raw >> 1;
     out->wall = p + out->length;
-    /* A negative length or attributes other than 0 are not ordinary. */
+    /* Require that the length is not negative and that the attributes are 0. */
     bad |= -(int64_t) ((raw & 1) | p[0]);
     bad |= end - out->wall;
     p = kfuzz_get_steady(p + 1, &out->timestamp, &bad);
@@ -151,7 +152,8 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *
     out->key_at = p;
     bad |= kfuzz_bad_length(out->key);
     size = (int64_t) (out->key >> 1);
-    /* Two bytes are read after the key: the value's length, and its second byte or the header count. */
+    /* Require two bytes after the key, because the next step reads two: a value length of two bytes, or one of one byte
+     * and the byte after it. */
     bad |= out->wall - p - 2 - size;
     if (kfuzz_rare(bad < 0))
         return NULL;
@@ -165,8 +167,8 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *
     return p + size;
 }
 
-/* Reads one header before `wall`. NULL unless its key is ASCII without null characters and both lengths take one byte.
- */
+/* Reads one header and returns where it ends. NULL unless it ends before `wall`, its key is ASCII without a null
+ * character, and both lengths take one byte. */
 KFUZZ_ORDINARY const uint8_t *kfuzz_get_header(const uint8_t *p, const uint8_t *wall, const uint8_t *end,
                                                const uint8_t *base, kfuzz_header_row *row)
 {
@@ -195,8 +197,8 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_header(const uint8_t *p, const uint8_t *
     return p + size;
 }
 
-/* Reads ordinary records from *at on, at most `most`. Moves *at after them and returns their number. With `filled` it
- * adds their rows to `sink`. Then the run also ends when the sink is full, and the general loop makes room. */
+/* Reads ordinary records from *at on, `most` at most, moves *at to their end, and returns how many there were. If
+ * `filled`, it writes their rows into `sink`. It stops when `sink` is full, and the general loop then makes room. */
 KFUZZ_ORDINARY int64_t kfuzz_run_as(const uint8_t **at, const uint8_t *base, const uint8_t *end, kfuzz_run *run,
                                     int64_t most, kfuzz_rows *sink, const int filled)
 {
@@ -213,8 +215,7 @@ KFUZZ_ORDINARY int64_t kfuzz_run_as(const uint8_t **at, const uint8_t *base, con
         uint32_t count, left;
         if (kfuzz_rare(next == NULL))
             break;
-        /* The record's length gives its end before the fields are read. So the processor can start the next one early.
-         */
+        /* The next record's start depends only on the length field, so the processor can begin that record early. */
         following = kfuzz_apart(fields.wall);
         count = *next++;
         if (filled)

@@ -1,4 +1,4 @@
-# What a broker asks of a Produce request; produced.pyi describes it.
+# The rules of a broker for a Produce request; produced.pyi describes them.
 from libc.stdint cimport int64_t
 
 from kfuzz.wire.policy cimport Policy

@@ -1,11 +1,11 @@
 from kfuzz.wire.policy import Policy
 
 class ProduceRules(Policy):
-    """What a broker asks of a Produce request for a partition; ``Scan`` puts the questions.
+    """The rules of a broker for the Produce request of one partition. ``Scan`` calls them.
 
-    ``now``: the broker's clock (milliseconds). ``timestamp_before_max_ms``, ``timestamp_after_max_ms``: how far from it
-    a timestamp may lie. Sizes are in bytes. ``create_time``: whether the topic keeps a producer's timestamps.
-    ``kept_codec``: the number of the topic's codec, or -1 where it keeps the producer's.
+    ``now``: the broker's clock (milliseconds). ``timestamp_before_max_ms``, ``timestamp_after_max_ms``: how far before
+    or after ``now`` a timestamp may be. Sizes are in bytes. ``create_time``: whether the topic keeps the producer's
+    timestamps. ``kept_codec``: the number of the topic's codec, or -1 if it keeps the producer's.
 
     Mirrors ``org.apache.kafka.common.requests.ProduceRequest.validateRecords`` and
     ``org.apache.kafka.storage.internals.log.LogValidator``.
@@ -25,4 +25,4 @@ class ProduceRules(Policy):
         kept_codec: int,
     ) -> None: ...
     def keeps_codec(self, codec: int) -> bool:
-        """Whether a broker stores a payload of this codec as it is, and so looks at less of it."""
+        """Whether a broker stores a payload of this codec unchanged. It then checks less of the payload."""

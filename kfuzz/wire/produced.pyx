@@ -1,7 +1,7 @@
-"""What a broker asks of a Produce request; the interface is described in produced.pyi.
+"""The rules of a broker for a Produce request; produced.pyi describes the interface.
 
-Mirrors ``org.apache.kafka.common.requests.ProduceRequest.validateRecords``, then ``LogValidator``, and what
-``UnifiedLog`` asks before it.
+Mirrors ``org.apache.kafka.common.requests.ProduceRequest.validateRecords``, then the checks of ``UnifiedLog``, then
+``LogValidator``.
 """
 
 cimport cython
@@ -69,7 +69,7 @@ from kfuzz.wire.report cimport (
 
 
 cdef inline int64_t minus(int64_t a, int64_t b) noexcept nogil:
-    """The difference wraps as Java's does."""
+    """``a - b``, which wraps around as in Java."""
     return <int64_t> (<uint64_t> a - <uint64_t> b)
 
 
@@ -83,7 +83,7 @@ cdef class ProduceRules(Policy):
                              max_record_bytes, compacted, create_time, kept_codec)
 
     cdef bint keeps(self, int codec) noexcept nogil:
-        """Whether a payload of this codec is stored as it is, and so passed over."""
+        """Whether a payload of this codec is stored unchanged. Its records are then only skimmed."""
         return self.topic.kept_codec < 0 or codec == self.topic.kept_codec
 
     def keeps_codec(self, int codec):
@@ -137,7 +137,7 @@ cdef class ProduceRules(Policy):
         return is_good
 
     cdef void documented(self, const header_t *h, report_t *report) noexcept nogil:
-        """What the documents ask of a producer and Kafka's broker does not look at."""
+        """Rules of the documents for a producer that Kafka's broker does not check."""
         if h.attributes & LOG_APPEND_TIME:
             note(report, TIMESTAMP_TYPE_NOT_CREATE, F_ATTRIBUTES, AT_ATTRIBUTES, -1, -1, h.attributes & 0xffff, 0)
         if h.attributes & DELETE_HORIZON:
@@ -154,7 +154,7 @@ cdef class ProduceRules(Policy):
             note(report, PRODUCER_FIELDS_WITHOUT_ID, F_BASE_SEQUENCE, AT_BASE_SEQUENCE, -1, -1, h.base_sequence, -1)
 
     cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil:
-        """The records; their notes stand where the first one begins."""
+        """Check the records. All notes have the place of the first record."""
         cdef const header_t *h = b.header
         cdef const row_t *row
         cdef bint log_append = h.attributes & LOG_APPEND_TIME
@@ -170,7 +170,7 @@ cdef class ProduceRules(Policy):
             if not log_append:
                 timestamp = <int64_t> (<uint64_t> h.base_timestamp + <uint64_t> row.timestamp_delta)
             largest = max(largest, timestamp)
-            # Without a codec a broker does not ask for the size.
+            # A broker does not check the record size of uncompressed batches.
             if b.codec and row.length > self.topic.max_record_bytes:
                 note(report, RECORD_TOO_LARGE, F_LENGTH, at, i, -1, row.length, self.topic.max_record_bytes)
             if self.topic.compacted and row.key_length < 0:
@@ -185,12 +185,12 @@ cdef class ProduceRules(Policy):
         if b.rows.count:
             self.largest_timestamp = largest
             if not log_append and h.max_timestamp != largest:
-                # Its place is the header's, not the payload's.
+                # The field is in the header, but the place of this note is not, so it names no field.
                 note(report, MAX_TIMESTAMP_NOT_MAXIMUM, F_NONE, at, -1, -1, h.max_timestamp, largest)
         return True
 
     cdef void timestamp(self, int64_t timestamp, int64_t at, int64_t i, report_t *report) noexcept nogil:
-        """Whether the broker's clock allows it."""
+        """Note a timestamp that is too far from the broker's clock."""
         cdef int64_t limit
         cdef int64_t age = minus(self.topic.now, timestamp)
         if age > self.topic.before_max_ms or minus(0, age) > self.topic.after_max_ms:
@@ -202,7 +202,7 @@ cdef class ProduceRules(Policy):
 
 
 cdef ProduceRules rules_like(ProduceRules rules):
-    """The same rules for another walk: a call of the type takes ten times as long."""
+    """The same rules for another walk. Calling the class would take ten times as long."""
     cdef ProduceRules made = ProduceRules.__new__(ProduceRules)
     made.reads_rows = made.skims = True
     made.topic = rules.topic

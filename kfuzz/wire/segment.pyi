@@ -1,19 +1,20 @@
 from kfuzz.wire.policy import Policy
 
 class SegmentRules(Policy):
-    """What a broker asks of a log segment that it reads as it starts after a crash; ``Scan`` puts the questions.
+    """The rules of a broker that reads a log segment when it starts after a crash. ``Scan`` calls them.
 
-    The segment begins at its first batch's offset. ``index_interval_bytes``: how far entries of its index lie apart.
+    The offset of the first batch counts as the segment's base offset. ``index_interval_bytes``: the distance between
+    index entries, in bytes.
 
-    Mirrors ``org.apache.kafka.storage.internals.log.LogSegment.recover``, ``ProducerStateManager`` as recovery drives
-    it, and then what a broker asks of the log: where it ends (``LogSegment.readNextOffset``) and where it starts
+    Mirrors ``org.apache.kafka.storage.internals.log.LogSegment.recover`` with its calls to ``ProducerStateManager``.
+    Then it mirrors how a broker finds the end of the log (``LogSegment.readNextOffset``) and its start
     (``LogSegment.read``).
     """
 
     def __init__(self, index_interval_bytes: int) -> None: ...
     @property
     def wants_start(self) -> bool:
-        """Whether a broker opens the wrapper that the scan stopped at, to see where it begins."""
+        """Whether a broker opens the wrapper at which the scan stopped, to find its first offset."""
 
     def starts_at(self, offset: int | None) -> None:
-        """The answer: the offset of the wrapper's first message, or None where it cannot be told."""
+        """Give the offset of that wrapper's first message, or None if it is unknown."""

@@ -1,4 +1,4 @@
-"""What a broker asks of a log segment; the interface is described in segment.pyi."""
+"""The rules of a broker for a log segment; segment.pyi describes the interface."""
 
 cimport cython
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint64_t
@@ -48,12 +48,12 @@ from kfuzz.wire.transactions cimport (
 )
 
 
-# A search for the batch that holds an offset. Where a batch begins matters only to a search that has not ended before
-# it, and a wrapper must be opened for it: one that cannot be opened ends the search.
-# As org.apache.kafka.common.record.internal.FileRecords.searchForOffsetFromPosition.
+# A search for the batch that holds an offset. It needs the first offset of each batch until it ends. For a wrapper,
+# Kafka must open the payload to get it. If that fails, the search fails too.
+# Mirrors org.apache.kafka.common.record.internal.FileRecords.searchForOffsetFromPosition.
 cdef struct lookup_t:
     int64_t target
-    int64_t lost_at            # where the wrapper is that could not be opened, in bytes; -1 for none
+    int64_t lost_at            # the place of the wrapper that could not be opened, in bytes; -1 for none
     bint done
 
 
@@ -69,7 +69,7 @@ cdef class SegmentRules(Policy):
     cdef int64_t last_offset
     cdef int64_t read_bytes
     cdef int64_t indexed_bytes
-    # The searches for where the segment begins, and for the last entry of its offset index, if it has one.
+    # Two searches: for the segment's base offset, and for the last entry of its offset index, if it has one.
     cdef lookup_t of_begin
     cdef lookup_t of_index
     cdef bint is_indexed
@@ -82,7 +82,7 @@ cdef class SegmentRules(Policy):
     cdef int64_t timed
     cdef int64_t timed_offset
     cdef int32_t leader_epoch
-    # `began`: the offset at which each producer's open transaction began. `open`: these offsets, once each.
+    # `began`: the first offset of each producer's open transaction. `open`: the set of these offsets.
     cdef map_t began
     cdef map_t open
     cdef bint has_aborted
@@ -100,7 +100,8 @@ cdef class SegmentRules(Policy):
         free_map(&self.open)
 
     cdef bint is_end(self, const uint8_t *p, int64_t left) noexcept nogil:
-        """As ``org.apache.kafka.common.record.FileLogInputStream``, which reads a header before it looks at lengths."""
+        """Mirrors ``org.apache.kafka.common.record.FileLogInputStream``, which reads the header up to the magic first.
+        """
         cdef int32_t length
         if left <= HEADER_UP_TO_MAGIC:
             return True
@@ -110,7 +111,7 @@ cdef class SegmentRules(Policy):
     cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil:
         if not self.begun:
             self.begun = True
-            # A file's name has no sign.
+            # The base offset is the file's name, which cannot be negative.
             self.base_offset = max(b.base_offset, 0)
             self.of_begin = lookup_of(self.base_offset)
             self.last_offset = b.last_offset
@@ -133,12 +134,12 @@ cdef class SegmentRules(Policy):
         return b.magic < LAST_MAGIC or self.leader(b.header, report) and self.producer(b, report)
 
     cdef bint is_within(self, int64_t offset) noexcept nogil:
-        """Whether an index can hold the offset. The difference wraps, as in Kafka."""
+        """Whether an index can hold the offset. The difference wraps around, as in Kafka."""
         cdef int64_t distance = <int64_t> (<uint64_t> offset - <uint64_t> self.base_offset)
         return 0 <= distance <= INT32_MAX
 
     cdef bint index(self, int64_t last_offset, report_t *report) noexcept nogil:
-        """An entry in the offset index, and one in the time index."""
+        """Add an entry to the offset index, and one to the time index."""
         if self.is_indexed and last_offset <= self.of_index.target:
             note(report, INDEXED_OFFSET_NOT_INCREASING, F_BASE_OFFSET, 0, -1, -1, last_offset, self.of_index.target)
             return False
@@ -159,7 +160,7 @@ cdef class SegmentRules(Policy):
         return True
 
     cdef void begins(self, int64_t offset) noexcept nogil:
-        """The batch of this stop begins at an offset, at which a search may end."""
+        """The batch of this stop begins at ``offset``. End each search that has reached its target."""
         if offset >= self.of_begin.target:
             self.of_begin.done = True
         if self.is_indexed and offset >= self.of_index.target:
@@ -178,7 +179,7 @@ cdef class SegmentRules(Policy):
             self.of_index.lost_at = self.wrapper_at
 
     cdef bint leader(self, const header_t *h, report_t *report) noexcept nogil:
-        """A leader epoch begins at the first batch that has it."""
+        """Check the first batch of a new leader epoch: its base offset must not be negative."""
         if h.partition_leader_epoch <= self.leader_epoch:
             return True
         self.leader_epoch = h.partition_leader_epoch
@@ -188,7 +189,7 @@ cdef class SegmentRules(Policy):
         return False
 
     cdef bint producer(self, const batch_t *b, report_t *report) noexcept nogil:
-        """The batch as its producer's next."""
+        """Update the producer's state. False if the batch is invalid in a log."""
         cdef const header_t *h = b.header
         cdef int64_t first_offset
         cdef int became
@@ -212,7 +213,7 @@ cdef class SegmentRules(Policy):
         return became == GOES_ON
 
     cdef bint ends(self, const header_t *h, int64_t first_offset, bint aborted) noexcept nogil:
-        """A transaction has ended; False where it may not end here."""
+        """End a transaction. False if it may not end here."""
         cdef entry_t *open = find(&self.open, first_offset)
         cdef bint in_order = not aborted or not self.has_aborted or self.aborted_up_to < h.base_offset
         if aborted:
@@ -224,7 +225,7 @@ cdef class SegmentRules(Policy):
         return True
 
     cdef bint end(self, int64_t at, report_t *report) noexcept nogil:
-        """All is read: the time index gets its last entry, and a broker looks for the log's end and for its start."""
+        """After the last batch: add the last entry of the time index, then find the log's end and its start."""
         cdef int64_t after = <int64_t> (<uint64_t> self.last_offset + 1)
         cdef const lookup_t *behind_index = &self.of_index if self.is_indexed else &self.of_begin
         if not self.index_time(report):

@@ -1,19 +1,22 @@
 from kfuzz.wire.record import Record
 
-# Why a builder refuses a record.
+# Reasons why a builder refuses a record.
 FALLS: int
 TIMESTAMP_LOW: int
 HAS_HEADERS: int
 FAR: int
 
 class Survey:
-    """What a builder has to know of many records.
+    """Facts about a list of records, collected in one pass. A builder needs them.
 
-    ``refused_at``: the first record that ``org.apache.kafka.common.record.MemoryRecordsBuilder`` refuses, and ``why``;
-    -1 for none. ``largest_timestamp``: milliseconds; -1 where no record has one. ``largest_timestamp_at``: the first
-    record that has it. ``headers``: how many there are in all. ``attributes``, ``timestamps``, ``tombstones``: how many
-    records have attributes, a timestamp, no value. ``is_plain``: whether Kafka's builder would write each as it is:
-    without attributes, with header keys in UTF-8, and within an int32 of the base offset.
+    - ``refused_at``: the index of the first record that ``org.apache.kafka.common.record.MemoryRecordsBuilder``
+      refuses, or -1. ``why`` is the reason.
+    - ``largest_timestamp``: milliseconds; -1 if no record has a timestamp.
+    - ``largest_timestamp_at``: the index of the first record that has it.
+    - ``headers``: the number of headers in all records.
+    - ``attributes``, ``timestamps``, ``tombstones``: how many records have attributes, a timestamp, or a null value.
+    - ``is_plain``: whether Kafka's builder would write every record unchanged. That needs no attributes, header keys in
+      UTF-8, and offset deltas that fit an int32.
     """
 
     refused_at: int
@@ -28,20 +31,20 @@ class Survey:
     is_plain: bool
 
 def survey(records: list[Record], base_offset: int = 0, with_headers: bool = True) -> Survey:
-    """One pass over ``records``. Without ``with_headers`` a record that has some is refused.
+    """Survey ``records`` in one pass. Unless ``with_headers``, a record with headers is refused.
 
-    ``EncodeError`` where an entry is no record.
+    Raises ``EncodeError`` if an entry is not a record.
     """
 
 def renumbered(records: list[Record], first_offset: int, keep_attributes: bool) -> list[Record]:
-    """Copies of ``records`` under offsets that count up from ``first_offset``; sums wrap as Java's do.
+    """Copies of ``records`` with new offsets, which count up from ``first_offset`` and wrap around as in Java.
 
-    A record that has not made its key, value or headers yet does not make them for this.
+    Lazy records stay lazy: their keys, values and headers are not created for the copy.
     """
 
 def in_order(records: list[Record], position: int) -> tuple[list[Record], int]:
-    """The records that a consumer at offset ``position`` hands out, and where it is then.
+    """The records that a consumer at offset ``position`` hands out, and its new position.
 
-    It never goes back, so a record below its position is lost. Mirrors
+    A consumer never goes back, so it drops a record below its position. Mirrors
     ``org.apache.kafka.clients.consumer.internals.CompletedFetch.nextFetchedRecord``.
     """

@@ -1,4 +1,4 @@
-"""One pass over records before they are built into a batch; the interface is described in survey.pyi."""
+"""One pass over records before they are built into a batch; survey.pyi describes the interface."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -33,7 +33,7 @@ cdef class Survey:
 
 
 cdef bint has_plain_keys(object headers):
-    """Whether these are pairs whose keys are UTF-8; anything unusual is left to Python."""
+    """Whether these are ordinary pairs with keys in UTF-8. Anything unusual is left to the slower Python code."""
     if type(headers) is not tuple:
         return False
     for pair in <tuple> headers:
@@ -58,7 +58,7 @@ def survey(list records not None, int64_t base_offset=0, bint with_headers=True)
     found.refused_at = -1
     found.largest_offset = found.largest_timestamp = INT64_MIN
     found.is_plain = True
-    # Headers may run code that changes the list, so its length is asked for each time.
+    # The ``len`` of headers may run code that changes the list, so its length is read in each iteration.
     while i < len(records):
         record = as_record(records[i], i)
         delta = <int64_t> (<uint64_t> record.c_offset - <uint64_t> base_offset)

@@ -1,23 +1,23 @@
-# What control records say, which transactions are open, and which batches a consumer leaves out.
+# Control records, open transactions, and the batches that a consumer skips.
 from libc.stdint cimport int64_t, uint64_t
 
 from kfuzz.wire.int64_map cimport map_t
 from kfuzz.wire.policy cimport batch_t
 
-# What becomes of a producer's transaction with its next batch.
+# What a producer's next batch does to its transaction.
 cdef enum:
-    GOES_ON                    # nothing: it stays open, or there is none
+    GOES_ON                    # nothing: it stays open, or no transaction is open
     BEGINS
     COMMITS
     ABORTS
     STAYS_OPEN                 # the batch is not transactional, though a transaction is open
     HAS_NO_RECORD              # a control batch whose first record cannot be read
-    HAS_NO_MARKER              # a control record that ends no transaction
+    HAS_NO_MARKER              # a control record that is not a valid end marker
     NO_MEMORY
 
 cdef int follow(map_t *began, const batch_t *b, int64_t *first_offset) noexcept nogil
 
-# A consumer never goes back: a record below its position is lost.
+# A consumer never goes back, so it drops a record below its position.
 cdef inline bint hands_out(int64_t offset, int64_t *position) noexcept nogil:
     if offset < position[0]:
         return False

@@ -1,6 +1,6 @@
 from kfuzz.wire.policy import Choice
 
-# What ``end_marker`` says of a control record: how it ends its producer's transaction, or why it ends none.
+# The results of ``end_marker``: how the control record ends a transaction, or why it does not.
 ABORT: int
 COMMIT: int
 NO_KEY: int
@@ -11,21 +11,22 @@ VALUE_VERSION_NEGATIVE: int
 VALUE_SHORT: int
 
 def end_marker(key: bytes | None, value: bytes | None) -> tuple[int, int]:
-    """What a control record says of its producer's transaction, and the coordinator's epoch where it ends one.
+    """How a control record ends its producer's transaction (a constant from above), and the coordinator's epoch.
 
-    Mirrors ``org.apache.kafka.common.record.EndTransactionMarker.deserialize``: higher versions are read as version 0.
+    The epoch is -1 if it ends none. Mirrors ``org.apache.kafka.common.record.EndTransactionMarker.deserialize``, which
+    reads higher versions as version 0.
     """
 
 def control_type(key: bytes | None) -> int | None:
-    """The type in a control record's key; None where the key is null, too short or of a version below 0.
+    """The type in a control record's key. None if the key is null, too short, or its version is negative.
 
     Mirrors ``org.apache.kafka.common.record.ControlRecordType.parseTypeId``.
     """
 
 class Decisions(Choice):
-    """What the markers of a log decide, by the rules that a broker holds to each batch of its own log.
+    """Follows the transactions of a log by the rules that a broker applies to each batch of its own log.
 
-    It picks no batch, and refuses the first one that cannot stand in a log. Mirrors
+    It picks no batch, and refuses the first batch that is invalid in a log. Mirrors
     ``org.apache.kafka.storage.internals.log.ProducerStateManager``.
     """
 
@@ -39,31 +40,32 @@ class Decisions(Choice):
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the oldest open transaction begins, or the end of the log."""
+        """The first offset of the oldest open transaction, or the end of the log if none is open."""
 
 class Aborted:
-    """The producers whose aborted transaction has begun and not ended, as a consumer goes through a log.
+    """The producers with an aborted transaction that has begun and not ended, while a consumer reads a log.
 
-    ``transactions`` are pairs of producer and first offset, in the order of first offsets. Mirrors
+    ``transactions`` are pairs of producer id and first offset, ordered by first offset. Mirrors
     ``org.apache.kafka.clients.consumer.internals.CompletedFetch.consumeAbortedTransactionsUpTo``.
     """
 
     def __init__(self, transactions: list[tuple[int, int]]) -> None: ...
     def reach(self, last_offset: int) -> None:
-        """Go on to a batch with this last offset: the transactions up to there begin."""
+        """Advance to a batch with this last offset. All transactions with a first offset up to it begin."""
 
     def end(self, producer_id: int) -> None:
-        """The producer's transaction ends, if it has one."""
+        """End the producer's transaction, if it has one."""
 
     def __contains__(self, producer_id: int) -> bool: ...
 
 class CommittedOnly(Choice):
-    """Picks the batches of which a consumer in ``read_committed`` at offset ``position`` sees records.
+    """Picks the batches from which a consumer in ``read_committed`` at offset ``position`` gets records.
 
-    It ends before the first batch from ``last_stable_offset`` on, and refuses a control batch whose key cannot be read.
+    It stops before the first batch at or after ``last_stable_offset``. It refuses a control batch whose key cannot be
+    read.
     """
 
     def __init__(self, aborted: Aborted, position: int, last_stable_offset: int | None = None) -> None: ...
     @property
     def index(self) -> int:
-        """The number of the last batch that it was asked about, from 0 on."""
+        """The index of the last judged batch, counted from 0."""

@@ -1,4 +1,4 @@
-"""Transactions in a log: where they end, and what a consumer sees of them; transactions.pyi describes the interface."""
+"""Transactions in a log: where they end, and what a consumer sees. transactions.pyi describes the interface."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -13,7 +13,7 @@ from kfuzz.wire.policy cimport ENDED, PASSED, PICKED, REFUSED, Choice, batch_t
 from kfuzz.wire.record_batch cimport header_t, row_t
 from kfuzz.wire.report cimport report_t
 
-# What a control record says of its producer's transaction, or why it says nothing.
+# How a control record ends its producer's transaction, or why it does not.
 cdef enum:
     IS_ABORT = 0
     IS_COMMIT = 1
@@ -32,7 +32,7 @@ NO_VALUE, VALUE_VERSION_NEGATIVE, VALUE_SHORT = HAS_NO_VALUE, HAS_VALUE_VERSION_
 # --- control records ------------------------------------------------------------------------------------------------
 
 cdef int read_type(const uint8_t *key, int32_t length, int16_t *kind) noexcept nogil:
-    """The type of a control record; not 0 where its key has none."""
+    """Store the type of a control record in ``kind``. Returns 0, or the reason why the key has no type."""
     if length < 0:
         return HAS_NO_KEY
     if length < 4 or key[0] & 0x80:
@@ -61,7 +61,7 @@ cdef int read_marker(const uint8_t *key, int32_t key_length, const uint8_t *valu
 
 
 cdef const uint8_t *bytes_of(bytes data, int32_t *length) noexcept:
-    """Where they stand, and how many; -1 for None."""
+    """The address and the length of ``data``; length -1 for None."""
     length[0] = -1
     if data is None:
         return NULL
@@ -84,14 +84,14 @@ def control_type(bytes key):
     return None if read_type(p, length, &kind) else kind
 
 
-# --- what a log decides ---------------------------------------------------------------------------------------------
+# --- transactions in a log ------------------------------------------------------------------------------------------
 
 cdef int follow(map_t *began, const batch_t *b, int64_t *first_offset) noexcept nogil:
-    """Take a batch of a producer. ``began`` has the offset at which each open transaction began, by producer.
+    """Apply a producer's batch to its transaction. ``began`` maps producers to the first offset of open transactions.
 
-    ``first_offset`` is where the producer's transaction began, if it had one before this batch. The first record of a
-    control batch says what becomes of it. In a batch that a consumer refuses, Kafka reads this record alone if there
-    is no codec, and else all.
+    ``first_offset`` gets the first offset of the transaction that was open before this batch, or -1. The first record
+    of a control batch is the end marker. If a consumer refuses the batch, Kafka still reads this one record from an
+    uncompressed batch. From a compressed batch it reads all records.
     """
     cdef const header_t *h = b.header
     cdef const row_t *row = b.rows.rows
@@ -101,7 +101,7 @@ cdef int follow(map_t *began, const batch_t *b, int64_t *first_offset) noexcept 
     first_offset[0] = -1 if open == NULL else open.value
     if h.attributes & CONTROL:
         if h.record_count == 0:
-            # Nothing is left of a transaction that compaction has removed.
+            # Compaction has removed the marker's record, so there is nothing to apply.
             return GOES_ON
         if b.rows.count == 0 or b.unreadable and (b.codec or h.record_count == 1):
             return HAS_NO_RECORD
@@ -128,7 +128,7 @@ cdef struct transaction_t:
 @cython.final
 cdef class Decisions(Choice):
     cdef map_t began
-    # The aborted ones, in the order of their markers.
+    # The aborted transactions, in the order of their markers.
     cdef transaction_t *aborted
     cdef int64_t count
     cdef int64_t capacity
@@ -149,7 +149,7 @@ cdef class Decisions(Choice):
         return True
 
     cdef bint producer(self, const batch_t *b) noexcept nogil:
-        """The batch as its producer's next; False where it cannot stand in a log."""
+        """Update the producer's state. False if the batch is invalid in a log, or memory ran out."""
         cdef int64_t first_offset
         cdef int became = follow(&self.began, b, &first_offset)
         if became == ABORTS:
@@ -183,7 +183,7 @@ cdef class Decisions(Choice):
         cdef int64_t least = INT64_MAX
         cdef int64_t i
         if self.began.count == 0:
-            # One more than the largest offset does not fit 64 bits.
+            # Add as Python ints: one more than the largest offset does not fit into 64 bits.
             return <object> self.last_offset + 1 if self.begun else 0
         for i in range(self.began.capacity):
             if self.began.entries[i].used:
@@ -191,15 +191,15 @@ cdef class Decisions(Choice):
         return least
 
 
-# --- what a consumer sees -------------------------------------------------------------------------------------------
+# --- transactions for a consumer ------------------------------------------------------------------------------------
 
 @cython.final
 cdef class Aborted:
-    # In the order of their first offsets; those before `next` have begun.
+    # Ordered by first offset. Those before index `next` have begun.
     cdef transaction_t *transactions
     cdef int64_t count
     cdef int64_t next
-    # The producers whose transactions have begun and not ended.
+    # The producers with a transaction that has begun and not ended.
     cdef map_t open
 
     def __init__(self, list transactions not None):
@@ -210,7 +210,7 @@ cdef class Aborted:
             raise MemoryError
         for transaction in transactions:
             producer_id, first_offset = transaction[0], transaction[1]
-            # No batch has a producer of more than 64 bits, or an offset so large.
+            # Producer ids and offsets in batches have 64 bits, so a larger value never matches.
             if self.count < room and INT64_MIN <= producer_id <= INT64_MAX and first_offset <= INT64_MAX:
                 self.transactions[self.count] = transaction_t(producer_id, max(first_offset, INT64_MIN))
                 self.count += 1
@@ -220,7 +220,7 @@ cdef class Aborted:
         free_map(&self.open)
 
     cdef bint begin(self, int64_t last_offset) noexcept nogil:
-        """Those begin that have an offset up to this. False where there is no memory."""
+        """Begin all transactions with a first offset up to ``last_offset``. False if memory ran out."""
         while self.next < self.count and self.transactions[self.next].first_offset <= last_offset:
             if not put(&self.open, self.transactions[self.next].producer_id, 0):
                 return False
@@ -247,7 +247,7 @@ cdef class Aborted:
 cdef class CommittedOnly(Choice):
     cdef Aborted aborted
     cdef int64_t position
-    # The end of what is read: without one, the largest offset that there is ends nothing.
+    # The offset at which reading ends. A flag says if there is one, because even the largest offset is a valid bound.
     cdef bint is_bounded
     cdef int64_t bound
     cdef int64_t asked
@@ -295,12 +295,12 @@ cdef class CommittedOnly(Choice):
 
 
 cdef inline int64_t offset_of(const batch_t *b, int64_t i) noexcept nogil:
-    """The offset of a record; the sum wraps as Java's does."""
+    """The offset of a record. The sum wraps around, as in Java."""
     return <int64_t> (<uint64_t> b.header.base_offset + <uint64_t> b.rows.rows[i].offset_delta)
 
 
 cdef int64_t first_offset_of(const batch_t *b) noexcept nogil:
-    """Where the batch begins; a wrapper begins with its first message."""
+    """The batch's first offset. For a wrapper, this is the offset of its first message."""
     if b.magic == LAST_MAGIC or b.rows.count == 0:
         return b.base_offset
     return offset_of(b, 0)
