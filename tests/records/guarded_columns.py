@@ -5,35 +5,20 @@ Run by test_encode_columns.py.
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 from functools import partial
 from unittest.mock import patch
 
 import pyarrow as pa
+from guarded import Guarded
 
 from kfuzz import records
 from kfuzz.records import arrow
 from kfuzz.wire.columns import Columns
 
-LIBC = ctypes.CDLL(None, use_errno=True)
 
-
-class Guarded:
-    """Memory of which the last page may not be touched."""
-
-    def __init__(self, pages: int) -> None:
-        self.map = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
-        self.start = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
-        self.end = self.start + pages * mmap.PAGESIZE
-        if LIBC.mprotect(ctypes.c_void_p(self.end), ctypes.c_size_t(mmap.PAGESIZE), 0):
-            raise OSError(ctypes.get_errno(), "mprotect")
-
-    def put(self, data: bytes) -> pa.Buffer:
-        """``data`` right before the guarded page."""
-        at = self.end - len(data)
-        ctypes.memmove(at, data, len(data))
-        return pa.foreign_buffer(at, len(data), self)
+def buffer(pages: int, data: bytes) -> pa.Buffer:
+    """``data`` right before a page that may not be touched."""
+    return pa.py_buffer(Guarded(pages).put(data))
 
 
 def main() -> None:
@@ -43,7 +28,7 @@ def main() -> None:
             some = [bytes(size), None], [None, bytes(size)], [bytes(size)], [b"x" * size, b"", None, b"y"]
             for values in (*some, [bytes(size)] * 150):
                 buffers = [None if part is None else part.to_pybytes() for part in pa.array(values, kind).buffers()]
-                guarded = [None if part is None else Guarded(6).put(part) for part in buffers]
+                guarded = [None if part is None else buffer(6, part) for part in buffers]
                 column = pa.Array.from_buffers(kind, len(values), guarded)
                 [batch] = records.decode(records.encode_columns(pa.RecordBatch.from_arrays([column], names=["value"])))
                 assert [record.value for record in batch.records] == values
@@ -52,7 +37,7 @@ def main() -> None:
         data = records.encode_batch(records.RecordBatch(0, 0, [records.Record(0, 0, None, bytes(size), [(b"", None)])]))
         # Also where the last value is the last of all: without headers, but for their count.
         for last in (data, records.encode_batch(records.RecordBatch(0, 0, [records.Record(0, 0, b"", bytes(size))]))):
-            guarded_data = memoryview(Guarded(1).put(last))
+            guarded_data = Guarded(1).put(last)
             for wide in (True, False):
                 with patch.object(arrow, "Columns", partial(Columns, wide=wide)):
                     [row] = records.columns(guarded_data).to_pylist()

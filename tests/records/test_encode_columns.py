@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -416,6 +417,7 @@ def test_no_byte_is_read_beyond_a_columns_own() -> None:
     """Copies are longer than what they copy where that is there to read, and only there."""
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("guarded_columns.py"))],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
         timeout=120,

@@ -8,9 +8,11 @@ import random
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from crc32c import crc32c
+from written_records import written_payload
 
 from kfuzz import records
 from kfuzz.errors import RecordsError
@@ -216,47 +218,6 @@ LOG_APPEND = 0x08
 TIMESTAMP_CODES = {"timestamp-overflow", "max-timestamp-below-records"}
 
 
-def varint(value: int, odd: bool = False) -> bytes:
-    """A zigzag varint; an odd one has a byte that it does not need."""
-    raw = (value << 1 ^ value >> 63) & 0xFFFF_FFFF_FFFF_FFFF
-    groups = [raw >> shift & 0x7F for shift in range(0, max(raw.bit_length(), 1), 7)] + [0] * odd
-    return bytes(group | 0x80 for group in groups[:-1]) + bytes(groups[-1:])
-
-
-def written_payload(rng: random.Random) -> tuple[bytes, int, int]:
-    """Records of which some have an odd byte or number, how many there are, and the largest offset delta."""
-    payload = b""
-    count = rng.randint(1, 8)
-    offset = -1
-    # At most one thing is odd in most payloads: a second one could hide the first.
-    odd_at = rng.randrange(40 * count)
-
-    def odd() -> bool:
-        nonlocal odd_at
-        odd_at -= 1
-        return odd_at == -1
-
-    def field(sizes: tuple[int, ...]) -> bytes:
-        size = rng.choice(sizes)
-        length = rng.choice((-2, -1, size + 1)) if odd() else size
-        return varint(length, odd()) + rng.choice((b"a", b"a", b"\xc3")) * size
-
-    for _ in range(count):
-        offset += rng.choice((0, -5)) if odd() else rng.choice((1, 1, 1, 70, 9000))
-        timestamp = rng.choice((0, 5, -3, 70, 9_000, 2_000_000, 1 << 33, 1 << 40))
-        body = bytes([odd()]) + varint(timestamp, odd()) + varint(offset, odd())
-        body += b"\1" if rng.random() < 0.2 else field((0, 1, 10, 63, 64, 130))
-        body += b"\1" if rng.random() < 0.2 else field((0, 1, 10, 63, 64, 130, 8191, 8192))
-        headers = rng.choice((0, 0, 1, 3))
-        body += varint(headers + odd(), odd())
-        for _ in range(headers):
-            body += varint(1, odd()) + rng.choice((b"h", b"h", b"h", b"\0", b"\xff"))
-            body += b"\1" if rng.random() < 0.2 else field((0, 1, 63, 64))
-        payload += varint(len(body) + odd() - odd(), odd()) + body
-    payload += b"\0" * odd()
-    return payload, count + odd() - odd(), offset - odd()
-
-
 def test_runs_of_ordinary_records_are_read_as_the_general_loop_reads_them() -> None:
     rng = random.Random(5)
     refused = odd = 0
@@ -290,3 +251,14 @@ def test_a_timestamp_above_the_headers_is_found_in_a_run() -> None:
         data = records.encode_batch(RecordBatch(0, 8, rows, base_timestamp=0, max_timestamp=highest))
         found = [finding.path for finding in records.check(data).findings]
         assert found == ([] if highest == 800 else ["batch[0].records[8].max_timestamp"])
+
+
+def test_nothing_behind_the_last_record_is_read() -> None:
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("guarded_records.py"))],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout) == (0, "15000\n"), done.stderr

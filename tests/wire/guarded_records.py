@@ -1,0 +1,33 @@
+"""Reads records that end where memory ends; a read beyond kills it. Run by test_wire_loops.py."""
+
+from __future__ import annotations
+
+import random
+
+from guarded import Guarded
+from written_records import written_payload
+
+from kfuzz.wire.record_batch import parse_places
+
+LOG_APPEND = 0x08
+
+
+def main() -> None:
+    rng = random.Random(9)
+    guarded = Guarded(12)
+    read = 0
+    # Five-byte varints from the first byte on, and nothing behind the last one.
+    long_fields = b"\xfe\x7f" + b"\0" + b"\xff\xff\xff\xff\x0f" * 3
+    for _ in range(3_000):
+        payload, count, last = written_payload(rng)
+        cuts = [len(payload), *(rng.randrange(len(payload) + 1) for _ in range(3))]
+        for data in [*(payload[:cut] for cut in cuts), long_fields[: rng.randrange(len(long_fields) + 1)]]:
+            view = guarded.put(data)
+            parse_places(view, 0, (0, 0, 0, 2, 0, LOG_APPEND, last, 0, 0, -1, -1, -1, max(count, 1)))
+            view.release()
+            read += 1
+    print(read)
+
+
+if __name__ == "__main__":
+    main()
