@@ -1,6 +1,6 @@
 """The referee: judges any implementation that speaks the testee protocol (docs/testee-protocol.md).
 
-A testee is a program. Choose one, choose vectors, and run it over the questions that they make:
+A testee is a program. Choose a testee, choose vectors, and run the testee on the questions that the vectors make:
 
 >>> from pathlib import Path
 >>> from kfuzz.conformance import Places, cases_of, run, select, all_testees
@@ -12,23 +12,23 @@ A testee is a program. Choose one, choose vectors, and run it over the questions
 (False, True)
 
 ``all_testees()``, ``select(testees, names)``, ``from_command(command)``
-    the testees at hand, some of them by name, and one that a command line starts; all are ``Testee``
+    all known testees, some of them by name, and one that a command line starts; each is a ``Testee``
 ``cases_of(vectors, roles=ALL_ROLES)``
-    the questions that vectors make: a ``Case`` is a vector in a role
+    the questions that vectors make: a ``Case`` is one vector in one role
 ``run(testees, cases, *, places, whole, jobs=1, publish=False, limits=None)``
-    ask every testee every question, and hold the answers to the files of expected outcomes in ``places``; a ``Run``
+    ask every testee every question, and compare the answers with the expected outcomes in ``places``; returns a ``Run``
 ``Run``, ``Judged``, ``Cell``, ``Standing``
-    the run, one testee's column, one judged case, and how it stands against what was expected
+    the run, one testee's column, one judged case, and how that case compares with its expected outcome
 ``Limits``
-    what a request may cost where its vector does not say
+    what a request may cost if its vector states no budget
 ``PROTOCOL``, ``protocol_schema()``
     the name of the protocol, and its JSON Schema
 
-Its rooms, from the ground up: ``protocol`` (words, sessions, requests sent ahead), ``judge`` (what an answer is worth),
-``differential`` (agreement on made-up inputs), ``broker`` (a real one as judge), ``report`` (what is told). All raise
-:class:`kfuzz.errors.UsageError` for a wrong request.
+The subpackages, from the bottom layer up: ``protocol`` (JSON lines, sessions, requests sent ahead), ``judge`` (verdicts
+on answers), ``differential`` (two readers must agree on generated inputs), ``broker`` (a real broker as judge),
+``report`` (the output). All raise :class:`kfuzz.errors.UsageError` for a wrong request.
 
-What the door shows is loaded when it is first asked for: the testees are built before anything is compiled.
+Names are imported on first use, because ``make build`` builds the testees before kfuzz itself is compiled.
 """
 
 from importlib import import_module

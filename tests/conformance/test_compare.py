@@ -84,12 +84,12 @@ def test_reading_the_right_contents_passes() -> None:
 
 def test_refusing_a_valid_vector_fails() -> None:
     cell = judged(case_of(batch()), outcome="rejected", error="too odd")
-    assert (cell.outcome, cell.text) == ("fail", "refused what must be accepted: too odd")
+    assert (cell.outcome, cell.text) == ("fail", "refused bytes that must be accepted: too odd")
 
 
 def test_accepting_an_invalid_vector_fails() -> None:
     cell = judged(invalid_case(), outcome="accepted", batches=[])
-    assert (cell.outcome, cell.text) == ("fail", "accepted what must be refused (record-count-negative)")
+    assert (cell.outcome, cell.text) == ("fail", "accepted bytes that must be refused (record-count-negative)")
 
 
 def test_refusing_an_invalid_vector_passes() -> None:
@@ -413,14 +413,14 @@ def test_a_message_that_a_testee_does_not_have_is_unsupported(handshake: Handsha
             "message.correlationId is 8; expected 7",
         ),
         ({}, {"outcome": "accepted", "message": {}}, "fail", "message.correlationId is None; expected 7"),
-        ({}, {"outcome": "rejected", "error": "no"}, "fail", "refused what must be accepted"),
+        ({}, {"outcome": "rejected", "error": "no"}, "fail", "refused bytes that must be accepted"),
         ({"verdict": "invalid", "finding": "message-cut"}, {"outcome": "rejected"}, "pass", ""),
         ({"verdict": "invalid", "finding": "message-cut"}, {"outcome": "fault", "error": "oom"}, "fault", "oom"),
         (
             {"verdict": "invalid", "finding": "message-cut"},
             {"outcome": "accepted", "message": MESSAGE},
             "fail",
-            "accepted what must be refused (message-cut)",
+            "accepted bytes that must be refused (message-cut)",
         ),
         (
             {"verdict": "acceptable", "finding": "tag-repeated"},
@@ -445,7 +445,7 @@ def test_what_an_answer_about_a_message_is_worth(
         ({"outcome": "accepted", "hex": "00000007"}, "pass", ""),
         ({"outcome": "accepted", "hex": "00000008"}, "fail", "the bytes differ at byte 3"),
         ({"outcome": "accepted", "hex": "0000000700"}, "fail", "the bytes are 5, not 4"),
-        ({"outcome": "rejected", "error": "no"}, "fail", "refused to encode what is valid: no"),
+        ({"outcome": "rejected", "error": "no"}, "fail", "refused to encode valid contents: no"),
     ],
 )
 def test_an_encoded_message_has_the_very_bytes(answer: dict[str, Any], outcome: str, text: str) -> None:

@@ -53,7 +53,7 @@ def test_a_run_in_which_all_is_as_expected_exits_with_0(good: Path) -> None:
 def test_an_unexpected_outcome_exits_with_1_and_is_named(bad: Path) -> None:
     done = conform(bad)
     assert done.returncode == 1
-    assert "unexpected: dies@1: toy/misread consumer: fail: accepted what must be refused" in done.stdout
+    assert "unexpected: dies@1: toy/misread consumer: fail: accepted bytes that must be refused" in done.stdout
     assert done.stdout.splitlines()[-1] == "1 not as expected"
 
 
@@ -61,13 +61,13 @@ def test_expected_outcomes_are_written_and_then_expected_until_they_pass(bad: Pa
     assert conform(bad, "--update-expected").returncode == 0
     lines = bad / "expected" / "dies@1.txt"
     assert lines.read_text().splitlines()[1:] == [
-        "toy/misread consumer fail  # unexplained: accepted what must be refused (crc-mismatch)"
+        "toy/misread consumer fail  # unexplained: accepted bytes that must be refused (crc-mismatch)"
     ]
     assert conform(bad).returncode == 0
     lines.write_text("toy/misread consumer fail  # a bug\ntoy/empty consumer fail  # mended\n")
     passed = conform(bad)
     assert passed.returncode == 1
-    assert "toy/empty consumer: pass (a line expects fail; it is pass now)" in passed.stdout
+    assert "toy/empty consumer: pass (a line expects fail; now it is pass)" in passed.stdout
 
 
 @pytest.mark.parametrize("part", [["toy/*"], ["--role", "consumer"]], ids=["glob", "role"])
@@ -117,19 +117,19 @@ def test_a_clean_clone_expects_what_is_withheld_and_notices_what_is_not(tmp_path
     assert conform(suite).returncode == 0
     partial = conform(suite, "toy/t*")
     assert partial.returncode == 0
-    assert "dies@1: 1 of the outcomes pass for withheld ones; only a whole run can tell" in partial.stdout
+    assert "dies@1: 1 of the outcomes are taken for withheld ones; only a whole run can check that" in partial.stdout
     # Another crash has another digest.
     write_suite(tmp_path / "other" / "vectors", [ACCEPTED, {"id": "toy/trap"}, {"id": "toy/trap-two"}])
     shutil.copytree(suite / "expected", tmp_path / "other" / "vectors" / "expected")
     more = conform(tmp_path / "other" / "vectors")
     assert more.returncode == 1
-    assert "1 by its file of expected outcomes, 2 by this run" in more.stdout
+    assert "1 in the file of expected outcomes, 2 in this run" in more.stdout
     assert conform(tmp_path / "other" / "vectors", "toy/trap*").returncode == 1
     # One less too.
     write_suite(tmp_path / "less" / "vectors", [ACCEPTED])
     shutil.copytree(suite / "expected", tmp_path / "less" / "vectors" / "expected")
     less = conform(tmp_path / "less" / "vectors")
-    assert (less.returncode, "0 by this run" in less.stdout) == (1, True)
+    assert (less.returncode, "0 in this run" in less.stdout) == (1, True)
 
 
 def test_json_on_standard_output_is_all_there_is_on_it(bad: Path) -> None:
@@ -145,7 +145,7 @@ def test_json_on_standard_output_is_all_there_is_on_it(bad: Path) -> None:
         (["--testee", "aiokafak"], "kfuzz: no testee 'aiokafak'; did you mean aiokafka? known are kfuzz@"),
         (["--start-timeout", "0"], "kfuzz: Invalid value for '--start-timeout'"),
         (["--command", "/nonexistent/testee"], "kfuzz: --command: '/nonexistent/testee' is not a program"),
-        (["--command", "'"], 'kfuzz: --command "\'": No closing quotation; mend the quotes'),
+        (["--command", "'"], 'kfuzz: --command "\'": No closing quotation; correct the quotes'),
         (["--command", ""], "kfuzz: --command is empty"),
         (["nosuch/*"], "kfuzz: no vector matches 'nosuch/*'"),
         (["--role", "broker"], "kfuzz: no vector matches"),
@@ -170,7 +170,7 @@ def test_a_lone_testee_that_prints_rubbish_first_is_one_sentence(good: Path, tmp
 def test_two_testees_of_one_name_are_refused(good: Path) -> None:
     done = conform(good, "--command", shlex.join(wicked("dies")))
     assert done.returncode == 2
-    assert "two testees call themselves dies@1" in done.stderr
+    assert "two testees have the name dies@1" in done.stderr
 
 
 def test_kfuzz_is_a_testee_like_any_other(good: Path) -> None:

@@ -54,14 +54,14 @@ def test_an_input_of_records_is_kept_as_its_bytes_beside_what_the_testee_made_of
 
 
 def test_what_was_left_unanswered_is_kept_behind_what_differs(tmp_path: Path) -> None:
-    found = Differential("toy@1", inputs=1, broken="toy@1 died, with input 3 the first unanswered")
+    found = Differential("toy@1", inputs=1, broken="toy@1 died; input 3 is the first without an answer")
     found.disagreements.append(input_of(1, "consumer", {"outcome": "rejected"}))
     found.unanswered += [input_of(3, "consumer", {}), input_of(4, "consumer", {})]
     files = keep(found, tmp_path, seed=5)
     assert [file.name for file in files] == [f"seed-5-input-{i}.bin" for i in (1, 3, 4)]
     assert not files[1].with_suffix(".json").exists()
     told = sentences(found, files, seed=5, shown=9)
-    assert told[1] == f"{found.broken}; the unanswered ones are in {tmp_path}"
+    assert told[1] == f"{found.broken}; the unanswered inputs are in {tmp_path}"
     assert told[-1] == "toy@1, seed 5: 0 of 1 inputs agree, 1 differ"
 
 

@@ -146,7 +146,7 @@ def test_what_a_testee_declares_unsupported_is_not_asked(tmp_path: Path) -> None
 
 def test_a_testee_that_dies_is_one_sentence_and_its_open_requests_are_kept(tmp_path: Path) -> None:
     found = differ(refusing(tmp_path, "if count == 100: sys.exit('wild pointer')"), islice(Mutator(1), 300))
-    assert found.broken == "refusing@1 ended with status 1: wild pointer, with input 100 the first unanswered"
+    assert found.broken == "refusing@1 ended with status 1: wild pointer; input 100 is the first without an answer"
     assert found.failed
     assert found.inputs == 100
     assert [item.index for item in found.unanswered] == list(range(100, 164))
@@ -334,7 +334,7 @@ def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_pa
     kept = tmp_path / "differential" / f"seed-4-input-{first['index']}.bin"
     assert kept.read_bytes().hex() == first["hex"]
     assert json.loads(kept.with_suffix(".json").read_text()) == {"testee": "refusing@1", "outcome": "rejected"}
-    assert f"input {first['index']} of seed 4: refused what must be accepted" in done.stdout
+    assert f"input {first['index']} of seed 4: refused bytes that must be accepted" in done.stdout
     assert done.stdout.splitlines()[-1].endswith(f"{len(document['disagreements'])} differ")
 
 
@@ -352,7 +352,7 @@ def test_agreement_exits_with_0_and_prints_json_alone() -> None:
         (("--differential", "--role", "broker", "--role", "log"), "uses one role"),
         (("--differential", "--role", "encode"), "uses one role"),
         (("--differential", "--update-expected"), "--update-expected is about the vectors"),
-        (("--differential", "--testee", "kfuzz", "--command", "true"), "--differential asks one testee"),
+        (("--differential", "--testee", "kfuzz", "--command", "true"), "--differential needs one testee"),
         (("--differential", "--messages", "--role", "log"), "kfuzz: --messages makes its own inputs for every role"),
         (("--differential", "--streams", "records/*"), "kfuzz: --streams makes its own inputs for every role"),
         (("--differential", "--streams", "--messages"), "--messages and --streams are two runs"),

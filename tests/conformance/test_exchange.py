@@ -189,7 +189,7 @@ def test_an_answer_without_a_flaw() -> None:
         (HEADER, BODY.replace("02", "8200", 1), "[varint-overlong]"),
         ("00000008", BODY, "it answers request 8, not 7"),
         # A tagged field at its default, which no writer of Kafka's sends: only written again it shows.
-        (HEADER, BODY[:-2] + "01 03 01 00", "its values are written as"),
+        (HEADER, BODY[:-2] + "01 03 01 00", "its values are encoded as"),
     ],
 )  # fmt: skip
 def test_whatever_is_not_read_or_would_be_written_otherwise_is_a_flaw(header: str, body: str, flaw: str) -> None:
@@ -198,7 +198,7 @@ def test_whatever_is_not_read_or_would_be_written_otherwise_is_a_flaw(header: st
 
 def test_an_answer_that_cannot_be_read_has_no_values() -> None:
     for cut in (answered(HEADER, BODY[:-2]), answered("000000", "")):
-        with pytest.raises(BrokerFailed, match=r"the answer to ApiVersions 3 cannot be read: .* \[message-cut\]"):
+        with pytest.raises(BrokerFailed, match=r"the response to ApiVersions 3 cannot be read: .* \[message-cut\]"):
             _ = cut.values
 
 
@@ -214,7 +214,7 @@ def test_behind_a_header_that_is_refused_no_body_is_looked_for() -> None:
 def test_a_frame_of_another_size_than_it_says_is_a_flaw() -> None:
     right = answered(HEADER, BODY).response
     (flaw,) = exchange_of("ApiVersions", 3, ASKED, b"\x00\x00\x00\x01" + right[4:]).flaws()
-    assert flaw.startswith("its values are written as")
+    assert flaw.startswith("its values are encoded as")
 
 
 # --- a peer that is no broker ---
@@ -240,10 +240,10 @@ def peer(answer: bytes) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ("", "no answer to ApiVersions 0: the broker hung up after 0 of 4 bytes"),
-        ("00000008 0000", "no answer to ApiVersions 0: the broker hung up after 2 of 8 bytes"),
-        ("7fffffff", "no answer to ApiVersions 0: a response of 2147483647 bytes, where 16777216 is the most"),
-        ("ffffffff", "no answer to ApiVersions 0: a response of -1 bytes, where 16777216 is the most"),
+        ("", "no answer to ApiVersions 0: the broker closed the connection after 0 of 4 bytes"),
+        ("00000008 0000", "no answer to ApiVersions 0: the broker closed the connection after 2 of 8 bytes"),
+        ("7fffffff", "no answer to ApiVersions 0: a response of 2147483647 bytes; the limit is 16777216"),
+        ("ffffffff", "no answer to ApiVersions 0: a response of -1 bytes; the limit is 16777216"),
     ],
 )
 def test_a_peer_that_does_not_answer_is_told_of(answer: str, says: str) -> None:
@@ -254,7 +254,7 @@ def test_a_peer_that_does_not_answer_is_told_of(answer: str, says: str) -> None:
 def test_a_port_that_nobody_listens_on_is_told_of() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    with pytest.raises(BrokerFailed, match=f"no broker answers on port {port} of loopback"):
+    with pytest.raises(BrokerFailed, match=f"no broker answers on 127.0.0.1:{port}"):
         Connection(port)
 
 
@@ -265,7 +265,7 @@ def test_nothing_is_sent_where_a_value_does_not_fit() -> None:
         with pytest.raises(UsageError, match="MetadataRequest has no version 99"):
             connection.ask("Metadata", 99, {})
         # The peer takes one request, which is this.
-        with pytest.raises(BrokerFailed, match="no answer to Metadata 1: the broker hung up"):
+        with pytest.raises(BrokerFailed, match="no answer to Metadata 1: the broker closed the connection"):
             connection.ask("Metadata", 1, {"topics": None})
 
 

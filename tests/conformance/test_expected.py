@@ -103,13 +103,13 @@ def crashing(outcomes: dict[tuple[str, str], str]) -> dict[tuple[str, str], Cell
     ("outcomes", "said"),
     [
         (CRASHES, None),
-        (CRASHES | {("toy/e", "log"): "memory"}, ": 2 by its file .*, 3 by this run;"),
-        ({("toy/a", "consumer"): "crash"}, ": 2 by its file .*, 1 by this run;"),
-        ({}, ": 2 by its file .*, 0 by this run;"),
-        (CRASHES | {("toy/b", "log"): "crash"}, ": 2 by its file .*, the same number, but others by this run;"),
+        (CRASHES | {("toy/e", "log"): "memory"}, ": 2 in the file .*, 3 in this run;"),
+        ({("toy/a", "consumer"): "crash"}, ": 2 in the file .*, 1 in this run;"),
+        ({}, ": 2 in the file .*, 0 in this run;"),
+        (CRASHES | {("toy/b", "log"): "crash"}, ": 2 in the file .*, the same number, but others, in this run;"),
         (
             {("toy/a", "consumer"): "crash", ("toy/x", "log"): "timeout"},
-            ": 2 by its file .*, the same number, but others by this run;",
+            ": 2 in the file .*, the same number, but others, in this run;",
         ),
     ],
     ids=["the same", "one more", "one less", "none", "another outcome", "another cell"],
@@ -149,7 +149,7 @@ def test_a_seal_is_the_same_in_every_order_and_another_for_every_testee() -> Non
 
 def test_an_embargo_that_no_seal_tells_of_is_noticed() -> None:
     cells = {CASE.key: Cell("crash")}
-    assert ": 0 by its file of expected outcomes, 1 by this run" in (unsealed(cells, EMBARGOED) or "")
+    assert ": 0 in the file of expected outcomes, 1 in this run" in (unsealed(cells, EMBARGOED) or "")
     sealed = replace(EMBARGOED, seal=Seal.of("toy@1", {CASE.key: "crash"}))
     assert unsealed(cells, sealed) is None
     # A new crash without any embargo is unexpected by itself.
@@ -171,7 +171,7 @@ def test_a_line_whose_question_is_gone_is_told() -> None:
         ("toy/a consumer withheld  # why", "no outcome 'withheld'"),
         ("toy/a consumer fail", "no reason"),
         ("toy/a consumer fail  #", "no reason"),
-        ("toy/a consumer fail  # one\ntoy/a consumer crash  # two", "has a line already"),
+        ("toy/a consumer fail  # one\ntoy/a consumer crash  # two", "already has a line"),
     ],
 )
 def test_a_wrong_line_is_refused_with_its_place(tmp_path: Path, text: str, complaint: str) -> None:
@@ -239,8 +239,8 @@ def test_a_crash_that_is_gone_takes_its_seal_with_it(tmp_path: Path) -> None:
     [
         ("toy/a consumer fail  # x\n", "toy/a consumer crash  # y\n", "toy/a consumer has a line in .* too"),
         ("", "toy/a consumer fail  # y\n", "no outcome 'fail' here; write one of crash, memory, timeout"),
-        ("", f"{SEALED.seal}\n", "a line of what is withheld belongs to"),
-        (f"{SEALED.seal}\n{SEALED.seal}\n", "", "a second line of what is withheld"),
+        ("", f"{SEALED.seal}\n", "a `withheld` line belongs in"),
+        (f"{SEALED.seal}\n{SEALED.seal}\n", "", "a second `withheld` line"),
         ("withheld 0 scrypt:00\n", "", "no role '0'"),
     ],
 )

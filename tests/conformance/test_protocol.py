@@ -142,7 +142,7 @@ def test_a_wrong_answer_is_refused_with_the_place(fields: dict[str, Any], place:
 
 
 def test_an_encoder_that_accepts_gives_bytes() -> None:
-    assert refused(answer(), ENCODE) == "the answer lacks hex: who accepts to encode must give the bytes"
+    assert refused(answer(), ENCODE) == "the answer lacks hex: an accepted answer must give the encoded bytes"
 
 
 def test_a_message_is_taken_over_whole() -> None:
@@ -162,7 +162,7 @@ WRONG_MESSAGES: list[tuple[Any, str]] = [
     ([], "it is []"),
     ({"a": [{}, {"Name": 1}]}, 'it.a[1] has the field "Name", whose name is not in camelCase'),
     ({"a": {"rate": float("nan")}}, "it.a.rate is NaN"),
-    ({"_unknownTaggedFields": []}, "it._unknownTaggedFields is []; where there are none, it is left out"),
+    ({"_unknownTaggedFields": []}, "it._unknownTaggedFields is []; leave it out if there are none"),
     ({"a": {"_unknownTaggedFields": [{"tag": 0}]}}, "it.a._unknownTaggedFields[0] lacks hex"),
     ({"_unknownTaggedFields": [{"tag": -1, "hex": ""}]}, "it._unknownTaggedFields[0].tag is -1"),
     ({"a": json.loads("[" * 40 + "]" * 40)}, "is nested more than 32 deep"),
@@ -180,7 +180,7 @@ def test_who_accepts_a_message_gives_what_was_asked_for(operation: str, lacking:
 
 
 def test_an_answer_to_another_request_is_refused() -> None:
-    assert refused(answer(id="b", batches=[])) == 'the answer is to "b", but "a" was asked: answers come in order'
+    assert refused(answer(id="b", batches=[])) == 'the answer is to "b", but "a" is next: answer in order'
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_the_page_shows_every_question_with_its_bytes_and_answers(done: Run) -> 
     for case in done.cases:
         assert f'id="{case.vector.id}"' in text
     assert '<b class="hostile">ff</b>' in text
-    assert "accepted what must be refused (crc-mismatch)" in text
+    assert "accepted bytes that must be refused (crc-mismatch)" in text
     assert "issue 7" in text
 
 
@@ -186,7 +186,7 @@ def test_identical_rows_of_the_matrix_are_folded(done: Run) -> None:
 
 
 def test_what_is_unexpected_is_a_sentence_each(done: Run) -> None:
-    accepted = "fail: accepted what must be refused (crc-mismatch) (no line expects this fail)"
+    accepted = "fail: accepted bytes that must be refused (crc-mismatch) (no line expects this fail)"
     assert report.sentences(done) == [
         f"dies@1: toy/fails/new consumer: {accepted}",
         f"rubbish@1: toy/fails/listed consumer: {accepted}",

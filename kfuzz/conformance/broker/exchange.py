@@ -1,8 +1,8 @@
-"""A conversation with a real broker, in requests that kfuzz writes, kept as bytes and values (docs/real-broker.md).
+"""A conversation with a real broker in requests that kfuzz encodes, kept as bytes and values (docs/real-broker.md).
 
-``converse`` says all that a producer with transactions and a consumer say, at every version that the broker and the
-latest catalogue have in common; ``Exchange.flaws`` tells what of an answer kfuzz does not read, or would write
-otherwise.
+``converse`` sends the requests of a transactional producer and of a consumer, in every version that both the broker and
+the latest catalogue have. ``Exchange.flaws`` lists the parts of a response that kfuzz cannot read or would encode
+differently.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from kfuzz.messages.model import Definition, Versions
 
 __all__ = ["SETTINGS", "TOPIC", "Connection", "Conversation", "Exchange", "converse", "error_codes", "exchange_of"]
 
-# What a lone broker needs to coordinate groups and transactions; and it looks whether a batch's transaction is one.
+# A single broker needs these settings to coordinate groups and transactions. With partition verification on, it also
+# checks that a batch's partition belongs to an open transaction.
 SETTINGS: Final = {
     "offsets.topic.num.partitions": "1",
     "offsets.topic.replication.factor": "1",
@@ -35,7 +36,8 @@ SETTINGS: Final = {
     "transaction.state.log.replication.factor": "1",
 }
 TOPIC: Final = "exchange"
-# A Fetch gives what is in one segment. A new one begins where timestamps are far apart, as ours and a marker's are.
+# A Fetch returns data from one segment, so keep everything in one. Without this setting the broker would start a new
+# segment, because the timestamps of our records and of the markers are far apart.
 _ONE_SEGMENT: Final = [{"name": "segment.ms", "value": str((1 << 63) - 1)}]
 
 _API_VERSIONS: Final = "ApiVersions"
@@ -52,23 +54,24 @@ _LATEST_TIMESTAMP: Final = -1
 _READ_COMMITTED: Final = 1
 _OF_TRANSACTION: Final = 1
 _UNSUPPORTED_VERSION: Final = 35
-# A leader, a coordinator or the end of the transaction before is still on its way: UNKNOWN_TOPIC_OR_PARTITION,
-# LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
-# NOT_COORDINATOR, CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC_ID.
+# Errors while a leader or coordinator is not ready, or the transaction before is not finished:
+# UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, COORDINATOR_LOAD_IN_PROGRESS,
+# COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC_ID.
 _NOT_YET: Final = frozenset({3, 5, 6, 14, 15, 16, 51, 100})
-# From these on a Produce request adds its partition to the transaction itself, and EndTxn ends such a transaction.
+# From this version on, Produce adds its partition to the transaction itself; EndTxn ends such a transaction from its
+# version below.
 _PRODUCE_ADDS_FROM: Final = 12
 _END_OF_ADDED_FROM: Final = 5
 _RECORDS_IN_BATCH: Final = 3
-# Produce 3 and Fetch 4 know no zstd.
+# Without zstd, because Produce 3 and Fetch 4 do not support it.
 _CODECS: Final = records.CODECS[:-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request of ``version`` and its response: whole frames, each with its size in front.
+    """A request of ``version`` and its response, as whole frames with their sizes in front.
 
-    ``header`` and ``body`` are what kfuzz reads in the response; ``body_version`` is the version that this is of.
+    ``header`` and ``body`` are kfuzz's readings of the response; ``body_version`` is the version of the body.
     """
 
     api: str
@@ -82,18 +85,18 @@ class Exchange:
 
     @property
     def values(self) -> Message:
-        """What the response says; ``BrokerFailed`` where it is refused."""
+        """The response's values; ``BrokerFailed`` if kfuzz cannot read it."""
         if self.body.message is None:
             why = self.header.fatal or self.body.fatal
-            raise BrokerFailed(f"the answer to {self.api} {self.version} cannot be read: {why}")
+            raise BrokerFailed(f"the response to {self.api} {self.version} cannot be read: {why}")
         return self.body.message
 
     def flaws(self) -> list[str]:
-        """What keeps the response from being decoded fully, findings of any severity among it; none is as it should be.
+        """The reasons why the response is not decoded perfectly, including findings of any severity; should be empty.
 
-        Its values, written again, must be the very bytes that came.
+        The values, encoded again, must give exactly the bytes that were received.
         """
-        # The body is left behind the header.
+        # The body after the header is expected.
         flaws = [str(one) for one in self.header.findings if one.code != "bytes-after-message"]
         flaws += [str(one) for one in self.body.findings]
         if self.header.message is None or self.body.message is None:
@@ -105,29 +108,29 @@ class Exchange:
             encode(f"{self.api}Response", self.body_version, self.body.message),
         )
         if again != self.response:
-            flaws.append(f"its values are written as {again.hex()}; it is {self.response.hex()}")
+            flaws.append(f"its values are encoded as {again.hex()}; the response is {self.response.hex()}")
         return flaws
 
 
 def exchange_of(api: str, version: int, request: bytes, response: bytes) -> Exchange:
-    """The exchange with these frames. Never raises on a bad response; ``UsageError`` for an unknown API or version."""
+    """The exchange with these frames. A bad response raises nothing; ``UsageError`` for an unknown API or version."""
     definition = catalogue().find(f"{api}Response")
     header_version = response_header_version(definition, version)
     header = read("ResponseHeader", header_version, response[_SIZE.size :])
     data = response[_SIZE.size + header.consumed :]
     body_version = 0 if api == _API_VERSIONS and _is_too_new(definition, version, data) else version
-    # Behind a header that is refused, the place of the body is unknown.
+    # If the header is refused, the position of the body is unknown.
     body = read(definition, body_version, data) if header.fatal is None else MessageReading(0)
     return Exchange(api, version, request, response, header_version, header, body_version, body)
 
 
 def _is_too_new(response: Definition, version: int, body: bytes) -> bool:
-    """Whether a broker says in version 0 that it does not know this ``version`` of ApiVersions; or kfuzz does not."""
+    """Whether the ApiVersions response is in version 0: the broker, or kfuzz, does not know this ``version``."""
     return version not in response.valid_versions or body.startswith(_ERROR_CODE.pack(_UNSUPPORTED_VERSION))
 
 
 def error_codes(values: Any) -> Iterator[int]:
-    """The error codes in a message's values, wherever they stand, that are not 0."""
+    """All error codes in a message's values, at any depth, that are not 0."""
     if isinstance(values, list):
         for value in values:
             yield from error_codes(value)
@@ -145,7 +148,7 @@ def _frame(header: bytes, body: bytes) -> bytes:
 
 
 def _correlation_id(request: bytes) -> int:
-    """It stands behind the frame's size, the API's number and the version."""
+    """The correlation id comes after the frame's size, the API key and the version."""
     return int.from_bytes(request[8:12], "big", signed=True)
 
 
@@ -153,9 +156,9 @@ def _correlation_id(request: bytes) -> int:
 
 
 class Connection:
-    """A connection to a broker on ``port`` of loopback, for one request at a time. Use it in a ``with`` block.
+    """A connection to a broker on ``port`` of the loopback address. Use it in a ``with`` block.
 
-    ``BrokerFailed`` where there is no answer.
+    It sends one request at a time. ``BrokerFailed`` if the broker does not answer.
     """
 
     def __init__(self, port: int) -> None:
@@ -163,7 +166,7 @@ class Connection:
         try:
             self._socket = socket.create_connection(("127.0.0.1", port), _ANSWER_TIMEOUT_S)
         except OSError as error:
-            raise BrokerFailed(f"no broker answers on port {port} of loopback: {error}") from None
+            raise BrokerFailed(f"no broker answers on 127.0.0.1:{port}: {error}") from None
         self._in = self._socket.makefile("rb")
 
     def __enter__(self) -> Connection:
@@ -176,9 +179,10 @@ class Connection:
         self._socket.close()
 
     def ask(self, api: str, version: int, values: Message) -> Exchange:
-        """Send a request and read what comes. Of ApiVersions any version, with the fields of the newest that is known.
+        """Send a request and read the response.
 
-        ``UsageError`` for an unknown API or version, ``EncodeError`` where the values do not fit: nothing is sent then.
+        ApiVersions may have any version; one that kfuzz does not know is encoded like the newest known version.
+        ``UsageError`` for an unknown API or version, ``EncodeError`` if the values do not fit; then nothing is sent.
         """
         definition = catalogue().find(f"{api}Request")
         header = {
@@ -203,13 +207,13 @@ class Connection:
         size = self._exactly(_SIZE.size)
         (length,) = _SIZE.unpack(size)
         if not 0 <= length <= _MOST_BYTES:
-            raise EOFError(f"a response of {length} bytes, where {_MOST_BYTES} is the most")
+            raise EOFError(f"a response of {length} bytes; the limit is {_MOST_BYTES}")
         return size + self._exactly(length)
 
     def _exactly(self, size: int) -> bytes:
         data = self._in.read(size)
         if len(data) < size:
-            raise EOFError(f"the broker hung up after {len(data)} of {size} bytes")
+            raise EOFError(f"the broker closed the connection after {len(data)} of {size} bytes")
         return data
 
 
@@ -217,7 +221,7 @@ class Connection:
 
 
 class _Producer(NamedTuple):
-    """Who produces; the transactional id is None for one that is idempotent only."""
+    """A producer. ``transactional_id`` is None if it is only idempotent."""
 
     transactional_id: str | None
     id: int
@@ -226,10 +230,11 @@ class _Producer(NamedTuple):
 
 @dataclass(slots=True)
 class Conversation:
-    """What was said, in its order.
+    """The exchanges in their order.
 
-    ``common`` are the versions that the broker and kfuzz both have, by API. ``batches`` are those that were produced,
-    as they were sent; the last ones have a transaction each, and ``transactions`` says whether that was committed.
+    ``common``: by API, the versions that both the broker and kfuzz have. ``batches``: the batches that were produced,
+    as they were sent. Each of the last ones has a transaction of its own, and ``transactions`` says whether that was
+    committed.
     """
 
     exchanges: list[Exchange] = field(default_factory=list)
@@ -243,10 +248,11 @@ class Conversation:
 
 
 def converse(port: int) -> Conversation:
-    """Speak to a broker with :data:`SETTINGS` that has not been spoken to yet, on ``port`` of loopback.
+    """Talk to a fresh broker with :data:`SETTINGS` on ``port`` of the loopback address.
 
-    ApiVersions, CreateTopics, Metadata, FindCoordinator, InitProducerId, AddPartitionsToTxn, Produce, EndTxn,
-    ListOffsets and Fetch: about a hundred exchanges. ``BrokerFailed`` where it does not answer, or does not get ready.
+    Sends about a hundred requests: ApiVersions, CreateTopics, Metadata, FindCoordinator, InitProducerId,
+    AddPartitionsToTxn, Produce, EndTxn, ListOffsets and Fetch. ``BrokerFailed`` if the broker does not answer or does
+    not get ready.
     """
     with Connection(port) as connection:
         talk = _Talk(connection)
@@ -263,11 +269,11 @@ class _Talk:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.said = Conversation()
-        # Of the topic's one partition; control batches count.
+        # The end of the topic's only partition; control batches count too.
         self.end_offset = 0
 
     def ask(self, api: str, version: int, values: Message) -> Message:
-        """What is answered; again and again while something is not ready yet, of which nothing is kept."""
+        """Ask until nothing says "not ready yet"; keep only the last exchange and return its values."""
         asked = self._until(
             lambda: self.connection.ask(api, version, values),
             lambda exchange: _NOT_YET.isdisjoint(error_codes(exchange.values)),
@@ -287,7 +293,7 @@ class _Talk:
         return asked
 
     def ask_for_versions(self) -> None:
-        """First as a client would that is newer than all brokers."""
+        """Ask first in a version that no broker knows, as a newer client would; then in all common versions."""
         us = {"clientSoftwareName": _CLIENT_ID, "clientSoftwareVersion": __version__}
         newest = catalogue().find("ApiVersionsRequest").valid_versions.highest
         self._learn(self.ask(_API_VERSIONS, newest + 1, us))
@@ -302,7 +308,7 @@ class _Talk:
                 self.said.common[api] = offered[definition.api_key] & definition.valid_versions
 
     def make_topic(self) -> bytes:
-        """One topic for each version; the id of the last one, which is :data:`TOPIC`."""
+        """Create one topic per version; return the id of the last one, :data:`TOPIC`."""
         versions = self.versions("CreateTopics")
         for version in versions:
             name = TOPIC if version == versions.highest else f"{TOPIC}-{version}"
@@ -325,7 +331,7 @@ class _Talk:
         return _Producer(transactional_id, answer["producerId"], answer["producerEpoch"])
 
     def produce(self, topic_id: bytes) -> None:
-        """One batch at each version, by one idempotent producer."""
+        """Send one batch in each version, from one idempotent producer."""
         producer = self.init(self.versions("InitProducerId").highest, None)
         for number, version in enumerate(self.versions("Produce")):
             self.append(version, topic_id, producer, number * _RECORDS_IN_BATCH)
@@ -344,7 +350,7 @@ class _Talk:
         self.end_offset += _RECORDS_IN_BATCH
 
     def transact(self, topic_id: bytes) -> None:
-        """Transactions that begin and end at each version, every other one committed."""
+        """Run a transaction in each version; commit every other one and abort the rest."""
         apis = [self.versions(api) for api in ("InitProducerId", "AddPartitionsToTxn", "EndTxn")]
         for version in range(min(one.lowest for one in apis), max(one.highest for one in apis) + 1):
             init, add, end = (min(max(version, one.lowest), one.highest) for one in apis)
@@ -365,7 +371,7 @@ class _Talk:
         self.ask("EndTxn", version, values)
         self.said.transactions.append(committed)
         self.end_offset += 1
-        # The answer comes before the marker is written.
+        # The broker answers before it has written the marker, so wait for the marker.
         newest = self.versions("ListOffsets").highest
         self._until(
             lambda: self.connection.ask("ListOffsets", newest, _end_wanted(newest)),
@@ -380,7 +386,7 @@ class _Talk:
 
 
 def _coordinator_wanted(version: int) -> Message:
-    """Of a group, in version 0, which knows no others; of a transaction in all others."""
+    """Asks for the coordinator of a transaction; in version 0, which knows only groups, for that of a group."""
     if version == 0:
         return {"key": TOPIC}
     return {"keyType": _OF_TRANSACTION, **({"key": TOPIC} if version < 4 else {"coordinatorKeys": [TOPIC]})}
@@ -422,7 +428,7 @@ def _all_wanted(topic_id: bytes) -> Message:
 
 
 def _batch(number: int, producer: _Producer, sequence: int) -> bytes:
-    """Three records, with nulls and a header among them; the codecs take turns."""
+    """A batch of three records, some with nulls and headers; each batch has the next codec."""
     text = f"batch {number}".encode()
     made = [
         records.Record(0, _TIMESTAMP_MS, text, b"value"),

@@ -1,7 +1,7 @@
-"""A real Apache Kafka broker as judge: started from its published artefacts, asked, and gone (docs/real-broker.md).
+"""Asks a real Apache Kafka broker, started from its published artefacts, about vectors (docs/real-broker.md).
 
-``Broker`` is one broker in a directory of its own; ``produce`` sends it vectors as they are, ``recover`` puts them into
-stopped partitions as segments and looks at what a start makes of them, ``play`` sends streams of batches.
+``Broker`` is one broker in its own directory. ``produce`` sends it vectors unchanged. ``recover`` writes vectors into
+the partitions of a stopped broker as segments, starts it, and compares the segments. ``play`` sends streams of batches.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ __all__ = [
 ]
 
 HEAP_BYTES: Final = 512 * 1024 * 1024
-# Ready after two seconds on an idle machine; a recovery of a thousand partitions takes no longer.
+# On an idle machine the broker is ready after two seconds, also if it recovers a thousand partitions.
 START_TIMEOUT_S: Final = 120
 STOP_TIMEOUT_S: Final = 60
 ANSWER_TIMEOUT_MS: Final = 60_000
 POLL_S: Final = 0.02
 LOG_TAIL_CHARS: Final = 2000
 STARTED: Final = b"Kafka Server started"
-# LogManager's words for a partition whose log it could not load.
+# LogManager's message for a partition whose log it could not load.
 NOT_LOADED: Final = re.compile(rb"Error while loading logs in (\S+) in \d+ms")
-# The first line of an exception in a log, and that of its cause.
+# The first line of an exception in a log, and the first line of its cause.
 TROUBLE: Final = re.compile(r"(Caused by: )?([a-z]\w*\.)+[A-Z]\w*(Exception|Error)\b")
 JAVA_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LOG_LEVELS: Final = {
@@ -67,11 +67,11 @@ LOG_LEVELS: Final = {
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 PARTITION_METADATA: Final = "partition.metadata"
-# Kafka's word for an exception that it did not foresee.
+# Kafka's error for an unexpected exception.
 UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
 NO_ERROR: Final = "NONE"
 
-# What differs from Kafka's defaults, and why: docs/real-broker.md.
+# docs/real-broker.md says which settings differ from Kafka's defaults, and why.
 PROPERTIES: Final = """\
 process.roles=broker,controller
 node.id=1
@@ -95,12 +95,12 @@ transaction.partition.verification.enable=false
 
 
 class BrokerFailed(KfuzzError):
-    """The broker did not start, ended before its time or gave no answer; the text has its last words."""
+    """The broker did not start, ended too early or gave no usable answer; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The end of a producer's transaction, which a coordinator has written: no Produce request may bring one."""
+    """The end of a producer's transaction. Only a coordinator has it written; a Produce request cannot contain it."""
 
     producer_id: int
     producer_epoch: int
@@ -109,17 +109,18 @@ class Marker:
     transaction_version: int = 0
 
     def to_request(self) -> dict[str, Any]:
-        """The sender's request for it, without topic and partition."""
+        """The request to the sender that writes this marker, without topic and partition."""
         return {"operation": "write-marker", **asdict(self), "producer_id": str(self.producer_id)}
 
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """A broker's answer to one request: ``outcome`` is accepted, rejected, or fault for the unforeseen.
+    """A broker's answer to one request.
 
-    ``error`` is the protocol's name of the error (``NONE``), or empty where there was no answer; ``text`` is the
-    broker's sentence or how the answer failed to come. ``stored`` is what a Fetch from ``base_offset`` returns, and
-    ``last_stable_offset`` the partition's after the request.
+    ``outcome``: accepted, rejected, or fault for an unexpected error or a missing answer. ``error``: the protocol's
+    name of the error (``NONE`` without one), or empty if there was no answer. ``text``: the broker's message, or why
+    there was no answer. ``stored``: the bytes that a Fetch from ``base_offset`` returns. ``last_stable_offset``: that
+    of the partition after the request.
     """
 
     outcome: str
@@ -130,11 +131,11 @@ class Produced:
     last_stable_offset: int = 0
 
     def to_cell(self) -> dict[str, str]:
-        """What stands of it in a vector's cell: ``broker``, and the ``error`` of a refusal."""
+        """The answer as a vector's cell: ``broker``, and the ``error`` of a refusal."""
         return {"broker": self.outcome} | ({"error": self.error} if self.error not in ("", NO_ERROR) else {})
 
     def to_step(self) -> dict[str, str]:
-        """What is compared with a step of a stream; offsets are decimal strings, as in the vectors."""
+        """The answer in the form of a stream's step; offsets are decimal strings, as in the vectors."""
         return {
             "outcome": self.outcome,
             "error": self.error,
@@ -143,18 +144,18 @@ class Produced:
         }
 
     def to_answer(self) -> dict[str, Any]:
-        """As a testee in role broker would answer: with what is stored, as kfuzz's reader reads it."""
+        """The answer in the form of a testee in role broker, with the stored batches as kfuzz reads them."""
         if self.outcome != "accepted":
             return {"outcome": self.outcome, "error": self.error or self.text}
         answer: dict[str, Any] = {"outcome": self.outcome}
-        with contextlib.suppress(RecordsError):  # A broker may store what no consumer can read.
+        with contextlib.suppress(RecordsError):  # A broker may store a batch that no consumer can read.
             answer["batches"] = records.to_json(records.decode(self.stored))
         return answer
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a start made of a segment: ``kept``, ``truncated`` (to ``size`` bytes), or the broker ``aborts``."""
+    """What a start did with a segment: ``kept``, ``truncated`` (to ``size`` bytes), or ``aborts`` (the broker ends)."""
 
     outcome: str
     size: int
@@ -166,14 +167,14 @@ class Recovered:
 
 @cache
 def artefacts() -> Testee:
-    """Where the broker's jars and the sender are built, with Maven; its ``version`` is the broker's.
+    """The Maven project that builds the sender and fetches the broker's jars; its ``version`` is the broker's.
 
-    ``UsageError`` in an installation without ``testees/``.
+    ``UsageError`` if kfuzz is installed without ``testees/``.
     """
     folder = default_root() / "kafka-broker"
     pom = folder / "pom.xml"
     if not pom.is_file():
-        raise UsageError(f"{pom} is missing; the real broker is run from a checkout of kfuzz")
+        raise UsageError(f"{pom} is missing; run the real broker from a checkout of kfuzz")
     return Testee(
         name="kafka-broker",
         version=BROKER_RELEASE,
@@ -192,7 +193,7 @@ def _make_ready() -> Testee:
     try:
         made.make_ready()
     except BuildFailed as error:
-        raise UsageError(f"{made.label}: {error}; mend its build") from None
+        raise UsageError(f"{made.label}: {error}; repair its build") from None
     return made
 
 
@@ -207,13 +208,14 @@ def _java(folder: Path, main: str, arguments: Iterable[str], *, log_levels: Mapp
 
 
 class Broker:
-    """One broker with its own controller on loopback, in a directory of its own that goes with it. Use it in a ``with``
-    block: it is formatted and started on entry, and whatever happens inside, its processes have ended after it.
+    """One broker with its own controller on the loopback address, in its own temporary directory.
 
-    ``settings``: what its server.properties has besides ours, by Kafka's names.
+    Use it in a ``with`` block. Entry formats the directory and starts the broker. Exit ends its processes and removes
+    the directory, whatever happened inside.
 
-    Only one thread may use a broker. ``UsageError`` where Java or Maven is missing; ``BrokerFailed`` where it will not
-    start.
+    ``settings``: further lines of server.properties, by Kafka's names.
+
+    Only one thread may use a broker. ``UsageError`` if Java or Maven is missing; ``BrokerFailed`` if it does not start.
     """
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
@@ -249,16 +251,16 @@ class Broker:
 
     @property
     def port(self) -> int:
-        """Where it listens on loopback."""
+        """The port on the loopback address that the broker listens on."""
         return self._port
 
     @property
     def log(self) -> bytes:
-        """What the broker has logged since its last start."""
+        """The broker's log since its last start."""
         return (self._home / "broker.log").read_bytes()
 
     def start(self) -> None:
-        """Start it and wait until it serves; ``BrokerFailed`` if it ends instead."""
+        """Start the broker and wait until it is ready; ``BrokerFailed`` if it ends or takes too long."""
         arguments = [str(self._properties)]
         argv = _java(self._folder, "kfuzz.broker.Server", arguments, log_levels=LOG_LEVELS)
         with (self._home / "broker.log").open("wb") as log:
@@ -272,7 +274,7 @@ class Broker:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """Stop it cleanly, as SIGTERM would; harmless when it has ended already."""
+        """Stop the broker cleanly, as SIGTERM would. Safe if it has already ended."""
         for process in (self._sender, self._process):
             if process:
                 _end(process)
@@ -283,19 +285,19 @@ class Broker:
         return self._process is not None and self._process.poll() is None
 
     def last_words(self) -> str:
-        """What it logged last of an error, or the end of its log; for a report."""
+        """The last errors in its log, or the end of the log if there are none; for reports."""
         lines = [line.strip() for line in self.log.decode("utf-8", "replace").splitlines()]
         errors = [line for line in lines if " ERROR " in line or TROUBLE.match(line)]
         return " | ".join((errors or lines)[-3:])[-LOG_TAIL_CHARS:]
 
     def create_topic(self, partitions: int, config: Mapping[str, str] | None = None) -> str:
-        """A new topic; its name."""
+        """Create a new topic and return its name."""
         self._topics += 1
         topic = f"topic{self._topics}"
         request = {"operation": "create-topic", "topic": topic, "partitions": partitions, "config": dict(config or {})}
         answer = self.ask(request)
         if "failure" in answer:
-            raise BrokerFailed(f"no topic with {partitions} partitions: {answer['failure']}")
+            raise BrokerFailed(f"cannot create a topic with {partitions} partitions: {answer['failure']}")
         return topic
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,8 +342,9 @@ class Broker:
 
 @cache
 def _formatted(folder: Path) -> dict[str, bytes]:
-    """The files of a formatted log directory. They are the same for every broker, and the tool that makes them is a
-    Java program that takes as long as a start.
+    """The files of a formatted log directory.
+
+    Cached, because they are the same for every broker, and Kafka's tool takes as long as a start of the broker.
     """
     with tempfile.TemporaryDirectory(prefix="kfuzz-format-") as home:
         properties = Path(home, "server.properties")
@@ -358,7 +361,7 @@ def _formatted(folder: Path) -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def _free_ports(count: int) -> Iterator[list[int]]:
-    """Different free ports on loopback."""
+    """Different free ports on the loopback address."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in sockets:
@@ -367,12 +370,12 @@ def _free_ports(count: int) -> Iterator[list[int]]:
 
 
 def _spawn(argv: Sequence[str], *, stdout: Any, stderr: Any, cwd: Path) -> subprocess.Popen[bytes]:
-    """A process in a group of its own. Both programs end with their stdin, so that they never outlive us."""
+    """Start a process in its own group. Both Java programs end when their stdin closes, so they never outlive kfuzz."""
     return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, cwd=cwd, start_new_session=True)
 
 
 def _end(process: subprocess.Popen[bytes], timeout_s: float = STOP_TIMEOUT_S) -> None:
-    """Close its stdin, and kill it and its group if it has not ended after ``timeout_s``."""
+    """Close the process's stdin; kill its group if it has not ended after ``timeout_s`` seconds."""
     assert process.stdin
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()
@@ -391,23 +394,23 @@ def _end(process: subprocess.Popen[bytes], timeout_s: float = STOP_TIMEOUT_S) ->
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a real broker of ``version`` made of vectors, by id: their ``cells``, and where it contradicts them."""
+    """Results of a real broker of ``version``, by vector id: their ``cells``, and where it contradicts the vectors."""
 
     version: str
     cells: Mapping[str, Mapping[str, str]]
     contradictions: Mapping[str, str]
 
     def sentences(self) -> list[str]:
-        """The contradictions, a sentence each."""
+        """One sentence per contradiction."""
         return [f"{id}: the broker {self.version} contradicts it: {text}" for id, text in self.contradictions.items()]
 
 
 def judge(vectors: Sequence[Vector]) -> Judgement:
-    """Show a real broker those vectors that it can be asked about: records as a produce request and as a segment,
-    streams step by step.
+    """Show a real broker the vectors that it can be asked about: records as a Produce request and as a segment, streams
+    step by step.
 
-    Each has a broker as its ``topic`` asks for; streams have a plain one. What one has appended may be more than it can
-    start with, so that the segments are another's.
+    Records are produced to a broker and topic that are configured as the vector's ``topic`` says; streams use the
+    defaults. The segments go to a separate broker, because a broker may append a batch that stops its next start.
     """
     vectors = [vector for vector in vectors if is_for_broker(vector)]
     plain = [vector for vector in vectors if vector.kind == "records"]
@@ -432,7 +435,7 @@ def judge(vectors: Sequence[Vector]) -> Judgement:
     return Judgement(artefacts().version, cells, {name: text for name, text in found.items() if text})
 
 
-# What a vector's topic says, in the words of a configuration; what it says of the clock no broker is told.
+# The fields of a vector's topic and Kafka's settings for them. A broker's clock cannot be set.
 _BROKER_SETTINGS: Final = {"max_request_bytes": "socket.request.max.bytes"}
 _TOPIC_SETTINGS: Final = {
     "compacted": "cleanup.policy",
@@ -451,7 +454,7 @@ _WORDS: Final = {
 
 
 def _by_settings(vectors: Sequence[Vector], names: Mapping[str, str]) -> Iterator[tuple[dict[str, str], list[Vector]]]:
-    """The vectors by what they ask of these settings, each with its configuration."""
+    """The vectors grouped by the values of these settings, each group with its configuration."""
     wanted: dict[tuple[tuple[str, str], ...], list[Vector]] = {}
     for vector in vectors:
         topic = vector.options.get(TOPIC, {})
@@ -461,14 +464,14 @@ def _by_settings(vectors: Sequence[Vector], names: Mapping[str, str]) -> Iterato
 
 
 def is_for_broker(vector: Vector) -> bool:
-    """Whether a real broker can be asked about it: all records, and the streams of appends that clients and
-    coordinators can bring about.
+    """Whether a real broker can be asked about the vector: records always, and streams of appends if clients and
+    coordinators can send each step.
     """
     return vector.kind == "records" or bool(_requests(vector))
 
 
 def _requests(vector: Vector) -> list[bytes | Marker]:
-    """The requests that make a stream's steps; none where there is no request for one of them."""
+    """The requests that send a stream's steps; empty if a step cannot be sent as a request."""
     found: list[bytes | Marker] = []
     for step in vector.steps:
         data = bytes.fromhex(step["hex"])
@@ -484,7 +487,7 @@ def _is_control(data: bytes) -> bool:
 
 
 def _marker(data: bytes, transaction_version: int) -> Marker | None:
-    """The marker that a batch is, if it is just what a coordinator has written."""
+    """The marker that the batch holds, if a coordinator would have exactly this batch written; otherwise None."""
     (batch, *more) = records.read(data).batches
     if more or not batch.transactional or len(batch.records) != 1:
         return None
@@ -507,17 +510,17 @@ def _marker(data: bytes, transaction_version: int) -> Marker | None:
 
 
 def _worst(answers: Sequence[Produced]) -> Produced:
-    """The last of the worst answers: a fault, else a refusal, else any."""
+    """The last of the worst answers: a fault if there is one, otherwise a refusal, otherwise the last answer."""
     return max(reversed(answers), key=lambda answer: ("accepted", "rejected", "fault").index(answer.outcome))
 
 
-# --- what it says ---------------------------------------------------------------------------------------------------
+# --- questions to a broker ------------------------------------------------------------------------------------------
 
 
 def produce(broker: Broker, vectors: Sequence[Vector], config: Mapping[str, str] | None = None) -> dict[str, Produced]:
-    """What the broker answers to a Produce request with each vector's bytes, each in a partition of its own; by id.
+    """The broker's answers to Produce requests with the vectors' bytes, by vector id. Each gets its own partition.
 
-    ``config`` is the topic's, by Kafka's names.
+    ``config`` is the topic's configuration, by Kafka's names.
     """
     answers = play(broker, {vector.id: [vector.data] for vector in vectors}, config)
     return {name: answer for name, (answer,) in answers.items()}
@@ -526,10 +529,10 @@ def produce(broker: Broker, vectors: Sequence[Vector], config: Mapping[str, str]
 def play(
     broker: Broker, streams: Mapping[str, Sequence[bytes | Marker]], config: Mapping[str, str] | None = None
 ) -> dict[str, list[Produced]]:
-    """What the broker answers to each stream's requests in turn: bytes are produced, a marker is written.
+    """The broker's answers to each stream's requests in turn, by the stream's name.
 
-    A stream has a partition of its own, which knows of no producer at first; by the stream's name. ``BrokerFailed`` if
-    the broker dies of one.
+    Bytes are sent in a Produce request; a marker is written as by a coordinator. Each stream has its own new partition,
+    which knows no producer yet. ``BrokerFailed`` if a stream ends the broker.
     """
     if not streams:
         return {}
@@ -538,7 +541,7 @@ def play(
     for partition, (name, steps) in enumerate(streams.items()):
         answers[name] = [_append(broker, {"topic": topic, "partition": partition}, step) for step in steps]
         if not broker.is_alive():
-            raise BrokerFailed(f"the broker died of {name}: {broker.last_words()}")
+            raise BrokerFailed(f"the broker ended because of {name}: {broker.last_words()}")
     return answers
 
 
@@ -550,21 +553,21 @@ def _append(broker: Broker, place: Mapping[str, Any], step: bytes | Marker) -> P
     base_offset = int(said.get("base_offset", -1))
     fetched = broker.ask({"operation": "fetch", **place, "offset": str(max(base_offset, 0))})
     if fetched.get("error") != NO_ERROR:
-        raise BrokerFailed(f"what was produced to {place} cannot be fetched: {fetched}")
+        raise BrokerFailed(f"the batch that was produced to {place} cannot be fetched: {fetched}")
     error, text, stable = said["error"], said.get("message", ""), int(fetched["last_stable_offset"])
     if error != NO_ERROR:
         outcome = "fault" if error == UNFORESEEN else "rejected"
         return Produced(outcome, error, text, last_stable_offset=stable)
     if isinstance(step, Marker):
-        # Its response tells no offset: it is the last one.
+        # The response to a marker has no offset; the marker has the partition's last one.
         base_offset = int(fetched["high_watermark"]) - 1
     return Produced("accepted", error, text, base_offset, bytes.fromhex(fetched["hex"]), stable)
 
 
 def recover(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Recovered]:
-    """What a start of the broker makes of each vector's bytes as the segment of a partition of its own; by id.
+    """What the broker's start does with each vector's bytes as the segment of its own partition, by vector id.
 
-    Those that the broker dies of are set aside, and it is started again for the others.
+    If segments stop the broker from starting, they are replaced with empty ones, and it starts again for the others.
     """
     if not vectors:
         return {}
@@ -573,7 +576,7 @@ def recover(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Recovered]:
     aborting: dict[str, Recovered] = {}
     while True:
         broker.stop()
-        # What an earlier start did to them is undone: each start sees the vectors as they are.
+        # Undo the changes of an earlier start: each start must see the original bytes.
         (broker.data / CLEAN_SHUTDOWN).unlink(missing_ok=True)
         for name, vector in partitions.items():
             _lay(broker.data / name, b"" if vector.id in aborting else vector.data)
@@ -583,14 +586,14 @@ def recover(broker: Broker, vectors: Sequence[Vector]) -> dict[str, Recovered]:
         except BrokerFailed as error:
             culprits = {partitions[name].id: text for name, text in _not_loaded(broker.log) if name in partitions}
             if not culprits.keys() - aborting.keys():
-                raise BrokerFailed(f"no partition is to blame: {error}") from None
+                raise BrokerFailed(f"the broker's log does not say which partition is the cause: {error}") from None
             aborting |= {name: Recovered("aborts", 0, text) for name, text in culprits.items()}
     others = ((name, vector) for name, vector in partitions.items() if vector.id not in aborting)
     return aborting | {vector.id: _recovered(broker.data / name, vector.data) for name, vector in others}
 
 
 def _lay(folder: Path, data: bytes) -> None:
-    """Leave nothing in a partition's directory but its metadata and one segment, named by its first base offset."""
+    """Remove everything but the metadata from a partition's directory, and write ``data`` as its only segment."""
     for file in folder.iterdir():
         if file.name != PARTITION_METADATA:
             file.unlink()
@@ -598,23 +601,23 @@ def _lay(folder: Path, data: bytes) -> None:
 
 
 def _segment_name(data: bytes) -> str:
-    # A copied segment keeps its name, and a file name has no sign.
+    # A segment is named after its first base offset. A file name has no sign, so a negative offset becomes 0.
     base_offset = int.from_bytes(data[:8], "big", signed=True) if len(data) >= 8 else 0
     return f"{max(base_offset, 0):020d}.log"
 
 
 def _recovered(folder: Path, data: bytes) -> Recovered:
     segment = folder / _segment_name(data)
-    # A log whose end it takes for lower than its start is deleted whole.
+    # The broker deletes the whole log if its end seems to be lower than its start.
     found = segment.read_bytes() if segment.exists() else b""
     if found == data:
         return Recovered("kept", len(found))
     if not data.startswith(found):
-        raise BrokerFailed(f"{folder.name}: the broker wrote other bytes at start than it found")
+        raise BrokerFailed(f"{folder.name}: the broker changed the segment's bytes at its start")
     return Recovered("truncated", len(found))
 
 
 def _not_loaded(log: bytes) -> Iterator[tuple[str, str]]:
-    """The partitions that the broker could not load, and the line of its log that says so."""
+    """The partitions that the broker could not load, each with the matching text of its log."""
     for match in NOT_LOADED.finditer(log):
         yield Path(match[1].decode()).name, match[0].decode()

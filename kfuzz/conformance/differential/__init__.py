@@ -1,11 +1,11 @@
-"""Differentials: kfuzz and a testee get the same made-up inputs and must agree on all of them.
+"""Differentials: kfuzz and a testee get the same generated inputs and must agree on all of them.
 
 ``differ``, ``differ_messages``, ``differ_streams``
     compare on mutated records, on every message and version of a catalogue, on random streams of batches
 ``Differential``, ``Disagreement``
-    what these return: how many agree, under which rules, and what differs
+    the result: how many inputs agree, how many a rule excuses, and which ones differ
 
-``kfuzz.conformance.report.differences`` reports it.
+``kfuzz.conformance.report.differences`` reports the result.
 """
 
 from kfuzz.conformance.differential.found import Differential, Disagreement

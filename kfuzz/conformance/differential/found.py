@@ -1,4 +1,4 @@
-"""What a differential found, and the loop that asks and compares: one form for records, messages and streams."""
+"""The result of a differential on records, messages or streams, and the loop that asks and compares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """What the two judge differently: its number in the run, why, the request that shows it again, and the answer."""
+    """An input on which kfuzz and the testee differ: its number in the run, the reason, the request, the answer."""
 
     index: int
     reason: str
@@ -34,42 +34,42 @@ class Disagreement:
 
 @dataclass(slots=True)
 class Differential:
-    """What a run found. ``broken`` says how the testee ended, if it did; nothing was asked after that."""
+    """The result of a run. ``broken`` says how the testee broke, if it did; nothing was asked after that."""
 
     testee: str
-    # What is compared; it names the kept files.
+    # What is compared; also part of the kept files' names.
     of: Literal["input", "message", "stream"] = "input"
-    # What belongs to the run besides its seed: "as consumer", "622 versions".
+    # The run's setting besides its seed: "as consumer", "in 622 versions".
     setting: str = ""
-    # Answered, or declared unsupported.
+    # How many inputs were answered or declared unsupported.
     inputs: int = 0
-    # How many agreed, by what was agreed on: accepted and rejected, or what was done with a message.
+    # How many inputs agreed, by kind: the outcome, the kind of question about a message, or the operation on a stream.
     agreements: Counter[str] = field(default_factory=Counter)
     unsupported: int = 0
-    # Inputs per rule of docs/differences.md, by the rule's name; `rule_names` are all that apply.
+    # How many inputs each rule of docs/differences.md excused, by its name. `rule_names` has all rules that apply.
     rules: Counter[str] = field(default_factory=Counter)
     rule_names: tuple[str, ...] = ()
     disagreements: list[Disagreement] = field(default_factory=list)
     broken: str = ""
-    # Sent before the testee broke, and not answered; any of them may be the cause.
+    # Inputs that were sent before the testee broke and not answered; any of them may be the cause.
     unanswered: list[Disagreement] = field(default_factory=list)
 
     @property
     def agreed(self) -> int:
-        """On how many inputs the two agree."""
+        """The number of inputs on which kfuzz and the testee agree."""
         return self.agreements.total()
 
     @property
     def failed(self) -> bool:
-        """Whether the run found something."""
+        """Whether the run found a disagreement or the testee broke."""
         return bool(self.disagreements or self.broken)
 
     def differ(self, index: int, reason: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """Note a disagreement."""
+        """Add a disagreement."""
         self.disagreements.append(Disagreement(index, reason, dict(request), dict(answer)))
 
     def require_support(self) -> None:
-        """``UsageError`` where the testee declared every input unsupported: then nothing was compared."""
+        """Raise ``UsageError`` if the testee supports no input, because then nothing was compared."""
         if self.inputs and self.unsupported == self.inputs:
             raise UsageError(
                 f"{self.testee} supports none of the {self.inputs} inputs; name another testee or another --role"
@@ -78,7 +78,7 @@ class Differential:
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
-    """One request, its number in the run, and what kfuzz makes of the same."""
+    """One request, its number in the run, and kfuzz's own result for it."""
 
     index: int
     request: Mapping[str, Any]
@@ -91,15 +91,15 @@ def compare_ahead(
     questions: Iterable[Question[T]],
     compare: Callable[[Question[T], Answer], None],
 ) -> None:
-    """Ask ``questions`` ahead of their answers and give each answer to ``compare``.
+    """Send ``questions`` ahead of their answers and give each answer to ``compare``.
 
-    Ends at the first question that breaks the testee; ``found`` says so then.
+    Stops when the testee breaks; then ``found.broken`` says how, and ``found.unanswered`` lists the open questions.
     """
     budget = Limits().budget(None)
     pipeline: Pipeline[Question[T]] = Pipeline(session, lambda question: budget)
     for question, result in pipeline.answers((question, question.request) for question in questions):
         if isinstance(result, Trouble):
-            found.broken = f"{found.testee} {result.deed}, with {found.of} {question.index} the first unanswered"
+            found.broken = f"{found.testee} {result.deed}; {found.of} {question.index} is the first without an answer"
             found.unanswered = [Disagreement(item.index, "unanswered", item.request) for item in pipeline.waiting]
             return
         compare(question, result)

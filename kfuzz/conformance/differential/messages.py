@@ -1,6 +1,6 @@
-"""The differential of messages: every message and version of a catalogue, read and written alike by kfuzz and a testee.
+"""The differential of messages: kfuzz and a testee must read and write each message and version of a catalogue alike.
 
-Each is asked with its defaults, with filled fields, and as mutants of those. Equal seeds make equal inputs.
+Each message is asked with its defaults, with filled fields, and as mutants of those. Equal seeds give equal inputs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
     "versions_of",
 ]
 
-# What goes over the network, and what stands in logs, in files and within other messages.
+# Messages that go over the network, and messages in logs, in files and within other messages.
 KINDS: Final[tuple[Kind, ...]] = ("request", "response", "header")
 RECORD_KINDS: Final[tuple[Kind, ...]] = ("data", "metadata", "coordinator-key", "coordinator-value")
 BOUNDED_COUNTS: Final = "counts that Kafka 4 bounds"
@@ -46,7 +46,7 @@ BOUNDED_COUNTS: Final = "counts that Kafka 4 bounds"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request of the testee protocol, and what kfuzz makes of it: parts of the answer, or a refusal."""
+    """A request of the testee protocol, and kfuzz's result for it: parts of the answer, or a refusal."""
 
     what: str
     request: Mapping[str, Any]
@@ -56,13 +56,13 @@ class Asked:
 def ask_messages(
     name: str, *, kinds: Collection[Kind] = KINDS, seed: int, samples: int, mutants: int
 ) -> Iterator[tuple[Definition, int, list[Asked]]]:
-    """What is asked of each message and version of a catalogue: ``samples`` filled messages, ``mutants`` of all."""
+    """The questions about each message and version: its defaults, ``samples`` filled messages, ``mutants`` of these."""
     for definition, version in versions_of(name, kinds):
         yield definition, version, _ask(definition, version, seed, samples, mutants)
 
 
 def versions_of(name: str, kinds: Collection[Kind] = KINDS) -> Iterator[tuple[Definition, int]]:
-    """Every version of the messages of these kinds in a catalogue."""
+    """Every version of each message of these kinds in a catalogue."""
     for definition in catalogue(name).messages.values():
         if definition.kind in kinds:
             yield from ((definition, version) for version in definition.valid_versions)
@@ -90,7 +90,7 @@ def _ask(definition: Definition, version: int, seed: int, samples: int, mutants:
 
 
 def _changed(rng: random.Random, program: Schema, data: bytes) -> bytes:
-    """Half of them are changed by structure, and of those a few blindly as well."""
+    """A mutant: half are changed blindly, half by structure; of the latter, one in ten is also changed blindly."""
     if rng.random() < 0.5:
         return mutant(rng, data)
     data = restructured(rng, data, program.places(data)[2])
@@ -98,7 +98,7 @@ def _changed(rng: random.Random, program: Schema, data: bytes) -> bytes:
 
 
 def _to_write_again(definition: Definition, version: int, form: Mapping[str, Any]) -> Asked:
-    """What was read of a mutant, as a message to write: not all that can be read can be written."""
+    """The message that was read from a mutant, as a message to encode. Some messages can be read but not written."""
     request = {"operation": ENCODE_MESSAGE, "message": definition.name, "version": version, "body": form}
     try:
         data = encode(definition, version, from_json(definition, version, form))
@@ -127,12 +127,12 @@ def differ_messages(
     mutants: int = 200,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Differential:
-    """Ask ``testee`` for every message and version of a catalogue, and compare with what kfuzz makes of the same.
+    """Ask ``testee`` about every message and version of a catalogue, and compare its answers with kfuzz's results.
 
-    ``name`` is that of a catalogue which kfuzz carries; of its messages those of ``kinds`` are asked for.
+    ``name`` names one of kfuzz's catalogues; only its messages of these ``kinds`` are asked for.
 
-    ``UsageError`` where the testee does not begin. That it lets an undeclared exception escape
-    where kfuzz refuses is agreement, as for records: docs/differences.md.
+    ``UsageError`` if the testee does not start. If kfuzz refuses and the testee lets an undeclared exception escape,
+    that counts as agreement, as for records: docs/differences.md.
     """
     found = Differential(testee.label, of="message", rule_names=(BOUNDED_COUNTS,))
     versions = 0
@@ -154,7 +154,7 @@ def differ_messages(
 
 
 def release_of(testee: Testee) -> str:
-    """The catalogue to ask ``testee`` for: that of its own release, or the latest one for anything but Kafka."""
+    """The catalogue for ``testee``: the one of its own Kafka release; for any other testee the latest."""
     return testee.version if testee.version in RELEASES else LATEST
 
 
@@ -174,11 +174,11 @@ def _compare(found: Differential, question: Question[Asked], answer: Answer) -> 
         found.agreements[asked.what] += 1
     else:
         words = f" ({answer.error})" if answer.error else ""
-        _differ(found, question, answer, f"{found.testee} {answer.outcome}{words}; kfuzz makes something else of it")
+        _differ(found, question, answer, f"{found.testee} {answer.outcome}{words}; kfuzz has another result")
 
 
 def _rule(finding: Finding, testee: str) -> str | None:
-    """Where an older Kafka reads what the latest refuses."""
+    """The rule that excuses an older Kafka for accepting what the latest one refuses; None if no rule applies."""
     is_older = testee in (f"kafka-clients@{release}" for release in RELEASES if release != LATEST)
     if is_older and finding.code in ("tag-count-exceeds-message", "count-too-large", "tag-count-too-large"):
         return BOUNDED_COUNTS

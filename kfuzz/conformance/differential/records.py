@@ -1,8 +1,8 @@
-"""The differential: one stream of inputs to kfuzz and to a testee, whose answers must agree.
+"""The differential: kfuzz and a testee get the same inputs, and their answers must agree.
 
-What kfuzz makes of an input becomes the expectation, and ``compare.judge`` holds the testee's answer to it: outcome,
-consumed bytes and contents; for a broker also the bytes that it stores. Where we differ from Kafka on purpose, a rule
-of docs/differences.md says so; rules never name an input, and look at the reasons of both sides.
+kfuzz's result for an input is the expectation. ``compare.judge`` compares the testee's answer with it: outcome,
+consumed bytes and contents, and for a broker also the stored bytes. If kfuzz differs from Kafka on purpose, a rule of
+docs/differences.md excuses the input. A rule never names an input; it looks at the input and both results.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from kfuzz.wire.message_set import parse_message
 __all__ = ["RULES", "Rule", "differ", "seeds_of"]
 
 KAFKA: Final = "kafka-clients"
-# A longer seed leaves most changes without effect.
+# In a longer seed, most changes would have no effect.
 SEED_BYTES_MAX: Final = 4096
 GZIP_CODEC: Final = 1
 LZ4_CODEC: Final = 3
 XERIAL_HEADER_BYTES: Final = 16
-# What Java says in either case.
+# Java's two messages for an allocation that is too large.
 OUT_OF_MEMORY: Final = ("Java heap space", "Requested array size exceeds VM limit")
-# Of the 512 MiB that the Java testee's heap has, no one array gets as much (testees/kafka-clients/testee.toml).
+# The Java testee's heap has 512 MiB (testees/kafka-clients/testee.toml), which has no room for one array of this size.
 CLAIM_BYTES_MIN: Final = 256 * 1024 * 1024
-# What bad bytes make Kafka throw besides its own KafkaException, and for which of kfuzz's findings: the two must have
-# met the same fault. A new pair is a disagreement, to be looked at.
+# Exceptions other than KafkaException that bad bytes cause in Kafka, and kfuzz's findings for the same faults. A pair
+# that is not listed is a disagreement, and a person must look at it.
 TRUNCATED: Final = frozenset({"length-exceeds-record", "message-truncated"})
-# A wrapper at which a log is to be looked into fails as it does before a consumer.
+# Opening a broken wrapper fails in the same way for a log as for a consumer.
 BROKEN: Final = frozenset({"decompression-failed", "wrapper-start-unknown"})
 UNDECLARED: Final = tuple(
     (re.compile(error), codes)
@@ -77,8 +77,8 @@ UNDECLARED: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A difference on purpose. ``name`` is its first column in docs/differences.md; ``fits`` sees the input, what kfuzz
-    made of it and what Kafka answered, whose batches so far are kfuzz's.
+    """A difference on purpose. ``name`` is the first column of its row in docs/differences.md. ``fits`` gets the input,
+    kfuzz's verdict and Kafka's answer, in which the batches before the difference agree with kfuzz's.
     """
 
     name: str
@@ -94,7 +94,7 @@ def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
     """Kafka ran out of memory in a batch that claims a size beyond its bytes, and beyond Kafka's heap."""
     frames = list(_frames(data))
     if answer.outcome == "accepted" or (answer.outcome == "rejected" and made.fatal is not None):
-        # What it keeps in a segment and has no memory to read comes without records, whatever it makes of the rest.
+        # The testee reports a batch without records if it keeps the batch in a segment but lacks memory to read it.
         unread = [
             index
             for index, (want, have) in enumerate(zip(made.batches, answer.batches or (), strict=False))
@@ -103,8 +103,8 @@ def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
         return bool(unread) and all(_claims_too_much(frames[index]) for index in unread)
     if answer.outcome != "fault" or not any(words in answer.error for words in OUT_OF_MEMORY):
         return False
-    # Kafka stopped at the batch after those that it reported. If it reported no list or all batches, it may be any of
-    # them: it opens a segment's batches after it has read them.
+    # Kafka stopped at the batch after those that it reported. If it reported no list or all batches, any batch may be
+    # the cause, because Kafka opens a segment's batches after it has read them all.
     stopped = frames if answer.batches is None else frames[len(answer.batches) :][:1] or frames
     return any(map(_claims_too_much, stopped))
 
@@ -120,7 +120,7 @@ def _claims(frame: bytes) -> Iterator[int]:
         return
     payload = frame[BATCH_HEADER_SIZE:]
     if magic == 2:
-        # A segment's control batch goes into a list that has four bytes or more for each of its records.
+        # Kafka puts the records of a segment's control batch into a list, which takes at least four bytes per record.
         yield 4 * int.from_bytes(frame[BATCH_HEADER_SIZE - 4 : BATCH_HEADER_SIZE], "big", signed=True)
     else:
         message, _ = parse_message(frame, 0, len(frame))
@@ -141,7 +141,7 @@ def _claims(frame: bytes) -> Iterator[int]:
 
 
 def _message_size(payload: bytes, at: int) -> tuple[int, int]:
-    """The size of the message at ``at``, 0 where there is none, and where what it counts begins."""
+    """The size field of the message at ``at`` (0 if there is no message), and where the bytes that it counts begin."""
     begins = at + LOG_OVERHEAD
     if len(payload) < begins:
         return 0, begins
@@ -149,7 +149,7 @@ def _message_size(payload: bytes, at: int) -> tuple[int, int]:
 
 
 def _varint(payload: bytes, at: int, *, zigzag: bool) -> tuple[int, int]:
-    """The varint of up to five bytes at ``at``, 0 where there is none, and where it ends."""
+    """The varint of up to five bytes at ``at``, and where it ends; 0 and ``at`` if there is none."""
     value = 0
     for index, byte in enumerate(payload[at : at + 5]):
         value |= (byte & 0x7F) << 7 * index
@@ -160,7 +160,7 @@ def _varint(payload: bytes, at: int, *, zigzag: bool) -> tuple[int, int]:
 
 
 def _snappy_claims(payload: bytes) -> Iterator[int]:
-    """What the chunks claim to be, and what the blocks in them claim to become."""
+    """The sizes that the chunks claim, and the decompressed sizes that the blocks in them claim."""
     if not payload.startswith(XERIAL_MAGIC):
         yield _varint(payload, 0, zigzag=False)[0]
         return
@@ -175,7 +175,7 @@ def _snappy_claims(payload: bytes) -> Iterator[int]:
 
 
 def _undeclared(data: bytes, made: Verdict, answer: Answer) -> bool:
-    """Both refuse the same batch, for the same fault."""
+    """Both refuse the same batch for the same fault, but Kafka with an undeclared exception."""
     return (
         made.fatal is not None
         and answer.outcome == "fault"
@@ -192,7 +192,7 @@ def _recurses(data: bytes, made: Verdict, answer: Answer) -> bool:
 
 
 def _empty_lz4_block(data: bytes, made: Verdict, answer: Answer) -> bool:
-    """The batch at which the two part has such a block."""
+    """The batch at which kfuzz and Kafka differ has an empty lz4 block; if that batch is unknown, any batch has one."""
     at = len(answer.batches or ()) if answer.outcome != "accepted" else len(made.batches) if made.fatal else None
     payloads = list(_lz4_payloads(data))
     return any(_has_empty_block(payload) for index, payload in payloads if at is None or index == at)
@@ -227,16 +227,16 @@ def _codec_of(frames: Iterable[bytes], index: int) -> int | None:
 
 
 def _lz4_payloads(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """What stands behind the headers of the batches and wrappers that name lz4, each with its batch's index."""
+    """The payloads of the batches and wrappers with codec lz4, each with its batch's index."""
     for index, frame in enumerate(_frames(data)):
         if _codec(frame) == LZ4_CODEC:
-            # A wrapper's key is nearly always null; a frame's magic number is found behind any other.
+            # A wrapper may have a key of any length, so look for the magic number of the lz4 frame.
             begins = BATCH_HEADER_SIZE if frame[MAGIC_AT] == 2 else max(frame.find(b"\x04\x22\x4d\x18"), 0)
             yield index, frame[begins:]
 
 
 def _has_empty_block(payload: bytes) -> bool:
-    """Whether an lz4 frame has a block that holds no bytes and is not the end mark."""
+    """Whether an lz4 frame has a block without bytes that is not the end mark."""
     if len(payload) < 7:
         return False
     flags = payload[4]
@@ -263,10 +263,9 @@ def differ(
     judged: Callable[[bytes, Role], Verdict] = verdict,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Differential:
-    """Give ``inputs`` to kfuzz (``judged``) and to ``testee``, 64 ahead, and compare what they make of them.
+    """Give ``inputs`` to kfuzz (``judged``) and to ``testee``, 64 ahead of its answers, and compare the results.
 
-    Stops at the first input that breaks the testee, with one sentence in ``broken``. Raises ``UsageError`` where the
-    testee does not begin.
+    Stops when the testee breaks; then ``broken`` has one sentence. ``UsageError`` if the testee does not start.
     """
     with started(testee, Limits()) as (session, handshake):
         names = tuple(rule.name for rule in RULES if role in rule.roles)
@@ -277,7 +276,7 @@ def differ(
 
 
 def seeds_of(vectors: Iterable[Vector]) -> list[bytes]:
-    """The bytes of the vectors that a mutator may begin at: records, no bombs, at most 4096 bytes each."""
+    """The bytes of the vectors that a mutator may start from: records without a budget, at most 4096 bytes each."""
     return [
         vector.data
         for vector in vectors
@@ -307,7 +306,7 @@ class _Run:
         self.on_progress = on_progress
 
     def questions(self, inputs: Iterable[bytes]) -> Iterator[Question[_Expected]]:
-        """One question for each input. An input that the testee declares unsupported is counted and not asked."""
+        """One question for each input. An input that the testee declares unsupported is counted, but not asked."""
         for index, data in enumerate(inputs):
             made = self.judged(data, self.role)
             case = Case(_as_vector(index, data, made, self.role), self.role)
@@ -322,7 +321,7 @@ class _Run:
         self.on_progress(self.found.inputs)
 
     def compare(self, question: Question[_Expected], answer: Answer) -> None:
-        """Hold the testee's answer to what kfuzz makes of the input."""
+        """Compare the testee's answer with kfuzz's verdict on the input."""
         case, made = question.expected.case, question.expected.made
         cell = judge(case, self.handshake, answer)
         wrong = "" if cell.outcome == "pass" else cell.text
@@ -341,23 +340,23 @@ class _Run:
         self._done()
 
     def _rule(self, data: bytes, made: Verdict, answer: Answer) -> Rule | None:
-        # The rules are Kafka's; no other testee is excused by them. None excuses what was read before.
+        # The rules excuse only Kafka, and only if the batches before the difference agree.
         if self.handshake.name != KAFKA or self._differs_before(made, answer):
             return None
         return next((rule for rule in RULES if self.role in rule.roles and rule.fits(data, made, answer)), None)
 
     def _differs_before(self, made: Verdict, answer: Answer) -> bool:
-        """Whether the batches before the one at which Kafka stopped are not kfuzz's."""
+        """Whether the batches before the one at which Kafka stopped differ from kfuzz's."""
         if answer.outcome == "accepted" or not answer.batches:
             return False
-        # A segment's batches are all that recovery kept, the one of which the broker dies among them.
+        # For a log, Kafka reports every batch that recovery kept, also the one that stops the broker.
         if self.role == "log":
             return False
         return wrong_reading(made.batches[: len(answer.batches)], self.handshake, answer) is not None
 
 
 def _wrong_bytes(made: Verdict, answer: Answer) -> str:
-    """What a broker stores is compared byte for byte where nothing was compressed anew."""
+    """Compares the bytes that a broker stores, unless it compressed them again."""
     if made.stored is None or answer.data is None or not made.in_place or made.stored == answer.data:
         return ""
     at = next((i for i, (a, b) in enumerate(zip(made.stored, answer.data, strict=False)) if a != b), None)
@@ -365,7 +364,7 @@ def _wrong_bytes(made: Verdict, answer: Answer) -> str:
 
 
 def _as_vector(index: int, data: bytes, made: Verdict, role: Role) -> Vector:
-    """What kfuzz made of the input, as the expectation that the testee's answer is held to."""
+    """A vector whose expectation is kfuzz's verdict on the input."""
     expectation: dict[str, Any] = {"verdict": "valid", "batches": made.batches, "consumed": made.consumed}
     if made.fatal is not None:
         expectation = {"verdict": "invalid", "finding": made.fatal.code, "batches": made.batches}

@@ -1,8 +1,8 @@
-"""The differential for rules that need memory: random streams of batches, which kfuzz and a testee must judge alike.
+"""The differential for rules that need several batches: kfuzz and a testee must judge random streams of batches alike.
 
-A stream is what a few producers do, mostly rightly: they go on, repeat, leave gaps, come back under another epoch, end
-their transactions or do not. What kfuzz makes of it becomes a vector's expectation, and the testee is asked as it is
-asked any vector. Equal seeds make equal streams.
+A stream holds the batches of a few producers, which mostly follow the rules. They go on, repeat batches, leave gaps,
+come back with another epoch, and end their transactions or leave them open. kfuzz's result becomes the expectation of a
+vector, and the testee is asked about this vector as about any other. Equal seeds give equal streams.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ ABORT, COMMIT = 0, 1
 INT32_MAX: Final = 2**31 - 1
 CREATED_MS: Final = 1_700_000_000_000
 BATCHES_MAX: Final = 14
-# So many streams are in memory, and asked of one process.
+# How many streams are in memory at a time; each chunk is a separate run of the testee.
 CHUNK: Final = 5000
-# The first sequences of a producer: usual, lost its beginning, about to wrap.
+# A producer's possible first sequences: the usual 0, a lost beginning, about to wrap around.
 FIRST_SEQUENCES: Final = (0, 0, 0, 7, INT32_MAX - 1, INT32_MAX)
 
 
 def differ_streams(
     testee: Testee, *, seed: int, count: int, on_progress: Callable[[int], None] = lambda done: None
 ) -> Differential:
-    """Ask ``testee`` about ``count`` streams of ``seed``, and compare with what kfuzz makes of them.
+    """Ask ``testee`` about the first ``count`` streams of ``seed``, and compare its answers with kfuzz's results.
 
-    ``UsageError`` where the testee does not begin. That the testee lets an undeclared exception escape where kfuzz
-    refuses is agreement, as for single batches: docs/differences.md.
+    ``UsageError`` if the testee does not start. If kfuzz refuses a stream to be read and the testee lets an undeclared
+    exception escape, that counts as agreement, as for single batches: docs/differences.md.
     """
     if reason := testee.missing():
         raise UsageError(f"{reason}; install that, or name another with --testee")
@@ -63,7 +63,7 @@ def differ_streams(
 def _differ_on(
     found: Differential, testee: Testee, seed: int, numbers: range, on_progress: Callable[[int], None]
 ) -> None:
-    """The streams of these ``numbers``; no more are in memory at a time."""
+    """Compare the streams with these ``numbers``. Only these are in memory."""
     asked = {index: stream(seed, index) for index in numbers}
     cases = {index: Case(_as_vector(index, request), request["role"]) for index, request in asked.items()}
     done = counted(numbers.start + 1)
@@ -75,7 +75,7 @@ def _differ_on(
         on_cell=lambda: on_progress(next(done)),
     )
     if outcome.broken:
-        raise UsageError(f"{testee.label}: {outcome.broken}; docs/testee-protocol.md says how a testee begins")
+        raise UsageError(f"{testee.label}: {outcome.broken}; docs/testee-protocol.md says how a testee starts")
     for index, case in cases.items():
         cell = outcome.cells[case.key]
         refused = case.expectation["verdict"] == "invalid" and case.operation == DECODE_STREAM
@@ -94,7 +94,7 @@ def random_streams(seed: int, count: int) -> Iterator[dict[str, Any]]:
 
 
 def stream(seed: int, index: int) -> dict[str, Any]:
-    """A request of the testee protocol, without an id: in turn for a broker, a log and a consumer."""
+    """Stream ``index`` of ``seed``, as a testee request without an id; in turn for a broker, a log and a consumer."""
     chance = random.Random(f"{seed}/{index}")
     batches = _Producers(chance).batches()
     return (_append, _read_log, _fetch)[index % 3](chance, batches)
@@ -119,7 +119,7 @@ def _fetch(chance: random.Random, batches: Sequence[records.RecordBatch]) -> dic
         aborted: list[tuple[int, int]] = list(transactions_of(log).aborted)
     except RecordsError:
         aborted = []
-    # Mostly the truth; else in any order, with some missing and others that never were.
+    # Mostly the true list; otherwise in any order, with some missing and with some invented.
     if chance.random() < 0.4:
         aborted = [item for item in aborted if chance.random() < 0.7]
         aborted += [(chance.randrange(4000, 4005), chance.randrange(40)) for _ in range(chance.randrange(3))]
@@ -141,7 +141,7 @@ def _reading(chance: random.Random, role: str, log: Sequence[records.RecordBatch
 def _as_log(
     chance: random.Random, batches: Sequence[records.RecordBatch], *, tidy: bool = True
 ) -> list[records.RecordBatch]:
-    """The batches under offsets of a log, some of which was compacted away; what is not ``tidy`` goes back at times."""
+    """The batches with the offsets of a partly compacted log; if not ``tidy``, offsets sometimes go backwards."""
     log: list[records.RecordBatch] = []
     next_offset = chance.choice((0, 0, 5))
     for batch in batches:
@@ -173,12 +173,12 @@ class _Producer:
     epoch: int = 0
     coordinator_epoch: int = 0
     transactional: bool = True
-    # Epoch, first sequence and count of what it sent.
+    # Epoch, first sequence and record count of each batch that it sent.
     sent: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 class _Producers:
-    """A few producers, and what they do next."""
+    """A few producers that write random batches."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -209,7 +209,7 @@ class _Producers:
         if not producer.sent:
             return self._go_on(producer)
         epoch, sequence, count = self.chance.choice(producer.sent[-7:])
-        # Seldom one that overlaps another without being it.
+        # In a few cases the batch overlaps an earlier one without being equal to it.
         return self._data(producer, epoch, sequence, count + self.chance.choice((0, 0, 0, 1)))
 
     def _leap(self, producer: _Producer) -> records.RecordBatch:
@@ -246,12 +246,12 @@ class _Producers:
         )
 
     def _stand_by(self, _: _Producer) -> records.RecordBatch:
-        """A batch without a producer id, perhaps of an older format."""
+        """A batch without a producer id, perhaps in an older format."""
         magic = self.chance.choice((2, 2, 1))
         return records.RecordBatch(0, 0, [records.Record(0, CREATED_MS, None, b"plain")], magic=magic)
 
     def _data(self, producer: _Producer, epoch: int, sequence: int, count: int) -> records.RecordBatch:
-        # Now and then a producer mixes what is transactional with what is not.
+        # Rarely, a producer mixes transactional and other batches.
         transactional = producer.transactional != (self.chance.random() < 0.03)
         return records.RecordBatch(
             0,
@@ -269,20 +269,20 @@ class _Producers:
 
 
 def _step(step: Mapping[str, Any]) -> dict[str, Any]:
-    # What escapes from Kafka where a marker cannot be read differs from version to version.
+    # For a marker that it cannot read, Kafka's error differs from version to version, so the error is not compared.
     kept = {name for name in step if name != "error" or step.get("finding") != "end-marker-invalid"}
     verdict = "invalid" if step["outcome"] == "rejected" else "valid"
     return {"verdict": verdict} | {name: step[name] for name in kept}
 
 
 def _as_vector(index: int, request: Mapping[str, Any]) -> Vector:
-    """What kfuzz makes of the stream, as the expectation that the testee's answer is held to."""
+    """A vector whose expectation is kfuzz's result for the stream."""
     answer = answer_stream(request)
     role, hexes = request["role"], list(request["steps"])
     if request["operation"] == APPEND_STREAM:
         expectations = [_step(step) for step in answer["steps"]]
     else:
-        # All in one step, and an empty one, which is the one refused.
+        # One step with all bytes, then an empty step: a refusal comes after the records that were handed out before it.
         hexes = ["".join(hexes), ""]
         end: dict[str, Any] = {"records": [], "next_offset": answer.get("next_offset"), "verdict": "valid"}
         if answer["outcome"] == "rejected":

@@ -1,4 +1,4 @@
-"""The judge: what an answer is worth, what was expected, and a whole run of testees over cases.
+"""The judge: compares answers with vectors and with expected outcomes, and runs testees over all cases.
 
-kfuzz's own testee and the verdict it answers with live here too.
+kfuzz's own testee, and the verdict that it answers with, are here too.
 """

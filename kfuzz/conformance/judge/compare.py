@@ -1,7 +1,7 @@
-"""The judge: what a testee's answer to a vector is worth. Pure functions; no process, no file.
+"""Judges a testee's answer to a vector. Pure functions that use no process and no file.
 
-``declared_unsupported`` decides from the handshake alone, before anything is asked; ``judge`` decides from the answer.
-Only what a testee reports is compared.
+``declared_unsupported`` needs only the handshake and runs before a question is asked; ``judge`` needs the answer.
+Only fields that the testee reports are compared.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
     "wrong_reading",
 ]
 
-# Best first. ``withheld`` is how an embargoed outcome is shown; no testee earns it.
+# Best first. ``withheld`` is how a report shows an embargoed outcome; ``judge`` never returns it.
 OUTCOMES: Final = (
     "pass",
     "unsupported",
@@ -58,7 +58,7 @@ OUTCOMES: Final = (
     "protocol-error",
     "withheld",
 )
-# Encoding knows no role; in matrices and files of expected outcomes this word stands in the role's place.
+# Encoding has no role. Matrices and files of expected outcomes show this word in its place.
 ENCODE_ROLE: Final = "encode"
 # The field of an expectation that holds the contents of a message, and of a primitive.
 CONTENTS: Final = {kind.name: str(kind.contents) for kind in KINDS.values() if READER in kind.roles}
@@ -71,19 +71,19 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question: a vector for a role (or for the encoder)."""
+    """One question: a vector in a role, or for the encoder."""
 
     vector: Vector
     role: str
 
     @property
     def key(self) -> tuple[str, str]:
-        """The vector's id and the role: what a line of expected outcomes begins with."""
+        """The vector's id and the role, as at the start of a line of expected outcomes."""
         return self.vector.id, self.role
 
     @property
     def operation(self) -> str:
-        """The protocol's name of what is asked."""
+        """The protocol's name for the operation that is asked for."""
         if self.vector.kind == "stream":
             return APPEND_STREAM if self.role == "broker" else DECODE_STREAM
         if self.vector.kind == "message":
@@ -94,7 +94,7 @@ class Case:
 
     @property
     def expectation(self) -> Json:
-        """The vector's expectation for this role; for the encoder, the contents to encode; of a stream, the steps'."""
+        """The vector's expectation for this role; for the encoder, the contents to encode; for a stream, all steps."""
         if self.vector.kind == "stream":
             return stream_expectation(self.vector, self.role)
         role = _told_role(self.vector) if self.role == ENCODE_ROLE else self.role
@@ -103,20 +103,21 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One judged case. ``text`` says why it is no pass; ``answer`` is what the testee wrote, if it wrote anything."""
+    """One judged case. ``text`` says why it is not a pass; ``answer`` is the testee's answer, if it gave one."""
 
     outcome: str
     text: str = ""
-    # Unsupported by the handshake. An *answer* of unsupported must be listed as expected, or a regression could hide.
+    # Unsupported by the handshake. An *answer* of unsupported must be listed as expected; otherwise it could hide a
+    # regression.
     declared: bool = False
     answer: Json = field(default_factory=dict)
 
 
-# --- which questions there are --------------------------------------------------------------------------------------
+# --- the questions --------------------------------------------------------------------------------------------------
 
 
 def cases_of(vectors: Sequence[Vector], roles: Sequence[str] = ALL_ROLES) -> tuple[Case, ...]:
-    """All questions that the vectors give rise to, by id, then role. Encoding follows decoding."""
+    """All questions about the vectors, in the order of vectors and then roles. Encoding comes after decoding."""
     cases = []
     for vector in vectors:
         expect = vector.steps[0]["expect"] if vector.kind == "stream" else vector.expect
@@ -127,10 +128,10 @@ def cases_of(vectors: Sequence[Vector], roles: Sequence[str] = ALL_ROLES) -> tup
 
 
 def stream_expectation(vector: Vector, role: str) -> Json:
-    """The expectations of a stream's steps for ``role`` as one.
+    """The expectations of a stream's steps for ``role``, combined into one.
 
-    Each step of a stream has an expectation for the same roles. The verdict is the gravest: a stream that is invalid
-    has a step that must be refused.
+    All steps of a stream have expectations for the same roles. The combined verdict is the strictest of the steps: a
+    stream is invalid if one of its steps must be refused.
     """
     steps = [step["expect"][role] for step in vector.steps]
     verdicts = {step["verdict"] for step in steps}
@@ -139,7 +140,7 @@ def stream_expectation(vector: Vector, role: str) -> Json:
 
 
 def _can_be_encoded(vector: Vector) -> bool:
-    """Whether an encoder can be given the contents: those of a valid vector that states all of them in full."""
+    """Whether an encoder can be given the contents: the vector must be valid and state them in full, without hashes."""
     role = _told_role(vector)
     if role is None:
         return False
@@ -147,9 +148,9 @@ def _can_be_encoded(vector: Vector) -> bool:
 
 
 def _told_role(vector: Vector) -> str | None:
-    """The role whose contents an encoder is given: the first for which the vector is valid and has some.
+    """The role whose contents an encoder is given: the first role in which the vector is valid and has contents.
 
-    Of messages and primitives only canonical ones have an encoding that can be told.
+    A message or primitive must be canonical: only then is its encoding known.
     """
     if vector.kind in CONTENTS:
         return READER if vector.canonical else None
@@ -161,7 +162,7 @@ def _told_role(vector: Vector) -> str | None:
 
 
 def _has_hashes(batches: Sequence[Json]) -> bool:
-    """Whether some bytes are given by their hash: a suite has records by the hundred thousand, so the loop is bare."""
+    """Whether some bytes are given by their hash. The loop is plain for speed: a suite has very many records."""
     for batch in batches:
         for record in batch.get("records", ()):
             if type(record["key"]) is dict or type(record["value"]) is dict:
@@ -173,7 +174,7 @@ def _has_hashes(batches: Sequence[Json]) -> bool:
 
 
 def request(case: Case) -> dict[str, Any]:
-    """The runner's question as the protocol wants it."""
+    """The question as a request of the testee protocol."""
     if case.operation == ENCODE:
         return {"id": case.vector.id, "operation": ENCODE, "batches": case.expectation["batches"]}
     if case.vector.kind in CONTENTS:
@@ -183,16 +184,16 @@ def request(case: Case) -> dict[str, Any]:
     asked: dict[str, Any] = {"id": case.vector.id, "operation": case.operation, "role": case.role}
     if case.vector.kind == "stream":
         return {**asked, **case.vector.options, "steps": [step["hex"] for step in case.vector.steps]}
-    # A topic is a broker's affair; the other roles do not ask.
+    # Only the role broker uses a topic.
     topic = {"topic": case.vector.options["topic"]} if case.role == "broker" and "topic" in case.vector.options else {}
     return {**asked, **topic, "hex": case.vector.data.hex()}
 
 
-# --- unsupported: from the handshake alone --------------------------------------------------------------------------
+# --- unsupported according to the handshake -------------------------------------------------------------------------
 
 
 def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
-    """Why the testee need not answer, in a sentence; None if it must."""
+    """Why the testee is not asked, worded to follow its name; None if it must answer."""
     if case.operation not in handshake.operations:
         return f"does not offer {case.operation}"
     if case.vector.kind == "message":
@@ -213,7 +214,7 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
 
 
 def contents_of(case: Case) -> Any:
-    """What a message or a primitive holds."""
+    """The contents of a message or a primitive."""
     return case.expectation[CONTENTS[case.vector.kind]]
 
 
@@ -225,12 +226,12 @@ def _lacks_message(handshake: Handshake, name: str, version: int) -> str | None:
 
 
 def _only_fault_is_crc(expectation: Json) -> bool:
-    # A vector has one feature, so the finding that refuses it is its only fault.
+    # A vector tests one feature, so the finding that refuses it is its only fault.
     return expectation["verdict"] == "invalid" and expectation.get("finding") == CRC_FINDING
 
 
 def features(case: Case) -> tuple[frozenset[int], frozenset[str]]:
-    """The magics and codecs that a reader meets: in the expected contents, and in the headers of the bytes."""
+    """The magics and codecs that a reader needs, from the expected contents and from the headers of the bytes."""
     magics, codecs = set(), {"none"}
     for batch in case.expectation.get("batches", ()):
         magics.add(batch["magic"])
@@ -243,7 +244,10 @@ def features(case: Case) -> tuple[frozenset[int], frozenset[str]]:
 
 
 def _frames(data: bytes) -> Iterator[tuple[int, str]]:
-    """Magic and codec of each entry, and of one that is cut or refused behind them; reserved values are passed over."""
+    """Magic and codec of each entry, also of a cut or refused one after the last; unknown magics are skipped.
+
+    A reserved codec counts as ``none``.
+    """
     for at in (0, *(at + size for at, size, _ in frames(data))):
         magic = data[at + MAGIC_AT] if at + MAGIC_AT < len(data) else -1
         if magic in CODEC_AT and at + CODEC_AT[magic] < len(data):
@@ -255,7 +259,7 @@ def _frames(data: bytes) -> Iterator[tuple[int, str]]:
 
 
 def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
-    """What the answer is worth."""
+    """Judge the answer: pass, fail, unsupported or fault."""
     if answer.outcome == "unsupported":
         return Cell("unsupported", answer.error or "answered unsupported", answer=answer.raw)
     if answer.outcome == "fault":
@@ -282,11 +286,11 @@ def _wrong_decoding(case: Case, handshake: Handshake, answer: Answer) -> str | N
 
 
 def _wrong_outcome(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
-    """What is wrong with a rejection, or with accepting bytes that must be refused."""
+    """What is wrong with a rejection, or with an acceptance of bytes that must be refused."""
     if answer.outcome == "accepted":
-        return f"accepted what must be refused ({expectation.get('finding', 'invalid')})"
+        return f"accepted bytes that must be refused ({expectation.get('finding', 'invalid')})"
     if expectation["verdict"] == "valid":
-        return "refused what must be accepted" + _because(answer.error)
+        return "refused bytes that must be accepted" + _because(answer.error)
     return _wrong_rejection(expectation, handshake, answer)
 
 
@@ -299,7 +303,7 @@ def _wrong_rejection(expectation: Json, handshake: Handshake, answer: Answer) ->
     if wanted and answer.finding and answer.finding != wanted:
         return f"refused for {answer.finding}; the fault is {wanted}"
     if expectation["verdict"] == "invalid" and "batches" in expectation:
-        # Here `batches` are the good ones before the bad one; a testee may leave them out.
+        # Here `batches` are the good batches before the bad one; a testee may leave them out.
         return wrong_reading(expectation["batches"], handshake, answer)
     return None
 
@@ -318,7 +322,7 @@ def _wrong_contents(expectation: Json, handshake: Handshake, answer: Answer) -> 
 
 
 def wrong_reading(expected: Sequence[Json], handshake: Handshake, answer: Answer) -> str | None:
-    """None if what the testee reports agrees with ``expected``, else the first difference."""
+    """None if what the testee reports agrees with ``expected``; otherwise the first difference."""
     hidden = handshake.control == "hidden"
     shown = [batch for batch in expected if not (hidden and batch["control"])]
     if answer.records is not None:
@@ -328,7 +332,7 @@ def wrong_reading(expected: Sequence[Json], handshake: Handshake, answer: Answer
         return None
     wrong = _batches_differ(shown, answer.batches)
     if wrong and hidden:
-        # Hiding the records of a control batch does not oblige a reader to hide the batch.
+        # A reader that hides the records of a control batch may still show the batch.
         emptied = [{**batch, "records": []} if batch["control"] else batch for batch in expected]
         return _batches_differ(emptied, answer.batches) and wrong
     return wrong
@@ -339,9 +343,9 @@ def _batches_differ(expected: Sequence[Json], got: Sequence[Json]) -> str | None
         for name, value in have.items():
             if name != "records" and name in want and value != want[name]:
                 return f"batch[{index}].{name} is {_shown(value)}; expected {_shown(want[name])}"
-        # A broker may store a batch that no reader can read; it is told without its records.
+        # A broker may store a batch that no reader can read; such a batch is reported without records.
         if ("records" in want) != ("records" in have):
-            read = "cannot be read back" if "records" in want else "was read back, which must not be possible"
+            read = "cannot be read back" if "records" in want else "was read back, which must be impossible"
             return f"batch[{index}] {read}"
         if "records" in want and (wrong := _records_differ(want["records"], have["records"], f"batch[{index}].")):
             return wrong
@@ -349,7 +353,7 @@ def _batches_differ(expected: Sequence[Json], got: Sequence[Json]) -> str | None
 
 
 def _records_differ(expected: Sequence[Json], got: Sequence[Json], where: str) -> str | None:
-    # The usual case, and by far the fastest; only values that may be given in more than one way need a closer look.
+    # The usual and fastest case. The rest is for values that can be written in more than one way.
     if expected == got:
         return None
     for index, (want, have) in enumerate(zip(expected, got, strict=False)):
@@ -379,7 +383,7 @@ def _headers_differ(expected: Sequence[Any], got: Sequence[Any], place: str) -> 
 
 
 def _same_octets(want: Any, have: Any) -> bool:
-    """Equal, where either may be given as hex, as null, or by its hash."""
+    """Whether two values are equal; each may be hex, null, or a hash."""
     if want is None or have is None or type(want) is type(have):
         return bool(want == have)
     return _hashed(want) == _hashed(have)
@@ -394,9 +398,9 @@ def _hashed(octets: Any) -> Json:
 
 
 def _same_header_key(want: Any, have: Any) -> bool:
-    """Equal, where a key that is not UTF-8 may be read as text with U+FFFD in place of the bad bytes.
+    """Whether two keys are equal. A key that is not UTF-8 may be read as text with U+FFFD in place of the bad bytes.
 
-    How many U+FFFD stand for a run of bad bytes differs between languages, so runs count as one.
+    Languages write different numbers of U+FFFD for a run of bad bytes, so a run of U+FFFD counts as one.
     """
     if want == have:
         return True
@@ -416,24 +420,24 @@ def _collapsed(data: bytes) -> str:
 
 def _wrong_encoding(case: Case, answer: Answer) -> str | None:
     if answer.outcome == "rejected":
-        return "refused to encode contents that are valid" + _because(answer.error)
+        return "refused to encode valid contents" + _because(answer.error)
     assert answer.data is not None
     if case.vector.canonical and answer.data == case.vector.data:
-        # That canonical bytes hold the contents is tested once for each vector, and need not be shown again.
+        # Other tests check once per vector that its canonical bytes hold the contents.
         return None
     expected = case.expectation["batches"]
     reading = records.read(answer.data)
     if reading.fatal:
         return f"encoded bytes that cannot be read: {reading.fatal}"
     if reading.partial_tail or reading.consumed != len(answer.data):
-        return f"encoded {len(answer.data)} bytes, of which only {reading.consumed} are whole batches"
+        return f"encoded {len(answer.data)} bytes, but only {reading.consumed} of them are whole batches"
     if wrong := _batches_differ(expected, records.to_json(reading.batches)):
         return f"encoded other contents: {wrong}"
-    # Compressed bytes differ between versions of a library; there the contents decide.
+    # Compressed bytes differ between versions of a library, so only their contents are compared.
     exact = case.vector.canonical and all(batch["compression"] == "none" for batch in expected)
     if exact and answer.data != case.vector.data:
         where = _first_odd_byte(answer.data, case.vector.data)
-        return f"the contents are right but the vector is canonical and the bytes {where}"
+        return f"the contents are right, but the vector is canonical and the bytes {where}"
     return None
 
 
@@ -459,7 +463,7 @@ def _wrong_message(case: Case, handshake: Handshake, answer: Answer) -> str | No
 
 def _wrong_message_bytes(case: Case, answer: Answer) -> str | None:
     if answer.outcome == "rejected":
-        return "refused to encode what is valid" + _because(answer.error)
+        return "refused to encode valid contents" + _because(answer.error)
     assert answer.data is not None
     return None if answer.data == case.vector.data else "the bytes " + _first_odd_byte(answer.data, case.vector.data)
 
@@ -468,21 +472,21 @@ def _wrong_message_bytes(case: Case, answer: Answer) -> str | None:
 
 
 def _wrong_handing_out(case: Case, answer: Answer) -> str | None:
-    """What was handed out of all steps, against what the steps up to the refused one hand out."""
+    """Compares the records that were handed out with those of all steps before the refused one."""
     steps, verdict = case.expectation["steps"], case.expectation["verdict"]
     refused = next((index for index, step in enumerate(steps) if step["verdict"] != "valid"), len(steps))
     if answer.outcome == "rejected":
         if verdict == "valid":
-            return "refused what must be accepted" + _because(answer.error)
+            return "refused bytes that must be accepted" + _because(answer.error)
         if wrong := _wrong_finding(steps[refused], answer.finding):
             return wrong
         if answer.records is None or case.role == "log":
-            # A log's markers are read before anything is handed out.
+            # A log's markers are read first, so the records before the refused step may not have been handed out.
             return None
         wanted = [record for step in steps[:refused] for record in step["records"]]
         return _records_differ(wanted, answer.records, "")
     if verdict == "invalid":
-        return f"accepted what must be refused ({steps[refused]['finding']})"
+        return f"accepted bytes that must be refused ({steps[refused]['finding']})"
     wanted = [record for step in steps for record in step["records"]]
     if wrong := _records_differ(wanted, answer.records or (), ""):
         return wrong
@@ -497,7 +501,7 @@ def _wrong_finding(expectation: Json, finding: str | None) -> str | None:
 
 
 def _wrong_appends(expectation: Json, answer: Answer) -> str | None:
-    """Compares each step, up to the first that may be decided either way: from there on the logs differ."""
+    """Compares each step, up to the first acceptable step that was decided otherwise: after it the two logs differ."""
     if answer.outcome == "rejected":
         return "refused the stream; each step must be answered" + _because(answer.error)
     steps, got = expectation["steps"], answer.steps or []

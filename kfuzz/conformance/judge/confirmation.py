@@ -1,4 +1,4 @@
-"""What Apache Kafka itself says of vectors, by its testee ``kafka-clients``, and where it contradicts a recipe."""
+"""Asks Apache Kafka itself about vectors, through its testee ``kafka-clients``, and finds where it contradicts them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from kfuzz.vectors.model import Vector
 
 __all__ = ["Confirmation", "ask_kafka", "confirm", "confirm_streams"]
 
-# answers[version][id]: what each version of Kafka answered to each vector, in the protocol's JSON form.
+# answers[version][id]: the answer of each Kafka version to each vector, in the protocol's JSON form.
 Answers = dict[str, dict[str, dict[str, Any]]]
-# Given a title and a total, a context in which the function that it yields is told how much is done.
+# Takes a title and a total; returns a context manager that yields a function to report how much is done.
 Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
@@ -36,8 +36,8 @@ def silent(what: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @dataclass(slots=True)
 class Confirmation:
-    """``answers[role][version][id]`` is what Kafka said, by its ``outcome``: accepted, rejected (of a broker: in some
-    step) or fault. ``contradictions`` are sentences; there must be none.
+    """``answers[role][version][id]`` is Kafka's answer, with its ``outcome``: accepted, rejected or fault. A stream is
+    rejected if any of its steps is. ``contradictions`` holds sentences and must be empty.
     """
 
     answers: dict[str, Answers] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Confirmation:
 def confirm(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confirmation:
     """Ask every version of ``kafka-clients`` about all vectors, in every role and of every kind.
 
-    A version gets no cell for what it does not support. ``UsageError`` where it cannot be built or run here.
+    A version has no answer for a vector that it does not support. ``UsageError`` if it cannot be built or run here.
     """
     found = Confirmation()
     for role in (*ROLES, READER):
@@ -70,17 +70,17 @@ def confirm(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confir
 
 
 def _is_renamed(vector: Vector, release: str) -> bool:
-    """Whether the release has other names for the fields of the vector's message, so that its JSON must differ."""
+    """Whether the release has other names for fields of the vector's message, so that its JSON must differ."""
     return vector.kind == "message" and not has_same_names(
         release, vector.options["message"], vector.options["version"]
     )
 
 
 def ask_kafka(vectors: Sequence[Vector], role: str = "consumer", *, progress: Progress = silent) -> Answers:
-    """What each version of ``kafka-clients`` answers to each vector in ``role``: ``answers[version][id]``.
+    """The answer of each version of ``kafka-clients`` to each vector in ``role``: ``answers[version][id]``.
 
-    A version is not asked in a role, or for a message, that its handshake does not offer. ``UsageError`` where it
-    cannot be built or run here, or breaks.
+    A version is asked only for the roles and messages that its handshake offers. ``UsageError`` if it cannot be built
+    or run here, or breaks.
     """
     answers: Answers = {}
     cases = [Case(vector, role) for vector in vectors]
@@ -96,7 +96,7 @@ def ask_kafka(vectors: Sequence[Vector], role: str = "consumer", *, progress: Pr
 
 
 def confirm_streams(vectors: Sequence[Vector], *, progress: Progress = silent) -> Confirmation:
-    """Ask every version of ``kafka-clients`` what it makes of the vectors of kind ``stream``; see :func:`confirm`."""
+    """Ask every version of ``kafka-clients`` about the vectors of kind ``stream``; see :func:`confirm`."""
     found = Confirmation()
     cases = cases_of([vector for vector in vectors if vector.kind == "stream"])
     for testee, handshake, case, answer in _ask_all_versions(lambda handshake: cases, progress):
@@ -118,7 +118,7 @@ def _ask_all_versions(
 
 
 def _ask(session: Session, testee: Testee, cases: Sequence[Case]) -> Iterator[tuple[Case, Answer]]:
-    # A vector's own budget is for a process of its own: this one works ahead.
+    # A vector's own budget needs a process of its own. Here many requests are in flight, so the default budget applies.
     budget = Limits().budget(None)
     pipeline: Pipeline[Case] = Pipeline(session, lambda case: budget)
     for case, result in pipeline.answers((case, request(case)) for case in cases):
@@ -133,7 +133,7 @@ def _take(found: Confirmation, version: str, case: Case, handshake: Handshake, a
     cell = judge(case, handshake, answer)
     if cell.outcome == "unsupported":
         return
-    # An exception that escapes means that the bytes were not read, which confirms a refusal.
+    # An exception that escapes means that Kafka did not read the bytes, which confirms a refusal.
     refused = cell.outcome == "fault" and case.expectation["verdict"] != "valid"
     if cell.outcome != "pass" and not refused:
         found.contradictions.append(f"{case.vector.id}: Kafka {version} as {case.role} contradicts it: {cell.text}")

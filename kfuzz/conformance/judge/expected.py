@@ -1,9 +1,11 @@
-"""Expected outcomes: ``vectors/expected/<testee>@<version>.txt``, what may differ from pass and why.
+"""Expected outcomes: ``vectors/expected/<testee>@<version>.txt`` lists the outcomes other than pass, with reasons.
 
-One line each, ``id role outcome  # reason or link``. Any other outcome fails a run, a pass included: then the line is
-out of date. Crashes, hangs and memory faults that their maintainers do not know of yet are withheld: their lines stand
-in ``embargo/``, which git ignores, and the committed file has a :class:`Seal`, which says how many they are and the
-digest of their set. A run makes the seal anew, so a clean clone notices one more, one less, or another one.
+Each has one line, ``id role outcome  # reason or link``. Any other outcome fails a run. A pass fails it too, because
+then the line is out of date.
+
+Crashes, hangs and memory faults that are not public yet are withheld. Their lines are in ``embargo/``, which git
+ignores. The committed file has only a :class:`Seal`: their number and the digest of their set. Each whole run computes
+the seal again, so that even a clean clone notices if one is added, removed or changed.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ __all__ = ["Expectations", "Line", "Seal", "Standing", "load", "parse", "stand",
 Key = tuple[str, str]
 
 UNEXPLAINED: Final = "unexplained"
-# What a stranger could turn against a program in use. New ones go to the embargo first.
+# Outcomes that an attacker could exploit against a program in use. New ones go to the embargo first.
 DANGEROUS: Final = frozenset({"crash", "timeout", "memory"})
 WITHHOLDABLE: Final = tuple(sorted(DANGEROUS))
 LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", "withheld"))
 _SEAL = re.compile(r"withheld\s+([1-9][0-9]*)\s+scrypt:([0-9a-f]{64})")
-# Slow on purpose: a set of two or more cells cannot be found by trying all sets.
+# Slow on purpose, so that nobody can find a set of two or more cells by trying all sets.
 _SCRYPT: Final = {"n": 2**15, "r": 8, "p": 1, "maxmem": 2**26, "dklen": 32}
 _LINE = re.compile(r"(\S+)\s+(\S+)\s+(\S+)(?:\s+#\s*(.*))?")
 
@@ -45,7 +47,7 @@ class Line:
 
     @property
     def key(self) -> Key:
-        """What the line is about: the vector's id and the role."""
+        """The vector's id and the role."""
         return self.id, self.role
 
     def __str__(self) -> str:
@@ -54,14 +56,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """How many outcomes are withheld, and the digest of their set; no outcome can be read from it."""
+    """How many outcomes are withheld, and the digest of their set. The digest does not reveal the outcomes."""
 
     count: int = 0
     digest: str = ""
 
     @classmethod
     def of(cls, label: str, outcomes: Mapping[Key, str]) -> Seal:
-        """The seal on these outcomes of the testee ``label`` (``name@version``)."""
+        """The seal over these outcomes of the testee ``label`` (``name@version``)."""
         if not outcomes:
             return cls()
         lines = sorted(f"{id} {role} {outcome}\n" for (id, role), outcome in outcomes.items())
@@ -74,7 +76,7 @@ class Seal:
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """The lines of one testee: those that the world may read, those under embargo, and the committed seal on them."""
+    """The lines of one testee: the public ones, those under embargo, and the committed seal over the latter."""
 
     label: str
     listed: Mapping[Key, Line] = field(default_factory=dict)
@@ -82,11 +84,11 @@ class Expectations:
     seal: Seal = field(default_factory=Seal)
 
     def of(self, key: Key) -> Line | None:
-        """The line about ``key``; no key has one in both files."""
+        """The line for ``key``; no key has a line in both files."""
         return self.embargoed.get(key) or self.listed.get(key)
 
     def is_secret(self, key: Key, cell: Cell) -> bool:
-        """Whether what is published must not show this outcome."""
+        """Whether a published report must hide this outcome."""
         line = self.listed.get(key)
         is_public = line is not None and line.outcome in DANGEROUS
         return key in self.embargoed or (cell.outcome in DANGEROUS and not is_public)
@@ -94,9 +96,12 @@ class Expectations:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a cell stands: ``ok`` (pass, or declared unsupported), ``listed`` (as its line or the seal says), ``miss`` (a
-    recommended vector missed; yellow) or ``unexpected`` (fails the run). ``reason`` is the line's, or why it is
-    unexpected. ``withheld`` outcomes and their reasons are not for what is published."""
+    """How a cell compares with its expected outcome.
+
+    ``status``: ``ok`` (pass, or declared unsupported), ``listed`` (as its line or the seal says), ``miss`` (a missed
+    vector of level recommended; yellow) or ``unexpected`` (fails the run). ``reason``: the line's reason, or why the
+    outcome is unexpected. A published report shows neither the outcome nor the reason if ``withheld`` is true.
+    """
 
     status: str
     reason: str = ""
@@ -104,7 +109,7 @@ class Standing:
 
 
 def parse(path: Path, listable: Sequence[str] = LISTABLE) -> dict[Key, Line]:
-    """The lines of ``path``, or none if there is no such file; ``UsageError`` names file, line and remedy."""
+    """The lines of ``path``, or none if the file does not exist; ``UsageError`` names file, line and remedy."""
     return _parse(path, listable)[0]
 
 
@@ -119,12 +124,12 @@ def _parse(path: Path, listable: Sequence[str]) -> tuple[dict[Key, Line], Seal]:
         place = f"{path}:{number}"
         if found := _SEAL.fullmatch(text.strip()):
             if seal.count:
-                raise UsageError(f"{place}: a second line of what is withheld; keep one, or use --update-expected")
+                raise UsageError(f"{place}: a second `withheld` line; keep one, or use --update-expected")
             seal = Seal(int(found[1]), found[2])
             continue
         line = _parse_line(place, text, listable)
         if line.key in lines:
-            raise UsageError(f"{place}: {line.id} {line.role} has a line already; keep one of them")
+            raise UsageError(f"{place}: {line.id} {line.role} already has a line; keep one of them")
         lines[line.key] = line
     return lines, seal
 
@@ -132,7 +137,7 @@ def _parse(path: Path, listable: Sequence[str]) -> tuple[dict[Key, Line], Seal]:
 def _parse_line(place: str, text: str, listable: Sequence[str]) -> Line:
     found = _LINE.fullmatch(text.strip())
     if not found:
-        raise UsageError(f"{place}: not of the form `id role outcome  # reason or link`; mend the line")
+        raise UsageError(f"{place}: not of the form `id role outcome  # reason or link`; correct the line")
     id, role, outcome, reason = found.groups()
     if role not in ALL_ROLES:
         raise UsageError(f"{place}: no role {role!r}; write one of {', '.join(ALL_ROLES)}")
@@ -151,38 +156,38 @@ def load(label: str, directory: Path, embargo: Path) -> Expectations:
     listed, seal = _parse(directory / name, LISTABLE)
     embargoed, misplaced = _parse(embargo / name, WITHHOLDABLE)
     if misplaced.count:
-        raise UsageError(f"{embargo / name}: a line of what is withheld belongs to {directory / name}; move it there")
+        raise UsageError(f"{embargo / name}: a `withheld` line belongs in {directory / name}; move it there")
     for id, role in sorted(listed.keys() & embargoed.keys()):
         raise UsageError(f"{embargo / name}: {id} {role} has a line in {directory / name} too; keep one of them")
     return Expectations(label, listed, embargoed, seal)
 
 
 def withholdable(cells: Mapping[Key, Cell], expectations: Expectations) -> dict[Key, str]:
-    """The crashes, hangs and memory faults that no public line tells of."""
+    """The crashes, hangs and memory faults without a public line."""
     return {
         key: cell.outcome for key, cell in cells.items() if cell.outcome in DANGEROUS and key not in expectations.listed
     }
 
 
 def unsealed(cells: Mapping[Key, Cell], expectations: Expectations) -> str | None:
-    """Why the seal does not hold on what a whole run has found, in a sentence; None where it holds."""
+    """A sentence that says why the seal does not match the outcomes of a whole run; None if it matches."""
     found, seal = Seal.of(expectations.label, withholdable(cells, expectations)), expectations.seal
     if found == seal or not (seal.count or expectations.embargoed):
         return None
-    which = "the same number, but others" if found.count == seal.count else str(found.count)
+    which = "the same number, but others," if found.count == seal.count else str(found.count)
     return (
-        f"crashes, hangs and memory faults without a public line: {seal.count} by its file of expected outcomes, "
-        f"{which} by this run; look at those, then run --update-expected"
+        f"crashes, hangs and memory faults without a public line: {seal.count} in the file of expected outcomes, "
+        f"{which} in this run; look at those, then run --update-expected"
     )
 
 
 def may_be_sealed(cells: Mapping[Key, Cell], expectations: Expectations) -> bool:
-    """Whether all outcomes of a partial run may be under the seal; never where the lines themselves are at hand."""
+    """Whether the seal may cover all dangerous outcomes of a partial run; False if the embargoed lines are here."""
     return not expectations.embargoed and len(withholdable(cells, expectations)) <= expectations.seal.count
 
 
 def stand(case: Case, cell: Cell, expectations: Expectations, *, sealed: bool = False) -> Standing:
-    """How ``cell`` stands against the lines; ``sealed``: the run has no outcomes but those under the seal."""
+    """Compare ``cell`` with the lines; ``sealed``: the seal covers the run's dangerous outcomes without a line."""
     line = expectations.of(case.key)
     withheld = expectations.is_secret(case.key, cell)
     if line is None:
@@ -199,11 +204,11 @@ def stand(case: Case, cell: Cell, expectations: Expectations, *, sealed: bool = 
     if cell.outcome == line.outcome and not cell.declared:
         return Standing("listed", line.reason, withheld)
     became = "declared unsupported" if cell.declared else cell.outcome
-    return Standing("unexpected", f"a line expects {line.outcome}; it is {became} now", withheld)
+    return Standing("unexpected", f"a line expects {line.outcome}; now it is {became}", withheld)
 
 
 def stale(cases: Iterable[Case], expectations: Expectations) -> list[str]:
-    """Sentences about lines whose question no longer exists. Only a whole run can tell."""
+    """Sentences about lines whose question no longer exists. ``cases`` must be those of a whole run."""
     known = {case.key for case in cases}
     keys = sorted({*expectations.listed, *expectations.embargoed} - known)
     return [f"{id} {role} is listed, but the suite does not ask it; remove the line" for id, role in keys]
@@ -212,11 +217,11 @@ def stale(cases: Iterable[Case], expectations: Expectations) -> list[str]:
 def update(
     cases: Iterable[Case], cells: Mapping[Key, Cell], expectations: Expectations, directory: Path, embargo: Path
 ) -> tuple[int, int]:
-    """Rewrite a testee's files to what a whole run has found; returns how many lines each has (listed, embargoed).
+    """Rewrite a testee's files from the outcomes of a whole run; returns how many lines each has (listed, embargoed).
 
-    A line that still holds keeps its reason and its file. A new crash, timeout or memory fault goes to the embargo,
-    anything else that is new to the listed file with a reason that starts with "unexplained", for a person to replace.
-    The listed file gets the seal on what is embargoed.
+    A line that still holds keeps its reason and its file. A new crash, timeout or memory fault goes to the embargo. Any
+    other new outcome goes to the listed file. Its reason is the testee's own text for unsupported and fault; otherwise
+    it starts with "unexplained", and a person must replace it. The listed file gets the seal over the embargoed lines.
     """
     listed: list[Line] = []
     embargoed: list[Line] = []
@@ -240,15 +245,15 @@ def update(
 
 def _first_reason(cell: Cell) -> str:
     text = " ".join(cell.text.split())[:160]
-    # For these outcomes the testee's own words are the reason.
+    # For these outcomes the testee's own text is the reason.
     spoken = {"unsupported": "answers unsupported", "fault": "lets escape"}
     return f"{spoken.get(cell.outcome, UNEXPLAINED)}: {text}"
 
 
 def _write(path: Path, label: str, lines: list[Line], seal: Seal | None = None) -> None:
-    head = f"# What {label} does other than pass. One line each: id role outcome  # reason or link\n"
+    head = f"# Outcomes of {label} other than pass. One line each: id role outcome  # reason or link\n"
     if seal and seal.count:
-        head += "# How many crashes, hangs and memory faults their maintainers do not know of yet, and their digest.\n"
+        head += "# The number of crashes, hangs and memory faults that are not public yet, and their digest.\n"
         head += f"{seal}\n"
     lines.sort(key=lambda line: (line.id, ALL_ROLES.index(line.role)))
     write_whole(path, head + "".join(f"{line}\n" for line in lines))

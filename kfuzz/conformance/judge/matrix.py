@@ -1,4 +1,4 @@
-"""A whole run: every testee over every case, against what is expected of it."""
+"""A whole run: asks every testee every case, and compares the answers with the expected outcomes."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _BUILDING = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the files of expected outcomes are: the committed ones, and those under embargo."""
+    """The folders with the files of expected outcomes: the committed ones and those under embargo."""
 
     expected: Path
     embargo: Path
 
     @classmethod
     def beside(cls, suite: Path) -> Places:
-        """The places that belong to the suite directory ``suite``."""
+        """The folders that belong to the suite directory ``suite``."""
         return cls(suite / "expected", suite.parent / "embargo")
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One testee's column: a cell and its standing for each case, or ``broken``, why it could not be asked anything."""
+    """One testee's column: a cell and its standing per case, or ``broken``, the reason why it could not be asked."""
 
     name: str
     version: str
@@ -49,7 +49,7 @@ class Judged:
     stale: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     broken: str = ""
-    # For readers who may not know of what is withheld.
+    # The report is public, so it must not show withheld outcomes.
     published: bool = False
 
     @property
@@ -68,31 +68,31 @@ class Judged:
         return bool(self.broken or self.unexpected or self.stale)
 
     def shown(self, key: Key) -> str:
-        """The outcome as a reader may see it."""
+        """The outcome that the report may show."""
         return "withheld" if self.hides(key) else self.cells[key].outcome
 
     def hides(self, key: Key) -> bool:
-        """Whether outcome, words and reason of this cell are kept from the reader."""
+        """Whether the report hides this cell's outcome, text and reason."""
         return self.published and self.standings[key].withheld
 
     def totals(self) -> dict[str, int]:
-        """How many cells have each outcome, in the order of ``OUTCOMES``; outcomes that do not occur are left out."""
+        """The number of cells per outcome, in the order of ``OUTCOMES``; outcomes that do not occur are left out."""
         shown = [self.shown(key) for key in self.cells]
         return {outcome: shown.count(outcome) for outcome in OUTCOMES if outcome in shown}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a report is made of. It holds no time and no path, so that equal behaviour gives equal reports."""
+    """The data of a report. It holds no time and no path, so that equal behaviour gives equal reports."""
 
     cases: tuple[Case, ...]
     testees: tuple[Judged, ...]
-    # Sentences about testees that could not be asked for want of a toolchain.
+    # Sentences about testees that were left out because their toolchain is missing.
     dropped: tuple[str, ...]
 
     @property
     def failed(self) -> bool:
-        """Whether any outcome was not as expected."""
+        """Whether the run has an unexpected outcome, a stale line, or a broken testee."""
         return any(testee.failed for testee in self.testees)
 
 
@@ -110,11 +110,13 @@ def run(
 ) -> Run:
     """Judge ``testees`` on ``cases``.
 
-    ``whole`` says that the cases are all there are, so that a line of expected outcomes without a case is out of date.
-    ``publish`` makes a run whose reports withhold crashes, hangs and memory faults that no public line tells of.
-    ``jobs`` testees run at the same time. ``on_progress`` is told how many cells are done, and
-    ``on_notice`` a sentence where a testee keeps the run waiting; both may be called from other threads. Raises
-    ``UsageError`` for a file of expected outcomes that cannot be read, and when not one testee could be asked.
+    ``whole``: the cases are the whole suite, so that a line of expected outcomes without a case is out of date.
+    ``publish``: the run's reports withhold crashes, hangs and memory faults that have no public line.
+    ``jobs``: how many testees run at the same time.
+    ``on_progress`` gets the number of cells done. ``on_notice`` gets a sentence when a testee keeps the run waiting.
+    Both may be called from other threads.
+
+    ``UsageError`` for a bad file of expected outcomes, for two testees with one name, and if no testee could be asked.
     """
     dropped = [reason for testee in testees if (reason := testee.missing())]
     present = [testee for testee in testees if not testee.missing()]
@@ -126,23 +128,23 @@ def run(
         try:
             outcomes = [future.result() for future in futures]
         except BaseException:
-            # An interrupt must not wait for testees to finish.
+            # After an interrupt, do not wait until the testees have finished.
             tally.stop()
             raise
     judged = [_judged(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)]
     if all(testee.broken for testee in judged):
         broken = "; ".join(f"{testee.label}: {testee.broken}" for testee in judged)
-        raise UsageError(f"{broken}; docs/testee-protocol.md says how a testee begins")
+        raise UsageError(f"{broken}; docs/testee-protocol.md says how a testee starts")
     judged = [replace(testee, published=publish) for testee in _unique(judged)]
     return Run(tuple(cases), tuple(judged), tuple(dropped))
 
 
 class _Stopped(Exception):
-    """The run was interrupted; ends a testee's thread at its next cell."""
+    """Raised in a testee's thread at its next cell after the run was interrupted."""
 
 
 class _Tally:
-    """Counts cells from several threads, and ends them when the run is interrupted."""
+    """Counts the cells of several threads, and ends the threads when the run is interrupted."""
 
     def __init__(self, tell: Callable[[int], None]) -> None:
         self.tell = tell
@@ -170,7 +172,7 @@ def _ask(
     on_notice: Callable[[str], None],
 ) -> Outcome:
     try:
-        # Two versions share a folder, and most build tools use every core by themselves.
+        # One build at a time: two versions share a folder, and most build tools use all cores already.
         with _BUILDING:
             testee.make_ready()
     except BuildFailed as error:
@@ -184,9 +186,9 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     if handshake is None:
         return Judged(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
     expectations = expected.load(handshake.label, places.expected, places.embargo)
-    # In the order of the cases, whatever order they were answered in.
+    # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}
-    # Only a whole run has all that is under the seal.
+    # Only a whole run has all outcomes that the seal covers.
     unsealed = expected.unsealed(cells, expectations) if whole else None
     stale = [*expected.stale(cases, expectations), *([unsealed] if unsealed else [])] if whole else []
     sealed = unsealed is None if whole else expected.may_be_sealed(cells, expectations)
@@ -194,7 +196,7 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     guessed = 0 if whole or not sealed else len(expected.withholdable(cells, expectations))
     notes = list(outcome.notes)
     if guessed:
-        notes.append(f"{guessed} of the outcomes pass for withheld ones; only a whole run can tell")
+        notes.append(f"{guessed} of the outcomes are taken for withheld ones; only a whole run can check that")
     return Judged(
         name=handshake.name,
         version=handshake.version,
@@ -208,27 +210,27 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
 
 
 def _unique(judged: Sequence[Judged]) -> Sequence[Judged]:
-    """Refuse two columns of one name: their cells and expectations could not be told apart."""
+    """Refuse two testees with one name, because their cells and expectations could not be told apart."""
     seen: set[str] = set()
     for testee in judged:
         if testee.label in seen:
-            raise UsageError(f"two testees call themselves {testee.label}; run them one at a time")
+            raise UsageError(f"two testees have the name {testee.label}; run them one at a time")
         seen.add(testee.label)
     return judged
 
 
 def update_expected(done: Run, places: Places) -> list[str]:
-    """Rewrite the files of expected outcomes to what the whole run ``done`` has found; returns a sentence each."""
+    """Rewrite the files of expected outcomes from the whole run ``done``; returns one sentence per testee."""
     said = []
     for testee in done.testees:
         if testee.broken:
-            said.append(f"{testee.label}: left as it was, for it could not be asked")
+            said.append(f"{testee.label}: its file is unchanged, because it could not be asked")
             continue
         listed, embargoed = expected.update(
             done.cases, testee.cells, testee.expectations, places.expected, places.embargo
         )
         text = f"{testee.label}: {listed} expected outcomes listed"
         if embargoed:
-            text += f", {embargoed} withheld in {places.embargo}; move a line once the maintainers know of it"
+            text += f", {embargoed} withheld in {places.embargo}; move a line once its fault is public"
         said.append(text)
     return said

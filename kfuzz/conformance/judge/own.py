@@ -1,4 +1,4 @@
-"""kfuzz's own decoder and encoder behind the testee protocol; judged as any other testee."""
+"""kfuzz's own decoder and encoder behind the testee protocol, judged like any other testee."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from kfuzz.records.stream import Append, Fetch, ProducerState, transactions_of
 
 __all__ = ["HASHED_FROM_BYTES", "answer_stream", "serve"]
 
-# Longer values are answered by their hash.
+# Answers give the hash of longer values.
 HASHED_FROM_BYTES: Final = 64 * 1024
 
 
@@ -97,7 +97,7 @@ def _answer(line: bytes, profile: records.Profile) -> dict[str, Any]:
         else:
             answer = {"outcome": "unsupported", "error": f"no operation {operation}"}
     except Exception as error:
-        # The promise is that nothing but a finding or an EncodeError leaves the library: all else is our fault.
+        # The library promises only findings, UsageError and EncodeError. Any other exception is a fault of kfuzz.
         answer = {"outcome": "fault", "error": f"{type(error).__name__}: {error}"}
     return {"id": id} | answer
 
@@ -148,7 +148,7 @@ def _written(write: Callable[[], bytes]) -> dict[str, Any]:
 
 
 def _was_read(reading: MessageReading, name: str, form: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-    """The answer, whose contents stand under ``name`` in the JSON form."""
+    """The answer; its field ``name`` has the contents in JSON form."""
     if fatal := reading.fatal:
         return {"outcome": "rejected", "error": str(fatal), "finding": fatal.code}
     assert reading.message is not None
@@ -163,7 +163,7 @@ def answer_stream(request: Mapping[str, Any], profile: records.Profile = "kafka"
 def _decode_stream(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
     role, isolation = request["role"], request["isolation"]
     if role not in ("consumer", "log"):
-        return {"outcome": "unsupported", "error": f"no role {role} reads a stream"}
+        return {"outcome": "unsupported", "error": f"the role {role} cannot read a stream"}
     reading = records.read(bytes.fromhex("".join(request["steps"])), profile=profile)
     aborted = [(int(item["producer_id"]), int(item["first_offset"])) for item in request.get("aborted", ())]
     batches, told = reading.batches, {}
@@ -189,7 +189,7 @@ def _decode_stream(request: Mapping[str, Any], profile: records.Profile) -> dict
 
 def _append_stream(request: Mapping[str, Any], profile: records.Profile) -> dict[str, Any]:
     if request["role"] != "broker":
-        return {"outcome": "unsupported", "error": f"no role {request['role']} appends"}
+        return {"outcome": "unsupported", "error": f"the role {request['role']} cannot append"}
     state = ProducerState(transaction_version=request.get("transaction_version", 0), profile=profile)
     steps = []
     for index, step in enumerate(request["steps"]):
@@ -207,7 +207,7 @@ def _step(append: Append) -> dict[str, Any]:
 
 
 def _hashed(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Replace long keys and values by their hash, in place."""
+    """Replace long keys and values with their hash, in place."""
     for batch in batches:
         for record in batch.get("records", ()):
             for name in ("key", "value"):

@@ -1,4 +1,4 @@
-"""What kfuzz makes of bytes in a role: what its testee answers, and what the differential holds others to."""
+"""kfuzz's verdict on bytes in a role. kfuzz's testee answers with it, and the differential compares others with it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ __all__ = ["Verdict", "verdict"]
 class Verdict:
     """Outcome and contents.
 
-    ``batches``: in JSON; for a broker those that it stored, for the others those read, before the fatal one if there is
-    one. ``stored``: the bytes for the log, where a broker accepts; ``in_place`` if the payload is the producer's.
+    ``batches``, in JSON: for a broker the batches that it stored; for the other roles the batches read, up to the fatal
+    finding if there is one. ``stored``: the bytes that an accepting broker writes to its log. ``in_place``: the stored
+    payload is the producer's own.
     """
 
     fatal: Finding | None
@@ -31,7 +32,7 @@ class Verdict:
 
 
 def verdict(data: bytes, role: Role = "consumer", profile: Profile = "kafka", topic: Topic = DEFAULT_TOPIC) -> Verdict:
-    """What kfuzz makes of ``data``; ``topic`` is what a broker knows of the partition."""
+    """kfuzz's verdict on ``data``; ``topic`` is the broker's configuration of the partition."""
     if role != "broker":
         reading = records.read(data, profile=profile, role=role)
         return Verdict(reading.fatal, tuple(reading.findings), records.to_json(reading.batches), reading.consumed)
@@ -47,8 +48,8 @@ def verdict(data: bytes, role: Role = "consumer", profile: Profile = "kafka", to
 
 
 def _stored(data: bytes, reading: Reading) -> list[records.RecordBatch]:
-    """The batch as it stands in the log; without its records where no consumer can read them."""
+    """The batch as stored in the log, without its records if no consumer can read them."""
     if not reading.batches[0].unreadable:
         return records.decode(data)
-    # A consumer would refuse it; in a segment it may stand.
+    # A consumer would refuse this batch, but a log segment may contain it.
     return records.read(data, role="log").batches

@@ -1,8 +1,8 @@
-"""Runs one testee over its cases: sends ahead, tells who is to blame when it breaks, restarts it and goes on.
+"""Runs one testee on its cases: sends ahead, finds the case that broke the testee, restarts the testee and goes on.
 
-A session that breaks does not show which request broke it. The case that was being answered runs again alone in a fresh
-process; if it does no harm there, so does everything else that was in flight. A case that breaks a process alone is to
-blame; the others go back into the queue.
+A session that breaks does not show which request broke it. So the case that was being answered runs again, alone in a
+fresh process. If it does no harm there, every other case that was in flight runs alone too, until one breaks its
+process. That case is to blame, and the untried ones go back into the queue.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one testee: its handshake and a cell per case, or ``broken``, the reason why it never began."""
+    """One testee's results: its handshake and a cell per case, or ``broken``, the reason why it did not start."""
 
     handshake: Handshake | None = None
     cells: dict[Key, Cell] = field(default_factory=dict)
     broken: str = ""
-    # What a reader should know and no cell can say.
+    # Remarks about the whole run that belong to no single cell.
     notes: list[str] = field(default_factory=list)
 
 
@@ -51,9 +51,9 @@ def run_cases(
     on_cell: Callable[[], None] = lambda: None,
     on_notice: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
-    """Ask the testee ``argv`` every case; ``on_cell`` is called once a cell. Never raises for what a testee does.
+    """Ask the testee ``argv`` every case; ``on_cell`` is called once per cell. Nothing a testee does makes this raise.
 
-    ``on_notice`` is given a sentence where the handshake is awaited for more than two seconds.
+    If the handshake takes more than two seconds, ``on_notice`` is called with a sentence.
     """
     runner = _Runner(argv, cwd, limits or Limits(), on_cell, on_notice)
     try:
@@ -86,7 +86,7 @@ class _Runner:
             asked = self._declare(cases)
             crowd = deque(case for case in asked if not case.vector.budget)
             self._stream(session, crowd)
-        # What has a measured budget cannot share its process with others.
+        # Cases with a budget of their own run one at a time, so that each can be measured.
         measured = deque(case for case in asked if case.vector.budget)
         doubtful: deque[Case] = deque()
         self._work_through(crowd, self._stream)
@@ -94,7 +94,7 @@ class _Runner:
         self._settle_doubtful(doubtful)
 
     def _work_through(self, queue: deque[Case], work: Callable[[Session, deque[Case]], None]) -> None:
-        """Give ``queue`` to ``work``, in a new session each time that it breaks one, until it is empty."""
+        """Run ``work`` on ``queue`` until it is empty, with a new session each time that one breaks."""
         while queue:
             with self._session() as session:
                 try:
@@ -108,7 +108,7 @@ class _Runner:
         return Session(self.argv, cwd=self.cwd, java_budget_bytes=java_budget_bytes)
 
     def _declare(self, cases: list[Case]) -> list[Case]:
-        """Settle what the handshake declares unsupported; return the rest."""
+        """Settle the cases that the handshake declares unsupported; return the others."""
         asked = []
         for case in cases:
             if why := declared_unsupported(case, self.handshake):
@@ -129,7 +129,7 @@ class _Runner:
         else:
             self._settle(case, judge(case, self.handshake, result))
 
-    # --- in company --------------------------------------------------------------------------------------------------
+    # --- many requests in flight -------------------------------------------------------------------------------------
 
     def _stream(self, session: Session, queue: deque[Case]) -> None:
         """Work through ``queue`` with up to 64 requests ahead, until it is empty or the session breaks."""
@@ -138,7 +138,7 @@ class _Runner:
         for case, result in pipeline.answers(_taken(queue)):
             if isinstance(result, Trouble):
                 session.kill()
-                # An answer too many shows only when the next one is due: the case before is a suspect of that as well.
+                # A surplus answer is noticed only when the next one is due, so the case before is a suspect too.
                 also = before if result.outcome == "protocol-error" else []
                 _, *rest = pipeline.waiting
                 queue.extendleft(reversed(self._blame([case, *also, *rest], result)))
@@ -147,7 +147,7 @@ class _Runner:
             self._judge(case, result)
 
     def _blame(self, suspects: Sequence[Case], trouble: Trouble) -> list[Case]:
-        """Try the suspects alone, in order, until one breaks; settle those tried and return the untried."""
+        """Run the suspects alone, in order, until one breaks its process; settle those and return the untried ones."""
         for index, case in enumerate(suspects):
             result = self._alone(case, trouble)
             self._judge(case, result)
@@ -155,14 +155,14 @@ class _Runner:
                 return [other for other in suspects[index + 1 :] if other.key not in self.outcome.cells]
         self.outcome.notes.append(
             f"a process {trouble.deed} with {len(suspects)} requests in flight, {suspects[0].vector.id} first; "
-            "each was asked again alone, and none does it"
+            "each was asked again alone, and none of them did it again"
         )
         return []
 
     # --- measured ----------------------------------------------------------------------------------------------------
 
     def _one_by_one(self, session: Session, queue: deque[Case], doubtful: deque[Case]) -> None:
-        """Ask the cases of ``queue``, each under its memory budget, until it is empty or one is suspect."""
+        """Ask the cases of ``queue``, each under its memory budget, until it is empty or the session breaks."""
         while queue:
             case = queue.popleft()
             result = self._ask_under_limit(session, case)
@@ -176,7 +176,10 @@ class _Runner:
                 self._judge(case, result)
 
     def _settle_doubtful(self, cases: deque[Case]) -> None:
-        """Ask again without a limit after a fault under one: cases that pass or fail now lacked memory."""
+        """Ask cases that gave a fault under a memory limit again without one.
+
+        A case that passes or fails now probably lacked memory, so it runs once more, alone and under the limit.
+        """
         asked = list(cases)
         self._work_through(cases, self._stream)
         for case in asked:
@@ -184,9 +187,9 @@ class _Runner:
                 self._judge(case, self._under_limit(case))
 
     def _ask_under_limit(self, session: Session, case: Case) -> Result:
-        """The answer to ``case`` from a session whose memory is bounded, or measured where it cannot be."""
+        """The answer to ``case`` under a memory limit; if no limit can be set, memory use is measured instead."""
         budget_bytes = self._memory_bytes(case)
-        # Java maps its heap in advance: it is bounded by -Xmx, which only a new process takes.
+        # Java maps its heap in advance. Only -Xmx limits it, and only when a process starts.
         bounded = self.handshake.language != "java" and session.limit_address_space(budget_bytes)
         session.reset_peak()
         result = self._ask(session, case)
@@ -201,11 +204,11 @@ class _Runner:
     # --- alone -------------------------------------------------------------------------------------------------------
 
     def _alone(self, case: Case, suspicion: Trouble) -> Result:
-        """The case in a process of its own."""
+        """Run the case in a process of its own."""
         return self._under_limit(case) if suspicion.outcome == "memory" else self._trial(case)
 
     def _under_limit(self, case: Case) -> Result:
-        """The case in a process of its own under its memory budget; what fails only there is a memory fault."""
+        """Run the case alone under its memory budget; a failure only with that limit becomes a memory fault."""
         bounded = self._trial(case, bounded=True)
         if not _may_be_memory(bounded):
             return bounded
@@ -242,14 +245,14 @@ class _Runner:
 
 
 def _taken(queue: deque[Case]) -> Iterator[tuple[Case, dict[str, Any]]]:
-    """Take the cases out of ``queue`` one by one, each with its request."""
+    """Take the cases from ``queue`` one by one, each with its request."""
     while queue:
         case = queue.popleft()
         yield case, request(case)
 
 
 def _may_be_memory(result: Result) -> bool:
-    """Whether this is how a program dies or gives up when it gets no memory."""
+    """Whether a lack of memory can have this result."""
     if isinstance(result, Trouble):
         return result.outcome in ("crash", "memory")
     return result.outcome == "fault"

@@ -1,1 +1,1 @@
-"""The testee protocol: its words, a testee as a process, and which testees there are."""
+"""The testee protocol: its messages, a testee as a process, and the list of testees."""

@@ -1,7 +1,6 @@
-"""Forms: what a JSON value may be, said once. A form checks a value and writes itself as JSON Schema.
+"""Forms: each declares once what a JSON value may be, checks a value, and writes itself as JSON Schema.
 
-``fields_of`` reads the forms of a class from its annotations, so that a class is the type, the check and the schema of
-a message at once.
+``fields_of`` reads the forms from a class's annotations, so that one class gives a message's type, check and schema.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ __all__ = [
 ]
 
 Json = dict[str, Any]
-# Objects and arrays within a message, far beyond those of Kafka's own.
+# How deep objects and arrays may be nested in a message; Kafka's own messages nest much less.
 MESSAGE_DEPTH_MAX: Final = 32
 VERSION_MAX: Final = 32767
 
@@ -49,14 +48,14 @@ class Form(Protocol):
     """What a value may be."""
 
     def wanted(self, value: Any) -> str | None:
-        """None if the value is right, else what belongs there, worded to follow "it must be"."""
+        """None if the value is right; otherwise what the value must be, worded to follow "it must be"."""
 
     def schema(self) -> Json:
-        """The same as JSON Schema."""
+        """The form as JSON Schema."""
 
 
 def shown(value: Any, width: int = 60) -> str:
-    """The value as JSON for a sentence, cut to ``width`` characters."""
+    """The value as JSON, cut to ``width`` characters, for use in a sentence."""
     text = json.dumps(value, ensure_ascii=True)
     return text if len(text) <= width else text[:width] + "…"
 
@@ -85,14 +84,14 @@ class Integer:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """A text that matches ``pattern`` as a whole; ``noun`` names it."""
+    """A text that matches the whole ``pattern``; ``noun`` names it in messages."""
 
     noun: str
     pattern: str
     _matches: Callable[[str], Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Answers hold such texts by the thousand: the pattern is compiled once.
+        # Compile the pattern once, because answers contain thousands of these texts.
         object.__setattr__(self, "_matches", re.compile(self.pattern).fullmatch)
 
     def wanted(self, value: Any) -> str | None:
@@ -121,7 +120,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class SubsetOf:
-    """A list of any of these values, all of one type."""
+    """A list that contains only these values, which all have one type."""
 
     allowed: tuple[Any, ...]
 
@@ -137,7 +136,7 @@ class SubsetOf:
 
 @dataclass(frozen=True, slots=True)
 class OrNull:
-    """What ``form`` says, or null."""
+    """A value of this ``form``, or null."""
 
     form: Form
 
@@ -161,7 +160,7 @@ class _Hex:
     _digits: Final = re.compile("[0-9a-f]*")
 
     def wanted(self, value: Any) -> str | None:
-        # Two checks: one pattern of pairs is slow on long values.
+        # Two checks, because a pattern for pairs of digits is slow on long values.
         right = isinstance(value, str) and len(value) % 2 == 0 and self._digits.fullmatch(value)
         return None if right else "lower-case hex"
 
@@ -188,7 +187,7 @@ _SHA256: Final = Matching("64 hex digits", "[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list of what ``form`` says; ``noun`` names the items. Where ``form`` is an object, the place is told."""
+    """A list of values of this ``form``; ``noun`` names them. For objects, the message gives the wrong one's index."""
 
     noun: str
     form: Form
@@ -212,14 +211,14 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class ObjectForm:
-    """An object with these fields and no others; ``name`` is that of its schema."""
+    """An object with these fields and no others; ``name`` is the name of its schema."""
 
     name: str
     forms: Mapping[str, Form]
     required: tuple[str, ...]
 
     def wrong(self, value: Any) -> str | None:
-        """None, or what is wrong, worded to follow the name of the place: `.offset is …; it must be …`."""
+        """None, or what is wrong, worded to follow the name of the object: `.offset is …; it must be …`."""
         if not isinstance(value, dict):
             return f" is {shown(value)}; it must be a JSON object"
         for name in self.required:
@@ -238,17 +237,17 @@ class ObjectForm:
         return wrong and f"an object, but it{wrong}"
 
     def all_right(self, values: list[Any]) -> bool:
-        """Whether all values are right, in the usual case that they have the same fields; False may mean either.
+        """True only if all values are right. False if some are wrong, or if they do not all have the same fields.
 
-        An answer may have records by the hundred thousand. To look at one field of all records is several times as fast
-        as to look at all fields of each.
+        An answer may have hundreds of thousands of records. Checking one field of all records at a time is several
+        times as fast as checking record by record.
         """
         if set(map(type, values)) != {dict}:
             return False
         names = values[0].keys()
         if not set(self.required) <= names <= self.forms.keys():
             return False
-        # As many fields, and each of these names: no others.
+        # Equal counts here, and a KeyError below for a missing name, mean that all objects have the same fields.
         if set(map(len, values)) != {len(names)}:
             return False
         try:
@@ -266,16 +265,16 @@ class ObjectForm:
 
 
 def _all_right(form: Form, column: list[Any]) -> bool:
-    """Whether all values are of this form."""
+    """Whether all values have this form."""
     types = set(map(type, column))
     if types <= _TEXTS:
-        # Equal texts are looked at once. This would be wrong of other types: True equals 1.
+        # Check equal texts only once. This would be wrong for other types, because True equals 1.
         different = set(column)
         if isinstance(form, Matching) and None not in different:
             return form.all_match(different)
         return not any(map(form.wanted, different))
     if types == {list} and not any(column):
-        # Most records have no headers.
+        # Fast path: most records have no headers.
         return form.wanted([]) is None
     return not any(map(form.wanted, column))
 
@@ -289,7 +288,7 @@ _HEX_KEY: Final = ObjectForm("key", {"hex": HEX}, ("hex",))
 
 
 class OctetsForm:
-    """A key or a value: hex, null, or {"sha256", "size"} for long ones."""
+    """A key or a value: hex, null, or {"sha256", "size"} if it is long."""
 
     def wanted(self, value: Any) -> str | None:
         right = value is None or HEX.wanted(value) is None or _DIGEST.wrong(value) is None
@@ -329,7 +328,7 @@ _TAGGED_FIELD: Final = ObjectForm("tagged field", {"tag": Integer(0, 2**32 - 1),
 
 
 class MessageForm:
-    """A message, as far as it can be judged without its definition: names, numbers, unknown tags."""
+    """A message, checked without its definition: the form of names, numbers and unknown tags."""
 
     def wanted(self, value: Any) -> str | None:
         wrong = _struct(value, 0) if isinstance(value, dict) else f" is {shown(value)}"
@@ -339,7 +338,7 @@ class MessageForm:
         return {"$ref": "#/$defs/struct"}
 
     def definitions(self) -> Json:
-        """What ``schema`` refers to. That nothing is nested more than 32 deep cannot be said there."""
+        """The definitions that ``schema`` refers to. JSON Schema cannot express the limit of 32 nested levels."""
         tagged = {"type": "array", "minItems": 1, "items": _TAGGED_FIELD.schema()}
         return {
             "struct": {
@@ -370,7 +369,7 @@ class ValueForm:
 
 
 def _struct(struct: dict[str, Any], depth: int) -> str | None:
-    """None, or what is wrong, worded to follow the place of the struct."""
+    """None, or what is wrong, worded to follow the name of the struct."""
     for name, value in struct.items():
         if name == UNKNOWN_TAGGED_FIELDS:
             wrong = _tagged_fields(value)
@@ -392,13 +391,13 @@ def _value(value: Any, depth: int) -> str | None:
         found = ((index, _value(item, depth + 1)) for index, item in enumerate(value))
         return next((f"[{index}]{wrong}" for index, wrong in found if wrong), None)
     if isinstance(value, float) and not math.isfinite(value):
-        return f' is {shown(value)}; what JSON has no number for is "NaN", "Infinity" or "-Infinity"'
+        return f' is {shown(value)}; write it as the text "NaN", "Infinity" or "-Infinity"'
     return None
 
 
 def _tagged_fields(value: Any) -> str | None:
     if not isinstance(value, list) or not value:
-        return f" is {shown(value)}; where there are none, it is left out"
+        return f" is {shown(value)}; leave it out if there are none"
     found = ((index, _TAGGED_FIELD.wrong(item)) for index, item in enumerate(value))
     return next((f"[{index}]{wrong}" for index, wrong in found if wrong), None)
 
@@ -431,16 +430,16 @@ class VersionsForm:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The form of a field in an annotation, with its name in JSON where that is not the attribute's."""
+    """Gives a field's form in its annotation, and its name in JSON if that differs from the attribute's."""
 
     form: Form
     name: str = ""
 
 
 def fields_of(cls: type) -> ObjectForm:
-    """The form of a dataclass or a TypedDict whose fields are ``Annotated[type, Wire(form)]``; others are left out.
+    """The form of a dataclass or TypedDict, from its fields with ``Annotated[type, Wire(form)]``; others are ignored.
 
-    A field is required where the dataclass has no default for it, or where the TypedDict says so.
+    A field is required if the dataclass has no default for it, or if the TypedDict requires it.
     """
     forms: dict[str, Form] = {}
     required = []

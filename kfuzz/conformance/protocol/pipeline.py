@@ -1,4 +1,4 @@
-"""Requests sent ahead, and the answers to them: the only place that puts a question to a testee."""
+"""Sends requests ahead and receives the answers. Only this module sends requests to a testee."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Result = Answer | Trouble
 
 
 def ask(session: Session, request: Request, budget: Budget) -> Result:
-    """Send one request and wait for its answer, or for what came instead of it."""
+    """Send one request and wait for its answer; a ``Trouble`` if there is no valid answer."""
     session.send(to_line(request))
     return _receive(session, request, budget)
 
 
 class Pipeline(Generic[T]):
-    """Requests to one session, up to 64 of them on their way, answered in the order in which they were sent.
+    """Requests to one session, with up to 64 unanswered at a time. Answers come in the order of the requests.
 
-    ``waiting`` holds what was asked and is not answered, the oldest first.
+    ``waiting`` holds the items that were asked and are not answered yet, the oldest first.
     """
 
     def __init__(self, session: Session, budget_of: Callable[[T], Budget]) -> None:
@@ -38,7 +38,7 @@ class Pipeline(Generic[T]):
     def answers(self, questions: Iterable[tuple[T, Request]]) -> Iterator[tuple[T, Result]]:
         """Send the requests of ``questions`` and yield each item with its answer.
 
-        A ``Trouble`` is the last thing yielded: no more is sent, and its item stays the first of ``waiting``.
+        After a ``Trouble`` nothing more is sent or yielded, and its item stays the first in ``waiting``.
         """
         for item, request in questions:
             self._session.send(to_line(request))

@@ -1,6 +1,6 @@
-"""The published JSON Schema of the testee protocol, made of the declarations in ``words``.
+"""The published JSON Schema of the testee protocol, made from the declarations in ``words``.
 
-``python -m kfuzz.conformance.protocol.schema`` writes ``testee.schema.json`` beside this file anew.
+``python -m kfuzz.conformance.protocol.schema`` rewrites ``testee.schema.json`` beside this file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMMITTED: Final = Path(__file__).with_name("testee.schema.json")
 
 
 def protocol_schema() -> dict[str, Any]:
-    """The schema of every line of the protocol: handshakes and answers of a testee, requests to it."""
+    """The schema of every line of the protocol: a testee's handshake, its answers, and the requests to it."""
     requests = {f"request-{operation}": form.schema() for operation, form in REQUESTS.items()}
     messages = {
         "handshake": HANDSHAKE.schema(),
@@ -52,7 +52,7 @@ def _referring(schema: Any, named: list[tuple[Any, str]]) -> Any:
 
 
 def schema_text() -> str:
-    """The schema as it stands in ``testee.schema.json``."""
+    """The text of ``testee.schema.json``."""
     return json.dumps(protocol_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

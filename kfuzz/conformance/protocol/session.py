@@ -1,8 +1,7 @@
-"""One testee as a process: started in a group of its own, fed and read through pipes, metered, and killed whole.
+"""Runs one testee as a process in its own process group: writes requests, reads answers, measures use, kills the group.
 
-``Session`` knows lines and budgets, not vectors or verdicts; ``runner`` decides what to do about a ``Trouble``.
-Everything about limits stands here. Address-space limits need Linux (``prlimit``); elsewhere only resident memory is
-watched.
+``Session`` knows lines and budgets, but not vectors or verdicts; ``runner`` decides what to do about a ``Trouble``.
+All limits are enforced here. Address-space limits need Linux (``prlimit``); elsewhere only resident memory is watched.
 """
 
 from __future__ import annotations
@@ -32,25 +31,25 @@ from kfuzz.errors import KfuzzError
 __all__ = ["Budget", "Limits", "NoHandshake", "Session", "Trouble", "over_memory"]
 
 MIB = 1024 * 1024
-# Where the machine keeps files in memory, if it does.
+# A folder in memory, on systems that have one.
 MEMORY = Path("/dev/shm")
 POLL_S = 0.05
-# After so much silence at the start, the user is told what is awaited.
+# If a testee prints nothing for this long at the start, the user gets a notice.
 NOTICE_AFTER_S = 2.0
 READ_BYTES = 1 * MIB
 STDERR_TAIL_BYTES = 4096
-# What a runtime may map besides the allocation in question: a lazily loaded codec library, a thread's stack, one
-# 64 MiB heap arena of Go. An allocation that a vector provokes is far above it.
+# What a runtime may map besides the allocation under test: a codec library that is loaded late, a thread's stack, one
+# 64 MiB heap arena of Go. The allocations that vectors provoke are much larger.
 ADDRESS_SPACE_SLACK_BYTES = 96 * MIB
 RESIDENT_SLACK_BYTES = 32 * MIB
-# A Java heap that decodes any small vector in comfort; a budget comes on top.
+# A Java heap that is large enough to decode any small vector; the budget is added to it.
 JAVA_HEAP_BASE_BYTES = 48 * MIB
 JAVA_HEAP_DEFAULT_BYTES = 1024 * MIB
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What one request may cost. CPU is the whole process tree's; the wall limit only stops those that sleep."""
+    """What one request may cost. CPU time is the process tree's; the wall-clock limit stops a testee that sleeps."""
 
     cpu_ms: int
     memory_bytes: int
@@ -59,18 +58,19 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Budgets of a vector that states none, and of starting a testee."""
+    """Budgets for a vector that states none, and for the start of a testee."""
 
     cpu_ms: int = 10_000
-    # Far above what a sane decoder needs, far below what would hurt the machine.
+    # Much more than a reasonable decoder needs, and much less than would harm the machine.
     memory_bytes: int = 2048 * MIB
     wall_ms: int = 30_000
     start_ms: int = 60_000
 
     def budget(self, stated: Mapping[str, int] | None) -> Budget:
-        """The budget of one request; ``stated`` is the vector's own, whose ``cpu_ms`` counts.
+        """The budget of one request. ``stated`` is the vector's own budget; its ``cpu_ms`` replaces the default.
 
-        Its ``memory_bytes`` is for ``limit_address_space``: resident memory alone is no fault below the hard cap.
+        ``limit_address_space`` uses its ``memory_bytes``; here that is ignored, because resident memory below the hard
+        cap is no fault.
         """
         cpu_ms = (stated or {}).get("cpu_ms", self.cpu_ms)
         return Budget(cpu_ms, self.memory_bytes, max(self.wall_ms, 5 * cpu_ms))
@@ -78,24 +78,24 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What the runner alone may say: ``outcome`` is crash, timeout, memory or protocol-error; ``text`` one sentence."""
+    """An outcome that only the runner assigns: crash, timeout, memory or protocol-error. ``text`` is one sentence."""
 
     outcome: str
     text: str
 
     @property
     def deed(self) -> str:
-        """What the testee did, to follow its name in a sentence."""
+        """What the testee did, worded to follow its name in a sentence."""
         return f"broke the protocol: {self.text}" if self.outcome == "protocol-error" else self.text
 
 
 def over_memory(budget_bytes: int) -> Trouble:
-    """The one wording for a budget of memory that was not kept."""
+    """The trouble of a testee that exceeded its memory budget."""
     return Trouble("memory", f"took more than its {_size(budget_bytes)} of memory")
 
 
 class NoHandshake(KfuzzError):
-    """The testee could not be started or did not introduce itself; the text says why."""
+    """The testee could not be started or gave no valid handshake; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Use:
 
 
 class Session:
-    """A running testee. Use it in a ``with`` block: whatever happens inside, the whole process group is dead after it.
+    """A running testee. Use it in a ``with`` block, which kills the whole process group at its end, whatever happens.
 
     Only one thread may use a session.
     """
@@ -127,7 +127,7 @@ class Session:
         self._ended = False
         self._killed = False
         self._tree: list[psutil.Process] = []
-        # The processes that ran at the last look and were not descendants.
+        # Processes that ran at the last check and were not descendants.
         self._strangers: set[int] = set()
         self._tree_seen_s = 0.0
         self._cpu_mark_s = 0.0
@@ -146,7 +146,7 @@ class Session:
     def start(self, limits: Limits, on_notice: Callable[[str], None] = lambda text: None) -> Handshake:
         """Start the program and read its handshake; raises ``NoHandshake``.
 
-        ``on_notice`` is given a sentence when that takes more than two seconds.
+        If the handshake takes more than two seconds, ``on_notice`` is called with a sentence.
         """
         self._scratch = Path(tempfile.mkdtemp(prefix="kfuzz-testee-", dir=MEMORY if MEMORY.is_dir() else None))
         try:
@@ -182,8 +182,9 @@ class Session:
         return self.handshake
 
     def kill(self) -> None:
-        """Kill the process group and every descendant seen, reap, and remove what it left in its temporary folder;
-        harmless when all of it is dead already.
+        """Kill the process group and all known descendants, reap the process, and remove its temporary folder.
+
+        Safe to call again, and when the processes are already dead.
         """
         if self._killed:
             return
@@ -203,11 +204,11 @@ class Session:
         self._process.wait()
         self._selector.close()
         for stream in (self._stdin, self._stdout, self._stderr):
-            # Unbuffered pipes: closing flushes nothing and cannot fail half-way.
+            # The pipes are unbuffered: closing flushes nothing and cannot fail halfway.
             stream.close()
 
     def finish(self, wait_s: float = 2.0) -> list[bytes]:
-        """Close the testee's input, and return the lines that it prints until it ends or ``wait_s`` is over."""
+        """Close the testee's input and return the lines that it prints until it ends or ``wait_s`` seconds are over."""
         self._close_input()
         deadline = time.monotonic() + wait_s
         while not self._ended and (left := deadline - time.monotonic()) > 0:
@@ -217,7 +218,7 @@ class Session:
     # --- lines -------------------------------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Queue one line; it is written while answers are awaited, so that full pipes cannot block both sides."""
+        """Queue one line. It is written while we wait for answers, so that full pipes cannot block both sides."""
         if not self._to_write:
             self._selector.register(self._stdin, selectors.EVENT_WRITE)
         self._to_write += line
@@ -225,7 +226,7 @@ class Session:
     def next_line(self, budget: Budget, *, on_silence: Callable[[], None] | None = None) -> bytes | Trouble:
         """The next line that the testee prints, or what stopped it. The time since the last line counts as its cost.
 
-        ``on_silence`` is called once if nothing comes for two seconds.
+        ``on_silence`` is called once if no line comes for two seconds.
         """
         start = time.monotonic()
         next_poll = start + POLL_S
@@ -238,7 +239,7 @@ class Session:
                 on_silence()
                 on_silence = None
             if not moved and self._process.poll() is not None:
-                # A descendant that lives on may hold the pipe open for ever.
+                # A descendant that still runs may keep the pipe open forever.
                 self._ended = True
             if self._lines or self._ended or now >= next_poll:
                 next_poll = now + POLL_S
@@ -265,7 +266,7 @@ class Session:
         return None
 
     def _pump(self, timeout_s: float) -> bool:
-        """Move bytes in every direction that is ready; False if none was."""
+        """Read and write every pipe that is ready; False if none was."""
         ready = self._selector.select(timeout_s)
         for key, _ in ready:
             if key.fileobj is self._stdin:
@@ -281,14 +282,14 @@ class Session:
 
     def _write(self) -> None:
         try:
-            # A pipe takes 64 KiB at a time: a copy of each piece would be made many times over.
+            # A pipe takes 64 KiB at a time, and a slice of the bytearray would copy up to 1 MiB for each write.
             with memoryview(self._to_write) as waiting:
                 done = os.write(self._stdin.fileno(), waiting[:READ_BYTES])
             del self._to_write[:done]
         except BlockingIOError:
             return
         except OSError:
-            # The testee has closed its input: it is dying, and the end of its output will say so.
+            # The testee has closed its input, so it is ending. Its end is noticed when its output closes.
             self._to_write.clear()
         if not self._to_write:
             self._selector.unregister(self._stdin)
@@ -314,7 +315,7 @@ class Session:
     # --- meters and limits -------------------------------------------------------------------------------------------
 
     def limit_address_space(self, budget_bytes: int) -> bool:
-        """Bound each process of the tree to what it has mapped, the budget and some slack; False if it cannot be."""
+        """Limit each process's address space to its current size, the budget and some slack; False if unsupported."""
         if not hasattr(resource, "prlimit"):
             return False
         self._refresh_tree()
@@ -326,13 +327,13 @@ class Session:
         return True
 
     def reset_peak(self) -> None:
-        """Begin to measure ``peak_growth_bytes`` anew (Linux; elsewhere nothing happens)."""
+        """Restart the measurement of ``peak_growth_bytes`` (Linux only)."""
         self._resident_baseline_bytes = self._use().resident_bytes
         with contextlib.suppress(OSError):
             Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
 
     def peak_growth_bytes(self) -> int:
-        """How far resident memory rose at most since ``reset_peak``; 0 where the system does not say."""
+        """The largest growth of resident memory since ``reset_peak``; 0 if the system does not report it."""
         try:
             status = Path(f"/proc/{self._process.pid}/status").read_text()
         except OSError:
@@ -348,14 +349,14 @@ class Session:
             self._tree = [root, *self._descendants()]
             self._tree_seen_s = time.monotonic()
         except psutil.Error:
-            # The root is gone; what it left behind is still known from the last look.
+            # The root process is gone. Its descendants are still known from the last check.
             pass
 
     def _descendants(self) -> list[psutil.Process]:
-        """The same as psutil's ``children(recursive=True)``, but it asks only new processes for their parent.
+        """Like psutil's ``children(recursive=True)``, but it asks only new processes for their parent.
 
         This runs before every measured request, and a machine has hundreds of processes. A process that was not a
-        descendant at the last look does not become one.
+        descendant at the last check does not become one later.
         """
         running = set(psutil.pids()) - {self._process.pid}
         self._strangers &= running
@@ -372,7 +373,7 @@ class Session:
         return [found[pid] for pid in sorted(tree - {self._process.pid})]
 
     def _use(self) -> Use:
-        # Looking for children reads all of /proc: not for every answer.
+        # Looking for children reads all of /proc, which is too slow to do for every answer.
         if time.monotonic() - self._tree_seen_s >= POLL_S:
             self._refresh_tree()
         cpu_s, resident_bytes = 0.0, 0
@@ -417,11 +418,11 @@ class Session:
 
 
 def _environment(java_budget_bytes: int | None, scratch: Path) -> dict[str, str]:
-    """What a testee finds in its environment besides ours; the Java ones are read by Java alone."""
+    """Environment variables for the testee in addition to ours; only Java reads the Java ones."""
     # One malloc arena, so that a thread's first allocation does not map 128 MiB under an address-space limit.
     chosen = {"MALLOC_ARENA_MAX": "1", "PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch)}
-    # A fixed heap gives the same answer on every machine. JAVA_TOOL_OPTIONS yields to the command line of the testee,
-    # _JAVA_OPTIONS does not.
+    # A fixed heap gives the same answer on every machine. The testee's command line overrides JAVA_TOOL_OPTIONS, but
+    # not _JAVA_OPTIONS.
     own = os.environ.get("JAVA_TOOL_OPTIONS", "")
     chosen["JAVA_TOOL_OPTIONS"] = f'-Xmx{JAVA_HEAP_DEFAULT_BYTES // MIB}m "-Djava.io.tmpdir={scratch}" {own}'.strip()
     if java_budget_bytes is not None:

@@ -1,4 +1,4 @@
-"""A session with a testee that is built and has said its handshake."""
+"""Builds a testee, starts it and reads its handshake."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["started"]
 
 @contextmanager
 def started(testee: Testee, limits: Limits) -> Iterator[tuple[Session, Handshake]]:
-    """Build ``testee`` if need be, start it, read its handshake; it ends with the block.
+    """Build ``testee`` if necessary, start it, and read its handshake. The testee ends with the ``with`` block.
 
-    ``UsageError`` where its toolchain is missing or it does not begin.
+    ``UsageError`` if its toolchain is missing, its build fails, or it gives no handshake.
     """
     if reason := testee.missing():
         raise UsageError(f"{reason}; install that, or name another with --testee")
@@ -27,4 +27,4 @@ def started(testee: Testee, limits: Limits) -> Iterator[tuple[Session, Handshake
         with Session(testee.argv, cwd=testee.folder) as session:
             yield session, session.start(replace(limits, start_ms=testee.start_timeout_ms))
     except (BuildFailed, NoHandshake) as error:
-        raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee begins") from None
+        raise UsageError(f"{testee.label}: {error}; docs/testee-protocol.md says how a testee starts") from None

@@ -1,6 +1,6 @@
-"""The testees at hand: reads ``testees/<name>/testee.toml``, says which can run here, builds what is out of date.
+"""The known testees: reads ``testees/<name>/testee.toml``, checks which testees can run here, builds outdated ones.
 
-The form of the file is documented in testees/README.md. A testee whose toolchain is missing is dropped with a sentence.
+testees/README.md documents the file's format. A testee whose toolchain is missing is left out, with a sentence.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from kfuzz.kafka import RELEASES, major_of
 __all__ = ["BuildFailed", "Testee", "all_testees", "build_all", "chosen", "from_command", "only", "select"]
 
 BUILD_TIMEOUT_S: Final = 900
-# A testee of this repository may start a virtual machine on a busy computer; a command that is being written is rather
-# one that says nothing.
+# A testee of this repository may have to start a Java virtual machine on a busy computer. A silent --command is more
+# likely a testee under development that prints no handshake at all.
 START_TIMEOUT_MS: Final = 60_000
 COMMAND_START_TIMEOUT_MS: Final = 10_000
-# As a version in testee.toml: one testee for each release of Kafka that kfuzz knows.
+# This version in testee.toml stands for one testee per Kafka release that kfuzz knows.
 KAFKA_RELEASES: Final = "{kafka}"
-# Never sources, whatever is in them.
+# Folders of build output, which never hold sources.
 BUILT_FOLDERS: Final = frozenset({"target", "build", "node_modules", "__pycache__", "bin", "obj"})
 
 
 class BuildFailed(KfuzzError):
-    """A testee's build did not succeed; the text is one sentence."""
+    """A testee's build failed; the text is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Testee:
     """One version of one implementation, and how to start it."""
 
-    # Not a test class, whatever pytest thinks of its name.
+    # pytest must not collect this as a test class because of its name.
     __test__ = False
 
     name: str
@@ -59,11 +59,11 @@ class Testee:
 
     @property
     def label(self) -> str:
-        """``name@version``, or the name alone where only the testee itself knows its version."""
+        """``name@version``, or just the name if only the testee itself knows its version."""
         return f"{self.name}@{self.version}" if self.version else self.name
 
     def missing(self) -> str | None:
-        """Why the testee cannot run here, in a sentence; None if it can."""
+        """A sentence that says why the testee cannot run here; None if it can."""
         absent = [program for program in self.requires if not shutil.which(program)]
         absent += [f"the Python module {name}" for name in self.modules if not importlib.util.find_spec(name)]
         return f"{self.label} is left out: it needs {' and '.join(absent)}" if absent else None
@@ -76,7 +76,7 @@ class Testee:
         if not self.build:
             return
         assert self.folder
-        # Looked at under the lock: while another process builds, some of the product may be there already.
+        # Check under the lock: another process that builds may have written part of the product already.
         with locked(self.folder.parent):
             if not self._is_built():
                 self._build()
@@ -89,15 +89,15 @@ class Testee:
         except OSError as error:
             raise BuildFailed(f"{self.build[0]} cannot be started: {error.strerror}") from None
         except subprocess.TimeoutExpired:
-            raise BuildFailed(f"`{shlex.join(self.build)}` was not done after {BUILD_TIMEOUT_S} s") from None
+            raise BuildFailed(f"`{shlex.join(self.build)}` did not finish within {BUILD_TIMEOUT_S} s") from None
         if done.returncode != 0:
             said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
             words = f": {said[0][:200]}" if said else ""
             raise BuildFailed(f"`{shlex.join(self.build)}` in {self.folder} ended with {done.returncode}{words}")
         if self.product:
             if not self.product.exists():
-                raise BuildFailed(f"`{shlex.join(self.build)}` succeeded without making {self.product}")
-            # Build tools leave what is up to date alone; this says that we looked.
+                raise BuildFailed(f"`{shlex.join(self.build)}` succeeded, but did not make {self.product}")
+            # Build tools do not rewrite an up-to-date product. Its new time says that we checked.
             self.product.touch()
 
     def _is_built(self) -> bool:
@@ -117,20 +117,20 @@ def _sources(folder: Path) -> Iterable[Path]:
             yield path
 
 
-# --- which there are ------------------------------------------------------------------------------------------------
+# --- the known testees ----------------------------------------------------------------------------------------------
 
 
 def own() -> Testee:
-    """kfuzz's decoder, judged as any other."""
+    """kfuzz's own decoder, judged like any other."""
     return Testee("kfuzz", __version__, (sys.executable, "-m", "kfuzz.cli.main", "testee"))
 
 
 def from_command(command: str) -> Testee:
-    """A testee given as a command line; ``UsageError`` if it cannot be one."""
+    """The testee that a command line starts; ``UsageError`` if the command is empty, badly quoted or no program."""
     try:
         argv = tuple(shlex.split(command))
     except ValueError as error:
-        raise UsageError(f"--command {command!r}: {error}; mend the quotes") from None
+        raise UsageError(f"--command {command!r}: {error}; correct the quotes") from None
     if not argv:
         raise UsageError("--command is empty; give the command that starts the testee")
     if not shutil.which(argv[0]):
@@ -139,7 +139,7 @@ def from_command(command: str) -> Testee:
 
 
 def default_root() -> Path:
-    """``testees/`` of the repository; an installed wheel has none."""
+    """``testees/`` of the repository. An installed wheel does not have this folder."""
     return Path(__file__).resolve().parents[3] / "testees"
 
 
@@ -153,9 +153,9 @@ def all_testees(root: Path | None = None) -> tuple[Testee, ...]:
 
 
 def build_all() -> None:
-    """Build each testee whose toolchain is here; on standard error, a sentence for each build that fails.
+    """Build each testee whose toolchain is installed; print a sentence on standard error for each build that fails.
 
-    ``make build`` calls it before anything is installed: it needs no more than the standard library.
+    ``make build`` calls this before anything is installed, so it needs only the standard library.
     """
     for testee in all_testees():
         if not testee.missing():
@@ -166,7 +166,10 @@ def build_all() -> None:
 
 
 def select(testees: Sequence[Testee], names: Sequence[str]) -> tuple[Testee, ...]:
-    """Those named (``name`` for all its versions, or ``name@version``); ``UsageError`` for one that is not there."""
+    """The testees with these names (``name`` means all its versions, or ``name@version``).
+
+    ``UsageError`` for an unknown name, or if a testee's toolchain is missing.
+    """
     chosen = []
     for name in names:
         fitting = [testee for testee in testees if name in (testee.name, testee.label)]
@@ -178,16 +181,16 @@ def select(testees: Sequence[Testee], names: Sequence[str]) -> tuple[Testee, ...
             raise UsageError(f"no testee {name!r}; {hint}known are {known}")
         for testee in fitting:
             if reason := testee.missing():
-                raise UsageError(f"{reason}; install that, or leave --testee {name} away")
+                raise UsageError(f"{reason}; install that, or leave out --testee {name}")
             if testee not in chosen:
                 chosen.append(testee)
     return tuple(chosen)
 
 
 def chosen(names: Sequence[str], commands: Sequence[str], *, start_timeout_ms: int | None = None) -> tuple[Testee, ...]:
-    """The testees of these names, and those that these commands start; all that are known where neither is given.
+    """The testees with these names and those that these commands start; all known testees if both are empty.
 
-    Each has ``start_timeout_ms`` milliseconds for its handshake, or its own default.
+    Each has ``start_timeout_ms`` milliseconds for its handshake; None keeps the testee's own default.
     """
     known = all_testees()
     testees = known
@@ -199,11 +202,11 @@ def chosen(names: Sequence[str], commands: Sequence[str], *, start_timeout_ms: i
 
 
 def only(names: Sequence[str], commands: Sequence[str], *, default: str, start_timeout_ms: int | None = None) -> Testee:
-    """The one testee that ``names`` and ``commands`` choose, or ``default``; ``UsageError`` if they choose more."""
+    """The one testee that ``names`` and ``commands`` choose, or ``default``; ``UsageError`` if they choose several."""
     testees = chosen(names or (() if commands else (default,)), commands, start_timeout_ms=start_timeout_ms)
     if len(testees) != 1:
         labels = ", ".join(testee.label for testee in testees)
-        raise UsageError(f"--differential asks one testee, and these are {labels}; name one with its version")
+        raise UsageError(f"--differential needs one testee, but these are {labels}; name one with its version")
     return testees[0]
 
 
@@ -215,7 +218,7 @@ def _load(file: Path) -> list[Testee]:
     try:
         document = tomllib.loads(read_bytes(file).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: not TOML: {error}; mend the syntax") from None
+        raise UsageError(f"{file}: not TOML: {error}; correct the syntax") from None
     _check_table(str(file), document, _TOP, ("name", "versions"))
     return [
         _version(file, document, f"versions[{index}]", one)
@@ -225,7 +228,7 @@ def _load(file: Path) -> list[Testee]:
 
 
 def _of_each_release(item: Any) -> list[Any]:
-    """The entry itself, or one for each release of Kafka where its version is ``{kafka}``, the latest first."""
+    """The entry itself; if its version is ``{kafka}``, one entry per Kafka release, the latest first."""
     if not isinstance(item, dict) or item.get("version") != KAFKA_RELEASES:
         return [item]
     return [item | {"version": release} for release in reversed(RELEASES)]

@@ -1,9 +1,9 @@
 """The messages of ``kfuzz-testee/1`` (docs/testee-protocol.md), each declared once: type, check and JSON Schema.
 
-A testee is a foreign program: nothing that it prints is trusted. ``parse_handshake`` and ``parse_answer`` either return
-a checked value or raise ``ProtocolError`` with one sentence. A field with an unknown name is refused, for a misspelt
-``base_ofset`` would otherwise never be compared and so pass for ever. ``schema`` makes the published schema of the same
-declarations.
+A testee is a foreign program, so this module checks everything that it prints. ``parse_handshake`` and ``parse_answer``
+either return a checked value or raise ``ProtocolError`` with one sentence. They refuse a field with an unknown name:
+otherwise a misspelt ``base_ofset`` would never be compared, and would always pass. ``schema`` makes the published
+schema from the same declarations.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ __all__ = [
 PROTOCOL: Final = "kfuzz-testee/1"
 DECODE: Final = "decode-records"
 ENCODE: Final = "encode-records"
-# Rules that need memory: what a consumer hands out of several batches, and what a broker appends of them.
+# Rules that need several batches: which records a consumer hands out, and which batches a broker appends.
 DECODE_STREAM: Final = "decode-stream"
 APPEND_STREAM: Final = "append-stream"
-# One request, response, header or other message, which the request names with its version.
+# One Kafka request, response, header or other message. The testee request gives its name and version.
 DECODE_MESSAGE: Final = "decode-message"
 ENCODE_MESSAGE: Final = "encode-message"
-# One value of one of the types that messages are made of.
+# One value of a type that messages consist of.
 DECODE_PRIMITIVE: Final = "decode-primitive"
 ENCODE_PRIMITIVE: Final = "encode-primitive"
 OPERATIONS: Final = (
@@ -83,22 +83,22 @@ OPERATIONS: Final = (
     DECODE_PRIMITIVE,
     ENCODE_PRIMITIVE,
 )
-# Messages and primitives are read in this role only.
+# The only role for messages and primitives.
 READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
 # The runner sends this many requests before it waits for an answer.
 AHEAD: Final = 64
-# Longer lines are rubbish: values over 64 KiB may be given by their hash.
+# No answer needs a longer line, because a testee may give the hash of a value over 64 KiB.
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class ProtocolError(KfuzzError):
-    """A line of a testee is not what the protocol allows; the text says which part and what belongs there."""
+    """A testee's line breaks the protocol; the text says which part is wrong and what it must be."""
 
 
 # --- forms ----------------------------------------------------------------------------------------------------------
 
-# Wider than 64 bits: a library that reads an impossible offset or timestamp has read wrong, not spoken wrong.
+# Allows more than 64 bits: an impossible offset or timestamp is a wrong reading, not a protocol error.
 _INTEGER_TEXT: Final = Matching("an integer as a decimal string", "0|-?[1-9][0-9]{0,38}")
 _LABEL: Final = Matching("a word of letters, digits and . _ + -", "[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 _PRIMITIVE: Final = Matching("a primitive's name", "[a-z0-9-]{1,40}")
@@ -127,12 +127,12 @@ RECORDS: Final = ListOf("records", fields_of(RecordJson))
 
 
 class BatchJson(TypedDict, total=False):
-    """A batch in JSON. One that a broker stored though no reader can read it has no records; nothing else is a must."""
+    """A batch in JSON. All fields are optional; ``records`` is missing if a broker stored what no reader can read."""
 
     base_offset: IntegerText
     last_offset: IntegerText
     next_offset: IntegerText
-    # Any byte: a library that takes an unknown magic for a batch has read wrong, not spoken wrong.
+    # Any byte: an unknown magic is a wrong reading, not a protocol error.
     magic: Annotated[int, Wire(Integer(-128, 255))]
     compression: Annotated[str, Wire(OneOf(CODECS))]
     timestamp_type: Annotated[str, Wire(_TIMESTAMP_TYPE)]
@@ -154,7 +154,7 @@ class _StepOutcome(TypedDict):
 
 
 class StepJson(_StepOutcome, total=False):
-    """What became of one step of a stream that is appended."""
+    """The result of one step of a stream that is appended."""
 
     base_offset: IntegerText
     last_stable_offset: IntegerText
@@ -167,7 +167,7 @@ class StepJson(_StepOutcome, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """A testee's first line: who it is and what it declares to support."""
+    """A testee's first line: its name, its version, and what it supports."""
 
     name: Annotated[str, Wire(_LABEL)]
     version: Annotated[str, Wire(_LABEL)]
@@ -190,9 +190,9 @@ class Handshake:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One checked answer. ``batches`` and ``records`` are in the record's JSON form, ``message`` in that of messages.
+    """One checked answer. ``batches`` and ``records`` use the JSON form of records; ``message`` that of messages.
 
-    What was left out is None.
+    A field that the testee left out is None.
     """
 
     id: Annotated[str, Wire(TEXT)]
@@ -206,7 +206,7 @@ class Answer:
     message: Annotated[dict[str, Any] | None, Wire(MessageForm())] = None
     value: Annotated[Any, Wire(ValueForm())] = None
     allocated_bytes: Annotated[int | None, Wire(_SIZE)] = None
-    # Of a stream: what became of each step, and the offsets after the last.
+    # For a stream: the result of each step, and the offsets after the last step.
     steps: Annotated[list[dict[str, Any]] | None, Wire(ListOf("steps", fields_of(StepJson)))] = None
     next_offset: Annotated[str | None, Wire(_INTEGER_TEXT)] = None
     last_stable_offset: Annotated[str | None, Wire(_INTEGER_TEXT)] = None
@@ -225,7 +225,7 @@ ANSWER: Final = fields_of(Answer)
 
 
 class TopicJson(TypedDict, total=False):
-    """How a broker is configured; what is left out has the default of docs/testee-protocol.md."""
+    """A broker's configuration. A missing field has its default from docs/testee-protocol.md."""
 
     compacted: Annotated[bool, Wire(BOOLEAN)]
     compression: Annotated[str, Wire(OneOf(("producer", *CODECS)))]
@@ -240,7 +240,7 @@ class TopicJson(TypedDict, total=False):
 
 
 class AbortedJson(TypedDict):
-    """An aborted transaction, as a fetch response tells it."""
+    """An aborted transaction, as a fetch response lists it."""
 
     producer_id: IntegerText
     first_offset: IntegerText
@@ -257,7 +257,7 @@ class _DecodeRecords(_Request):
 
 
 class DecodeRecords(_DecodeRecords, total=False):
-    """Read record batches; a broker may be told its topic."""
+    """Read record batches; in role broker, the request may have a topic."""
 
     topic: Annotated[TopicJson, Wire(fields_of(TopicJson))]
 
@@ -344,12 +344,13 @@ REQUESTS: Final[Mapping[str, ObjectForm]] = {
 # --- lines ----------------------------------------------------------------------------------------------------------
 
 
-# Made once: json.dumps makes an encoder for each line. No message contains itself, so none is searched for that.
+# One encoder for all lines, because json.dumps makes a new one on each call. No message contains itself, so the check
+# for circular references is off.
 _JSON: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 
 
 def to_line(message: Mapping[str, Any]) -> bytes:
-    """One message as a line of JSON: ASCII, so that no testee trips over an encoding."""
+    """One message as a line of JSON, in ASCII so that no testee has trouble with the encoding."""
     return _JSON.encode(message).encode() + b"\n"
 
 
@@ -361,7 +362,7 @@ def _parse(line: bytes, what: str) -> Any:
         raise ProtocolError(f"{what} is not a line of JSON: {start!r}; print nothing else on standard output") from None
 
 
-# What must be declared to offer one of these operations.
+# The fields that a handshake must have if it offers one of these operations.
 _DECLARED_FOR: Final = (
     ("roles", {DECODE, DECODE_STREAM, APPEND_STREAM}),
     ("magic", {DECODE, ENCODE, DECODE_STREAM, APPEND_STREAM}),
@@ -369,29 +370,29 @@ _DECLARED_FOR: Final = (
     ("messages", {DECODE_MESSAGE, ENCODE_MESSAGE}),
     ("primitives", {DECODE_PRIMITIVE, ENCODE_PRIMITIVE}),
 )
-_ENCODED: Final = ("hex", "who accepts to encode must give the bytes")
-_READ: Final = "who accepts must say what was read"
-# What an answer of `accepted` must have.
+_ENCODED: Final = ("hex", "an accepted answer must give the encoded bytes")
+_READ: Final = "an accepted answer must say what was read"
+# The field that an `accepted` answer must have, and why.
 _CONTENTS: Final = {
     ENCODE: _ENCODED,
     ENCODE_MESSAGE: _ENCODED,
     ENCODE_PRIMITIVE: _ENCODED,
     DECODE_MESSAGE: ("message", _READ),
     DECODE_PRIMITIVE: ("value", _READ),
-    DECODE_STREAM: ("records", "who accepts must say what was handed out"),
-    APPEND_STREAM: ("steps", "who accepts must say what became of each"),
+    DECODE_STREAM: ("records", "an accepted answer must say what was handed out"),
+    APPEND_STREAM: ("steps", "an accepted answer must give the result of each step"),
 }
 
 
 def parse_handshake(line: bytes) -> Handshake:
-    """The first line of a testee; raises ``ProtocolError``."""
+    """Parse the first line of a testee; raises ``ProtocolError``."""
     raw = _parse(line, "the handshake")
     if wrong := HANDSHAKE.wrong(raw):
         raise ProtocolError(f"the handshake{wrong}")
     operations = frozenset(raw["operations"])
     for name, needing in _DECLARED_FOR:
         if operations & needing and name not in raw:
-            raise ProtocolError(f"the handshake lacks {name}: what is unsupported must be declared")
+            raise ProtocolError(f"the handshake lacks {name}: it must declare what it supports")
     lists = ("operations", "roles", "magic", "codecs", "primitives")
     declared: dict[str, Any] = {name: frozenset(value) if name in lists else value for name, value in raw.items()}
     del declared["protocol"]
@@ -400,15 +401,15 @@ def parse_handshake(line: bytes) -> Handshake:
 
 
 def parse_answer(line: bytes, *, id: str, operation: str) -> Answer:
-    """The answer to the request ``id``; raises ``ProtocolError`` for anything else, an answer out of order included."""
+    """Parse the answer to the request ``id``; ``ProtocolError`` for any other line, also for an answer out of order."""
     raw = _parse(line, "the answer")
     if wrong := ANSWER.wrong(raw):
         raise ProtocolError(f"the answer{wrong}")
     if raw["id"] != id:
-        raise ProtocolError(f"the answer is to {shown(raw['id'])}, but {shown(id)} was asked: answers come in order")
+        raise ProtocolError(f"the answer is to {shown(raw['id'])}, but {shown(id)} is next: answer in order")
     if raw["outcome"] == "accepted":
         if operation == DECODE and ("batches" in raw) == ("records" in raw):
-            raise ProtocolError("the answer must have either batches or records: who accepts must say what was read")
+            raise ProtocolError(f"the answer must have either batches or records: {_READ}")
         name, why = _CONTENTS.get(operation, ("id", ""))
         if name not in raw:
             raise ProtocolError(f"the answer lacks {name}: {why}")

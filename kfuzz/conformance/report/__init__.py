@@ -1,12 +1,12 @@
-"""Reports: what a run or a differential says, for people and for programs.
+"""Reports on a run or a differential, for people and for programs.
 
-All of them are functions of the run alone: no time, no path, no order but the suite's. In a run that is published, a
-crash, hang or memory fault that no public line tells of shows as "withheld", without the testee's words.
+A report depends only on the run: it contains no time and no path, and follows the order of the suite. A published
+report shows a crash, hang or memory fault without a public line as "withheld", without the testee's text.
 
 ``to_json``, ``to_junit``, ``to_html``, ``to_terminal``
     a run as one JSON document (``report.schema.json``), as JUnit XML, as one HTML page, as tables for rich
 ``sentences``
-    what fails a run, a sentence each
+    one sentence per reason why the run fails
 ``differences``
     the same for a differential: ``keep``, ``sentences``, ``to_json``
 """

@@ -1,4 +1,4 @@
-"""The report of a differential, whatever it compared: JSON, kept files, and sentences for a person."""
+"""The report of a differential on records, messages or streams: JSON, kept files, and sentences for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEX_SHOWN_CHARACTERS = 400
 
 
 def to_json(found: Differential, *, seed: int) -> dict[str, Any]:
-    """The run as one JSON document. An input of records is its bytes in hex; anything else is the request."""
+    """The run as one JSON document. An input of records is given as hex bytes; a message or stream as its request."""
     return {
         "testee": found.testee,
         "of": found.of,
@@ -42,7 +42,7 @@ def _input(found: Differential, item: Disagreement) -> dict[str, Any]:
 
 
 def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer in short: outcome and error, or outcome, consumed bytes and the hash of the contents."""
+    """A summary of an answer: outcome and error, or outcome, consumed bytes and the hash of the contents."""
     if answer["outcome"] != "accepted":
         return {name: answer[name] for name in ("outcome", "error") if name in answer}
     contents = json.dumps(answer.get("batches", answer.get("records")), sort_keys=True)
@@ -54,10 +54,10 @@ def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep(found: Differential, directory: Path, *, seed: int) -> list[Path]:
-    """Write what differs, then what was left unanswered, to ``directory``; returns the files in that order.
+    """Write the disagreements and then the unanswered inputs to ``directory``; returns the files in that order.
 
-    An input of records is kept as its bytes, and beside it the testee's answer in the form of
-    corpus/regressions/differential/. Anything else is kept as the request that shows it again.
+    An input of records is kept as its bytes, with the testee's answer beside it in the form of
+    corpus/regressions/differential/. A message or stream is kept as the request that reproduces it.
     """
     return [_keep(found, item, directory, seed) for item in (*found.disagreements, *found.unanswered)]
 
@@ -81,7 +81,7 @@ def _document(value: Mapping[str, Any]) -> str:
 
 
 def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
-    """What a person is told: the first ``shown`` disagreements with their ``files``, then the counts."""
+    """The report for people: the first ``shown`` disagreements with their ``files``, then the counts."""
     pairs = list(zip(found.disagreements, files, strict=False))
     lines = [
         f"{found.of} {item.index} of seed {seed}: {item.reason}{_hex(found, item)} ({file})"
@@ -89,12 +89,12 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
     ]
     if len(pairs) > shown:
         lines.append(f"… and {len(pairs) - shown} more in {files[0].parent}")
-    # Each rule, also one that excused nothing: a reader must see how far agreement rests on them.
+    # Print every rule, also one that excused nothing, so that a reader sees how much the agreement depends on rules.
     lines += [f"{found.rules[name]} under the rule: {name}" for name in found.rule_names]
     if found.unsupported:
         lines.append(f"{found.unsupported} unsupported by {found.testee}")
     if found.broken:
-        lines.append(f"{found.broken}; the unanswered ones are in {files[0].parent}")
+        lines.append(f"{found.broken}; the unanswered {found.of}s are in {files[0].parent}")
     kinds = ", ".join(f"{count} {what}" for what, count in sorted(found.agreements.items()))
     lines.append(
         f"{found.testee}{found.setting and ' ' + found.setting}, seed {seed}: {found.agreed} of {found.inputs} "

@@ -14,7 +14,7 @@ FORMAT: Final = "kfuzz-report/1"
 
 
 def sentences(run: Run) -> list[str]:
-    """What fails the run, a sentence each; none if all is as expected."""
+    """One sentence per reason why the run fails; empty if everything is as expected."""
     said = []
     for testee in run.testees:
         if testee.broken:
@@ -33,7 +33,7 @@ def sentences(run: Run) -> list[str]:
 
 
 def to_json(run: Run) -> dict[str, Any]:
-    """The run as a document of format ``kfuzz-report/1``; ``report.schema.json`` is its schema."""
+    """The run as a document in the format ``kfuzz-report/1``; ``report.schema.json`` is its schema."""
     return {
         "format": FORMAT,
         "kfuzz": __version__,
@@ -59,12 +59,12 @@ def _testee_json(testee: Judged) -> dict[str, Any]:
 
 
 def counted(number: int, one: str) -> str:
-    """``1 testee``, ``2 testees``."""
+    """The number with its noun: ``1 testee``, ``2 testees``."""
     return f"{number} {one}{'' if number == 1 else 's'}"
 
 
 def notes_of(testee: Judged) -> list[str]:
-    """The notes that a reader may see: they name vectors, so what is published has none."""
+    """The notes that the report may show. Notes name vectors, so a published report has none."""
     return [] if testee.published else list(testee.notes)
 
 

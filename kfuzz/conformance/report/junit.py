@@ -10,12 +10,12 @@ from kfuzz.conformance.judge.matrix import Judged, Run
 
 __all__ = ["to_junit"]
 
-# XML 1.0 has no way to write these at all.
+# Characters that XML 1.0 cannot contain, not even escaped.
 _NOT_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(run: Run) -> bytes:
-    """The run as JUnit XML: a test suite per testee, a test per case. What is expected to differ counts as skipped."""
+    """The run as JUnit XML: a test suite per testee, a test per case. Expected outcomes other than pass are skipped."""
     root = ElementTree.Element("testsuites", name="kfuzz conform")
     for testee in run.testees:
         suite = ElementTree.SubElement(root, "testsuite", name=testee.label)

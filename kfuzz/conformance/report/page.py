@@ -1,4 +1,4 @@
-"""One self-contained HTML page."""
+"""A run as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CELL_WORDS: Final = {"pass": "✓", "unsupported": "–", "protocol-error": "pr
 
 
 def to_html(run: Run) -> str:
-    """One page without references to anything outside it; readable without scripts, which only filter."""
+    """One page that loads nothing from outside. It can be read without scripts, which only filter and open rows."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -53,7 +53,7 @@ def to_html(run: Run) -> str:
 
 
 def _families(cases: Sequence[Case], judged: Sequence[Judged]) -> list[dict[str, Any]]:
-    """The rows under the headings of their families: the ids without their last word."""
+    """The rows grouped by family, which is a vector's id without its last part."""
     families: dict[str, list[dict[str, Any]]] = {}
     for case in cases:
         families.setdefault(case.vector.id.rpartition("/")[0], []).append(_row(case, judged))
@@ -84,7 +84,7 @@ def _contents(expectation: Mapping[str, Any]) -> Any:
     return next((expectation[name] for name in ("batches", "steps", "message", "value") if name in expectation), None)
 
 
-# What each role does with bytes that it does not refuse.
+# What each role must do with bytes that it does not refuse.
 _ACCEPT: Final = {
     "consumer": "accept, and read these contents",
     "broker": "append, and store these contents",
@@ -95,10 +95,10 @@ _ACCEPT: Final = {
 
 def _verdict(case: Case) -> str:
     if case.role == ENCODE_ROLE:
-        return "encode these contents" + (", to the very bytes of the vector" if case.vector.canonical else "")
+        return "encode these contents" + (", to exactly the vector's bytes" if case.vector.canonical else "")
     expectation = case.expectation
     if case.vector.kind == "stream":
-        return "each step as it says" + (", or a refusal" if expectation["verdict"] == "acceptable" else "")
+        return "each step as listed" + (", or a refusal" if expectation["verdict"] == "acceptable" else "")
     accept = _ACCEPT[case.role]
     if more := len(expectation.get("alternatives", ())):
         accept += f", or {'another reading' if more == 1 else f'{more} other readings'}"
@@ -106,7 +106,7 @@ def _verdict(case: Case) -> str:
 
 
 def _asked(case: Case) -> str:
-    """What else the question says: a stream's steps and isolation, a broker's topic."""
+    """The other parts of the question: a stream's steps and isolation, a broker's topic."""
     vector = case.vector
     told = [f"{name.replace('_', ' ')}: {json.dumps(value)}" for name, value in vector.options.items()]
     if vector.kind == "stream":
@@ -116,7 +116,7 @@ def _asked(case: Case) -> str:
 
 
 def _kafka(case: Case) -> str:
-    """What each Kafka said in the role of the question, as the vector has it."""
+    """What each Kafka release did in the question's role, as the vector file records it."""
     told = []
     for version, cells in case.vector.kafka.items():
         words = [cells[case.role]] if case.role in cells else []
@@ -144,7 +144,7 @@ def _html_cell(testee: Judged, case: Case) -> dict[str, Any]:
 
 
 def _pretty(value: Any) -> str:
-    """JSON for a reader: short things share a line, as far as they fit."""
+    """JSON for people: short items share a line if they fit."""
     if value is None:
         return ""
     text = _flowed(value, 0)
@@ -161,7 +161,7 @@ def _flowed(value: Any, indent: int) -> str:
         items = [_flowed(item, indent + 2) for item in value]
     lines = [""]
     for item in items:
-        # What spans lines begins on a line of its own.
+        # An item that spans several lines begins on a new line.
         full = len(lines[-1]) + len(item) + indent + 4 > JSON_LINE_WIDTH or "\n" in item or "\n" in lines[-1]
         if full and lines[-1]:
             lines.append("")
@@ -172,7 +172,7 @@ def _flowed(value: Any, indent: int) -> str:
 
 
 def _dump(data: bytes, layout: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Lines of sixteen bytes: the offset, and runs of bytes with the kind of field they belong to."""
+    """Lines of sixteen bytes: the offset, each byte with the kind of its field, and the bytes as text."""
     shown = data[:DUMP_BYTES_MAX]
     kinds = [""] * len(shown)
     for field in layout:

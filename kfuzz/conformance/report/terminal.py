@@ -18,7 +18,7 @@ __all__ = ["Fold", "folded", "to_terminal"]
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Cases in which every testee did the same."""
+    """Cases with the same row: each testee has the same outcome and standing in all of them."""
 
     cases: tuple[Case, ...]
     outcomes: tuple[str, ...]
@@ -26,7 +26,7 @@ class Fold:
 
 
 def folded(run: Run) -> list[Fold]:
-    """The rows of the matrix, identical ones folded into one, in the order of their first cases."""
+    """The rows of the matrix, with identical rows folded into one, in the order of their first cases."""
     judged = [testee for testee in run.testees if not testee.broken]
     folds: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Case]] = {}
     for case in run.cases:
@@ -36,7 +36,7 @@ def folded(run: Run) -> list[Fold]:
     return [Fold(tuple(cases), *row) for row, cases in folds.items()]
 
 
-# Outcome → (word in a cell, style on a terminal). The words tell outcomes apart where colours do not.
+# Outcome → (word in a cell, style on a terminal). The words show the outcome where there are no colours.
 _TERMINAL: Final = {
     "pass": ("pass", "blue"),
     "unsupported": ("–", "dim"),
@@ -51,7 +51,7 @@ _TERMINAL: Final = {
 
 
 def to_terminal(run: Run, *, width: int) -> Iterator[RenderableType]:
-    """What ``kfuzz conform`` prints: totals per testee, then the folded rows in which a testee does not pass."""
+    """The tables of ``kfuzz conform``: totals per testee, then the folded rows in which a testee does not pass."""
     yield _totals_table(run)
     rows = [fold for fold in folded(run) if set(fold.outcomes) - {"pass", "unsupported"}]
     if rows:
@@ -84,7 +84,7 @@ def _matrix_table(run: Run, rows: Sequence[Fold], width: int) -> RenderableType:
 
     table = Table(
         box=box.SIMPLE_HEAD,
-        title="Where a testee does not pass (! unexpected, ~ recommended only)",
+        title="Where a testee does not pass (! unexpected, ~ only recommended)",
         title_justify="left",
         pad_edge=False,
     )
