@@ -38,12 +38,12 @@ COVERAGE_FILE = "coverage.json"
 # What a vector of each kind may find. Some words stand in both tables.
 TABLES: Mapping[str, Mapping[str, Code]] = {"records": RECORD_CODES, "messages": MESSAGE_CODES}
 CODES = {kind.name: TABLES[kind.findings] for kind in KINDS.values()}
-# Findings of messages that no vector has, and why.
+# Findings of messages that no vector has, with the reason.
 WITHOUT_VECTOR = {
-    "count-too-large": "takes a megabyte; tested by `tests/messages/test_codec.py`",
-    "nested-too-deep": "no definition of Kafka's nests so deep; tested by `tests/messages/test_codec.py`",
-    "tag-unknown": "nobody may refuse for it; the vectors `messages/tags/*-unknown` are valid",
-    "tag-count-too-large": "takes ten thousand tags; tested by `tests/messages/test_codec.py`",
+    "count-too-large": "needs a megabyte; tested by `tests/messages/test_codec.py`",
+    "nested-too-deep": "no definition of Kafka is nested so deeply; tested by `tests/messages/test_codec.py`",
+    "tag-unknown": "no reader may refuse it; the vectors `messages/tags/*-unknown` are valid",
+    "tag-count-too-large": "needs ten thousand tags; tested by `tests/messages/test_codec.py`",
 }
 
 Json = Mapping[str, Any]

@@ -1,7 +1,7 @@
-"""Pages: what ``kfuzz vectors build`` writes into ``docs/`` about the suite.
+"""The pages about the suite that ``kfuzz vectors build`` writes into ``docs/``.
 
-``coverage.md`` is the summary, the pages in ``coverage/`` have the details, and ``statements.md`` has each sentence of
-the documents with what checks it.
+``coverage.md`` is the summary, the pages in ``coverage/`` have the details, and ``statements.md`` lists each statement
+of the documents with the vectors and tests that check it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from kfuzz.vectors.statements import Statement
 
 __all__ = ["all_pages", "stale", "write"]
 
-# So many ids stand in a cell of the tables; the rest is counted.
+# How many ids a cell of the tables shows; it gives only the number of the others.
 SHOWN = 3
 SHOWN_TESTS = 2
 
 
 def stale(root: Path, measured: Coverage | None = None) -> list[str]:
-    """The pages that are not what the suite under ``root`` makes; none where there are no docs or no tables."""
+    """The pages that differ from what the suite under ``root`` gives; empty if there are no docs or no tables."""
     return [path.relative_to(root.resolve().parent).as_posix() for path, _ in _changed(root, measured)]
 
 
 def write(root: Path) -> None:
-    """Write the pages beside the suite under ``root``, where there are docs and tables for them."""
+    """Write the pages into ``docs/`` beside the suite under ``root``, if there are docs and tables."""
     for path, content in _changed(root):
         path.parent.mkdir(exist_ok=True)
         write_whole(path, content)
@@ -64,12 +64,12 @@ def all_pages(coverage: Coverage) -> dict[str, bytes]:
     return {name: text.encode() for name, text in texts.items()}
 
 
-# --- what checks a statement ----------------------------------------------------------------------------------------
+# --- checks of statements -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What some statements come to, all together."""
+    """Totals of some statements: their requirements, vectors and tests, and the unchecked statements."""
 
     statements: Sequence[Statement]
     requirements: frozenset[str]
@@ -110,7 +110,7 @@ def _by_reason(coverage: Coverage, statements: Iterable[Statement]) -> Mapping[s
 
 
 def _summary(coverage: Coverage) -> str:
-    parts = ["# What the golden suite covers\n"]
+    parts = [SUMMARY]
     if coverage.statements:
         parts += [_documents(coverage), _not_covered(coverage)]
     parts += [_vectors_of_kinds(coverage), _groups(coverage)]
@@ -119,21 +119,58 @@ def _summary(coverage: Coverage) -> str:
     parts.append(
         """## More
 
-| page | what |
+| page | contents |
 | --- | --- |
-| [statements.md](statements.md) | each statement of the documents, and what checks it |
-| [coverage/requirements.md](coverage/requirements.md) | each requirement, and the vectors that obey it or break it |
-| [coverage/findings.md](coverage/findings.md) | each finding that kfuzz gives, and the vectors that expect it |
+| [statements.md](statements.md) | each statement of the documents, with the vectors and tests that check it |
+| [coverage/requirements.md](coverage/requirements.md) | each requirement, with the vectors that obey it or break it |
+| [coverage/findings.md](coverage/findings.md) | each finding of kfuzz, with the vectors that expect it |
 | [coverage/kafka-tests.md](coverage/kafka-tests.md) | the kinds of cases in Apache Kafka's own tests |
 | [coverage/incidents.md](coverage/incidents.md) | public reports of readers that failed |
 
 `kfuzz vectors build` writes these pages from the suite and three tables: `vectors/requirements.json`,
-`vectors/statements.json` and `vectors/coverage.json`. `kfuzz vectors lint` fails where something is not covered.
+`vectors/statements.json` and `vectors/coverage.json`.
 """
     )
     return "\n".join(parts)
 
 
+SUMMARY = """# What the golden suite covers
+
+You want to know what the golden suite checks, and what it leaves out. The tables below count it. Each id names its
+subject, so list the vectors of a subject with a glob:
+
+```console
+$ kfuzz vectors list "records/v2/header/crc-of-*"
+invalid    records/v2/header/crc-of-ieee-polynomial  …
+invalid    records/v2/header/crc-of-length-behind  …
+invalid    records/v2/header/crc-of-records-only  …
+invalid    records/v2/header/crc-of-whole-batch  …
+4 vectors: 4 invalid
+```
+
+`kfuzz vectors lint` fails if nothing checks a statement, a requirement or a finding and no reason is given.
+"""
+STATEMENTS = """# What the documents say, and what checks it
+
+You want to know which vectors or tests check a sentence of the documents. Search this page for its first words. The
+last column names the first vector:
+
+```console
+$ kfuzz vectors list records/v2/header/crc-outside-fields-changed
+valid      records/v2/header/crc-outside-fields-changed  …
+1 vector: 1 valid
+```
+
+A statement is a sentence, a row or a line of a document that says something about bytes or behaviour.
+
+- The numbers follow the order in the document.
+- The quote is the start of the statement, at most ten words.
+- [coverage/requirements.md](coverage/requirements.md) explains the requirements.
+- [coverage.md](coverage.md) counts the statements.
+
+`vectors/statements.json` holds the table, and `kfuzz vectors build` writes this page. `kfuzz vectors lint` fails if a
+statement has no requirement with vectors or tests, no test of its own, and no reason.
+"""
 COUNTED = ["statements", "requirements", "vectors", "tests", "not checked"]
 
 
@@ -148,7 +185,7 @@ def _documents(coverage: Coverage) -> str:
     about = f"""kfuzz implements {len(rows)} documents. They make {total} statements.
 
 * Vectors or tests check **{total - left}** of them.
-* Nothing checks **{left}** of them. Each has its reason, [below](#what-is-not-covered).
+* Nothing checks **{left}** of them, for the reasons [below](#what-is-not-covered).
 """
     return f"{about}\n{_rows(['', 'document', *COUNTED], [*rows, ['', 'all', *whole.cells]])}\n"
 
@@ -162,17 +199,17 @@ def _not_covered(coverage: Coverage) -> str:
     noted = sum(bool(one.note) for one in coverage.statements)
     return f"""## What is not covered
 
-{_rows(["why nothing checks it", "statements", "which"], rows)}
+{_rows(["reason", "statements", "their numbers"], rows)}
 
-{noted} statements have a note in [statements.md](statements.md): another document or Apache Kafka decides there, or
-kfuzz does otherwise. [vectors.md](vectors.md#what-the-vectors-do-not-cover) says what vectors leave to tests.
+{noted} statements have a note in [statements.md](statements.md). It says that another document or Apache Kafka decides,
+or that kfuzz differs. [vectors.md](vectors.md#what-the-vectors-do-not-cover) lists the rules that only tests check.
 """
 
 
 def _vectors_of_kinds(coverage: Coverage) -> str:
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for vector in coverage.vectors:
-        # A stream is judged step by step.
+        # A stream has a verdict for each step, not for the whole.
         role = KINDS[vector.kind].roles[0]
         counts[vector.kind][vector.expect[role]["verdict"] if not vector.steps else "step by step"] += 1
     verdicts = ("valid", "acceptable", "invalid", "step by step")
@@ -186,7 +223,7 @@ def _vectors_of_kinds(coverage: Coverage) -> str:
     share = (total - plain) * 100 // total
     return f"""## The vectors
 
-There are {total} vectors. {share} % of them are not plainly valid to every role.
+There are {total} vectors. {share} % of them are acceptable or invalid in at least one role or step.
 
 {_rows(["kind", "judged by", "vectors", *verdicts], rows)}
 """
@@ -242,22 +279,11 @@ def _sections(coverage: Coverage) -> str:
     return f"## By section\n\n{_rows(['document', 'section', *COUNTED], rows)}\n"
 
 
-# --- each statement -------------------------------------------------------------------------------------------------
+# --- statements -----------------------------------------------------------------------------------------------------
 
 
 def _statements(coverage: Coverage) -> str:
-    parts = [
-        """# What the documents say, and what checks it
-
-A statement is a sentence, a row or a line of a document that says something about bytes or behaviour. The numbers
-follow the order in the document. The quote is the statement's first words, ten at most.
-[coverage/requirements.md](coverage/requirements.md) says what the requirements ask for.
-
-`vectors/statements.json` holds the table. `kfuzz vectors build` writes this page. `kfuzz vectors lint` fails where a
-statement has neither a requirement with vectors or tests, nor tests of its own, nor a reason.
-[coverage.md](coverage.md) counts them.
-"""
-    ]
+    parts = [STATEMENTS]
     for number, title in coverage.documents.items():
         statements = [one for one in coverage.statements if one.document == number]
         if statements:
@@ -276,7 +302,7 @@ def _statement(coverage: Coverage, one: Statement) -> Iterator[str]:
     yield ", ".join(one.requirements)
     vectors, tests = _vectors(coverage, one), one.all_tests(coverage.requirements)
     held = [f"{len(vectors)} vectors: `{vectors[0]}` …" if len(vectors) > 1 else f"`{vectors[0]}`"] if vectors else []
-    # Its own tests first.
+    # The statement's own tests come first.
     ordered = sorted(tests, key=lambda test: test not in one.tests)
     held += [f"`{test}`" for test in ordered[:SHOWN_TESTS]]
     held += [f"and {len(tests) - SHOWN_TESTS} more tests"] if len(tests) > SHOWN_TESTS else []
@@ -300,8 +326,8 @@ def _requirements(coverage: Coverage) -> str:
             broken = f"none: {entry['one_sided']}" if "one_sided" in entry else ""
         rows.append([name, entry["level"], entry["text"], entry["check"], obeyed, broken])
     about = (
-        "`vectors/requirements.json` says where each stands in the documents. What the documents define without must,"
-        " should or may counts as must. The right column has vectors with a finding, of any role."
+        "`vectors/requirements.json` says where the documents state each requirement. A rule without the word must,"
+        " should or may counts as must. The right column lists vectors that have a finding in any role."
     )
     return _page("Requirements", about, ["id", "level", "says", "checked by", "obeyed by", "broken by"], rows)
 
@@ -318,8 +344,8 @@ def _families(coverage: Coverage) -> str:
             where = f"none: {family['why']}"
         rows.append([family["class"], family["case"], where])
     about = (
-        "Classes of Apache Kafka's own tests and the kinds of cases in them. Bytes and words are ours: neither data nor"
-        " code is Kafka's."
+        "Classes of Apache Kafka's own tests, and the kinds of cases in them. kfuzz's vectors contain no data, text or"
+        " code from Kafka."
     )
     return _page("Kafka's own test cases", about, ["class", "kind of case", "vectors"], rows)
 
@@ -328,12 +354,12 @@ def _incidents(coverage: Coverage) -> str:
     rows = [
         [incident["name"], incident["fault"], _cell(coverage.of_incident(incident))] for incident in coverage.incidents
     ]
-    about = "Public reports of readers that failed. The flags of the vectors link those whose threads were read."
+    about = "Public reports of readers that failed. The flags of vectors link the reports whose threads we have read."
     return _page("Incidents", about, ["where", "kind of fault", "vectors"], rows)
 
 
 def _findings(coverage: Coverage) -> str:
-    about = "Each code that kfuzz's reader, broker rules and stream rules give, and the vectors that expect it."
+    about = "Each finding code of kfuzz's reader, broker rules and stream rules, with the vectors that expect it."
     columns = ["code", "requirement", "vectors"]
     records = _page("Findings", about, columns, _finding_rows(TABLES["records"], coverage.findings))
     messages = _rows(columns, _finding_rows(TABLES["messages"], coverage.message_findings))
