@@ -278,12 +278,12 @@ def cannot_be_written(value: Any, path: str) -> Iterator[str]:
         tags = [tag for tag, _ in value.get(UNKNOWN_TAGGED_FIELDS, ())]
         for tag in tags:
             if tag >= TAG_LIMIT:
-                yield f"{path}.{UNKNOWN_TAGGED_FIELDS}: tag {tag} is none; tags go from 0 to {TAG_LIMIT - 1}"
+                yield f"{path}.{UNKNOWN_TAGGED_FIELDS}: tag {tag} is not valid; tags go from 0 to {TAG_LIMIT - 1}"
         for before, tag in pairwise(tags):
             if tag <= before:
                 yield (
-                    f"{path}.{UNKNOWN_TAGGED_FIELDS}: tag {tag} comes after tag {before}; give them by rising numbers, "
-                    "each once"
+                    f"{path}.{UNKNOWN_TAGGED_FIELDS}: tag {tag} comes after tag {before}; give tags in ascending "
+                    "order, each once"
                 )
         for name, field in value.items():
             if name != UNKNOWN_TAGGED_FIELDS:

@@ -1,11 +1,11 @@
-/* Objects that hold a struct's values and nothing else. Python reads the values by name through the type's members. The
- * fields that are objects come first, then the numbers as C types. The values never change. They are strings, bytes and
- * tuples of such objects, so they are never part of a cycle and the garbage collector need not track them.
+/* The objects that hold a struct's values. Python code reads them by name, through the members of their type. An object
+ * holds its Python objects first, and then its numbers as C numbers. It never changes. Its Python objects are None,
+ * strings, bytes, other such objects, and tuples of these or of numbers. It can never be part of a cycle, so the
+ * garbage collector does not track it.
  *
- * A number becomes a Python object only when it is read. That saves about 20 ns for each number above 256. The messages
- * of medium size in benchmarks/ have 95 numbers, 44 of them above 256, and take 4.2 us to read; without this they would
- * take a quarter more. Remove this if most programs read most numbers, or if making a number costs no more than a copy.
- */
+ * Python numbers are made only when they are read. That saves some 20 ns for each number above 256. The messages of
+ * medium size in benchmarks/ have 44 such numbers of 95, and take 4.2 us to read; it would be a quarter more. Remove
+ * this if most callers read most numbers, or if making a Python number becomes as cheap as copying a C number. */
 #ifndef KFUZZ_VALUES_H
 #define KFUZZ_VALUES_H
 
@@ -18,7 +18,7 @@ static inline PyObject **kfuzz_objects_of(PyObject *value)
     return (PyObject **) ((char *) value + sizeof(PyObject));
 }
 
-/* A new object of the same type with the same values; the first ``objects`` fields are objects. */
+/* A copy of ``model``, whose first ``objects`` fields are Python objects. */
 static inline PyObject *kfuzz_copy_struct(PyObject *model, int objects)
 {
     PyTypeObject *type = Py_TYPE(model);
@@ -37,15 +37,15 @@ static void kfuzz_drop_struct(PyObject *value)
     PyTypeObject *type = Py_TYPE(value);
     PyObject **object = kfuzz_objects_of(value);
     const PyMemberDef *member = type->tp_members;
-    /* The last entry is all zeros, so the loop ends there at the latest. */
+    /* All of the last member is 0, so its type is not T_OBJECT_EX. */
     for (; member->type == T_OBJECT_EX; member++)
         Py_XDECREF(*object++);
     PyObject_Free(value);
     Py_DECREF(type);
 }
 
-/* Whether two values of one type have the same bytes after their object fields. Sets ``*objects`` to the number of
- * those. */
+/* Whether two values of one type have the same bytes after their Python objects. Sets ``objects`` to the number of
+ * Python objects in each. */
 static inline int kfuzz_same_numbers(PyObject *value, PyObject *other, Py_ssize_t *objects)
 {
     PyTypeObject *type = Py_TYPE(value);
@@ -57,7 +57,7 @@ static inline int kfuzz_same_numbers(PyObject *value, PyObject *other, Py_ssize_
                   (size_t) type->tp_basicsize - sizeof(PyObject) - (size_t) *objects * sizeof(PyObject *)) == 0;
 }
 
-/* Create a type with these members; those that are objects must come first. */
+/* A type with these members. Python objects must come first. */
 static PyObject *kfuzz_struct_type(const char *name, PyTypeObject *base, PyMemberDef *members, Py_ssize_t size)
 {
     PyType_Slot slots[] = {{Py_tp_dealloc, (void *) kfuzz_drop_struct}, {Py_tp_members, members}, {0, NULL}};
@@ -68,7 +68,7 @@ static PyObject *kfuzz_struct_type(const char *name, PyTypeObject *base, PyMembe
         .slots = slots,
     };
     PyObject *made = PyType_FromSpecWithBases(&spec, (PyObject *) base);
-    /* CPython 3.11 sets no exception if there is no memory for the name. */
+    /* CPython 3.11 sets no error if it has no memory for the name. */
     if (made == NULL && !PyErr_Occurred())
         PyErr_NoMemory();
     return made;

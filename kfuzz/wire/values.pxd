@@ -1,7 +1,7 @@
 from cpython.object cimport PyObject
 
 cdef extern from "values.h":
-    # The C types of members, from structmember.h.
+    # The C types of a struct's members.
     enum:
         T_OBJECT_EX
         T_BOOL
@@ -12,7 +12,7 @@ cdef extern from "values.h":
         T_UINT
         T_LONGLONG
         T_DOUBLE
-    # A copy of ``model``; its first ``objects`` fields are objects.
+    # A copy of ``model``, whose first ``objects`` fields are Python objects.
     PyObject *copy_struct "kfuzz_copy_struct"(PyObject *model, int objects) except NULL
 
 

@@ -1,11 +1,13 @@
 from collections.abc import Iterable
 from typing import Any, Final
 
-# The name of the attribute or key with a struct's tagged fields that its version does not define.
+# The name under which a struct has the tagged fields that its version does not know.
 UNKNOWN_TAGGED_FIELDS: Final = "_unknownTaggedFields"
 
 class Keyed(list[dict[str, Any]]):
-    """The elements of an array with map keys, in their order; ``find`` looks an element up in O(1).
+    """An array with map keys, as a list of dicts. ``find`` looks an element up in O(1).
+
+    >>> from kfuzz.wire.values import Keyed
 
     >>> topics = Keyed([{"name": "a", "id": 1}, {"name": "b", "id": 2}], ("name",))
     >>> topics.find(name="b")
@@ -16,22 +18,23 @@ class Keyed(list[dict[str, Any]]):
     @property
     def keys(self) -> tuple[str, ...]: ...
     def find(self, **values: Any) -> dict[str, Any] | None:
-        """The first element whose keys have these values, or None. ``UsageError`` unless exactly the keys are given."""
+        """The first element whose map keys have these values, or None. ``UsageError`` if other keys are given."""
 
 class KeyedTuple(tuple[StructValue, ...]):
-    """The same for an array whose structs are objects."""
+    """Like ``Keyed``, for structs that are objects."""
 
     keys: tuple[str, ...]
     def find(self, **values: Any) -> StructValue | None: ...
 
 class StructValue:
-    """A struct of a message as an object, with an attribute for each field of its version, named as in the definition.
+    """A struct of a message as an object, with an attribute for each field.
 
-    Only a reader creates it. It cannot be changed, and arrays are tuples. Numbers are stored as C types; each access
-    creates a Python number. In a flexible version it also has ``_unknownTaggedFields``: a tuple of ``(tag, bytes)``
-    pairs. Two structs are equal if their names and values are. Each struct of a schema has its own type, whose
-    ``__match_args__`` are the names in their order. Fields that the version lacks are attributes too, with their
-    defaults, but they are not among those names.
+    Only readers make such objects. They cannot be changed, and their arrays are tuples. Numbers are stored as C
+    numbers; each access makes a Python number. In a flexible version, ``_unknownTaggedFields`` is a tuple of pairs of
+    tag and bytes. Two objects are equal if their names and values are equal.
+
+    Each struct of a schema has its own type. Its ``__match_args__`` are the names of the version's fields, in their
+    order. Fields that the version lacks are attributes too, with their defaults, but are not in ``__match_args__``.
     """
 
     __match_args__: tuple[str, ...]

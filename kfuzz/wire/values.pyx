@@ -1,4 +1,4 @@
-"""The values of a message's structs and arrays; the interface is described in values.pyi."""
+"""The Python values of a message's structs and arrays. values.pyi describes the interface."""
 
 from cpython.list cimport PyList_Append
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -22,11 +22,11 @@ cdef extern from "Python.h":
     const char *PyUnicode_AsUTF8(object text) except NULL
 
 cdef str UNKNOWN = "_unknownTaggedFields"
-# The same for Python callers.
+# The same name for modules that are not compiled.
 UNKNOWN_TAGGED_FIELDS = UNKNOWN
 
 
-# Called through this name, because Cython turns list.pop(self, place) into a call of self.pop once the list is short.
+# Cython compiles list.pop(self, place) to self.pop(place) for some lists, which would recurse. A variable avoids this.
 cdef object list_pop = list.pop
 
 
@@ -40,8 +40,8 @@ cdef class Keyed(list):
 
     def find(self, **values):
         cdef tuple wanted = asked(self.keys, values)
-        # The index is made on first use and again after the list has changed. Another thread may change the list
-        # meanwhile, so `index` keeps the dict that this call uses.
+        # The index is made on first use, and again after a change. Another thread may drop it meanwhile, so a local
+        # variable holds it.
         cdef dict index = self.index
         if index is None:
             index = index_of([tuple([element[key] for key in self.keys]) for element in self], self)
@@ -98,7 +98,7 @@ cdef class Keyed(list):
 
 
 class KeyedTuple(tuple):
-    # Each struct with map keys has a subclass. The index is made on first use.
+    # Each struct with map keys has its own subclass. The index is made on first use.
     keys = ()
 
     def find(self, **values):
@@ -124,14 +124,14 @@ cdef dict index_of(list keys, elements):
 
 
 cdef Keyed keyed(tuple keys):
-    """An empty ``Keyed`` list with these keys."""
+    """An empty list with these map keys."""
     cdef Keyed made = Keyed.__new__(Keyed)
     made.keys = keys
     return made
 
 
 cdef type array_type(tuple keys):
-    """The type for arrays of a struct with these map keys."""
+    """The type of arrays of a struct with these map keys."""
     return type("KeyedTuple", (KeyedTuple,), {"__slots__": (), "keys": keys}) if keys else tuple
 
 
@@ -139,7 +139,7 @@ cdef class StructValue:
     __match_args__ = ()
 
     def __cinit__(self):
-        raise TypeError("only a reader can create a StructValue")
+        raise TypeError("only a reader makes a StructValue")
 
     def to_dict(self):
         # Unknown tagged fields are pairs in both forms.
@@ -159,7 +159,7 @@ cdef class StructValue:
                                                 <object> kfuzz_objects_of(<PyObject *> other)[i], Py_EQ):
                     return False
             return True
-        # Numbers with different bytes may still be equal, like 0.0 and -0.0.
+        # Numbers with different bytes may be equal, such as 0.0 and -0.0.
         if type(self).__match_args__ != type(other).__match_args__:
             return False
         for name in type(self).__match_args__:
@@ -169,7 +169,7 @@ cdef class StructValue:
 
 
 cdef dict fields_of(StructValue value):
-    """The fields by name. Unknown tagged fields are left out if there are none."""
+    """The fields by name. The entry for unknown tagged fields is left out if there are none."""
     cdef dict made = {name: getattr(value, name) for name in type(value).__match_args__}
     if UNKNOWN in made and not made[UNKNOWN]:
         del made[UNKNOWN]
@@ -177,7 +177,7 @@ cdef dict fields_of(StructValue value):
 
 
 cdef object in_dicts(value):
-    """The value as dicts and lists."""
+    """The value with dicts and lists instead of objects and tuples."""
     if isinstance(value, StructValue):
         return value.to_dict()
     if not isinstance(value, tuple):
@@ -193,10 +193,10 @@ cdef dict WIDTHS = {T_OBJECT_EX: sizeof(PyObject *), T_BOOL: 1, T_BYTE: 1, T_SHO
 
 
 cdef tuple struct_type(str name, tuple names, list members):
-    """Create a type whose values have these fields, with the C types in ``members``; also return the fields' offsets.
+    """A type whose values have these fields, and the offset of each field. ``members`` has their C member types.
 
-    Object fields come first, in their order; then numbers, the widest first, so that there is no padding between them.
-    ``names`` must live as long as the type; the type itself keeps them alive.
+    Python objects come first, in their order. Numbers follow, the widest first, so that no padding lies between them.
+    The type points into ``names``, so it also keeps a reference to them.
     """
     cdef PyMemberDef *made = <PyMemberDef *> PyMem_Calloc(<size_t> (len(names) + 1), sizeof(PyMemberDef))
     cdef PyMemberDef *one = made

@@ -1,5 +1,5 @@
-/* Writes Arrow views. A view is a length and up to 12 bytes; a longer value has its first 4 bytes, a buffer number and
- * an offset there. */
+/* Writes Arrow views. A view is a length and up to 12 bytes of data. For longer data it is the length, the first 4
+ * bytes, the number of a buffer, and an offset in that buffer. */
 #ifndef KFUZZ_VIEWS_H
 #define KFUZZ_VIEWS_H
 
@@ -12,8 +12,7 @@
 
 #include <emmintrin.h>
 
-/* Masks for the bytes after a view's length: one for each length from 0 to 12. The last one, for longer values, keeps
- * the first four bytes. */
+/* Masks for the data after the length: row n keeps n bytes, for n up to 12. The last row keeps 4, for longer data. */
 #define KFUZZ_ROW(a, b, c) {0, a, b, c}
 static const int32_t kfuzz_view_masks[14][4] __attribute__((aligned(16))) = {
     KFUZZ_ROW(0, 0, 0),         KFUZZ_ROW(0xff, 0, 0),    KFUZZ_ROW(0xffff, 0, 0),    KFUZZ_ROW(0xffffff, 0, 0),
@@ -25,7 +24,7 @@ static const int32_t kfuzz_view_masks[14][4] __attribute__((aligned(16))) = {
 
 #endif
 
-/* Write the view of the n bytes at p; nothing beyond `end` is read. */
+/* Write the view of the n bytes at p. Nothing beyond `end` is read. */
 static inline void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_t *end, int32_t n, uint32_t buffer,
                                   uint32_t at)
 {
@@ -52,15 +51,15 @@ static inline void kfuzz_put_view(uint64_t *view, const uint8_t *p, const uint8_
     }
 }
 
-/* Spans: each has a 32-bit offset and a 32-bit length (-1: null); they are `stride` bytes apart. */
+/* Spans. Each is an offset and a length (-1 for null) of 32 bits each. The next span begins `stride` bytes later. */
 typedef struct {
     const uint8_t *first;
     size_t stride;
     int64_t count;
 } kfuzz_spans;
 
-/* `base`: the spans' offsets count from here. `end`: one past the last readable byte. `buffer` and `shift`: the number
- * of the buffer in a view, and the offset of `base` in that buffer. */
+/* The spans' offsets count from `base`, and nothing beyond `end` is read. A view has the number `buffer`, and the
+ * offset plus `shift`. */
 typedef struct {
     const uint8_t *base;
     const uint8_t *end;
@@ -68,8 +67,8 @@ typedef struct {
     uint32_t shift;
 } kfuzz_source;
 
-/* Write views of spans and their validity bits, the first as number `at` of the column. Returns the number of nulls.
- */
+/* Write the views of spans and their validity bits. The first span becomes entry `at` of the column. Returns the
+ * number of nulls. */
 static int64_t kfuzz_put_each_view(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
                                    const kfuzz_source *source)
 {
@@ -103,7 +102,8 @@ static int64_t kfuzz_put_each_view(uint64_t *views, uint64_t *bits, int64_t at, 
 
 #define KFUZZ_VIEW_BLOCK 64
 
-/* The same, 64 at a time. Numbers are computed for many views at once; only bytes that go into a view are loaded. */
+/* The same, 64 spans at a time: numbers are computed for many spans at once, and only the bytes that a view holds are
+ * loaded. */
 KFUZZ_WIDE
 static int64_t kfuzz_put_wide_views(uint64_t *views, uint64_t *bits, int64_t at, const kfuzz_spans *spans,
                                     const kfuzz_source *source)
@@ -133,7 +133,7 @@ static int64_t kfuzz_put_wide_views(uint64_t *views, uint64_t *bits, int64_t at,
         for (j = 0; j < m; j++) {
             const int32_t n = lengths[j] & ~(lengths[j] >> 31);
             const uint64_t place = buffer | (uint64_t) (from_start + (uint32_t) places[j]) << 32;
-            /* All ones where n is above 12. */
+            /* All ones if n is above 12. */
             const uint64_t outside = (uint64_t) ((int64_t) (12 - n) >> 63);
             frames[j][0] = (uint32_t) n;
             frames[j][1] = place & outside;

@@ -193,7 +193,7 @@ def test_excess_bits_of_a_varint_are_dropped_as_in_java() -> None:
         (SnapshotFooterRecord(1), "has versions 0 to 0"),
         (
             SnapshotFooterRecord(tagged_fields=(TaggedField(2, b""), TaggedField(2, b""))),
-            "tag 2 comes after tag 2; give them by rising numbers",
+            "tag 2 comes after tag 2; give tags in ascending order",
         ),
         (SnapshotFooterRecord(tagged_fields=(TaggedField((1 << 31) - 1, b""),)), "tags go from 0 to 2147483646"),
         (LeaderChangeMessage(1, (LeaderChangeVoter(1, DIRECTORY),)), "voters[0].voter_directory_id is b"),

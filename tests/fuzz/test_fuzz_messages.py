@@ -285,8 +285,8 @@ def test_an_encoder_that_changes_canonical_bytes_is_a_crash(monkeypatch: pytest.
 # ------------------------------------------------------------------------------------------------- not to be written
 
 HEADER = catalogue().find("ResponseHeader")
-NO_TAG = "ResponseHeader._unknownTaggedFields: tag 2147483647 is none; tags go from 0 to 2147483646"
-RISING = "give them by rising numbers, each once"
+NO_TAG = "ResponseHeader._unknownTaggedFields: tag 2147483647 is not valid; tags go from 0 to 2147483646"
+RISING = "give tags in ascending order, each once"
 TWICE = f"ResponseHeader._unknownTaggedFields: tag 5 comes after tag 5; {RISING}"
 FALLING = f"ResponseHeader._unknownTaggedFields: tag 5 comes after tag 2147483647; {RISING}"
 

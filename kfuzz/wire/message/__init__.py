@@ -1,8 +1,8 @@
-"""Messages by their schemas. A schema is a definition at one version: a flat list of fields for each struct.
+"""Reads and writes messages by their schemas. A schema is one version of a definition: a field list for each struct.
 
-``plan`` holds the structs that the other modules share. ``checker`` checks bytes, ``reader`` turns checked bytes into
-values, ``writer`` turns values into bytes, ``explainer`` lists the position of each part. ``schema`` is the interface
-to all of them.
+``schema`` is the entry point. ``plan`` holds the structs that the other modules share. ``checker`` checks bytes,
+``reader`` makes values from checked bytes, ``writer`` makes bytes from values, and ``explainer`` finds the place of
+each part.
 """
 
 from __future__ import annotations

@@ -54,6 +54,6 @@ cdef struct walk_t:
     uint64_t seen              # one bit for each code
     message_note_t notes[CODE_COUNT]
 
-# The end of the message; NULL if it is refused.
+# The end of the message, or NULL if it is refused.
 cdef const uint8_t *check_message(walk_t *w, const plan_t *root, const uint8_t *p, int64_t n) noexcept nogil
 cdef tuple notes_of(const walk_t *w)

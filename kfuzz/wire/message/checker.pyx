@@ -34,7 +34,7 @@ cdef void note(walk_t *w, int code, const uint8_t *at, int64_t found, int64_t al
 
 
 cdef inline const uint8_t *check_uvarint(walk_t *w, const uint8_t *p, uint32_t *out) noexcept nogil:
-    """Read an unsigned varint of at most five bytes. Bits above the 32nd are dropped, as in Java."""
+    """Read an unsigned varint of at most five bytes. Bits beyond 32 are dropped, as in Java."""
     if p < w.end and p[0] < 0x80:
         out[0] = p[0]
         return p + 1
@@ -58,7 +58,7 @@ cdef const uint8_t *check_long_uvarint(walk_t *w, const uint8_t *p, uint32_t *ou
 
 cdef inline const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t *op, bint short_one, bint nullable,
                                         int64_t *out) noexcept nogil:
-    """Read a length or a count. ``out`` is -1 for null if that is allowed; otherwise null is refused."""
+    """Read a length or a count; -1 is null. A null that is not allowed is refused."""
     cdef const uint8_t *start = p
     cdef uint32_t raw
     cdef int64_t n
@@ -147,7 +147,7 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
         p = check_length(w, p, op, False, op.nullable, &n)
         if unlikely(p == NULL):
             return NULL
-        # Kafka makes this check before it allocates the array, with one byte per element for all types.
+        # Kafka makes the same check before it allocates, whatever the size of the elements.
         if unlikely(n > w.end - p):
             note(w, COUNT_EXCEEDS_MESSAGE, start, n, w.end - p)
             return NULL
@@ -169,7 +169,7 @@ cdef const uint8_t *check_field(walk_t *w, const uint8_t *p, const plan_t *plan,
 
 
 cdef inline const uint8_t *after_plain(const walk_t *w, const uint8_t *p, const op_t *op) noexcept nogil:
-    """The address after a valid bool, or after valid text or bytes with a one-byte length. NULL for everything else."""
+    """The end of a bool, or of a text or bytes with a length of one byte, if it has no findings; otherwise NULL."""
     cdef int64_t n
     if op.array or p >= w.end or unlikely(w.depth == DEEPEST):
         return NULL

@@ -1,5 +1,6 @@
 from typing import Any, Literal
 
-# (offset, size, path, part, value). A field has a value, with a length, count or presence before it. A struct has a tag
-# count and tags, and a tagged field has a size. Lengths, counts and sizes have the value that the reader sees.
+# (offset, size, path, part, value). A field has a place for its value, and one for a length, count or presence before
+# it. A struct has places for its tag count and its tags, and a tagged field one for its size. The value of a length or
+# count is the number that it means: for a compact one, that is 1 less than the number sent.
 Place = tuple[int, int, str, Literal["value", "length", "count", "presence", "tag-count", "tag", "tag-size"], Any]

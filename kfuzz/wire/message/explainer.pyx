@@ -1,4 +1,4 @@
-"""The explainer: the position of each value, length, count and tag of a message."""
+"""The explainer: finds the place of each value, length, count and tag of a message."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -12,7 +12,7 @@ from kfuzz.wire.values cimport UNKNOWN
 
 
 cdef list places_of(Program program, const uint8_t *start, const uint8_t *stop):
-    """The places of all parts between ``start`` and ``stop``; the checker has accepted these bytes."""
+    """The places of everything between ``start`` and ``stop``. The checker has accepted these bytes."""
     cdef Places places = Places.__new__(Places)
     places.base = places.p = start
     places.stop = stop
@@ -24,7 +24,7 @@ cdef list places_of(Program program, const uint8_t *start, const uint8_t *stop):
 
 @cython.final
 cdef class Places:
-    """Collects places up to ``stop``. Each ``take`` method returns whether to continue."""
+    """Collects places up to ``stop``. Each ``take`` method returns whether to go on."""
 
     cdef const uint8_t *base
     cdef const uint8_t *p
@@ -39,7 +39,7 @@ cdef class Places:
 
     cdef bint take_uvarint(self, str path, str part, uint32_t *out) except -1:
         cdef const uint8_t *end = self.p
-        # The last number before a refusal may be cut off.
+        # The last varint before a refusal may be cut off.
         while end < self.stop and end[0] & 0x80:
             end += 1
         if end >= self.stop:

@@ -1,4 +1,4 @@
-"""The objects that the reader copies: one for each struct, with the defaults of its tagged fields."""
+"""Makes the objects that the reader copies: one for each struct, with the defaults of its tagged fields."""
 
 from cpython.object cimport PyObject, PyTypeObject
 
@@ -22,7 +22,7 @@ cdef int[8] MEMBERS = [T_BOOL, T_BYTE, T_SHORT, T_USHORT, T_INT, T_UINT, T_LONGL
 
 
 cdef inline int member_of(const op_t *op) noexcept nogil:
-    """The member type of a field in an object."""
+    """The C member type of a field in an object."""
     return MEMBERS[op.kind] if op.is_number else T_OBJECT_EX
 
 
@@ -31,7 +31,7 @@ cdef int make_models(Program program) except -1:
     for plan in program.plans:
         if plan.array_type is None:
             plan.array_type = array_type(plan.map_keys)
-    # The root's model comes last: if it exists, all models exist.
+    # The root's model is made last, so if it exists, all models exist.
     for plan in reversed(program.plans):
         make_model(program, plan)
     return 0
@@ -50,25 +50,25 @@ cdef int make_model(Program program, Plan plan) except -1:
         op = &plan.c.tagged[i]
         if op.there:
             set_default(program, <PyObject *> model, op)
-    # Making a type may run the garbage collector, and so code that decodes and makes this model too.
+    # Making a type may run the garbage collector. A callback of it may have decoded a message and set the model.
     if plan.model is None:
         plan.model = model
     return 0
 
 
 cdef object made_type(Plan plan):
-    """Make the type for the objects of a struct, and set the offset of each field in them."""
+    """The type for the objects of a struct. Also sets the offsets of the fields."""
     cdef list there = [i for i in range(plan.c.tagged_count) if plan.c.tagged[i].there]
     cdef list members = [member_of(&plan.c.ops[i]) for i in range(plan.c.count)]
     cdef int place = plan.c.count
     members += [member_of(&plan.c.tagged[i]) for i in there]
     names = tuple(plan.blank)
-    # A dict has the same names, except that unknown fields are only there if the message has some.
+    # The blank dict has the same names, except that of the unknown tagged fields.
     if plan.c.flexible:
         names += (UNKNOWN,)
         members.append(T_OBJECT_EX)
     type_made, offsets = struct_type(plan.name, names, members)
-    # What this version lacks stands in the type: no object is larger for it, and none takes longer to make.
+    # Defaults of fields that this version lacks are attributes of the type, so objects stay small and fast to make.
     for name, (default, _, named) in plan.absent.items():
         setattr(type_made, name, absent_value(default, named))
     plan.c.objects = <int> members.count(T_OBJECT_EX)
@@ -83,7 +83,7 @@ cdef object made_type(Plan plan):
 
 
 cdef object absent_value(object default, tuple named):
-    """The default of a field that the version lacks, as objects have it; it has the fields of all versions."""
+    """The default that objects have for a field that the version lacks. Structs have the fields of all versions."""
     cdef Py_ssize_t i
     if isinstance(default, list):
         return array_type((<Keyed> default).keys)() if type(default) is Keyed else NOTHING
@@ -114,7 +114,7 @@ cdef int set_default(Program program, PyObject *made, const op_t *op) except -1:
 
 
 cdef object default_of(Program program, const op_t *op):
-    """The default of a field that is not a number, in the form used in objects."""
+    """The default that objects have for a field that is not a number."""
     cdef Plan plan = <Plan> op.plan.owner if op.kind == K_STRUCT else None
     cdef PyObject *raw
     cdef int i
@@ -122,7 +122,7 @@ cdef object default_of(Program program, const op_t *op):
         return NOTHING if plan is None else plan.array_type()
     if type(<object> op.default) is not dict:
         return <object> op.default
-    # The struct's model may not exist yet.
+    # The struct may have no model yet.
     make_model(program, plan)
     raw = copy_struct(<PyObject *> plan.model, plan.c.objects)
     made = owned(raw)

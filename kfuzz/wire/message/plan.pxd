@@ -48,7 +48,7 @@ cdef struct op_t:
     # The number of consecutive fields from here on that accept any bytes, and their total size in bytes.
     int run_count
     int run_bytes
-    plan_t *plan               # of the struct, if this field's type is one
+    plan_t *plan               # only for a struct
     # Both are borrowed from the Plan.
     PyObject *name
     PyObject *default
@@ -73,9 +73,9 @@ cdef class Plan:
     cdef tuple tagged_names
     cdef tuple defaults
     cdef tuple tagged_defaults
-    # Fields that this version lacks: name to (default, ignorable, what structs in the default are called).
+    # Fields that this version lacks: name to (default, ignorable, the names of structs in the default).
     cdef dict absent
-    cdef tuple map_keys            # names of the fields by which elements of an array are looked up
+    cdef tuple map_keys            # by which elements are found in arrays of this struct
     # The reader copies one of these two: a dict with all names in their order, or an object with the defaults of the
     # tagged fields.
     cdef dict blank

@@ -13,7 +13,7 @@ KINDS = {
     "struct": K_STRUCT,
 }
 
-# The number of names that CPython's smallest dict can hold.
+# CPython's smallest dict has room for this many names.
 cdef enum:
     SMALL_DICT = 5
 
@@ -24,7 +24,7 @@ cdef void count_runs(plan_t *plan) noexcept:
     for i in range(plan.count - 1, -1, -1):
         op = &plan.ops[i]
         if is_any(op.kind) and not op.array:
-            # There is one more entry after the last; all its members are 0.
+            # The array has one entry more than fields; all its members are 0.
             op.run_count = plan.ops[i + 1].run_count + 1
             op.run_bytes = plan.ops[i + 1].run_bytes + width_of(op.kind)
 
@@ -79,7 +79,7 @@ cdef int fill(Program program, Plan plan, dict described) except -1:
 
 
 cdef op_t *new_ops(tuple names) except NULL:
-    # count_runs reads one entry after the last.
+    # count_runs reads one entry after the last field.
     cdef op_t *ops = <op_t *> PyMem_Calloc(<size_t> (len(names) + 1), sizeof(op_t))
     if ops == NULL:
         raise MemoryError

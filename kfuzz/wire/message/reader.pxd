@@ -8,5 +8,5 @@ cdef object make_message(Program program, const uint8_t *p, bint as_objects)
 cdef PyObject *text_of(const uint8_t *p, int64_t n, const char *errors) except NULL
 cdef PyObject *primitive_of(const uint8_t *p, int kind) except NULL
 
-# Give a message that was read into dicts the fields that its version lacks.
+# Adds the fields that the version lacks to a message that was read into dicts.
 cdef int add_absent(Plan plan, dict made) except -1

@@ -1,4 +1,4 @@
-"""The reader: turns bytes that the checker has accepted into dicts or objects."""
+"""The reader: makes dicts or objects from bytes that the checker has accepted."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next, PyDict_SetItem
@@ -20,7 +20,7 @@ from kfuzz.wire.message.plan cimport (
 from kfuzz.wire.values cimport UNKNOWN, Keyed, copy_struct, keyed
 
 cdef extern from "Python.h":
-    # Declared with PyObject *, so that Cython does not change reference counts.
+    # Declared with PyObject *, so that Cython does not count the references that they return or take.
     PyObject *PyDict_New() except NULL
     PyObject *PyDict_Copy(object dict) except NULL
     int set_item "PyDict_SetItem"(PyObject *dict, PyObject *name, PyObject *value)
@@ -43,13 +43,13 @@ cdef extern from "Python.h":
 # The reader's position, and its options.
 cdef struct reader_t:
     const uint8_t *p
-    bint as_objects            # True: objects, and tuples for arrays; False: dicts and lists
+    bint as_objects            # objects and tuples; otherwise dicts and lists
     const char *text_errors    # the error handler for text that is not UTF-8
 
 
 cdef PyObject *text_of(const uint8_t *p, int64_t n, const char *errors) except NULL:
     cdef PyObject *made
-    # CPython caches one-character strings.
+    # CPython caches strings of one character.
     if n < 2 or unlikely(not is_ascii(p, n)):
         return counted(PyUnicode_DecodeUTF8(<const char *> p, <Py_ssize_t> n, errors))
     made = PyUnicode_New(<Py_ssize_t> n, 127)
@@ -65,7 +65,7 @@ cdef PyObject *float_of(const uint8_t *p) except NULL:
 
 
 cdef inline PyObject *long_of(int64_t number) except NULL:
-    # PyLong_FromLong is faster for numbers that fit it.
+    # PyLong_FromLong is faster for numbers that fit.
     return PyLong_FromLong(<int32_t> number) if number == <int32_t> number else PyLong_FromLongLong(number)
 
 
@@ -91,7 +91,7 @@ cdef PyObject *primitive_of(const uint8_t *p, int kind) except NULL:
 
 
 cdef object fresh(object default):
-    """A copy of a default that is a list or a dict, because the caller may change it."""
+    """A copy of a default that is a list or dict, because the caller may change it."""
     cdef PyObject *name
     cdef PyObject *value
     cdef Py_ssize_t at = 0
@@ -143,8 +143,8 @@ cdef PyObject *make_object(reader_t *r, Plan plan) except NULL:
 
 
 cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
-    # A copy of the blank already has the names in their order and room for the values, which is half of the work. A
-    # small dict is faster to make than to copy, because CPython keeps some small tables for reuse.
+    # A copy already has the names, in their order, and room for the values: that is half of the work. A small dict is
+    # faster to make than to copy, because CPython keeps some small tables for reuse.
     cdef PyObject *raw = PyDict_New() if plan.few else PyDict_Copy(plan.blank)
     cdef PyObject *value
     cdef const op_t *op = plan.c.ops
@@ -154,7 +154,7 @@ cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
     cdef int i
     made = owned(raw)
     while op < end:
-        # The most common kinds are read here: a call, with the position in memory, costs as much as such a value.
+        # The most common kinds are read here: a call, and keeping the position in memory, cost as much as these values.
         if op.array:
             r.p = p
             value = make_array(r, op)
@@ -180,7 +180,7 @@ cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
         op += 1
     r.p = p
     if plan.c.flexible:
-        # The blank has the other defaults.
+        # The blank dict has the other defaults.
         for i in range(plan.c.tagged_count):
             op = &plan.c.tagged[i]
             if op.there and is_changeable(<object> op.default):
@@ -192,7 +192,7 @@ cdef PyObject *make_dict(reader_t *r, Plan plan) except NULL:
 
 
 cdef inline int put(PyObject *made, const op_t *op, PyObject *value) except -1:
-    """Put a value into the dict and drop the reference to it."""
+    """Put a value into the dict, which takes over the reference."""
     cdef int done = set_item(made, op.name, value)
     Py_DECREF(<object> value)
     return done
@@ -276,7 +276,7 @@ cdef PyObject *make_keyed(reader_t *r, Plan plan, Py_ssize_t n) except NULL:
     cdef Py_ssize_t _i
     made = keyed(plan.map_keys)
     for _i in range(n):
-        # Only plain lists can be made with room for all elements, and copying one costs more than appending.
+        # CPython can make a list with room for all elements, but no subclass of it. Copying costs more than appending.
         PyList_Append(made, owned(make_dict(r, plan)))
     return counted(made)
 
@@ -306,7 +306,7 @@ cdef inline PyObject *make_value(reader_t *r, const op_t *op, bint element) exce
 # -- fields that the version lacks
 
 cdef int add_absent(Plan plan, dict made) except -1:
-    """Put their defaults into a struct that was read, and into the structs in it."""
+    """Add the defaults of fields that the version lacks to a struct and to the structs in it."""
     cdef int i
     for name, (default, _, _) in plan.absent.items():
         made[name] = fresh(default) if is_changeable(default) else default

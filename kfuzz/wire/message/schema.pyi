@@ -10,26 +10,26 @@ from kfuzz.wire.values import StructValue
 
 class Schema(Program):
     def check(self, data: Buffer, /) -> tuple[int, tuple[Note, ...]]:
-        """Check a message without making values: ``(end, notes)``. The end is -1 if the message is refused."""
+        """The offset where the message ends (-1 if it is refused), and the notes. No values are made."""
 
     def decode(self, data: bytes, /) -> tuple[int, tuple[Note, ...], dict[str, Any] | None]:
-        """``(end, notes, values)``, where the values are None if the message is refused."""
+        """The same and the values, which are None if the message is refused."""
 
     def decode_whole(self, data: bytes, /) -> tuple[int, tuple[Note, ...], dict[str, Any] | None]:
-        """The same with the fields that this version lacks, which have their defaults."""
+        """As ``decode``, and dicts also have the fields that this version lacks, with their defaults."""
 
     def decode_objects(self, data: bytes, /) -> tuple[int, tuple[Note, ...], StructValue | None]:
-        """The same as ``decode_whole``, with objects instead of dicts and tuples instead of lists."""
+        """As ``decode_whole``, with objects instead of dicts and tuples instead of lists."""
 
     def places(self, data: bytes, /) -> tuple[int, tuple[Note, ...], list[Place]]:
-        """``(end, notes, places)``: the places of all parts of the message, up to the point where it is refused."""
+        """As ``check``, and the places of all parts of the message, up to the byte that is refused."""
 
     def encode(self, message: Mapping[str, Any] | StructValue, /) -> bytes:
-        """Encode a message. Missing fields get their defaults. ``EncodeError`` names the field's path.
+        """The bytes. Fields that are not given have their defaults. Raises ``EncodeError`` with a field's path.
 
         A struct is a dict, another mapping, or an object; a number is an int or has ``__index__`` (``IntEnum``);
         bytes are ``bytes`` or bytes-like (``bytearray``, ``memoryview``). Dicts, ints and ``bytes`` are the fastest.
         """
 
     def size(self, message: Mapping[str, Any] | StructValue, /) -> int:
-        """The number of bytes that ``encode`` would return. ``EncodeError`` as for ``encode``."""
+        """The number of bytes that ``encode`` makes."""

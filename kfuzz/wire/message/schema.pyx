@@ -1,4 +1,4 @@
-"""A message at one version: the entry points to the checker, the reader, the writer and the explainer."""
+"""A message at one version: the entry points of the checker, the reader, the writer and the explainer."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -64,7 +64,7 @@ cdef class Schema(Program):
         notes = notes_of(&w) if w.seen else NOTHING
         if end != NULL:
             return end - start, notes, places_of(self, start, end)
-        # The checker has accepted everything before the refusal.
+        # The checker has accepted all bytes before a refusal.
         refused_at = max([note[1] for note in notes])
         return -1, notes, places_of(self, start, start + refused_at)
 

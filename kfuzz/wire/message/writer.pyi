@@ -1,1 +1,1 @@
-# This module has nothing for Python callers.
+# Python code sees nothing of this module.

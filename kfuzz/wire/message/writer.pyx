@@ -1,4 +1,4 @@
-"""The writer: encodes dicts or objects."""
+"""The writer: makes bytes from dicts or objects."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Next, PyDict_Size
@@ -26,7 +26,7 @@ from kfuzz.wire.values cimport UNKNOWN, StructValue
 cdef extern from "Python.h":
     PyObject *PyDict_GetItemWithError(object dict, object key) except? NULL
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow)
-    # Declared without `except`, because Cython's check for an error takes as long as the call.
+    # Declared so that Cython does not check for an error, which takes as long as the call.
     const char *utf8_of "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t *size)
     const char *PyUnicode_AsUTF8AndSize(object text, Py_ssize_t *size) except NULL
     void PyErr_Clear()
@@ -52,7 +52,7 @@ cdef inline int need(out_t *out, int64_t size) except -1:
 
 
 cdef inline int put_length(out_t *out, const op_t *op, bint short_one, int64_t n) except -1:
-    """Write a length or a count, -1 for null, and make room for at least that many bytes after it."""
+    """Write a length or a count, -1 for null, and make room for the bytes that follow."""
     need(out, 8 + max(n, 0))
     if op.compact:
         out.p = put_uvarint(out.p, <uint32_t> (n + 1))
@@ -63,7 +63,7 @@ cdef inline int put_length(out_t *out, const op_t *op, bint short_one, int64_t n
     return 0
 
 
-# The range of each integer type, by kind; the first is bool.
+# The smallest value of each integer kind, and below the largest. The first kind is bool.
 cdef int64_t[7] LEAST = [0, -(1 << 7), -(1 << 15), 0, -(<int64_t> 1 << 31), 0, INT64_MIN]
 cdef int64_t[7] MOST = [1, (1 << 7) - 1, (1 << 15) - 1, (1 << 16) - 1, (<int64_t> 1 << 31) - 1, (<int64_t> 1 << 32) - 1,
                         INT64_MAX]
@@ -72,7 +72,7 @@ INT_NAMES = {K_INT8: "int8", K_INT16: "int16", K_UINT16: "uint16", K_INT32: "int
 
 
 cdef void put_kept(out_t *out, const char *field, int kind) noexcept:
-    """Write a number from an object's C field. The caller has made room."""
+    """Write a number of an object. There is room for it."""
     cdef int16_t two
     cdef int32_t four
     cdef int64_t eight
@@ -91,14 +91,14 @@ cdef void put_kept(out_t *out, const char *field, int kind) noexcept:
 
 cdef int put_message(Program program, out_t *out, message) except -1:
     put_struct(program, out, program.root, message, NULL)
-    # The room may have been larger than the limit.
+    # The buffer may have had room for more than this.
     if out.p - out.start > INT32_MAX:
         return refuse_size()
     return 0
 
 
 cdef str path_of(Program program, const way_t *way):
-    """The path for messages, such as ``FetchRequest.topics[3].partitions``."""
+    """The path of a value, such as ``FetchRequest.topics[3].partitions``."""
     cdef list words = []
     while way != NULL:
         words.append(f".{<object> way.op.name}" + (f"[{way.element}]" if way.element >= 0 else ""))
@@ -122,7 +122,7 @@ cdef int put_struct(Program program, out_t *out, Plan plan, object given, const 
         given = given.to_dict()
     if type(given) is not dict:
         given = dict_of(program, given, above)
-    # Assigning to `given` makes Cython hold a reference: Python code that a field runs may drop the caller's.
+    # The assignment makes Cython hold a reference. Python code that runs for a field may drop the caller's reference.
     return put_dict(program, out, plan, <dict> given, above)
 
 
@@ -174,8 +174,8 @@ cdef int put_dict(Program program, out_t *out, Plan plan, dict given, const way_
     enter(program, &way, plan, above)
     for i in range(plan.c.count):
         op = &plan.c.ops[i]
-        # Most dicts have their names in the order of the definition; then no name is looked up. Pointers to an entry
-        # are not kept from one field to the next: writing a field may run Python code, which may change the dict.
+        # Most dicts have their names in the order of the definition; then no name is looked up. No pointer into the
+        # dict is kept from one field to the next: writing a field may run Python code, which may change the dict.
         behind = at
         while PyDict_Next(given, &behind, &name, &value) and name != op.name and is_tagged(&plan.c, name):
             at = behind
@@ -196,10 +196,7 @@ cdef int put_dict(Program program, out_t *out, Plan plan, dict given, const way_
 
 
 cdef int require_nothing_lost(Program program, Plan plan, dict given, const way_t *above) except -1:
-    """Refuse names that the definition lacks, and fields that this version lacks.
-
-    A field that this version lacks is accepted if it is ignorable or has its default value.
-    """
+    """Refuse unknown names, and fields that this version lacks unless they are ignorable or have their default."""
     cdef list fields = fields_of(plan)
     for name, value in given.items():
         if name in fields or (name == UNKNOWN and plan.c.flexible):
@@ -210,7 +207,7 @@ cdef int require_nothing_lost(Program program, Plan plan, dict given, const way_
                 raise EncodeError(f"{path} are given, but version {program.version} has no tags")
             continue
         if name not in plan.absent:
-            raise EncodeError(f"{path} is no field of it; there are {', '.join(fields) or 'none'}")
+            raise EncodeError(f"{path} is not a field; the fields are {', '.join(fields) or 'none'}")
         default, ignorable, _ = plan.absent[name]
         if not ignorable and not is_default(value, default):
             raise EncodeError(f"{path} is {value!r}, and version {program.version} has no place for it; leave it out, "
@@ -219,16 +216,13 @@ cdef int require_nothing_lost(Program program, Plan plan, dict given, const way_
 
 
 cdef int put_tags(Program program, out_t *out, Plan plan, dict given, way_t *way, Py_ssize_t *found) except -1:
-    """Write the tagged fields that differ from their defaults, in the order of tags.
-
-    Every tagged name that is given adds 1 to ``found``, also those with default values.
-    """
+    """Write the tagged fields that differ from their defaults. Adds the number of names that it finds to ``found``."""
     cdef PyObject *value
     cdef const op_t *op
     cdef uint32_t count = 0
     cdef int i
     need(out, 8)
-    # All names were plain fields: there are no tagged fields.
+    # All names were found already, so no field can be tagged.
     if found[0] == PyDict_Size(given):
         out.p = put_uvarint(out.p, 0)
         return 0
@@ -258,7 +252,7 @@ cdef int refuse_change(Program program, const way_t *way) except -1:
 
 
 cdef int put_all_tags(Program program, out_t *out, Plan plan, dict given, way_t *way, Py_ssize_t *found) except -1:
-    """Write the tagged fields together with the unknown ones."""
+    """Like put_tags, for values with unknown tagged fields."""
     cdef PyObject *value
     cdef const op_t *op
     cdef list tags = []
@@ -279,7 +273,7 @@ cdef int put_all_tags(Program program, out_t *out, Plan plan, dict given, way_t 
         if op_of(&plan.c, tag) != NULL:
             raise EncodeError(f"{path}: tag {tag} is known; give the field by its name")
         if tag <= before:
-            raise EncodeError(f"{path}: tag {tag} comes after tag {before}; give them by rising numbers, each once")
+            raise EncodeError(f"{path}: tag {tag} comes after tag {before}; give tags in ascending order, each once")
         before = tag
         tags.append((tag, -1, data))
     tags.sort(key=first_of)
@@ -296,8 +290,7 @@ cdef int put_all_tags(Program program, out_t *out, Plan plan, dict given, way_t 
 
 
 cdef int put_tagged(Program program, out_t *out, const op_t *op, object given, way_t *way) except -1:
-    """Write a tagged field after its size, which is known only afterwards: leave five bytes free, then move the field.
-    """
+    """Write a tagged field and its size. Five bytes are reserved for the size; unused ones are closed up at the end."""
     cdef int64_t start
     cdef int64_t size
     cdef uint8_t *value
@@ -366,11 +359,11 @@ cdef int put_value(Program program, out_t *out, const op_t *op, object given, bi
 
 
 cdef const char *utf8_or_refusal(Program program, object given, Py_ssize_t *n, const way_t *way) except NULL:
-    """Call it again to see its error: the text may be invalid, or there may be no memory."""
+    """Encode again to see the error: it may have been a lack of memory, which is not a fault of the text."""
     try:
         return PyUnicode_AsUTF8AndSize(given, n)
     except UnicodeEncodeError:
-        raise EncodeError(f"{path_of(program, way)} has half a surrogate pair in it; that is no text") from None
+        raise EncodeError(f"{path_of(program, way)} has half a surrogate pair in it, which is not valid text") from None
 
 
 cdef int put_text(Program program, out_t *out, const op_t *op, object given, const way_t *way) except -1:
@@ -390,7 +383,7 @@ cdef int put_text(Program program, out_t *out, const op_t *op, object given, con
 
 
 cdef bytes bytes_of(Program program, object given, const way_t *way):
-    """A copy of a bytes-like object, such as a bytearray or a memoryview."""
+    """A copy of the bytes of a bytes-like object, such as a bytearray or a memoryview."""
     held = given
     if not PyObject_CheckBuffer(held):
         raise EncodeError(f"{path_of(program, way)} is {type(held).__name__}; it must be bytes")
@@ -413,7 +406,7 @@ cdef int put_data(Program program, out_t *out, const op_t *op, object given, con
 
 
 cdef object index_of(Program program, object given, const way_t *way, str wanted):
-    """The int value of an ``IntEnum`` or another type with ``__index__``. A bool is refused."""
+    """The int of an object with ``__index__``, such as an ``IntEnum``. A bool is not accepted."""
     held = given
     if type(held) is bool or not PyIndex_Check(held):
         raise EncodeError(f"{path_of(program, way)} is {type(held).__name__}; it must be {wanted}")
@@ -421,7 +414,7 @@ cdef object index_of(Program program, object given, const way_t *way, str wanted
 
 
 cdef object plain_int(object given):
-    # The index may be of a subclass of int with its own methods; int.__add__ makes a plain int of it.
+    # The index may be of a subclass of int, whose methods may do anything.
     return int.__add__(PyNumber_Index(given), 0)
 
 
@@ -474,32 +467,29 @@ cdef inline bint is_tagged(const plan_t *plan, const PyObject *name) noexcept:
 
 
 cdef bint is_model_value(Plan plan, int place, object given) except -1:
-    """Whether an object's tagged field may be left out: it has its default, or this version lacks it."""
+    """Whether a tagged field of an object has its default, so that it may be left out."""
     cdef const op_t *op = &plan.c.tagged[place]
     cdef PyObject *model = <PyObject *> plan.model
     if not op.there:
         return True
-    # Usually the bytes are the same. Values with other bytes can still be equal, such as floats.
+    # Most fields have the same bytes as the default. Others may be equal with different bytes, such as floats.
     if memcmp(field_of(<PyObject *> given, op), field_of(model, op), field_width(op)) == 0:
         return True
     return is_default(getattr(given, <str> op.name), getattr(plan.model, <str> op.name))
 
 
 cdef inline PyObject *tagged_value(const op_t *op, dict given) except? NULL:
-    """The value given for a tagged field; NULL if none is given or this version lacks the field."""
+    """The value given for a tagged field. NULL if there is none, or if the version lacks the field."""
     return PyDict_GetItemWithError(given, <object> op.name) if op.there else NULL
 
 
 cdef str number_of(object value):
-    """An int in decimal, or its length in bits if it is too long to read."""
+    """An int in decimal. If it is too long to read, only its length in bits."""
     return str(value) if value.bit_length() <= 256 else f"a number of {value.bit_length()} bits"
 
 
 cdef bint is_default(object value, object default) except -1:
-    """Whether a tagged field has its default, so that it may be left out.
-
-    A struct equals its default even if fields with default values are missing from it.
-    """
+    """Whether a value is the default, so that a tagged field may be left out. A struct may lack fields."""
     cdef PyObject *name
     cdef PyObject *inner
     cdef PyObject *other
@@ -509,7 +499,7 @@ cdef bint is_default(object value, object default) except -1:
     if type(default) is dict and isinstance(value, StructValue):
         value = value.to_dict()
     if isinstance(default, list):
-        # The default of every array is empty. An array may be a tuple, or a list subclass with ``find``.
+        # A list as default is empty. The value may be a tuple or a ``Keyed`` list.
         return (isinstance(value, list) and PyList_GET_SIZE(value) == 0
                 or isinstance(value, tuple) and PyTuple_GET_SIZE(value) == 0)
     if type(value) is not type(default):
@@ -528,7 +518,7 @@ cdef bint is_default(object value, object default) except -1:
 
 
 cdef object as_type_of(object default, object value):
-    """Convert a value that the writer accepts for the default's type to that type. Return other values unchanged."""
+    """Convert a value to the default's type if the writer accepts it for that type. Otherwise return it unchanged."""
     held = value
     if type(default) is dict and isinstance(held, Mapping):
         return dict(held)
@@ -555,7 +545,7 @@ cdef list checked_unknown(object value, str path):
             raise EncodeError(f"{path} has {pair!r}; it must be a tuple of a tag and bytes")
         # Kafka's writers use the largest int32 for "no tag".
         if not 0 <= tag < INT32_MAX:
-            raise EncodeError(f"{path}: tag {tag} is none; tags go from 0 to {INT32_MAX - 1}")
+            raise EncodeError(f"{path}: tag {tag} is not valid; tags go from 0 to {INT32_MAX - 1}")
         made.append((tag, data))
     return made
 
