@@ -1,14 +1,14 @@
 """Kafka's messages: every request, response, header and record of its own logs, at every version.
 
-Bytes and values, by the definitions that kfuzz carries of Kafka's releases:
+kfuzz carries the definitions of Kafka's releases. With them you turn values into bytes, and bytes into values:
 
 >>> from kfuzz import messages
 >>> data = messages.encode("ApiVersionsRequest", 3, {"clientSoftwareName": "kfuzz", "clientSoftwareVersion": "1"})
 >>> messages.decode("ApiVersionsRequest", 3, data)
 {'clientSoftwareName': 'kfuzz', 'clientSoftwareVersion': '1'}
 
-``catalogue`` has the definitions, ``language`` reads others, ``evolution`` says what may change between two releases,
-``headers`` which header stands in front.
+Four modules have more: ``catalogues`` finds definitions, ``language`` parses other definitions, ``evolution`` compares
+two releases, and ``headers`` gives the version of the header in front of a message.
 """
 
 from kfuzz.errors import EncodeError, MessageError

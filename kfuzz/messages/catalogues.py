@@ -1,8 +1,8 @@
-"""Definitions at hand: of a Kafka release that kfuzz carries, of a jar, of a folder.
+"""Finds definitions: those of the Kafka releases that kfuzz carries, and those in a jar, a folder or a file.
 
-A catalogue is one file with the definitions of one release, condensed to facts: names, types, versions, flags. It is
-written in the definition language itself, so that one reader serves all sources. A release has two: what its clients'
-jar defines, and what a broker's jars define beside it, which stands in logs and not on the wire.
+A catalogue is one file with the definitions of one release, reduced to facts: names, types, versions, flags. It is
+written in the definition language, so that one parser reads all sources. Each release has two catalogues. One has what
+the clients' jar defines. The other has the records that the broker's jars define, which are kept in logs and not sent.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = [
 ]
 
 FORMAT: Final = "kfuzz-messages/1"
-# What the catalogue of each release's records is called: of logs and files, from the jars of its broker.
+# The name of the catalogue with each release's records: what the broker's jars define for logs and files.
 RECORDS: Final[Mapping[str, str]] = {release: f"records-{release}" for release in RELEASES}
 CARRIED: Final = (*RELEASES, *RECORDS.values())
-# Where definitions stand in a jar: those of the metadata log in a folder of their own.
+# The folders of a jar that hold definitions. Those of the metadata log have a folder of their own.
 FOLDERS: Final = ("message", "metadata")
-# No definition of Kafka's has a hundredth of this; a jar may say of a member what it likes.
+# A jar can claim any size for a member. No definition of Kafka's has a hundredth of this size.
 MOST_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Definitions by name, in the order of their names; ``source`` is where they come from, for errors.
+    """Definitions by name, sorted by name. ``source`` says in errors where they come from.
 
-    ``beside`` is the catalogue that kfuzz carries of the same release's records, empty where there is none.
+    ``beside`` is the name of the carried catalogue with the same release's records, or empty if there is none.
     """
 
     source: str
@@ -59,9 +59,10 @@ class Catalogue:
         return {name.lower(): definition for name, definition in self.messages.items()}
 
     def find(self, name: str) -> Definition:
-        """The definition called ``name``, in any case; a request may be called without its ending. ``UsageError``.
+        """The definition called ``name``. Case does not matter, and the ending ``Request`` may be left out.
 
-        What is not among these is sought among the records of the same release.
+        Looks among the records of the same release if this catalogue does not have the name. Raises ``UsageError`` if
+        neither has it.
         """
         found = self._named(name)
         if found is None and self.beside:
@@ -79,31 +80,38 @@ class Catalogue:
     def _hint(self, wanted: str) -> str:
         known = [*self.messages, *(catalogue(self.beside).messages if self.beside else ())]
         if near := [name for name in known if wanted in name.lower()][:5]:
-            return f"; there are {', '.join(near)}"
+            return f"; similar names are {', '.join(near)}"
         return "; `kfuzz messages list` shows all" + (
-            f", with --definitions {self.beside} the records" if self.beside else ""
+            f", and with --definitions {self.beside} the records" if self.beside else ""
         )
 
 
 @cache
 def catalogue(name: str = LATEST) -> Catalogue:
-    """A catalogue that kfuzz carries: of a release's kafka-clients, or of its records. ``UsageError`` for any other."""
+    """A catalogue that kfuzz carries: a release's messages, or its records. Raises ``UsageError`` for other names.
+
+    >>> from kfuzz.messages.catalogues import catalogue
+    >>> str(catalogue("4.4.0").find("Fetch").valid_versions)
+    '4-18'
+    >>> catalogue("records-4.4.0").find("TopicRecord").kind
+    'metadata'
+    """
     if name not in CARRIED:
         raise UsageError(f"there is no catalogue of Kafka {name}; take one of {', '.join(CARRIED)}, or a jar or folder")
     return Catalogue(name, _Carried(name), RECORDS.get(name, ""))
 
 
 def valid_versions(name: str) -> dict[str, Versions]:
-    """The versions of each message in a catalogue that kfuzz carries; much faster than reading its definitions."""
+    """The valid versions of each message in a carried catalogue. Much faster than reading its definitions."""
     return {message: parse_versions(said["validVersions"]) for message, (_, said) in _said(name).items()}
 
 
 @cache
 def _said(name: str) -> dict[str, tuple[int, dict[str, Any]]]:
-    """Each message of a catalogue that kfuzz carries: its line in the file, and what the file says, not yet checked."""
+    """Each message of a carried catalogue: its line in the file, and its JSON, which is not checked yet."""
     path = _path_of(name)
-    # `condense` writes the head on the first line and each message on a line of its own. The standard library's reader
-    # is far faster than the one that knows the place of each value.
+    # `condense` writes the head on the first line and each message on a line of its own. The standard library's parser
+    # is far faster than the one that keeps lines.
     return {
         message["name"]: (line, message) for line, message in enumerate(json.loads(path.read_bytes())["messages"], 2)
     }
@@ -116,7 +124,7 @@ def _path_of(name: str) -> Path:
 class _Carried(Mapping[str, Definition]):
     """The definitions of a catalogue that kfuzz carries.
 
-    Each is read when it is first asked for: most programs need a few, and reading all 200 takes 0.07 s.
+    Each definition is read on first use: most programs need a few, and reading all 200 takes 0.07 s.
     """
 
     def __init__(self, name: str) -> None:
@@ -132,7 +140,7 @@ class _Carried(Mapping[str, Definition]):
         return definition
 
     def __contains__(self, message: object) -> bool:
-        # The base class would read the definition to find out.
+        # The base class would read the definition.
         return message in self._said
 
     def __iter__(self) -> Iterator[str]:
@@ -143,7 +151,7 @@ class _Carried(Mapping[str, Definition]):
 
 
 def _node(value: Any, line: int) -> Node:
-    """The value as the reader that knows places gives it; all of it stands on one line."""
+    """The value as ``text.parse`` returns it. All of its nodes are on one line."""
     if isinstance(value, dict):
         return Node({key: _node(member, line) for key, member in value.items()}, line)
     if isinstance(value, list):
@@ -152,7 +160,7 @@ def _node(value: Any, line: int) -> Node:
 
 
 def newest(name: str, version: int) -> Definition:
-    """The definition of the newest release that has ``version`` of the message; ``UsageError`` where none has."""
+    """The definition in the newest release that has ``version`` of the message; ``UsageError`` if no release has it."""
     for release in reversed(RELEASES):
         for source in (release, RECORDS[release]):
             definition = catalogue(source).messages.get(name)
@@ -162,9 +170,9 @@ def newest(name: str, version: int) -> Definition:
 
 
 def has_same_names(release: str, name: str, version: int) -> bool:
-    """Whether the release has ``version`` of the message, and its fields have the names that the newest release gives.
+    """Whether the release has ``version`` of the message, with the same field names as the newest release.
 
-    Kafka sometimes renames a field of a released version. The bytes stay, the JSON form does not.
+    Kafka sometimes renames a field of a released version. Then the bytes stay the same, but the JSON form changes.
     """
     definition = catalogue(release).messages.get(name)
     if definition is None or version not in definition.valid_versions:
@@ -173,15 +181,15 @@ def has_same_names(release: str, name: str, version: int) -> bool:
 
 
 def _names(definition: Definition, version: int) -> dict[str, list[str]]:
-    """The names of the fields in one version, of the message and of each struct."""
+    """The names of the fields in one version: of each struct by its name, and of the message by an empty name."""
     parts = {"": definition.fields} | {name: struct.fields for name, struct in definition.structs.items()}
     return {name: [field.name for field in fields if version in field.versions] for name, fields in parts.items()}
 
 
 def load(source: str | Path, *, tags_may_end: bool = False) -> Catalogue:
-    """The definitions in a jar, a folder of JSON files, a catalogue, or one file; ``UsageError`` where one is wrong.
+    """The definitions in a jar, a folder of JSON files, a catalogue, or one file.
 
-    ``tags_may_end``: see ``parse_definition``.
+    Raises ``UsageError`` if a definition is wrong. For ``tags_may_end`` see ``parse_definition``.
     """
     path = Path(source)
     if path.is_dir():
@@ -195,16 +203,14 @@ def load(source: str | Path, *, tags_may_end: bool = False) -> Catalogue:
 
 
 def _members(path: Path) -> dict[str, str]:
-    """The definitions in a jar: every JSON file in one of the folders in which Kafka's jars have theirs."""
+    """The texts of a jar's definitions: all JSON files in the folders where Kafka's jars have definitions."""
     texts = {}
     try:
         with zipfile.ZipFile(path) as jar:
             for member in sorted(jar.namelist()):
                 if member.endswith(".json") and Path(member).parent.name in FOLDERS:
                     if jar.getinfo(member).file_size > MOST_BYTES:
-                        raise UsageError(
-                            f"{path}: {member} has more than {MOST_BYTES} bytes; no definition is so large"
-                        )
+                        raise UsageError(f"{path}: {member} has more than {MOST_BYTES} bytes; definitions are smaller")
                     texts[f"{path.name}/{member}"] = _text(jar.read(member), f"{path}: {member}")
     except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError) as error:
         raise UsageError(f"{path} cannot be read as a jar: {error}; fetch it again") from None
@@ -233,7 +239,7 @@ def _named(source: str, definitions: Iterable[tuple[str, Definition]]) -> Catalo
     files: dict[str, str] = {}
     for file, definition in definitions:
         if definition.name in messages:
-            raise UsageError(f"{file}: {definition.name} is defined twice in {source}; take one of them away")
+            raise UsageError(f"{file}: {definition.name} is defined twice in {source}; remove one of them")
         messages[definition.name] = definition
         files[definition.name] = file
     _require_pairs(messages, files)
@@ -241,10 +247,10 @@ def _named(source: str, definitions: Iterable[tuple[str, Definition]]) -> Catalo
 
 
 def _require_pairs(messages: Mapping[str, Definition], files: Mapping[str, str]) -> None:
-    """No two requests have one number, and a response has the number and the versions of its request.
+    """Check that requests have different numbers, and responses the number and versions of their requests.
 
-    ``files`` says where each stands. Either may be without the other. Records are no part of this: the numbers of each
-    log are its own, and a catalogue has several logs.
+    ``files`` has the file of each message, for errors. A request without a response is allowed, and the reverse.
+    Records are not checked: each log numbers its own records, and a catalogue has several logs.
     """
 
     def refuse(name: str, problem: str) -> NoReturn:
@@ -257,7 +263,7 @@ def _require_pairs(messages: Mapping[str, Definition], files: Mapping[str, str])
             continue
         first = known.setdefault((one.kind, one.api_key), one)
         if first is not one:
-            refuse(name, f"has apiKey {one.api_key}, and so has {first.name}; give each {one.kind} a number of its own")
+            refuse(name, f"has apiKey {one.api_key}, like {first.name}; give each {one.kind} a number of its own")
     for (kind, key), response in known.items():
         if kind == "request":
             continue
@@ -266,16 +272,16 @@ def _require_pairs(messages: Mapping[str, Definition], files: Mapping[str, str])
             if other := known.get(("request", key)):
                 refuse(
                     response.name,
-                    f"has apiKey {key}, which is that of {other.name}; a response is called as its request",
+                    f"has apiKey {key} like {other.name}; a response must be named after its request",
                 )
             continue
         request = messages[called]
         if request.api_key != key:
-            refuse(response.name, f"has apiKey {key}, and {called} has {request.api_key}; give both the same")
+            refuse(response.name, f"has apiKey {key}, but {called} has {request.api_key}; give both the same")
         if request.valid_versions != response.valid_versions:
             refuse(
                 response.name,
-                f"has validVersions {response.valid_versions}, and {called} has {request.valid_versions}; "
+                f"has validVersions {response.valid_versions}, but {called} has {request.valid_versions}; "
                 "give both the same",
             )
 
@@ -287,11 +293,11 @@ def _condensed(path: Path, tags_may_end: bool) -> Catalogue:
     if "format" not in members or members["format"].value != FORMAT or "messages" not in members:
         if "name" in members:
             return _catalogue(str(path), {str(path): text}, tags_may_end)
-        raise UsageError(f"{path} is no catalogue of messages, nor a definition; make one with `kfuzz messages import`")
+        raise UsageError(f"{path} is neither a catalogue nor a definition; make one with `kfuzz messages import`")
     lines = members["messages"].value
     if not isinstance(lines, list) or not lines:
         line = members["messages"].line
-        raise UsageError(f"{path}:{line}: messages must be a list of definitions; make the catalogue anew")
+        raise UsageError(f"{path}:{line}: messages must be a list of definitions; make the catalogue again")
     return _named(
         path.stem,
         [(f"{path}:{node.line}", definition_of(node, str(path), tags_may_end=tags_may_end)) for node in lines],
@@ -302,13 +308,13 @@ def _condensed(path: Path, tags_may_end: bool) -> Catalogue:
 
 
 def condense(catalogues: Iterable[Catalogue], release: str) -> bytes:
-    """One catalogue's file with the definitions of all, a message a line, sorted by name; the same bytes each time."""
+    """One catalogue file with all definitions, a message per line, sorted by name. Equal input gives equal bytes."""
     messages: dict[str, Definition] = {}
     sources: dict[str, str] = {}
     for one in catalogues:
         for name, definition in one.messages.items():
             if messages.setdefault(name, definition) != definition:
-                raise UsageError(f"{one.source} defines {name} otherwise than the one before; import them one by one")
+                raise UsageError(f"{one.source} defines {name} differently from the one before; import them one by one")
             sources.setdefault(name, one.source)
     _require_pairs(messages, sources)
     lines = [_compact(message_of(messages[name])) for name in sorted(messages)]
@@ -321,7 +327,7 @@ def _compact(value: Any) -> str:
 
 
 def message_of(definition: Definition) -> dict[str, Any]:
-    """The definition as its language says it, without what is as by default and without prose."""
+    """The definition as JSON in the definition language, without default values and prose."""
     inline = _inline(definition)
     made: dict[str, Any] = {"name": definition.name, "type": definition.kind}
     if definition.api_key is not None:
@@ -349,7 +355,7 @@ def message_of(definition: Definition) -> dict[str, Any]:
 
 
 def _inline(definition: Definition) -> set[str]:
-    """Structs that the one field which uses them defines."""
+    """The structs that a field defines inline, because only that field uses them."""
     uses: dict[str, list[Field]] = {}
 
     def visit(fields: Iterable[Field]) -> None:
@@ -387,7 +393,7 @@ def _field_of(field: Field, definition: Definition, inline: set[str]) -> dict[st
 
 
 def _default_of(field: Field) -> str | None:
-    """As the language writes it; None where it is the type's own."""
+    """The default as the language writes it. None if it is the type's own."""
     if field.null_default:
         return None if str(field.type) == "records" else "null"
     if field.default in (None, "", 0, False):

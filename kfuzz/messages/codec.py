@@ -1,11 +1,13 @@
-"""Bytes of a message and its values.
+"""Turns the bytes of a message into values, and values into bytes.
 
-A message is a dict with the definitions' field names, the first letter small: numbers, text, ``bytes`` (a uuid has 16),
-lists, dicts, None. What is not given has its default; tagged fields that this version does not know stand under
-``_unknownTaggedFields`` as pairs of tag and bytes. :func:`decode` makes objects with attributes of the same names as
-well, which take a third of the time; the writer takes both. Mirrors the classes of ``org.apache.kafka.common.message``.
+A message is a dict. Its keys are the definition's field names with the first letter in lower case. Its values are
+numbers, text, ``bytes`` (16 for a uuid), lists, dicts and None. Fields that are not given have their defaults. Tagged
+fields that this version does not know are pairs of tag and bytes under ``_unknownTaggedFields``.
 
-A field that the version lacks has its default in objects, and in dicts where ``defaults`` asks for it.
+:func:`decode` can also make objects with attributes of the same names, in a third of the time. The writer takes both.
+Mirrors the classes of ``org.apache.kafka.common.message``.
+
+Objects always have the fields that the version lacks, with their defaults. Dicts have them if ``defaults`` is set.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _Verdict = TypeVar("_Verdict", bound="MessageVerdict")
 
 @dataclass
 class MessageVerdict:
-    """What :func:`check` says of some bytes: where the message ends (0 where it is refused), and what was found."""
+    """The result of :func:`check`. ``consumed`` is where the message ends, in bytes, or 0 if it is refused."""
 
     consumed: int
     findings: list[Finding] = field(default_factory=list)
@@ -58,7 +60,7 @@ class MessageVerdict:
 
 @dataclass
 class MessageReading(MessageVerdict):
-    """A verdict and the values, None where the bytes are refused."""
+    """The result of :func:`read`: a verdict, and the values. ``message`` is None if the bytes are refused."""
 
     message: Message | None = None
 
@@ -75,10 +77,18 @@ def _require_profile(profile: Profile) -> None:
 def read(
     message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka", defaults: bool = False
 ) -> MessageReading:
-    """Values and findings; never raises on bad bytes. ``message`` is a definition, or the name of one of the latest.
+    """Read a message: its values and the findings. Bad bytes become findings, not exceptions.
 
-    Profile ``kafka`` refuses what the generated classes of the release refuse; ``strict`` all that a writer may not do.
-    ``defaults`` is that of :func:`decode`. ``UsageError`` for an unknown message, version or profile.
+    ``message`` is a definition, or the name of a message of the latest release. Profile ``kafka`` refuses what the
+    generated classes of that release refuse. ``strict`` refuses everything that a writer must not write. For
+    ``defaults`` see :func:`decode`. Raises ``UsageError`` for an unknown message, version or profile.
+
+    >>> from kfuzz.messages import read
+    >>> reading = read("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a02310000"))
+    >>> reading.message, reading.consumed
+    ({'clientSoftwareName': 'kfuzz', 'clientSoftwareVersion': '1'}, 9)
+    >>> print(reading.findings[0])
+    ApiVersionsRequest at byte 9: 1 bytes are left behind the message [bytes-after-message]
     """
     _require_profile(profile)
     program = _program(message, version)
@@ -87,7 +97,12 @@ def read(
 
 
 def check(message: str | Definition, version: int, data: bytes, *, profile: Profile = "kafka") -> MessageVerdict:
-    """As :func:`read`, but no values are made."""
+    """Check the bytes of a message as :func:`read` does, without making values.
+
+    >>> from kfuzz.messages import check
+    >>> print(check("ApiVersionsRequest", 3, bytes.fromhex("066b6675")).fatal)
+    ApiVersionsRequest.clientSoftwareName at byte 0: the length is 5, and 3 bytes are left [length-exceeds-message]
+    """
     _require_profile(profile)
     program = _program(message, version)
     consumed, notes = program.check(data)
@@ -123,10 +138,10 @@ def decode(
     objects: bool = False,
     defaults: bool = False,
 ) -> Message | StructValue:
-    """The values, in dicts or as ``objects``; ``MessageError`` with the first fatal finding.
+    """The values of a message, as dicts or as ``objects``. Raises ``MessageError`` with the first fatal finding.
 
-    With ``defaults`` the dicts hold the fields that the version lacks as well, each with its default, as Kafka's
-    generated classes have them; objects always do.
+    With ``defaults``, dicts also have the fields that the version lacks, each with its default. Kafka's generated
+    classes have these fields too, and so do objects in any case.
 
     >>> from kfuzz.messages import decode
     >>> decode("ApiVersionsRequest", 3, bytes.fromhex("066b66757a7a023100"))
@@ -149,11 +164,11 @@ def decode(
 
 
 def encode(message: str | Definition, version: int, values: Mapping[str, Any] | StructValue) -> bytes:
-    """The bytes; ``EncodeError`` with the field's path where a value does not fit, before a byte is given out.
+    """The bytes of a message. Raises ``EncodeError`` with the field's path if a value does not fit.
 
-    A struct may be any mapping, a number anything with ``__index__`` (``IntEnum``), bytes anything bytes-like
-    (``bytearray``, ``memoryview``); dicts, ints and ``bytes`` are the fastest. A value that this version has no place
-    for is an error, unless it is the default or the field is ignorable.
+    A struct may be any mapping, a number any object with ``__index__`` (``IntEnum``), and bytes any bytes-like object
+    (``bytearray``, ``memoryview``). Dicts, ints and ``bytes`` are the fastest. A value for a field that this version
+    lacks is an error, unless it is the default or the field is ignorable.
 
     >>> from kfuzz.messages import encode
     >>> encode("ApiVersionsRequest", 3, {"clientSoftwareName": "kfuzz", "clientSoftwareVersion": "1"}).hex()
@@ -163,14 +178,19 @@ def encode(message: str | Definition, version: int, values: Mapping[str, Any] | 
 
 
 def size(message: str | Definition, version: int, values: Mapping[str, Any] | StructValue) -> int:
-    """How many bytes :func:`encode` makes of the values."""
+    """The number of bytes that :func:`encode` makes of the values. Raises the same errors.
+
+    >>> from kfuzz.messages import size
+    >>> size("ApiVersionsRequest", 3, {"clientSoftwareName": "kfuzz", "clientSoftwareVersion": "1"})
+    9
+    """
     return _program(message, version).size(values)
 
 
 def reading_of(
     name: str, consumed: int, notes: Sequence[Note], value: Message | None, profile: Profile
 ) -> MessageReading:
-    """The reading that the program's notes make; ``name`` is what paths begin with."""
+    """The reading for a program's notes. Paths in its findings begin with ``name``."""
     reading = _judged(MessageReading(consumed, message=value), name, notes, profile)
     if reading.fatal is not None:
         reading.message = None
@@ -178,7 +198,7 @@ def reading_of(
 
 
 def _judged(verdict: _Verdict, name: str, notes: Sequence[Note], profile: Profile) -> _Verdict:
-    """The verdict with the findings that the notes make, in the order of their places."""
+    """The verdict with findings for the notes, sorted by offset."""
     if notes:
         ordered = sorted(notes, key=lambda note: (note[1], note[0]))
         verdict.findings = [from_message_note(name, note, profile) for note in ordered]

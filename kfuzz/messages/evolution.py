@@ -1,7 +1,7 @@
-"""What changed between two definitions of a message, and whether the peers of before can live with it.
+"""Finds what changed between two definitions of a message, and whether older peers still understand it.
 
-Mirrors the section on incompatible changes of the definition language's document; Kafka's own checker
-(``org.apache.kafka.message.checker.EvolutionVerifier``) knows a part of it.
+Mirrors the section on incompatible changes in the definition language's document. Kafka's own checker
+(``org.apache.kafka.message.checker.EvolutionVerifier``) covers a part of it.
 """
 
 from __future__ import annotations
@@ -32,34 +32,37 @@ Code = Literal[
     "version-lost",
 ]
 
-# What each is, and whether it is incompatible.
+# The meaning of each code, and whether the change is incompatible.
 CODES: Final[Mapping[Code, tuple[str, bool]]] = {
     "api-key-changed": ("the message has another number or kind", True),
-    "array-of-structs": ("an array of primitives is now one of structs with one such field: the same bytes", False),
+    "array-of-structs": (
+        "an array of primitives is now an array of structs with one such field; the bytes are the same",
+        False,
+    ),
     "default-changed": ("peers would not agree on what a missing field means", True),
-    "field-renamed": ("names are not sent: the same bytes", False),
-    "fields-reordered": ("fields that were there stand in another order", True),
+    "field-renamed": ("the name changed; names are not sent, so the bytes are the same", False),
+    "fields-reordered": ("existing fields have another order", True),
     "message-lost": ("no version of the message is left", True),
-    "message-renamed": ("names are not sent: the same bytes", False),
-    "released-version-changed": ("a version that was released has another layout", True),
+    "message-renamed": ("the name changed; names are not sent, so the bytes are the same", False),
+    "released-version-changed": ("a released version has another layout", True),
     "tag-changed": ("a tagged field has another tag", True),
     "tag-lost": ("a tagged field is gone from versions that had it", True),
-    "tag-renamed": ("a tag has a field of another name: the same bytes, if they mean the same", False),
+    "tag-renamed": ("the field of a tag has another name; the bytes are the same if the meaning is", False),
     "tag-reused": ("a tag now means something else", True),
     "tags-refused": ("Kafka's generator refuses the tags, though the document allows them", False),
     "type-changed": ("a field has another type", True),
-    "version-lost": ("a version that was released is not valid any more", True),
+    "version-lost": ("a released version is no longer valid", True),
 }
-# The bytes are the same, but a person should look.
+# These are compatible, but a person should look at them.
 WARNINGS: Final[frozenset[Code]] = frozenset({"tag-renamed", "tags-refused"})
 
-# What to do about a tagged field that is no longer wanted.
-_KEEP_TAG: Final = "keep the field with its tag and leave it unset, for no other field may ever have the tag"
+# What to do with a tagged field that is no longer needed.
+_KEEP_TAG: Final = "keep the field with its tag and leave it unset, because no other field may ever have the tag"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Change:
-    """A change of ``message`` at ``path``, a field's names from the message's own down, empty for the message."""
+    """A change of ``message``. ``path`` names the field, as in ``Topics.Partitions``; it is empty for the message."""
 
     message: str
     path: str
@@ -82,9 +85,9 @@ class Change:
 
 
 def compare_all(old: Mapping[str, Definition], new: Mapping[str, Definition]) -> list[Change]:
-    """The changes of all messages of ``old``; a message that is new breaks nobody.
+    """The changes of all messages in ``old``. New messages are ignored, because they break no peer.
 
-    A message is known by its name, and else by its number and kind.
+    Messages are matched by name, or otherwise by number and kind.
     """
     numbered = {(one.kind, one.api_key or 0): one for one in new.values() if one.api_key is not None}
     unstable = {one.api_key for one in old.values() if one.kind == "request" and one.latest_version_unstable}
@@ -94,7 +97,7 @@ def compare_all(old: Mapping[str, Definition], new: Mapping[str, Definition]) ->
         after = new.get(name)
         if after is None and before.api_key is not None:
             after = numbered.get((before.kind, before.api_key))
-        # Whether a version is released is said of the request, and counts for the response.
+        # Only a request says that its latest version is unstable. It counts for the response too.
         is_unstable = before.kind in ("request", "response") and before.api_key in unstable
         if after is not None:
             changes += compare(before, after, latest_version_unstable=is_unstable)
@@ -106,14 +109,21 @@ def compare_all(old: Mapping[str, Definition], new: Mapping[str, Definition]) ->
 def compare(old: Definition, new: Definition, *, latest_version_unstable: bool | None = None) -> list[Change]:
     """The changes from ``old`` to ``new``, sorted by path.
 
-    ``latest_version_unstable`` says whether the last version was, where ``old`` itself cannot: a response.
+    ``latest_version_unstable`` says whether the latest version of ``old`` was unstable. It is for responses, whose
+    definitions do not say so.
+
+    >>> from kfuzz.messages.catalogues import catalogue
+    >>> from kfuzz.messages.evolution import compare
+    >>> old, new = catalogue("3.9.2").find("TxnOffsetCommitRequest"), catalogue("4.4.0").find("TxnOffsetCommitRequest")
+    >>> [str(change) for change in compare(old, new)]
+    ['TxnOffsetCommitRequest.GenerationId: field-renamed: its name is now GenerationIdOrMemberEpoch']
     """
     unstable = old.latest_version_unstable if latest_version_unstable is None else latest_version_unstable
     return sorted(_Comparison(old, new, unstable).changes())
 
 
 def _released(definition: Definition, latest_version_unstable: bool) -> Versions:
-    """A version that was marked unstable was not released yet."""
+    """The valid versions, without the latest one if it was unstable: that was not released yet."""
     valid = definition.valid_versions
     return valid & Versions(0, valid.highest - 1) if latest_version_unstable else valid
 
@@ -138,14 +148,14 @@ class _Comparison:
         lost = [version for version in self.released if version not in new.valid_versions]
         if lost:
             yield self.change(
-                "", "version-lost", f"versions {self.released} were released, and {new.valid_versions} are valid now"
+                "", "version-lost", f"versions {self.released} were released, but now {new.valid_versions} are valid"
             )
         scope = self.released & new.valid_versions
         changed = [v for v in scope if (v in old.flexible_versions) != (v in new.flexible_versions)]
         if changed:
             yield self.change(
                 "", "released-version-changed",
-                f"flexibleVersions were {old.flexible_versions}, and are {new.flexible_versions}",
+                f"flexibleVersions were {old.flexible_versions}, and are now {new.flexible_versions}",
             )  # fmt: skip
         yield from self.fields(old.fields, new.fields, scope, "", frozenset())
 
@@ -193,7 +203,7 @@ class _Comparison:
     def order(
         self, old: Sequence[Field], new: Sequence[Field], pairs: Mapping[str, Field], path: str
     ) -> Iterator[Change]:
-        """Fields without a tag, which stand where they stand; those with one are sent by its number."""
+        """Compare the order of fields without a tag. Tagged fields are sent in the order of their tags."""
         place = {field.name: i for i, field in enumerate(new)}
         before: Field | None = None
         for field in old:
@@ -202,7 +212,7 @@ class _Comparison:
             if before is not None and place[pairs[field.name].name] < place[pairs[before.name].name]:
                 yield self.change(
                     f"{path}.{field.name}".removeprefix("."), "fields-reordered",
-                    f"it came after {before.name}, and comes before it now",
+                    f"it came after {before.name}, and now comes before it",
                 )  # fmt: skip
             before = field
 
@@ -220,7 +230,7 @@ class _Comparison:
             if after.tag != next_tag:
                 yield self.change(
                     here, "tags-refused",
-                    f"there is a tag {after.tag} and no tag {next_tag}; if a release had one, {_KEEP_TAG}",
+                    f"there is a tag {after.tag} but no tag {next_tag}; if a release had one, {_KEEP_TAG}",
                 )  # fmt: skip
             next_tag = (after.tag or 0) + 1
         for after in new:
@@ -228,23 +238,23 @@ class _Comparison:
             if owner is not None and pairs.get(owner.name) != after:
                 yield self.change(
                     f"{path}.{after.name}".removeprefix("."), "tag-reused",
-                    f"tag {after.tag} is that of {owner.name}; take one that was never used",
+                    f"tag {after.tag} belongs to {owner.name}; take one that was never used",
                 )  # fmt: skip
 
     def field(self, old: Field, new: Field, scope: Versions, path: str, inside: frozenset[str]) -> Iterator[Change]:
         for what, before, after in (
-            ("there in", old.versions & scope, new.versions & scope),
+            ("present in", old.versions & scope, new.versions & scope),
             ("nullable in", old.nullable & scope, new.nullable & scope),
         ):
             if before != after:
                 yield self.change(
-                    path, "released-version-changed", f"it was {what} versions {before}, and is in {after}"
+                    path, "released-version-changed", f"it was {what} versions {before}, and is now {what} {after}"
                 )
         if old.tag is not None and new.tag is not None and old.tag != new.tag:
-            yield self.change(path, "tag-changed", f"its tag was {old.tag}, and is {new.tag}")
+            yield self.change(path, "tag-changed", f"its tag was {old.tag}, and is now {new.tag}")
         elif old.tagged & scope != new.tagged & scope:
             code: Code = "tag-lost" if old.tagged and not old.tagged <= new.tagged else "released-version-changed"
-            text = f"it was tagged in versions {old.tagged & scope}, and is in {new.tagged & scope}"
+            text = f"it was tagged in versions {old.tagged & scope}, and is now tagged in {new.tagged & scope}"
             yield self.change(path, code, f"{text}; {_KEEP_TAG}" if code == "tag-lost" else text)
         compact = [
             v for v in scope & old.versions & new.versions
@@ -254,7 +264,7 @@ class _Comparison:
             yield self.change(
                 path,
                 "released-version-changed",
-                f"its own flexibleVersions were {old.flexible}, and are {new.flexible}",
+                f"its own flexibleVersions were {old.flexible}, and are now {new.flexible}",
             )
         yield from self.type(old, new, scope & old.versions, path, inside)
 
@@ -264,7 +274,7 @@ class _Comparison:
             return
         if before.array and after.array and before.struct is None and after.struct is not None:
             struct = self.new.structs[after.struct]
-            # A struct of a flexible version has a number of tags behind its fields.
+            # In a flexible version each struct ends with the number of its tagged fields, so the bytes differ.
             if not scope & self.new.flexible_versions and _boxes(struct, before.name, scope):
                 yield self.change(
                     path, "array-of-structs", f"{before} is now {after}, with {struct.fields[0].name} in it"
@@ -273,17 +283,21 @@ class _Comparison:
         if before.array != after.array or (before.struct is None) != (after.struct is None) or (
             before.struct is None and before.name != after.name
         ):  # fmt: skip
-            yield self.change(path, "type-changed", f"it was {before}, and is {after}")
+            yield self.change(path, "type-changed", f"it was {before}, and is now {after}")
         elif before.struct is not None and after.struct is not None and before.struct not in inside:
-            # A struct may hold itself; once is enough.
+            # A struct may hold itself, so it is not compared again inside itself.
             old_struct, new_struct = self.old.structs[before.struct], self.new.structs[after.struct]
             yield from self.fields(old_struct.fields, new_struct.fields, scope, path, inside | {before.struct})
         if (old.default, old.null_default) != (new.default, new.null_default) and before == after:
-            yield self.change(path, "default-changed", f"it was {_default(old)}, and is {_default(new)}")
+            yield self.change(path, "default-changed", f"its default was {_default(old)}, and is now {_default(new)}")
 
 
 def _pairs(old: Sequence[Field], new: Sequence[Field], scope: Versions) -> dict[str, Field]:
-    """Who is who, by the old field's name: the same name, or another name in the same gap with all else the same."""
+    """The new field for each old field that has one, by the old field's name.
+
+    Fields match by name. A renamed field matches if it is otherwise the same, and lies in the same gap between fields
+    with known names.
+    """
     by_name = {field.name: field for field in new}
     pairs = {field.name: by_name[field.name] for field in old if field.name in by_name}
     for before, after in zip(_gaps(old, pairs, scope), _gaps(new, {field.name for field in old}, scope), strict=False):
@@ -291,13 +305,13 @@ def _pairs(old: Sequence[Field], new: Sequence[Field], scope: Versions) -> dict[
             found = next((other for other in after if _says(other) == _says(field)), None)
             if found is not None:
                 pairs[field.name] = found
-                # They stand in order, so those before it are nobody's.
+                # Fields keep their order, so the next old field can only match a later one.
                 after = after[after.index(found) + 1 :]
     return pairs
 
 
 def _gaps(fields: Sequence[Field], known: Iterable[str], scope: Versions) -> list[list[Field]]:
-    """The fields that only one side has, between those that both have."""
+    """Groups of fields that only one side has. The fields that both sides have lie between the groups."""
     gaps: list[list[Field]] = [[]]
     for field in fields:
         if field.name in known:
@@ -308,7 +322,7 @@ def _gaps(fields: Sequence[Field], known: Iterable[str], scope: Versions) -> lis
 
 
 def _says(field: Field) -> tuple[object, ...]:
-    """All that a peer sees of a field."""
+    """Everything about a field that a peer can notice."""
     struct = "struct" if field.type.struct else field.type.name
     return (
         struct,
@@ -322,12 +336,12 @@ def _says(field: Field) -> tuple[object, ...]:
 
 
 def _only_tagged(field: Field, scope: Versions) -> bool:
-    """Whether peers that do not know it step over it."""
+    """Whether the field is always tagged, so that peers that do not know it skip it."""
     return field.versions & scope <= field.tagged
 
 
 def _boxes(struct: Struct, primitive: str, scope: Versions) -> bool:
-    """Whether the struct is sent as the primitive alone: in these versions it has no other field."""
+    """Whether the struct is sent like the primitive, because in these versions it has no other field."""
     there = [field for field in struct.fields if field.versions & scope and not _only_tagged(field, scope)]
     return len(there) == 1 and str(there[0].type) == primitive and scope <= there[0].versions and not there[0].nullable
 
@@ -335,7 +349,7 @@ def _boxes(struct: Struct, primitive: str, scope: Versions) -> bool:
 def _default(field: Field) -> str:
     if field.null_default:
         return "null"
-    return "none of its own" if field.default is None else repr(field.default)
+    return "the default of its type" if field.default is None else repr(field.default)
 
 
 def _number(key: int | None) -> str:

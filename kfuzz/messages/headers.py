@@ -1,6 +1,7 @@
-"""Which version of its header stands in front of a request or a response.
+"""Which version the header of a request or a response has.
 
-The header's version is nowhere in the bytes: it follows from the number and the version of what it stands in front of.
+No byte gives the version of the header. It follows from the API key and the version of the request or response that
+comes after it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ _API_VERSIONS: Final = 18
 
 
 def request_header_version(request: Definition, version: int) -> int:
-    """The version of ``RequestHeader``: 2 where ``version`` of the request is flexible, else 1.
+    """The version of ``RequestHeader``: 2 if ``version`` of the request is flexible, otherwise 1.
 
-    ControlledShutdown 0, which ended with Kafka 3, has a header 0, without client id. ``version`` need not be a valid
-    one: a broker reads the header of an ApiVersions request that is too new for it. ``UsageError`` for a definition
-    that is no request. Mirrors ``org.apache.kafka.common.message.ApiMessageType.requestHeaderVersion``.
+    One request has header version 0, without a client id: ControlledShutdown 0, which Kafka 4 no longer has.
+    ``version`` need not be valid, because a broker reads the header of an ApiVersions request that is too new for it.
+    Raises ``UsageError`` if the definition is not a request. Mirrors
+    ``org.apache.kafka.common.message.ApiMessageType.requestHeaderVersion``.
+
+    >>> from kfuzz.messages.catalogues import catalogue
+    >>> from kfuzz.messages.headers import request_header_version
+    >>> request_header_version(catalogue().find("FetchRequest"), 17)
+    2
     """
     _require(request, "request")
     if request.api_key == _CONTROLLED_SHUTDOWN and version == 0:
@@ -30,11 +37,16 @@ def request_header_version(request: Definition, version: int) -> int:
 
 
 def response_header_version(response: Definition, version: int) -> int:
-    """The version of ``ResponseHeader``: 1 where ``version`` of the response is flexible, else 0.
+    """The version of ``ResponseHeader``: 1 if ``version`` of the response is flexible, otherwise 0.
 
-    That of ApiVersions is always 0: whoever asks does not know yet what the broker can say, and must be able to read
-    it. ``version`` need not be a valid one. ``UsageError`` for a definition that is no response. Mirrors
+    For ApiVersions it is always 0: the client does not know yet which versions the broker has, and must be able to read
+    the answer. ``version`` need not be valid. Raises ``UsageError`` if the definition is not a response. Mirrors
     ``org.apache.kafka.common.message.ApiMessageType.responseHeaderVersion``.
+
+    >>> from kfuzz.messages.catalogues import catalogue
+    >>> from kfuzz.messages.headers import response_header_version
+    >>> response_header_version(catalogue().find("FetchResponse"), 17)
+    1
     """
     _require(response, "response")
     if response.api_key == _API_VERSIONS:

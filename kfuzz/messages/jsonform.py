@@ -1,8 +1,8 @@
-"""The JSON form of a message, which the testee protocol and the command line share.
+"""The JSON form of messages. The testee protocol and the command line share it.
 
-The definitions' field names, the first letter small; every field of the version; int64 as decimal text, bytes and
-records as hex, a uuid as Kafka's text, float64 as a number or as ``"NaN"``, ``"Infinity"``, ``"-Infinity"``; unknown
-tagged fields as ``"_unknownTaggedFields": [{"tag": 9, "hex": "…"}]``.
+An object has every field of the version. Its keys are the definition's names with the first letter in lower case. An
+int64 is decimal text, bytes and records are hex, and a uuid is Kafka's text. A float64 is a number, ``"NaN"``,
+``"Infinity"`` or ``"-Infinity"``. Unknown tagged fields are ``"_unknownTaggedFields": [{"tag": 9, "hex": "…"}]``.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _NO_NUMBERS: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.
 
 
 def to_json(definition: Definition, version: int, values: dict[str, Any] | StructValue) -> dict[str, Any]:
-    """The JSON form of a message's values; what they leave out has its default."""
+    """The JSON form of a message's values. Fields that are not given have their defaults."""
     in_dicts = values.to_dict() if isinstance(values, StructValue) else values
     return _struct_to(definition, definition.fields, version, in_dicts)
 
 
 def from_json(definition: Definition, version: int, form: Any) -> dict[str, Any]:
-    """The values of a JSON form, whose fields may be left out. ``UsageError`` with the field's path where it is none.
+    """The values of a JSON form. Fields may be left out. Raises ``UsageError`` with the field's path for a wrong form.
 
-    Fields of other versions are taken as they are: whether they may be given is for the writer to say.
+    Fields of other versions are accepted; the writer decides whether they may be given.
     """
     return _struct_from(definition, definition.fields, version, form, definition.name)
 
 
 def uuid_text(value: bytes) -> str:
-    """A uuid as Kafka writes it: ``AAAAAAAAAAAAAAAAAAAAAA`` for the one of zeros."""
+    """A uuid as Kafka writes it: 16 bytes of zeros are ``AAAAAAAAAAAAAAAAAAAAAA``."""
     return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 
@@ -65,7 +65,7 @@ def _value_to(definition: Definition, field: Field, version: int, value: Any) ->
 
 def _element_to(definition: Definition, field: Field, version: int, value: Any) -> Any:
     if field.type.struct is not None:
-        # A default may be null where a struct's own default is meant.
+        # Elements of an array are never null in a message, but the caller may give None.
         return None if value is None else _struct_to(definition, definition.fields_of(field.type), version, value)
     if field.type.name == "int64":
         return str(value)
@@ -91,7 +91,7 @@ def _struct_from(
         elif name in known:
             made[name] = _value_from(definition, known[name], version, value, f"{path}.{name}")
         else:
-            raise UsageError(f"{path}.{name} is no field of it; there are {', '.join(known) or 'none'}")
+            raise UsageError(f"{path}.{name} is not a field; the fields are {', '.join(known) or 'none'}")
     return made
 
 
@@ -144,7 +144,7 @@ def _int64(form: Any, path: str) -> int:
     if type(form) is int:
         return form
     least, most = INT_RANGES["int64"]
-    raise UsageError(f"{path} is {_name_of(form)}; it must be a decimal text from {least} to {most}")
+    raise UsageError(f"{path} is {_name_of(form)}; it must be a decimal string from {least} to {most}")
 
 
 def _hex(form: Any, path: str) -> bytes:
@@ -153,7 +153,7 @@ def _hex(form: Any, path: str) -> bytes:
             return binascii.unhexlify(form)
         except ValueError:
             pass
-    raise UsageError(f"{path} is {_name_of(form)}; it must be a text of hex digits, two for each byte")
+    raise UsageError(f"{path} is {_name_of(form)}; it must be a string of hex digits, two for each byte")
 
 
 def _uuid(form: Any, path: str) -> bytes:
@@ -169,11 +169,11 @@ def _uuid(form: Any, path: str) -> bytes:
     )
 
 
-_WORDS: Final = {str: "a text", int: "a whole number", bool: "true or false"}
+_WORDS: Final = {str: "a string", int: "a whole number", bool: "true or false"}
 
 
 def _name_of(form: Any) -> str:
     if form is None:
         return "null"
-    words = {bool: "a flag", int: "a number", float: "a number", str: "the text " + repr(form)[:40], list: "a list"}
+    words = {bool: "a bool", int: "a number", float: "a number", str: "the string " + repr(form)[:40], list: "a list"}
     return words.get(type(form), "an object")

@@ -1,8 +1,8 @@
-"""Kafka's message-definition language: text in, a checked ``Definition`` out.
+"""Parses Kafka's message-definition language: text becomes a checked ``Definition``.
 
 The rules are those of ``org.apache.kafka.message`` (``MessageSpec``, ``FieldSpec``, ``StructSpec``, ``StructRegistry``,
-``EntityType``), and what its document asks for beyond them. A wrong definition raises ``UsageError``: one sentence with
-file, line, field and remedy.
+``EntityType``), and further rules of the language's document. A wrong definition raises ``UsageError``: one sentence
+with file, line, field and remedy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kfuzz.messages.text import Node, parse
 __all__ = ["ENTITY_TYPES", "LISTENERS", "definition_of", "parse_definition", "parse_versions"]
 
 LISTENERS: Final = ("broker", "controller", "zkBroker")
-# What a field may be said to hold, and the type that it then has.
+# The entity types of fields, and the type that each requires.
 ENTITY_TYPES: Final[Mapping[str, str]] = {
     "transactionalId": "string",
     "producerId": "int64",
@@ -42,7 +42,7 @@ ENTITY_TYPES: Final[Mapping[str, str]] = {
     "topicName": "string",
     "brokerId": "int32",
 }
-# The kinds that are told apart by a number: those of the network, of the metadata log, and of coordinators' logs.
+# The kinds with an ``apiKey``: requests, responses, and records of the metadata log and of coordinators' logs.
 KEYED: Final = ("request", "response", "metadata", "coordinator-key", "coordinator-value")
 
 _MESSAGE_KEYS: Final = {
@@ -55,28 +55,37 @@ _FIELD_KEYS: Final = {
     "taggedVersions": str, "mapKey": bool, "entityType": str, "about": str, "fields": list, "flexibleVersions": str,
     "zeroCopy": bool,
 }  # fmt: skip
-_WORDS: Final = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "an object"}
+_WORDS: Final = {str: "a string", int: "a whole number", bool: "true or false", list: "a list", dict: "an object"}
 
 _VERSIONS: Final = re.compile(r"(\d{1,5})(?:(\+)|-(\d{1,5}))?")
 _FIELD_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _STRUCT_NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]*")
-# Structs are followed from one to the next; no definition of Kafka's has a fifth of so many.
+# Structs are visited recursively, so their number is limited. Each of Kafka's definitions has fewer than 20.
 _MOST_STRUCTS: Final = 100
-# What a struct is made of when nothing is given of it; Kafka's largest has a handful.
+# How many structs the default of a struct may contain. Kafka's largest contains a handful.
 _MOST_HELD: Final = 1000
-# The digits of the largest tag.
+# The largest tag has this many digits.
 _LONGEST_TAG: Final = 10
-# Decimal, hexadecimal behind 0x, octal behind 0; Java's parsers take an underscore in none of them.
+# Decimal, hexadecimal after 0x, or octal after 0. Java's parsers do not accept underscores.
 _INTEGER: Final = re.compile(r"([+-]?)(?:0[xX]([0-9A-Fa-f]+)|0([0-7]+)|(0|[1-9]\d*))")
 
 
 def parse_versions(text: str) -> Versions:
-    """``"3"``, ``"1-4"``, ``"2+"`` or ``"none"``; ``ValueError`` for anything else. Mirrors ``Versions.parse``."""
+    """Parse ``"3"``, ``"1-4"``, ``"2+"``, ``"none"`` or an empty text. Mirrors ``Versions.parse``.
+
+    Raises ``ValueError`` for anything else.
+
+    >>> from kfuzz.messages import parse_versions
+    >>> list(parse_versions("1-4"))
+    [1, 2, 3, 4]
+    >>> parse_versions("2+").open
+    True
+    """
     if text.strip() in ("", "none"):
         return NONE
     found = _VERSIONS.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f'"{text}" is no range of versions; write "3", "1-4", "2+" or "none"')
+        raise ValueError(f'"{text}" is not a range of versions; write "3", "1-4", "2+" or "none"')
     lowest = int(found[1])
     highest = LAST_VERSION if found[2] else int(found[3] or lowest)
     if highest < lowest:
@@ -87,22 +96,29 @@ def parse_versions(text: str) -> Versions:
 
 
 def parse_definition(text: str, file: str = "definition", *, tags_may_end: bool = False) -> Definition:
-    """The message that ``text`` defines; ``file`` is what errors call it. ``UsageError`` where it is wrong.
+    """Parse the definition of a message. Raises ``UsageError`` if it is wrong, with ``file`` as the file's name.
 
-    The document lets tagged fields end with a version, and Kafka's generator refuses that, and a tag that is left out.
-    ``tags_may_end`` takes both, for a comparison, which says so.
+    Kafka's generator refuses tagged versions that end, and gaps between tags, although the document allows a tagged
+    field to end. ``tags_may_end`` accepts both; a comparison of two definitions then warns of them.
+
+    >>> from kfuzz.messages import parse_definition
+    >>> fields = '[{"name": "Id", "type": "int32", "versions": "0+"}]'
+    >>> order = '{"name": "Order", "type": "data", "validVersions": "0-1", "flexibleVersions": "0+", "fields": %s}'
+    >>> definition = parse_definition(order % fields)
+    >>> definition.name, str(definition.valid_versions), [field.name for field in definition.fields]
+    ('Order', '0-1', ['Id'])
     """
     return definition_of(parse(text, file), file, tags_may_end=tags_may_end)
 
 
 def definition_of(root: Node, file: str, *, tags_may_end: bool = False) -> Definition:
-    """The message that stands at ``root``, where a file may have others."""
+    """The message defined at ``root``. The file may define others too."""
     return _Reader(file, tags_may_end).message(root)
 
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """An object of the language: its members by name, where it is, and the path that errors say."""
+    """A JSON object of a definition: its members by name, its line, and its path for errors."""
 
     members: Mapping[str, Node]
     line: int
@@ -121,7 +137,7 @@ class _Reader:
         self.tags_may_end = tags_may_end
         self.structs: dict[str, Struct] = {}
         self.common: set[str] = set()
-        # Structs that fields name before they are defined, and where.
+        # Structs that fields use before their definition: name, line and path.
         self.named: list[tuple[str, int, str]] = []
         self.flexible = NONE
 
@@ -131,14 +147,14 @@ class _Reader:
     # -- objects and their members
 
     def object(self, node: Node, keys: Mapping[str, type | None], path: str) -> _Object:
-        """``node`` as an object that has none but these members, each of its type."""
+        """``node`` as an object. It may have only the members of ``keys``, each of its type."""
         if not isinstance(node.value, dict):
-            self.fail(node.line, path, f"{_name_of(node.value)} where an object belongs; write it in braces")
+            self.fail(node.line, path, f"expected an object in braces, found {_name_of(node.value)}")
         for key, member in node.value.items():
             if key not in keys:
                 near = difflib.get_close_matches(key, keys, 1, 0.6)
-                hint = f'did you mean "{near[0]}"' if near else f"there are {', '.join(keys)}"
-                self.fail(member.line, path, f'"{key}" is nothing that is known here; {hint}')
+                hint = f'did you mean "{near[0]}"' if near else f"take one of {', '.join(keys)}"
+                self.fail(member.line, path, f'"{key}" is not known here; {hint}')
             wanted = keys[key]
             if wanted is not None and type(member.value) is not wanted:
                 self.fail(member.line, path, f'"{key}" is {_name_of(member.value)}; it must be {_WORDS[wanted]}')
@@ -164,7 +180,7 @@ class _Reader:
         name = self.required(given, "name", 'add "name", such as "FetchRequest"')
         if not _STRUCT_NAME.fullmatch(name):
             self.fail(
-                given.line_of("name"), "", f'the name "{name}" has to begin with a capital, of letters and digits'
+                given.line_of("name"), "", f'the name "{name}" must be a capital letter and then letters and digits'
             )
         given = replace(given, path=name)
         kind = self.required(given, "type", f'add "type": one of {", ".join(KINDS)}')
@@ -186,10 +202,10 @@ class _Reader:
                 self.fail(
                     line,
                     path,
-                    f'nothing is called "{struct_name}"; give the field "fields", or define it in commonStructs',
+                    f'there is no struct "{struct_name}"; give the field "fields", or define it in commonStructs',
                 )
         if len(self.structs) > _MOST_STRUCTS:
-            self.fail(given.line, name, f"there are {len(self.structs)} structs; {_MOST_STRUCTS} are the most")
+            self.fail(given.line, name, f"there are {len(self.structs)} structs; at most {_MOST_STRUCTS} are allowed")
         self.refuse_endless_structs(given)
         return Definition(
             name=name,
@@ -205,7 +221,7 @@ class _Reader:
         )
 
     def valid_versions(self, given: _Object) -> Versions:
-        self.required(given, "validVersions", 'add "validVersions", such as "0-3"; "none" for a message of the past')
+        self.required(given, "validVersions", 'add "validVersions", such as "0-3"; "none" for a removed message')
         valid = self.versions(given, "validVersions")
         if valid.open:
             such = f"{valid.lowest}-{valid.lowest + 1}"
@@ -220,7 +236,7 @@ class _Reader:
             if "apiKey" in given.members:
                 self.fail(given.line_of("apiKey"), given.path, f"a message of type {kind} has no apiKey; take it out")
             return None
-        key = int(self.required(given, "apiKey", f'a {kind} is known by its number; add "apiKey"'))
+        key = int(self.required(given, "apiKey", f'a {kind} needs a number; add "apiKey"'))
         if not 0 <= key <= LAST_VERSION:
             self.fail(given.line_of("apiKey"), given.path, f"apiKey is {key}; it must be from 0 to {LAST_VERSION}")
         return key
@@ -232,7 +248,7 @@ class _Reader:
             given, "flexibleVersions", 'add "flexibleVersions": "0+" for a new message, "none" for an old one'
         )
         flexible = self.versions(given, "flexibleVersions")
-        self.require_open(given, "flexibleVersions", flexible, "for what has become flexible stays so")
+        self.require_open(given, "flexibleVersions", flexible, "because flexible versions stay flexible")
         return flexible
 
     def require_open(self, given: _Object, key: str, versions: Versions, why: str) -> None:
@@ -247,13 +263,13 @@ class _Reader:
         if not deprecated <= valid:
             self.fail(
                 given.line_of("deprecatedVersions"), given.path,
-                f'deprecatedVersions "{deprecated}" are not among validVersions "{valid}"; keep them within',
+                f'deprecatedVersions "{deprecated}" go beyond validVersions "{valid}"; shorten them',
             )  # fmt: skip
         return deprecated
 
     def only_for(self, given: _Object, key: str, kind: str, *, missing: Any) -> Any:
         if kind != "request" and given.get(key, missing) != missing:
-            self.fail(given.line_of(key), given.path, f'"{key}" is for requests; take it out of this {kind}')
+            self.fail(given.line_of(key), given.path, f'only requests have "{key}"; take it out of this {kind}')
         return given.get(key, missing)
 
     def listeners(self, given: _Object, kind: str) -> tuple[str, ...]:
@@ -261,22 +277,22 @@ class _Reader:
         for node in self.only_for(given, "listeners", kind, missing=[]):
             if node.value not in LISTENERS:
                 found = node.value if isinstance(node.value, str) else _name_of(node.value)
-                self.fail(node.line, given.path, f'listener "{found}" does not exist; take of {", ".join(LISTENERS)}')
+                self.fail(node.line, given.path, f'listener "{found}" does not exist; use {", ".join(LISTENERS)}')
             if node.value in names:
-                self.fail(node.line, given.path, f'listener "{node.value}" is there twice; keep one')
+                self.fail(node.line, given.path, f'listener "{node.value}" is given twice; keep one')
             names.append(node.value)
         return tuple(names)
 
     def common_struct(self, node: Node) -> None:
         given = self.object(node, _STRUCT_KEYS, "commonStructs")
-        name = self.required(given, "name", "a common struct is known by its name; add it")
+        name = self.required(given, "name", "a common struct needs a name; add it")
         self.require_struct_name(given, name)
         if name in self.structs:
             self.fail(given.line_of("name"), name, "the common struct is defined twice; keep one of them")
         given = replace(given, path=name)
         self.required(given, "versions", 'add "versions", such as "0+"')
         versions = self.versions(given, "versions")
-        # Its own name is taken before its fields are read, for they may have it too.
+        # The name is registered before the fields are read, because the fields may refer to it.
         self.structs[name] = Struct(name, versions, (), common=True)
         self.common.add(name)
         fields = self.fields(given, name, versions, required=True)
@@ -286,15 +302,16 @@ class _Reader:
         if not _STRUCT_NAME.fullmatch(name) or name.lower() in PRIMITIVES:
             self.fail(
                 given.line_of("name"), given.path,
-                f'"{name}" is no name for a struct; begin with a capital, of letters and digits, unlike any primitive',
+                f'"{name}" cannot name a struct; use a capital letter, then letters and digits; primitives are taken',
             )  # fmt: skip
 
     def refuse_endless_structs(self, given: _Object) -> None:
-        """A struct that holds itself, and neither an array nor null by default is in between, has no end.
+        """Refuse structs whose default value would be endless or huge.
 
-        One that holds others twice, and they others twice again, has an end that nobody lives to see.
+        A struct may hold itself only through an array, or through a field that is null by default. If each struct holds
+        the next one twice, the default grows exponentially.
         """
-        # How many structs a value is made of; none as long as that is not known.
+        # How many structs the default of each struct contains; 0 while they are being counted.
         held: dict[str, int] = {}
 
         def visit(name: str) -> int:
@@ -308,7 +325,7 @@ class _Reader:
             elif held[name] == 0:
                 self.fail(given.line, name, "the struct holds itself; put it in an array, or let its default be null")
             if held[name] > _MOST_HELD:
-                self.fail(given.line, name, f"the struct is made of more than {_MOST_HELD}; put some in an array")
+                self.fail(given.line, name, f"the struct has more than {_MOST_HELD} structs; put some in an array")
             return held[name]
 
         for name in self.structs:
@@ -327,13 +344,13 @@ class _Reader:
                     self.fail(
                         field.line,
                         f"{path}.{field.name}",
-                        f"the name is taken by the field of line {other.line}; rename one",
+                        f"the field of line {other.line} has the same name; rename one",
                     )
                 if field.tag is not None and other.tag == field.tag:
                     self.fail(
                         field.line,
                         f"{path}.{field.name}",
-                        f"tag {field.tag} is that of {other.name}; take one that was never used",
+                        f"tag {field.tag} belongs to {other.name}; take one that was never used",
                     )
             made.append(field)
         if not self.tags_may_end:
@@ -345,36 +362,36 @@ class _Reader:
         tagged = sorted((field.tag, field) for field in fields if field.tag is not None)
         for i, (tag, field) in enumerate(tagged):
             if tag != i:
-                # Not "take i": that may have been the tag of a field that was taken out, and is never free again.
+                # The text does not say "take i": a removed field may have had tag i, and no other field may get it.
                 self.fail(
                     field.line,
                     f"{path}.{field.name}",
-                    f"there is a tag {tag} and no tag {i}; put the field of tag {i} back if any release had one, "
-                    "else number the tags from 0 in a row",
+                    f"there is a tag {tag} but no tag {i}; put the field of tag {i} back if any release had one, "
+                    "otherwise number the tags from 0 without gaps",
                 )
 
     def require_one_use(self, fields: list[Field], path: str) -> None:
-        """Map keys are compared one by one: one that only some versions have would find nothing in the others."""
+        """Refuse fields that are both tagged and a map key."""
         for field in fields:
             if field.map_key and field.tag is not None:
                 self.fail(
-                    field.line, f"{path}.{field.name}", 'a tagged field is no map key; take out "tag" or "mapKey"'
+                    field.line, f"{path}.{field.name}", 'a tagged field cannot be a map key; take out "tag" or "mapKey"'
                 )
 
     def field(self, node: Node, path: str, parent: Versions) -> Field:
         known = node.value.get("name") if isinstance(node.value, dict) else None
         called = f"{path}.{known.value}" if known is not None and isinstance(known.value, str) else path
         given = self.object(node, _FIELD_KEYS, called)
-        name = self.required(given, "name", "a field is known by its name; add it")
+        name = self.required(given, "name", "a field needs a name; add it")
         if not _FIELD_NAME.fullmatch(name):
             self.fail(
                 given.line_of("name"),
                 path,
-                f'"{name}" is no name for a field; begin with a letter, of letters and digits',
+                f'"{name}" cannot name a field; use a letter, then letters and digits',
             )
         given = replace(given, path=f"{path}.{name}")
         type_ = self.type(given)
-        # Without versions of its own, a tagged field is there where it is tagged.
+        # A tagged field without ``versions`` exists in its tagged versions.
         tagged = self.versions(given, "taggedVersions")
         if not tagged:
             self.required(given, "versions", 'add "versions", such as "0+"')
@@ -412,12 +429,12 @@ class _Reader:
             self.fail(line, given.path, 'type "[]records" does not exist; put the records into a struct')
         if type_.struct is not None and not _STRUCT_NAME.fullmatch(name):
             near = difflib.get_close_matches(name.lower(), PRIMITIVES, 1, 0.5)
-            hint = f'did you mean "{text.replace(name, near[0])}"' if near else "a struct begins with a capital"
+            hint = f'did you mean "{text.replace(name, near[0])}"' if near else "structs begin with a capital letter"
             self.fail(line, given.path, f'type "{text}" does not exist; {hint}')
         return type_
 
     def inner_struct(self, given: _Object, type_: Type, versions: Versions) -> None:
-        """The struct that a field defines, if it does."""
+        """Register the struct that a field defines, if it defines one."""
         fields = "fields" in given.members
         line = given.line_of("fields")
         if type_.struct is None:
@@ -429,7 +446,7 @@ class _Reader:
                 )
         elif type_.struct in self.common:
             if given.get("fields"):
-                self.fail(line, given.path, f"the fields of {type_.struct} stand in commonStructs; take them out here")
+                self.fail(line, given.path, f"the fields of {type_.struct} are in commonStructs; take them out here")
         elif not fields:
             self.named.append((type_.struct, given.line_of("type"), given.path))
         elif type_.struct in self.structs:
@@ -447,7 +464,7 @@ class _Reader:
         if nullable and not type_.nullable:
             self.fail(
                 given.line_of("nullableVersions"), given.path,
-                f'a field of type "{type_}" is never null; take out "nullableVersions"',
+                f'a field of type "{type_}" cannot be null; take out "nullableVersions"',
             )  # fmt: skip
         return nullable & versions if versions else nullable
 
@@ -457,9 +474,9 @@ class _Reader:
         line = given.line_of("tag" if "tag" in given.members else "taggedVersions")
         if tag is None:
             if tagged:
-                self.fail(line, given.path, f'taggedVersions "{tagged}" without a tag; add "tag", or take them out')
+                self.fail(line, given.path, f'taggedVersions "{tagged}" need a tag; add "tag", or take them out')
             return None, NONE
-        # One definition of Kafka 3.9 has its tag as a text, and Kafka's own reader takes it.
+        # One definition of Kafka 3.9 gives its tag as a string, and Kafka's own parser accepts it.
         if isinstance(tag, str) and tag.isdecimal() and len(tag) <= _LONGEST_TAG:
             tag = int(tag)
         if type(tag) is not int:
@@ -467,14 +484,12 @@ class _Reader:
         if not 0 <= tag < 1 << 31:
             self.fail(line, given.path, f"tag {tag} is out of range; take the lowest that was never used, from 0 on")
         if not tagged:
-            self.fail(line, given.path, f'tag {tag} without versions; add "taggedVersions", such as "{versions}"')
+            self.fail(line, given.path, f'tag {tag} needs versions; add "taggedVersions", such as "{versions}"')
         if not self.tags_may_end:
-            self.require_open(given, "taggedVersions", tagged, "and leave the field unset in versions that do without")
+            self.require_open(given, "taggedVersions", tagged, "and leave the field unset in versions without it")
         line = given.line_of("taggedVersions")
         if not tagged <= versions:
-            self.fail(
-                line, given.path, f'taggedVersions "{tagged}" are not among versions "{versions}"; keep them within'
-            )
+            self.fail(line, given.path, f'taggedVersions "{tagged}" go beyond versions "{versions}"; shorten them')
         if not tagged <= self.flexible:
             self.fail(
                 line,
@@ -485,7 +500,7 @@ class _Reader:
             self.fail(
                 line,
                 given.path,
-                f'nullableVersions "{nullable}" begin amid taggedVersions "{tagged}"; make all nullable, or none',
+                f'nullableVersions "{nullable}" are a part of taggedVersions "{tagged}"; make all nullable, or none',
             )
         return tag, tagged
 
@@ -496,7 +511,7 @@ class _Reader:
             self.fail(
                 given.line_of("mapKey"),
                 given.path,
-                f'a "{type_}" is no map key; take a number, text, uuid, bool or bytes',
+                f'a "{type_}" cannot be a map key; take a number, string, uuid, bool or bytes',
             )
         return True
 
@@ -511,7 +526,7 @@ class _Reader:
             self.fail(
                 line,
                 given.path,
-                f'a {entity} is of type {ENTITY_TYPES[entity]}, and this field of "{type_}"; change one of the two',
+                f'a {entity} is of type {ENTITY_TYPES[entity]}, but this field is a "{type_}"; change one of the two',
             )
         return str(entity)
 
@@ -521,22 +536,22 @@ class _Reader:
         if type_.array or type_.name not in ("string", "bytes"):
             self.fail(
                 given.line_of("flexibleVersions"), given.path,
-                f'only strings and bytes have flexibleVersions of their own, and this is "{type_}"; take them out',
+                f'only strings and bytes have flexibleVersions of their own, but this is "{type_}"; take them out',
             )  # fmt: skip
         return self.versions(given, "flexibleVersions")
 
     def zero_copy(self, given: _Object, type_: Type) -> bool:
         if given.get("zeroCopy", False) and (type_.array or type_.name != "bytes"):
             self.fail(
-                given.line_of("zeroCopy"), given.path, f'zeroCopy is for bytes, and this is "{type_}"; take it out'
+                given.line_of("zeroCopy"), given.path, f'zeroCopy is only for bytes, but this is "{type_}"; take it out'
             )
         return bool(given.get("zeroCopy", False))
 
     # -- defaults
 
     def default(self, given: _Object, type_: Type, versions: Versions, nullable: Versions) -> tuple[Default, bool]:
-        """The value, and whether it is a null of a type that has no other default of its own."""
-        # Two definitions of Kafka's have a bare null, which its reader takes for nothing at all.
+        """The default value, and whether it is null. The value is None for types whose default cannot be chosen."""
+        # Two of Kafka's definitions have a bare null. Kafka's parser treats it as if it were not there.
         text = given.get("default", "")
         text = "" if text is None else text
         line = given.line_of("default")
@@ -544,14 +559,14 @@ class _Reader:
             self.fail(
                 line,
                 given.path,
-                f'"default" is {_name_of(text)}; write a number, a text or a flag, and "null" for null',
+                f'"default" is {_name_of(text)}; write a number, a string or a bool, and "null" for null',
             )
         if text == "null" and type_.nullable:
             if not versions <= nullable:
                 self.fail(
                     line,
                     given.path,
-                    f'null is the default, but not allowed in all versions; let nullableVersions be "{versions}"',
+                    f'the default is null, but null is not allowed in all versions; make nullableVersions "{versions}"',
                 )
             return None, True
         if not type_.array:
@@ -568,12 +583,10 @@ class _Reader:
                     )
                 return text, False
         if text != "" and not (type_.name == "uuid" and not type_.array):
-            self.fail(
-                line, given.path, f'a field of type "{type_}" has no default of its own but null; take out "default"'
-            )
+            self.fail(line, given.path, f'a field of type "{type_}" can have no default but null; take out "default"')
         if type_.name == "uuid" and text:
             self.fail(line, given.path, 'the default of a uuid is all zeros; take out "default"')
-        # Without any, records are null: there are no records without a batch.
+        # Records without a default are null, because empty bytes are not a record batch.
         return None, type_.name == "records" and not type_.array
 
     def default_integer(self, given: _Object, name: str, text: Any) -> int:
@@ -583,7 +596,7 @@ class _Reader:
         if isinstance(text, str):
             found = _INTEGER.fullmatch(text or "0")
             if found is None:
-                self.fail(line, given.path, f'the default "{text}" is no whole number; write 12, 0xc or 014')
+                self.fail(line, given.path, f'the default "{text}" is not a whole number; write 12, 0xc or 014')
             digits, base = next((found[i], base) for i, base in ((2, 16), (3, 8), (4, 10)) if found[i])
             try:
                 value = int(found[1] + digits, base)
@@ -601,7 +614,7 @@ class _Reader:
         if isinstance(text, bool):
             return text
         if not isinstance(text, str) or text.lower() not in ("", "true", "false"):
-            self.fail(given.line_of("default"), given.path, f'the default {text!r} is no flag; write "true" or "false"')
+            self.fail(given.line_of("default"), given.path, f'the default is {text!r}; it must be "true" or "false"')
         return text.lower() == "true"
 
     def default_float(self, given: _Object, text: Any) -> float:
@@ -611,7 +624,7 @@ class _Reader:
             value = math.inf
         if isinstance(text, bool) or not math.isfinite(value):
             self.fail(
-                given.line_of("default"), given.path, f'the default {text!r} is no number; write one such as "0.5"'
+                given.line_of("default"), given.path, f'the default {text!r} is not a number; write one such as "0.5"'
             )
         return value
 
@@ -620,10 +633,10 @@ def _name_of(value: Any) -> str:
     if value is None:
         return "null"
     return {
-        bool: "a flag",
+        bool: "a bool",
         int: "a number",
         float: "a number with a fraction",
-        str: "a text",
+        str: "a string",
         list: "a list",
         dict: "an object",
     }[type(value)]

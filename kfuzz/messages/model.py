@@ -1,6 +1,7 @@
-"""What a definition says, checked: messages, structs, fields, and their versions.
+"""Checked definitions: messages, structs, fields and their versions.
 
-The names are those of Kafka's definition language; everything here is immutable, and equal where it says the same.
+The names are those of Kafka's definition language. All classes are frozen; two definitions are equal if they define the
+same.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     "coordinator-value",
 )
 
-# The integers, with the least and the largest of each.
+# The integer types, each with its smallest and its largest value.
 INT_RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "int8": (-(1 << 7), (1 << 7) - 1),
     "int16": (-(1 << 15), (1 << 15) - 1),
@@ -50,13 +51,13 @@ PRIMITIVES: Final = ("bool", *INT_RANGES, "float64", "string", "uuid", "bytes", 
 
 LAST_VERSION: Final = (1 << 15) - 1
 
-# A number, a text or a flag as a definition gives it; None is null. Other types have no default of their own.
+# The default of a field; ``Field`` explains None.
 Default = bool | int | float | str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """From ``lowest`` to ``highest``, both included; none where the first is the larger."""
+    """The versions from ``lowest`` to ``highest``, both included. The range is empty if ``lowest`` is larger."""
 
     lowest: int
     highest: int
@@ -75,12 +76,12 @@ class Versions:
         return both if both else NONE
 
     def __le__(self, other: Versions) -> bool:
-        """Whether all of these are among the others."""
+        """Whether ``other`` contains all of these versions."""
         return not self or (other.lowest <= self.lowest and self.highest <= other.highest)
 
     @property
     def open(self) -> bool:
-        """Whether they have no end."""
+        """Whether the range has no end, as in ``2+``."""
         return self.highest == LAST_VERSION and bool(self)
 
     def __str__(self) -> str:
@@ -97,19 +98,19 @@ ALL: Final = Versions(0, LAST_VERSION)
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A primitive or a struct by its name, or an array of either."""
+    """The type of a field: a primitive or a struct by its name, or an array of either."""
 
     name: str
     array: bool = False
 
     @property
     def struct(self) -> str | None:
-        """The struct's name; None for primitives."""
+        """The name of the struct; None for primitives."""
         return None if self.name in PRIMITIVES else self.name
 
     @property
     def nullable(self) -> bool:
-        """Whether null can stand for a value of it. Kafka has no null among uuids, whatever the documents say."""
+        """Whether values of this type can be null. Kafka has no null uuid, although its document allows one."""
         return self.array or self.name in ("string", "bytes", "records") or self.struct is not None
 
     def __str__(self) -> str:
@@ -118,10 +119,11 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field as it is defined; ``line`` says where and counts for nothing else.
+    """A field as the definition has it. Comparisons ignore ``about`` and ``line``, its line in the file.
 
-    ``default`` is the number, text or flag that is taken where the field is not there; None is null, and for types that
-    have no default of their own ``null_default`` says whether it is null or the type's own: empty, zero.
+    ``default`` is the value of a field that is not given: a number, a string or a bool. It is None if the default is
+    null, and for types whose default cannot be chosen. ``null_default`` tells the two apart: if it is False, the type's
+    own default counts (empty, zero, or a struct of defaults).
     """
 
     name: str
@@ -141,13 +143,13 @@ class Field:
     line: int = dataclass_field(default=0, compare=False)
 
     def is_flexible(self, version: int, message: Versions) -> bool:
-        """Whether it is written compactly in ``version``; ``message`` are the flexible versions of all."""
+        """Whether the field is flexible in ``version``. ``message`` has the flexible versions of the whole message."""
         return version in (message if self.flexible is None else self.flexible)
 
 
 @dataclass(frozen=True, slots=True)
 class Struct:
-    """Fields in the order in which they are written; ``common`` says where it is defined, which no byte shows."""
+    """A struct: its fields in their order on the wire. ``common``: it is defined in ``commonStructs``."""
 
     name: str
     versions: Versions
@@ -157,7 +159,7 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A message. ``structs`` has those of all its fields by their names, ``fields`` are the message's own."""
+    """A message's definition. ``fields`` are its top-level fields; ``structs`` has all its structs by name."""
 
     name: str
     kind: Kind
@@ -169,14 +171,14 @@ class Definition:
     deprecated_versions: Versions = NONE
     latest_version_unstable: bool = False
     listeners: tuple[str, ...] = ()
-    # What ``schema`` has compiled, by version; it goes with the definition, and is nothing of what that says.
+    # A cache of the programs that ``schema`` has compiled, by version. It is not part of the definition.
     programs: dict[int, Any] = dataclass_field(default_factory=dict, init=False, compare=False, repr=False)
 
     def fields_of(self, type_: Type) -> tuple[Field, ...]:
-        """The fields of a struct; none of a primitive."""
+        """The fields of a struct; empty for a primitive."""
         return () if type_.struct is None else self.structs[type_.struct].fields
 
 
 def key_of(name: str) -> str:
-    """The name that a field has in values: the definition's, with a small letter in front."""
+    """The name of a field in values: the name in the definition, with the first letter in lower case."""
     return name[0].lower() + name[1:]

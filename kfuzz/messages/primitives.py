@@ -1,7 +1,7 @@
-"""The primitives of which messages are made, each alone.
+"""Reads and writes single primitives, the parts that messages are made of.
 
-A primitive is what one field of a message has, read and written by the same program as that. ``varint``, ``varlong``
-and ``unsigned-varint`` stand in records and inside the compact forms. Mirrors
+Most primitives are types of fields; the compiled code for fields reads and writes them. ``varint``, ``varlong`` and
+``unsigned-varint`` occur in records and inside the compact forms. Mirrors
 ``org.apache.kafka.common.protocol.types.Type``.
 """
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["PRIMITIVES", "from_json_value", "read", "to_json_value", "write"]
 
 FIXED: Final = ("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid")
-# The number of bits that a varint has, and of bytes that it may take.
+# The number of bits of each varint, and the largest number of bytes that it may take.
 VARINTS: Final = {"varint": (32, 5), "varlong": (64, 10), "unsigned-varint": (32, 5)}
-# The forms of what has a length or a count; arrays are of int32.
+# The forms of types with a length or a count: (nullable, compact). Arrays have int32 elements.
 _FORMS: Final = {
     "": (False, False),
     "nullable-": (True, False),
@@ -40,17 +40,18 @@ PRIMITIVES: Final = (*FIXED, *VARINTS, *(form + kind for kind in ("string", "byt
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A primitive as a field of a definition."""
+    """A definition whose only field is the primitive, and its program."""
 
     definition: Definition
     schema: Schema
 
 
 def read(primitive: str, data: bytes, *, profile: Profile = "kafka") -> MessageReading:
-    """What ``data`` begins with, as ``{"value": …}``, and findings; never raises on bad bytes.
+    """Read the primitive at the start of ``data``: ``{"value": …}`` and findings. Bad bytes raise nothing.
 
-    ``UsageError`` for an unknown primitive or profile.
+    Raises ``UsageError`` for an unknown primitive.
 
+    >>> from kfuzz.messages.primitives import read
     >>> read("compact-string", b"\\x03ab").message
     {'value': 'ab'}
     """
@@ -62,8 +63,11 @@ def read(primitive: str, data: bytes, *, profile: Profile = "kafka") -> MessageR
 
 
 def write(primitive: str, value: Any) -> bytes:
-    """The bytes; ``EncodeError`` where the value does not fit, ``UsageError`` for an unknown primitive.
+    """The bytes of a primitive. Raises ``EncodeError`` if the value does not fit.
 
+    Raises ``UsageError`` for an unknown primitive.
+
+    >>> from kfuzz.messages.primitives import write
     >>> write("varint", -3).hex()
     '05'
     """
@@ -78,14 +82,14 @@ def write(primitive: str, value: Any) -> bytes:
 
 
 def to_json_value(primitive: str, value: Any) -> Any:
-    """The value as in the JSON form of a message; a varlong is decimal text, as an int64 is."""
+    """The value in the JSON form of messages. A varlong is decimal text, like an int64."""
     if primitive in VARINTS:
         return str(value) if primitive == "varlong" else value
     return to_json(_shape(primitive).definition, 0, {"value": value})["value"]
 
 
 def from_json_value(primitive: str, form: Any) -> Any:
-    """The value of a JSON form; ``UsageError`` where it is none."""
+    """The value of a JSON form. Raises ``UsageError`` if the form is wrong."""
     if primitive == "varlong":
         return from_json(_shape("int64").definition, 0, {"value": form})["value"]
     if primitive in VARINTS:
@@ -118,7 +122,7 @@ def _shape(primitive: str) -> _Shape:
         "plan": 0,
         "default": [] if array else {"bytes": b"", "uuid": bytes(16)}.get(kind, default),
     }
-    # Compact forms belong to flexible versions, whose structs have tags; a primitive alone has none.
+    # The plan is not flexible even for compact forms: flexible structs end with tags, and a single primitive has none.
     plan = {"name": primitive, "flexible": False, "fields": [described], "tagged": [], "absent": {}, "map_keys": ()}
     return _Shape(definition, Schema(primitive, 0, [plan], AS_JAVA))
 
@@ -132,7 +136,7 @@ def _read_varint(primitive: str, data: bytes, profile: Profile) -> MessageReadin
     if size == -2:
         return reading_of(primitive, -1, [("varint-too-long", 0, longest + 1, longest, steps)], None, profile)
     notes: list[Note] = []
-    # Of the last byte of the longest form, so many values are left over.
+    # In the longest form, the last byte must be below this.
     fits = 2 ** (bits - 7 * (longest - 1))
     if size > 1 and (data[size - 1] == 0 or (size == longest and data[size - 1] >= fits)):
         notes.append(("varint-overlong", 0, size, longest, steps))

@@ -1,7 +1,8 @@
-"""Values to try a message with: seeded, every field other than its default.
+"""Makes random values to test a message with.
 
-``filled`` has each field set, nullable ones null or not, arrays of none, one and several elements, tagged fields given
-or left out, and tags that nobody knows. The same seed makes the same values.
+``filled`` sets every field of a version, but may leave out tagged ones. Nullable fields may be null, arrays may be
+empty, and structs may have unknown tagged fields. A primitive that is not null differs from its default. The same seed
+makes the same values.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 __all__ = ["filled"]
 
-# Of ASCII, and of two, three and four bytes in UTF-8.
+# ASCII characters, and some that take two, three and four bytes in UTF-8.
 _LETTERS: Final = "abcXYZ019-._ äßÿ€漢\U0001f600"
 _UNKNOWN_TAGS: Final = (20, 1000, 70_000, (1 << 31) - 2)
 
 
 def filled(definition: Definition, version: int, seed: int) -> dict[str, Any]:
-    """Values of all fields of the version, by ``seed``."""
+    """Random values for the fields of ``version``, made from ``seed``."""
     rng = random.Random(f"{seed} {definition.name} {version}")
     return _struct(rng, definition, definition.fields, version, 0)
 
@@ -73,6 +74,6 @@ def _element(rng: random.Random, definition: Definition, field: Field, version: 
 
 
 def _integer(rng: random.Random, least: int, most: int) -> int:
-    """As often near an end or near 0 as anywhere."""
+    """A number near the smallest, near the largest, near 0, or anywhere, each as often."""
     near = rng.choice((least, most, 0, rng.randint(least, most)))
     return min(max(near + rng.randint(-3, 3), least), most)

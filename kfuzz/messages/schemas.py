@@ -1,4 +1,4 @@
-"""A definition at one version, as the flat program that ``kfuzz.wire.message`` runs."""
+"""Compiles one version of a definition to the flat program that ``kfuzz.wire.message`` runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kfuzz.wire.values import Keyed
 
 __all__ = ["Keyed", "default_of", "is_compact", "schema"]
 
-# Of the types for which a definition gives no default; structs have those of their fields.
+# The defaults of types for which a definition can give none. A struct's default has the defaults of its fields.
 _DEFAULTS: Final = {"bytes": b"", "uuid": bytes(16)}
 
 
 def schema(definition: Definition, version: int) -> Schema:
-    """The program for one version, made once; ``UsageError`` where the message has no such version."""
+    """The program for one version, compiled once. Raises ``UsageError`` if the message has no such version."""
     program: Schema | None = definition.programs.get(version)
     if program is None:
         if version not in definition.valid_versions:
@@ -28,13 +28,13 @@ def schema(definition: Definition, version: int) -> Schema:
 
 
 def is_compact(definition: Definition, field: Field, version: int) -> bool:
-    """Whether the field's lengths and counts are varints, one more than they say."""
-    # A field may have versions of its own, where the message is flexible.
+    """Whether lengths and counts of the field are sent as unsigned varints of the number plus one."""
+    # A field may have flexible versions of its own; they count only in flexible versions of the message.
     return version in definition.flexible_versions and field.is_flexible(version, definition.flexible_versions)
 
 
 def default_of(definition: Definition, field: Field, version: int | None) -> Any:
-    """The value of a field that is not given; without ``version`` a struct has its fields of all versions."""
+    """The value of a field that is not given. If ``version`` is None, a struct has its fields of all versions."""
     if field.null_default:
         return None
     inner = [one for one in definition.fields_of(field.type) if version is None or version in one.versions]
@@ -47,7 +47,7 @@ def default_of(definition: Definition, field: Field, version: int | None) -> Any
 
 
 def _struct_names(definition: Definition, field: Field) -> tuple[str, dict[str, Any]] | None:
-    """What the structs in a default of all versions are called: the name, and the same of its fields; None for none."""
+    """For a field whose default is a struct: the struct's name, and the same for each of its fields. Otherwise None."""
     if field.null_default or field.type.array or field.type.struct is None:
         return None
     inner = definition.fields_of(field.type)
@@ -59,13 +59,13 @@ class _Compiler:
         self.definition = definition
         self.version = version
         self.flexible = version in definition.flexible_versions
-        # The message's own fields come first; a struct has the number of its place.
+        # The message's own fields come first. The number of a struct is its index in ``order``.
         self.numbers: dict[str, int] = {}
         self.order: list[tuple[str, tuple[Field, ...]]] = [(definition.name, definition.fields)]
 
     def schema(self) -> Schema:
         made: list[dict[str, Any]] = []
-        # Structs are met on the way.
+        # ``plan`` appends the structs that it meets to ``order``.
         while len(made) < len(self.order):
             made.append(self.plan(*self.order[len(made)]))
         return Schema(self.definition.name, self.version, made, AS_JAVA)
@@ -80,7 +80,7 @@ class _Compiler:
             "flexible": self.flexible,
             "fields": [self.field(field, -1) for field in plain],
             "tagged": [self.field(field, field.tag or 0) for field in tagged],
-            # A writer compares with a value that comes from a version that has the field, and a reader gives this one.
+            # A default with the fields of all versions: readers return it, and writers compare it with the value given.
             "absent": {
                 key_of(field.name): (
                     default_of(self.definition, field, None),
@@ -94,7 +94,10 @@ class _Compiler:
         }
 
     def field(self, field: Field, tag: int) -> dict[str, Any]:
-        """A field in its place, ``tag`` -1, or behind its tag, which is known where it is not there too."""
+        """Describe a plain field (``tag`` is -1) or a tagged one.
+
+        Versions without a tagged field know its tag too, so that they can refuse it.
+        """
         version = self.version
         return {
             "name": key_of(field.name),

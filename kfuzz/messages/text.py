@@ -1,7 +1,7 @@
-"""JSON with ``//`` comments, in which every value knows its line.
+"""Parses JSON with ``//`` comments, and keeps the line of every value.
 
-Kafka's definitions are written in it. The standard library's reader knows neither comments nor places, and a wrong
-definition should be told where it is wrong.
+Kafka's definitions have this form. An error in a definition should say on which line it is, but the standard library's
+parser supports neither line numbers nor comments.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ __all__ = ["Node", "parse", "plain"]
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
-# The longest, of the least float, has some three hundred places; nobody writes it.
+# Even the smallest float, written without an exponent, needs only some 300 digits.
 _LONGEST_NUMBER: Final = 400
-# Definitions nest as deep as their structs, with two levels for each.
+# Each level of structs in a definition takes two levels of brackets.
 _DEEPEST: Final = 64
 
 
 @dataclass(slots=True)
 class Node:
-    """A value and the line it begins on: text, number, flag, None, a list of nodes, or a dict of nodes."""
+    """A value and the line it begins on. The value is a str, number, bool, None, list of nodes or dict of nodes."""
 
     value: Any
     line: int
 
 
 def parse(text: str, file: str) -> Node:
-    """The one value in ``text``; ``UsageError`` with the line where it is no JSON. ``file`` is what errors call it."""
+    """Parse the one value in ``text``. Raises ``UsageError`` with ``file`` and line if this is not possible."""
     return _Parser(text, file).document()
 
 
 def plain(node: Node) -> Any:
-    """The value as the standard library's reader would give it."""
+    """The value without nodes, as the standard library's parser would return it."""
     if isinstance(node.value, dict):
         return {key: plain(member) for key, member in node.value.items()}
     if isinstance(node.value, list):
@@ -53,7 +53,7 @@ class _Parser:
         self.text = text
         self.file = file
         self.at = 0
-        # Where the line that `at` was last asked for begins.
+        # `line` is the line of offset `counted`; `here` counts on from there.
         self.line = 1
         self.counted = 0
 
@@ -73,9 +73,9 @@ class _Parser:
         raise UsageError(f"{self.file}:{self.here()}: {what}")
 
     def blank(self) -> str:
-        """Step over what means nothing; the next character, or nothing at the end."""
+        """Skip blanks and comments. Returns the next character, or an empty string at the end."""
         following = self.text[self.at : self.at + 1]
-        # The usual case: catalogues are written without blanks.
+        # The usual case, because catalogues have no blanks.
         if following and following not in " \t\r\n/":
             return following
         found = _BLANK.match(self.text, self.at)
@@ -87,7 +87,7 @@ class _Parser:
         first = self.blank()
         line = self.here()
         if depth > _DEEPEST:
-            self.fail(f"more than {_DEEPEST} levels of brackets; no definition nests so deep")
+            self.fail(f"there are more than {_DEEPEST} levels of brackets; remove some")
         if first == "{":
             return Node(self.object(depth), line)
         if first == "[":
@@ -96,12 +96,12 @@ class _Parser:
             return Node(self.string(), line)
         if number := _NUMBER.match(self.text, self.at):
             if len(number[0]) > _LONGEST_NUMBER:
-                self.fail(f"a number of {len(number[0])} digits; none takes more than {_LONGEST_NUMBER}")
+                self.fail(f"the number has {len(number[0])} digits; at most {_LONGEST_NUMBER} are allowed")
             self.at = number.end()
             return Node(json.loads(number[0]), line)
         word = next((word for word in _WORDS if self.text.startswith(word, self.at)), None)
         if word is None:
-            self.fail(f"{first!r} where a value belongs" if first else "the text ends where a value belongs")
+            self.fail(f"expected a value, found {first!r}" if first else "expected a value, found the end")
         self.at += len(word)
         return Node(_WORDS[word], line)
 
@@ -109,7 +109,7 @@ class _Parser:
         try:
             value, self.at = scanstring(self.text, self.at + 1, True)
         except json.JSONDecodeError as error:
-            self.fail(f"a text is broken: {error.msg}")
+            self.fail(f"invalid string: {error.msg}")
         return str(value)
 
     def object(self, depth: int) -> dict[str, Node]:
@@ -117,15 +117,15 @@ class _Parser:
 
         def member() -> None:
             if self.blank() != '"':
-                self.fail("a name in quotation marks belongs here")
+                self.fail("expected a name in quotation marks")
             name = self.string()
             if self.blank() != ":":
-                self.fail(f'a colon belongs behind "{name}"')
+                self.fail(f'expected a colon after "{name}"')
             self.at += 1
             value = self.value(depth + 1)
-            # Two definitions of Kafka 3.9 say a thing twice, and Kafka's own reader does not mind.
+            # Two definitions of Kafka 3.9 repeat a member, and Kafka's own parser accepts that.
             if name in made and plain(made[name]) != plain(value):
-                self.fail(f'"{name}" is there twice, and not the same; keep one of them')
+                self.fail(f'"{name}" has two different values; keep one of them')
             made[name] = value
 
         self.members("}", member)
@@ -137,7 +137,7 @@ class _Parser:
         return made
 
     def members(self, end: str, member: Callable[[], None]) -> None:
-        """What stands between the bracket at ``at`` and ``end``, commas in between."""
+        """Parse members and the commas between them, from the opening bracket at ``at`` to the bracket ``end``."""
         self.at += 1
         if self.blank() == end:
             self.at += 1
@@ -146,7 +146,7 @@ class _Parser:
             member()
             found = self.blank()
             if found not in (",", end):
-                self.fail(f"{f'{found!r}' if found else 'the end'} where a comma or {end!r} belongs")
+                self.fail(f"expected a comma or {end!r}, found {f'{found!r}' if found else 'the end'}")
             self.at += 1
             if found == end:
                 return

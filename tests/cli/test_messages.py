@@ -104,7 +104,7 @@ def test_a_comparison_ends_with_1_where_peers_would_not_understand_one_another(t
     done = kfuzz("messages", "diff", tmp_path / "old.json", tmp_path / "new.json")
     assert done.returncode == 1
     assert done.stdout.splitlines() == [
-        "incompatible TallyRequest.Tree.Count: default-changed: it was -1, and is -2",
+        "incompatible TallyRequest.Tree.Count: default-changed: its default was -1, and is now -2",
         "1 incompatible, 0 fine",
     ]
     [change] = json.loads(kfuzz("messages", "diff", tmp_path / "old.json", tmp_path / "new.json", "--json").stdout)
@@ -121,7 +121,7 @@ def test_a_comparison_warns_of_a_tag_that_has_another_name_and_takes_definitions
         "warning      TallyRequest.Tree.Count: tag-renamed: tag 0 is now called Tally; "
         "a field with another meaning needs a tag of its own",
         "warning      TallyRequest.Tree.Tally: tags-refused: tag 0 ends with version 1; "
-        "keep the field with its tag and leave it unset, for no other field may ever have the tag",
+        "keep the field with its tag and leave it unset, because no other field may ever have the tag",
         "0 incompatible, 2 to look at, 0 fine",
     ]
     listed = kfuzz("messages", "list", "--definitions", tmp_path / "new.json")
@@ -138,7 +138,7 @@ def test_an_import_makes_a_catalogue(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(DEFINITION.replace('"-1"', '"-2"'))
     wrong = kfuzz("messages", "import", out, tmp_path / "other.json", "--kafka", "9.9", "--out", tmp_path / "no")
     assert wrong.returncode == 2
-    assert "defines TallyRequest otherwise" in wrong.stderr
+    assert "defines TallyRequest differently" in wrong.stderr
     assert not (tmp_path / "no").exists()
 
 
@@ -166,8 +166,8 @@ def test_json_that_is_no_message_is_one_sentence() -> None:
         ("", "standard input is not JSON"),
         ("[]", "ApiVersionsRequest is a list; it must be an object"),
         ("[" * 100_000, "standard input is not JSON"),
-        ('{"clientSoftwareNmae": "x"}', "ApiVersionsRequest.clientSoftwareNmae is no field of it"),
-        ('{"clientSoftwareName": 7}', "clientSoftwareName is a number; it must be a text"),
+        ('{"clientSoftwareNmae": "x"}', "ApiVersionsRequest.clientSoftwareNmae is not a field"),
+        ('{"clientSoftwareName": 7}', "clientSoftwareName is a number; it must be a string"),
         ('{"clientSoftwareName": null}', "clientSoftwareName is None; it must not be in version 3"),
         ('{"_unknownTaggedFields": [{"tag": 1}]}', "must be an object such as"),
     ):
@@ -184,7 +184,7 @@ def test_definitions_that_do_not_go_together_are_one_sentence_and_exit_2(tmp_pat
             f'{{"apiKey": {key}, "type": "{kind}", "name": "{name}", "validVersions": "0", '
             '"flexibleVersions": "none", "fields": []}'
         )
-    sentence = "OneResponse has apiKey 8, and OneRequest has 7; give both the same\n"
+    sentence = "OneResponse has apiKey 8, but OneRequest has 7; give both the same\n"
     out = tmp_path / "out.json"
     for words in (
         ["list", "--definitions", tmp_path],

@@ -1,4 +1,4 @@
-"""The catalogues say what the jars say, and any jar, folder or file can stand in for them."""
+"""The catalogues equal the jars' definitions, and any jar, folder or file can be used instead of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFINITION = """{ "name": "DataOfMine", "type": "data", "validVersions": "0", "f
 @pytest.mark.java
 @pytest.mark.parametrize("release", RELEASES)
 def test_the_catalogues_are_what_the_jars_make(release: str) -> None:
-    """From the Maven artefacts that the testee is built with."""
+    """Uses the Maven artefacts that the testee is built with."""
     require_tool("mvn", "install Maven and a JDK")
     [testee] = select(all_testees(), [f"kafka-clients@{release}"])
     testee.make_ready()
@@ -38,7 +38,7 @@ def test_the_catalogues_are_what_the_jars_make(release: str) -> None:
 
 @pytest.mark.java
 def test_what_a_broker_keeps_in_logs_and_files_is_read_from_its_own_jars() -> None:
-    """From the artefacts that the real broker is started from, which Kafka 4.3 names as 4.4 does."""
+    """Uses the artefacts of the real broker. Kafka 4.3 names them as 4.4 does."""
     require_tool("mvn", "install Maven and a JDK")
     testee = artefacts()
     testee.make_ready()
@@ -59,7 +59,7 @@ def test_what_kafka_has_is_there() -> None:
     kinds = [[sum(one.kind == kind for one in source.messages.values()) for kind in ("request", "response", "header")]
              for source in (old, new)]  # fmt: skip
     assert kinds == [[88, 88, 2], [95, 95, 2]]
-    # As many as FACTS count of APIs with versions, and of API, kind and version.
+    # The number of APIs that have versions; below, the number of all versions of all kinds of APIs.
     alive = [one for one in new.messages.values() if one.kind == "request" and one.valid_versions]
     assert len(alive) == 91
     on_the_wire = ("request", "response", "header")
@@ -76,7 +76,7 @@ def test_each_response_has_the_api_key_and_the_versions_of_its_request(release: 
         for kind, ending in (("request", "Request"), ("response", "Response"))
     )
     assert requests == responses
-    # The key tells a request from all others.
+    # The key identifies a request.
     keys = [key for key, _ in requests.values()]
     assert len(set(keys)) == len(keys) > 80
     header = {field.name: str(field.type) for field in catalogue(release).find("RequestHeader").fields}
@@ -85,7 +85,7 @@ def test_each_response_has_the_api_key_and_the_versions_of_its_request(release: 
 
 def test_what_a_broker_keeps_is_there() -> None:
     kinds = [Counter(one.kind for one in catalogue(name).messages.values()) for name in RECORDS.values()]
-    # Kafka 3.9 does not tell the records of coordinators from other data, nor has it those of share and streams groups.
+    # In Kafka 3.9, records of coordinators have the kind data, and those of share and streams groups do not exist.
     assert kinds == [
         {"metadata": 29, "data": 25},
         {"metadata": 31, "coordinator-key": 25, "coordinator-value": 25, "data": 2},
@@ -144,7 +144,7 @@ def test_a_message_is_found_in_any_case_and_a_request_without_its_ending() -> No
     assert new.find("RequestHeader").kind == "header"
     with pytest.raises(UsageError, match="no message called 'fetsch'"):
         new.find("fetsch")
-    with pytest.raises(UsageError, match=r"there are .*OffsetFetchRequest"):
+    with pytest.raises(UsageError, match=r"similar names are .*OffsetFetchRequest"):
         new.find("ffsetFetc")
 
 
@@ -152,9 +152,9 @@ def test_a_record_is_found_by_name_in_its_release() -> None:
     assert catalogue().find("partitionrecord") == catalogue(RECORDS[LATEST]).messages["PartitionRecord"]
     assert catalogue(KAFKA_3).find("OffsetCommitKey").kind == "data"
     assert catalogue(LATEST).find("OffsetCommitKey").kind == "coordinator-key"
-    with pytest.raises(UsageError, match=r"there are RemoteLogSegmentMetadataRecord, .*"):
+    with pytest.raises(UsageError, match=r"similar names are RemoteLogSegmentMetadataRecord, .*"):
         catalogue().find("logsegmentmetadata")
-    with pytest.raises(UsageError, match=r"shows all, with --definitions records-3\.9\.2 the records"):
+    with pytest.raises(UsageError, match=r"shows all, and with --definitions records-3\.9\.2 the records"):
         catalogue(KAFKA_3).find("ClearElrs")
     with pytest.raises(
         UsageError, match=r"records-4\.4\.0 has no message called 'Fetch'; `kfuzz messages list` shows all$"
@@ -183,16 +183,16 @@ def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:
     for name, words in (
         ("nowhere", "neither a file nor a folder"),
         ("empty", "has no definitions"),
-        ("text", r"text:1: 'n' where a value belongs"),
+        ("text", r"text:1: expected a value, found 'n'"),
         ("latin.json", "byte 10 is not UTF-8"),
-        ("other.json", "no catalogue of messages"),
+        ("other.json", "neither a catalogue nor a definition"),
         ("odd.json", "messages must be a list"),
         ("nothing.json", "messages must be a list of definitions"),
         ("wrong.json", 'type "int33" does not exist'),
         ("empty.jar", "has no definitions"),
         ("twice.jar", "DataOfMine is defined twice"),
         ("broken.jar", "cannot be read as a jar"),
-        ("large.jar", "a/message/A.json has more than 16777216 bytes; no definition is so large"),
+        ("large.jar", "a/message/A.json has more than 16777216 bytes; definitions are smaller"),
     ):
         with pytest.raises(UsageError, match=words):
             load(tmp_path / name)
@@ -203,7 +203,7 @@ def test_a_source_that_is_none_is_a_sentence(tmp_path: Path) -> None:
 def test_a_release_that_renamed_a_field_or_lacks_the_message_is_told_from_the_newest() -> None:
     assert has_same_names(LATEST, "FetchRequest", 12)
     assert has_same_names(KAFKA_3, "FetchRequest", 12)
-    # Its fields of version 0 got other names, and Kafka 3 has no version 18.
+    # Kafka 3 has no version 18.
     assert not has_same_names(KAFKA_3, "FetchRequest", 18)
     renamed = [
         (name, version)
@@ -230,27 +230,27 @@ def api(name: str, key: int, versions: str = "0-1") -> str:
     [
         (
             [api("OneRequest", 7), api("TwoRequest", 7)],
-            "TwoRequest has apiKey 7, and so has OneRequest; give each request a number of its own",
+            "TwoRequest has apiKey 7, like OneRequest; give each request a number of its own",
         ),
         (
             [api("OneResponse", 7), api("TwoResponse", 7)],
-            "TwoResponse has apiKey 7, and so has OneResponse; give each response a number of its own",
+            "TwoResponse has apiKey 7, like OneResponse; give each response a number of its own",
         ),
         (
             [api("OneRequest", 7), api("OneResponse", 8)],
-            "OneResponse has apiKey 8, and OneRequest has 7; give both the same",
+            "OneResponse has apiKey 8, but OneRequest has 7; give both the same",
         ),
         (
             [api("OneRequest", 7), api("TwoResponse", 7)],
-            "TwoResponse has apiKey 7, which is that of OneRequest; a response is called as its request",
+            "TwoResponse has apiKey 7 like OneRequest; a response must be named after its request",
         ),
         (
             [api("OneRequest", 7, "0-2"), api("OneResponse", 7)],
-            "OneResponse has validVersions 0-1, and OneRequest has 0-2; give both the same",
+            "OneResponse has validVersions 0-1, but OneRequest has 0-2; give both the same",
         ),
         (
             [api("OneRequest", 7), api("OneResponse", 7, "none")],
-            "OneResponse has validVersions none, and OneRequest has 0-1; give both the same",
+            "OneResponse has validVersions none, but OneRequest has 0-1; give both the same",
         ),
     ],
 )
@@ -267,7 +267,7 @@ def test_numbers_and_versions_of_an_api_are_its_own_and_those_of_its_response(
     (tmp_path / "mine.json").write_text(f'{{"format": "kfuzz-messages/1", "kafka": "1", "messages": [\n{line}\n]}}')
     with pytest.raises(UsageError, match=rf"mine\.json:\d: {words}$"):
         load(tmp_path / "mine.json")
-    # Each is fine without the other.
+    # Each is valid without the other.
     alone = [load(folder / f"{json.loads(text)['name']}.json") for text in texts]
     with pytest.raises(UsageError, match=rf"folder/\w+\.json: {words}$"):
         condense(alone, "1")

@@ -1,4 +1,4 @@
-"""Messages: bytes that one can count on one's fingers, every version there and back, every way to be refused."""
+"""Messages: short bytes written by hand, a round trip of every version, and every reason for a refusal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ VALUES: dict[str, Any] = {
 }
 HEAD = "01feffffffffffff3fe0000000000000000102030405060708090a0b0c0d0e0f"
 OLD = HEAD + "00067a77c3b66c660000000200ff00000001000161ffffffffffffffff"
-# Lengths are one more, each struct has its tags.
+# Lengths are sent plus one, and each struct ends with its tags.
 NEW = HEAD + "077a77c3b66c660300ff020261ffffffffffffffff00"
 
 
@@ -126,7 +126,7 @@ def test_what_was_the_version_of_a_coordinators_key_is_its_number_now_and_the_by
             assert encode(now, 0, values) == encode(before, version, values)
             assert now.api_key == version
             numbers.append(version)
-    # That of the transactions is 0 as well.
+    # The key of the transaction log also has number 0.
     assert sorted(numbers) == [0, 0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 11]
 
 
@@ -248,7 +248,7 @@ def test_a_bomb_is_refused_without_room_for_it() -> None:
         (0, {"parts": [{"size": 1 << 63}]}, r"OfAllData.parts\[0\].size is 9223372036854775808; it does not fit int64"),
         (0, {"tiny": 1 << 20_000}, "OfAllData.tiny is a number of 20001 bits; it does not fit int8"),
         (0, {"share": 10**400}, "OfAllData.share is a number of 1329 bits; it does not fit float64"),
-        (2, {"nobody": 1}, "OfAllData.nobody is no field of it; there are .*later"),
+        (2, {"nobody": 1}, "OfAllData.nobody is not a field; the fields are .*later"),
         (0, {"tiny": True}, "OfAllData.tiny is bool; it must be an int"),
         (0, {"flag": 1}, "OfAllData.flag is int; it must be a bool"),
         (0, {"share": "1"}, "OfAllData.share is str; it must be a float"),
@@ -260,17 +260,17 @@ def test_a_bomb_is_refused_without_room_for_it() -> None:
         (0, {"parts": None}, "OfAllData.parts is None; it must be a list in version 0"),
         (0, {"parts": {}}, "OfAllData.parts is dict; it must be a list"),
         (0, {"parts": [None]}, r"OfAllData.parts\[0\] is NoneType; it must be a dict"),
-        (0, {"parts": [{"nmae": "x"}]}, r"OfAllData.parts\[0\].nmae is no field of it; there are name, size"),
+        (0, {"parts": [{"nmae": "x"}]}, r"OfAllData.parts\[0\].nmae is not a field; the fields are name, size"),
         (0, {"late": 8}, "OfAllData.late is 8, and version 0 has no place for it"),
         (0, {"_unknownTaggedFields": [(1, b"")]}, "version 0 has no tags"),
         (2, {"_unknownTaggedFields": [(0, b"")]}, "tag 0 is known; give the field by its name"),
         (
             2,
             {"_unknownTaggedFields": [(9, b""), (9, b"")]},
-            "tag 9 comes after tag 9; give them by rising",
+            "tag 9 comes after tag 9; give tags in ascending order",
         ),
-        (2, {"_unknownTaggedFields": [(-1, b"")]}, "tag -1 is none"),
-        (2, {"_unknownTaggedFields": [(2**31 - 1, b"")]}, "tag 2147483647 is none"),
+        (2, {"_unknownTaggedFields": [(-1, b"")]}, "tag -1 is not valid"),
+        (2, {"_unknownTaggedFields": [(2**31 - 1, b"")]}, "tag 2147483647 is not valid"),
         (2, {"_unknownTaggedFields": [9]}, "it must be a tuple of a tag and bytes"),
         (2, {"_unknownTaggedFields": 9}, "it must be a list of tags and bytes"),
     ],
@@ -333,7 +333,7 @@ def test_a_struct_that_a_version_lacks_has_the_defaults_of_those_that_have_it() 
 
 def test_an_empty_tagged_array_is_left_out_whatever_list_it_is() -> None:
     left_out = encode("FetchResponse", 16, {})
-    # The tag of NodeEndpoints with no elements, which Kafka reads and does not write again.
+    # The tag of NodeEndpoints without elements. Kafka reads it, but does not write it again.
     read_again = decode("FetchResponse", 16, left_out[:-1] + bytes.fromhex("01000101"))
     assert isinstance(read_again["nodeEndpoints"], Keyed)
     for given in (read_again, {"nodeEndpoints": ()}, {"nodeEndpoints": []}):
@@ -375,7 +375,7 @@ def test_elements_with_map_keys_are_found_by_them() -> None:
     found[0] = {"name": "other", "size": 1}
     assert found.find(name="p0") is None
     assert found.find(name="other") is found[0]
-    # As many as before, and others.
+    # The same number of elements, but other ones.
     found.append(found.pop(1) | {"name": "last"})
     assert found.find(name="p1") is None
     assert found.find(name="last") is found[-1]
@@ -393,7 +393,7 @@ def test_an_element_is_found_by_its_map_key_without_a_look_at_the_others() -> No
 
     elements = Keyed([Element(name=f"p{i}") for i in range(1000)], ("name",))
     assert elements.find(name="p0") is elements[0]
-    # Once to make the index.
+    # Each element is read once, to make the index.
     assert len(looked_at) == 1000
     assert all(elements.find(name=f"p{i}") is elements[i] for i in range(1000))
     assert len(looked_at) == 1000
@@ -423,7 +423,7 @@ def test_a_dict_of_any_size_has_its_names_in_the_definitions_order(count: int, t
         expected = values if late is None else values | {"late": late}
         found = decode(definition, 0, encode(definition, 0, expected))
         assert list(found.items()) == list(expected.items())
-        # A copy for each: a reader of many messages never hands out one dict twice.
+        # Each message gets a copy: a reader of many messages never returns the same dict twice.
         found.clear()
         assert decode(definition, 0, encode(definition, 0, expected)) == expected
 
@@ -433,7 +433,7 @@ def test_names_may_be_anybodys_and_in_any_order() -> None:
     for definition in catalogue().messages.values():
         for version in definition.valid_versions:
             program, values = schema(definition, version), filled(definition, version, 2)
-            # A reader's names are the writer's own objects, in its order; those of ``filled`` are not.
+            # The reader's names are the same objects as the writer's, in the same order; those of ``filled`` are not.
             data = program.encode(values)
             read_back = program.decode(data)[2] or {}
             assert program.encode(read_back) == data
@@ -462,7 +462,7 @@ def test_the_collector_is_left_as_it_was_and_sees_what_holds_others() -> None:
         before = gc.isenabled()
         read_back = decode(OF_ALL, 2, data)
         assert gc.isenabled() is before
-    # Python says so of its own dicts, too.
+    # Python does the same with its own dicts.
     assert gc.is_tracked(read_back)
     assert not gc.is_tracked(read_back["maybe"])
 

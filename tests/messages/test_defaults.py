@@ -1,4 +1,4 @@
-"""Fields that a version lacks have their defaults when a message is read, as in Kafka's own objects."""
+"""When a message is read, fields that its version lacks have their defaults, as in Kafka's own objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kfuzz.messages.model import key_of
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import Keyed
 
-# Version 0 has one field, version 1 all but that, version 2 all again, most behind tags.
+# Version 0 has one field, version 1 all others, and version 2 all others again, most of them tagged.
 LATER = parse_definition(
     """{ "name": "Later", "type": "data", "validVersions": "0-2", "flexibleVersions": "2+", "fields": [
   { "name": "Old", "type": "int32", "versions": "0", "default": "-1" },
@@ -89,7 +89,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def kinds(value: Any) -> Any:
-    """The types of values: True is no 1 and 0.0 no 0."""
+    """The types of values, because True equals 1 and 0.0 equals 0."""
     return {name: kinds(one) for name, one in value.items()} if isinstance(value, dict) else type(value)
 
 
@@ -122,7 +122,7 @@ def test_an_object_always_has_them() -> None:
     assert repr(found.tagged) == "Held(gone=3, elements=())"
     assert found.tagged.elements.find(key=1) is None
     assert found.leader != found.maybe
-    # Its own fields are those that were sent.
+    # The fields of its version are those that were sent.
     assert repr(found) == "Later(old=7)"
     assert found.to_dict() == {"old": 7}
     assert found == decode(LATER, 0, encode(LATER, 0, {"old": 7}), objects=True)
@@ -191,7 +191,7 @@ def item(values: dict[str, Any], name: str) -> Any:
 def every_field(
     definition: Definition, fields: tuple[Field, ...], values: Any, value_of: Callable[[Any, str], Any]
 ) -> dict[str, Any]:
-    """The fields of all versions in the JSON form; nothing is filled in here."""
+    """The fields of all versions in the JSON form. Defaults are not filled in here."""
     made = {
         key_of(field.name): in_json(definition, field, value_of(values, key_of(field.name)), value_of)
         for field in fields

@@ -1,4 +1,4 @@
-"""Every change that the document calls incompatible is found, and what keeps the bytes is none."""
+"""Every change that the document calls incompatible is found. Changes that keep the bytes are compatible."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ BOXED = '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [' +
         ([(KIND, KIND.replace("int8", "int16"))], ["Parts.Kind type-changed"]),
         ([(PLACES, PLACES.replace("[]int32", "int32"))], ["Places type-changed"]),
         ([(PLACES, PLACES.replace("[]int32", "[]int64"))], ["Places type-changed"]),
-        # A struct has its tags behind it in the versions 3 and 4, which are flexible.
+        # In versions 3 and 4, which are flexible, each struct ends with its tags.
         ([(PLACES, BOXED)], ["Places type-changed"]),
         (
             [('"1-4"', '"1-2"'), (PLACES, BOXED.replace(NUMBER, f"{NUMBER}, {NUMBER.replace('Number', 'Other')}"))],
@@ -95,7 +95,7 @@ BOXED = '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [' +
         ([(MORE, '{ "name": "More", "type": "int32", "versions": "3+" }')], ["More tag-lost"]),
         ([(MORE, MORE.replace('"3+"', '"4+"', 2))], ["More released-version-changed", "More tag-lost"]),
         ([(MORE, MORE.replace("More", "Other").replace("int32", "string"))], ["More tag-lost", "Other tag-reused"]),
-        # A tag's name is not sent; whether it means the same, a person must say.
+        # The name is not sent. Only a person can decide whether the meaning is the same.
         ([(MORE, MORE.replace("More", "Other"))], ["More tag-renamed"]),
         # The document allows what Kafka's generator refuses.
         ([(f"{REST},\n  ", "")], ["More tags-refused", "Rest tag-lost"]),
@@ -109,9 +109,9 @@ BOXED = '{ "name": "Places", "type": "[]Place", "versions": "1+", "fields": [' +
             ["More tag-lost", "More tags-refused"],
         ),
         ([(MORE, MORE.replace('"tag": 1', '"tag": 7'))], ["More tag-changed", "More tags-refused"]),
-        # What a message is.
+        # The kind and number of a message.
         ([('"apiKey": 9', '"apiKey": 8')], ["api-key-changed"]),
-        # Nothing that a peer could tell.
+        # Changes that no peer can notice.
         ([], []),
         ([('"1-4"', '"1-5"')], []),
         ([('"1-4"', '"1-5"'), (ID, ID + '{ "name": "New", "type": "int8", "versions": "5+" },')], []),
@@ -153,23 +153,23 @@ def test_a_change_is_found_for_what_it_is(edits: list[tuple[str, str]], found: l
 
 
 def test_no_advice_names_a_tag_that_older_definitions_used() -> None:
-    """A field is taken out, later another one is added: its tag must be one that nobody had."""
+    """A field is removed, and later another one is added: its tag must be one that was never used."""
     without = OLD.replace(f"{REST},\n  ", "")
     with pytest.raises(
-        UsageError, match="there is a tag 1 and no tag 0; put the field of tag 0 back if any"
+        UsageError, match="there is a tag 1 but no tag 0; put the field of tag 0 back if any"
     ) as refused:
         parse_definition(without)
     assert "take 0" not in str(refused.value)
     [refusal, lost] = compare(parse_definition(OLD), parse_definition(without, tags_may_end=True))
     assert lost.text == (
         "tag 0 of versions 3-4 is gone; keep the field with its tag and leave it unset, "
-        "for no other field may ever have the tag"
+        "because no other field may ever have the tag"
     )
-    assert refusal.text.startswith("there is a tag 1 and no tag 0; if a release had one, keep the field with its tag")
+    assert refusal.text.startswith("there is a tag 1 but no tag 0; if a release had one, keep the field with its tag")
     other = REST.replace("Rest", "Other").replace("int32", "string")
     reused = compare(parse_definition(OLD), parse_definition(OLD.replace(REST, other)))
     assert [(change.code, change.text) for change in reused if change.path == "Other"] == [
-        ("tag-reused", "tag 0 is that of Rest; take one that was never used")
+        ("tag-reused", "tag 0 belongs to Rest; take one that was never used")
     ]
 
 
@@ -199,7 +199,7 @@ def test_a_version_that_was_unstable_was_not_released() -> None:
     unstable = OLD.replace('"validVersions"', '"latestVersionUnstable": true, "validVersions"')
     new = OLD.replace(ID, ID + '{ "name": "New", "type": "int8", "versions": "4+" },')
     assert compare(parse_definition(unstable), parse_definition(new)) == []
-    # It is said of the request, and counts for the response.
+    # The request says it, and it counts for the response too.
     renamed: Callable[[str], str] = lambda text: text.replace("CountRequest", "CountResponse").replace(  # noqa: E731
         '"request"', '"response"'
     )
@@ -240,7 +240,7 @@ def test_an_array_of_structs_with_one_number_each_has_the_bytes_of_an_array_of_n
     numbers = [1, -1, 2**31 - 1]
     values = {"numbers": [{"value": number} for number in numbers]}
     assert encode(boxed, 0, values) == encode(plain, 0, {"numbers": numbers})
-    # In a flexible version each struct has its number of tags behind it.
+    # In a flexible version each struct ends with the number of its tags.
     assert len(encode(boxed, 1, values)) == len(encode(plain, 1, {"numbers": numbers})) + len(numbers)
 
 
@@ -283,7 +283,7 @@ def test_from_kafka_3_9_to_4_4_versions_went_and_names_changed_and_no_released_l
     found = compare_all(catalogue(KAFKA_3).messages, catalogue(LATEST).messages)
     assert {change.code for change in found} == {"version-lost", "message-lost", "field-renamed", "message-renamed"}
     lost = {change.message for change in found if change.code == "message-lost"}
-    # What only ZooKeeper's brokers sent to one another.
+    # Only brokers with ZooKeeper sent these to each other.
     assert lost == {
         f"{name}{kind}"
         for name in ("ControlledShutdown", "LeaderAndIsr", "StopReplica", "UpdateMetadata")
@@ -297,7 +297,7 @@ def test_from_kafka_3_9_to_4_4_coordinators_got_numbers_and_only_share_groups_ch
     numbered = [change.message for change in found if change.code == "api-key-changed"]
     kinds = {change.text.rpartition(" ")[0] for change in found if change.code == "api-key-changed"}
     assert kinds == {f"data without a number is now coordinator-{part}" for part in ("key", "value")}
-    # What was the version of a key is its number now: the int16 in front of it is the same.
+    # The former version of a key is now its number: the int16 in front of it is the same.
     lost = [change.message for change in found if change.code == "version-lost"]
     assert all(name.endswith("Key") and name in numbered for name in lost)
     others = [change for change in found if change.code not in ("api-key-changed", "version-lost")]

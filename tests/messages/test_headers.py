@@ -1,4 +1,4 @@
-"""Headers: the rule and its two exceptions by hand, and Kafka's own answer for every version of every API."""
+"""Headers: the rule and its two exceptions, and a comparison with Kafka for every version of every API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON form of messages: each value's form there and back, and one sentence with its path for each wrong form."""
+"""The JSON form of messages: a round trip for each value, and an error with its path for each wrong form."""
 
 from __future__ import annotations
 
@@ -77,8 +77,9 @@ def test_a_number_need_not_be_text_nor_a_share_have_a_point() -> None:
 
 
 NO_TAGGED_FIELD = 'FormData._unknownTaggedFields[0] must be an object such as {"tag": 9, "hex": "00"}'
-NO_LONG = "it must be a decimal text from -9223372036854775808 to 9223372036854775807"
-NO_HEX = "it must be a text of hex digits, two for each byte"
+NO_LONG = "it must be a decimal string from -9223372036854775808 to 9223372036854775807"
+NO_SHARE = 'it must be a number, "NaN", "Infinity" or "-Infinity"'
+NO_HEX = "it must be a string of hex digits, two for each byte"
 NO_UUID = "it must be a uuid as Kafka writes it, such as AAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -87,33 +88,33 @@ NO_UUID = "it must be a uuid as Kafka writes it, such as AAAAAAAAAAAAAAAAAAAAAA"
     [
         ([], "FormData is a list; it must be an object"),
         (None, "FormData is null; it must be an object"),
-        ({"flags": 1}, "FormData.flags is no field of it; there are flag, number, long, share, id, text, data, longs, "
-         "part, parts"),
-        ({"part": {"x": 1}}, "FormData.part.x is no field of it; there are name"),
+        ({"flags": 1}, "FormData.flags is not a field; the fields are flag, number, long, share, id, text, data, "
+         "longs, part, parts"),
+        ({"part": {"x": 1}}, "FormData.part.x is not a field; the fields are name"),
         ({"flag": 1}, "FormData.flag is a number; it must be true or false"),
-        ({"number": True}, "FormData.number is a flag; it must be a whole number"),
+        ({"number": True}, "FormData.number is a bool; it must be a whole number"),
         ({"number": 1.5}, "FormData.number is a number; it must be a whole number"),
-        ({"number": "1"}, "FormData.number is the text '1'; it must be a whole number"),
+        ({"number": "1"}, "FormData.number is the string '1'; it must be a whole number"),
         ({"long": 1.0}, f"FormData.long is a number; {NO_LONG}"),
-        ({"long": True}, f"FormData.long is a flag; {NO_LONG}"),
-        ({"long": "--1"}, f"FormData.long is the text '--1'; {NO_LONG}"),
-        ({"long": "1" * 21}, f"FormData.long is the text '{'1' * 21}'; {NO_LONG}"),
-        ({"long": "²"}, f"FormData.long is the text '²'; {NO_LONG}"),
-        ({"long": "٣"}, f"FormData.long is the text '٣'; {NO_LONG}"),
-        ({"longs": "1"}, "FormData.longs is the text '1'; it must be a list"),
+        ({"long": True}, f"FormData.long is a bool; {NO_LONG}"),
+        ({"long": "--1"}, f"FormData.long is the string '--1'; {NO_LONG}"),
+        ({"long": "1" * 21}, f"FormData.long is the string '{'1' * 21}'; {NO_LONG}"),
+        ({"long": "²"}, f"FormData.long is the string '²'; {NO_LONG}"),
+        ({"long": "٣"}, f"FormData.long is the string '٣'; {NO_LONG}"),
+        ({"longs": "1"}, "FormData.longs is the string '1'; it must be a list"),
         ({"longs": ["1", None]}, f"FormData.longs[1] is null; {NO_LONG}"),
-        ({"share": "inf"}, 'FormData.share is the text \'inf\'; it must be a number, "NaN", "Infinity" or "-Infinity"'),
-        ({"share": True}, 'FormData.share is a flag; it must be a number, "NaN", "Infinity" or "-Infinity"'),
-        ({"id": "A" * 21}, f"FormData.id is the text '{'A' * 21}'; {NO_UUID}"),
-        ({"id": "A" * 23}, f"FormData.id is the text '{'A' * 23}'; {NO_UUID}"),
-        # The last letter's excess bits say nothing, and a letter that is none is skipped by Python.
-        ({"id": "A" * 21 + "B"}, f"FormData.id is the text '{'A' * 21}B'; {NO_UUID}"),
-        ({"id": "A" * 20 + "!A"}, f"FormData.id is the text '{'A' * 20}!A'; {NO_UUID}"),
-        ({"id": "ä" * 22}, f"FormData.id is the text '{'ä' * 22}'; {NO_UUID}"),
+        ({"share": "inf"}, f"FormData.share is the string 'inf'; {NO_SHARE}"),
+        ({"share": True}, f"FormData.share is a bool; {NO_SHARE}"),
+        ({"id": "A" * 21}, f"FormData.id is the string '{'A' * 21}'; {NO_UUID}"),
+        ({"id": "A" * 23}, f"FormData.id is the string '{'A' * 23}'; {NO_UUID}"),
+        # Only 2 bits of the last letter are used; the others must be 0. Python skips characters outside the alphabet.
+        ({"id": "A" * 21 + "B"}, f"FormData.id is the string '{'A' * 21}B'; {NO_UUID}"),
+        ({"id": "A" * 20 + "!A"}, f"FormData.id is the string '{'A' * 20}!A'; {NO_UUID}"),
+        ({"id": "ä" * 22}, f"FormData.id is the string '{'ä' * 22}'; {NO_UUID}"),
         ({"id": 22}, f"FormData.id is a number; {NO_UUID}"),
-        ({"text": ["a"]}, "FormData.text is a list; it must be a text"),
-        ({"data": "abc"}, f"FormData.data is the text 'abc'; {NO_HEX}"),
-        ({"data": "zz"}, f"FormData.data is the text 'zz'; {NO_HEX}"),
+        ({"text": ["a"]}, "FormData.text is a list; it must be a string"),
+        ({"data": "abc"}, f"FormData.data is the string 'abc'; {NO_HEX}"),
+        ({"data": "zz"}, f"FormData.data is the string 'zz'; {NO_HEX}"),
         ({"data": 7}, f"FormData.data is a number; {NO_HEX}"),
         ({"part": []}, "FormData.part is a list; it must be an object"),
         ({"parts": [{}, 5]}, "FormData.parts[1] is a number; it must be an object"),
@@ -125,7 +126,7 @@ NO_UUID = "it must be a uuid as Kafka writes it, such as AAAAAAAAAAAAAAAAAAAAAA"
         ({"_unknownTaggedFields": [{"tag": True, "hex": ""}]}, NO_TAGGED_FIELD),
         ({"_unknownTaggedFields": [{"tag": "1", "hex": ""}]}, NO_TAGGED_FIELD),
         ({"_unknownTaggedFields": [{"tag": 1, "hex": ""}, {"tag": 2, "hex": "0"}]},
-         f"FormData._unknownTaggedFields[1].hex is the text '0'; {NO_HEX}"),
+         f"FormData._unknownTaggedFields[1].hex is the string '0'; {NO_HEX}"),
     ],
 )  # fmt: skip
 def test_a_form_that_does_not_fit_is_one_sentence_with_its_path(form: Any, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""The definition language: what it says, and one sentence for each way of getting it wrong."""
+"""The definition language: what it means, and one error for each mistake."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_definition_says_what_it_says() -> None:
 
 
 def nested(depth: int) -> str:
-    """Structs that hold the next one twice."""
+    """Structs that each hold the next one twice."""
     structs = [
         {
             "name": f"S{i}",
@@ -120,7 +120,7 @@ def nested(depth: int) -> str:
 def test_structs_that_double_from_one_to_the_next_are_refused() -> None:
     assert len(parse_definition(nested(8)).structs) == 9
     for depth in (9, 99):
-        with pytest.raises(UsageError, match=r": S\d+: the struct is made of more than 1000; put some in an array"):
+        with pytest.raises(UsageError, match=r": S\d+: the struct has more than 1000 structs; put some in an array"):
             parse_definition(nested(depth))
 
 
@@ -139,7 +139,7 @@ def test_a_struct_is_made_of_1000_at_most(outer: int, inner: int) -> None:
     if 1 + outer * (1 + inner) == 1000:
         assert len(parse_definition(json.dumps(definition)).structs) == 3
         return
-    with pytest.raises(UsageError, match=r": Outer: the struct is made of more than 1000; put some in an array"):
+    with pytest.raises(UsageError, match=r": Outer: the struct has more than 1000 structs; put some in an array"):
         parse_definition(json.dumps(definition))
 
 
@@ -170,8 +170,8 @@ def test_versions_meet_and_contain_one_another() -> None:
     assert list(parse_versions("3-5")) == [3, 4, 5]
 
 
-# The text is GOOD with the first of a pair changed to the second, from which "@" is taken away: there the error is.
-# The words are those that tell the reader what is wrong, where, and what to do.
+# The text is GOOD with the first string of a row replaced by the second. "@" marks the error's line, and is removed.
+# The third string is part of the error: what is wrong, where, and what to do.
 FIELD = '{ "name": "Id", "type": "uuid", "versions": "1+" }'
 WRONG = {
     # The text itself.
@@ -180,48 +180,52 @@ WRONG = {
         '"mapKey": true, @}',
         "a comma before '}'; take it out",
     ),
-    "no comma": ('"apiKey": 7,', '"apiKey": 7\n  @"about": "x",', "'\"' where a comma or '}' belongs"),
-    "no colon": ('"apiKey": 7', '"apiKey" @7', 'a colon belongs behind "apiKey"'),
-    "no name": ('"apiKey": 7', "@apiKey: 7", "a name in quotation marks belongs here"),
-    "no value": ('"apiKey": 7', '"apiKey": @,', "',' where a value belongs"),
-    "a word": ('"apiKey": 7', '"apiKey": @seven', "'s' where a value belongs"),
-    "a text without end": ('"name": "WalkRequest",', '"name": @"WalkRequest,', "a text is broken"),
-    "a text with a bad escape": ('"name": "WalkRequest",', '"name": @"Walk\\xRequest",', "a text is broken"),
-    "a number without end": ('"apiKey": 7', '"apiKey": @' + "7" * 401, "a number of 401 digits"),
-    "said twice": ('"apiKey": 7', '"apiKey": 7, "apiKey": 8@', '"apiKey" is there twice, and not the same; keep one'),
+    "no comma": ('"apiKey": 7,', '"apiKey": 7\n  @"about": "x",', "expected a comma or '}', found '\"'"),
+    "no colon": ('"apiKey": 7', '"apiKey" @7', 'expected a colon after "apiKey"'),
+    "no name": ('"apiKey": 7', "@apiKey: 7", "expected a name in quotation marks"),
+    "no value": ('"apiKey": 7', '"apiKey": @,', "expected a value, found ','"),
+    "a word": ('"apiKey": 7', '"apiKey": @seven', "expected a value, found 's'"),
+    "a text without end": ('"name": "WalkRequest",', '"name": @"WalkRequest,', "invalid string: "),
+    "a text with a bad escape": ('"name": "WalkRequest",', '"name": @"Walk\\xRequest",', "invalid string: "),
+    "a number without end": ('"apiKey": 7', '"apiKey": @' + "7" * 401, "the number has 401 digits"),
+    "said twice": ('"apiKey": 7', '"apiKey": 7, "apiKey": 8@', '"apiKey" has two different values; keep one'),
     # Members.
     "an unknown member": (
         '"apiKey": 7',
         '@"api_key": 7',
-        '"api_key" is nothing that is known here; did you mean "apiKey"',
+        '"api_key" is not known here; did you mean "apiKey"',
     ),
     "an unknown member of a field": (
         '"ignorable": true',
         '@"ignorabel": true',
-        'WalkRequest.Flag: "ignorabel" is nothing that is known here; did you mean "ignorable"',
+        'WalkRequest.Flag: "ignorabel" is not known here; did you mean "ignorable"',
     ),
-    "a member like none": ('"apiKey": 7', '@"zzz": 7', "there are name, type, apiKey"),
+    "a member like none": ('"apiKey": 7', '@"zzz": 7', "take one of name, type, apiKey"),
     "a number for a text": (
         '"validVersions": "1-5"',
         '@"validVersions": 5',
-        '"validVersions" is a number; it must be a text',
+        '"validVersions" is a number; it must be a string',
     ),
-    "a text for a number": ('"apiKey": 7', '@"apiKey": "7"', '"apiKey" is a text; it must be a whole number'),
+    "a text for a number": ('"apiKey": 7', '@"apiKey": "7"', '"apiKey" is a string; it must be a whole number'),
     "a fraction": ('"apiKey": 7', '@"apiKey": 7.5', '"apiKey" is a number with a fraction; it must be a whole number'),
     "a text for a flag": (
         '"ignorable": true',
         '@"ignorable": "true"',
-        '"ignorable" is a text; it must be true or false',
+        '"ignorable" is a string; it must be true or false',
     ),
     "a number for a list": (
         '"listeners": ["broker", "controller"]',
         '@"listeners": 1',
         '"listeners" is a number; it must be a list',
     ),
-    "a text for a field": (FIELD, '@"Id"', "a text where an object belongs; write it in braces"),
+    "a text for a field": (FIELD, '@"Id"', "expected an object in braces, found a string"),
     # The message.
     "no name of the message": ('"name": "WalkRequest",', "", '"name" is missing; add "name"'),
-    "a name without capital": ('"WalkRequest"', '@"walkRequest"', "has to begin with a capital"),
+    "a name without capital": (
+        '"WalkRequest"',
+        '@"walkRequest"',
+        "must be a capital letter and then letters and digits",
+    ),
     "a request called otherwise": (
         '"WalkRequest"',
         '@"Walk"',
@@ -249,13 +253,13 @@ WRONG = {
         '@"validVersions": "5-1"',
         '"5-1" ends before it begins; write "1-5"',
     ),
-    "versions in words": ('"validVersions": "1-5"', '@"validVersions": "all"', '"all" is no range of versions'),
+    "versions in words": ('"validVersions": "1-5"', '@"validVersions": "all"', '"all" is not a range of versions'),
     "versions too large": (
         '"validVersions": "1-5"',
         '@"validVersions": "1-40000"',
         "goes beyond 32767; a version is an int16",
     ),
-    "a negative version": ('"validVersions": "1-5"', '@"validVersions": "-1"', '"-1" is no range of versions'),
+    "a negative version": ('"validVersions": "1-5"', '@"validVersions": "-1"', '"-1" is not a range of versions'),
     "no flexibleVersions": (
         '"flexibleVersions": "3+",',
         "",
@@ -269,27 +273,27 @@ WRONG = {
     "deprecatedVersions outside": (
         '"deprecatedVersions": "1-2"',
         '@"deprecatedVersions": "0-2"',
-        'are not among validVersions "1-5"',
+        'go beyond validVersions "1-5"',
     ),
-    "no apiKey": ('"apiKey": 7,', "", 'a request is known by its number; add "apiKey"'),
+    "no apiKey": ('"apiKey": 7,', "", 'a request needs a number; add "apiKey"'),
     "a negative apiKey": ('"apiKey": 7', '@"apiKey": -1', "apiKey is -1; it must be from 0 to 32767"),
     "an apiKey of data": ('"type": "request"', '"type": "data"', "a message of type data has no apiKey; take it out"),
     "listeners of a response": ('"type": "request",', '"type": "response",', None),
     "an unknown listener": (
         '["broker", "controller"]',
         '[@"broker", "raft"]',
-        'listener "raft" does not exist; take of broker',
+        'listener "raft" does not exist; use broker',
     ),
     "a listener twice": (
         '["broker", "controller"]',
         '[@"broker", "broker"]',
-        'listener "broker" is there twice; keep one',
+        'listener "broker" is given twice; keep one',
     ),
     # Structs.
     "a common struct without name": (
         '{ "name": "Way", "versions": "3+",',
         '@{ "versions": "3+",',
-        "a common struct is known by its name",
+        "a common struct needs a name",
     ),
     "a common struct without versions": (
         '{ "name": "Way", "versions": "3+",',
@@ -299,22 +303,22 @@ WRONG = {
     "a common struct in small letters": (
         '{ "name": "Way", "versions": "3+",',
         '@{ "name": "way", "versions": "3+",',
-        '"way" is no name for a struct',
+        '"way" cannot name a struct',
     ),
     "a common struct called as a primitive": (
         '{ "name": "Way", "versions": "3+",',
         '@{ "name": "String", "versions": "3+",',
-        "unlike any primitive",
+        "primitives are taken",
     ),
     "fields of a common struct in two places": (
         '"type": "Way", "versions": "3+",',
         '"type": "Way", "versions": "3+", @"fields": [' + FIELD + "],",
-        "the fields of Way stand in commonStructs",
+        "the fields of Way are in commonStructs",
     ),
     "a struct that is not there": (
         '"type": "Way", "versions": "3+",',
         '@"type": "Road", "versions": "3+",',
-        'nothing is called "Road"; give the field "fields"',
+        'there is no struct "Road"; give the field "fields"',
     ),
     "a struct that holds itself": (
         '"type": "[]Way", "versions": "3+" }',
@@ -328,23 +332,23 @@ WRONG = {
     ),
     "a message without fields": ('"validVersions": "1-5"', '"about": "x"', None),
     # Fields.
-    "a field without name": (FIELD, '@{ "type": "uuid", "versions": "1+" }', "a field is known by its name; add it"),
+    "a field without name": (FIELD, '@{ "type": "uuid", "versions": "1+" }', "a field needs a name; add it"),
     "a field called wrongly": (
         FIELD,
         '@{ "name": "my_id", "type": "uuid", "versions": "1+" }',
-        '"my_id" is no name for a field',
+        '"my_id" cannot name a field',
     ),
     "a field twice but for the first letter": (
         FIELD,
         '{ "name": "Id", "type": "uuid", "versions": "1+" },\n    @{ "name": "id", "type": "uuid", "versions": "1+" }',
-        "the name is taken by the field of line",
+        "has the same name; rename one",
     ),
     "a field without type": (FIELD, '@{ "name": "Id", "versions": "1+" }', 'WalkRequest.Id: "type" is missing'),
     "a field without versions": (FIELD, '@{ "name": "Id", "type": "uuid" }', 'WalkRequest.Id: "versions" is missing'),
     "a field twice": (
         FIELD,
         '@{ "name": "Hex", "type": "uuid", "versions": "1+" }',
-        "the name is taken by the field of line",
+        "has the same name; rename one",
     ),
     "an unknown primitive": (
         FIELD,
@@ -374,30 +378,30 @@ WRONG = {
     "a nullable number": (
         '"default": "0x7fffffff"',
         '@"nullableVersions": "1+"',
-        'a field of type "int32" is never null; take out "nullableVersions"',
+        'a field of type "int32" cannot be null; take out "nullableVersions"',
     ),
     "a nullable uuid": (
         FIELD,
         '@{ "name": "Id", "type": "uuid", "versions": "1+", "nullableVersions": "1+" }',
-        'a field of type "uuid" is never null',
+        'a field of type "uuid" cannot be null',
     ),
     "a tag without versions": (
         '"tag": 1, "taggedVersions": "3+"',
         '@"tag": 1',
-        'tag 1 without versions; add "taggedVersions"',
+        'tag 1 needs versions; add "taggedVersions"',
     ),
     "versions without a tag": (
         '"tag": 1, "taggedVersions": "3+"',
         '@"taggedVersions": "3+"',
-        'without a tag; add "tag", or take them out',
+        'need a tag; add "tag", or take them out',
     ),
     "a negative tag": ('"tag": 1,', '@"tag": -1,', "tag -1 is out of range"),
-    "a tag in words": ('"tag": 1,', '@"tag": "one",', '"tag" is a text; it must be a whole number'),
-    "a tag twice": ('"tag": 1,', '"tag": 0,', "tag 0 is that of Late"),
+    "a tag in words": ('"tag": 1,', '@"tag": "one",', '"tag" is a string; it must be a whole number'),
+    "a tag twice": ('"tag": 1,', '"tag": 0,', "tag 0 belongs to Late"),
     "a gap before a tag": (
         '"tag": 1,',
         '@"tag": 2,',
-        "there is a tag 2 and no tag 1; put the field of tag 1 back if any",
+        "there is a tag 2 but no tag 1; put the field of tag 1 back if any",
     ),
     "tags that end": (
         '"taggedVersions": "3+"',
@@ -407,7 +411,7 @@ WRONG = {
     "tags before the field": (
         '"versions": "3+", "tag": 1',
         '@"versions": "4+", "tag": 1',
-        'taggedVersions "3+" are not among versions "4+"',
+        'taggedVersions "3+" go beyond versions "4+"',
     ),
     "tags before flexibility": (
         '"versions": "3+", "tag": 1, "taggedVersions": "3+"',
@@ -422,12 +426,12 @@ WRONG = {
     "a tagged map key": (
         '"taggedVersions": "3+"',
         '@"taggedVersions": "3+", "mapKey": true',
-        "a tagged field is no map key",
+        "a tagged field cannot be a map key",
     ),
     "an array as a map key": (
         '"versions": "4+", "nullableVersions": "4+", "default": "null" }',
         '@"versions": "4+", "mapKey": true }',
-        'a "[]Way" is no map key',
+        'a "[]Way" cannot be a map key',
     ),
     "an unknown entity": (
         '"entityType": "topicName"',
@@ -437,7 +441,7 @@ WRONG = {
     "an entity of another type": (
         '"entityType": "topicName"',
         '@"entityType": "brokerId"',
-        'a brokerId is of type int32, and this field of "string"',
+        'a brokerId is of type int32, but this field is a "string"',
     ),
     "own flexibleVersions of a number": (
         '"default": "0x7fffffff"',
@@ -447,7 +451,7 @@ WRONG = {
     "zero copy of a text": (
         '"default": "http://none",',
         '@"zeroCopy": true,',
-        'zeroCopy is for bytes, and this is "string"',
+        'zeroCopy is only for bytes, but this is "string"',
     ),
     # Defaults.
     "a default that is too large": (
@@ -458,7 +462,7 @@ WRONG = {
     "a default that is no number": (
         '"default": "-017"',
         '@"default": "many"',
-        'the default "many" is no whole number; write 12, 0xc or 014',
+        'the default "many" is not a whole number; write 12, 0xc or 014',
     ),
     "a default that is no octal": ('"default": "-017"', '@"default": "089"', None),
     "a negative unsigned default": ('"default": 4294967295', '@"default": -1', "the default -1 does not fit an uint32"),
@@ -467,13 +471,13 @@ WRONG = {
         '@"default": 1.5',
         "the default is a number with a fraction; it must be a whole number",
     ),
-    "a default that is no flag": ('"default": "true"', '@"default": "yes"', "the default 'yes' is no flag"),
+    "a default that is no flag": ('"default": "true"', '@"default": "yes"', "the default is 'yes'; it must be"),
     "a default that is no float": (
         '"default": "0.25"',
         '@"default": "a quarter"',
-        "the default 'a quarter' is no number",
+        "the default 'a quarter' is not a number",
     ),
-    "an endless default": ('"default": "0.25"', '@"default": "1e999"', "the default '1e999' is no number"),
+    "an endless default": ('"default": "0.25"', '@"default": "1e999"', "the default '1e999' is not a number"),
     "a number for a text by default": (
         '"default": "http://none"',
         '@"default": 3',
@@ -483,22 +487,22 @@ WRONG = {
     "null by default but not allowed": (
         '"default": "http://none"',
         '@"default": "null"',
-        'null is the default, but not allowed in all versions; let nullableVersions be "1+"',
+        'the default is null, but null is not allowed in all versions; make nullableVersions "1+"',
     ),
     "a default of an array": (
         '"versions": "4+", "nullableVersions": "4+", "default": "null" }',
         '@"versions": "4+", "default": "none" }',
-        'a field of type "[]Way" has no default of its own but null',
+        'a field of type "[]Way" can have no default but null',
     ),
     "a default of bytes": (
         '"zeroCopy": true, "flexibleVersions": "none"',
         '@"zeroCopy": true, "flexibleVersions": "none", "default": "x"',
-        'a field of type "bytes" has no default of its own but null',
+        'a field of type "bytes" can have no default but null',
     ),
     "a default of a struct": (
         '{ "name": "Way", "type": "Way", "versions": "3+", "nullableVersions": "4+" }',
         '@{ "name": "Way", "type": "Way", "versions": "3+", "nullableVersions": "4+", "default": "none" }',
-        'a field of type "Way" has no default of its own but null',
+        'a field of type "Way" can have no default but null',
     ),
     "a default of too many digits": (
         FIELD,
@@ -508,7 +512,7 @@ WRONG = {
     "a tag of too many digits": (
         FIELD,
         '@{ "name": "Id", "type": "int8", "versions": "3+", "tag": "%s", "taggedVersions": "3+" }' % ("9" * 5000),
-        '"tag" is a text; it must be a whole number',
+        '"tag" is a string; it must be a whole number',
     ),
     "a default of a uuid": (
         FIELD,
@@ -530,7 +534,7 @@ def test_a_wrong_definition_gets_one_sentence_with_its_place(case: str) -> None:
     found = re.match(r"walk\.json:(\d+): ", said)
     assert found is not None, said
     assert "\n" not in said
-    # The path of the field stands before what is wrong with it.
+    # The path of the field comes before the problem.
     assert not re.search(r": [\w.\[\]]+$", said), said
     if at >= 0:
         assert int(found[1]) == text.count("\n", 0, at) + 1, said
@@ -548,7 +552,7 @@ def test_a_chain_of_structs_that_nobody_could_follow_is_refused() -> None:
         "fields": [{"name": "First", "type": "S0", "versions": "0+"}],
         "commonStructs": [*structs, {"name": "S2000", "versions": "0+", "fields": []}],
     }  # fmt: skip
-    with pytest.raises(UsageError, match="there are 2001 structs; 100 are the most"):
+    with pytest.raises(UsageError, match="there are 2001 structs; at most 100 are allowed"):
         parse_definition(json.dumps(chain))
 
 

@@ -1,4 +1,4 @@
-"""kfuzz and Apache Kafka's generated classes read and write every message of every version alike; counts are pinned."""
+"""kfuzz and Kafka's generated classes read and write every version of every message alike. The counts are fixed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kfuzz.conformance.protocol.testees import all_testees, select
 from kfuzz.conformance.report.differences import keep, sentences
 from kfuzz.messages.catalogues import RECORDS
 
-# How many mutants of each version are asked for, and how many samples are written and read.
+# The number of mutants of each version, and the number of samples that are written and read.
 MUTANTS = 200
 SAMPLES = {10: 1, MUTANTS: 3}
-# The kinds of messages that are asked for: headers, requests and responses; what clients keep within these and in
-# control records; and what a broker keeps in its logs and files, which has a catalogue of its own.
+# The kinds of messages that are compared: headers, requests and responses; data inside these and in control records;
+# and records in a broker's logs and files, which have their own catalogue.
 GROUPS = {"clients": KINDS, "client_records": RECORD_KINDS, "records": RECORD_KINDS}
 
 
@@ -42,6 +42,6 @@ def test_every_message_kind_and_version_agrees(release: str, group: str, mutants
         said = (found.agreements["mutants"], found.agreements["rewritten"], found.rules.total())
         assert said == (mutants, rewritten, ruled)
     else:
-        # Fewer keep the proportions of the whole, roughly.
+        # A smaller run has about the same proportions as the full one.
         assert found.agreements["rewritten"] > rewritten * mutants_of_each / MUTANTS / 2
         assert found.rules.total() <= ruled * mutants_of_each / MUTANTS * 2

@@ -1,4 +1,4 @@
-"""Messages as objects: the same values as in dicts, by attributes, and nothing that could be changed."""
+"""Messages as objects: the same values as in dicts, as attributes that cannot be changed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_objects_of_every_version_are_what_dicts_are_and_are_written_as_they(nam
 
 
 def assert_same(found: Any, expected: Any) -> None:
-    """Field by field, and of the same types."""
+    """Compare field by field, including the types."""
     if isinstance(expected, dict):
         unknown = {"_unknownTaggedFields": []} if hasattr(found, "_unknownTaggedFields") else {}
         assert list(type(found).__match_args__) == list(expected | (unknown | expected if unknown else {}))
@@ -94,7 +94,7 @@ def test_equal_is_who_has_the_same_names_and_values() -> None:
     assert partition.divergingEpoch != partition.snapshotId
     assert partition.currentLeader == one.responses[0].partitions[1].currentLeader
     assert one != one.to_dict()
-    # Types are made for each schema; values of others that are alike are equal still.
+    # Each schema has its own types. Values of different types are equal if names and values are equal.
     other = parse_definition(
         """{ "name": "Other", "type": "data", "validVersions": "0", "flexibleVersions": "0+", "fields": [
         { "name": "leaderId", "type": "int32", "versions": "0+" },
@@ -134,7 +134,7 @@ def test_elements_with_map_keys_are_found_by_them() -> None:
     assert topics.find(name="nobody") is None
     with pytest.raises(UsageError, match="found by name, not by numPartitions"):
         topics.find(numPartitions=3)
-    # A tagged array that is not there can be asked as well.
+    # find also works for a tagged array that was not sent.
     assert (
         decode("ApiVersionsResponse", 3, encode("ApiVersionsResponse", 3, {}), objects=True).supportedFeatures.find(
             name="x"
@@ -183,7 +183,7 @@ def test_what_is_no_struct_is_refused_with_its_path() -> None:
         encode("FetchResponse", 12, {"responses": (1,)})
     with pytest.raises(EncodeError, match="FetchResponse is list; it must be a dict"):
         encode("FetchResponse", 12, [])  # type: ignore[arg-type]
-    with pytest.raises(EncodeError, match=r"FetchRequest\.throttleTimeMs is no field of it"):
+    with pytest.raises(EncodeError, match=r"FetchRequest\.throttleTimeMs is not a field"):
         encode("FetchRequest", 12, value)
     with pytest.raises(MessageError, match="message-cut"):
         decode("FetchResponse", 12, b"\x00", objects=True)
@@ -197,7 +197,7 @@ def numbers(flexible: str, tags: bool) -> Definition:
     for tag, kind in enumerate(reversed(NUMBERS)):
         tagged = f', "tag": {tag}, "taggedVersions": "0+"' if tags else ""
         fields.append(f'{{ "name": "{kind}Value", "type": "{kind}", "versions": "0+"{tagged} }}')
-        # What is no number lies between them.
+        # A field that is not a number lies between them.
         fields.append(f'{{ "name": "{kind}Text", "type": "string", "versions": "0+" }}')
     return parse_definition(
         f"""{{ "name": "Numbers", "type": "data", "validVersions": "0", "flexibleVersions": "{flexible}",
@@ -237,7 +237,7 @@ def test_equal_numbers_have_not_always_the_same_bytes() -> None:
     assert read(0.0) == read(-0.0)
     assert read(0.0) != read(1.0)
     assert read(1.0) == read(1.0)
-    # As of all that Python looks into, one is equal to itself.
+    # As in Python's containers, an object is equal to itself.
     assert (one := read(math.nan)) == one
 
 
@@ -297,7 +297,7 @@ def test_numbers_take_no_objects() -> None:
     held = decode("Fetch", 12, data, objects=True)
     each = tracemalloc.get_traced_memory()[0] / 1000
     tracemalloc.stop()
-    # Two words of any object, the unknown fields, six numbers of 32 bytes in all, a place in the tuple; and the rest.
+    # The object header (two words), the unknown fields, six numbers (32 bytes together), the tuple's item, and more.
     assert each < 16 + 8 + 32 + 8 + 4
     assert held.topics[0].partitions[999].fetchOffset == 1 << 40
 
@@ -331,7 +331,7 @@ def test_what_is_read_goes_when_nobody_has_it() -> None:
     definition.programs.clear()
     part = value.parts[999]
     del value
-    # Its type goes with the last one, and not before.
+    # The type is freed with its last object, not earlier.
     gc.collect()
     assert part.number == 1 << 20
     assert repr(part) == "Part(number=1048576)"

@@ -1,4 +1,4 @@
-"""Where everything of a message stands: each byte once, as far as the message can be read."""
+"""The places of a message's parts: they cover each byte once, as far as the message can be read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_byte_up_to_the_end_or_the_fault_has_its_place() -> None:
                 assert ends[-1:] in ([end], [])
             else:
                 refused += 1
-                # Of a number that is cut, only the beginning is known.
+                # If a number is cut off, only its beginning is known.
                 fault = max(note[1] for note in notes)
                 assert 0 <= fault - max(ends, default=0) <= 5
     assert refused > 500

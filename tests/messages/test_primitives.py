@@ -1,4 +1,4 @@
-"""Primitives alone: there and back, values that do not fit, and what the vectors cannot say."""
+"""Single primitives: round trips, values that do not fit, and cases that vectors cannot express."""
 
 from __future__ import annotations
 

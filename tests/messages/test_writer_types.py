@@ -1,4 +1,4 @@
-"""What the writer takes beside dicts, ints and bytes; values that change while they are written do no harm."""
+"""The types that the writer accepts besides dicts, ints and bytes. Values that change during writing do no harm."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Few(IntEnum):
 
 
 class Indexed:
-    """An int as numpy's are: no subclass of int."""
+    """An integer like those of numpy, which are not subclasses of int."""
 
     def __init__(self, value: int, then: Callable[[], object] = lambda: None) -> None:
         self.value, self.then = value, then
@@ -81,7 +81,7 @@ def test_a_struct_may_be_any_mapping(kind: Callable[[dict[str, Any]], Mapping[st
     assert encode(DEFINITION, 1, kind(PLAIN | {"inner": kind({"number": 4})})) == tagged != EXPECTED
     # A tagged field with its default is left out.
     assert encode(DEFINITION, 1, kind(PLAIN | {"inner": kind({"number": 3})})) == EXPECTED
-    with pytest.raises(EncodeError, match=r"Taken\.nobody is no field of it"):
+    with pytest.raises(EncodeError, match=r"Taken\.nobody is not a field"):
         encode(DEFINITION, 1, kind({"nobody": 1}))
 
 
@@ -92,7 +92,7 @@ def test_a_number_may_be_an_int_enum_or_have_an_index(kind: Callable[[int], Any]
     assert encode(DEFINITION, 1, sizes) == encode(DEFINITION, 1, PLAIN | {"parts": [PART | {"sizes": [7, 300]}]})
     assert encode(DEFINITION, 1, PLAIN | {"late": kind(7)}) == EXPECTED
     assert encode(DEFINITION, 1, PLAIN | {"late": kind(3)}) == encode(DEFINITION, 1, PLAIN | {"late": 3}) != EXPECTED
-    # A version that has no place for a field takes its default.
+    # A version that lacks a field accepts its default.
     assert encode(DEFINITION, 0, PLAIN | {"late": kind(7)}) == encode(DEFINITION, 0, PLAIN)
     with pytest.raises(EncodeError, match=r"Taken\.tiny is 300; it does not fit int8"):
         encode(DEFINITION, 1, PLAIN | {"tiny": kind(300)})
@@ -143,7 +143,7 @@ def test_an_error_of_the_values_own_code_is_raised_as_it_is() -> None:
 def test_values_that_change_while_they_are_written_do_no_harm() -> None:
     values: dict[str, Any] = dict(PLAIN)
     values["tiny"] = Indexed(3, values.clear)
-    # All other fields are gone by then, and have their defaults.
+    # Writing tiny removes all other fields, so they get their defaults.
     assert encode(DEFINITION, 1, values) == encode(DEFINITION, 1, {"tiny": 3})
 
     sizes: list[Any] = [1, 2, 3]
