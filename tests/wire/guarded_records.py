@@ -14,7 +14,7 @@ LOG_APPEND = 0x08
 
 def main() -> None:
     rng = random.Random(9)
-    guarded = Guarded(12)
+    guarded = Guarded(64)
     read = 0
     # Five-byte varints from the first byte on, and nothing behind the last one.
     long_fields = b"\xfe\x7f" + b"\0" + b"\xff\xff\xff\xff\x0f" * 3

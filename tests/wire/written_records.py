@@ -27,7 +27,7 @@ def written_payload(rng: random.Random) -> tuple[bytes, int, int]:
 
     def field(sizes: tuple[int, ...]) -> bytes:
         size = rng.choice(sizes)
-        length = rng.choice((-2, -1, size + 1)) if odd() else size
+        length = rng.choice((-2, -1, size + 1, 1 << 20, 1 << 30)) if odd() else size
         return varint(length, odd()) + rng.choice((b"a", b"a", b"\xc3")) * size
 
     for _ in range(count):
@@ -39,7 +39,7 @@ def written_payload(rng: random.Random) -> tuple[bytes, int, int]:
         headers = rng.choice((0, 0, 1, 3))
         body += varint(headers + odd(), odd())
         for _ in range(headers):
-            body += varint(1, odd()) + rng.choice((b"h", b"h", b"h", b"\0", b"\xff"))
+            body += varint(rng.choice((2, 60)) if odd() else 1, odd()) + rng.choice((b"h", b"h", b"h", b"\0", b"\xff"))
             body += b"\1" if rng.random() < 0.2 else field((0, 1, 63, 64))
         payload += varint(len(body) + odd() - odd(), odd()) + body
     payload += b"\0" * odd()
