@@ -88,7 +88,7 @@ def read(
     >>> reading.message, reading.consumed
     ({'clientSoftwareName': 'kfuzz', 'clientSoftwareVersion': '1'}, 9)
     >>> print(reading.findings[0])
-    ApiVersionsRequest at byte 9: 1 bytes are left behind the message [bytes-after-message]
+    ApiVersionsRequest at byte 9: 1 bytes follow the message [bytes-after-message]
     """
     _require_profile(profile)
     program = _program(message, version)
