@@ -23,7 +23,28 @@ from kfuzz.wire.scan import BATCH, END, PAYLOAD, REFUSED, Scan
 Record, RecordBatch = records.Record, records.RecordBatch
 
 
-SIZES = [*range(70), *range(250, 330), 383, 384, 385, 391, 511, 512, 513, 767, 768, 3583, 3584, 3585, 3711, 3712, 6143, 7168, 7300, 20_000]
+SIZES = [
+    *range(70),
+    *range(250, 330),
+    383,
+    384,
+    385,
+    391,
+    511,
+    512,
+    513,
+    767,
+    768,
+    3583,
+    3584,
+    3585,
+    3711,
+    3712,
+    6143,
+    7168,
+    7300,
+    20_000,
+]
 
 
 @pytest.mark.parametrize("size", SIZES)
