@@ -38,6 +38,7 @@ __all__ = [
     "encode",
     "read",
     "reading_of",
+    "require_profile",
     "size",
 ]
 
@@ -69,7 +70,8 @@ def _program(message: str | Definition, version: int) -> Schema:
     return schema(catalogue().find(message) if isinstance(message, str) else message, version)
 
 
-def _require_profile(profile: Profile) -> None:
+def require_profile(profile: Profile) -> None:
+    """Raises ``UsageError`` for an unknown profile."""
     if profile not in PROFILES:
         raise UsageError(f"profile {profile!r} does not exist; take one of {', '.join(PROFILES)}")
 
@@ -90,7 +92,7 @@ def read(
     >>> print(reading.findings[0])
     ApiVersionsRequest at byte 9: 1 bytes follow the message [bytes-after-message]
     """
-    _require_profile(profile)
+    require_profile(profile)
     program = _program(message, version)
     consumed, notes, value = (program.decode_whole if defaults else program.decode)(bytes(data))
     return reading_of(program.name, consumed, notes, value, profile)
@@ -103,7 +105,7 @@ def check(message: str | Definition, version: int, data: bytes, *, profile: Prof
     >>> print(check("ApiVersionsRequest", 3, bytes.fromhex("066b6675")).fatal)
     ApiVersionsRequest.clientSoftwareName at byte 0: the length is 5, and 3 bytes are left [length-exceeds-message]
     """
-    _require_profile(profile)
+    require_profile(profile)
     program = _program(message, version)
     consumed, notes = program.check(data)
     return _judged(MessageVerdict(consumed), program.name, notes, profile)
@@ -151,7 +153,7 @@ def decode(
     >>> decode("ApiVersionsRequest", 0, b"", defaults=True)
     {'clientSoftwareName': '', 'clientSoftwareVersion': '', 'clusterId': None, 'nodeId': -1}
     """
-    _require_profile(profile)
+    require_profile(profile)
     program = _program(message, version)
     reader = program.decode_objects if objects else program.decode_whole if defaults else program.decode
     consumed, notes, value = reader(bytes(data))

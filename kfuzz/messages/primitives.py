@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kfuzz.errors import EncodeError, UsageError
 from kfuzz.findings import Profile
 from kfuzz.java import AS_JAVA
-from kfuzz.messages.codec import MessageReading, reading_of
+from kfuzz.messages.codec import MessageReading, reading_of, require_profile
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import ALL, NONE, Definition, Field, Type
 from kfuzz.wire.cursor import uvarint, uvarint_of
@@ -49,13 +49,14 @@ class _Shape:
 def read(primitive: str, data: bytes, *, profile: Profile = "kafka") -> MessageReading:
     """Read the primitive at the start of ``data``: ``{"value": …}`` and findings. Bad bytes raise nothing.
 
-    Raises ``UsageError`` for an unknown primitive.
+    Raises ``UsageError`` for an unknown primitive or profile.
 
     >>> from kfuzz.messages.primitives import read
     >>> read("compact-string", b"\\x03ab").message
     {'value': 'ab'}
     """
     _require(primitive)
+    require_profile(profile)
     if primitive in VARINTS:
         return _read_varint(primitive, data, profile)
     consumed, notes, value = _shape(primitive).schema.decode(bytes(data))

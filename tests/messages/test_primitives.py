@@ -77,6 +77,12 @@ def test_an_unknown_primitive_is_named_with_those_that_there_are() -> None:
             call()
 
 
+def test_an_unknown_profile_is_refused_for_good_bytes_too() -> None:
+    for primitive in ("int8", "varint"):
+        with pytest.raises(UsageError, match="profile 'loose' does not exist; take one of"):
+            read(primitive, b"\1", profile="loose")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "value", "code"),
     [
