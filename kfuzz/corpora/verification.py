@@ -1,53 +1,32 @@
 """Reads a corpus and compares it with its plan and manifest: every batch, offset, sequence, index, sum and file.
 
-It rebuilds the indexes from the log like Kafka's recovery (``LogSegment.recover``). This code is independent of the
-generator's, so that both do not share a mistake.
+One pass over a log gives all that is compared (``log_walk``). It rebuilds the indexes like Kafka's recovery
+(``LogSegment.recover``). This code is independent of the generator's, so that both do not share a mistake.
 """
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kfuzz import records
-from kfuzz.control import ControlRecordType, decode_control
 from kfuzz.corpora.generation import LEADER_EPOCH_CHECKPOINT, MANIFEST, SUCCESS, WORKLOAD, leader_epochs
+from kfuzz.corpora.log_walk import OFFSET, PRODUCER, SEQUENCE, LogWalk
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, read_manifest
-from kfuzz.corpora.plan import SEQUENCES, Plan, Segment
-from kfuzz.corpora.synth import DIGEST_BYTES
+from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, load
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
-from kfuzz.kafka import NO_TIMESTAMP
-from kfuzz.records.codecs import decompress
+from kfuzz.records.read.reader import check_with
 from kfuzz.wire.checksum import crc32c
-from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import (
-    BATCH_HEADER_SIZE,
-    CODEC_MASK,
-    CONTROL,
-    HEADER_LAYOUT,
-    LOG_APPEND_TIME,
-    MESSAGE_LAYOUT,
-    TRANSACTIONAL,
-)
-from kfuzz.wire.record_batch import parse_header
 
 __all__ = ["Corpus", "Problem", "verify", "verify_segment"]
 
 OFFSET_ENTRY, TIME_ENTRY, ABORTED_ENTRY = struct.Struct(">ii"), struct.Struct(">qi"), struct.Struct(">hqqqq")
-# The place of each header field, for messages (magic 0 and 1) and record batches (magic 2).
-PLACES = {
-    magic: {name: slice(at, at + width) for name, at, width in layout}
-    for magic, layout in {**MESSAGE_LAYOUT, 2: HEADER_LAYOUT}.items()
-}
-# These fields depend on the codec libraries, so the content fingerprint treats them as 0.
-NOT_CONTENT = ("batch_length", "crc")
 # Further problems usually repeat the first ones.
 PROBLEMS_PER_SEGMENT = 20
 
@@ -180,31 +159,56 @@ def verify_segment(out: Path, segment: Segment, workload: Workload, row: Row) ->
 
 def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row, out: Path) -> list[Problem]:
     limits = records.Limits(decompressed_bytes=2 * BATCH_BYTES_MAX)
+    walk = LogWalk(segment, workload.index_interval_bytes)
     # The generator writes exactly what the documents demand, so every finding is a problem.
-    reading = records.check(view, profile="strict", limits=limits)
+    reading = check_with(view, walk, profile="strict", limits=limits)
     problems = [Problem(segment.path, finding.at, finding.code, str(finding)) for finding in reading.findings]
     if not problems and reading.consumed < len(view):
         message = f"{len(view) - reading.consumed} bytes are not a whole batch"
         problems.append(Problem(segment.path, reading.consumed, "file-truncated", message))
     if problems:
         return problems
-    walk = _Walk(segment, workload.index_interval_bytes)
-    problems += walk.run(view)
-    problems += _check_sums(walk, view, segment, row)
-    for suffix, expected, entry in (
-        (".index", walk.offset_index, OFFSET_ENTRY),
-        (".timeindex", walk.closed_time_index(), TIME_ENTRY),
-        (".txnindex", walk.transaction_index, ABORTED_ENTRY),
-    ):
-        problems += _check_index(out, segment.path.removesuffix(".log") + suffix, bytes(expected), entry)
+    problems += _check_plan(walk, len(view), segment)
+    indexes = {
+        ".index": (walk.offset_index, OFFSET_ENTRY),
+        ".timeindex": (walk.time_index, TIME_ENTRY),
+        ".txnindex": (walk.transaction_index, ABORTED_ENTRY),
+    }
+    problems += _check_sums(walk, len(view), segment, row, [expected for expected, _ in indexes.values()])
+    for suffix, (expected, entry) in indexes.items():
+        problems += _check_index(out, segment.path.removesuffix(".log") + suffix, expected, entry)
     return problems
 
 
-def _check_sums(walk: _Walk, view: memoryview, segment: Segment, row: Row) -> Iterator[Problem]:
+def _check_plan(walk: LogWalk, end: int, segment: Segment) -> Iterator[Problem]:
+    for about, at, found, planned, producer_id in walk.faults:
+        if about == OFFSET:
+            code, message = "offset-off-plan", f"has base offset {found}; {planned} must follow"
+        elif about == SEQUENCE:
+            code = "sequence-off-plan"
+            message = f"has base sequence {found} of producer {producer_id}; the plan gives {planned}"
+        elif about == PRODUCER:
+            code = "sequence-off-plan"
+            message = f"has base sequence {found} of producer {producer_id}; the plan has no such producer"
+        else:
+            code = "transaction-unknown"
+            message = f"ends a transaction of producer {producer_id} that did not begin"
+        yield Problem(segment.path, at, code, message)
+    # The strict check found no partial tail, so the last batch ends here.
+    if walk.next_offset != segment.last_offset + 1:
+        message = f"ends before offset {walk.next_offset}; the plan's last offset is {segment.last_offset}"
+        yield Problem(segment.path, end, "offset-off-plan", message)
+    for producer_id, offset in walk.open_transactions:
+        message = f"ends inside producer {producer_id}'s transaction from offset {offset}"
+        yield Problem(segment.path, end, "transaction-open", message)
+
+
+def _check_sums(walk: LogWalk, size: int, segment: Segment, row: Row, indexes: list[bytes]) -> Iterator[Problem]:
+    offset_index, time_index, transaction_index = indexes
     found = {
-        "bytes": len(view),
-        "crc32c": crc32c(view),
-        "fingerprint": walk.digest.hexdigest(),
+        "bytes": size,
+        "crc32c": walk.crc32c,
+        "fingerprint": walk.fingerprint(),
         "batches": walk.batches,
         "control_batches": walk.control_batches,
         "records": walk.records,
@@ -213,9 +217,9 @@ def _check_sums(walk: _Walk, view: memoryview, segment: Segment, row: Row) -> It
         "valid": walk.batches,
         "acceptable": 0,
         "invalid": 0,
-        "index_crc32c": crc32c(bytes(walk.offset_index)),
-        "timeindex_crc32c": crc32c(bytes(walk.closed_time_index())),
-        "txnindex_crc32c": crc32c(bytes(walk.transaction_index)) if walk.transaction_index else None,
+        "index_crc32c": crc32c(offset_index),
+        "timeindex_crc32c": crc32c(time_index),
+        "txnindex_crc32c": crc32c(transaction_index) if transaction_index else None,
     }
     for name, value in found.items():
         said = getattr(row, name)
@@ -236,139 +240,5 @@ def _check_index(out: Path, name: str, expected: bytes, entry: struct.Struct) ->
             return
 
 
-def _number(data: memoryview) -> int:
-    return int.from_bytes(data, "big", signed=True)
-
-
 def _shown(data: bytes, entry: struct.Struct) -> str:
     return str(entry.unpack(data)) if len(data) == entry.size else f"{len(data)} bytes" if data else "absent"
-
-
-@dataclass(slots=True)
-class _Walk:
-    """One pass over a log whose batches have no findings: computes sums, and the indexes as recovery rebuilds them."""
-
-    segment: Segment
-    index_interval: int
-    offset_index: bytearray = field(default_factory=bytearray)
-    time_index: bytearray = field(default_factory=bytearray)
-    transaction_index: bytearray = field(default_factory=bytearray)
-    batches: int = 0
-    control_batches: int = 0
-    records: int = 0
-    max_timestamp: int = NO_TIMESTAMP
-    min_timestamp: int | None = None
-    digest: hashlib.blake2b = field(default_factory=lambda: hashlib.blake2b(digest_size=DIGEST_BYTES))
-    _next_offset: int = 0
-    _sequences: dict[int, int] = field(default_factory=dict)
-    _open: dict[int, int] = field(default_factory=dict)
-    _top: tuple[int, int] = (-1, -1)
-    _indexed_at: int = 0
-    _problems: list[Problem] = field(default_factory=list)
-
-    def run(self, view: memoryview) -> list[Problem]:
-        self._next_offset = self.segment.first_offset
-        self._sequences = {s.producer_id: s.first_sequence for s in self.segment.streams if s.producer_id >= 0}
-        for at, size, magic in frames(view):
-            batch = view[at : at + size]
-            if magic == 2:
-                self._batch(at, batch)
-            else:
-                self._message(at, batch, magic)
-        # The strict check found no partial tail, so the last batch ends here.
-        at = len(view)
-        if self._next_offset != self.segment.last_offset + 1:
-            message = f"ends before offset {self._next_offset}; the plan's last offset is {self.segment.last_offset}"
-            self._problem(at, "offset-off-plan", message)
-        for producer_id, offset in sorted(self._open.items()):
-            message = f"ends inside producer {producer_id}'s transaction from offset {offset}"
-            self._problem(at, "transaction-open", message)
-        return self._problems
-
-    def closed_time_index(self) -> bytearray:
-        """The time index with the entry that ``onBecomeInactiveSegment`` appends."""
-        return self.time_index + self._time_entry()
-
-    def _problem(self, at: int, code: str, message: str) -> None:
-        if len(self._problems) < PROBLEMS_PER_SEGMENT:
-            self._problems.append(Problem(self.segment.path, at, code, message))
-
-    def _batch(self, at: int, batch: memoryview) -> None:
-        (base_offset, _, _, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp,
-         producer_id, _, base_sequence, count) = parse_header(batch, 0)  # fmt: skip
-        self._digest(batch[:BATCH_HEADER_SIZE], 2, self._content(batch, BATCH_HEADER_SIZE, attributes, 2))
-        earliest = max_timestamp if attributes & LOG_APPEND_TIME else base_timestamp
-        self._append(at, base_offset, base_offset + last_offset_delta, max_timestamp, earliest)
-        if attributes & CONTROL:
-            self._marker(at, batch, producer_id, base_offset)
-        elif producer_id >= 0:
-            self._data(at, producer_id, base_sequence, count, base_offset, attributes)
-
-    def _data(self, at: int, producer_id: int, base_sequence: int, count: int, offset: int, attributes: int) -> None:
-        expected = self._sequences.get(producer_id)
-        if base_sequence != expected:
-            message = f"has base sequence {base_sequence} of producer {producer_id}; the plan gives {expected}"
-            self._problem(at, "sequence-off-plan", message)
-        self._sequences[producer_id] = (base_sequence + count) % SEQUENCES
-        if attributes & TRANSACTIONAL:
-            self._open.setdefault(producer_id, offset)
-
-    def _marker(self, at: int, batch: memoryview, producer_id: int, offset: int) -> None:
-        self.control_batches += 1
-        first = self._open.pop(producer_id, None)
-        if first is None:
-            self._problem(at, "transaction-unknown", f"ends a transaction of producer {producer_id} that did not begin")
-            return
-        [marker] = records.decode(batch)[0].records
-        if decode_control(marker.key, marker.value).key.type == ControlRecordType.ABORT:
-            stable = min(self._open.values(), default=offset + 1)
-            self.transaction_index += ABORTED_ENTRY.pack(0, producer_id, first, offset, stable)
-
-    def _message(self, at: int, message: memoryview, magic: int) -> None:
-        places = PLACES[magic]
-        attributes = _number(message[places["attributes"]])
-        start = places["key_length"].start
-        self._digest(message[:start], magic, self._content(message, start, attributes, magic))
-        last = _number(message[places["base_offset"]])
-        timestamp = _number(message[places["timestamp"]]) if "timestamp" in places else NO_TIMESTAMP
-        count = len(records.decode(message)[0].records) if attributes & CODEC_MASK else 1
-        self._append(at, last - count + 1, last, timestamp, timestamp)
-
-    def _digest(self, header: memoryview, magic: int, content: memoryview | bytes) -> None:
-        blanked = bytearray(header)
-        for name in NOT_CONTENT:
-            place = PLACES[magic][name]
-            blanked[place] = bytes(place.stop - place.start)
-        self.digest.update(blanked + crc32c(content).to_bytes(4, "big"))
-
-    def _content(self, batch: memoryview, start: int, attributes: int, magic: int) -> memoryview | bytes:
-        """The uncompressed bytes after a header of ``start`` bytes."""
-        codec = records.CODECS[attributes & CODEC_MASK]
-        if codec == "none":
-            return batch[start:]
-        if magic < 2:
-            # The length of a wrapper's null key and the length of its value precede the compressed bytes.
-            key_length = PLACES[magic]["key_length"]
-            start += 2 * (key_length.stop - key_length.start)
-        return decompress(codec, batch[start:], 2 * BATCH_BYTES_MAX, magic=magic).data
-
-    def _append(self, at: int, first: int, last: int, max_timestamp: int, earliest: int) -> None:
-        if first != self._next_offset:
-            self._problem(at, "offset-off-plan", f"has base offset {first}; {self._next_offset} must follow")
-        self._next_offset = last + 1
-        if max_timestamp > self._top[0]:
-            self._top = (max_timestamp, last)
-        if at - self._indexed_at > self.index_interval:
-            self.offset_index += OFFSET_ENTRY.pack(last - self.segment.first_offset, at)
-            self.time_index += self._time_entry()
-            self._indexed_at = at
-        self.batches += 1
-        self.records += last - first + 1
-        self.max_timestamp = max(self.max_timestamp, max_timestamp)
-        if earliest >= 0:
-            self.min_timestamp = earliest if self.min_timestamp is None else min(self.min_timestamp, earliest)
-
-    def _time_entry(self) -> bytes:
-        timestamp, offset = self._top
-        indexed = TIME_ENTRY.unpack(self.time_index[-TIME_ENTRY.size :])[0] if self.time_index else -1
-        return TIME_ENTRY.pack(timestamp, offset - self.segment.first_offset) if timestamp > indexed else b""

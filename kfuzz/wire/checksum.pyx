@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from kfuzz.wire.held cimport Held, hold
 
-__all__ = ["crc32", "crc32c", "kernel", "zlib_kernel"]
+__all__ = ["crc32", "crc32c", "crc32c_joined", "kernel", "zlib_kernel"]
 
 cdef extern from "crc32c.h":
     int KFUZZ_CRC_THERE
@@ -31,6 +31,12 @@ cdef extern from "crc32.h":
     uint32_t kfuzz_crc32(uint32_t crc, const uint8_t *p, size_t n) nogil
     uint32_t kfuzz_crc32_plain(uint32_t crc, const uint8_t *p, size_t n) nogil
 
+cdef extern from "crc_join.h":
+    int KFUZZ_CRC_JOIN_THERE
+    void kfuzz_crc_join_init(int by_product) nogil
+    uint32_t kfuzz_crc_over(uint32_t n) nogil
+    uint32_t kfuzz_crc_times(uint32_t crc, uint32_t factor) nogil
+
 cdef enum:
     # From this length on zlib is faster than the tables, even though calling it needs the GIL.
     LONG_BYTES = 2048
@@ -45,20 +51,37 @@ cdef bint zlib_there = KFUZZ_CRC32_THERE and not kfuzz_portable()
 if there:
     kfuzz_crc_init()
 kfuzz_crc32_init()
+kfuzz_crc_join_init(KFUZZ_CRC_JOIN_THERE and not kfuzz_portable())
 
 
-cdef uint32_t by_library(const uint8_t *data, int64_t n) with gil:
-    return crc32c(PyMemoryView_FromMemory(<char *> data, n, PyBUF_READ))
+cdef uint32_t by_library(uint32_t crc, const uint8_t *data, int64_t n) with gil:
+    return crc32c(PyMemoryView_FromMemory(<char *> data, n, PyBUF_READ), crc)
 
 
 cdef uint32_t crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:
+    return crc32c_on(0, data, n)
+
+
+cdef uint32_t crc32c_on(uint32_t crc, const uint8_t *data, int64_t n) noexcept nogil:
     if there_512:
-        return kfuzz_crc32c_512(0, data, <size_t> n)
+        return kfuzz_crc32c_512(crc, data, <size_t> n)
     if there_256:
-        return kfuzz_crc32c_256(0, data, <size_t> n)
+        return kfuzz_crc32c_256(crc, data, <size_t> n)
     if there:
-        return kfuzz_crc32c(0, data, <size_t> n)
-    return by_library(data, n)
+        return kfuzz_crc32c(crc, data, <size_t> n)
+    return by_library(crc, data, n)
+
+
+cdef uint32_t crc32c_over(int64_t n) noexcept nogil:
+    return kfuzz_crc_over(<uint32_t> n)
+
+
+cdef uint32_t crc32c_moved(uint32_t crc, uint32_t factor) noexcept nogil:
+    return kfuzz_crc_times(crc, factor)
+
+
+def crc32c_joined(uint32_t first, uint32_t second, uint32_t second_bytes):
+    return crc32c_moved(first, crc32c_over(second_bytes)) ^ second
 
 
 cdef uint32_t by_zlib(const uint8_t *data, int64_t n) with gil:

@@ -18,6 +18,8 @@ cdef struct batch_t:
     const header_t *header     # valid for magic 2 only
     const rows_t *rows
     const uint8_t *base
+    int64_t base_bytes         # how many there are at `base`, if `codec` is not 0: the decompressed payload
+    int64_t record_count
     bint unreadable            # whether a consumer refuses its records
 
 # Each method notes its findings and returns False if Kafka stops there. This base class has no rules: a consumer.

@@ -48,6 +48,8 @@ cdef class Scan:
     cdef int window
     # Offsets in the rows count from `rows_base`; `rows_source` is the object that holds those bytes.
     cdef const uint8_t *rows_base
+    # How many bytes a decompressed payload has; the rows' bytes begin with it.
+    cdef int64_t payload_bytes
     cdef object rows_source
     # The largest size, in bytes, to which a payload is decompressed here; 0 leaves all payloads to Python.
     cdef int64_t limit

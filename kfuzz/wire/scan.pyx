@@ -265,6 +265,8 @@ cdef class Scan:
         b.header = &self.h
         b.rows = &self.rows
         b.base = self.rows_base
+        b.base_bytes = self.payload_bytes
+        b.record_count = self.found
         b.unreadable = unreadable
         if self.magic == LAST_MAGIC:
             b.base_offset = self.h.base_offset
@@ -388,6 +390,7 @@ cdef class Scan:
         cdef bint ok
         cdef cursor_t c
         self.rows_base = base
+        self.payload_bytes = n
         if self.magic == LAST_MAGIC:
             c = cursor_t(base=base, end=base + n, report=self.report, record=-1, header=-1)
             ok = get_records(&c, base, &self.h, sink, skim)

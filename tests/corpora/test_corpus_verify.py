@@ -13,12 +13,16 @@ import pytest
 
 from kfuzz import records
 from kfuzz.corpora.generation import generate
+from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest, write_manifest
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.verification import Problem, verify, verify_segment
 from kfuzz.corpora.workload import KIB, Batches, Legacy, Producers, Range, Timestamps, Topic, Transactions, Workload
 from kfuzz.errors import UsageError
+from kfuzz.kafka import CODECS
+from kfuzz.records.read.reader import check_with
+from kfuzz.wire.checksum import crc32c
 
 TOPIC = Topic(
     "t",
@@ -217,6 +221,63 @@ def test_a_repeated_manifest_row_is_found(corpus: Path) -> None:
     rows = read_manifest(corpus / "_manifest")
     write_manifest(corpus / "_manifest", [*rows, rows[0]])
     assert "row-repeated" in codes(verify(corpus))
+
+
+def change_last_marker(log: Path, change: Callable[[records.RecordBatch], None]) -> int:
+    """Change the last marker and mend its CRC. Where it begins."""
+    found = zip(batches_of(log), records.decode(log.read_bytes()), strict=True)
+    at, batch = [(place[0], batch) for place, batch in found if batch.control][-1]
+    change(batch)
+    replace_bytes(log, at, records.encode_batch(batch))
+    return at
+
+
+def test_a_marker_of_another_producer_leaves_one_transaction_open_and_ends_an_unknown_one(corpus: Path) -> None:
+    def change(batch: records.RecordBatch) -> None:
+        batch.producer_id += 1000
+
+    log = corpus / f"{FIRST}.log"
+    size = log.stat().st_size
+    at = change_last_marker(log, change)
+    problems = {problem.code: problem for problem in verify(corpus)}
+    assert problems["transaction-unknown"].at == at
+    assert problems["transaction-open"].at == size
+
+
+def test_a_control_record_that_is_no_marker_leaves_the_transaction_open(corpus: Path) -> None:
+    """Type 2 is a leader change, which ends no transaction."""
+
+    def change(batch: records.RecordBatch) -> None:
+        batch.records[0].key = struct.pack(">hh", 0, 2)
+
+    change_last_marker(corpus / f"{FIRST}.log", change)
+    assert "transaction-open" in codes(verify(corpus))
+
+
+def test_a_producer_that_the_plan_lacks_is_named(corpus: Path) -> None:
+    def change(batch: records.RecordBatch) -> None:
+        batch.producer_id += 1000
+
+    at = rebase(corpus / f"{FIRST}.log", change)
+    problem = verify(corpus)[0]
+    assert (problem.code, problem.at) == ("sequence-off-plan", at)
+    assert "the plan has no such producer" in problem.message
+
+
+def test_the_sums_are_right_for_every_codec_and_format(tmp_path: Path) -> None:
+    """The generator sums the bytes that it writes; verification combines the CRCs of batches and payloads."""
+    batches = Batches(records=Range(1, 60), codecs=tuple((codec, 1) for codec in CODECS))
+    legacy = Legacy(magic0=0.2, magic1=0.3, codecs=(("none", 1), ("gzip", 1)))
+    topic = Topic("t", batches=batches, legacy=legacy, transactions=TOPIC.transactions)
+    [row] = generate(Workload(topics=(topic,), size=256 * KIB, segment_bytes=256 * KIB), tmp_path / "out")
+    log = (tmp_path / "out" / row.path).read_bytes()
+    walk = LogWalk(Plan(Workload(topics=(topic,), size=256 * KIB, segment_bytes=256 * KIB))[0], 4096)
+    assert check_with(log, walk, profile="strict").findings == []
+    found = {(batch.magic, batch.compression) for batch in records.batches(log)}
+    old = {(magic, codec) for magic in (0, 1) for codec in ("none", "gzip")}
+    assert found == old | {(2, codec) for codec in CODECS}
+    assert (walk.crc32c, walk.fingerprint()) == (crc32c(log), row.fingerprint)
+    assert verify(tmp_path / "out") == []
 
 
 def test_sequences_that_wrap_from_int32_max_to_zero_are_on_plan(tmp_path: Path) -> None:

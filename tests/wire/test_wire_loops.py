@@ -16,7 +16,7 @@ from written_records import written_payload
 
 from kfuzz import records
 from kfuzz.errors import RecordsError
-from kfuzz.wire.checksum import crc32, kernel, zlib_kernel, zlib_tables
+from kfuzz.wire.checksum import crc32, crc32c_joined, kernel, zlib_kernel, zlib_tables
 from kfuzz.wire.record_batch import parse_places
 from kfuzz.wire.scan import BATCH, END, PAYLOAD, REFUSED, Scan
 
@@ -77,6 +77,31 @@ def test_the_crc_kernels_agree_with_the_library_at_every_alignment(size: int, bi
         view = memoryview(data)[at : at + size]
         assert kernel(view, 0, bits) == crc32c(view)
         assert kernel(view, 0xDEADBEEF, bits) == crc32c(view, 0xDEADBEEF)
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_the_crc_of_two_parts_follows_from_the_crc_of_each(portable: bool) -> None:
+    """With KFUZZ_PORTABLE=1 other code multiplies; the variable is read once, so a process of its own is asked."""
+    lengths = [0, 1, 2, 3, 7, 8, 61, 255, 256, 257, 4096, 65535, 65536, 65537, 1 << 24, (1 << 24) + 77]
+    data = random.Random(1).randbytes(lengths[-1] + 5)
+    asked, right = [], []
+    for first in (0, 5):
+        for length in lengths:
+            whole = memoryview(data)[: first + length]
+            asked.append((crc32c(whole[:first]), crc32c(whole[first:]), length))
+            right.append(crc32c(whole))
+    if not portable:
+        assert [crc32c_joined(*one) for one in asked] == right
+        return
+    code = f"from kfuzz.wire.checksum import crc32c_joined; print([crc32c_joined(*one) for one in {asked}])"
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "KFUZZ_PORTABLE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert answer.stdout.strip() == str(right)
 
 
 def batch(offset: int, **fields: object) -> bytes:

@@ -8,7 +8,7 @@ from kfuzz.kafka import Role
 from kfuzz.records.model import Reading, Record, RecordBatch, Verdict
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
-from kfuzz.wire.policy import Choice
+from kfuzz.wire.policy import Choice, Policy
 
 def read(
     data: Buffer,
@@ -25,6 +25,9 @@ def check(
     role: Role = "consumer",
     limits: Limits = DEFAULT_LIMITS,
     topic: Topic = DEFAULT_TOPIC,
+) -> Verdict: ...
+def check_with(
+    data: Buffer, policy: Policy, *, profile: Profile = "kafka", limits: Limits = DEFAULT_LIMITS
 ) -> Verdict: ...
 def batches(
     data: Buffer,

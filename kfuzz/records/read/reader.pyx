@@ -20,7 +20,7 @@ from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.records.read.walk import Walk, require_profile_and_role
 from kfuzz.wire.segment import SegmentRules
 
-__all__ = ["batches", "check", "chosen", "decode", "iterate", "read", "readings"]
+__all__ = ["batches", "check", "check_with", "chosen", "decode", "iterate", "read", "readings"]
 
 # A cache with the last topic and its rules, because a broker gets many requests for one topic. Both are in one tuple,
 # so that a thread never sees one topic with the rules of another.
@@ -160,6 +160,20 @@ def check(
     cdef Reader reader = reader_of(verdict, data, profile, role, limits, topic, False)
     while reader.look(reader.scan.go_on()):
         pass
+    verdict.take_sums(reader.scan)
+    return verdict
+
+
+def check_with(data, Policy policy not None, *, profile="kafka", limits=DEFAULT_LIMITS):
+    """As :func:`check` of a consumer; ``policy`` is asked about each batch that is not refused."""
+    cdef Verdict verdict = new_verdict(Verdict.__new__(Verdict))
+    cdef Reader reader = reader_with(policy, verdict, data, profile, "consumer", limits, False)
+    cdef int stop = reader.scan.go_on()
+    while reader.look(stop):
+        if stop == AT_PAYLOAD:
+            # Its records were not there when the scan came by.
+            reader.scan.ask()
+        stop = reader.scan.go_on()
     verdict.take_sums(reader.scan)
     return verdict
 

@@ -1,0 +1,310 @@
+"""What verification learns of a log while the reader's walk goes over it; the interface is described in log_walk.pyi.
+
+The reader has checked the CRC of each batch that comes here. So the sums over whole files and payloads are computed
+from those CRCs, and most bytes are summed once. Nothing here is shared with the generator but the formats of Kafka.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_READ
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_RawFree
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from kfuzz.wire.arrays cimport resize
+from kfuzz.wire.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
+from kfuzz.wire.format cimport (
+    AT_ATTRIBUTES,
+    AT_BATCH_LENGTH,
+    AT_CRC,
+    CONTROL,
+    HEADER_SIZE,
+    KEY_AT_V0,
+    KEY_AT_V1,
+    LAST_MAGIC,
+    LOG_APPEND_TIME,
+    MESSAGE_AT_CRC,
+    TRANSACTIONAL,
+)
+from kfuzz.wire.int64_map cimport entry_t, find, free_map, map_t, put
+from kfuzz.wire.policy cimport Policy, batch_t
+from kfuzz.wire.record_batch cimport header_t
+from kfuzz.wire.report cimport report_t
+from kfuzz.wire.scratch cimport out_t
+from kfuzz.wire.sink cimport put_int16, put_int32, put_int64
+from kfuzz.wire.transactions cimport ABORTS, NO_MEMORY, follow
+
+from hashlib import blake2b
+
+from kfuzz.corpora.synth import DIGEST_BYTES
+
+cdef enum:
+    OF_OFFSET = 0
+    OF_SEQUENCE
+    OF_PRODUCER
+    OF_TRANSACTION
+
+OFFSET, SEQUENCE, PRODUCER, TRANSACTION = OF_OFFSET, OF_SEQUENCE, OF_PRODUCER, OF_TRANSACTION
+
+cdef enum:
+    # Further faults usually repeat the first ones.
+    FAULTS_MAX = 20
+    # A call of the hash costs little beside so many bytes.
+    HASHED_BYTES = 16384
+    # What the hash takes of a batch: its header, and a CRC of four bytes.
+    HASHED_MAX = HEADER_SIZE + 4
+    OFFSET_ENTRY = 8
+    TIME_ENTRY = 12
+    ABORTED_ENTRY = 34
+
+cdef struct fault_t:
+    int kind
+    int64_t at
+    int64_t found
+    int64_t expected
+    int64_t producer_id
+
+
+cdef bint grow(out_t *out, int64_t size) noexcept nogil:
+    """Room for ``size`` more bytes. False where there is no memory."""
+    cdef int64_t used = out.p - out.start
+    cdef int64_t capacity = 2 * used + size + 256
+    if size <= out.end - out.p:
+        return True
+    if not resize(<void **> &out.start, capacity, 1):
+        return False
+    out.p = out.start + used
+    out.end = out.start + capacity
+    return True
+
+
+cdef bytes contents(const out_t *out):
+    return PyBytes_FromStringAndSize(<const char *> out.start, out.p - out.start) if out.p != out.start else b""
+
+
+@cython.final
+cdef class LogWalk(Policy):
+    cdef const uint8_t *log
+    cdef readonly int64_t batches, control_batches, records, max_timestamp, next_offset
+    cdef readonly uint32_t crc32c
+    cdef int64_t min_timestamp_or_max
+    cdef int64_t base_offset, index_interval, indexed_at
+    # The highest timestamp so far, the offset of its batch, and the time index's last timestamp.
+    cdef int64_t top_timestamp, top_offset, timed
+    cdef out_t offsets, times, aborted
+    # By producer: the sequence that must follow, and the offset at which the open transaction began.
+    cdef map_t sequences
+    cdef map_t began
+    cdef fault_t found[FAULTS_MAX]
+    cdef int fault_count
+    cdef object digest
+    cdef int64_t unhashed
+    cdef uint8_t hashed[HASHED_BYTES]
+
+    def __cinit__(self, segment, int64_t index_interval_bytes):
+        self.base_offset = self.next_offset = segment.first_offset
+        self.index_interval = index_interval_bytes
+        self.max_timestamp = self.top_timestamp = self.top_offset = self.timed = -1
+        self.min_timestamp_or_max = INT64_MAX
+        self.digest = blake2b(digest_size=DIGEST_BYTES)
+        for stream in segment.streams:
+            if stream.producer_id >= 0 and not put(&self.sequences, stream.producer_id, stream.first_sequence):
+                raise MemoryError
+
+    def __dealloc__(self):
+        free_map(&self.sequences)
+        free_map(&self.began)
+        PyMem_RawFree(self.offsets.start)
+        PyMem_RawFree(self.times.start)
+        PyMem_RawFree(self.aborted.start)
+
+    cdef bint data(self, const uint8_t *p, int64_t n, report_t *report) noexcept nogil:
+        self.log = p
+        return True
+
+    cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil:
+        if b.magic == LAST_MAGIC:
+            self.record_batch(self.log + b.at, b)
+        else:
+            self.one_message(self.log + b.at, b)
+        return not self.no_memory
+
+    cdef void record_batch(self, const uint8_t *p, const batch_t *b) noexcept nogil:
+        cdef const header_t *h = b.header
+        cdef int64_t n = b.size - HEADER_SIZE
+        cdef uint32_t factor, content
+        if b.codec:
+            content = crc32c_of(b.base, b.base_bytes)
+            factor = crc32c_over(b.size - AT_ATTRIBUTES)
+            self.crc32c = crc32c_moved(crc32c_on(self.crc32c, p, AT_ATTRIBUTES), factor) ^ h.crc
+        else:
+            # The batch's CRC covers the end of the header and the payload; take the header out of it.
+            factor = crc32c_over(n)
+            content = crc32c_moved(crc32c_of(p + AT_ATTRIBUTES, HEADER_SIZE - AT_ATTRIBUTES), factor) ^ h.crc
+            self.crc32c = crc32c_moved(crc32c_on(self.crc32c, p, HEADER_SIZE), factor) ^ content
+        self.hash(p, HEADER_SIZE, AT_CRC, content)
+        self.append(b, b.base_offset, h.max_timestamp if h.attributes & LOG_APPEND_TIME else h.base_timestamp)
+        if h.attributes & CONTROL:
+            self.marker(b)
+        elif h.producer_id >= 0:
+            self.produced(b)
+
+    cdef void one_message(self, const uint8_t *p, const batch_t *b) noexcept nogil:
+        """A message of magic 0 or 1. Its own CRC is of another polynomial."""
+        cdef int64_t fields = KEY_AT_V1 if b.magic == 1 else KEY_AT_V0
+        cdef int64_t n = b.size - fields
+        cdef uint32_t content = crc32c_of(p + fields, n)
+        self.crc32c = crc32c_moved(crc32c_on(self.crc32c, p, fields), crc32c_over(n)) ^ content
+        if b.codec:
+            content = crc32c_of(b.base, b.base_bytes)
+        self.hash(p, fields, MESSAGE_AT_CRC, content)
+        self.append(b, b.last_offset - b.record_count + 1, b.max_timestamp)
+
+    cdef void hash(self, const uint8_t *header, int64_t size, int64_t at_crc, uint32_t content) noexcept nogil:
+        """Add a batch to the content fingerprint: the header without length and CRC, and the content's CRC-32C."""
+        cdef uint8_t *p
+        if self.unhashed > HASHED_BYTES - HASHED_MAX:
+            with gil:
+                self.hash_rest()
+        p = self.hashed + self.unhashed
+        memcpy(p, header, <size_t> size)
+        memset(p + AT_BATCH_LENGTH, 0, 4)
+        memset(p + at_crc, 0, 4)
+        put_int32(p + size, <int32_t> content)
+        self.unhashed += size + 4
+
+    cdef void hash_rest(self) noexcept:
+        try:
+            self.digest.update(PyMemoryView_FromMemory(<char *> self.hashed, self.unhashed, PyBUF_READ))
+            self.unhashed = 0
+        except MemoryError:
+            self.unhashed = 0
+            self.no_memory = True
+
+    cdef void append(self, const batch_t *b, int64_t first, int64_t earliest) noexcept nogil:
+        """As ``LogSegment.append``, on which recovery stands."""
+        cdef int64_t last = b.last_offset
+        if first != self.next_offset:
+            self.fault(OF_OFFSET, b.at, first, self.next_offset, -1)
+        self.next_offset = <int64_t> (<uint64_t> last + 1)
+        if b.max_timestamp > self.top_timestamp:
+            self.top_timestamp = b.max_timestamp
+            self.top_offset = last
+        if b.at - self.indexed_at > self.index_interval:
+            self.index(last, b.at)
+            self.indexed_at = b.at
+        self.batches += 1
+        self.records += <int64_t> (<uint64_t> last - <uint64_t> first + 1)
+        self.max_timestamp = max(self.max_timestamp, b.max_timestamp)
+        if earliest >= 0:
+            self.min_timestamp_or_max = min(self.min_timestamp_or_max, earliest)
+
+    cdef void index(self, int64_t last, int64_t at) noexcept nogil:
+        if not grow(&self.offsets, OFFSET_ENTRY) or not grow(&self.times, TIME_ENTRY):
+            self.no_memory = True
+            return
+        self.offsets.p = put_int32(put_int32(self.offsets.p, self.relative(last)), <int32_t> at)
+        if self.top_timestamp > self.timed:
+            self.times.p = self.put_time(self.times.p)
+            self.timed = self.top_timestamp
+
+    cdef int32_t relative(self, int64_t offset) noexcept nogil:
+        return <int32_t> (<uint64_t> offset - <uint64_t> self.base_offset)
+
+    cdef uint8_t *put_time(self, uint8_t *p) noexcept nogil:
+        return put_int32(put_int64(p, self.top_timestamp), self.relative(self.top_offset))
+
+    cdef void produced(self, const batch_t *b) noexcept nogil:
+        """A batch of data with a producer id."""
+        cdef const header_t *h = b.header
+        cdef entry_t *known = find(&self.sequences, h.producer_id)
+        cdef int64_t began
+        # Kafka's sequences wrap from INT32_MAX to 0.
+        cdef int64_t following = (<int64_t> h.base_sequence + h.record_count) & 0x7fffffff
+        if known == NULL:
+            self.fault(OF_PRODUCER, b.at, h.base_sequence, -1, h.producer_id)
+            if not put(&self.sequences, h.producer_id, following):
+                self.no_memory = True
+        else:
+            if known.value != h.base_sequence:
+                self.fault(OF_SEQUENCE, b.at, h.base_sequence, known.value, h.producer_id)
+            known.value = following
+        if h.attributes & TRANSACTIONAL and follow(&self.began, b, &began) == NO_MEMORY:
+            self.no_memory = True
+
+    cdef void marker(self, const batch_t *b) noexcept nogil:
+        cdef int64_t began
+        cdef int became = follow(&self.began, b, &began)
+        cdef uint8_t *p
+        self.control_batches += 1
+        if began < 0:
+            self.fault(OF_TRANSACTION, b.at, b.header.producer_id, -1, b.header.producer_id)
+        elif became == ABORTS:
+            if not grow(&self.aborted, ABORTED_ENTRY):
+                self.no_memory = True
+                return
+            p = put_int64(put_int64(put_int16(self.aborted.p, 0), b.header.producer_id), began)
+            self.aborted.p = put_int64(put_int64(p, b.base_offset), self.stable(b.base_offset))
+
+    cdef int64_t stable(self, int64_t marker) noexcept nogil:
+        """The last stable offset behind this marker."""
+        cdef int64_t least = INT64_MAX
+        cdef int64_t i
+        if self.began.count == 0:
+            return marker + 1
+        for i in range(self.began.capacity):
+            if self.began.entries[i].used:
+                least = min(least, self.began.entries[i].value)
+        return least
+
+    cdef void fault(self, int kind, int64_t at, int64_t found, int64_t expected, int64_t producer_id) noexcept nogil:
+        if self.fault_count < FAULTS_MAX:
+            self.found[self.fault_count] = fault_t(kind, at, found, expected, producer_id)
+            self.fault_count += 1
+
+    # -- for Python, when the walk is over
+
+    @property
+    def faults(self):
+        cdef int i
+        return [
+            (self.found[i].kind, self.found[i].at, self.found[i].found, self.found[i].expected,
+             self.found[i].producer_id)
+            for i in range(self.fault_count)
+        ]
+
+    @property
+    def open_transactions(self):
+        cdef int64_t i
+        cdef list found = []
+        for i in range(self.began.capacity):
+            if self.began.entries[i].used:
+                found.append((self.began.entries[i].key, self.began.entries[i].value))
+        return sorted(found)
+
+    @property
+    def min_timestamp(self):
+        return None if self.min_timestamp_or_max == INT64_MAX else self.min_timestamp_or_max
+
+    @property
+    def offset_index(self):
+        return contents(&self.offsets)
+
+    @property
+    def time_index(self):
+        cdef uint8_t entry[TIME_ENTRY]
+        if self.top_timestamp <= self.timed:
+            return contents(&self.times)
+        self.put_time(entry)
+        return contents(&self.times) + PyBytes_FromStringAndSize(<const char *> entry, TIME_ENTRY)
+
+    @property
+    def transaction_index(self):
+        return contents(&self.aborted)
+
+    def fingerprint(self):
+        self.hash_rest()
+        if self.no_memory:
+            raise MemoryError
+        return self.digest.hexdigest()
