@@ -6,6 +6,7 @@ The steps: ``prepare``, then ``write_segment`` for each segment in any order on 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -18,7 +19,17 @@ from kfuzz.corpora.workload import Workload, load, render, show_size
 from kfuzz.errors import UsageError
 from kfuzz.files import cannot_write, local_path, write_whole
 
-__all__ = ["LEADER_EPOCH_CHECKPOINT", "generate", "holds", "leader_epochs", "prepare", "publish", "sweep_corpus"]
+__all__ = [
+    "LEADER_EPOCH_CHECKPOINT",
+    "file_sums",
+    "generate",
+    "holds",
+    "leader_epochs",
+    "prepare",
+    "publish",
+    "success_text",
+    "sweep_corpus",
+]
 
 WORKLOAD, SUCCESS, MANIFEST = "_workload.toml", "_SUCCESS", "_manifest"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -110,8 +121,25 @@ def publish(out: str | Path, plan: Plan, rows: Sequence[Row]) -> None:
         _fsync(out / directory)
     shutil.rmtree(out / MANIFEST, ignore_errors=True)
     write_manifest(out / MANIFEST, rows)
-    write_whole(out / SUCCESS, corpus_fingerprint(rows) + "\n")
+    write_whole(out / SUCCESS, success_text(out, rows))
     _fsync(out)
+
+
+def success_text(out: Path, rows: Sequence[Row]) -> str:
+    """The content of ``_SUCCESS``: the corpus fingerprint, and the SHA-256 of each file that it does not cover.
+
+    The lines after the first are those of ``sha256sum``.
+    """
+    return "".join([f"{corpus_fingerprint(rows)}\n", *(f"{total}  {name}\n" for name, total in file_sums(out).items())])
+
+
+def file_sums(out: Path) -> dict[str, str]:
+    """The SHA-256 of the workload and of the manifest's files in ``out``, by their names in the corpus."""
+    sums = {}
+    for path in [*sorted((out / MANIFEST).glob("part-*.parquet")), out / WORKLOAD]:
+        with open(path, "rb") as file:
+            sums[path.relative_to(out).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return sums
 
 
 def _check_files(out: Path, rows: Sequence[Row]) -> None:

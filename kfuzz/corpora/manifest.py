@@ -142,11 +142,14 @@ def read_manifest(directory: Path) -> list[Row]:
             # `read_table` would look for a data set of many files, and start threads; that takes twice as long.
             with pq.ParquetFile(path) as file:
                 table = file.read(use_threads=False)
-        except (pa.ArrowException, OSError) as error:
+            found = table.to_pylist()
+        # A damaged file can also hold text that is not UTF-8, or a number that does not fit.
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise UsageError(f"{path} is not a readable Parquet file ({_first_line(error)}); generate again") from None
-        if not table.schema.equals(schema()):
+        required = [column.name for column in schema() if not column.nullable]
+        if not table.schema.equals(schema()) or any(row[name] is None for row in found for name in required):
             raise UsageError(f"{path} has other columns than a manifest of this version; generate the corpus again")
-        rows += [Row(**row) for row in table.to_pylist()]
+        rows += [Row(**row) for row in found]
     return sorted(rows, key=lambda row: row.segment_id)
 
 

@@ -14,7 +14,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kfuzz import records
-from kfuzz.corpora.generation import LEADER_EPOCH_CHECKPOINT, MANIFEST, SUCCESS, WORKLOAD, leader_epochs
+from kfuzz.corpora.generation import (
+    LEADER_EPOCH_CHECKPOINT,
+    MANIFEST,
+    SUCCESS,
+    WORKLOAD,
+    file_sums,
+    leader_epochs,
+    success_text,
+)
 from kfuzz.corpora.log_walk import OFFSET, PRODUCER, SEQUENCE, LogWalk
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, read_manifest
 from kfuzz.corpora.plan import Plan, Segment
@@ -96,8 +104,27 @@ def _check_success(corpus: Corpus) -> Iterator[Problem]:
     success = corpus.out / SUCCESS
     if not success.is_file():
         yield Problem(SUCCESS, None, "not-finished", "is missing: the generation did not finish; run it again")
-    elif success.read_text(errors="replace") != corpus_fingerprint(corpus.rows) + "\n":
+        return
+    found = success.read_bytes().decode(errors="replace")
+    if found == success_text(corpus.out, corpus.rows):
+        return
+    problems = list(_compare_success(corpus, found))
+    yield from problems or [Problem(SUCCESS, None, "fingerprint-mismatch", "is not the file that generation wrote")]
+
+
+def _compare_success(corpus: Corpus, found: str) -> Iterator[Problem]:
+    fingerprint, *lines = found.split("\n")
+    if fingerprint != corpus_fingerprint(corpus.rows):
         yield Problem(SUCCESS, None, "fingerprint-mismatch", "is not the fingerprint of the manifest's rows")
+    said = {name: total for total, _, name in (line.partition("  ") for line in lines if line)}
+    sums = file_sums(corpus.out)
+    for name, total in sums.items():
+        if name not in said:
+            yield Problem(name, None, "file-changed", f"has no SHA-256 in {SUCCESS}; generate the corpus again")
+        elif said[name] != total:
+            yield Problem(name, None, "file-changed", f"has SHA-256 {total}; {SUCCESS} says {said[name]}")
+    for name in sorted(set(said) - set(sums)):
+        yield Problem(SUCCESS, None, "file-missing", f"has the SHA-256 of {name!r}, which is missing")
 
 
 def _check_rows(corpus: Corpus) -> Iterator[Problem]:

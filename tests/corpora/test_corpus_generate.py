@@ -43,7 +43,10 @@ def test_a_corpus_has_the_files_that_a_log_directory_has(tmp_path: Path) -> None
 def test_success_holds_the_fingerprint_of_the_manifest(tmp_path: Path) -> None:
     rows = generate(WORKLOAD, tmp_path / "out")
     assert read_manifest(tmp_path / "out/_manifest") == rows
-    assert (tmp_path / "out/_SUCCESS").read_text() == corpus_fingerprint(rows) + "\n"
+    fingerprint, *sums = (tmp_path / "out/_SUCCESS").read_text().splitlines()
+    assert fingerprint == corpus_fingerprint(rows)
+    names = ["_manifest/part-00000.parquet", "_workload.toml"]
+    assert sums == [f"{hashlib.sha256((tmp_path / 'out' / name).read_bytes()).hexdigest()}  {name}" for name in names]
     assert load(tmp_path / "out/_workload.toml") == WORKLOAD
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from conftest import counts
 
 from kfuzz import records
 from kfuzz.corpora.generation import generate
@@ -199,13 +200,13 @@ def test_a_missing_success_says_that_generation_did_not_finish(corpus: Path) -> 
     assert codes(verify(corpus)) == ["not-finished"]
 
 
-def test_a_manifest_row_that_was_changed_is_found_twice(corpus: Path) -> None:
+def test_a_manifest_row_that_was_changed_is_found_by_the_fingerprint_the_file_and_the_segment(corpus: Path) -> None:
     rows = read_manifest(corpus / "_manifest")
     rows[1] = replace(rows[1], records=rows[1].records + 1, bytes=rows[1].bytes + 1)
     write_manifest(corpus / "_manifest", rows)
     problems = verify(corpus)
-    assert codes(problems) == ["fingerprint-mismatch", "manifest-mismatch", "manifest-mismatch"]
-    assert f"the manifest says {rows[1].records}" in problems[2].message
+    assert codes(problems) == ["fingerprint-mismatch", "file-changed", "manifest-mismatch", "manifest-mismatch"]
+    assert f"the manifest says {rows[1].records}" in problems[3].message
 
 
 def test_a_missing_a_foreign_and_a_wrong_manifest_row_are_found(corpus: Path) -> None:
@@ -221,6 +222,97 @@ def test_a_repeated_manifest_row_is_found(corpus: Path) -> None:
     rows = read_manifest(corpus / "_manifest")
     write_manifest(corpus / "_manifest", [*rows, rows[0]])
     assert "row-repeated" in codes(verify(corpus))
+
+
+def test_a_workload_that_was_changed_but_gives_the_same_plan_is_found(corpus: Path) -> None:
+    """Another seed gives other bytes, but the same offsets and sequences."""
+    path = corpus / "_workload.toml"
+    path.write_text(path.read_text().replace("seed = 0", "seed = 1"))
+    assert [(problem.code, problem.path) for problem in verify(corpus)] == [("file-changed", "_workload.toml")]
+
+
+def test_a_corpus_whose_success_has_no_sums_is_said_to_have_none(corpus: Path) -> None:
+    success = corpus / "_SUCCESS"
+    success.write_text(success.read_text().splitlines(keepends=True)[0])
+    problems = verify(corpus)
+    assert codes(problems) == ["file-changed", "file-changed"]
+    assert all("has no SHA-256 in _SUCCESS" in problem.message for problem in problems)
+
+
+def said(corpus: Path) -> str:
+    """What verification says; empty if it finds nothing."""
+    try:
+        return "\n".join(str(problem) for problem in verify(corpus))
+    except UsageError as error:
+        return str(error)
+
+
+def files_of(corpus: Path) -> list[Path]:
+    return sorted(path for path in corpus.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("count", counts(100, 10_000))
+def test_one_flipped_bit_in_any_file_is_found_and_the_file_is_named(corpus: Path, count: int) -> None:
+    files = files_of(corpus)
+    # The logs have most bytes, and many other files are small: each file has the same chance, then each bit of it.
+    chance = random.Random(count)
+    silent = []
+    for _ in range(count):
+        path = chance.choice(files)
+        whole = path.read_bytes()
+        bit = chance.randrange(8 * len(whole))
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        name = path.relative_to(corpus).as_posix()
+        if name not in said(corpus):
+            silent.append((name, bit))
+        path.write_bytes(whole)
+    assert silent == []
+    assert said(corpus) == ""
+
+
+@pytest.mark.parametrize("kept", ["nothing", "half", "all but the last byte", "one byte more"])
+def test_a_file_of_another_length_is_found_and_named(corpus: Path, kept: str) -> None:
+    silent = []
+    for path in files_of(corpus):
+        whole = path.read_bytes()
+        cut = {"nothing": b"", "half": whole[: len(whole) // 2], "all but the last byte": whole[:-1]}
+        path.write_bytes(cut.get(kept, whole + b"\0"))
+        name = path.relative_to(corpus).as_posix()
+        if name not in said(corpus):
+            silent.append(name)
+        path.write_bytes(whole)
+    assert silent == []
+
+
+def test_each_file_that_is_missing_is_named(corpus: Path) -> None:
+    silent = []
+    for path in files_of(corpus):
+        whole = path.read_bytes()
+        path.unlink()
+        if path.relative_to(corpus).as_posix() not in said(corpus):
+            silent.append(path.name)
+        path.write_bytes(whole)
+    assert silent == []
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex"])
+def test_two_files_that_were_swapped_are_both_named(corpus: Path, suffix: str) -> None:
+    """Within a partition, and between partitions, where the offsets are the same."""
+    paths = sorted(corpus.glob(f"t-*/*{suffix}"))
+    for other in (paths[1], next(path for path in paths if path.parent.name == "t-1")):
+        first, second = paths[0].read_bytes(), other.read_bytes()
+        assert first != second
+        paths[0].write_bytes(second)
+        other.write_bytes(first)
+        found = {problem.path for problem in verify(corpus)}
+        swapped = {path.relative_to(corpus).as_posix() for path in (paths[0], other)}
+        # The indexes of a swapped log do not fit it, and are named too.
+        assert found >= swapped
+        assert {path.partition(".")[0] for path in found} == {path.partition(".")[0] for path in swapped}
+        paths[0].write_bytes(first)
+        other.write_bytes(second)
 
 
 def change_last_marker(log: Path, change: Callable[[records.RecordBatch], None]) -> int:
