@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from benchmarks import call_work, kfuzz_work, message_work
+from benchmarks import call_work, corpus_work, kfuzz_work, message_work
 from benchmarks.measure import LAP_MS, Census, Contest, Ratio
 from benchmarks.message_peers import MessagePeer
 from benchmarks.message_set import SIZES, MessageSet
@@ -27,6 +29,7 @@ ENCODE_CALL: Final = "encode-call-1"
 ENCODE_MESSAGES: Final = ("encode-v0", "encode-v1")
 LOG_PATHS: Final = ("log-100", "log-1", "log-transactional")
 BROKER_PATHS: Final = ("broker-1", "broker-10", "broker-100")
+CORPUS_PATHS: Final = ("verify-corpus", "verify-corpus-mixed")
 # A broker's other operations, and the codec of their output.
 WHOLE_PATHS: Final[dict[str, Codec]] = {
     "append": "none",
@@ -50,6 +53,7 @@ RECORD_PATHS: Final = (
     *LOG_PATHS,
     *BROKER_PATHS,
     *WHOLE_PATHS,
+    *CORPUS_PATHS,
 )
 MESSAGE_PATHS: Final = tuple(
     f"{way}-messages-{size}" for way in ("verdict", "size", "decode", "look", "dicts", "encode") for size in SIZES
@@ -80,7 +84,13 @@ class _Meeting(NamedTuple):
 
 
 def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], run: Run) -> list[Ratio]:
-    """The ratios of one record path, on ``mixed``; the paths of calls, roles and logs use uniform records instead."""
+    """The ratios of one record path, on ``mixed``; the paths of calls, roles and logs use uniform records instead.
+
+    A corpus path generates a corpus, and removes it at the end.
+    """
+    if path in CORPUS_PATHS:
+        with TemporaryDirectory(prefix="kfuzz-bench-") as folder:
+            return compare(path, *_corpus(path, Path(folder) / "corpus", run.share), run.rounds, run.lap_ms)
     return compare(path, *_meeting(path, mixed, peers, run.share), run.rounds, run.lap_ms)
 
 
@@ -245,6 +255,16 @@ def _broker(uniform: UniformSet) -> _Meeting:
         "kfuzz-consumer": Job(partial(call_work.check_requests, uniform, "consumer")),
     }
     return _Meeting(jobs, _AS_CONSUMER, CallCensus.of(uniform.batches, uniform.census))
+
+
+def _corpus(path: str, out: Path, share: float) -> _Meeting:
+    """What verification costs beside the verdict on the same files."""
+    expected = corpus_work.make_corpus(out, path.removeprefix("verify-corpus-"), share)
+    jobs = {
+        "kfuzz": Job(partial(corpus_work.verify_corpus, out)),
+        "kfuzz-verdict": Job(partial(corpus_work.check_corpus, out)),
+    }
+    return _Meeting(jobs, [Contest("kfuzz", "kfuzz-verdict", ("kfuzz-verdict",))], expected)
 
 
 def _whole(path: str, share: float) -> _Meeting:
