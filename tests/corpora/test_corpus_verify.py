@@ -392,6 +392,17 @@ def test_a_corpus_whose_timestamps_are_all_zero_is_whole_and_its_rows_say_zero(t
     assert verify(tmp_path / "out") == []
 
 
+@pytest.mark.parametrize("kind", ["create", "log-append"])
+def test_the_lowest_timestamp_of_a_row_is_that_of_a_batch_as_its_kind_has_it(tmp_path: Path, kind: str) -> None:
+    """With log-append, all records of a batch have its max timestamp; the base timestamp says nothing."""
+    topic = Topic("t", batches=Batches(records=Range(20, 20)), timestamps=Timestamps(type=kind))
+    [row] = generate(Workload(topics=(topic,), size=64 * KIB, segment_bytes=64 * KIB), tmp_path / "out")
+    first = next(iter(records.batches((tmp_path / "out" / row.path).read_bytes())))
+    assert row.min_timestamp == (first.base_timestamp if kind == "create" else first.max_timestamp)
+    assert first.base_timestamp < first.max_timestamp
+    assert verify(tmp_path / "out") == []
+
+
 def test_a_corpus_without_timestamps_is_whole_and_its_rows_have_none(tmp_path: Path) -> None:
     topic = Topic("t", legacy=Legacy(magic0=1.0))
     [row] = generate(Workload(topics=(topic,), size=64 * KIB, segment_bytes=64 * KIB), tmp_path / "out")
