@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kfuzz.errors import EncodeError, UsageError
-from kfuzz.findings import Profile
+from kfuzz.findings import Finding, Profile
 from kfuzz.records.codecs import compress_parts
 from kfuzz.records.model import RecordBatch, Verdict
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
@@ -18,13 +18,13 @@ from kfuzz.records.read.walk import Walk, require_profile_and_role
 from kfuzz.records.writer import header_fields, require_known
 from kfuzz.wire.column_writer import KINDS, Bytes, ColumnWriter, ends_of_runs
 from kfuzz.wire.columns import Columns
-from kfuzz.wire.scan import Scan
+from kfuzz.wire.scan import BATCH, END, Scan
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Buffer
 
-__all__ = ["columns", "encode_columns"]
+__all__ = ["Part", "columns", "encode_columns", "next_part"]
 
 # The fields that columns may have.
 FIELDS = ("offset", "timestamp", "batch", "key", "value", "headers")
@@ -72,6 +72,62 @@ def columns(data: Buffer, *, profile: Profile = "kafka", limits: Limits = DEFAUL
     # Arrow's C data interface is used because building the table in Python takes as long as reading 500 records.
     table: pa.RecordBatch = arrow.RecordBatch._import_from_c(made.export(), schema)
     return table
+
+
+class Part(NamedTuple):
+    """What :func:`next_part` read: the leading batches of a buffer.
+
+    ``columns`` has their records, with the fields of :func:`columns`. ``places`` and ``counts`` have an entry for each
+    batch: where it begins in the buffer, and how many records it has. ``consumed`` is where the last of them ends.
+    ``finding`` says why the batch there is refused; None at the end, at a partial batch, and at the limit.
+    """
+
+    columns: pa.RecordBatch
+    places: list[int]
+    counts: list[int]
+    consumed: int
+    finding: Finding | None
+
+
+class _Counted(Columns):
+    """Columns that count the bytes of decompressed payloads that they keep alive."""
+
+    def __init__(self, data: memoryview) -> None:
+        super().__init__(data.nbytes)
+        self.data = data
+        self.payload_bytes = 0
+
+    def add_buffer(self, data: Buffer) -> None:
+        super().add_buffer(data)
+        if data is not self.data:
+            self.payload_bytes += memoryview(data).nbytes
+
+
+def next_part(data: memoryview, *, limits: Limits = DEFAULT_LIMITS, payload_bytes: int = 1 << 26) -> Part:
+    """The leading batches of ``data`` as columns, up to the first batch that a consumer refuses.
+
+    It also stops when decompressed payloads take ``payload_bytes`` or more. Does not raise on bad bytes.
+    ``UsageError`` without pyarrow. ``data`` has less than 2 GiB.
+    """
+    arrow = _arrow()
+    verdict = Verdict()
+    made = _Counted(data)
+    scan = Scan(data, True, with_headers=True, each=True, columns=made, limit=limits.decompressed_bytes)
+    walk = Walk(scan, data, "kafka", limits, into=verdict)
+    places, counts = list[int](), list[int]()
+    consumed = 0
+    while (stop := scan.next()) != END:
+        if (stop != BATCH or scan.notes()) and not walk.look(stop):
+            break
+        places.append(scan.at)
+        counts.append(scan.found)
+        consumed = scan.at + scan.size
+        if made.payload_bytes >= payload_bytes:
+            break
+    schema = _schema()
+    table: pa.RecordBatch = arrow.RecordBatch._import_from_c(made.export(), schema)
+    # A refused batch may have left rows.
+    return Part(table.slice(0, sum(counts)), places, counts, consumed, verdict.fatal)
 
 
 @cache

@@ -1,0 +1,389 @@
+"""Slices of segments to Arrow batches, by the loop of ``kfuzz.records.columns``, one mapped window after another."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfuzz.corpora.logs.segments import EVERYTHING, Selection, Slice, Starts, find_segments, opened, slices
+from kfuzz.errors import RecordsError, UsageError
+from kfuzz.findings import Finding
+from kfuzz.records import Limits
+from kfuzz.records.arrow import Part, next_part
+from kfuzz.records.read.limits import DEFAULT_LIMITS
+from kfuzz.wire.framing import next_frame
+from kfuzz.wire.layout import BATCH_HEADER_SIZE, CONTROL, HEADER_LAYOUT, LOG_APPEND_TIME, MESSAGE_AT, TRANSACTIONAL
+
+__all__ = ["COLUMNS", "MODES", "read", "read_slice", "schema"]
+
+Mode = Literal["strict", "tolerant"]
+MODES: Final = ("strict", "tolerant")
+
+VIEW: Final = pa.binary_view()
+HEADERS: Final = pa.list_(pa.struct([pa.field("key", VIEW, nullable=False), pa.field("value", VIEW)]))
+BYTES: Final = {
+    VIEW: pa.binary(),
+    HEADERS: pa.list_(pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])),
+}
+# The columns of a record, in their order.
+COLUMNS: Final[dict[str, pa.DataType]] = {
+    "topic": pa.dictionary(pa.int32(), pa.string()),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("ms", tz="UTC"),
+    "timestamp_type": pa.int32(),
+    "key": VIEW,
+    "value": VIEW,
+    "headers": HEADERS,
+    "leader_epoch": pa.int32(),
+    "producer_id": pa.int64(),
+    "producer_epoch": pa.int16(),
+    "sequence": pa.int32(),
+    "transactional": pa.bool_(),
+    "control": pa.bool_(),
+    "segment": pa.int64(),
+    "position": pa.int64(),
+}
+FINDING: Final = "finding"
+# The types of pyarrow's stubs do not allow a comparison with a number.
+COMPUTE: Final[Any] = pc
+# numpy's types; Arrow would import pandas to tell.
+NUMBERS: Final[dict[pa.DataType, type[np.generic]]] = {
+    pa.bool_(): np.bool_,
+    pa.int16(): np.int16,
+    pa.int32(): np.int32,
+    pa.int64(): np.int64,
+}
+
+# Larger windows are slower: Arrow then asks the system for memory again and again.
+WINDOW_BYTES: Final = 4 << 20
+PAYLOAD_BYTES: Final = 16 << 20
+WIDTHS: Final = {1: ">i1", 2: ">i2", 4: ">i4", 8: ">i8"}
+HEADER: Final = np.dtype(
+    {
+        "names": [name for name, _, _ in HEADER_LAYOUT],
+        "formats": [WIDTHS[width] for _, _, width in HEADER_LAYOUT],
+        "offsets": [at for _, at, _ in HEADER_LAYOUT],
+        "itemsize": BATCH_HEADER_SIZE,
+    }
+)
+SEQUENCE_MASK: Final = 0x7FFFFFFF
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MAGIC_BYTE: Final = MESSAGE_AT[1]["magic"]
+ATTRIBUTES_BYTE: Final = MESSAGE_AT[1]["attributes"]
+LENGTH: Final = slice(8, 12)
+LENGTH_ENDS: Final = 12
+
+
+def schema(columns: Sequence[str] | None = None, *, mode: Mode = "strict") -> pa.Schema:
+    """The schema of the batches that :func:`read` gives. ``UsageError`` for an unknown column or mode."""
+    if mode not in MODES:
+        raise UsageError(f"mode {mode!r} does not exist; take one of {', '.join(MODES)}")
+    names = list(COLUMNS) if columns is None else list(columns)
+    for name in names:
+        if name not in COLUMNS:
+            raise UsageError(f"column {name!r} does not exist; take some of {', '.join(COLUMNS)}")
+        if names.count(name) > 1:
+            raise UsageError(f"column {name!r} is named twice; name it once")
+    fields: list[pa.Field[Any]] = [pa.field(name, COLUMNS[name]) for name in names]
+    if mode == "tolerant":
+        fields.append(pa.field(FINDING, pa.string()))
+    return pa.schema(fields)
+
+
+def read(
+    path: str | Path,
+    *,
+    topics: str = "*",
+    columns: Sequence[str] | None = None,
+    first_offset: int | None = None,
+    last_offset: int | None = None,
+    min_timestamp: int | datetime | None = None,
+    max_timestamp: int | datetime | None = None,
+    mode: Mode = "strict",
+    limits: Limits = DEFAULT_LIMITS,
+) -> Iterator[pa.RecordBatch]:
+    """The records of a log directory, a partition folder or a segment file, as Arrow batches.
+
+    ``columns`` selects some of ``COLUMNS``. Offsets and timestamps are inclusive bounds; a timestamp is a ``datetime``
+    with a time zone, or milliseconds. A batch of records comes from at most a few MiB of one segment. It keeps these
+    bytes mapped for as long as you keep it.
+
+    In mode ``strict``, bad bytes raise ``RecordsError`` with file, byte and reason. In mode ``tolerant`` the batches
+    have a column ``finding``, which is null for a record. For each stretch of bad bytes there is a row with the reason
+    in ``finding``, and reading goes on behind them.
+
+    Raises ``UsageError`` if a file cannot be read, and for an unknown column or mode. The generator reads files
+    when it is asked for batches. Do not change the files meanwhile: a mapped file must not become shorter.
+    """
+    wanted = schema(columns, mode=mode)
+    selection = Selection(first_offset, last_offset, _ms(min_timestamp, up=True), _ms(max_timestamp, up=False))
+    segments = find_segments(path, topics=topics)
+    return (
+        batch for part in slices(segments, selection) for batch in read_slice(part, wanted, selection, limits=limits)
+    )
+
+
+def _ms(moment: int | datetime | None, *, up: bool) -> int | None:
+    """Milliseconds since 1970; a bound between two milliseconds is rounded ``up`` or down."""
+    if not isinstance(moment, datetime):
+        return moment
+    if moment.tzinfo is None:
+        raise UsageError(f"the timestamp {moment} has no time zone; add one, such as tzinfo=timezone.utc")
+    whole, rest = divmod(moment - EPOCH, timedelta(milliseconds=1))
+    return whole + (up and bool(rest))
+
+
+def read_slice(
+    part: Slice,
+    wanted: pa.Schema,
+    selection: Selection = EVERYTHING,
+    *,
+    limits: Limits = DEFAULT_LIMITS,
+) -> Iterator[pa.RecordBatch]:
+    """The records of one slice as Arrow batches with the schema ``wanted``, which :func:`schema` makes.
+
+    Errors are those of :func:`read`. The mode is tolerant if ``wanted`` has a column ``finding``.
+    """
+    with opened(part.segment.path) as file:
+        yield from _Reader(part, wanted, selection, limits, file).batches()
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One pass over a slice."""
+
+    part: Slice
+    wanted: pa.Schema
+    selection: Selection
+    limits: Limits
+    file: BinaryIO
+    starts: Starts | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        at = self.part.start
+        # The file may have become shorter since it was found.
+        end = min(self.part.end, os.fstat(self.file.fileno()).st_size)
+        window = WINDOW_BYTES
+        while at < end:
+            view = self._map(at, min(at + window, end))
+            made = next_part(view, limits=self.limits, payload_bytes=PAYLOAD_BYTES)
+            if (rows := self._rows(view, made, at)) is not None:
+                yield rows
+            if made.finding is None:
+                at += made.consumed
+                window = WINDOW_BYTES
+                if made.places:
+                    continue
+                # The window may have less than one batch.
+                if len(view) < end - at and (needed := LENGTH_ENDS + self._length(view)) <= end - at:
+                    window = needed
+                    continue
+            told, bad, at = self._passed(view, made, at, end)
+            if FINDING not in self.wanted.names:
+                raise RecordsError(told)
+            # Bad bytes have no offset and no timestamp, so they are not within bounds.
+            if self.selection == EVERYTHING:
+                yield self._row_of(told, bad)
+
+    def _map(self, start: int, end: int) -> memoryview:
+        first = start - start % mmap.ALLOCATIONGRANULARITY
+        mapped = mmap.mmap(self.file.fileno(), end - first, access=mmap.ACCESS_READ, offset=first)
+        return memoryview(mapped)[start - first :]
+
+    @staticmethod
+    def _length(view: memoryview) -> int:
+        return int.from_bytes(view[LENGTH], "big", signed=True)
+
+    def _passed(self, view: memoryview, made: Part, at: int, end: int) -> tuple[Finding, int, int]:
+        """What is wrong with the bytes behind ``made``, where they begin, and where reading goes on.
+
+        The bad batch's length leads to the next batch. The offset index may know a batch that begins earlier: then the
+        length is wrong too. ``at`` is where ``view`` begins in the segment.
+        """
+        bad = at + made.consumed
+        size, _, _ = next_frame(view, made.consumed)
+        if self.starts is None:
+            self.starts = Starts(self.part.segment, self.file)
+        known = self.starts.next(bad)
+        after = min(end, bad + size if size > 0 else end, end if known is None else known)
+        place = str(self.part.segment.path)
+        if made.finding is None:
+            message = f"the last {end - bad} bytes are not a whole batch"
+            if after < end or end < self.part.segment.size:
+                message = f"the batch is longer than the {after - bad} bytes before the next one"
+            return Finding("file-truncated", "fatal", bad, place, None, message), bad, after
+        if "payload" in made.finding.path and made.finding.at < size:
+            place = f"{place}, batch at byte {bad}, payload"
+            return replace(made.finding, path=place), bad, after
+        return replace(made.finding, path=place, at=at + made.finding.at), bad, after
+
+    # -- rows
+
+    def _row_of(self, told: Finding, position: int) -> pa.RecordBatch:
+        """The row of bad bytes that begin at ``position``."""
+        segment = self.part.segment
+        known = {
+            "topic": segment.topic,
+            "partition": segment.partition,
+            "segment": segment.base_offset,
+            "position": position,
+            FINDING: str(told),
+        }
+        return pa.RecordBatch.from_pylist([known], schema=self.wanted)
+
+    def _rows(self, view: memoryview, made: Part, at: int) -> pa.RecordBatch | None:
+        """The selected records with the wanted columns; None if there is none."""
+        table = _selected(made.columns, self.selection)
+        count = table.num_rows
+        if not count:
+            return None
+        heads = _Heads(view, made, table, at)
+        segment = self.part.segment
+        columns: list[pa.Array[Any]] = []
+        for field in self.wanted:
+            if field.name in ("key", "value", "headers", "offset"):
+                columns.append(table.column(field.name))
+            elif field.name == "timestamp":
+                columns.append(table.column("timestamp").view(field.type))
+            elif field.name == "topic":
+                number = _alike(pa.int32(), None if segment.topic is None else 0, count)
+                columns.append(pa.DictionaryArray.from_arrays(number, _text(segment.topic or "")))
+            elif field.name in ("partition", "segment", FINDING):
+                value = {"partition": segment.partition, "segment": segment.base_offset, FINDING: None}[field.name]
+                columns.append(_alike(field.type, value, count))
+            else:
+                columns.append(heads.column(field.name, field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=self.wanted)
+
+
+class _Heads:
+    """Columns from the headers of batches: one value per batch, repeated for each of its records."""
+
+    def __init__(self, view: memoryview, made: Part, table: pa.RecordBatch, at: int) -> None:
+        self.table = table
+        self.at = at
+        self.places = np.asarray(made.places)
+        self.repeats = np.asarray(made.counts) if table.num_rows == made.columns.num_rows else None
+        raw = np.frombuffer(view, np.uint8)
+        self.magic = raw[self.places + MAGIC_BYTE]
+        self.old_attributes = raw[self.places + ATTRIBUTES_BYTE]
+        self.is_new = self.magic == 2
+        starts = self.places[self.is_new]
+        # A window over each byte of the buffer; only those at the batches' places are copied.
+        heads = np.lib.stride_tricks.sliding_window_view(raw, BATCH_HEADER_SIZE)[starts] if len(starts) else b""
+        self.heads = np.frombuffer(heads, HEADER)
+
+    def column(self, name: str, kind: pa.DataType) -> pa.Array[Any]:
+        """A column of the table's length."""
+        if name == "sequence":
+            return self._sequence()
+        if name == "position":
+            return _numbers(kind, self._of_records(self.places + self.at))
+        if name == "timestamp_type":
+            old = np.where(self.magic == 0, -1, (self.old_attributes & LOG_APPEND_TIME) != 0)
+            return self._column(kind, self._flag(LOG_APPEND_TIME), old)
+        if name in ("transactional", "control"):
+            return self._column(kind, self._flag(TRANSACTIONAL if name == "transactional" else CONTROL), False)
+        field = {"leader_epoch": "partition_leader_epoch"}.get(name, name)
+        return self._column(kind, self.heads[field], -1)
+
+    def _flag(self, bit: int) -> npt.NDArray[np.bool_]:
+        flags: npt.NDArray[np.bool_] = (self.heads["attributes"] & bit) != 0
+        return flags
+
+    def _of_batches(self, new: npt.NDArray[Any], old: Any, dtype: Any) -> npt.NDArray[Any]:
+        """Values of all batches, from those of the batches of magic 2 and those of the others."""
+        values = np.empty(len(self.places), dtype)
+        values[:] = old
+        values[self.is_new] = new
+        return values
+
+    def _of_records(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if self.repeats is not None:
+            return np.repeat(values, self.repeats)
+        return np.take(values, self.table.column("batch").to_numpy())
+
+    def _column(self, kind: pa.DataType, new: npt.NDArray[Any], old: Any) -> pa.Array[Any]:
+        values = self._of_batches(new, old, NUMBERS[kind])
+        if (values == values[0]).all():
+            return _alike(kind, values[0].item(), self.table.num_rows)
+        return _numbers(kind, self._of_records(values))
+
+    def _sequence(self) -> pa.Array[Any]:
+        base = self._of_batches(self.heads["base_sequence"], -1, np.int64)
+        if (base < 0).all():
+            return _alike(pa.int32(), -1, self.table.num_rows)
+        first = self._of_batches(self.heads["base_offset"], 0, np.int64)
+        # Both are wanted as one number per batch: a record's sequence is its offset and this.
+        sequences = (self.table.column("offset").to_numpy() + self._of_records(base - first)) & SEQUENCE_MASK
+        return _numbers(pa.int32(), np.where(self._of_records(base < 0), -1, sequences).astype(np.int32))
+
+
+def _selected(table: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
+    """The rows of ``table`` that are in ``selection``."""
+    mask: Any = None
+    for name, low, high in (
+        ("offset", selection.first_offset, selection.last_offset),
+        ("timestamp", selection.min_timestamp, selection.max_timestamp),
+    ):
+        column = table.column(name)
+        for bound, is_outside, is_within in (
+            (low, COMPUTE.less, COMPUTE.greater_equal),
+            (high, COMPUTE.greater, COMPUTE.less_equal),
+        ):
+            if bound is not None and (column.null_count or COMPUTE.any(is_outside(column, bound)).as_py()):
+                within = COMPUTE.fill_null(is_within(column, bound), False)
+                mask = within if mask is None else COMPUTE.and_(mask, within)
+    if mask is None:
+        return table
+    rows = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
+    if len(rows) == 0:
+        return table.slice(0, 0)
+    if rows[-1] - rows[0] + 1 == len(rows):
+        return table.slice(rows[0], len(rows))
+    # Arrow cannot filter views: they become bytes and then views again.
+    plain = [column.cast(BYTES.get(column.type, column.type)) for column in table.columns]
+    chosen = [column.filter(mask).cast(field.type) for column, field in zip(plain, table.schema, strict=True)]
+    return pa.RecordBatch.from_arrays(chosen, schema=table.schema)
+
+
+# Columns of one value, by type and value: the longest that was asked for. Batches share them.
+ALIKE: Final[dict[tuple[pa.DataType, Any], pa.Array[Any]]] = {}
+ALIKE_MOST: Final = 64
+
+
+def _alike(kind: Any, value: Any, count: int) -> pa.Array[Any]:
+    made = ALIKE.get((kind, value))
+    if made is None or len(made) < count:
+        if len(ALIKE) >= ALIKE_MOST:
+            ALIKE.clear()
+        # With room for batches that are a little longer.
+        length = count + count // 2
+        made = pa.nulls(length, kind) if value is None else _numbers(kind, np.full(length, value, NUMBERS[kind]))
+        ALIKE[kind, value] = made
+    return made.slice(0, count)
+
+
+def _numbers(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array[Any]:
+    """The same numbers for Arrow, without the import of pandas that ``pyarrow.array`` makes: it takes 0.2 seconds."""
+    data: Any = np.packbits(values, bitorder="little") if kind == pa.bool_() else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
+
+
+def _text(text: str) -> pa.Array[Any]:
+    """An array of one text."""
+    data = text.encode()
+    return pa.Array.from_buffers(
+        pa.string(), 1, [None, pa.py_buffer(np.array([0, len(data)], np.int32).tobytes()), pa.py_buffer(data)]
+    )

@@ -1,0 +1,278 @@
+"""The segments of a log directory, and slices of segments that begin and end between batches.
+
+Kafka's indexes say where batches begin: the offset index has an entry for about every 4 KiB of the log. An entry is
+used only if the log has a batch with that last offset at that place. So a damaged index makes reading slower, and
+never wrong. The time index cannot be checked in this way.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kfuzz.errors import UsageError
+from kfuzz.files import local_path
+from kfuzz.wire.layout import HEADER_AT, HEADER_UP_TO_MAGIC, MAGIC_AT
+
+__all__ = ["EVERYTHING", "Segment", "Selection", "Slice", "Starts", "find_segments", "opened", "slices"]
+
+FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})")
+NAME: Final = re.compile(r"(\d{20})\.log")
+# Kafka's own topics, such as __consumer_offsets, begin with this.
+INTERNAL: Final = "__"
+OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
+TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+FRAME: Final = struct.Struct(">qi")
+DELTA: Final = struct.Struct(">i")
+DELTA_AT: Final = HEADER_AT["last_offset_delta"]
+NAMES_MOST: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment file. ``topic`` and ``partition`` are None if the file is in no partition folder.
+
+    ``base_offset`` is the number in the file's name, or None. ``next_offset`` is the base offset of the partition's
+    next segment, or None for the last one. ``size`` is in bytes.
+    """
+
+    path: Path
+    topic: str | None
+    partition: int | None
+    base_offset: int | None
+    next_offset: int | None
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The records to read, by offset and by timestamp in milliseconds. Each bound is inclusive; None is no bound."""
+
+    first_offset: int | None = None
+    last_offset: int | None = None
+    min_timestamp: int | None = None
+    max_timestamp: int | None = None
+
+
+EVERYTHING: Final = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The bytes of a segment from ``start`` to ``end``: whole batches, unless the segment is damaged."""
+
+    segment: Segment
+    start: int
+    end: int
+
+
+def opened(path: Path) -> BinaryIO:
+    """The file, open for reading; ``UsageError`` with the reason if that fails."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def find_segments(path: str | Path, *, topics: str = "*") -> list[Segment]:
+    """The segments in ``path``: a log directory, one partition folder, or one segment file.
+
+    ``topics`` is a glob over the topics of a log directory. Kafka's own topics, which begin with ``__``, are left out
+    unless the glob begins with ``__``. Segments are in the order of topic, partition and offset.
+
+    Raises ``UsageError`` if ``path`` does not exist, has no segment, or has no topic that matches.
+    """
+    path = local_path(path)
+    try:
+        if path.is_file():
+            return [_segment(path, None)]
+        if not path.is_dir():
+            raise UsageError(f"{path} does not exist; name a log directory, a partition folder or a segment file")
+        if direct := _partition(path):
+            return direct
+        folders = sorted(_folders(path))
+        matching = [folder for topic, _, folder in folders if _matches(topic, topics)]
+        found = [segment for folder in matching for segment in _partition(folder)]
+    except OSError as error:
+        raise UsageError(f"{error.filename or path} cannot be read: {error.strerror}") from None
+    names = sorted({topic for topic, _, _ in folders})
+    if not found and folders and not matching:
+        more = f" and {len(names) - NAMES_MOST} more" if len(names) > NAMES_MOST else ""
+        raise UsageError(f"no topic in {path} matches {topics!r}; there are {', '.join(names[:NAMES_MOST])}{more}")
+    if not found:
+        raise UsageError(
+            f"{path} has no log segments; they are files such as orders-0/00000000000000000000.log, in folders that "
+            "are named after topic and partition"
+        )
+    return found
+
+
+def _matches(topic: str, topics: str) -> bool:
+    return fnmatchcase(topic, topics) and (not topic.startswith(INTERNAL) or topics.startswith(INTERNAL))
+
+
+def _folders(path: Path) -> Iterator[tuple[str, int, Path]]:
+    for folder in path.iterdir():
+        match = FOLDER.fullmatch(folder.name)
+        if match and folder.is_dir():
+            yield match["topic"], int(match["partition"]), folder
+
+
+def _partition(folder: Path) -> list[Segment]:
+    """The segments of a partition folder. A file that Kafka is deleting has another suffix."""
+    paths = sorted(path for path in folder.iterdir() if NAME.fullmatch(path.name))
+    following = [*(int(path.stem) for path in paths), None][1:]
+    return [_segment(path, after) for path, after in zip(paths, following, strict=True)]
+
+
+def _segment(path: Path, next_offset: int | None) -> Segment:
+    name = NAME.fullmatch(path.name)
+    folder = FOLDER.fullmatch(path.absolute().parent.name) if name else None
+    return Segment(
+        path,
+        folder["topic"] if folder else None,
+        int(folder["partition"]) if folder else None,
+        int(name[1]) if name else None,
+        next_offset,
+        path.stat().st_size,
+    )
+
+
+# ------------------------------------------------------------------------------------------------- indexes
+
+
+class Starts:
+    """Places in a segment where batches begin, from its offset index. ``file`` is the open segment."""
+
+    def __init__(self, segment: Segment, file: BinaryIO) -> None:
+        self.file = file
+        self.offsets: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        self.positions: npt.NDArray[np.int64] = np.empty(0, np.int64)
+        if segment.base_offset is not None:
+            entries = _entries(segment.path.with_suffix(".index"), OFFSET_ENTRY)
+            positions = entries["position"].astype(np.int64)
+            offsets = entries["offset"].astype(np.int64)
+            # A broker makes the index of its active segment as large as it may become: zeros follow the entries.
+            count = _increasing((positions > 0) & (positions < segment.size), positions, offsets)
+            self.positions = positions[:count]
+            self.offsets = offsets[:count] + segment.base_offset
+
+    def before(self, offset: int) -> int:
+        """A place before which all offsets are lower than ``offset``; 0 if no entry helps."""
+        at = int(np.searchsorted(self.offsets, offset, side="right")) - 1
+        while at >= 0 and not self._holds(at):
+            at -= 1
+        return int(self.positions[at]) if at >= 0 else 0
+
+    def after(self, offset: int) -> int | None:
+        """A place from which on all offsets are higher than ``offset``; None if no entry helps."""
+        at = int(np.searchsorted(self.offsets, offset, side="left"))
+        while at < len(self.offsets) and not self._holds(at):
+            at += 1
+        return self.next(int(self.positions[at])) if at < len(self.offsets) else None
+
+    def next(self, position: int, distance: int = 0) -> int | None:
+        """The first place behind ``position`` and at least ``distance`` from it; None if there is none."""
+        at = int(np.searchsorted(self.positions, position + max(distance, 1), side="left"))
+        while at < len(self.positions) and not self._holds(at):
+            at += 1
+        return int(self.positions[at]) if at < len(self.positions) else None
+
+    def _holds(self, at: int) -> bool:
+        """Whether a batch with the entry's offset as its last begins at the entry's position."""
+        self.file.seek(int(self.positions[at]))
+        head = self.file.read(DELTA_AT + DELTA.size)
+        if len(head) < DELTA_AT + DELTA.size:
+            return False
+        last, length = FRAME.unpack_from(head)
+        if head[MAGIC_AT] == 2:
+            last += DELTA.unpack_from(head, DELTA_AT)[0]
+        return bool(last == self.offsets[at] and length >= HEADER_UP_TO_MAGIC - FRAME.size and head[MAGIC_AT] <= 2)
+
+
+def _entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    """The entries of an index file; none if there is no such file."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        data = b""
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    return np.frombuffer(data, entry, count=len(data) // entry.itemsize)
+
+
+def _increasing(good: npt.NDArray[np.bool_], *columns: npt.NDArray[np.int64]) -> int:
+    """The number of leading entries that are ``good`` and increase in all ``columns``."""
+    good = good.copy()
+    for column in columns:
+        good[1:] &= np.diff(column) > 0
+    return len(good) if good.all() else int(np.argmin(good))
+
+
+def _offset_before(segment: Segment, timestamp: int) -> int | None:
+    """An offset below which no record is as late as ``timestamp``, by the time index; None if it does not say."""
+    if segment.base_offset is None:
+        return None
+    entries = _entries(segment.path.with_suffix(".timeindex"), TIME_ENTRY)
+    timestamps, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64)
+    count = _increasing(offsets >= 0, timestamps)
+    at = int(np.searchsorted(timestamps[:count], timestamp, side="left")) - 1
+    return segment.base_offset + int(offsets[at]) if at >= 0 else None
+
+
+# -------------------------------------------------------------------------------------------------- slices
+
+
+def slices(
+    segments: Sequence[Segment], selection: Selection = EVERYTHING, *, slice_bytes: int | None = None
+) -> Iterator[Slice]:
+    """The slices that hold the records of ``selection``, in order; they may hold others too.
+
+    With ``slice_bytes``, a slice ends at the first index entry after so many bytes. ``UsageError`` if a file cannot be
+    read.
+    """
+    for segment in segments:
+        if not segment.size or not _overlaps(segment, selection):
+            continue
+        if selection == EVERYTHING and (slice_bytes is None or segment.size <= slice_bytes):
+            yield Slice(segment, 0, segment.size)
+            continue
+        with opened(segment.path) as file:
+            starts = Starts(segment, file)
+            start, end = _bounds(segment, starts, selection)
+            while start < end:
+                cut = starts.next(start, slice_bytes) if slice_bytes is not None else None
+                upto = end if cut is None else min(cut, end)
+                yield Slice(segment, start, upto)
+                start = upto
+
+
+def _overlaps(segment: Segment, selection: Selection) -> bool:
+    """Whether the segment may hold selected offsets, by the names of the files."""
+    first, last = selection.first_offset, selection.last_offset
+    if first is not None and last is not None and first > last:
+        return False
+    if first is not None and segment.next_offset is not None and segment.next_offset <= first:
+        return False
+    return last is None or segment.base_offset is None or segment.base_offset <= last
+
+
+def _bounds(segment: Segment, starts: Starts, selection: Selection) -> tuple[int, int]:
+    start, end = 0, segment.size
+    if selection.first_offset is not None:
+        start = starts.before(selection.first_offset)
+    if selection.min_timestamp is not None:
+        offset = _offset_before(segment, selection.min_timestamp)
+        start = max(start, starts.before(offset)) if offset is not None else start
+    if selection.last_offset is not None:
+        after = starts.after(selection.last_offset)
+        end = end if after is None else after
+    return start, end

@@ -1,0 +1,352 @@
+"""Log directories as Arrow batches: every record as ``kfuzz.records`` reads it; damage is told and passed over."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kfuzz import records
+from kfuzz.corpora import logs
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.logs import Selection, find_segments, read_slice, schema, slices
+from kfuzz.corpora.workload import KIB, MIB, load
+from kfuzz.errors import RecordsError, UsageError
+from kfuzz.records import Record, RecordBatch
+from kfuzz.records.codecs import compress
+from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.framing import frames
+
+MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
+SEQUENCES = 1 << 31
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All codecs and magics, headers, producers and transactions, in several segments."""
+    out = tmp_path_factory.mktemp("logs") / "out"
+    generate(replace(load(MIXED), size=6 * MIB, segment_bytes=MIB), out)
+    return out
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def expected_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The same rows by way of objects, from another reader of kfuzz."""
+    for segment in find_segments(path):
+        data = segment.path.read_bytes()
+        for (at, _, _), batch in zip(frames(data), records.batches(data), strict=True):
+            is_new = batch.magic == 2
+            for record in batch.records:
+                sequence = (batch.base_sequence + record.offset - batch.base_offset) % SEQUENCES
+                moment = record.timestamp
+                yield {
+                    "topic": segment.topic,
+                    "partition": segment.partition,
+                    "offset": record.offset,
+                    "timestamp": None if moment is None else moment,
+                    "timestamp_type": {"create": 0, "log-append": 1}[batch.timestamp_type] if batch.magic else -1,
+                    "key": record.key,
+                    "value": record.value,
+                    "headers": [{"key": key, "value": value} for key, value in record.headers],
+                    "leader_epoch": batch.partition_leader_epoch if is_new else -1,
+                    "producer_id": batch.producer_id,
+                    "producer_epoch": batch.producer_epoch,
+                    "sequence": sequence if batch.base_sequence >= 0 else -1,
+                    "transactional": batch.transactional,
+                    "control": batch.control,
+                    "segment": segment.base_offset,
+                    "position": at,
+                }
+
+
+def comparable(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows with timestamps in milliseconds."""
+    made = []
+    for row in found:
+        moment = row["timestamp"]
+        made.append(row | {"timestamp": None if moment is None else round(moment.timestamp() * 1000)})
+    return made
+
+
+def test_every_record_has_the_columns_that_objects_give(corpus: Path) -> None:
+    found = comparable(rows(logs.read(corpus)))
+    expected = list(expected_rows(corpus))
+    assert len(found) == len(expected) > 5000
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours == theirs
+    for name in ("timestamp_type", "producer_id", "sequence", "transactional", "control"):
+        assert len({row[name] for row in found}) > 1, name
+
+
+def test_the_size_of_windows_and_payloads_changes_no_row(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = rows(logs.read(corpus))
+    monkeypatch.setattr("kfuzz.corpora.logs.reading.WINDOW_BYTES", 64)
+    monkeypatch.setattr("kfuzz.corpora.logs.reading.PAYLOAD_BYTES", 1)
+    batches = list(logs.read(corpus))
+    assert rows(batches) == expected
+    # Each batch of the log comes alone.
+    assert len(batches) == sum(len(list(frames(one.path.read_bytes()))) for one in find_segments(corpus))
+
+
+def test_batches_that_decompress_to_much_come_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [
+        RecordBatch(i, i, [Record(i, 0, None, bytes(MIB))], compression="zstd", partition_leader_epoch=0)
+        for i in range(12)
+    ]
+    (tmp_path / "bombs.log").write_bytes(records.encode(made))
+    monkeypatch.setattr("kfuzz.corpora.logs.reading.PAYLOAD_BYTES", 3 * MIB)
+    assert [batch.num_rows for batch in logs.read(tmp_path / "bombs.log")] == [3, 3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"first_offset": 900},
+        {"last_offset": 900},
+        {"first_offset": 333, "last_offset": 1333},
+        {"first_offset": 500, "last_offset": 499},
+        {"first_offset": 4000},
+        {"first_offset": 1 << 40},
+        {"min_timestamp": 1_700_000_001_000},
+        {"max_timestamp": 1_700_000_001_000},
+        {"min_timestamp": 1_700_000_001_000, "max_timestamp": 1_700_000_001_500, "first_offset": 1100},
+    ],
+)
+@pytest.mark.parametrize("indexed", [True, False])
+def test_bounds_select_the_same_rows_with_and_without_indexes(
+    corpus: Path, tmp_path: Path, bounds: dict[str, int], indexed: bool
+) -> None:
+    place = corpus
+    if not indexed:
+        place = tmp_path / "bare"
+        shutil.copytree(corpus, place, ignore=shutil.ignore_patterns("*index"))
+    lowest, highest = bounds.get("first_offset", -1), bounds.get("last_offset", 1 << 62)
+    earliest, latest = bounds.get("min_timestamp"), bounds.get("max_timestamp")
+    expected = [
+        row
+        for row in comparable(rows(logs.read(corpus)))
+        if lowest <= row["offset"] <= highest
+        and (earliest is None or (row["timestamp"] is not None and row["timestamp"] >= earliest))
+        and (latest is None or (row["timestamp"] is not None and row["timestamp"] <= latest))
+    ]
+    assert comparable(rows(logs.read(place, **bounds))) == expected
+
+
+def test_a_bound_may_be_a_moment_between_two_milliseconds(corpus: Path) -> None:
+    low, high = datetime(2023, 11, 14, 22, 13, 20, 100_001, UTC), datetime(2023, 11, 14, 22, 13, 20, 102_999, UTC)
+    found = {row["timestamp"] for row in comparable(rows(logs.read(corpus, min_timestamp=low, max_timestamp=high)))}
+    assert found == {1_700_000_000_101, 1_700_000_000_102}
+    with pytest.raises(UsageError, match="has no time zone; add one"):
+        logs.read(corpus, min_timestamp=low.replace(tzinfo=None))
+
+
+def test_the_indexes_spare_the_bytes_before_and_after_what_is_selected(corpus: Path) -> None:
+    segment = max(find_segments(corpus, topics="audit"), key=lambda one: one.size)
+    [everything] = slices([segment])
+    assert (everything.start, everything.end) == (0, segment.size)
+    found = rows(read_slice(everything, schema()))
+    middle = found[len(found) // 2]
+    [part] = slices([segment], Selection(middle["offset"], middle["offset"]))
+    assert part.start <= middle["position"] < part.end
+    assert part.end - part.start < segment.size / 4
+    [part] = slices([segment], Selection(min_timestamp=found[-1]["timestamp"].timestamp() * 1000))
+    assert segment.size - part.start < segment.size / 4
+    beyond = Selection(first_offset=segment.next_offset)
+    assert list(slices(find_segments(corpus, topics="audit")[:1], beyond)) == []
+
+
+def test_slices_cover_a_segment_and_are_cut_between_batches(corpus: Path) -> None:
+    for segment in find_segments(corpus):
+        begins = {at for at, _, _ in frames(segment.path.read_bytes())}
+        parts = list(slices([segment], slice_bytes=32 * KIB))
+        assert len(parts) > 2
+        assert [part.start for part in parts] == [0, *(part.end for part in parts[:-1])]
+        assert parts[-1].end == segment.size
+        assert {part.start for part in parts} <= begins
+        apart = rows(batch for part in parts for batch in read_slice(part, schema()))
+        assert apart == rows(read_slice(next(slices([segment])), schema()))
+
+
+@pytest.mark.parametrize("damage", ["shifted", "random", "zeros behind"])
+def test_an_index_that_does_not_fit_its_log_loses_no_record(corpus: Path, tmp_path: Path, damage: str) -> None:
+    source = find_segments(corpus, topics="orders")[0]
+    place = tmp_path / "orders-0"
+    place.mkdir()
+    for path in source.path.parent.glob(f"{source.path.stem}.*"):
+        shutil.copy(path, place)
+    index = place / f"{source.path.stem}.index"
+    entries = index.read_bytes()
+    index.write_bytes(
+        {"shifted": entries[4:], "random": bytes(reversed(entries)), "zeros behind": entries + bytes(8000)}[damage]
+    )
+    [segment] = find_segments(tmp_path)
+    expected = rows(read_slice(next(slices([source])), schema()))
+    parts = list(slices([segment], slice_bytes=16 * KIB))
+    assert rows(batch for part in parts for batch in read_slice(part, schema())) == expected
+    assert (len(parts) > 2) == (damage == "zeros behind")
+    last = expected[-1]["offset"]
+    found = rows(logs.read(tmp_path, first_offset=last - 5))
+    assert [row["offset"] for row in found] == [row["offset"] for row in expected if row["offset"] >= last - 5]
+
+
+# ------------------------------------------------------------------------------------------------- damage
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Path:
+    """A partition of one segment of 40 batches of ten records; its index knows every fourth batch."""
+    place = tmp_path / "log" / "orders-3"
+    place.mkdir(parents=True)
+    log, index = bytearray(), bytearray()
+    for i in range(40):
+        if i % 4 == 3:
+            index += (10 * i + 9).to_bytes(4, "big") + len(log).to_bytes(4, "big")
+        made = [Record(offset, 1000 + offset, b"k", bytes(100)) for offset in range(10 * i, 10 * i + 10)]
+        log += records.encode_batch(RecordBatch(10 * i, 10 * i + 9, made, partition_leader_epoch=0))
+    (place / f"{0:020}.log").write_bytes(log)
+    (place / f"{0:020}.index").write_bytes(index)
+    return place
+
+
+def damaged(partition: Path, batch: int, at: int, value: bytes) -> int:
+    """Overwrite bytes of a batch; where it begins."""
+    path = partition / f"{0:020}.log"
+    data = bytearray(path.read_bytes())
+    begin = [place for place, _, _ in frames(data)][batch]
+    data[begin + at : begin + at + len(value)] = value
+    path.write_bytes(data)
+    return begin
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "lost", "place", "code"),
+    [
+        pytest.param(80, b"\xff", 1, 17, "crc-mismatch", id="payload"),
+        pytest.param(16, b"\x07", 2, 16, "magic-unknown", id="magic"),
+        pytest.param(8, b"\xff\xff\xff\xff", 2, 8, "batch-length-below-minimum", id="length-negative"),
+        pytest.param(8, b"\0\0\0\x31", 2, 17, "crc-mismatch", id="length-short"),
+        pytest.param(8, b"\x7f\0\0\0", 2, 0, "file-truncated", id="length-beyond-the-file"),
+        pytest.param(8, b"\0\0\x20\0", 2, 17, "crc-mismatch", id="length-over-other-batches"),
+    ],
+)
+def test_damage_costs_the_batches_up_to_the_next_known_one(
+    partition: Path, at: int, value: bytes, lost: int, place: int, code: str
+) -> None:
+    path = partition / f"{0:020}.log"
+    # The index knows batch 7; batches 5 and 6 stand before it.
+    begin = damaged(partition, 5, at, value)
+    with pytest.raises(RecordsError) as caught:
+        rows(logs.read(partition.parent))
+    assert str(caught.value).startswith(f"{path} at byte {begin + place}: ")
+    assert str(caught.value).endswith(f"[{code}]")
+    found = rows(logs.read(partition.parent, mode="tolerant"))
+    good = [row for row in found if row["finding"] is None]
+    bad = [row for row in found if row["finding"] is not None]
+    gone = set(range(50, 50 + 10 * lost))
+    assert [row["offset"] for row in good] == [offset for offset in range(400) if offset not in gone]
+    assert bad[0]["finding"] == str(caught.value)
+    assert [bad[0][name] for name in ("topic", "partition", "segment", "position")] == ["orders", 3, 0, begin]
+    assert {bad[0][name] for name in ("offset", "timestamp", "key", "value", "headers", "control")} == {None}
+    # Slices are places to go on from too, so they lose no more.
+    parts = slices(find_segments(partition), slice_bytes=4096)
+    apart = rows(batch for part in parts for batch in read_slice(part, schema(mode="tolerant")))
+    assert [row for row in apart if row["finding"] is None] == good
+
+
+def test_positions_of_damage_count_from_the_file_behind_the_first_window_too(
+    partition: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kfuzz.corpora.logs.reading.WINDOW_BYTES", 3000)
+    begin = damaged(partition, 30, 16, b"\x07")
+    with pytest.raises(RecordsError, match=f" at byte {begin + 16}: "):
+        rows(logs.read(partition))
+    [bad] = [row for row in rows(logs.read(partition, mode="tolerant")) if row["finding"] is not None]
+    assert bad["position"] == begin
+
+
+def test_damage_in_a_compressed_payload_names_the_batch_and_the_place_in_the_payload(tmp_path: Path) -> None:
+    good = RecordBatch(0, 0, [Record(0, 0, b"k", b"v")], partition_leader_epoch=0)
+    payload = b"\x7f" + bytes(20)
+    data = bytearray(records.encode([good]))
+    bad = records.encode([replace(good, compression="gzip")])
+    squeezed = compress("gzip", payload)
+    head = bytearray(bad[:61])
+    head[8:12] = (49 + len(squeezed)).to_bytes(4, "big")
+    body = bytes(head[21:]) + squeezed
+    head[17:21] = crc32c(body).to_bytes(4, "big")
+    begin = len(data)
+    data += head + squeezed
+    (tmp_path / "a.log").write_bytes(data)
+    with pytest.raises(RecordsError, match=rf"a\.log, batch at byte {begin}, payload at byte \d+: .*\[record-"):
+        rows(logs.read(tmp_path / "a.log"))
+
+
+def test_a_partial_batch_at_the_end_is_told(partition: Path) -> None:
+    path = partition / f"{0:020}.log"
+    whole = path.stat().st_size
+    path.write_bytes(path.read_bytes() + path.read_bytes()[:100])
+    with pytest.raises(RecordsError) as caught:
+        rows(logs.read(partition))
+    assert str(caught.value) == f"{path} at byte {whole}: the last 100 bytes are not a whole batch [file-truncated]"
+    found = rows(logs.read(partition, mode="tolerant"))
+    assert len(found) == 401
+    assert found[-1]["finding"] == str(caught.value)
+    assert len(rows(logs.read(partition, mode="tolerant", first_offset=395))) == 5
+
+
+# ------------------------------------------------------------------------------------------- what is there
+
+
+def test_a_log_directory_a_partition_folder_and_a_file_are_read(corpus: Path, tmp_path: Path) -> None:
+    folder = corpus / "orders-1"
+    whole = rows(logs.read(folder))
+    assert {row["topic"] for row in whole} == {"orders"}
+    assert {row["partition"] for row in whole} == {1}
+    assert whole == [row for row in rows(logs.read(f"file://{corpus}", topics="ord*")) if row["partition"] == 1]
+    one = sorted(folder.glob("*.log"))[1]
+    assert rows(logs.read(one)) == [row for row in whole if row["segment"] == int(one.stem)]
+    alone = tmp_path / "fetch.bin"
+    shutil.copy(one, alone)
+    assert {(row["topic"], row["partition"], row["segment"]) for row in rows(logs.read(alone))} == {(None, None, None)}
+
+
+def test_only_the_wanted_columns_are_made_in_the_order_that_was_asked_for(corpus: Path) -> None:
+    batch = next(logs.read(corpus, columns=["value", "offset"]))
+    assert batch.schema.names == ["value", "offset"]
+    assert next(logs.read(corpus)).schema == schema()
+
+
+def test_folders_of_kafka_itself_are_read_when_they_are_named(corpus: Path, tmp_path: Path) -> None:
+    for name in ("orders-0", "__offsets-0", "orders-0.abc-delete"):
+        shutil.copytree(corpus / "orders-0", tmp_path / name)
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    assert {one.topic for one in find_segments(tmp_path)} == {"orders"}
+    assert {one.topic for one in find_segments(tmp_path, topics="__*")} == {"__offsets"}
+
+
+def test_a_wrong_request_is_answered_in_one_sentence(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    folder = tmp_path / "bad" / "t-0" / f"{0:020}.log"
+    folder.mkdir(parents=True)
+    for ask, told in (
+        (lambda: logs.read(tmp_path / "absent"), "absent does not exist; name a log directory"),
+        (lambda: logs.read(tmp_path / "empty"), "empty has no log segments; they are files such as orders-0/"),
+        (lambda: logs.read(corpus, topics="x*"), r"no topic in .* matches 'x\*'; there are audit, orders"),
+        (lambda: logs.read(corpus, columns=["colour"]), "column 'colour' does not exist; take some of topic, "),
+        (lambda: logs.read(corpus, columns=["key", "key"]), "column 'key' is named twice"),
+        (lambda: logs.read(corpus, mode="lax"), "mode 'lax' does not exist; take one of strict, tolerant"),  # type: ignore[arg-type]
+        (lambda: logs.read("s3a://bucket/log"), "is on s3a:, which kfuzz cannot read"),
+        (lambda: list(logs.read(tmp_path / "bad")), "log cannot be read: Is a directory"),
+    ):
+        with pytest.raises(UsageError, match=told) as caught:
+            ask()
+        assert "\n" not in str(caught.value)

@@ -1,0 +1,163 @@
+"""The log directory of a real broker has the records that were produced, as kafka-clients reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from conftest import require_tool
+
+from kfuzz import records
+from kfuzz.conformance.broker.real import Broker, Marker
+from kfuzz.conformance.protocol.session import Limits, Session
+from kfuzz.conformance.protocol.testees import all_testees
+from kfuzz.conformance.protocol.words import parse_answer, to_line
+from kfuzz.corpora import logs
+from kfuzz.kafka import CODECS, LATEST
+from kfuzz.records import Record, RecordBatch
+
+pytestmark = pytest.mark.java
+
+PRODUCERS = 4
+BATCHES = 60
+RECORDS = 40
+FIRST_MS = 1_700_000_000_000
+
+
+@dataclass
+class Produced:
+    """What a broker was sent, and where its log is."""
+
+    topic: str
+    data: Path
+    # By offset; None for the marker that ends a transaction.
+    records: list[Record | None] = field(default_factory=list)
+    transactional: list[bool] = field(default_factory=list)
+    while_running: list[dict[str, Any]] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def produced() -> Iterator[Produced]:
+    """Batches of all codecs, every third one in a transaction of one batch that is committed or aborted."""
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "install a JDK of version 17 or newer and Maven")
+    dice = Random(7)
+    with Broker() as broker:
+        made = Produced(broker.create_topic(1, {"segment.bytes": str(1 << 20)}), broker.data)
+        place = {"topic": made.topic, "partition": 0}
+        sequences = [0] * PRODUCERS
+        for number in range(BATCHES):
+            in_transaction = number % 3 == 0
+            producer = number % PRODUCERS
+            first = len(made.records)
+            sent = [
+                Record(
+                    i,
+                    FIRST_MS + 10 * (first + i),
+                    b"key-%d" % (first + i),
+                    None if i == 9 else dice.randbytes(dice.randrange(2400)),
+                    ((b"trace", b"%d" % i),) if i % 5 == 0 else (),
+                )
+                for i in range(RECORDS)
+            ]
+            batch = RecordBatch(
+                0,
+                RECORDS - 1,
+                sent,
+                compression=CODECS[number % len(CODECS)],
+                transactional=in_transaction,
+                producer_id=4000 + producer,
+                producer_epoch=1,
+                base_sequence=sequences[producer],
+            )
+            sequences[producer] += RECORDS
+            answer = broker.ask({"operation": "produce", **place, "hex": records.encode([batch]).hex()})
+            assert answer["error"] == "NONE", answer
+            assert int(answer["base_offset"]) == first
+            made.records += sent
+            made.transactional += [in_transaction] * RECORDS
+            if in_transaction:
+                marker = Marker(4000 + producer, 1, 0, commit=number % 2 == 0)
+                assert broker.ask(marker.to_request() | place)["error"] == "NONE"
+                made.records.append(None)
+                made.transactional.append(True)
+        made.while_running = rows(broker.data)
+        broker.stop()
+        yield made
+
+
+def rows(path: Path, **options: Any) -> list[dict[str, Any]]:
+    return [row for batch in logs.read(path, **options) for row in batch.to_pylist()]
+
+
+def test_every_record_that_was_produced_is_read_under_its_offset(produced: Produced) -> None:
+    found = rows(produced.data)
+    assert [row["offset"] for row in found] == list(range(len(produced.records)))
+    assert {(row["topic"], row["partition"]) for row in found} == {(produced.topic, 0)}
+    for row, sent, transactional in zip(found, produced.records, produced.transactional, strict=True):
+        assert row["transactional"] == transactional
+        assert row["control"] == (sent is None)
+        if sent is not None:
+            assert (row["key"], row["value"]) == (sent.key, sent.value)
+            assert round(row["timestamp"].timestamp() * 1000) == sent.timestamp
+            assert [(header["key"], header["value"]) for header in row["headers"]] == list(sent.headers)
+    # A segment of a broker, and more than one.
+    assert len({row["segment"] for row in found}) > 2
+    sequences = [row["sequence"] for row in found if row["producer_id"] == 4001 and not row["control"]]
+    assert sequences == list(range(len(sequences)))
+
+
+def test_a_running_broker_has_the_same_records(produced: Produced) -> None:
+    assert produced.while_running == rows(produced.data)
+
+
+def test_bounds_and_slices_use_the_indexes_of_a_broker(produced: Produced) -> None:
+    everything = rows(produced.data)
+    last = len(everything) - 1
+    for first, final in ((0, 0), (77, 1234), (last - 1, last + 5)):
+        assert rows(produced.data, first_offset=first, last_offset=final) == everything[first : final + 1]
+    moment = FIRST_MS + 10 * 1500
+    late = [row for row in everything if round(row["timestamp"].timestamp() * 1000) >= moment]
+    assert rows(produced.data, min_timestamp=moment) == late
+    segments = logs.find_segments(produced.data)
+    parts = list(logs.slices(segments, slice_bytes=64 << 10))
+    assert len(parts) > 2 * len(segments)
+    apart = [row for part in parts for batch in logs.read_slice(part, logs.schema()) for row in batch.to_pylist()]
+    assert apart == everything
+
+
+def test_kafka_clients_reads_the_same_records(produced: Produced) -> None:
+    testee = next(one for one in all_testees() if one.label == f"kafka-clients@{LATEST}")
+    testee.make_ready()
+    theirs = []
+    with Session(testee.argv, cwd=testee.folder) as session:
+        session.start(Limits())
+        for segment in logs.find_segments(produced.data):
+            request = {
+                "id": segment.path.name,
+                "operation": "decode-records",
+                "role": "consumer",
+                "hex": segment.path.read_bytes().hex(),
+            }
+            session.send(to_line(request))
+            line = session.next_line(Limits().budget(None))
+            assert isinstance(line, bytes), line
+            answer = parse_answer(line, id=segment.path.name, operation="decode-records")
+            assert answer.outcome == "accepted", answer.error
+            assert answer.batches is not None
+            theirs += [(batch, record) for batch in answer.batches for record in batch["records"]]
+    ours = rows(produced.data)
+    assert len(ours) == len(theirs) == len(produced.records)
+    for row, (batch, record) in zip(ours, theirs, strict=True):
+        assert str(row["offset"]) == record["offset"]
+        assert str(round(row["timestamp"].timestamp() * 1000)) == record["timestamp"]
+        for name in ("key", "value"):
+            assert (None if row[name] is None else row[name].hex()) == record[name]
+        assert len(row["headers"]) == len(record["headers"])
+        assert row["control"] == batch["control"]
+        assert row["transactional"] == batch["transactional"]
+        assert str(row["producer_id"]) == batch["producer_id"]
