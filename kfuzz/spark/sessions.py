@@ -25,7 +25,7 @@ from kfuzz import errors
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.java import ensure_java
 
-__all__ = ["collect", "default_tasks", "session", "session_of_ours"]
+__all__ = ["collect", "default_tasks", "reason", "session", "session_of_ours"]
 
 TASK_BYTES = 1 << 30
 # A task costs about 30 ms. A few tasks per core balance the load and make progress visible.
@@ -182,7 +182,7 @@ def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda
         raise
     [answer] = outcome
     if isinstance(answer, PySparkException | Py4JError):
-        raise KfuzzError(f"the Spark job failed: {_reason(str(answer))}") from answer
+        raise KfuzzError(f"the Spark job failed: {reason(str(answer))}") from answer
     if isinstance(answer, BaseException):
         raise answer
     return answer
@@ -206,7 +206,7 @@ def _cancel(spark: SparkSession) -> None:
         spark.sparkContext.cancelAllJobs()
 
 
-def _reason(text: str) -> str:
+def reason(text: str) -> str:
     """The cause of a failed job, from the text of pyspark's exception."""
     told = [(kind, message.strip()) for kind, message in TOLD.findall(text)]
     causes = [(kind, message) for kind, message in told if kind not in ("PythonException", "SparkException")]

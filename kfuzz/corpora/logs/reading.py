@@ -37,7 +37,7 @@ BYTES: Final = {
 }
 # The columns of a record, in their order.
 COLUMNS: Final[dict[str, pa.DataType]] = {
-    "topic": pa.dictionary(pa.int32(), pa.string()),
+    "topic": pa.string(),
     "partition": pa.int32(),
     "offset": pa.int64(),
     "timestamp": pa.timestamp("ms", tz="UTC"),
@@ -250,18 +250,20 @@ class _Reader:
             return None
         heads = _Heads(view, made, table, at)
         segment = self.part.segment
+        of_segment = {
+            "topic": segment.topic,
+            "partition": segment.partition,
+            "segment": segment.base_offset,
+            FINDING: None,
+        }
         columns: list[pa.Array[Any]] = []
         for field in self.wanted:
             if field.name in ("key", "value", "headers", "offset"):
                 columns.append(table.column(field.name))
             elif field.name == "timestamp":
                 columns.append(table.column("timestamp").view(field.type))
-            elif field.name == "topic":
-                number = _alike(pa.int32(), None if segment.topic is None else 0, count)
-                columns.append(pa.DictionaryArray.from_arrays(number, _text(segment.topic or "")))
-            elif field.name in ("partition", "segment", FINDING):
-                value = {"partition": segment.partition, "segment": segment.base_offset, FINDING: None}[field.name]
-                columns.append(_alike(field.type, value, count))
+            elif field.name in of_segment:
+                columns.append(_alike(field.type, of_segment[field.name], count))
             else:
                 columns.append(heads.column(field.name, field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.wanted)
@@ -370,7 +372,12 @@ def _alike(kind: Any, value: Any, count: int) -> pa.Array[Any]:
             ALIKE.clear()
         # With room for batches that are a little longer.
         length = count + count // 2
-        made = pa.nulls(length, kind) if value is None else _numbers(kind, np.full(length, value, NUMBERS[kind]))
+        if value is None:
+            made = pa.nulls(length, kind)
+        elif isinstance(value, str):
+            made = _texts(value, length)
+        else:
+            made = _numbers(kind, np.full(length, value, NUMBERS[kind]))
         ALIKE[kind, value] = made
     return made.slice(0, count)
 
@@ -381,9 +388,8 @@ def _numbers(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array[Any]:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
 
 
-def _text(text: str) -> pa.Array[Any]:
-    """An array of one text."""
+def _texts(text: str, count: int) -> pa.Array[Any]:
+    """An array of one text, again and again."""
     data = text.encode()
-    return pa.Array.from_buffers(
-        pa.string(), 1, [None, pa.py_buffer(np.array([0, len(data)], np.int32).tobytes()), pa.py_buffer(data)]
-    )
+    ends: Any = np.arange(count + 1, dtype=np.int32) * np.int32(len(data))
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(data * count)])

@@ -161,7 +161,7 @@ class Starts:
             positions = entries["position"].astype(np.int64)
             offsets = entries["offset"].astype(np.int64)
             # A broker makes the index of its active segment as large as it may become: zeros follow the entries.
-            count = _increasing((positions > 0) & (positions < segment.size), positions, offsets)
+            count = _increasing(positions, offsets)
             self.positions = positions[:count]
             self.offsets = offsets[:count] + segment.base_offset
 
@@ -209,12 +209,10 @@ def _entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
     return np.frombuffer(data, entry, count=len(data) // entry.itemsize)
 
 
-def _increasing(good: npt.NDArray[np.bool_], *columns: npt.NDArray[np.int64]) -> int:
-    """The number of leading entries that are ``good`` and increase in all ``columns``."""
-    good = good.copy()
-    for column in columns:
-        good[1:] &= np.diff(column) > 0
-    return len(good) if good.all() else int(np.argmin(good))
+def _increasing(*columns: npt.NDArray[np.int64]) -> int:
+    """The number of leading entries that increase in all ``columns``."""
+    falls = np.flatnonzero(np.any([np.diff(column) <= 0 for column in columns], axis=0))
+    return int(falls[0]) + 1 if len(falls) else len(columns[0])
 
 
 def _offset_before(segment: Segment, timestamp: int) -> int | None:
@@ -223,7 +221,7 @@ def _offset_before(segment: Segment, timestamp: int) -> int | None:
         return None
     entries = _entries(segment.path.with_suffix(".timeindex"), TIME_ENTRY)
     timestamps, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64)
-    count = _increasing(offsets >= 0, timestamps)
+    count = _increasing(timestamps)
     at = int(np.searchsorted(timestamps[:count], timestamp, side="left")) - 1
     return segment.base_offset + int(offsets[at]) if at >= 0 else None
 
