@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,6 +26,7 @@ from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import frames
 
 MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
+GUIDE = Path(__file__).parents[2] / "docs" / "dataframes.md"
 SEQUENCES = 1 << 31
 
 
@@ -85,6 +88,13 @@ def test_every_record_has_the_columns_that_objects_give(corpus: Path) -> None:
         assert ours == theirs
     for name in ("timestamp_type", "producer_id", "sequence", "transactional", "control"):
         assert len({row[name] for row in found}) > 1, name
+
+
+def test_sequences_wrap_as_those_of_a_producer(tmp_path: Path) -> None:
+    made = [Record(offset, 0, None, b"v") for offset in (70, 71, 74)]
+    batch = RecordBatch(70, 74, made, producer_id=1, producer_epoch=0, base_sequence=SEQUENCES - 2)
+    (tmp_path / "a.log").write_bytes(records.encode([batch]))
+    assert [row["sequence"] for row in rows(logs.read(tmp_path / "a.log"))] == [SEQUENCES - 2, SEQUENCES - 1, 2]
 
 
 def test_the_size_of_windows_and_payloads_changes_no_row(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +160,7 @@ def test_a_bound_may_be_a_moment_between_two_milliseconds(corpus: Path) -> None:
 
 
 def test_the_indexes_spare_the_bytes_before_and_after_what_is_selected(corpus: Path) -> None:
-    segment = max(find_segments(corpus, topics="audit"), key=lambda one: one.size)
+    segment = find_segments(corpus, topics="audit")[0]
     [everything] = slices([segment])
     assert (everything.start, everything.end) == (0, segment.size)
     found = rows(read_slice(everything, schema()))
@@ -160,6 +170,10 @@ def test_the_indexes_spare_the_bytes_before_and_after_what_is_selected(corpus: P
     assert part.end - part.start < segment.size / 4
     [part] = slices([segment], Selection(min_timestamp=found[-1]["timestamp"].timestamp() * 1000))
     assert segment.size - part.start < segment.size / 4
+    after = segment.next_offset
+    assert after is not None
+    found = rows(logs.read(corpus, topics="audit", first_offset=after - 1, last_offset=after))
+    assert [row["offset"] for row in found] == [after - 1, after]
     beyond = Selection(first_offset=segment.next_offset)
     assert list(slices(find_segments(corpus, topics="audit")[:1], beyond)) == []
 
@@ -176,7 +190,7 @@ def test_slices_cover_a_segment_and_are_cut_between_batches(corpus: Path) -> Non
         assert apart == rows(read_slice(next(slices([segment])), schema()))
 
 
-@pytest.mark.parametrize("damage", ["shifted", "random", "zeros behind"])
+@pytest.mark.parametrize("damage", ["shifted", "reversed", "offsets of another log", "zeros behind"])
 def test_an_index_that_does_not_fit_its_log_loses_no_record(corpus: Path, tmp_path: Path, damage: str) -> None:
     source = find_segments(corpus, topics="orders")[0]
     place = tmp_path / "orders-0"
@@ -185,8 +199,16 @@ def test_an_index_that_does_not_fit_its_log_loses_no_record(corpus: Path, tmp_pa
         shutil.copy(path, place)
     index = place / f"{source.path.stem}.index"
     entries = index.read_bytes()
+    halves = struct.unpack(f">{len(entries) // 4}i", entries)
     index.write_bytes(
-        {"shifted": entries[4:], "random": bytes(reversed(entries)), "zeros behind": entries + bytes(8000)}[damage]
+        {
+            "shifted": entries[4:],
+            "reversed": entries[::-1],
+            "offsets of another log": struct.pack(
+                f">{len(halves)}i", *(half if i % 2 else half // 2 for i, half in enumerate(halves))
+            ),
+            "zeros behind": entries + bytes(8000),
+        }[damage]
     )
     [segment] = find_segments(tmp_path)
     expected = rows(read_slice(next(slices([source])), schema()))
@@ -194,8 +216,9 @@ def test_an_index_that_does_not_fit_its_log_loses_no_record(corpus: Path, tmp_pa
     assert rows(batch for part in parts for batch in read_slice(part, schema())) == expected
     assert (len(parts) > 2) == (damage == "zeros behind")
     last = expected[-1]["offset"]
-    found = rows(logs.read(tmp_path, first_offset=last - 5))
-    assert [row["offset"] for row in found] == [row["offset"] for row in expected if row["offset"] >= last - 5]
+    for first in (last - 5, last // 2):
+        found = rows(logs.read(tmp_path, first_offset=first))
+        assert [row["offset"] for row in found] == [row["offset"] for row in expected if row["offset"] >= first]
 
 
 # ------------------------------------------------------------------------------------------------- damage
@@ -350,3 +373,23 @@ def test_a_wrong_request_is_answered_in_one_sentence(corpus: Path, tmp_path: Pat
         with pytest.raises(UsageError, match=told) as caught:
             ask()
         assert "\n" not in str(caught.value)
+
+
+# ----------------------------------------------------------------------------------------------- the guide
+
+
+def test_the_examples_of_the_guide_print_what_it_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generate(load(MIXED).resized(64 * MIB), tmp_path / "out" / "corpus")
+    text = GUIDE.read_text()
+    shown = re.findall(r"^```python\n([^`]*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    plain = [(example, output) for example, output in shown if "spark" not in example]
+    assert len(plain) == 2
+    for example, output in plain:
+        exec(example, {})
+        assert capsys.readouterr().out == output
+    table = text.partition("## The columns")[2].partition("You get")[0]
+    listed = re.findall(r"^\| (`.*?`) \| [a-z]", table, re.MULTILINE)
+    assert re.findall(r"`(\w+)`", " ".join(listed)) == list(logs.COLUMNS)
