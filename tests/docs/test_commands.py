@@ -19,11 +19,13 @@ from conftest import require_tool
 from docs.pages import ROOT, Command, commands, shows
 from docs.samples import make_samples
 
+from kfuzz.fuzz.building import COMPILERS
+
 SHOWN: Final = list(commands())
 TABLE: Final[dict[str, Any]] = {
     entry["is"]: entry for entry in tomllib.loads(Path(__file__).with_name("commands.toml").read_text())["command"]
 }
-KEYS: Final = {"is", "run", "exit", "needs", "full", "skip", "test"}
+KEYS: Final = {"is", "run", "exit", "needs", "full", "skip", "test", "traceback"}
 # What commands name by its place in the repository.
 LINKED: Final = (
     "benchmarks",
@@ -73,7 +75,9 @@ def _problem(command: Command, place: Path) -> str | None:
     """What is wrong when the command is run; None where nothing is."""
     entry = TABLE.get(command.text, {})
     for program in entry.get("needs", []):
-        require_tool(program, "install it")
+        # clang has its version in its name on some systems.
+        named = next(filter(shutil.which, COMPILERS), program) if program == "clang" else program
+        require_tool(named, "install it")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "KFUZZ_"))}
     environment |= {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -89,7 +93,7 @@ def _problem(command: Command, place: Path) -> str | None:
         timeout=TIMEOUT_S,
     )
     told = done.stdout + done.stderr
-    if done.returncode != entry.get("exit", 0) or "Traceback" in told:
+    if done.returncode != entry.get("exit", 0) or ("Traceback" in told and not entry.get("traceback")):
         return f"{command.text}: exit {done.returncode}: {told[-1500:]}"
     # Progress goes to standard error, and a page need not show it.
     if (
