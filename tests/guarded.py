@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -22,3 +26,16 @@ class Guarded:
         """``data`` right before the guarded page."""
         self.map[self.bytes - len(data) : self.bytes] = data
         return memoryview(self.map)[self.bytes - len(data) : self.bytes]
+
+
+def printed(script: Path) -> str:
+    """What a script prints that reads guarded memory. It fails if the script does."""
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

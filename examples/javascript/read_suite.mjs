@@ -206,7 +206,7 @@ function unsupported(data) {
   return null;
 }
 
-// What is wrong with the decoder's answer; null if it is right.
+// Returns what is wrong with the decoder's answer, or null if it is right.
 function judge(expect, data) {
   let answer;
   try {

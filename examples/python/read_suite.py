@@ -244,7 +244,7 @@ def unsupported(data: bytes) -> str | None:
 
 
 def judge(expect: dict[str, Any], data: bytes) -> str | None:
-    """What is wrong with the decoder's answer; None if it is right."""
+    """Returns what is wrong with the decoder's answer, or None if it is right."""
     try:
         batches, consumed, partial_tail = read_batches(data)
     except Refused as error:

@@ -12,7 +12,6 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from kfuzz.wire.arrays cimport resize
 from kfuzz.wire.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
@@ -31,7 +30,7 @@ from kfuzz.wire.int64_map cimport entry_t, find, free_map, map_t, put
 from kfuzz.wire.policy cimport Policy, batch_t
 from kfuzz.wire.record_batch cimport header_t
 from kfuzz.wire.report cimport report_t
-from kfuzz.wire.scratch cimport out_t
+from kfuzz.wire.scratch cimport enlarge, out_t
 from kfuzz.wire.sink cimport put_int16, put_int32, put_int64
 from kfuzz.wire.transactions cimport ABORTS, NO_MEMORY, follow
 
@@ -66,17 +65,9 @@ cdef struct fault_t:
     int64_t producer_id
 
 
-cdef bint grow(out_t *out, int64_t size) noexcept nogil:
-    """Room for ``size`` more bytes. False where there is no memory."""
-    cdef int64_t used = out.p - out.start
-    cdef int64_t capacity = 2 * used + size + 256
-    if size <= out.end - out.p:
-        return True
-    if not resize(<void **> &out.start, capacity, 1):
-        return False
-    out.p = out.start + used
-    out.end = out.start + capacity
-    return True
+cdef inline bint has_room(out_t *out, int64_t size) noexcept nogil:
+    """Makes room for ``size`` more bytes. False if there is no memory."""
+    return size <= out.end - out.p or enlarge(out, size)
 
 
 cdef bytes contents(const out_t *out):
@@ -201,7 +192,7 @@ cdef class LogWalk(Policy):
             self.min_timestamp_or_max = min(self.min_timestamp_or_max, earliest)
 
     cdef void index(self, int64_t last, int64_t at) noexcept nogil:
-        if not grow(&self.offsets, OFFSET_ENTRY) or not grow(&self.times, TIME_ENTRY):
+        if not has_room(&self.offsets, OFFSET_ENTRY) or not has_room(&self.times, TIME_ENTRY):
             self.no_memory = True
             return
         self.offsets.p = put_int32(put_int32(self.offsets.p, self.relative(last)), <int32_t> at)
@@ -241,7 +232,7 @@ cdef class LogWalk(Policy):
         if began < 0:
             self.fault(OF_TRANSACTION, b.at, b.header.producer_id, -1, b.header.producer_id)
         elif became == ABORTS:
-            if not grow(&self.aborted, ABORTED_ENTRY):
+            if not has_room(&self.aborted, ABORTED_ENTRY):
                 self.no_memory = True
                 return
             p = put_int64(put_int64(put_int16(self.aborted.p, 0), b.header.producer_id), began)

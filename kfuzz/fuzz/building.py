@@ -65,7 +65,8 @@ RUNTIMES: dict[Sanitizer, str] = {
 # The decoder must handle a failed allocation itself. Memory that Python leaks at exit is not our bug.
 ASAN_OPTIONS = "detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16"
 UBSAN_OPTIONS = "print_stacktrace=1"
-# Cython's wrappers add 0 to a null pointer if there are no arguments. The wrapped functions are still checked.
+# Cython's wrappers of constructors add 0 to a null pointer if a call has no arguments. The sanitizer ignores this in
+# the wrappers, and still checks the constructors themselves.
 UBSAN_IGNORED = "[pointer-overflow]\nfun:__pyx_pw_*__cinit__\n"
 
 

@@ -56,7 +56,7 @@ CODES: Final[Mapping[Code, tuple[str, bool]]] = {
 # These are compatible, but a person should look at them.
 WARNINGS: Final[frozenset[Code]] = frozenset({"tag-renamed", "tags-refused"})
 
-# What to do with a tagged field that is no longer needed.
+# The advice to someone who no longer needs a tagged field.
 _KEEP_TAG: Final = "keep the field with its tag and leave it unset, because no other field may ever have the tag"
 
 

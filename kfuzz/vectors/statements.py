@@ -138,7 +138,7 @@ def _unstated(statements: Sequence[Statement], requirements: Mapping[str, Json])
     for name, entry in requirements.items():
         for document in sorted({place["document"] for place in entry["spec"]}):
             if document in written and (document, name) not in stated:
-                yield f"document {document} cites {name}, which stands there by requirements.json"
+                yield f"document {document} cites {name}, although requirements.json says that the document has it"
 
 
 def missing_test(repository: Path | None, reference: str) -> bool:

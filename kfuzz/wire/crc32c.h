@@ -24,7 +24,6 @@
 #include <immintrin.h>
 
 #define KFUZZ_CRC_THERE __builtin_cpu_supports("sse4.2")
-#define KFUZZ_CRC_POLYNOMIAL 0x82f63b78u
 #define KFUZZ_CRC_LONG 2048
 #define KFUZZ_CRC_LANE 512
 #define KFUZZ_CRC_SHORT 128
@@ -133,15 +132,15 @@ static inline __m512i kfuzz_crc_fold_512(__m512i value, __m512i factors, __m512i
     return _mm512_ternarylogic_epi64(low, high, onto, 0x96);
 }
 
-/* The checksum of one vector of `words` words and of the n bytes after it. */
+/* The checksum of one vector of `words` words, inverted. */
 __attribute__((target("sse4.2")))
-static uint32_t kfuzz_crc_finish(const uint64_t *folded, int words, const uint8_t *p, size_t n)
+static uint32_t kfuzz_crc_of_vector(const uint64_t *folded, int words)
 {
     uint64_t crc = 0;
     int i;
     for (i = 0; i < words; i++)
         crc = __builtin_ia32_crc32di(crc, folded[i]);
-    return kfuzz_crc32c(~(uint32_t) crc, p, n);
+    return (uint32_t) crc;
 }
 
 /* One word of each of the three lanes of a block. */
@@ -168,7 +167,7 @@ static uint32_t kfuzz_crc_blocks(uint32_t crc, const uint8_t **at, size_t *left,
     size_t n = *left;
     for (; n >= block; p += block, n -= block) {
         const uint8_t *vector = p + 3 * KFUZZ_CRC_LANE;
-        uint64_t lanes[3] = {crc, 0, 0}, folded[4], rest = 0;
+        uint64_t lanes[3] = {crc, 0, 0}, folded[4];
         __m256i a = kfuzz_crc_load_256(vector), b = kfuzz_crc_load_256(vector + 32);
         __m256i c = kfuzz_crc_load_256(vector + 64), d = kfuzz_crc_load_256(vector + 96);
         int i;
@@ -188,11 +187,9 @@ static uint32_t kfuzz_crc_blocks(uint32_t crc, const uint8_t **at, size_t *left,
             kfuzz_crc_step(lanes, p + i);
         d = kfuzz_crc_fold_256(kfuzz_crc_fold_256(kfuzz_crc_fold_256(a, near, b), near, c), near, d);
         _mm256_storeu_si256((__m256i *) (void *) folded, d);
-        for (i = 0; i < 4; i++)
-            rest = __builtin_ia32_crc32di(rest, folded[i]);
         crc = kfuzz_crc_move(kfuzz_crc_over_lane, (uint32_t) lanes[0]) ^ (uint32_t) lanes[1];
         crc = kfuzz_crc_move(kfuzz_crc_over_lane, crc) ^ (uint32_t) lanes[2];
-        crc = kfuzz_crc_move(kfuzz_crc_over_long, crc) ^ (uint32_t) rest;
+        crc = kfuzz_crc_move(kfuzz_crc_over_long, crc) ^ kfuzz_crc_of_vector(folded, 4);
     }
     *at = p;
     *left = n;
@@ -234,7 +231,7 @@ static uint32_t kfuzz_crc32c_256(uint32_t crc, const uint8_t *p, size_t n)
     /* Without this the upper halves of the registers stay in use, and later SSE code in any library runs slower on some
      * processors. The compiler does not add this by itself. */
     _mm256_zeroupper();
-    return kfuzz_crc_finish(folded, 4, p, n);
+    return kfuzz_crc32c(~kfuzz_crc_of_vector(folded, 4), p, n);
 }
 
 KFUZZ_CRC_512
@@ -264,7 +261,7 @@ static uint32_t kfuzz_crc32c_512(uint32_t crc, const uint8_t *p, size_t n)
         d = kfuzz_crc_fold_512(d, near, _mm512_loadu_si512(p));
     _mm512_storeu_si512(folded, d);
     _mm256_zeroupper();
-    return kfuzz_crc_finish(folded, 8, p, n);
+    return kfuzz_crc32c(~kfuzz_crc_of_vector(folded, 8), p, n);
 }
 
 /* Call this once, before the first checksum. */

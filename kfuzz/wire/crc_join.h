@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#define KFUZZ_CRC_JOIN_POLYNOMIAL 0x82f63b78u
+#include "crc_power.h"
 
 static uint32_t kfuzz_crc_lengths[4][256];
 static int kfuzz_crc_by_product;
@@ -20,7 +20,7 @@ static uint32_t kfuzz_crc_times_plain(uint32_t a, uint32_t b)
     for (bit = 0x80000000u; bit; bit >>= 1) {
         if (a & bit)
             product ^= b;
-        b = b >> 1 ^ (b & 1 ? KFUZZ_CRC_JOIN_POLYNOMIAL : 0);
+        b = b >> 1 ^ (b & 1 ? KFUZZ_CRC_POLYNOMIAL : 0);
     }
     return product;
 }
@@ -70,7 +70,7 @@ static void kfuzz_crc_join_init(int by_product)
     if (by_product)
         /* Divide by x, 32 times. The polynomial's constant term says which of two values was there before. */
         for (i = 0; i < 32; i++)
-            one = one & 0x80000000u ? (one ^ KFUZZ_CRC_JOIN_POLYNOMIAL) << 1 | 1 : one << 1;
+            one = one & 0x80000000u ? (one ^ KFUZZ_CRC_POLYNOMIAL) << 1 | 1 : one << 1;
     of_byte = kfuzz_crc_times_plain(one, of_byte);
     for (byte = 0; byte < 4; byte++) {
         kfuzz_crc_lengths[byte][0] = one;

@@ -4,6 +4,9 @@
 
 #include <stdint.h>
 
+/* CRC-32C's. Bits as in a CRC's register, the highest power last; x^32 has no room in it. */
+#define KFUZZ_CRC_POLYNOMIAL 0x82f63b78u
+
 /* x^power mod P, in the bit order of the CRC register: the lowest bit is the highest power. The shift by one makes up
  * for the carry-less product, which in this bit order comes out one bit too low. */
 static inline uint64_t kfuzz_crc_power(uint32_t polynomial, int power)

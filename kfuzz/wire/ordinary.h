@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "inline.h"
 #include "plain.h"
 
 /* A record's place in the payload. 32-bit places are enough: a payload is smaller than 2 GiB (LIMIT_BYTES). For a
@@ -69,11 +70,10 @@ typedef struct {
  * for the timestamp, the offset and the key's length. The general loop reads records with fewer bytes left. */
 #define KFUZZ_ORDINARY_BYTES 18
 
-#define KFUZZ_ORDINARY static inline __attribute__((always_inline))
 #define kfuzz_rare(x) __builtin_expect(!!(x), 0)
 
 /* Returns p, but hides its origin: the compiler cannot assume that it equals another pointer. */
-KFUZZ_ORDINARY const uint8_t *kfuzz_apart(const uint8_t *p)
+KFUZZ_INLINE const uint8_t *kfuzz_apart(const uint8_t *p)
 {
     __asm__("" : "+r"(p));
     return p;
@@ -81,7 +81,7 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_apart(const uint8_t *p)
 
 /* Reads a varint of one or two bytes without a branch, because both sizes are equally likely. `bad` becomes negative if
  * the varint is longer than two bytes or longer than necessary. */
-KFUZZ_ORDINARY const uint8_t *kfuzz_get_mixed(const uint8_t *p, uint64_t *raw, int64_t *bad)
+KFUZZ_INLINE const uint8_t *kfuzz_get_mixed(const uint8_t *p, uint64_t *raw, int64_t *bad)
 {
     const uint64_t first = p[0], two = first >> 7;
     const uint64_t found = (first & 0x7f) | ((uint64_t) p[1] << 7 & (0 - two));
@@ -92,7 +92,7 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_mixed(const uint8_t *p, uint64_t *raw, i
 
 /* Reads a varint of at most five bytes. Its size is mostly the same in all records, so branches are faster than bit
  * tricks: the branch predictor learns them. `bad` as above. */
-KFUZZ_ORDINARY const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, int64_t *bad)
+KFUZZ_INLINE const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, int64_t *bad)
 {
     uint64_t found;
     int64_t last;
@@ -124,19 +124,19 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, 
 }
 
 /* Negative if a zigzag length is below -1. */
-KFUZZ_ORDINARY int64_t kfuzz_bad_length(uint64_t raw)
+KFUZZ_INLINE int64_t kfuzz_bad_length(uint64_t raw)
 {
     return -(int64_t) (raw >> 1 & (0 - (raw & 1)));
 }
 
-KFUZZ_ORDINARY int32_t kfuzz_length(uint64_t raw)
+KFUZZ_INLINE int32_t kfuzz_length(uint64_t raw)
 {
     return (int32_t) (raw >> 1) - (int32_t) (raw & 1);
 }
 
 /* Reads the fields before the headers. Returns where the header count is, or NULL if the record is not ordinary. The
  * conditions are collected in `bad` and tested at only two places, because tests take most of the time. */
-KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *end, kfuzz_fields *out)
+KFUZZ_INLINE const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *end, kfuzz_fields *out)
 {
     uint64_t raw;
     int64_t bad = 0, size;
@@ -169,8 +169,8 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *
 
 /* Reads one header and returns where it ends. NULL unless it ends before `wall`, its key is ASCII without a null
  * character, and both lengths take one byte. */
-KFUZZ_ORDINARY const uint8_t *kfuzz_get_header(const uint8_t *p, const uint8_t *wall, const uint8_t *end,
-                                               const uint8_t *base, kfuzz_header_row *row)
+KFUZZ_INLINE const uint8_t *kfuzz_get_header(const uint8_t *p, const uint8_t *wall, const uint8_t *end,
+                                             const uint8_t *base, kfuzz_header_row *row)
 {
     const int64_t left = wall - p;
     uint64_t raw, size, seen;
@@ -199,7 +199,7 @@ KFUZZ_ORDINARY const uint8_t *kfuzz_get_header(const uint8_t *p, const uint8_t *
 
 /* Reads ordinary records from *at on, `most` at most, moves *at to their end, and returns how many there were. If
  * `filled`, it writes their rows into `sink`. It stops when `sink` is full, and the general loop then makes room. */
-KFUZZ_ORDINARY int64_t kfuzz_run_as(const uint8_t **at, const uint8_t *base, const uint8_t *end, kfuzz_run *run,
+KFUZZ_INLINE int64_t kfuzz_run_as(const uint8_t **at, const uint8_t *base, const uint8_t *end, kfuzz_run *run,
                                     int64_t most, kfuzz_rows *sink, const int filled)
 {
     const int64_t timestamp_most = run->timestamp_most, offset_most = run->offset_most;

@@ -129,7 +129,7 @@ cdef void judge_control(const uint8_t *base, const rows_t *rows, report_t *repor
 
 
 cdef row_t *next_row(rows_t *rows) noexcept nogil:
-    """Room for one more row, or NULL if there is no memory. The caller fills it and raises the count."""
+    """Returns room for one more row, or NULL if there is no memory. The caller fills the row and raises the count."""
     if unlikely(rows.count == rows.capacity):
         if not one_more(<void **> &rows.rows, &rows.capacity, sizeof(row_t)):
             rows.no_memory = True

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "copy.h"
+#include "inline.h"
 #include "varint.h"
 #include "wide.h"
 
@@ -174,8 +175,6 @@ typedef struct {
     uint32_t bytes[KFUZZ_BLOCK];
     uint32_t size[KFUZZ_BLOCK];
 } kfuzz_varints;
-
-#define KFUZZ_INLINE static inline __attribute__((always_inline))
 
 /* 64 bytes at any address; the compiler moves them with the widest registers of the target. */
 typedef uint8_t kfuzz_line __attribute__((vector_size(64), aligned(1), may_alias));

@@ -6,6 +6,8 @@ cdef struct out_t:
     uint8_t *p
     uint8_t *end
 
+# Enlarge the memory, so that ``size`` more bytes fit. False if there is no memory.
+cdef bint enlarge(out_t *out, int64_t size) noexcept nogil
 cdef int grow(out_t *out, int64_t size) except -1
 
 # Make room for ``size`` more bytes at ``out.p``. The caller has checked that ``size`` is within its limits.

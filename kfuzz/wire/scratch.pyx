@@ -20,13 +20,19 @@ cdef enum:
 cdef out_t kept = out_t(NULL, NULL, NULL)
 
 
-cdef int grow(out_t *out, int64_t size) except -1:
+cdef bint enlarge(out_t *out, int64_t size) noexcept nogil:
     cdef int64_t used = out.p - out.start
     cdef int64_t capacity = 2 * used + size + 256
     if not resize(<void **> &out.start, capacity, 1):
-        raise MemoryError
+        return False
     out.p = out.start + used
     out.end = out.start + capacity
+    return True
+
+
+cdef int grow(out_t *out, int64_t size) except -1:
+    if not enlarge(out, size):
+        raise MemoryError
     return 0
 
 

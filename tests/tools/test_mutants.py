@@ -276,4 +276,4 @@ def test_every_listed_survivor_has_a_reason_and_its_line_exists() -> None:
 
 def test_no_module_of_that_name_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--module", "kfuzz/nothing.py"]) == 2
-    assert "there are no changes to make" in capsys.readouterr().err
+    assert "no changes match the options" in capsys.readouterr().err

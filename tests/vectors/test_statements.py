@@ -107,7 +107,7 @@ FAULTS: dict[str, tuple[Callable[[list[dict[str, Any]]], Any], str]] = {
     ),
     "requirement-of-the-document-unstated": (
         lambda entries: [entry.pop("requirements", None) for entry in entries[1:3]],
-        "no statement of document 008 cites WITH-TESTS-1, which stands there by requirements.json",
+        "no statement of document 008 cites WITH-TESTS-1, although requirements.json says that the document has it",
     ),
 }
 

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         survived = {_key(one) for one in json.loads(kept.read_text())["changes"] if one["outcome"] == "survived"}
         changes = [change for change in changes if _key(_document(Result(change, "survived"))) in survived]
     if not changes:
-        print("there are no changes to make; check --module, --count and --survivors", file=sys.stderr)
+        print("no changes match the options; check --module, --count and --survivors", file=sys.stderr)
         return 2
     for pattern, why in EXCLUDED.items():
         _tell(f"{pattern} is left out: {why}")

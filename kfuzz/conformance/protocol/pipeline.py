@@ -18,7 +18,7 @@ Result = Answer | Trouble
 
 
 def ask(session: Session, request: Request, budget: Budget) -> Result:
-    """Send one request and wait for its answer; a ``Trouble`` if there is no valid answer."""
+    """Send one request and wait for its answer. Returns a ``Trouble`` if there is no valid answer."""
     session.send(to_line(request))
     return _receive(session, request, budget)
 
