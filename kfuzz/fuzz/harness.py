@@ -6,8 +6,10 @@ with the right environment.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,7 +34,17 @@ def main(arguments: Sequence[str]) -> None:
     if target.mutate is not None:
         mutate_by(target.mutate)
     atheris.Setup(list(arguments), target.run)
+    stop_timer_at_exit()
     atheris.Fuzz()
+
+
+def stop_timer_at_exit() -> None:
+    """Stop atheris's timer before the interpreter ends.
+
+    The timer goes on until the process is gone, and the interpreter takes back the handler of SIGALRM when it ends.
+    A tick after that kills the process, and libFuzzer writes the input of a crash only then.
+    """
+    atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
 
 
 def mutate_by(mutate: Callable[[bytes, int, int], bytes]) -> None:
