@@ -14,9 +14,22 @@ from kfuzz.corpora import generation, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
+from kfuzz.corpora.targets import LocalTarget, Target
 from kfuzz.corpora.workload import Workload, load, parse_size, show_size
 
 __all__ = ["command"]
+
+
+class _TargetType(click.ParamType[Target]):
+    """A directory or a URI, see ``Target.of``."""
+
+    name = "path or URI"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Target:
+        return Target.of(value)
+
+
+TARGET = _TargetType()
 
 
 def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -47,11 +60,11 @@ def command() -> None:
 
 @command.command()
 @click.argument("workload", type=LocalPath())
-@click.option("--out", type=LocalPath(), required=True, help="Directory for the corpus; it must be new or empty.")
+@click.option("--out", type=TARGET, required=True, help="Place for the corpus: a new or empty directory, or a URI.")
 @size_option
 @click.option("--overwrite", is_flag=True, help="First remove a corpus of another workload from --out.")
 @json_option
-def generate(workload: Path, out: Path, size: int | None, overwrite: bool, as_json: bool) -> None:
+def generate(workload: Path, out: Target, size: int | None, overwrite: bool, as_json: bool) -> None:
     """Write the log segments that WORKLOAD (TOML) describes, with their indexes and a manifest.
 
     Every run of the same workload writes the same bytes.
@@ -73,10 +86,10 @@ def generate(workload: Path, out: Path, size: int | None, overwrite: bool, as_js
 
 
 @command.command()
-@click.argument("directory", type=LocalPath())
+@click.argument("directory", type=TARGET)
 @json_option
 @click.pass_context
-def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
+def verify(ctx: click.Context, directory: Target, as_json: bool) -> None:
     """Read the corpus in DIRECTORY; exit 1 if anything differs from its plan or manifest.
 
     \b
@@ -98,10 +111,10 @@ def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("what", metavar="WORKLOAD|DIRECTORY", type=LocalPath())
+@click.argument("what", metavar="WORKLOAD|DIRECTORY")
 @size_option
 @json_option
-def describe(what: Path, size: int | None, as_json: bool) -> None:
+def describe(what: str, size: int | None, as_json: bool) -> None:
     """Show what a workload would generate, or what a corpus holds.
 
     \b
@@ -109,11 +122,12 @@ def describe(what: Path, size: int | None, as_json: bool) -> None:
       kfuzz corpus describe spark_jobs/workloads/mixed.toml --size 1TiB
       kfuzz corpus describe out/corpus
     """
-    if what.is_dir():
-        corpus = verification.Corpus.open(what)
-        report = {**_described(corpus.workload, str(what)), **_held(corpus)}
+    target = Target.of(what)
+    if not isinstance(target, LocalTarget) or target.root.is_dir():
+        corpus = verification.Corpus.open(target)
+        report = {**_described(corpus.workload, str(target)), **_held(corpus)}
     else:
-        report = _described(load(what).resized(size), str(what))
+        report = _described(load(target.root).resized(size), str(target))
     if as_json:
         echo_json(report)
         return
@@ -162,7 +176,7 @@ def _described(workload: Workload, name: str) -> dict[str, Any]:
 
 
 def _held(corpus: verification.Corpus) -> dict[str, Any]:
-    finished = (corpus.out / generation.SUCCESS).is_file()
+    finished = generation.SUCCESS in corpus.out.list().files
     return {
         "finished": finished,
         "bytes": sum(row.bytes for row in corpus.rows),

@@ -1,23 +1,20 @@
-"""Makes a corpus directory. Two drivers use it: the single process here, and Spark in ``kfuzz.spark``.
+"""Makes a corpus. Two drivers use it: the single process here, and Spark in ``kfuzz.spark``.
 
 The steps: ``prepare``, then ``write_segment`` for each segment in any order on any machine, then ``publish``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kfuzz.corpora.manifest import Row, corpus_fingerprint, require_pyarrow, write_manifest
+from kfuzz.corpora.manifest import Row, corpus_fingerprint, part_names, require_pyarrow, write_manifest
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.workload import Workload, load, render, show_size
+from kfuzz.corpora.targets import Target, in_parallel
+from kfuzz.corpora.workload import Workload, parse, render, show_size
 from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write, local_path, write_whole
 
 __all__ = [
     "LEADER_EPOCH_CHECKPOINT",
@@ -37,7 +34,7 @@ LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 def generate(
     workload: Workload,
-    out: str | Path,
+    out: str | Path | Target,
     *,
     overwrite: bool = False,
     name: str = "the workload",
@@ -45,68 +42,69 @@ def generate(
 ) -> list[Row]:
     """Make the whole corpus in this process and return the manifest's rows. ``name`` names the workload in errors.
 
-    ``set_done`` is called with the number of finished segments. Raises ``UsageError`` like ``Plan``, :func:`prepare`,
-    ``write_segment`` and :func:`publish`.
+    ``out`` is a directory or a URI, see :meth:`Target.of`. ``set_done`` is called with the number of finished segments.
+    Raises ``UsageError`` like ``Plan``, :func:`prepare`, ``write_segment`` and :func:`publish`.
     """
-    out = local_path(out)
+    target = Target.of(out)
     plan = Plan(workload, name)
-    prepare(out, workload, overwrite=overwrite)
+    prepare(target, workload, overwrite=overwrite)
     rows = []
     try:
         for segment_id, segment in enumerate(plan):
-            rows.append(write_segment(segment, segment_id, workload, out, "local"))
+            rows.append(write_segment(segment, segment_id, workload, target, "local"))
             set_done(segment_id + 1)
-        publish(out, plan, rows)
+        publish(target, plan, rows)
     finally:
-        sweep_corpus(out, plan)
+        sweep_corpus(target, plan)
     return rows
 
 
-def prepare(out: str | Path, workload: Workload, *, overwrite: bool = False) -> None:
+def prepare(out: str | Path | Target, workload: Workload, *, overwrite: bool = False) -> None:
     """Make ``out`` ready for the segments of ``workload``.
 
     Raises ``UsageError`` if it holds anything but this corpus; ``overwrite`` first removes another corpus. Nothing is
-    ever removed from a directory that holds no corpus.
+    ever removed from a place that holds no corpus.
     """
     require_pyarrow()
-    out = local_path(out)
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out} is not a directory; name a new or empty one")
-    present = out / WORKLOAD
-    if present.exists():
-        if not holds(out, workload):
+    target = Target.of(out)
+    target.check_writable()
+    listing = target.list()
+    if WORKLOAD in listing.files:
+        if not holds(target, workload):
             if not overwrite:
-                raise UsageError(f"{out} holds a corpus of another workload; name another directory or add --overwrite")
-            _remove(out)
-    elif out.is_dir() and any(out.iterdir()):
-        raise UsageError(f"{out} is not empty and holds no corpus; name a new or empty directory")
+                raise UsageError(
+                    f"{target} holds a corpus of another workload; name another directory or add --overwrite"
+                )
+            _remove(target)
+    elif listing.files or listing.directories:
+        raise UsageError(f"{target} is not empty and holds no corpus; name a new or empty directory")
     else:
-        _check_room(out, workload)
+        _check_room(target, workload)
     # From here on, the corpus is incomplete until `publish` writes SUCCESS again.
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(out / SUCCESS)
-    write_whole(present, render(workload))
+    target.remove(SUCCESS)
+    target.write(WORKLOAD, render(workload))
 
 
-def holds(out: Path, workload: Workload) -> bool:
+def holds(out: str | Path | Target, workload: Workload) -> bool:
     """Whether ``out`` holds a corpus of ``workload``, finished or not."""
-    return _held(out) == workload
+    return _held(Target.of(out)) == workload
 
 
-def _held(out: Path) -> Workload | None:
+def _held(target: Target) -> Workload | None:
+    text = target.read(WORKLOAD)
     try:
-        return load(out / WORKLOAD)
-    except UsageError:
+        return None if text is None else parse(text.decode(), f"{target}/{WORKLOAD}")
+    except (UsageError, UnicodeDecodeError):
         return None
 
 
-def publish(out: str | Path, plan: Plan, rows: Sequence[Row]) -> None:
+def publish(out: str | Path | Target, plan: Plan, rows: Sequence[Row]) -> None:
     """Write the files of the corpus as a whole: leader epochs, manifest, and last ``_SUCCESS`` with the fingerprint.
 
     Raises ``UsageError`` if the segments were made with different versions of the codec libraries, because another run
     could give other bytes. Also raises it if a file of a row is missing or has another size.
     """
-    out = local_path(out)
+    target = Target.of(out)
     versions = sorted({row.codec_versions for row in rows})
     if len(versions) > 1:
         raise UsageError(
@@ -115,49 +113,55 @@ def publish(out: str | Path, plan: Plan, rows: Sequence[Row]) -> None:
         )
     if [row.segment_id for row in sorted(rows, key=lambda row: row.segment_id)] != list(range(len(plan))):
         raise RuntimeError(f"{len(rows)} rows do not cover the plan's {len(plan)} segments")
-    _check_files(out, rows)
-    for directory in plan.directories():
-        write_whole(out / directory / LEADER_EPOCH_CHECKPOINT, leader_epochs())
-        _fsync(out / directory)
-    shutil.rmtree(out / MANIFEST, ignore_errors=True)
-    write_manifest(out / MANIFEST, rows)
-    write_whole(out / SUCCESS, success_text(out, rows))
-    _fsync(out)
+    _check_files(target, plan, rows)
+    checkpoints = [f"{directory}/{LEADER_EPOCH_CHECKPOINT}" for directory in plan.directories()]
+    for _ in in_parallel(lambda name: target.write(name, leader_epochs()), checkpoints):
+        pass
+    target.remove_directory(MANIFEST)
+    write_manifest(target.child(MANIFEST), rows)
+    target.write(SUCCESS, success_text(target, rows))
 
 
-def success_text(out: Path, rows: Sequence[Row]) -> str:
+def success_text(target: Target, rows: Sequence[Row]) -> str:
     """The content of ``_SUCCESS``: the corpus fingerprint, and the SHA-256 of each file that it does not cover.
 
     The lines after the first are those of ``sha256sum``.
     """
-    return "".join([f"{corpus_fingerprint(rows)}\n", *(f"{total}  {name}\n" for name, total in file_sums(out).items())])
+    sums = file_sums(target).items()
+    return "".join([f"{corpus_fingerprint(rows)}\n", *(f"{total}  {name}\n" for name, total in sums)])
 
 
-def file_sums(out: Path) -> dict[str, str]:
-    """The SHA-256 of the workload and of the manifest's files in ``out``, by their names in the corpus."""
-    sums = {}
-    for path in [*sorted((out / MANIFEST).glob("part-*.parquet")), out / WORKLOAD]:
-        with open(path, "rb") as file:
-            sums[path.relative_to(out).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return sums
+def file_sums(target: Target) -> dict[str, str]:
+    """The SHA-256 of the workload and of the manifest's files in ``target``, by their names in the corpus."""
+    names = [*(f"{MANIFEST}/{name}" for name in part_names(target.child(MANIFEST))), WORKLOAD]
+    return {name: hashlib.sha256(target.read(name) or b"").hexdigest() for name in names}
 
 
-def _check_files(out: Path, rows: Sequence[Row]) -> None:
-    """Check that the driver sees each row's files. Executors may have written to their own disks by mistake."""
-    wrong = []
+def _check_files(target: Target, plan: Plan, rows: Sequence[Row]) -> None:
+    """Check that the driver sees each row's files. Executors may have written to their own disks by mistake.
+
+    An index that no row has is removed: a segment that was written again may have no aborted transaction any more.
+    """
+    expected: dict[str, dict[str, int | None]] = {}
     for row in rows:
         for name, size in row.files():
-            try:
-                found = os.stat(out / name).st_size
-            except OSError:
-                wrong.append(f"{name} is missing")
-            else:
-                if size is not None and found != size:
-                    wrong.append(f"{name} has {found} bytes instead of {size}")
+            directory, _, base = name.rpartition("/")
+            expected.setdefault(directory, {})[base] = size
+    wrong = []
+    for directory, listing in target.list_all(plan.directories()):
+        files = expected.pop(directory, {})
+        for base, size in files.items():
+            if base not in listing.files:
+                wrong.append(f"{directory}/{base} is missing")
+            elif size is not None and listing.files[base] != size:
+                wrong.append(f"{directory}/{base} has {listing.files[base]} bytes instead of {size}")
+        for base in listing.files:
+            if base.endswith(".txnindex") and base not in files:
+                target.remove(f"{directory}/{base}")
     if wrong:
         more = f" (and {len(wrong) - 1} more files are missing or wrong)" if len(wrong) > 1 else ""
         raise UsageError(
-            f"{out}/{wrong[0]} though it was written{more}; "
+            f"{target}/{wrong[0]} though it was written{more}; "
             "name a directory that the driver and all executors share, and generate again"
         )
 
@@ -167,50 +171,33 @@ def leader_epochs() -> str:
     return "0\n1\n0 0\n"
 
 
-def sweep_corpus(out: Path, plan: Plan) -> None:
-    """Remove the temporary files of dead attempts: the worker of a killed executor cannot remove its own.
-
-    A worker that outlives its executor finds its temporary file gone and fails. That is harmless, because no job waits
-    for it.
-    """
-    for directory in plan.directories():
-        for path in (out / directory).glob(".*.tmp"):
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
+def sweep_corpus(out: str | Path | Target, plan: Plan) -> None:
+    """Remove the temporary files of dead attempts: the worker of a killed executor cannot remove its own."""
+    Target.of(out).sweep(plan.directories())
 
 
-def _check_room(out: Path, workload: Workload) -> None:
+def _check_room(target: Target, workload: Workload) -> None:
     """Refuse a corpus that does not fit on the disk, before hours of work.
 
     A compressed corpus is not checked, because its size is not known in advance.
     """
     compressed = any(name != "none" for topic in workload.topics for name, _ in topic.batches.codecs)
-    existing = next(path for path in (out.absolute(), *out.absolute().parents) if path.is_dir())
-    free = shutil.disk_usage(existing).free
-    if not compressed and workload.size > free:
+    free = target.free_bytes()
+    if not compressed and free is not None and workload.size > free:
         raise UsageError(
-            f"{out}: the corpus takes {show_size(workload.size)}, but {free} B are free there; "
+            f"{target}: the corpus takes {show_size(workload.size)}, but {free} B are free there; "
             "lower size or name a directory on another disk"
         )
 
 
-def _remove(out: Path) -> None:
-    """Remove the corpus in ``out``, and no other file."""
-    old = _held(out)
+def _remove(target: Target) -> None:
+    """Remove the corpus in ``target``, and no other file."""
+    old = _held(target)
     if old is None:
-        raise UsageError(f"{out / WORKLOAD} cannot be read, so kfuzz cannot tell what to remove; remove {out} yourself")
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(out / SUCCESS)
-    shutil.rmtree(out / MANIFEST, ignore_errors=True)
+        raise UsageError(
+            f"{target}/{WORKLOAD} cannot be read, so kfuzz cannot tell what to remove; remove {target} yourself"
+        )
+    target.remove(SUCCESS)
+    target.remove_directory(MANIFEST)
     for directory in Plan(old).directories():
-        shutil.rmtree(out / directory, ignore_errors=True)
-
-
-def _fsync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        raise cannot_write(directory, error) from None
-    finally:
-        os.close(descriptor)
+        target.remove_directory(directory)

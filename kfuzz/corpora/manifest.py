@@ -8,16 +8,18 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
+import io
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kfuzz.corpora.targets import Target
 from kfuzz.errors import UsageError
-from kfuzz.files import open_whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +28,7 @@ __all__ = [
     "Row",
     "codec_versions",
     "corpus_fingerprint",
+    "part_names",
     "read_manifest",
     "require_pyarrow",
     "schema",
@@ -33,6 +36,7 @@ __all__ = [
 ]
 
 ROWS_PER_FILE = 100_000
+PARTS = "part-*.parquet"
 FORMAT = b"kfuzz-manifest/1"
 
 
@@ -118,29 +122,41 @@ def schema() -> pa.Schema:
     return pa.schema(columns, metadata={b"format": FORMAT})
 
 
-def write_manifest(directory: Path, rows: Sequence[Row]) -> None:
-    """Write ``rows`` to ``part-*.parquet`` under ``directory``, in the plan's order. Equal rows give equal bytes."""
+def write_manifest(place: str | Path | Target, rows: Sequence[Row]) -> None:
+    """Write ``rows`` to ``part-*.parquet`` in ``place``, in the plan's order. Equal rows give equal bytes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    target = Target.of(place)
     ordered = sorted(rows, key=lambda row: row.segment_id)
     for part, start in enumerate(range(0, max(1, len(ordered)), ROWS_PER_FILE)):
         table = pa.Table.from_pylist([asdict(row) for row in ordered[start : start + ROWS_PER_FILE]], schema=schema())
-        with open_whole(directory / f"part-{part:05d}.parquet") as file:
-            pq.write_table(table, file, compression="zstd")
+        file = io.BytesIO()
+        pq.write_table(table, file, compression="zstd")
+        target.write(f"part-{part:05d}.parquet", file.getvalue())
 
 
-def read_manifest(directory: Path) -> list[Row]:
-    """The rows of a manifest, in the plan's order; ``UsageError`` if a file cannot be read or has other columns."""
+def part_names(target: Target) -> list[str]:
+    """The names of the manifest's files in ``target``, in order."""
+    return sorted(name for name in target.list().files if fnmatchcase(name, PARTS))
+
+
+def read_manifest(place: str | Path | Target) -> list[Row]:
+    """The rows of the manifest in ``place``, in the plan's order.
+
+    ``UsageError`` if a file cannot be read or has other columns.
+    """
     require_pyarrow()
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    target = Target.of(place)
     rows: list[Row] = []
-    for path in sorted(directory.glob("part-*.parquet")):
+    for name in part_names(target):
+        path = f"{target}/{name}"
         try:
             # `read_table` would look for a data set of many files, and start threads; that takes twice as long.
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(pa.BufferReader(target.read(name) or b"")) as file:
                 table = file.read(use_threads=False)
             found = table.to_pylist()
         # A damaged file can also hold text that is not UTF-8, or a number that does not fit.

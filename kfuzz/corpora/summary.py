@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kfuzz.corpora.manifest import Row, corpus_fingerprint
+from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem
 
 __all__ = ["generated", "generated_json", "verified"]
@@ -17,7 +18,7 @@ PROBLEMS_SHOWN = 50
 DATE_MS_MAX = 253_402_300_799_999
 
 
-def generated(out: Path, rows: Sequence[Row], seconds: float) -> list[str]:
+def generated(out: str | Path | Target, rows: Sequence[Row], seconds: float) -> list[str]:
     """Lines about what was written: totals, the fingerprint, and a warning about retention in a broker."""
     records = sum(row.records for row in rows)
     lines = [
@@ -33,7 +34,7 @@ def generated(out: Path, rows: Sequence[Row], seconds: float) -> list[str]:
     return lines
 
 
-def generated_json(out: Path, rows: Sequence[Row]) -> dict[str, Any]:
+def generated_json(out: str | Path | Target, rows: Sequence[Row]) -> dict[str, Any]:
     """The same facts as one JSON object; timestamps in ms, null if no record has one."""
     first_ms, last_ms = _timestamps(rows)
     return {

@@ -6,11 +6,11 @@ One pass over a log gives all that is compared (``log_walk``). It rebuilds the i
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kfuzz import records
@@ -24,11 +24,11 @@ from kfuzz.corpora.generation import (
     success_text,
 )
 from kfuzz.corpora.log_walk import OFFSET, PRODUCER, SEQUENCE, LogWalk
-from kfuzz.corpora.manifest import Row, corpus_fingerprint, read_manifest
+from kfuzz.corpora.manifest import PARTS, Row, corpus_fingerprint, read_manifest
 from kfuzz.corpora.plan import Plan, Segment
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, load
+from kfuzz.corpora.targets import Target
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
 from kfuzz.errors import UsageError
-from kfuzz.files import local_path
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.checksum import crc32c
 
@@ -61,19 +61,20 @@ class Problem:
 class Corpus:
     """A corpus opened for verification."""
 
-    out: Path
+    out: Target
     workload: Workload
     plan: Plan
     rows: list[Row]
 
     @staticmethod
-    def open(out: str | Path) -> Corpus:
+    def open(out: str | Path | Target) -> Corpus:
         """Open the corpus in ``out``; ``UsageError`` if it is not a corpus or its manifest cannot be read."""
-        out = local_path(out)
-        if not (out / WORKLOAD).is_file():
-            raise UsageError(f"{out} holds no corpus ({WORKLOAD} is missing); name the directory given as --out")
-        workload = load(out / WORKLOAD)
-        return Corpus(out, workload, Plan(workload, str(out / WORKLOAD)), read_manifest(out / MANIFEST))
+        target = Target.of(out)
+        text, name = target.read(WORKLOAD), f"{target}/{WORKLOAD}"
+        if text is None:
+            raise UsageError(f"{target} holds no corpus ({WORKLOAD} is missing); name the directory given as --out")
+        workload = parse(text.decode(errors="replace"), name)
+        return Corpus(target, workload, Plan(workload, name), read_manifest(target.child(MANIFEST)))
 
     def segments(self) -> Iterator[tuple[Segment, Row]]:
         """The segments that have a row in the manifest, with that row."""
@@ -82,7 +83,7 @@ class Corpus:
                 yield self.plan[row.segment_id], row
 
 
-def verify(out: str | Path, *, set_done: Callable[[int], None] = lambda done: None) -> list[Problem]:
+def verify(out: str | Path | Target, *, set_done: Callable[[int], None] = lambda done: None) -> list[Problem]:
     """Everything that is wrong with the corpus in ``out``, in the plan's order; empty if nothing is wrong.
 
     ``set_done`` is called with the number of verified segments. Raises ``UsageError`` like :meth:`Corpus.open`.
@@ -101,11 +102,11 @@ def check_whole(corpus: Corpus) -> list[Problem]:
 
 
 def _check_success(corpus: Corpus) -> Iterator[Problem]:
-    success = corpus.out / SUCCESS
-    if not success.is_file():
+    success = corpus.out.read(SUCCESS)
+    if success is None:
         yield Problem(SUCCESS, None, "not-finished", "is missing: the generation did not finish; run it again")
         return
-    found = success.read_bytes().decode(errors="replace")
+    found = success.decode(errors="replace")
     if found == success_text(corpus.out, corpus.rows):
         return
     problems = list(_compare_success(corpus, found))
@@ -156,35 +157,30 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
         expected.update(name for name, _ in replace(row, path=segment.path).files())
     for directory in corpus.plan.directories():
         expected.add(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
-    for path in sorted(corpus.out.rglob("*")):
-        name = path.relative_to(corpus.out).as_posix()
-        in_manifest = path.parent == corpus.out / MANIFEST and path.match("part-*.parquet")
-        if path.is_file() and name not in expected and not in_manifest:
+    found = {name for name, _ in corpus.out.walk()}
+    for name in sorted(found - expected):
+        directory, _, base = name.rpartition("/")
+        if directory != MANIFEST or not fnmatchcase(base, PARTS):
             yield Problem(name, None, "file-unexpected", "does not belong to the corpus; remove it")
     for name in sorted(expected - {SUCCESS}):
-        path = corpus.out / name
-        if not path.is_file():
+        if name not in found:
             yield Problem(name, None, "file-missing", "is missing; generate the corpus again")
-        elif name.endswith(LEADER_EPOCH_CHECKPOINT) and path.read_text(errors="replace") != leader_epochs():
+        elif name.endswith(LEADER_EPOCH_CHECKPOINT) and corpus.out.read(name) != leader_epochs().encode():
             yield Problem(name, None, "checkpoint-mismatch", f"is not {leader_epochs()!r}")
 
 
-def verify_segment(out: Path, segment: Segment, workload: Workload, row: Row) -> list[Problem]:
+def verify_segment(out: str | Path | Target, segment: Segment, workload: Workload, row: Row) -> list[Problem]:
     """Everything that is wrong with the files of one segment. :func:`check_whole` reports missing files."""
-    log = out / segment.path
-    if not log.is_file():
-        return []
-    if log.stat().st_size == 0:
-        return [Problem(segment.path, 0, "file-truncated", f"is empty; the manifest says {row.bytes} bytes")]
-    with (
-        open(log, "rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        memoryview(mapped) as view,
-    ):
-        return _check_log(view, segment, workload, row, out)[:PROBLEMS_PER_SEGMENT]
+    target = Target.of(out)
+    with target.view(segment.path) as view:
+        if view is None:
+            return []
+        if not view:
+            return [Problem(segment.path, 0, "file-truncated", f"is empty; the manifest says {row.bytes} bytes")]
+        return _check_log(view, segment, workload, row, target)[:PROBLEMS_PER_SEGMENT]
 
 
-def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row, out: Path) -> list[Problem]:
+def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row, out: Target) -> list[Problem]:
     limits = records.Limits(decompressed_bytes=2 * BATCH_BYTES_MAX)
     walk = LogWalk(segment, workload.index_interval_bytes)
     # The generator writes exactly what the documents demand, so every finding is a problem.
@@ -254,10 +250,10 @@ def _check_sums(walk: LogWalk, size: int, segment: Segment, row: Row, indexes: l
             yield Problem(segment.path, None, "manifest-mismatch", f"has {name} {value}; the manifest says {said}")
 
 
-def _check_index(out: Path, name: str, expected: bytes, entry: struct.Struct) -> Iterator[Problem]:
-    path = out / name
-    found = path.read_bytes() if path.is_file() else b""
-    if found == expected or (not path.is_file() and expected):
+def _check_index(out: Target, name: str, expected: bytes, entry: struct.Struct) -> Iterator[Problem]:
+    content = out.read(name)
+    found = content or b""
+    if found == expected or (content is None and expected):
         return
     for at in range(0, max(len(found), len(expected)), entry.size):
         here, there = found[at : at + entry.size], expected[at : at + entry.size]

@@ -14,8 +14,8 @@ from kfuzz.corpora.generation import prepare, publish, sweep_corpus
 from kfuzz.corpora.manifest import Row, schema
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
+from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import Workload, parse, render
-from kfuzz.files import local_path
 from kfuzz.spark.sessions import collect, default_tasks
 
 __all__ = ["columns", "generate"]
@@ -26,7 +26,7 @@ Write = Callable[..., Row]
 def generate(
     spark: SparkSession,
     workload: Workload,
-    out: str | Path,
+    out: str | Path | Target,
     *,
     tasks: int | None = None,
     overwrite: bool = False,
@@ -34,24 +34,24 @@ def generate(
     set_done: Callable[[int], None] = lambda done: None,
     write: Write = write_segment,
 ) -> list[Row]:
-    """Make the corpus in ``out`` and return the manifest's rows. The driver and every executor must share ``out``.
+    """Make the corpus in ``out`` and return the manifest's rows. The driver and every executor must reach ``out``.
 
     ``tasks`` is the number of Spark tasks and changes no byte; None uses ``default_tasks``. ``set_done`` is called with
     the number of finished tasks. ``write`` is called by a task for each segment, with the arguments of
     ``write_segment``. Raises ``UsageError`` like ``prepare`` and ``publish`` of ``corpora.generation``, and
     ``KfuzzError`` if a task fails and its retries fail too.
     """
-    out = local_path(out)
+    target = Target.of(out)
     plan = Plan(workload, name)
-    prepare(out, workload, overwrite=overwrite)
+    prepare(target, workload, overwrite=overwrite)
     tasks = tasks or default_tasks(spark, workload.size, len(plan))
     ids = spark.range(0, len(plan), 1, tasks)
-    job = ids.mapInArrow(_task(render(workload), str(out.resolve()), write), columns(schema()))
+    job = ids.mapInArrow(_task(render(workload), target.uri, write), columns(schema()))
     try:
         rows = [Row(**row) for row in collect(job, tasks, set_done).to_pylist()]
-        publish(out, plan, rows)
+        publish(target, plan, rows)
     finally:
-        sweep_corpus(out, plan)
+        sweep_corpus(target, plan)
     return rows
 
 
@@ -61,12 +61,13 @@ def _task(text: str, out: str, write: Write) -> Callable[[Iterator[pa.RecordBatc
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         workload = parse(text, "the workload")
         plan = Plan(workload)
+        place = out if "://" in out else Path(out)
         context = TaskContext.get()
         attempt = f"task-{context.taskAttemptId()}" if context is not None else "task"
         for batch in batches:
             for segment_id in batch.column(0).to_pylist():
                 assert segment_id is not None
-                row = write(plan[segment_id], segment_id, workload, Path(out), attempt)
+                row = write(plan[segment_id], segment_id, workload, place, attempt)
                 yield pa.RecordBatch.from_pylist([asdict(row)], schema=schema())
 
     return task

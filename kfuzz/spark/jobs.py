@@ -10,18 +10,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfuzz.corpora import summary
 from kfuzz.corpora.generation import holds, sweep_corpus
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import load, parse_size
 from kfuzz.display import progress
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import local_path, require_writable
+from kfuzz.files import local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +62,7 @@ def _parser(description: str, example: str) -> argparse.ArgumentParser:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=local_path, required=True, help="the corpus: a directory shared by all executors")
+    parser.add_argument("--out", required=True, help="the corpus: a directory shared by all executors, or a URI")
     parser.add_argument("--tasks", type=int, help="number of Spark tasks; changes no byte (default: about 1 GiB each)")
     parser.add_argument("--master", help="Spark master (default: that of spark-submit, otherwise local[*])")
 
@@ -115,7 +115,8 @@ def _generate(options: argparse.Namespace) -> int:
             raise UsageError(f'--size is {options.size!r}; give a size such as "64MiB"')
     workload = load(options.workload).resized(size)
     # Starting a session takes seconds, so refuse first what cannot be planned or written.
-    require_writable(options.out, directory=True)
+    options.out = Target.of(options.out)
+    options.out.check_writable()
     plan = Plan(workload, str(options.workload))
     with _swept(options.out, plan), _session(options, "kfuzz generate corpus") as spark:
         from kfuzz.spark.generation import generate
@@ -157,7 +158,7 @@ def _check(spark: SparkSession, options: argparse.Namespace, rows: Sequence[Row]
 
 
 @contextlib.contextmanager
-def _swept(out: Path, plan: Plan) -> Iterator[None]:
+def _swept(out: Target, plan: Plan) -> Iterator[None]:
     """After a failed job, remove temporary files of workers that outlived the job but ended with their session."""
     try:
         yield

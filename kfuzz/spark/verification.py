@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from kfuzz.corpora.manifest import Row, schema
 from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem, check_whole, verify_segment
 from kfuzz.corpora.workload import parse, render
 from kfuzz.spark.generation import columns
@@ -31,7 +32,7 @@ PROBLEMS = pa.schema(PROBLEM_FIELDS)
 
 def verify(
     spark: SparkSession,
-    out: str | Path,
+    out: str | Path | Target,
     *,
     tasks: int | None = None,
     set_done: Callable[[int], None] = lambda done: None,
@@ -47,7 +48,7 @@ def verify(
         tasks = tasks or default_tasks(spark, sum(row["bytes"] for row in rows), len(rows))
         table = spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema()))
         job = table.repartitionByRange(tasks, "segment_id").mapInArrow(
-            _task(render(corpus.workload), str(corpus.out.resolve())), columns(PROBLEMS)
+            _task(render(corpus.workload), corpus.out.uri), columns(PROBLEMS)
         )
         found = collect(job, tasks, set_done).to_pylist()
         for problem in sorted(found, key=lambda problem: problem["segment_id"]):
@@ -64,7 +65,7 @@ def _task(text: str, out: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
         plan = Plan(workload)
         for batch in batches:
             for row in batch.to_pylist():
-                problems = verify_segment(Path(out), plan[row["segment_id"]], workload, Row(**row))
+                problems = verify_segment(out, plan[row["segment_id"]], workload, Row(**row))
                 found = [{"segment_id": row["segment_id"], **asdict(problem)} for problem in problems]
                 yield pa.RecordBatch.from_pylist(found, schema=PROBLEMS)
 

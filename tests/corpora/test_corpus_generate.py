@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kfuzz.corpora import generation
-from kfuzz.corpora import segment as segment_module
+from kfuzz.corpora import generation, targets
 from kfuzz.corpora.generation import generate, prepare, publish
 from kfuzz.corpora.manifest import corpus_fingerprint, read_manifest
 from kfuzz.corpora.plan import Plan
@@ -118,14 +117,15 @@ def test_an_interrupted_run_leaves_no_success_and_no_half_file_and_can_be_repeat
 
     def failing(descriptor: int, data: memoryview | bytes) -> None:
         written.append(len(data))
-        if len(written) == 9:
+        # The workload is the first write; each segment has four.
+        if len(written) == 10:
             raise OSError(28, "No space left on device")
         plain(descriptor, data)
 
     generate(WORKLOAD, tmp_path / "out")
     whole = digests(tmp_path / "out")
-    plain = segment_module._write_fully
-    monkeypatch.setattr(segment_module, "_write_fully", failing)
+    plain = targets._write_fully
+    monkeypatch.setattr(targets, "_write_fully", failing)
     for path in ("out", "fresh"):
         written.clear()
         with pytest.raises(UsageError, match=r"\.log cannot be written: No space left on device; free space there"):
@@ -188,7 +188,7 @@ def test_two_live_attempts_at_one_segment_do_not_disturb_each_other(
 ) -> None:
     segment = Plan(WORKLOAD)[0]
     alone = write_segment(segment, 0, WORKLOAD, tmp_path / "alone", "a")
-    plain = segment_module._write_fully
+    plain = targets._write_fully
     twins: list[object] = []
 
     def interleaved(descriptor: int, data: memoryview | bytes) -> None:
@@ -198,6 +198,6 @@ def test_two_live_attempts_at_one_segment_do_not_disturb_each_other(
             twins[0] = write_segment(segment, 0, WORKLOAD, tmp_path / "both", "twin")
         plain(descriptor, data)
 
-    monkeypatch.setattr(segment_module, "_write_fully", interleaved)
+    monkeypatch.setattr(targets, "_write_fully", interleaved)
     assert write_segment(segment, 0, WORKLOAD, tmp_path / "both", "first") == alone == twins[0]
     assert digests(tmp_path / "both") == digests(tmp_path / "alone")

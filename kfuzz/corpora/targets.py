@@ -1,0 +1,603 @@
+"""Where a corpus is stored: a directory, or a place on any file system that fsspec knows (``s3://``, ``gs://``, …).
+
+Everything that touches the files of a corpus goes through a :class:`Target`. Names are relative to the corpus, with
+``/`` between their parts. A file gets its name only when it is whole:
+
+* A directory: temporary name, fsync, rename, fsync of the directory.
+* An object store: a put, in parts for large files. Nothing is visible before the put is complete.
+* Other file systems of fsspec (``hdfs://``, ``sftp://``, ``memory://``): temporary name, rename.
+
+pyarrow's own file systems are not used, because their streams cannot be abandoned: even the destructor completes an
+upload, so a failed attempt would leave half a file under its final name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import re
+import shutil
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.files import cannot_write, local_path, require_writable
+from kfuzz.wire.checksum import crc32c
+
+__all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "in_parallel"]
+
+T = TypeVar("T")
+
+URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
+# What to install for a scheme, where kfuzz knows it. For other schemes, fsspec's own text says it.
+PACKAGES: Final = {
+    "s3": ("s3fs", "pip install 'kfuzz[s3]'"),
+    "s3a": ("s3fs", "pip install 'kfuzz[s3]'"),
+    "gs": ("gcsfs", "pip install gcsfs"),
+    "gcs": ("gcsfs", "pip install gcsfs"),
+    "abfs": ("adlfs", "pip install adlfs"),
+    "abfss": ("adlfs", "pip install adlfs"),
+    "az": ("adlfs", "pip install adlfs"),
+}
+# The smallest part that S3 takes. Its 10,000 parts are far above the 2 GiB of a segment.
+PART_BYTES = 5 << 20
+# How much of a log is given to an upload at once: the upload's buffer grows to PART_BYTES plus this.
+PIECE_BYTES = 1 << 20
+# How much of a file is copied at once from a remote file system.
+COPY_BYTES = 4 << 20
+# Listings wait for the network or the disk, so many run at a time, on any number of cores.
+LISTERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The content of one directory: file names with sizes in bytes, and the names of its directories."""
+
+    files: dict[str, int]
+    directories: list[str]
+
+
+class Stage(ABC):
+    """The files of one attempt. Nothing has a final name until ``publish``; without ``publish`` they are dropped."""
+
+    def __enter__(self) -> Stage:
+        return self
+
+    @abstractmethod
+    def write(self, name: str, chunks: Iterable[memoryview | bytes]) -> int:
+        """Store the file ``name``; returns the CRC-32C of its bytes. Each chunk is used up before the next is taken."""
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Give the files their final names. The one written first is last, so a visible log always has its indexes."""
+
+    @abstractmethod
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Target(ABC):
+    """A place for a corpus. Every method raises ``UsageError``, with path and remedy, if the file system refuses."""
+
+    @staticmethod
+    def of(place: str | Path | Target) -> Target:
+        """The target that ``place`` names: a path, ``file:///…`` or a URI of a file system that fsspec knows.
+
+        Raises ``UsageError`` if the scheme is unknown or its package is not installed. Nothing is contacted.
+        """
+        if isinstance(place, Target):
+            return place
+        match = URI.fullmatch(str(place))
+        if match is None or match[1].lower() == "file":
+            return LocalTarget(local_path(place))
+        scheme, slash, rest = match[1].lower(), match[2], match[3]
+        if not slash:
+            raise UsageError(f"{place} lacks a slash; write {scheme}://{rest}")
+        return RemoteTarget(f"{scheme}://{rest.rstrip('/')}")
+
+    @property
+    @abstractmethod
+    def uri(self) -> str:
+        """The name under which another process finds the target: an absolute path, or a URI."""
+
+    @abstractmethod
+    def child(self, name: str) -> Target:
+        """The directory ``name`` of this target, as a target."""
+
+    @abstractmethod
+    def list(self, directory: str = "") -> Listing:
+        """What is directly in ``directory``; nothing if it does not exist."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes | None:
+        """The content of a small file; None if it is missing."""
+
+    @abstractmethod
+    def view(self, name: str) -> contextlib.AbstractContextManager[memoryview | None]:
+        """The content of a large file without holding it in memory; None if it is missing."""
+
+    @abstractmethod
+    def modified_s(self, name: str) -> float | None:
+        """When ``name`` was written, in seconds, by the clock of the file system; None if it is missing."""
+
+    @abstractmethod
+    def stage(self, directory: str, attempt: str) -> Stage:
+        """Begin to write files into ``directory``. ``attempt`` differs between attempts that may run at a time."""
+
+    @abstractmethod
+    def settle(self, directory: str = "") -> None:
+        """Make the names in ``directory`` durable."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+
+    @abstractmethod
+    def remove_directory(self, name: str) -> None:
+        """Remove a directory with everything in it, if it is there."""
+
+    @abstractmethod
+    def free_bytes(self) -> int | None:
+        """How much can be written, in bytes; None if the file system does not say."""
+
+    @abstractmethod
+    def check_writable(self) -> None:
+        """Raise ``UsageError`` if it is clear, without writing, that nothing can be made here."""
+
+    def write(self, name: str, data: bytes | str) -> None:
+        """Write a small file as a whole: readers see the old one or the new one, never a part."""
+        directory, _, base = name.rpartition("/")
+        with self.stage(directory, f"whole-{threading.get_ident()}") as stage:
+            stage.write(base, [data.encode() if isinstance(data, str) else data])
+            stage.publish()
+        self.settle(directory)
+
+    def walk(self, directory: str = "") -> Iterator[tuple[str, int]]:
+        """The names and sizes of all files below ``directory``, in no particular order."""
+        listing = self.list(directory)
+        place = f"{directory}/" if directory else ""
+        yield from ((place + name, size) for name, size in listing.files.items())
+        for inner in listing.directories:
+            yield from self.walk(place + inner)
+
+    def list_all(self, directories: Iterable[str]) -> Iterator[tuple[str, Listing]]:
+        """The content of each of ``directories``, in their order. A few listings run at the same time."""
+        return in_parallel(self.list, directories)
+
+    def sweep(self, directories: Iterable[str], owner: str = "") -> None:
+        """Remove the temporary files of dead attempts from ``directories``, but only those whose attempts' names begin
+        with ``owner``.
+
+        The worker of a killed executor cannot remove its own. A worker that outlives its executor finds its temporary
+        file gone and fails. That is harmless, because no job waits for it.
+        """
+        for directory, listing in self.list_all(directories):
+            for name in listing.files:
+                if name.startswith(".") and name.endswith(".tmp") and (not owner or f".{owner}" in name):
+                    self.remove(f"{directory}/{name}" if directory else name)
+
+
+def in_parallel(function: Callable[[str], T], names: Iterable[str]) -> Iterator[tuple[str, T]]:
+    """Each of ``names`` with its result, in their order. A few calls run at the same time, and few results wait."""
+    with ThreadPoolExecutor(LISTERS) as pool:
+        waiting: deque[tuple[str, Future[T]]] = deque()
+        try:
+            for name in names:
+                waiting.append((name, pool.submit(function, name)))
+                if len(waiting) >= 2 * LISTERS:
+                    first, future = waiting.popleft()
+                    yield first, future.result()
+            while waiting:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+
+class LocalTarget(Target):
+    """A directory of this machine, or of a file system that is mounted here."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __str__(self) -> str:
+        return str(self.root)
+
+    @property
+    def uri(self) -> str:
+        return str(self.root.resolve())
+
+    def child(self, name: str) -> Target:
+        return LocalTarget(self.root / name)
+
+    def list(self, directory: str = "") -> Listing:
+        files, directories = {}, []
+        try:
+            with os.scandir(self.root / directory) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        directories.append(entry.name)
+                        continue
+                    with contextlib.suppress(FileNotFoundError):
+                        files[entry.name] = entry.stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            raise UsageError(f"{self.root / directory} cannot be read: {error.strerror}; check its rights") from None
+        return Listing(files, sorted(directories))
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self.root / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise UsageError(f"{self.root / name} cannot be read: {error.strerror}; check its rights") from None
+
+    @contextlib.contextmanager
+    def view(self, name: str) -> Iterator[memoryview | None]:
+        with contextlib.ExitStack() as stack:
+            try:
+                file = stack.enter_context(open(self.root / name, "rb"))
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                yield None
+                return
+            except OSError as error:
+                raise UsageError(f"{self.root / name} cannot be read: {error.strerror}; check its rights") from None
+            yield stack.enter_context(_mapped(file.fileno()))
+
+    def modified_s(self, name: str) -> float | None:
+        try:
+            return os.stat(self.root / name).st_mtime
+        except OSError:
+            return None
+
+    def stage(self, directory: str, attempt: str) -> Stage:
+        return _LocalStage(self.root / directory, attempt)
+
+    def settle(self, directory: str = "") -> None:
+        path = self.root / directory
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise cannot_write(path, error) from None
+
+    def remove(self, name: str) -> None:
+        try:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.unlink(self.root / name)
+        except OSError as error:
+            raise UsageError(f"{self.root / name} cannot be removed: {error.strerror}; remove it yourself") from None
+
+    def remove_directory(self, name: str) -> None:
+        shutil.rmtree(self.root / name, ignore_errors=True)
+
+    def free_bytes(self) -> int | None:
+        existing = next(path for path in (self.root.absolute(), *self.root.absolute().parents) if path.is_dir())
+        return shutil.disk_usage(existing).free
+
+    def check_writable(self) -> None:
+        if self.root.exists() and not self.root.is_dir():
+            raise UsageError(f"{self.root} is not a directory; name a new or empty one")
+        require_writable(self.root, directory=True)
+
+
+class _LocalStage(Stage):
+    def __init__(self, directory: Path, attempt: str) -> None:
+        self._directory = directory
+        self._suffix = f"{attempt}.{os.getpid()}.tmp"
+        self._names: list[str] = []
+
+    def __enter__(self) -> Stage:
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self._directory, error) from None
+        return self
+
+    def write(self, name: str, chunks: Iterable[memoryview | bytes]) -> int:
+        """Write and fsync ``name`` under its temporary name; returns the CRC-32C of its bytes."""
+        self._names.append(name)
+        crc = 0
+        try:
+            # Unbuffered, because the chunks are large and a buffer would only add a copy.
+            with open(self._temporary(name), "wb", buffering=0) as file:
+                for chunk in chunks:
+                    crc = crc32c(chunk, crc)
+                    _write_fully(file.fileno(), chunk)
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(self._directory / name, error) from None
+        return crc
+
+    def publish(self) -> None:
+        for name in reversed(self._names):
+            try:
+                os.replace(self._temporary(name), self._directory / name)
+            except OSError as error:
+                raise cannot_write(self._directory / name, error) from None
+
+    def __exit__(self, *error: object) -> None:
+        for name in self._names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary(name))
+
+    def _temporary(self, name: str) -> Path:
+        return self._directory / f".{name}.{self._suffix}"
+
+
+def _write_fully(descriptor: int, data: memoryview | bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+@contextlib.contextmanager
+def _mapped(descriptor: int) -> Iterator[memoryview]:
+    # An empty file cannot be mapped.
+    if os.fstat(descriptor).st_size == 0:
+        yield memoryview(b"")
+        return
+    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+        yield view
+
+
+class RemoteTarget(Target):
+    """A place on a file system of fsspec. Credentials come from where its package looks for them, never from kfuzz."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._fs, self._root = _file_system(uri)
+
+    def __str__(self) -> str:
+        return self._uri
+
+    @property
+    def uri(self) -> str:
+        return self._uri
+
+    def child(self, name: str) -> Target:
+        return RemoteTarget(f"{self._uri}/{name}")
+
+    def path(self, name: str) -> str:
+        """The name of a file of the corpus in the file system."""
+        return f"{self._root}/{name}" if name else self._root
+
+    def list(self, directory: str = "") -> Listing:
+        files, directories = {}, []
+        path = self.path(directory)
+        with self.told("read", directory):
+            try:
+                entries = self._fs.ls(path, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                entries = []
+        for entry in entries:
+            name = str(entry["name"]).rstrip("/")
+            # Some stores have an empty object with the directory's own name.
+            if name == path.rstrip("/"):
+                continue
+            if entry["type"] == "directory":
+                directories.append(name.rpartition("/")[2])
+            else:
+                files[name.rpartition("/")[2]] = int(entry["size"] or 0)
+        return Listing(files, sorted(directories))
+
+    def read(self, name: str) -> bytes | None:
+        with self.told("read", name):
+            try:
+                return bytes(self._fs.cat_file(self.path(name)))
+            except (FileNotFoundError, IsADirectoryError):
+                return None
+
+    @contextlib.contextmanager
+    def view(self, name: str) -> Iterator[memoryview | None]:
+        with tempfile.TemporaryFile(prefix="kfuzz-") as copy:
+            if not self._copy(name, copy):
+                yield None
+                return
+            with _mapped(copy.fileno()) as view:
+                yield view
+
+    def _copy(self, name: str, copy: Any) -> bool:
+        with self.told("read", name):
+            try:
+                with self._fs.open(self.path(name), "rb", block_size=COPY_BYTES, cache_type="none") as file:
+                    while piece := file.read(COPY_BYTES):
+                        try:
+                            copy.write(piece)
+                        except OSError as error:
+                            raise cannot_write(tempfile.gettempdir(), error) from None
+                copy.flush()
+            except (FileNotFoundError, IsADirectoryError):
+                return False
+        return True
+
+    def modified_s(self, name: str) -> float | None:
+        with self.told("read", name):
+            try:
+                return float(self._fs.modified(self.path(name)).timestamp())
+            except FileNotFoundError:
+                return None
+
+    def stage(self, directory: str, attempt: str) -> Stage:
+        return _RemoteStage(self, self._fs, directory, attempt)
+
+    def settle(self, directory: str = "") -> None:
+        """A put is durable when it is complete."""
+
+    def remove(self, name: str) -> None:
+        with self.told("remove", name), contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(self.path(name))
+
+    def remove_directory(self, name: str) -> None:
+        with self.told("remove", name), contextlib.suppress(FileNotFoundError):
+            self._fs.rm(self.path(name), recursive=True)
+
+    def free_bytes(self) -> int | None:
+        return None
+
+    def check_writable(self) -> None:
+        """Only the first put can tell."""
+
+    def sweep(self, directories: Iterable[str], owner: str = "") -> None:
+        """Also abort unfinished uploads of S3, which cost money and which no listing shows.
+
+        An upload does not say who began it. So this is safe only for the driver that has the lock.
+        """
+        super().sweep(directories, owner)
+        if not hasattr(self._fs, "abort_mpu"):
+            return
+        bucket, _, prefix = self._root.partition("/")
+        with self.told("read", ""):
+            more: dict[str, str] = {}
+            while True:
+                found = self._fs.call_s3("list_multipart_uploads", Bucket=bucket, Prefix=f"{prefix}/", **more)
+                for upload in found.get("Uploads", []):
+                    with contextlib.suppress(FileNotFoundError):
+                        self._fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
+                if not found.get("IsTruncated"):
+                    return
+                more = {"KeyMarker": found["NextKeyMarker"], "UploadIdMarker": found["NextUploadIdMarker"]}
+
+    @contextlib.contextmanager
+    def told(self, deed: str, name: str) -> Iterator[None]:
+        """Tell any error of the file system as one sentence. Each package of fsspec has exceptions of its own."""
+        try:
+            yield
+        except KfuzzError:
+            raise
+        except Exception as error:
+            done = {"read": "read", "write": "written", "remove": "removed"}[deed]
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise UsageError(
+                f"{self._uri}{'/' if name else ''}{name} cannot be {done}: {reason[:300]}; check the address, the "
+                "bucket, the credentials and their rights"
+            ) from error
+
+
+class _RemoteStage(Stage):
+    """Small files are kept until ``publish`` and put at once. Large ones are uploaded in parts, which are completed by
+    ``publish``. Where the file system has no such uploads, files have temporary names."""
+
+    def __init__(self, target: RemoteTarget, fs: Any, directory: str, attempt: str) -> None:
+        self._target, self._fs = target, fs
+        self._directory = directory
+        self._suffix = f"{attempt}.{os.getpid()}.tmp"
+        self._staged: list[tuple[str, bytes | str | Any]] = []
+        self._temporary: list[str] = []
+
+    def write(self, name: str, chunks: Iterable[memoryview | bytes]) -> int:
+        name = f"{self._directory}/{name}" if self._directory else name
+        crc, held, file = 0, bytearray(), None
+        with self._target.told("write", name):
+            for chunk in chunks:
+                crc = crc32c(chunk, crc)
+                view = memoryview(chunk)
+                for at in range(0, len(view), PIECE_BYTES):
+                    piece = view[at : at + PIECE_BYTES]
+                    if file is not None:
+                        file.write(piece)
+                        continue
+                    held += piece
+                    if len(held) >= PART_BYTES:
+                        file = self._open(name)
+                        file.write(held)
+                        held = bytearray()
+            if file is None:
+                self._staged.append((name, bytes(held)))
+            else:
+                # The last part is sent here, so that `publish` only completes the upload.
+                file.close()
+        return crc
+
+    def _open(self, name: str) -> Any:
+        path = self._target.path(name)
+        if self._multipart():
+            file = self._fs.open(path, "wb", block_size=PART_BYTES, autocommit=False)
+            self._staged.append((name, file))
+            return file
+        temporary = self._temporary_path(path)
+        self._staged.append((name, temporary))
+        return self._fs.open(temporary, "wb")
+
+    def _multipart(self) -> bool:
+        """Whether the file system can abandon an upload, as those of object stores can."""
+        from fsspec.asyn import AsyncFileSystem
+
+        return isinstance(self._fs, AsyncFileSystem)
+
+    def _temporary_path(self, path: str) -> str:
+        directory, _, base = path.rpartition("/")
+        self._fs.makedirs(directory, exist_ok=True)
+        self._temporary.append(f"{directory}/.{base}.{self._suffix}")
+        return self._temporary[-1]
+
+    def publish(self) -> None:
+        for name, content in reversed(self._staged):
+            with self._target.told("write", name):
+                path = self._target.path(name)
+                if isinstance(content, bytes):
+                    self._put(path, content)
+                elif isinstance(content, str):
+                    self._fs.mv(content, path)
+                else:
+                    content.commit()
+        self._staged.clear()
+
+    def _put(self, path: str, content: bytes) -> None:
+        if self._multipart():
+            self._fs.pipe_file(path, content)
+            return
+        temporary = self._temporary_path(path)
+        self._fs.pipe_file(temporary, content)
+        self._fs.mv(temporary, path)
+
+    def __exit__(self, *error: object) -> None:
+        for _, content in self._staged:
+            if not isinstance(content, bytes | str):
+                # The destructor would complete the upload, unless the file counts as closed.
+                content.closed = True
+                with contextlib.suppress(Exception):
+                    content.discard()
+        for temporary in self._temporary:
+            with contextlib.suppress(Exception):
+                self._fs.rm_file(temporary)
+
+
+def _file_system(uri: str) -> tuple[Any, str]:
+    scheme = uri.partition("://")[0]
+    package, remedy = PACKAGES.get(scheme, ("", ""))
+    try:
+        from fsspec.core import url_to_fs
+        from fsspec.registry import known_implementations
+    except ImportError:
+        raise UsageError(
+            f"{uri} needs {package or 'fsspec'}, which is not installed; {remedy or 'pip install fsspec'}"
+        ) from None
+    try:
+        # A listing that was kept would hide what other machines write.
+        fs, root = url_to_fs(uri, use_listings_cache=False)
+    except ImportError as error:
+        told = known_implementations.get(scheme, {}).get("err", str(error))
+        needs = f"{package}, which is not installed; {remedy}" if package else f"another package; {told}"
+        raise UsageError(f"{uri} needs {needs}") from None
+    except ValueError as error:
+        if "rotocol" not in str(error):
+            raise UsageError(f"{uri} is not a place that fsspec can open: {error}; correct the URI") from None
+        raise UsageError(
+            f"{uri} has the scheme {scheme}:, which fsspec does not know; name a directory, or a URI such as "
+            "s3://bucket/corpus"
+        ) from None
+    return fs, str(root)
