@@ -20,6 +20,7 @@ __all__ = [
     "Table",
     "Weights",
     "choice",
+    "decimal",
     "integer",
     "name",
     "parse_size",
@@ -136,6 +137,24 @@ class _Share(Form):
 
     def schema(self) -> dict[str, Any]:
         return {"type": "number", "minimum": 0, "maximum": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class _Decimal(Form):
+    low: int
+    high: int
+    places: int
+
+    def read(self, table: Table, key: str, value: Any) -> float:
+        remedy = f"give a number from {self.low} to {self.high} with at most {self.places} decimals"
+        if not isinstance(value, int | float) or isinstance(value, bool) or not self.low <= value <= self.high:
+            raise table.error(key, f"is {_shown(value)}", remedy)
+        if round(value, self.places) != value:
+            raise table.error(key, f"is {value}", remedy)
+        return float(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "number", "minimum": self.low, "maximum": self.high}
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +319,11 @@ def integer(default: int, low: int, high: int) -> int:
 def share(default: float = 0.0) -> float:
     """A number from 0 to 1."""
     return cast(float, _field(_Share(), default))
+
+
+def decimal(default: float, low: int, high: int, places: int) -> float:
+    """A number from ``low`` to ``high`` with at most ``places`` decimals, so that it is a short exact fraction."""
+    return cast(float, _field(_Decimal(low, high, places), default))
 
 
 def size(default: int, low: int, high: int) -> int:

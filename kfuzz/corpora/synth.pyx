@@ -34,6 +34,7 @@ from kfuzz.wire.splitmix cimport mix, nth
 
 from hashlib import blake2b
 
+from kfuzz.corpora import zipf
 from kfuzz.kafka import CODECS
 from kfuzz.wire.checksum import crc32, crc32c
 
@@ -57,10 +58,22 @@ cdef enum:
     DRAW_HEADERS = 2
     DRAW_JITTER = 3
     DRAW_HEADER_SIZES = 4
+    DRAW_KEY = 6
     DRAWS = 8
+
+cdef enum:
+    KEYS_UNIFORM = 0
+    KEYS_ZIPF = 1
+    KEYS_SEQUENTIAL = 2
+    # As in kfuzz.corpora.zipf.
+    SINGLE_RANKS = 128
+    BLOCKS_PER_OCTAVE_BITS = 6
+    ZIPF_BITS = 31
+    ZIPF_TERMS = 7
 
 cdef const uint8_t *header_keys = b"trace-idapp-nameschema-vencodingprioritylocationlanguagechecksum"
 
+KEY_KINDS = {"uniform": KEYS_UNIFORM, "zipf": KEYS_ZIPF, "sequential": KEYS_SEQUENTIAL}
 CODEC_IDS = {name: number for number, name in enumerate(CODECS)}
 DIGEST_BYTES = 16
 
@@ -68,6 +81,18 @@ cdef struct range_t:
     int64_t low
     uint64_t span
     int skew
+
+cdef struct column_t:
+    uint64_t limit
+    uint32_t other
+    uint32_t unused
+
+cdef struct zipf_t:
+    const column_t *columns
+    int rest_bits                # of a random number of 64 bits, beside those that choose a column
+    uint64_t cardinality
+    int64_t keep_always
+    int64_t terms[ZIPF_TERMS]
 
 cdef struct stream_t:
     int kind
@@ -162,6 +187,52 @@ cdef uint8_t *put_key(uint8_t *p, uint64_t key, int32_t size) noexcept nogil:
     return p + size
 
 
+cdef uint8_t *put_number(uint8_t *p, uint64_t number, int32_t size) noexcept nogil:
+    """Write ``number`` in ``size`` decimal digits, with zeros in front."""
+    cdef int32_t i
+    for i in range(size - 1, -1, -1):
+        p[i] = <uint8_t> (48 + number % 10)
+        number //= 10
+    return p + size
+
+
+cdef inline bint keeps(const zipf_t *z, uint64_t first, uint64_t rank, int64_t u) noexcept nogil:
+    """Whether ``u``, a fraction of 2³¹, is below (``first`` / ``rank``) to the power of the exponent."""
+    cdef int64_t y, result
+    cdef int i
+    if u < z.keep_always:
+        return True
+    y = <int64_t> ((rank - first << BLOCKS_PER_OCTAVE_BITS + ZIPF_BITS) // first)
+    result = z.terms[ZIPF_TERMS - 1]
+    for i in range(ZIPF_TERMS - 2, -1, -1):
+        result = z.terms[i] + (result * y >> ZIPF_BITS)
+    return u < result
+
+
+cdef uint64_t zipf_rank(const zipf_t *z, uint64_t seed) noexcept nogil:
+    """A rank from 1 on; see ``kfuzz.corpora.zipf``."""
+    cdef uint64_t attempt = 0
+    cdef uint64_t u, block, first, rank
+    cdef const column_t *column
+    cdef int octave
+    while True:
+        u = cell(seed, attempt)
+        block = u >> z.rest_bits
+        column = &z.columns[block]
+        if u - (block << z.rest_bits) >= column.limit:
+            block = column.other
+        if block < SINGLE_RANKS:
+            return block
+        block -= SINGLE_RANKS
+        octave = <int> (block >> BLOCKS_PER_OCTAVE_BITS) + 1
+        first = ((1 << BLOCKS_PER_OCTAVE_BITS) + (block & (1 << BLOCKS_PER_OCTAVE_BITS) - 1)) << octave
+        u = cell(seed, attempt + 1)
+        rank = first + (u & (<uint64_t> 1 << octave) - 1)
+        if rank <= z.cardinality and keeps(z, first, rank, <int64_t> (u >> 64 - ZIPF_BITS)):
+            return rank
+        attempt += 2
+
+
 cdef uint8_t *more_of(Scratch scratch, int64_t size) except NULL:
     """Append room for ``size`` bytes and return where it begins; the caller writes them."""
     reserve(&scratch.out, size)
@@ -186,7 +257,10 @@ cdef class Synthesiser:
     cdef record_t *drawn
     cdef range_t key_size, value_size, header_count, header_size, batch_records
     cdef uint64_t key_cardinality, key_nulls, value_nulls, header_share, aborts
-    cdef int key_skew
+    cdef int key_kind
+    cdef uint64_t partition, partitions
+    cdef bytes zipf_columns
+    cdef zipf_t zipf
     cdef bint text, log_append
     cdef int64_t start_ms, rate, jitter_ms
     cdef list codecs, legacy_codecs
@@ -216,6 +290,7 @@ cdef class Synthesiser:
         self.index_interval = index_interval_bytes
         self.max_timestamp = self.top_timestamp = self.top_offset = self.time_indexed = -1
         self.min_timestamp = INT64_MAX
+        self.partition, self.partitions = segment.partition, topic.partitions
         self.set_topic(topic)
         self.set_streams(segment.streams)
         self.drawn = <record_t *> PyMem_Calloc(topic.batches.records.max, sizeof(record_t))
@@ -228,7 +303,9 @@ cdef class Synthesiser:
 
     cdef int set_topic(self, topic) except -1:
         self.key_size = to_range(topic.keys.size)
-        self.key_cardinality, self.key_skew = topic.keys.cardinality, topic.keys.skew
+        self.key_cardinality, self.key_kind = topic.keys.cardinality, KEY_KINDS[topic.keys.kind]
+        if self.key_kind == KEYS_ZIPF:
+            self.set_zipf(zipf.zipf(topic.keys.cardinality, topic.keys.exponent))
         self.key_nulls = threshold(topic.keys.null_share)
         self.value_size = to_range(topic.values.size)
         self.value_nulls = threshold(topic.values.null_share)
@@ -241,6 +318,16 @@ cdef class Synthesiser:
         self.start_ms, self.jitter_ms = topic.timestamps.start_ms, topic.timestamps.jitter_ms
         self.rate = topic.timestamps.records_per_second
         self.aborts = threshold(topic.transactions.abort_share)
+        return 0
+
+    cdef int set_zipf(self, table) except -1:
+        cdef int i
+        self.zipf_columns = table.columns
+        self.zipf.columns = <const column_t *> PyBytes_AS_STRING(self.zipf_columns)
+        self.zipf.rest_bits = 64 - table.column_bits
+        self.zipf.cardinality, self.zipf.keep_always = table.cardinality, table.keep_always
+        for i in range(ZIPF_TERMS):
+            self.zipf.terms[i] = table.terms[i]
         return 0
 
     cdef int set_streams(self, streams) except -1:
@@ -349,8 +436,7 @@ cdef class Synthesiser:
             r.seed = seed + <uint64_t> (DRAWS * i) * 0x9e3779b97f4a7c15ULL
             sizes = cell(r.seed, DRAW_SIZES)
             r.value_size = <int32_t> draw(&self.value_size, low(sizes))
-            r.key = cell(self.key_seed, skewed(high(sizes), self.key_cardinality, self.key_skew))
-            r.key_size = <int32_t> draw(&self.key_size, low(r.key))
+            self.choose_key(r, i, high(sizes))
             if self.key_nulls != 0 or self.value_nulls != 0:
                 nulls = cell(r.seed, DRAW_NULLS)
                 if low(nulls) < self.key_nulls:
@@ -376,6 +462,21 @@ cdef class Synthesiser:
             r.body = body
             total += size_of_varlong(body) + body
         return total
+
+    cdef inline void choose_key(self, record_t *r, int64_t i, uint32_t u) noexcept nogil:
+        """Choose the key of the batch's record ``i``; ``u`` is a random number."""
+        cdef uint64_t at
+        if self.key_kind == KEYS_UNIFORM:
+            at = skewed(u, self.key_cardinality, 1)
+        elif self.key_kind == KEYS_ZIPF:
+            at = zipf_rank(&self.zipf, cell(r.seed, DRAW_KEY)) - 1
+        else:
+            # Across the partitions of the topic, as a producer that takes the partitions by turns would write them.
+            at = (<uint64_t> (self.offset + i) * self.partitions + self.partition) % self.key_cardinality
+        r.key = cell(self.key_seed, at)
+        r.key_size = <int32_t> draw(&self.key_size, low(r.key))
+        if self.key_kind == KEYS_SEQUENTIAL:
+            r.key = at
 
     cdef inline int64_t measure_headers(self, record_t *r) noexcept nogil:
         cdef uint64_t u
@@ -430,6 +531,8 @@ cdef class Synthesiser:
     cdef inline uint8_t *put_key_exactly(self, uint8_t *p, const record_t *r) noexcept nogil:
         """Like ``put_key``, but restores the filled bytes after the key that ``put_key`` may overwrite."""
         cdef uint64_t beyond
+        if self.key_kind == KEYS_SEQUENTIAL:
+            return put_number(p, r.key, r.key_size)
         memcpy(&beyond, p + r.key_size, 8)
         put_key(p, r.key, r.key_size)
         memcpy(p + r.key_size, &beyond, 8)

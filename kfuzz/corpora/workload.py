@@ -60,11 +60,16 @@ TOPIC_NAME_RULE = "1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Record keys: ``cardinality`` different keys, of ``size`` bytes each; ``skew`` makes some of them hot."""
+    """Record keys: ``cardinality`` different keys, of ``size`` bytes each.
 
+    ``zipf`` makes some of them hot: the share of the n-th key is proportional to n to the power of -``exponent``.
+    ``sequential`` keys are decimal numbers that rise with the offset.
+    """
+
+    kind: str = forms.choice("uniform", "uniform", "zipf", "sequential")
     size: Range = forms.ranged(Range(10, 10), 0, MIB)
     cardinality: int = forms.integer(1_000_000, 1, (1 << 32) - 1)
-    skew: int = forms.integer(1, 1, forms.SKEW_MAX)
+    exponent: float = forms.decimal(1.0, 0, 4, places=3)
     null_share: float = forms.share()
 
 
@@ -187,6 +192,7 @@ def parse(text: str, name: str) -> Workload:
     workload = forms.read(Workload, forms.Table(values, name))
     for at, topic in enumerate(workload.topics):
         _check_shares(topic, f"{name}: topics[{at}]")
+        _check_keys(topic.keys, f"{name}: topics[{at}].keys")
     names = [topic.name for topic in workload.topics]
     for topic_name in names:
         if names.count(topic_name) > 1:
@@ -201,6 +207,19 @@ def _check_shares(topic: Topic, place: str) -> None:
         raise UsageError(
             f"{place}.producers.share, transactions.share, legacy.magic0 and legacy.magic1 add up to {shares:.10g}; "
             "lower one of them until the sum is at most 1"
+        )
+
+
+def _check_keys(keys: Keys, place: str) -> None:
+    if keys.kind != "zipf" and keys.exponent != Keys().exponent:
+        raise UsageError(
+            f'{place}.exponent is {keys.exponent}, but keys.kind is "{keys.kind}"; choose the kind "zipf" or remove it'
+        )
+    digits = len(str(keys.cardinality - 1))
+    if keys.kind == "sequential" and keys.size.min < digits:
+        raise UsageError(
+            f"{place}.size is at least {keys.size.min} B, but sequential keys up to {keys.cardinality - 1} need "
+            f"{digits} digits; raise size or lower cardinality"
         )
 
 

@@ -52,6 +52,20 @@ MISTAKES = {
         TOPIC + "[topics.producers]\nshare = 0.7\n[topics.transactions]\nshare = 0.7\n",
         ["producers.share", "1.4", "at most 1"],
     ),
+    "kind of keys": (TOPIC + '[topics.keys]\nkind = "hot"\n', ["keys.kind is 'hot'", "uniform, zipf or sequential"]),
+    "exponent of too many digits": (
+        TOPIC + '[topics.keys]\nkind = "zipf"\nexponent = 1.0625\n', ["keys.exponent is 1.0625", "at most 3 decimals"],
+    ),
+    "exponent too high": (
+        TOPIC + '[topics.keys]\nkind = "zipf"\nexponent = 5\n', ["keys.exponent is 5", "from 0 to 4"],
+    ),
+    "exponent without zipf": (
+        TOPIC + "[topics.keys]\nexponent = 1.5\n",
+        ["keys.exponent is 1.5", 'keys.kind is "uniform"', 'choose the kind "zipf"'],
+    ),
+    "sequential keys too short": (
+        TOPIC + '[topics.keys]\nkind = "sequential"\nsize = 5\n', ["keys.size is at least 5", "6 digits", "raise size"],
+    ),
     "range upside down": (TOPIC + "[topics.values]\nsize = {min=9, max=3}\n", ["values.size.min is 9", "swap them"]),
     "range without an end": (TOPIC + "[topics.values]\nsize = {min=9}\n", ["values.size.max is missing", "one number"]),
     "range with a typo": (TOPIC + "[topics.values]\nsize = {min=1, max=2, skw=3}\n", ["skw", "did you mean skew?"]),
@@ -96,7 +110,8 @@ def test_each_mistake_gets_one_sentence_with_place_and_remedy(mistake: str) -> N
 BEYOND_THE_SCHEMA = {
     "not TOML", "name twice", "size beyond reason", "segment too large", "share not a number", "range upside down",
     "shares above one together", "codecs without weight", "batch above the reader's limit", "segment above 2 GiB",
-    "size below one record", "time beyond reason",
+    "size below one record", "time beyond reason", "exponent of too many digits", "exponent without zipf",
+    "sequential keys too short",
 }  # fmt: skip
 
 
@@ -217,7 +232,7 @@ def test_sizes_are_read_with_and_without_units(text: str | int, size: int | None
 def test_the_fingerprint_depends_on_every_part() -> None:
     one = parse(TOPIC, "one")
     assert one.fingerprint != one.resized(1 << 20).fingerprint
-    assert one.fingerprint != parse(TOPIC + "[topics.keys]\nskew = 2\n", "two").fingerprint
+    assert one.fingerprint != parse(TOPIC + "[topics.keys]\ncardinality = 2\n", "two").fingerprint
 
 
 def test_a_single_number_is_a_range_of_one() -> None:
