@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["AS_JAVA", "through_java", "wrap64"]
+__all__ = ["AS_JAVA", "hash_map_order", "through_java", "wrap64"]
 
 
 def wrap64(number: int) -> int:
     """``number`` wrapped to 64 bits, as Java's ``long`` arithmetic does."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def hash_map_order(keys: Iterable[int]) -> list[int]:
+    """Different non-negative 64-bit ``keys`` in the order in which Java's ``HashMap<Long, …>`` returns them.
+
+    That order is by bucket. In a bucket, Java keeps the order in which keys came; here, smaller keys are first.
+
+    >>> hash_map_order(range(14, 18))
+    [16, 17, 14, 15]
+    """
+    found = sorted(keys)
+    buckets = 16
+    while len(found) * 4 > buckets * 3:
+        buckets *= 2
+    return sorted(found, key=lambda key: _spread(key) % buckets)
+
+
+def _spread(key: int) -> int:
+    """The bits that a ``HashMap`` takes of a ``Long``: ``Long.hashCode``, with its upper half over the lower."""
+    code = (key ^ key >> 32) & 0xFFFFFFFF
+    return code ^ code >> 16
 
 
 def through_java(data: bytes) -> bytes:

@@ -33,6 +33,10 @@ class LogWalk(Policy):
         """Producer id and first offset of each transaction that has no marker, in the order of the ids."""
 
     @property
+    def producers(self) -> list[tuple[int, int, int, int, int, int, int, int]]:
+        """What Kafka knows after this log of each producer that wrote to it: the fields of ``snapshot.Producer``."""
+
+    @property
     def min_timestamp(self) -> int | None: ...
     @property
     def offset_index(self) -> bytes: ...

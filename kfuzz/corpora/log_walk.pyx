@@ -9,7 +9,7 @@ from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_RawFree
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kfuzz.wire.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
@@ -28,11 +28,11 @@ from kfuzz.wire.format cimport (
 )
 from kfuzz.wire.int64_map cimport entry_t, find, free_map, map_t, put
 from kfuzz.wire.policy cimport Policy, batch_t
-from kfuzz.wire.record_batch cimport header_t
+from kfuzz.wire.record_batch cimport header_t, row_t
 from kfuzz.wire.report cimport report_t
 from kfuzz.wire.scratch cimport enlarge, out_t
 from kfuzz.wire.sink cimport put_int16, put_int32, put_int64
-from kfuzz.wire.transactions cimport ABORTS, NO_MEMORY, follow
+from kfuzz.wire.transactions cimport ABORTS, NO_MEMORY, follow, read_marker
 
 from hashlib import blake2b
 
@@ -65,6 +65,17 @@ cdef struct fault_t:
     int64_t producer_id
 
 
+# What Kafka's ProducerStateEntry keeps of a producer. The last offset is -1 if its last epoch has no data.
+cdef struct producer_t:
+    int64_t id
+    int64_t last_offset
+    int64_t timestamp
+    int32_t last_sequence
+    int32_t offset_delta
+    int32_t coordinator_epoch
+    int16_t epoch
+
+
 cdef inline bint has_room(out_t *out, int64_t size) noexcept nogil:
     """Makes room for ``size`` more bytes. False if there is no memory."""
     return size <= out.end - out.p or enlarge(out, size)
@@ -84,6 +95,9 @@ cdef class LogWalk(Policy):
     # The highest timestamp so far, the offset of its batch, and the time index's last timestamp.
     cdef int64_t top_timestamp, top_offset, timed
     cdef out_t offsets, times, aborted
+    # A producer_t for each producer in the order of their first batches, and the place of each among them.
+    cdef out_t states
+    cdef map_t places
     # By producer: the sequence that must follow, and the offset at which the open transaction began.
     cdef map_t sequences
     cdef map_t began
@@ -106,6 +120,8 @@ cdef class LogWalk(Policy):
     def __dealloc__(self):
         free_map(&self.sequences)
         free_map(&self.began)
+        free_map(&self.places)
+        PyMem_RawFree(self.states.start)
         PyMem_RawFree(self.offsets.start)
         PyMem_RawFree(self.times.start)
         PyMem_RawFree(self.aborted.start)
@@ -221,6 +237,7 @@ cdef class LogWalk(Policy):
             if known.value != h.base_sequence:
                 self.fault(OF_SEQUENCE, b.at, h.base_sequence, known.value, h.producer_id)
             known.value = following
+        self.keep(b, False)
         if h.attributes & TRANSACTIONAL and follow(&self.began, b, &began) == NO_MEMORY:
             self.no_memory = True
 
@@ -229,6 +246,7 @@ cdef class LogWalk(Policy):
         cdef int became = follow(&self.began, b, &began)
         cdef uint8_t *p
         self.control_batches += 1
+        self.keep(b, True)
         if began < 0:
             self.fault(OF_TRANSACTION, b.at, b.header.producer_id, -1, b.header.producer_id)
         elif became == ABORTS:
@@ -237,6 +255,38 @@ cdef class LogWalk(Policy):
                 return
             p = put_int64(put_int64(put_int16(self.aborted.p, 0), b.header.producer_id), began)
             self.aborted.p = put_int64(put_int64(p, b.base_offset), self.stable(b.base_offset))
+
+    cdef void keep(self, const batch_t *b, bint is_marker) noexcept nogil:
+        """As ``ProducerAppendInfo.append``: update the producer of this batch."""
+        cdef const header_t *h = b.header
+        cdef const row_t *row
+        cdef entry_t *known = find(&self.places, h.producer_id)
+        cdef int64_t place = (self.states.p - self.states.start) // <int64_t> sizeof(producer_t)
+        cdef producer_t *producer
+        if known == NULL:
+            if not has_room(&self.states, sizeof(producer_t)) or not put(&self.places, h.producer_id, place):
+                self.no_memory = True
+                return
+            self.states.p += sizeof(producer_t)
+        else:
+            place = known.value
+        producer = <producer_t *> self.states.start + place
+        if known == NULL:
+            producer[0] = producer_t(h.producer_id, -1, -1, -1, 0, -1, h.producer_epoch)
+        if producer.epoch != h.producer_epoch:
+            producer.epoch = h.producer_epoch
+            producer.last_offset = producer.last_sequence = -1
+            producer.offset_delta = 0
+        producer.timestamp = b.max_timestamp
+        if not is_marker:
+            producer.last_offset = b.last_offset
+            producer.offset_delta = h.last_offset_delta
+            # Kafka's sequences wrap from INT32_MAX to 0.
+            producer.last_sequence = <int32_t> ((<int64_t> h.base_sequence + h.last_offset_delta) & 0x7fffffff)
+        elif b.rows.count > 0:
+            row = b.rows.rows
+            read_marker(b.base + row.key_at, row.key_length, b.base + row.value_at, row.value_length,
+                        &producer.coordinator_epoch)
 
     cdef int64_t stable(self, int64_t marker) noexcept nogil:
         """The last stable offset behind this marker."""
@@ -273,6 +323,19 @@ cdef class LogWalk(Policy):
             if self.began.entries[i].used:
                 found.append((self.began.entries[i].key, self.began.entries[i].value))
         return sorted(found)
+
+    @property
+    def producers(self):
+        cdef const producer_t *p = <const producer_t *> self.states.start
+        cdef const producer_t *end = <const producer_t *> self.states.p
+        cdef entry_t *began
+        cdef list found = []
+        while p < end:
+            began = find(&self.began, p.id)
+            found.append((p.id, p.epoch, p.last_sequence, p.last_offset, p.offset_delta, p.timestamp,
+                          p.coordinator_epoch, -1 if began == NULL else began.value))
+            p += 1
+        return found
 
     @property
     def min_timestamp(self):

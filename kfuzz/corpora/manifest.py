@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.targets import Target
 from kfuzz.errors import UsageError
 
@@ -66,6 +67,7 @@ class Row:
     index_crc32c: int
     timeindex_crc32c: int
     txnindex_crc32c: int | None
+    snapshot_crc32c: int
     valid: int
     acceptable: int
     invalid: int
@@ -79,6 +81,7 @@ class Row:
         yield f"{stem}.timeindex", None
         if self.txnindex_crc32c is not None:
             yield f"{stem}.txnindex", None
+        yield f"{self.path.rpartition('/')[0]}/{snapshot_name(self.last_offset)}", None
 
 
 def require_pyarrow() -> None:

@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Range, Topic, Workload, show_size
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
@@ -89,6 +90,16 @@ class Segment:
     def path(self) -> str:
         """The ``.log`` file, relative to the corpus."""
         return f"{self.directory}/{self.stem}.log"
+
+    @property
+    def snapshot_path(self) -> str:
+        """The producer snapshot at the segment's end, relative to the corpus."""
+        return f"{self.directory}/{snapshot_name(self.last_offset)}"
+
+    @property
+    def producer_ids(self) -> set[int]:
+        """The producers that write to this segment."""
+        return {stream.producer_id for stream in self.streams if stream.producer_id >= 0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz.corpora.manifest import Row, codec_versions
-from kfuzz.corpora.plan import Segment, batch_bytes_max
+from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
+from kfuzz.corpora.snapshot import Producer, encode, snapshot_name
 from kfuzz.corpora.synth import Synthesiser
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import Workload
@@ -69,6 +70,8 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: st
         time_crc = files.write(f"{segment.stem}.timeindex", [synthesiser.time_index_bytes()])
         aborted = synthesiser.transaction_index_bytes()
         transaction_crc = files.write(f"{segment.stem}.txnindex", [aborted]) if aborted else None
+        snapshot = encode([*_producers(synthesiser), *_silent_producers(segment, segment_id, workload)])
+        snapshot_crc = files.write(snapshot_name(segment.last_offset), [snapshot])
         files.publish()
     return Row(
         segment_id=segment_id,
@@ -86,11 +89,34 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: st
         index_crc32c=offset_crc,
         timeindex_crc32c=time_crc,
         txnindex_crc32c=transaction_crc,
+        snapshot_crc32c=snapshot_crc,
         valid=synthesiser.batches,
         acceptable=0,
         invalid=0,
         codec_versions=codec_versions(),
     )
+
+
+def _producers(synthesiser: Synthesiser) -> list[Producer]:
+    return [Producer(*fields) for fields in synthesiser.producers()]
+
+
+def _silent_producers(segment: Segment, segment_id: int, workload: Workload) -> list[Producer]:
+    """The producers that wrote before ``segment`` and not in it, for its snapshot.
+
+    Every producer writes to every full segment. So only a partition's last segment can lack one; then the segment
+    before it is made once more, in memory, for the producer's last batch.
+    """
+    if segment.index == 0:
+        return []
+    before = Plan(workload)[segment_id - 1]
+    silent = before.producer_ids - segment.producer_ids
+    if not silent:
+        return []
+    synthesiser = _synthesiser(before, workload)
+    while synthesiser.fill():
+        pass
+    return [producer for producer in _producers(synthesiser) if producer.producer_id in silent]
 
 
 def _synthesiser(segment: Segment, workload: Workload) -> Synthesiser:

@@ -102,6 +102,12 @@ cdef struct stream_t:
     int64_t transactions         # still to finish
     int64_t in_transaction       # records still to write in the open transaction
     int64_t first_offset         # of the open transaction; -1 if none is open
+    # What Kafka's producer snapshot says about this stream: its last batch of data, and its last batch of any kind.
+    int64_t data_offset          # the last offset; -1 before the first batch
+    int64_t data_delta           # the last offset less the first
+    int64_t data_sequence        # the last sequence
+    int64_t timestamp
+    int64_t coordinator_epoch    # of its last marker; -1 before the first
 
 cdef struct record_t:
     uint64_t seed
@@ -340,7 +346,7 @@ cdef class Synthesiser:
             s = &self.streams[<int> at]
             s.kind, s.producer_id, s.sequence = stream.kind, stream.producer_id, stream.first_sequence
             s.records, s.transactions = stream.records, stream.transactions
-            s.first_offset = -1
+            s.first_offset = s.data_offset = s.data_sequence = s.timestamp = s.coordinator_epoch = -1
         return 0
 
     def fill(self):
@@ -376,6 +382,17 @@ cdef class Synthesiser:
 
     def transaction_index_bytes(self):
         return bytes(self.transaction_index)
+
+    def producers(self):
+        cdef stream_t *s
+        cdef list found = []
+        cdef int i
+        for i in range(self.stream_count):
+            s = &self.streams[i]
+            if s.producer_id >= 0 and s.data_offset >= 0:
+                found.append((s.producer_id, 0, s.data_sequence, s.data_offset, s.data_delta, s.timestamp,
+                              s.coordinator_epoch, s.first_offset))
+        return found
 
     def fingerprint(self):
         return self.digest.hexdigest()
@@ -596,6 +613,8 @@ cdef class Synthesiser:
         if s.producer_id >= 0:
             # Kafka's sequences wrap from INT32_MAX to 0.
             s.sequence = (s.sequence + count) & 0x7fffffff
+            s.data_offset, s.data_delta = self.offset + count - 1, count - 1
+            s.data_sequence, s.timestamp = (h.base_sequence + count - 1) & 0x7fffffff, h.max_timestamp
         self.finish_batch(at, size, codec, &h)
         return 0
 
@@ -628,6 +647,7 @@ cdef class Synthesiser:
         if abort:
             self.append_aborted(s)
         s.first_offset = -1
+        s.timestamp, s.coordinator_epoch = millis, 0
         s.transactions -= 1
         self.control_batches += 1
         self.finish_batch(at, p - (self.base + at + HEADER_SIZE), "none", &h)

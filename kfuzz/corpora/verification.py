@@ -9,11 +9,12 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from kfuzz import records
+from kfuzz.corpora import snapshot
 from kfuzz.corpora.generation import (
     LEADER_EPOCH_CHECKPOINT,
     MANIFEST,
@@ -153,8 +154,8 @@ def _check_rows(corpus: Corpus) -> Iterator[Problem]:
 def _check_files(corpus: Corpus) -> Iterator[Problem]:
     expected = {WORKLOAD, SUCCESS}
     for segment, row in corpus.segments():
-        # Take the path from the plan: `_check_rows` reports a wrong path.
-        expected.update(name for name, _ in replace(row, path=segment.path).files())
+        # Take the names from the plan: `_check_rows` reports a row with others.
+        expected.update(name for name, _ in replace(row, path=segment.path, last_offset=segment.last_offset).files())
     for directory in corpus.plan.directories():
         expected.add(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
     found = {name for name, _ in corpus.out.walk()}
@@ -200,6 +201,7 @@ def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row,
     problems += _check_sums(walk, len(view), segment, row, [expected for expected, _ in indexes.values()])
     for suffix, (expected, entry) in indexes.items():
         problems += _check_index(out, segment.path.removesuffix(".log") + suffix, expected, entry)
+    problems += _check_snapshot(walk, segment, row, out)
     return problems
 
 
@@ -261,6 +263,42 @@ def _check_index(out: Target, name: str, expected: bytes, entry: struct.Struct) 
             message = f"entry {at // entry.size} is {_shown(here, entry)}; the log gives {_shown(there, entry)}"
             yield Problem(name, at, "index-mismatch", message)
             return
+
+
+def _check_snapshot(walk: LogWalk, segment: Segment, row: Row, out: Target) -> Iterator[Problem]:
+    """Compare the producer snapshot with the log, as a broker makes it: from the snapshot before, and this segment."""
+    data = out.read(segment.snapshot_path)
+    if data is None:
+        return
+    found = snapshot.decode(data)
+    if found is None:
+        yield Problem(
+            segment.snapshot_path, 0, "snapshot-mismatch", "is not a snapshot: its version or its CRC is wrong"
+        )
+        return
+    expected = {producer.producer_id: producer for producer in _snapshot_before(segment, out)}
+    expected |= {fields[0]: snapshot.Producer(*fields) for fields in walk.producers}
+    if data != snapshot.encode(expected.values()):
+        yield Problem(segment.snapshot_path, None, "snapshot-mismatch", _first_difference(found, expected))
+    elif crc32c(data) != row.snapshot_crc32c:
+        message = f"has snapshot_crc32c {crc32c(data)}; the manifest says {row.snapshot_crc32c}"
+        yield Problem(segment.path, None, "manifest-mismatch", message)
+
+
+def _snapshot_before(segment: Segment, out: Target) -> list[snapshot.Producer]:
+    # The segment before reports a missing or damaged snapshot.
+    data = out.read(f"{segment.directory}/{segment.stem}.snapshot")
+    return (None if data is None else snapshot.decode(data)) or []
+
+
+def _first_difference(found: list[snapshot.Producer], expected: dict[int, snapshot.Producer]) -> str:
+    by_id = {producer.producer_id: producer for producer in found}
+    for producer_id in sorted(by_id.keys() | expected.keys()):
+        here, there = by_id.get(producer_id), expected.get(producer_id)
+        if here != there:
+            said, right = ("nothing" if one is None else str(asdict(one)) for one in (here, there))
+            return f"says of producer {producer_id}: {said}; the log gives: {right}"
+    return "has its producers in another order, or twice"
 
 
 def _shown(data: bytes, entry: struct.Struct) -> str:

@@ -1,5 +1,5 @@
 # Control records, open transactions, and the batches that a consumer skips.
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from kfuzz.wire.int64_map cimport map_t
 from kfuzz.wire.policy cimport batch_t
@@ -15,6 +15,9 @@ cdef enum:
     HAS_NO_MARKER              # a control record that is not a valid end marker
     NO_MEMORY
 
+# The marker's type, or a negative number if the control record is none.
+cdef int read_marker(const uint8_t *key, int32_t key_length, const uint8_t *value, int32_t value_length,
+                     int32_t *coordinator_epoch) noexcept nogil
 cdef int follow(map_t *began, const batch_t *b, int64_t *first_offset) noexcept nogil
 
 # A consumer never goes back, so it drops a record below its position.

@@ -34,6 +34,7 @@ def test_a_corpus_has_the_files_that_a_log_directory_has(tmp_path: Path) -> None
     names = set(digests(tmp_path / "out"))
     stems = [segment.path.removesuffix(".log") for segment in Plan(WORKLOAD)]
     expected = {f"{stem}{suffix}" for stem in stems for suffix in (".log", ".index", ".timeindex", ".txnindex")}
+    expected |= {segment.snapshot_path for segment in Plan(WORKLOAD)}
     expected |= {f"t-{at}/leader-epoch-checkpoint" for at in (0, 1)}
     assert names == expected | {"_workload.toml", "_SUCCESS", "_manifest/part-00000.parquet"}
     assert (tmp_path / "out/t-1/leader-epoch-checkpoint").read_text() == "0\n1\n0 0\n"
@@ -117,8 +118,8 @@ def test_an_interrupted_run_leaves_no_success_and_no_half_file_and_can_be_repeat
 
     def failing(descriptor: int, data: memoryview | bytes) -> None:
         written.append(len(data))
-        # The workload is the first write; each segment has four.
-        if len(written) == 10:
+        # The workload is the first write; each segment has five.
+        if len(written) == 12:
             raise OSError(28, "No space left on device")
         plain(descriptor, data)
 
@@ -150,14 +151,14 @@ def test_segments_of_different_codec_libraries_are_not_published(tmp_path: Path)
     assert not (tmp_path / "out" / generation.SUCCESS).exists()
 
 
-@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex"])
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex", ".txnindex", ".snapshot"])
 def test_a_corpus_is_not_published_where_a_file_of_it_is_missing(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / "out"
     prepare(out, WORKLOAD)
     plan = Plan(WORKLOAD)
     rows = [write_segment(segment, at, WORKLOAD, out, "a") for at, segment in enumerate(plan)]
-    (out / plan[1].path).with_suffix(suffix).unlink()
-    name = plan[1].path.removesuffix(".log") + suffix
+    name = plan[1].snapshot_path if suffix == ".snapshot" else plan[1].path.removesuffix(".log") + suffix
+    (out / name).unlink()
     with pytest.raises(
         UsageError,
         match=rf"{name} is missing though it was written; name a directory that the driver and all executors",

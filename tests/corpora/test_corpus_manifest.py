@@ -29,6 +29,7 @@ ROW = Row(
     index_crc32c=0,
     timeindex_crc32c=0,
     txnindex_crc32c=None,
+    snapshot_crc32c=0,
     valid=1,
     acceptable=0,
     invalid=0,
