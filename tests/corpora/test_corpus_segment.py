@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ready_workloads import READY, small
 
 from kfuzz import records
 from kfuzz.corpora import segment as segment_module
@@ -32,7 +33,6 @@ from kfuzz.corpora.workload import (
     Transactions,
     Values,
     Workload,
-    load,
     show_size,
 )
 
@@ -251,9 +251,9 @@ def test_batches_larger_than_the_chunk_are_whole() -> None:
     assert {len(record.value or b"") for record in all_records(batches)} == {5000}
 
 
-@pytest.mark.parametrize("name", ["demo", "mixed"])
-def test_the_example_workloads_make_sound_segments(name: str) -> None:
-    workload = load(Path(__file__).parents[2] / "spark_jobs" / "workloads" / f"{name}.toml").resized(2 * MIB)
+@pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
+def test_the_ready_workloads_make_sound_segments(path: Path) -> None:
+    workload = small(path)
     for segment in Plan(workload):
         assert sum(len(batch.records) for batch in read(segment, workload)) == segment.offsets
 

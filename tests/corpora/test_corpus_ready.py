@@ -1,0 +1,56 @@
+"""The ready workloads in spark_jobs/workloads: each says whom it serves, and its corpus is whole."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ready_workloads import READY, clean, small
+
+from kfuzz.cli.main import main
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.verification import verify
+from kfuzz.corpora.workload import load
+
+PAGE = Path(__file__).parents[2] / "docs" / "corpora.md"
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [path.stem for path in paths]
+
+
+def test_there_are_eight_or_more_and_the_guide_lists_them_all() -> None:
+    assert len(READY) >= 8
+    section = PAGE.read_text().partition("## Ready workloads")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE) == names(READY)
+
+
+def test_no_two_have_a_topic_or_a_seed_in_common() -> None:
+    """So one broker can hold the corpora of all."""
+    topics = [topic.name for path in READY for topic in load(path).topics]
+    seeds = [load(path).seed for path in READY]
+    assert len(set(topics)) == len(topics)
+    assert len(set(seeds)) == len(seeds)
+
+
+@pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
+def test_each_says_whom_it_serves_and_is_described(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema, about, *_ = path.read_text().splitlines()
+    assert schema.startswith("#:schema ")
+    assert re.fullmatch(r"# [A-Z].{40,}", about)
+    with pytest.raises(SystemExit) as caught:
+        main(["corpus", "describe", str(path)])
+    assert caught.value.code == 0
+    assert "segments: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
+def test_the_small_corpus_of_each_is_whole(path: Path, tmp_path: Path) -> None:
+    rows = generate(small(path), tmp_path / "out")
+    assert verify(tmp_path / "out") == []
+    assert sum(row.bytes for row in rows) < 32 << 20
+
+
+def test_every_one_is_clean_as_long_as_no_workload_has_bad_batches() -> None:
+    assert list(clean()) == names(READY)
