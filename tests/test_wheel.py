@@ -17,6 +17,7 @@ import pytest
 import kfuzz
 from kfuzz import records
 from kfuzz.records import Record, RecordBatch
+from kfuzz.spark import archive
 from kfuzz.vectors import load_suite
 from kfuzz.vectors.model import KINDS
 
@@ -116,6 +117,23 @@ def test_show_and_list_know_the_suite(installed: Path, empty: Path) -> None:
     assert [entry["id"] for entry in json.loads(listed.stdout)["vectors"]] == [
         vector.id for vector in load_suite(kinds=KINDS)
     ]
+
+
+def test_the_archive_for_executors_is_the_same_from_the_wheel_and_from_a_checkout(
+    installed: Path, empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without pyarrow and numpy, which take twelve seconds to pack.
+    code = "from kfuzz.spark import archive; archive.ROOT = 'kfuzz'; archive.make_archive('wheel.zip')"
+    subprocess.run([installed / "python", "-I", "-c", code], cwd=empty, check=True, timeout=120)
+    monkeypatch.setattr(archive, "ROOT", "kfuzz")
+    here = archive.make_archive(empty / "checkout.zip")
+    entries = []
+    for path in (empty / "wheel.zip", here.path):
+        with zipfile.ZipFile(path) as zipped:
+            # A compiled module names the folder that it was compiled in.
+            entries.append({name: name.endswith(".so") or zipped.read(name) for name in zipped.namelist()})
+    assert len(entries[0]) > 200
+    assert entries[0] == entries[1]
 
 
 def test_check_tells_good_bytes_from_bad_ones(installed: Path, empty: Path) -> None:

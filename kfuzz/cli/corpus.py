@@ -53,6 +53,7 @@ def command() -> None:
       kfuzz corpus describe spark_jobs/workloads/mixed.toml
       kfuzz corpus generate spark_jobs/workloads/demo.toml --out out/corpus --size 64MiB
       kfuzz corpus verify out/corpus
+      kfuzz corpus archive out/kfuzz-env.zip
 
     spark_jobs/generate_corpus.py writes the same bytes in several processes.
     """
@@ -150,6 +151,37 @@ def schema() -> None:
       kfuzz corpus schema > workload.schema.json
     """
     echo_json(workloads.schema())
+
+
+@command.command()
+@click.argument("out", metavar="OUT.zip|OUT.tar.gz", type=LocalPath())
+@click.option("--add", "extra", multiple=True, metavar="PACKAGE", help="Also put this installed package in, as s3fs.")
+@json_option
+def archive(out: Path, extra: tuple[str, ...], as_json: bool) -> None:
+    """Write an archive from which Spark's executors run kfuzz without an installation.
+
+    It holds kfuzz with its compiled modules and the packages that workers import, for this Python's version and this
+    platform. Then it prints the commands that use it. docs/spark.md is the guide.
+
+    \b
+    Examples:
+      kfuzz corpus archive out/kfuzz-env.zip
+      kfuzz corpus archive out/kfuzz-env.tar.gz --add s3fs
+    """
+    from kfuzz.spark.archive import make_archive, submit_lines
+
+    with progress("packing", None, quiet=as_json):
+        made = make_archive(out, extra)
+    lines = submit_lines(made.path)
+    if as_json:
+        echo_json({**asdict(made), "path": str(made.path), "commands": lines[1::2]})
+        return
+    click.echo(
+        f"{made.path}: kfuzz {made.packages['kfuzz']} and {len(made.packages) - 1} packages "
+        f"for Python {made.python} on {made.platform}, {made.bytes / 1e6:.0f} MB"
+    )
+    for line in lines:
+        click.echo(line)
 
 
 def _described(workload: Workload, name: str) -> dict[str, Any]:

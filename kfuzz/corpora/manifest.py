@@ -98,7 +98,7 @@ def codec_versions() -> str:
 
     versions = {
         "zlib": zlib.ZLIB_RUNTIME_VERSION,
-        "snappy": importlib.metadata.version("python-snappy") + "+cramjam-" + importlib.metadata.version("cramjam"),
+        "snappy": "cramjam-" + importlib.metadata.version("cramjam"),
         "lz4": lz4.library_version_string(),
         "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
     }

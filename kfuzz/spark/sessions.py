@@ -217,7 +217,7 @@ def reason(text: str) -> str:
         python = os.environ.get("PYSPARK_PYTHON", "python3")
         return (
             f"{module[1]} is not installed for the workers' Python ({python}); install kfuzz[spark] on every "
-            "executor, or send it with the job as docs/corpora.md says"
+            "executor, or send it with the job as docs/spark.md says"
         )
     # The text of a kfuzz error is already a full sentence.
     return message if kind in errors.__all__ else f"{kind}: {message}"

@@ -161,7 +161,7 @@ def test_workers_without_kfuzz_are_told_with_their_python_and_the_remedy(
         generate(spark, WORKLOAD, tmp_path / "out", tasks=1)
     assert str(caught.value) == (
         f"the Spark job failed: kfuzz is not installed for the workers' Python ({python}); install kfuzz[spark] on "
-        "every executor, or send it with the job as docs/corpora.md says"
+        "every executor, or send it with the job as docs/spark.md says"
     )
 
 
