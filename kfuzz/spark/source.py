@@ -50,7 +50,7 @@ __all__ = ["FORMAT", "KafkaLogSource", "register"]
 FORMAT: Final = "kafka-log"
 # Spark refuses a source that takes filters unless this is set.
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-OPTIONS: Final = ("path", "topics", "columns", "mode", "split_bytes", "decompressed_bytes")
+OPTIONS: Final = ("path", "topics", "columns", "mode", "isolation", "split_bytes", "decompressed_bytes")
 # A task costs about 30 ms, and reading 64 MiB about 150 ms.
 SPLIT_BYTES: Final = 64 << 20
 SPLIT_BYTES_MIN: Final = 4096
@@ -90,6 +90,7 @@ class Settings:
     path: str
     topics: str
     wanted: pa.Schema
+    isolation: logs.Isolation
     split_bytes: int
     limits: Limits
 
@@ -103,10 +104,13 @@ class Settings:
             raise UsageError(f'no path is given; name a log directory: spark.read.format("{FORMAT}").load(DIR)')
         names = options.get("columns")
         columns = None if names is None else [name.strip() for name in names.split(",")]
+        isolation = cast(Any, options.get("isolation", "log"))
+        logs.require_isolation(isolation)
         return Settings(
             options["path"],
             options.get("topics", "*"),
             logs.schema(columns, mode=cast(Any, options.get("mode", "strict"))),
+            isolation,
             _size(options, "split_bytes", SPLIT_BYTES, SPLIT_BYTES_MIN),
             Limits(_size(options, "decompressed_bytes", Limits().decompressed_bytes, 1)),
         )
@@ -220,7 +224,9 @@ class KafkaLogReader(DataSourceReader):
         shares: list[InputPartition] = []
         held: list[logs.Slice] = []
         size = 0
-        for part in logs.slices(chosen, self.selection, slice_bytes=self.settings.split_bytes):
+        for part in logs.slices(
+            chosen, self.selection, slice_bytes=self.settings.split_bytes, isolation=self.settings.isolation
+        ):
             if held and size + part.end - part.start > self.settings.split_bytes:
                 shares.append(Share(held))
                 held, size = [], 0
@@ -230,8 +236,11 @@ class KafkaLogReader(DataSourceReader):
         return [*shares, Share(held)] if held or not shares else shares
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        settings = self.settings
         for part in cast(Share, partition).slices:
-            for batch in logs.read_slice(part, self.wanted, self.selection, limits=self.settings.limits):
+            for batch in logs.read_slice(
+                part, self.wanted, self.selection, isolation=settings.isolation, limits=settings.limits
+            ):
                 yield self._for_spark(batch)
 
     def _for_spark(self, batch: pa.RecordBatch) -> pa.RecordBatch:

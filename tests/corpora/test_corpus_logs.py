@@ -22,6 +22,7 @@ from kfuzz.corpora.workload import KIB, MIB, load
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.codecs import compress
+from kfuzz.records.stream import read_committed
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import frames
 
@@ -46,12 +47,16 @@ def expected_rows(path: Path) -> Iterator[dict[str, Any]]:
     """The same rows by way of objects, from another reader of kfuzz."""
     for segment in find_segments(path):
         data = segment.path.read_bytes()
+        whole = b"".join(one.read_bytes() for one in sorted(segment.path.parent.glob("*.log")))
+        # No transaction is open at the end.
+        committed = {record.offset for batch in read_committed(whole) for record in batch.records}
         for (at, _, _), batch in zip(frames(data), records.batches(data), strict=True):
             is_new = batch.magic == 2
             for record in batch.records:
                 sequence = (batch.base_sequence + record.offset - batch.base_offset) % SEQUENCES
                 moment = record.timestamp
                 yield {
+                    "aborted": batch.transactional and not batch.control and record.offset not in committed,
                     "topic": segment.topic,
                     "partition": segment.partition,
                     "offset": record.offset,
@@ -86,7 +91,7 @@ def test_every_record_has_the_columns_that_objects_give(corpus: Path) -> None:
     assert len(found) == len(expected) > 5000
     for ours, theirs in zip(found, expected, strict=True):
         assert ours == theirs
-    for name in ("timestamp_type", "producer_id", "sequence", "transactional", "control"):
+    for name in ("timestamp_type", "producer_id", "sequence", "transactional", "control", "aborted"):
         assert len({row[name] for row in found}) > 1, name
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +11,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from conftest import require_tool
 
 from kfuzz import records
@@ -17,14 +20,18 @@ from kfuzz.conformance.protocol.session import Limits, Session
 from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.conformance.protocol.words import parse_answer, to_line
 from kfuzz.corpora import logs
+from kfuzz.corpora.logs.transactions import last_stable_offset
 from kfuzz.kafka import CODECS, LATEST
 from kfuzz.records import Record, RecordBatch
 
 pytestmark = pytest.mark.java
 
 PRODUCERS = 4
-BATCHES = 60
+# These always write in transactions.
+TRANSACTIONAL = 2
+BATCHES = 100
 RECORDS = 40
+CONSUME_S = 60
 FIRST_MS = 1_700_000_000_000
 
 
@@ -37,12 +44,16 @@ class Produced:
     # By offset; None for the marker that ends a transaction.
     records: list[Record | None] = field(default_factory=list)
     transactional: list[bool] = field(default_factory=list)
+    aborted: set[int] = field(default_factory=set)
+    # What a consumer in read_committed got: offset, key and value; and where it stopped.
+    consumed: list[tuple[int, bytes | None, bytes | None]] = field(default_factory=list)
+    stable_offset: int = -1
     while_running: list[dict[str, Any]] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
 def produced() -> Iterator[Produced]:
-    """Batches of all codecs, every third one in a transaction of one batch that is committed or aborted."""
+    """Batches of all codecs. Transactions have several batches, and cross segments; the last one stays open."""
     for tool in ("java", "javac", "mvn"):
         require_tool(tool, "install a JDK of version 17 or newer and Maven")
     dice = Random(7)
@@ -50,9 +61,10 @@ def produced() -> Iterator[Produced]:
         made = Produced(broker.create_topic(1, {"segment.bytes": str(1 << 20)}), broker.data)
         place = {"topic": made.topic, "partition": 0}
         sequences = [0] * PRODUCERS
+        began: dict[int, list[int]] = {}
         for number in range(BATCHES):
-            in_transaction = number % 3 == 0
             producer = number % PRODUCERS
+            in_transaction = producer < TRANSACTIONAL
             first = len(made.records)
             sent = [
                 Record(
@@ -80,14 +92,43 @@ def produced() -> Iterator[Produced]:
             assert int(answer["base_offset"]) == first
             made.records += sent
             made.transactional += [in_transaction] * RECORDS
-            if in_transaction:
-                marker = Marker(4000 + producer, 1, 0, commit=number % 2 == 0)
+            if not in_transaction:
+                continue
+            began.setdefault(producer, []).extend(range(first, first + RECORDS))
+            # One producer's transactions are long.
+            if dice.random() < (0.1, 0.6)[producer] and number < BATCHES - PRODUCERS:
+                commit = dice.random() < 0.5
+                marker = Marker(4000 + producer, 1, 0, commit=commit)
                 assert broker.ask(marker.to_request() | place)["error"] == "NONE"
                 made.records.append(None)
                 made.transactional.append(True)
+                written = began.pop(producer)
+                made.aborted.update(() if commit else written)
+        made.consumed, made.stable_offset = asyncio.run(consume(broker.port, made.topic))
         made.while_running = rows(broker.data)
         broker.stop()
         yield made
+
+
+async def consume(port: int, topic: str) -> tuple[list[tuple[int, bytes | None, bytes | None]], int]:
+    """What aiokafka reads in ``read_committed``, and the last stable offset that the broker names."""
+    place = TopicPartition(topic, 0)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=f"127.0.0.1:{port}", isolation_level="read_committed", enable_auto_commit=False
+    )
+    await consumer.start()
+    try:
+        consumer.assign([place])
+        await consumer.seek_to_beginning(place)
+        found: list[tuple[int, bytes | None, bytes | None]] = []
+        end = (await consumer.end_offsets([place]))[place]
+        async with asyncio.timeout(CONSUME_S):
+            while await consumer.position(place) < end:
+                for got in (await consumer.getmany(place, timeout_ms=500)).values():
+                    found += [(record.offset, record.key, record.value) for record in got]
+        return found, end
+    finally:
+        await consumer.stop()
 
 
 def rows(path: Path, **options: Any) -> list[dict[str, Any]]:
@@ -109,6 +150,32 @@ def test_every_record_that_was_produced_is_read_under_its_offset(produced: Produ
     assert len({row["segment"] for row in found}) > 2
     sequences = [row["sequence"] for row in found if row["producer_id"] == 4001 and not row["control"]]
     assert sequences == list(range(len(sequences)))
+
+
+def test_records_of_aborted_transactions_are_marked(produced: Produced) -> None:
+    found = rows(produced.data)
+    assert {row["offset"] for row in found if row["aborted"]} == produced.aborted
+    assert produced.aborted
+    # A transaction that began in one segment and was aborted in another.
+    segments = logs.find_segments(produced.data)
+    assert any(one.path.with_suffix(".txnindex").exists() for one in segments)
+    parts = list(logs.slices(segments, slice_bytes=64 << 10))
+    apart = [row for part in parts for batch in logs.read_slice(part, logs.schema()) for row in batch.to_pylist()]
+    assert apart == found
+
+
+@pytest.mark.parametrize("spared", ["nothing", "*.snapshot", "*.txnindex", "both"])
+def test_read_committed_gives_what_a_consumer_of_the_broker_gets(
+    produced: Produced, tmp_path: Path, spared: str
+) -> None:
+    globs = {"nothing": [], "both": ["*.snapshot", "*.txnindex"]}.get(spared, [spared])
+    shutil.copytree(produced.data, tmp_path / "log", ignore=shutil.ignore_patterns(*globs))
+    found = rows(tmp_path / "log", isolation="read_committed")
+    assert [(row["offset"], row["key"], row["value"]) for row in found] == produced.consumed
+    assert 0 < produced.stable_offset < len(produced.records)
+    segment = logs.find_segments(tmp_path / "log")[0]
+    assert last_stable_offset(segment) == produced.stable_offset
+    assert {row["offset"] for row in rows(tmp_path / "log") if row["aborted"]} == produced.aborted
 
 
 def test_a_running_broker_has_the_same_records(produced: Produced) -> None:

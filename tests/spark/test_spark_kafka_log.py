@@ -125,6 +125,17 @@ def test_other_filters_are_left_to_spark(corpus: Path) -> None:
     assert read(made) == plain(corpus)
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_the_reader_selects_as_a_consumer_does(corpus: Path, isolation: str) -> None:
+    expected = plain(corpus, isolation=isolation)
+    everything = plain(corpus)
+    left_out = {"control"} if isolation == "read_uncommitted" else {"control", "aborted"}
+    assert expected == [row for row in everything if not any(row[name] for name in left_out)]
+    assert len(expected) < len(everything)
+    for size in ("64KiB", "64MiB"):
+        assert read(reader(corpus, isolation=isolation, split_bytes=size)) == expected
+
+
 def test_a_timestamp_that_spark_cannot_hold_is_null_and_within_no_bounds(tmp_path: Path) -> None:
     times = [-(1 << 62), -1, 0, FIRST.timestamp() * 1000, 1 << 62]
     made = [Record(i, int(moment), None, b"v") for i, moment in enumerate(times)]
@@ -143,6 +154,7 @@ def test_a_timestamp_that_spark_cannot_hold_is_null_and_within_no_bounds(tmp_pat
         ({"colour": "red"}, "option 'colour' does not exist; take some of path, topics, "),
         ({"columns": "key, colour"}, "column 'colour' does not exist"),
         ({"mode": "lax"}, "mode 'lax' does not exist"),
+        ({"isolation": "serial"}, "isolation 'serial' does not exist; take one of log, read_unc"),
         ({"split_bytes": "12"}, "option split_bytes is '12'; give at least 4096 bytes"),
         ({"split_bytes": "many"}, "many"),
         ({"topics": "none*"}, r"matches 'none\*'; there are audit, orders"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +12,21 @@ from typing import Any, BinaryIO, Final, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kfuzz.corpora.logs.segments import EVERYTHING, Selection, Slice, Starts, find_segments, opened, slices
+from kfuzz.corpora.logs.rows import NUMBERS, Rows, array_of, numbers, taken
+from kfuzz.corpora.logs.segments import (
+    EVERYTHING,
+    Segment,
+    Selection,
+    Slice,
+    Starts,
+    batch_bytes,
+    find_segments,
+    mapped,
+    opened,
+)
+from kfuzz.corpora.logs.slicing import Isolation, require_isolation, slices
+from kfuzz.corpora.logs.transactions import Ahead, FileAhead, Heads, aborted_batches
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Finding
 from kfuzz.records import Limits
@@ -31,10 +42,6 @@ MODES: Final = ("strict", "tolerant")
 
 VIEW: Final = pa.binary_view()
 HEADERS: Final = pa.list_(pa.struct([pa.field("key", VIEW, nullable=False), pa.field("value", VIEW)]))
-BYTES: Final = {
-    VIEW: pa.binary(),
-    HEADERS: pa.list_(pa.struct([pa.field("key", pa.binary(), nullable=False), pa.field("value", pa.binary())])),
-}
 # The columns of a record, in their order.
 COLUMNS: Final[dict[str, pa.DataType]] = {
     "topic": pa.string(),
@@ -51,19 +58,12 @@ COLUMNS: Final[dict[str, pa.DataType]] = {
     "sequence": pa.int32(),
     "transactional": pa.bool_(),
     "control": pa.bool_(),
+    "aborted": pa.bool_(),
     "segment": pa.int64(),
     "position": pa.int64(),
 }
 FINDING: Final = "finding"
-# The types of pyarrow's stubs do not allow a comparison with a number.
-COMPUTE: Final[Any] = pc
-# numpy's types; Arrow would import pandas to tell.
-NUMBERS: Final[dict[pa.DataType, type[np.generic]]] = {
-    pa.bool_(): np.bool_,
-    pa.int16(): np.int16,
-    pa.int32(): np.int32,
-    pa.int64(): np.int64,
-}
+ABORTED: Final = "aborted"
 
 # Larger windows are slower: Arrow then asks the system for memory again and again.
 WINDOW_BYTES: Final = 4 << 20
@@ -81,8 +81,6 @@ SEQUENCE_MASK: Final = 0x7FFFFFFF
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MAGIC_BYTE: Final = MESSAGE_AT[1]["magic"]
 ATTRIBUTES_BYTE: Final = MESSAGE_AT[1]["attributes"]
-LENGTH: Final = slice(8, 12)
-LENGTH_ENDS: Final = 12
 
 
 def schema(columns: Sequence[str] | None = None, *, mode: Mode = "strict") -> pa.Schema:
@@ -111,6 +109,7 @@ def read(
     min_timestamp: int | datetime | None = None,
     max_timestamp: int | datetime | None = None,
     mode: Mode = "strict",
+    isolation: Isolation = "log",
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
     """The records of a log directory, a partition folder or a segment file, as Arrow batches.
@@ -123,14 +122,21 @@ def read(
     have a column ``finding``, which is null for a record. For each stretch of bad bytes there is a row with the reason
     in ``finding``, and reading goes on behind them.
 
-    Raises ``UsageError`` if a file cannot be read, and for an unknown column or mode. The generator reads files
-    when it is asked for batches. Do not change the files meanwhile: a mapped file must not become shorter.
+    ``isolation`` selects records as a consumer does. ``log`` gives everything. ``read_uncommitted`` leaves out control
+    records. ``read_committed`` also leaves out the records of aborted transactions, and stops at the last stable
+    offset: where the oldest open transaction began.
+
+    Raises ``UsageError`` if a file cannot be read, and for an unknown column, mode or isolation. The generator reads
+    files when it is asked for batches. Do not change the files meanwhile: a mapped file must not become shorter.
     """
     wanted = schema(columns, mode=mode)
     selection = Selection(first_offset, last_offset, _ms(min_timestamp, up=True), _ms(max_timestamp, up=False))
+    require_isolation(isolation)
     segments = find_segments(path, topics=topics)
     return (
-        batch for part in slices(segments, selection) for batch in read_slice(part, wanted, selection, limits=limits)
+        batch
+        for part in slices(segments, selection, isolation=isolation)
+        for batch in read_slice(part, wanted, selection, isolation=isolation, limits=limits)
     )
 
 
@@ -149,14 +155,20 @@ def read_slice(
     wanted: pa.Schema,
     selection: Selection = EVERYTHING,
     *,
+    isolation: Isolation = "log",
     limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[pa.RecordBatch]:
     """The records of one slice as Arrow batches with the schema ``wanted``, which :func:`schema` makes.
 
     Errors are those of :func:`read`. The mode is tolerant if ``wanted`` has a column ``finding``.
     """
+    require_isolation(isolation)
+    stable = part.stable_offset
+    if stable is not None and (selection.last_offset is None or selection.last_offset >= stable):
+        selection = replace(selection, last_offset=stable - 1)
+    rows = RowMaker(part.segment, wanted, selection, isolation)
     with opened(part.segment.path) as file:
-        yield from _Reader(part, wanted, selection, limits, file).batches()
+        yield from _Reader(part, rows, limits, file).batches()
 
 
 @dataclass(slots=True)
@@ -164,8 +176,7 @@ class _Reader:
     """One pass over a slice."""
 
     part: Slice
-    wanted: pa.Schema
-    selection: Selection
+    rows: RowMaker
     limits: Limits
     file: BinaryIO
     starts: Starts | None = None
@@ -175,10 +186,11 @@ class _Reader:
         # The file may have become shorter since it was found.
         end = min(self.part.end, os.fstat(self.file.fileno()).st_size)
         window = WINDOW_BYTES
+        ahead = FileAhead(self.part.segment) if self.rows.needs_outcomes else None
         while at < end:
-            view = self._map(at, min(at + window, end))
+            view = mapped(self.file, at, min(at + window, end))
             made = next_part(view, limits=self.limits, payload_bytes=PAYLOAD_BYTES)
-            if (rows := self._rows(view, made, at)) is not None:
+            if (rows := self.rows.of(view, made, at, ahead)) is not None:
                 yield rows
             if made.finding is None:
                 at += made.consumed
@@ -186,24 +198,15 @@ class _Reader:
                 if made.places:
                     continue
                 # The window may have less than one batch.
-                if len(view) < end - at and (needed := LENGTH_ENDS + self._length(view)) <= end - at:
+                if len(view) < end - at and len(view) < (needed := batch_bytes(view)) <= end - at:
                     window = needed
                     continue
             told, bad, at = self._passed(view, made, at, end)
-            if FINDING not in self.wanted.names:
+            if not self.rows.is_tolerant:
                 raise RecordsError(told)
             # Bad bytes have no offset and no timestamp, so they are not within bounds.
-            if self.selection == EVERYTHING:
-                yield self._row_of(told, bad)
-
-    def _map(self, start: int, end: int) -> memoryview:
-        first = start - start % mmap.ALLOCATIONGRANULARITY
-        mapped = mmap.mmap(self.file.fileno(), end - first, access=mmap.ACCESS_READ, offset=first)
-        return memoryview(mapped)[start - first :]
-
-    @staticmethod
-    def _length(view: memoryview) -> int:
-        return int.from_bytes(view[LENGTH], "big", signed=True)
+            if self.rows.selection == EVERYTHING:
+                yield self.rows.of_damage(told, bad)
 
     def _passed(self, view: memoryview, made: Part, at: int, end: int) -> tuple[Finding, int, int]:
         """What is wrong with the bytes behind ``made``, where they begin, and where reading goes on.
@@ -228,11 +231,32 @@ class _Reader:
             return replace(made.finding, path=place), bad, after
         return replace(made.finding, path=place, at=at + made.finding.at), bad, after
 
-    # -- rows
 
-    def _row_of(self, told: Finding, position: int) -> pa.RecordBatch:
+# --------------------------------------------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True, slots=True)
+class RowMaker:
+    """Makes the selected rows of a segment, with the columns of ``wanted``."""
+
+    segment: Segment
+    wanted: pa.Schema
+    selection: Selection
+    isolation: Isolation
+
+    @property
+    def is_tolerant(self) -> bool:
+        """Whether damage becomes a row."""
+        return FINDING in self.wanted.names
+
+    @property
+    def needs_outcomes(self) -> bool:
+        """Whether it must be known which transactions are aborted."""
+        return ABORTED in self.wanted.names or self.isolation == "read_committed"
+
+    def of_damage(self, told: Finding, position: int) -> pa.RecordBatch:
         """The row of bad bytes that begin at ``position``."""
-        segment = self.part.segment
+        segment = self.segment
         known = {
             "topic": segment.topic,
             "partition": segment.partition,
@@ -242,14 +266,22 @@ class _Reader:
         }
         return pa.RecordBatch.from_pylist([known], schema=self.wanted)
 
-    def _rows(self, view: memoryview, made: Part, at: int) -> pa.RecordBatch | None:
-        """The selected records with the wanted columns; None if there is none."""
-        table = _selected(made.columns, self.selection)
+    def of(self, view: memoryview, made: Part, at: int, ahead: Ahead | None) -> pa.RecordBatch | None:
+        """The selected records of ``made``, which was read of ``view``; None if there is none.
+
+        ``view`` begins at byte ``at`` of the segment. ``ahead`` looks at what comes behind it.
+        """
+        if not made.columns.num_rows:
+            return None
+        heads = _Heads(view, made, at)
+        aborted = aborted_batches(heads.of_transactions(), ahead, at + made.consumed) if ahead is not None else None
+        chosen = self._chosen(made.columns, heads, aborted)
+        table = made.columns if chosen is None else taken(made.columns, chosen)
         count = table.num_rows
         if not count:
             return None
-        heads = _Heads(view, made, table, at)
-        segment = self.part.segment
+        heads.choose(table)
+        segment = self.segment
         of_segment = {
             "topic": segment.topic,
             "partition": segment.partition,
@@ -264,19 +296,34 @@ class _Reader:
                 columns.append(table.column("timestamp").view(field.type))
             elif field.name in of_segment:
                 columns.append(_alike(field.type, of_segment[field.name], count))
+            elif field.name == ABORTED:
+                columns.append(heads.flags(aborted))
             else:
                 columns.append(heads.column(field.name, field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.wanted)
+
+    def _chosen(self, table: pa.RecordBatch, heads: _Heads, aborted: npt.NDArray[np.bool_] | None) -> Rows | None:
+        """The rows that are selected; None if all are."""
+        mask: npt.NDArray[np.bool_] | None = None
+        if self.isolation != "log":
+            left_out = heads.is_control()
+            if self.isolation == "read_committed" and aborted is not None:
+                left_out = left_out | aborted
+            if left_out.any():
+                mask = np.repeat(~left_out, heads.counts)
+        for within in _within(table, self.selection):
+            mask = within if mask is None else mask & within
+        return None if mask is None else np.flatnonzero(mask)
 
 
 class _Heads:
     """Columns from the headers of batches: one value per batch, repeated for each of its records."""
 
-    def __init__(self, view: memoryview, made: Part, table: pa.RecordBatch, at: int) -> None:
-        self.table = table
+    def __init__(self, view: memoryview, made: Part, at: int) -> None:
+        self.table = self.all = made.columns
         self.at = at
         self.places = np.asarray(made.places)
-        self.repeats = np.asarray(made.counts) if table.num_rows == made.columns.num_rows else None
+        self.counts = np.asarray(made.counts)
         raw = np.frombuffer(view, np.uint8)
         self.magic = raw[self.places + MAGIC_BYTE]
         self.old_attributes = raw[self.places + ATTRIBUTES_BYTE]
@@ -286,12 +333,37 @@ class _Heads:
         heads = np.lib.stride_tricks.sliding_window_view(raw, BATCH_HEADER_SIZE)[starts] if len(starts) else b""
         self.heads = np.frombuffer(heads, HEADER)
 
+    def choose(self, table: pa.RecordBatch) -> None:
+        """From now on, columns have the rows of ``table``, which are some of all."""
+        self.table = table
+
+    def of_transactions(self) -> Heads:
+        """What tells which batches belong to aborted transactions."""
+        last = self.heads["base_offset"] + self.heads["last_offset_delta"].astype(np.int64)
+        return Heads(
+            self._of_batches(self.heads["producer_id"], -1, np.int64),
+            self._of_batches(self.heads["attributes"], 0, np.int64),
+            self._of_batches(last, -1, np.int64),
+            self.counts,
+            self.all,
+        )
+
+    def is_control(self) -> npt.NDArray[np.bool_]:
+        """For each batch, whether it is a control batch."""
+        return self._of_batches(self._flag(CONTROL), False, np.bool_)
+
+    def flags(self, values: npt.NDArray[np.bool_] | None) -> pa.Array[Any]:
+        """A column from one truth value for each batch; None is false for all."""
+        if values is None:
+            return _alike(pa.bool_(), False, self.table.num_rows)
+        return numbers(pa.bool_(), self._of_records(values))
+
     def column(self, name: str, kind: pa.DataType) -> pa.Array[Any]:
         """A column of the table's length."""
         if name == "sequence":
             return self._sequence()
         if name == "position":
-            return _numbers(kind, self._of_records(self.places + self.at))
+            return numbers(kind, self._of_records(self.places + self.at))
         if name == "timestamp_type":
             old = np.where(self.magic == 0, -1, (self.old_attributes & LOG_APPEND_TIME) != 0)
             return self._column(kind, self._flag(LOG_APPEND_TIME), old)
@@ -312,15 +384,15 @@ class _Heads:
         return values
 
     def _of_records(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if self.repeats is not None:
-            return np.repeat(values, self.repeats)
+        if self.table is self.all:
+            return np.repeat(values, self.counts)
         return np.take(values, self.table.column("batch").to_numpy())
 
     def _column(self, kind: pa.DataType, new: npt.NDArray[Any], old: Any) -> pa.Array[Any]:
         values = self._of_batches(new, old, NUMBERS[kind])
         if (values == values[0]).all():
             return _alike(kind, values[0].item(), self.table.num_rows)
-        return _numbers(kind, self._of_records(values))
+        return numbers(kind, self._of_records(values))
 
     def _sequence(self) -> pa.Array[Any]:
         base = self._of_batches(self.heads["base_sequence"], -1, np.int64)
@@ -329,35 +401,28 @@ class _Heads:
         first = self._of_batches(self.heads["base_offset"], 0, np.int64)
         # Both are wanted as one number per batch: a record's sequence is its offset and this.
         sequences = (self.table.column("offset").to_numpy() + self._of_records(base - first)) & SEQUENCE_MASK
-        return _numbers(pa.int32(), np.where(self._of_records(base < 0), -1, sequences).astype(np.int32))
+        return numbers(pa.int32(), np.where(self._of_records(base < 0), -1, sequences).astype(np.int32))
 
 
-def _selected(table: pa.RecordBatch, selection: Selection) -> pa.RecordBatch:
-    """The rows of ``table`` that are in ``selection``."""
-    mask: Any = None
+def _within(table: pa.RecordBatch, selection: Selection) -> Iterator[npt.NDArray[np.bool_]]:
+    """For each bound that some rows are outside of: which rows are within it. A null is within none."""
     for name, low, high in (
         ("offset", selection.first_offset, selection.last_offset),
         ("timestamp", selection.min_timestamp, selection.max_timestamp),
     ):
+        if low is None and high is None:
+            continue
         column = table.column(name)
-        for bound, is_outside, is_within in (
-            (low, COMPUTE.less, COMPUTE.greater_equal),
-            (high, COMPUTE.greater, COMPUTE.less_equal),
-        ):
-            if bound is not None and (column.null_count or COMPUTE.any(is_outside(column, bound)).as_py()):
-                within = COMPUTE.fill_null(is_within(column, bound), False)
-                mask = within if mask is None else COMPUTE.and_(mask, within)
-    if mask is None:
-        return table
-    rows = np.flatnonzero(mask.to_numpy(zero_copy_only=False))
-    if len(rows) == 0:
-        return table.slice(0, 0)
-    if rows[-1] - rows[0] + 1 == len(rows):
-        return table.slice(rows[0], len(rows))
-    # Arrow cannot filter views: they become bytes and then views again.
-    plain = [column.cast(BYTES.get(column.type, column.type)) for column in table.columns]
-    chosen = [column.filter(mask).cast(field.type) for column, field in zip(plain, table.schema, strict=True)]
-    return pa.RecordBatch.from_arrays(chosen, schema=table.schema)
+        values = array_of(column.buffers()[1], np.int64)[column.offset : column.offset + len(column)]
+        within = np.ones(len(values), np.bool_)
+        if column.null_count:
+            within &= column.is_valid().to_numpy(zero_copy_only=False)
+        if low is not None:
+            within &= values >= low
+        if high is not None:
+            within &= values <= high
+        if not within.all():
+            yield within
 
 
 # Columns of one value, by type and value: the longest that was asked for. Batches share them.
@@ -377,15 +442,9 @@ def _alike(kind: Any, value: Any, count: int) -> pa.Array[Any]:
         elif isinstance(value, str):
             made = _texts(value, length)
         else:
-            made = _numbers(kind, np.full(length, value, NUMBERS[kind]))
+            made = numbers(kind, np.full(length, value, NUMBERS[kind]))
         ALIKE[kind, value] = made
     return made.slice(0, count)
-
-
-def _numbers(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array[Any]:
-    """The same numbers for Arrow, without the import of pandas that ``pyarrow.array`` makes: it takes 0.2 seconds."""
-    data: Any = np.packbits(values, bitorder="little") if kind == pa.bool_() else np.ascontiguousarray(values)
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
 
 
 def _texts(text: str, count: int) -> pa.Array[Any]:

@@ -1,4 +1,4 @@
-"""The segments of a log directory, and slices of segments that begin and end between batches.
+"""The segments of a log directory, and the places inside them where batches begin.
 
 Kafka's indexes say where batches begin: the offset index has an entry for about every 4 KiB of the log. An entry is
 used only if the log has a batch with that last offset at that place. So a damaged index makes reading slower, and
@@ -7,9 +7,10 @@ never wrong. The time index cannot be checked in this way.
 
 from __future__ import annotations
 
+import mmap
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,9 +21,22 @@ import numpy.typing as npt
 
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
-from kfuzz.wire.layout import HEADER_AT, HEADER_UP_TO_MAGIC, MAGIC_AT
+from kfuzz.wire.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
 
-__all__ = ["EVERYTHING", "Segment", "Selection", "Slice", "Starts", "find_segments", "opened", "slices"]
+__all__ = [
+    "EVERYTHING",
+    "Segment",
+    "Selection",
+    "Slice",
+    "Starts",
+    "batch_bytes",
+    "entries",
+    "find_segments",
+    "increasing",
+    "mapped",
+    "opened",
+    "partition_of",
+]
 
 FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})")
 NAME: Final = re.compile(r"(\d{20})\.log")
@@ -33,6 +47,7 @@ TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 FRAME: Final = struct.Struct(">qi")
 DELTA: Final = struct.Struct(">i")
 DELTA_AT: Final = HEADER_AT["last_offset_delta"]
+LENGTH: Final = slice(8, 12)
 NAMES_MOST: Final = 5
 
 
@@ -67,11 +82,15 @@ EVERYTHING: Final = Selection()
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The bytes of a segment from ``start`` to ``end``: whole batches, unless the segment is damaged."""
+    """The bytes of a segment from ``start`` to ``end``: whole batches, unless the segment is damaged.
+
+    ``stable_offset`` is the partition's last stable offset if reading in ``read_committed`` ends there, otherwise None.
+    """
 
     segment: Segment
     start: int
     end: int
+    stable_offset: int | None = None
 
 
 def opened(path: Path) -> BinaryIO:
@@ -80,6 +99,20 @@ def opened(path: Path) -> BinaryIO:
         return path.open("rb")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def mapped(file: BinaryIO, start: int, end: int) -> memoryview:
+    """The bytes of ``file`` from ``start`` to ``end``, mapped. There must be at least one."""
+    first = start - start % mmap.ALLOCATIONGRANULARITY
+    data = mmap.mmap(file.fileno(), end - first, access=mmap.ACCESS_READ, offset=first)
+    return memoryview(data)[start - first :]
+
+
+def batch_bytes(data: memoryview) -> int:
+    """The size of the batch at the start of ``data``, as its length says; 0 without a length. It may be wrong."""
+    if len(data) < LOG_OVERHEAD:
+        return 0
+    return LOG_OVERHEAD + int.from_bytes(data[LENGTH], "big", signed=True)
 
 
 def find_segments(path: str | Path, *, topics: str = "*") -> list[Segment]:
@@ -133,6 +166,19 @@ def _partition(folder: Path) -> list[Segment]:
     return [_segment(path, after) for path, after in zip(paths, following, strict=True)]
 
 
+def partition_of(segment: Segment) -> list[Segment]:
+    """All segments in the folder of ``segment``, in order; only itself if its file is not named as Kafka names it.
+
+    ``UsageError`` if the folder cannot be read.
+    """
+    if segment.base_offset is None:
+        return [segment]
+    try:
+        return _partition(segment.path.parent)
+    except OSError as error:
+        raise UsageError(f"{error.filename or segment.path.parent} cannot be read: {error.strerror}") from None
+
+
 def _segment(path: Path, next_offset: int | None) -> Segment:
     name = NAME.fullmatch(path.name)
     folder = FOLDER.fullmatch(path.absolute().parent.name) if name else None
@@ -157,11 +203,11 @@ class Starts:
         self.offsets: npt.NDArray[np.int64] = np.empty(0, np.int64)
         self.positions: npt.NDArray[np.int64] = np.empty(0, np.int64)
         if segment.base_offset is not None:
-            entries = _entries(segment.path.with_suffix(".index"), OFFSET_ENTRY)
-            positions = entries["position"].astype(np.int64)
-            offsets = entries["offset"].astype(np.int64)
+            found = entries(segment.path.with_suffix(".index"), OFFSET_ENTRY)
+            positions = found["position"].astype(np.int64)
+            offsets = found["offset"].astype(np.int64)
             # A broker makes the index of its active segment as large as it may become: zeros follow the entries.
-            count = _increasing(positions, offsets)
+            count = increasing(positions, offsets)
             self.positions = positions[:count]
             self.offsets = offsets[:count] + segment.base_offset
 
@@ -198,7 +244,7 @@ class Starts:
         return bool(last == self.offsets[at] and length >= HEADER_UP_TO_MAGIC - FRAME.size and head[MAGIC_AT] <= 2)
 
 
-def _entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
+def entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
     """The entries of an index file; none if there is no such file."""
     try:
         data = path.read_bytes()
@@ -209,68 +255,7 @@ def _entries(path: Path, entry: np.dtype[np.void]) -> npt.NDArray[np.void]:
     return np.frombuffer(data, entry, count=len(data) // entry.itemsize)
 
 
-def _increasing(*columns: npt.NDArray[np.int64]) -> int:
+def increasing(*columns: npt.NDArray[np.int64]) -> int:
     """The number of leading entries that increase in all ``columns``."""
     falls = np.flatnonzero(np.any([np.diff(column) <= 0 for column in columns], axis=0))
     return int(falls[0]) + 1 if len(falls) else len(columns[0])
-
-
-def _offset_before(segment: Segment, timestamp: int) -> int | None:
-    """An offset below which no record is as late as ``timestamp``, by the time index; None if it does not say."""
-    if segment.base_offset is None:
-        return None
-    entries = _entries(segment.path.with_suffix(".timeindex"), TIME_ENTRY)
-    timestamps, offsets = entries["timestamp"].astype(np.int64), entries["offset"].astype(np.int64)
-    count = _increasing(timestamps)
-    at = int(np.searchsorted(timestamps[:count], timestamp, side="left")) - 1
-    return segment.base_offset + int(offsets[at]) if at >= 0 else None
-
-
-# -------------------------------------------------------------------------------------------------- slices
-
-
-def slices(
-    segments: Sequence[Segment], selection: Selection = EVERYTHING, *, slice_bytes: int | None = None
-) -> Iterator[Slice]:
-    """The slices that hold the records of ``selection``, in order; they may hold others too.
-
-    With ``slice_bytes``, a slice ends at the first index entry after so many bytes. ``UsageError`` if a file cannot be
-    read.
-    """
-    for segment in segments:
-        if not segment.size or not _overlaps(segment, selection):
-            continue
-        if selection == EVERYTHING and (slice_bytes is None or segment.size <= slice_bytes):
-            yield Slice(segment, 0, segment.size)
-            continue
-        with opened(segment.path) as file:
-            starts = Starts(segment, file)
-            start, end = _bounds(segment, starts, selection)
-            while start < end:
-                cut = starts.next(start, slice_bytes) if slice_bytes is not None else None
-                upto = end if cut is None else min(cut, end)
-                yield Slice(segment, start, upto)
-                start = upto
-
-
-def _overlaps(segment: Segment, selection: Selection) -> bool:
-    """Whether the segment may hold selected offsets, by the names of the files."""
-    first, last = selection.first_offset, selection.last_offset
-    if first is not None and last is not None and first > last:
-        return False
-    if first is not None and segment.next_offset is not None and segment.next_offset <= first:
-        return False
-    return last is None or segment.base_offset is None or segment.base_offset <= last
-
-
-def _bounds(segment: Segment, starts: Starts, selection: Selection) -> tuple[int, int]:
-    start, end = 0, segment.size
-    if selection.first_offset is not None:
-        start = starts.before(selection.first_offset)
-    if selection.min_timestamp is not None:
-        offset = _offset_before(segment, selection.min_timestamp)
-        start = max(start, starts.before(offset)) if offset is not None else start
-    if selection.last_offset is not None:
-        after = starts.after(selection.last_offset)
-        end = end if after is None else after
-    return start, end

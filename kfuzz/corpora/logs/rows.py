@@ -1,0 +1,92 @@
+"""Rows and columns of Arrow tables, by way of numpy. Arrow itself cannot choose rows of columns of views."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["NUMBERS", "Rows", "array_of", "beginnings", "numbers", "taken"]
+
+VIEW_BYTES: Final = 16
+# A view begins with the length and the first four bytes.
+LENGTH_BYTES: Final = 4
+BEGINNING_BYTES: Final = 4
+
+# numpy's types; Arrow would import pandas to tell.
+NUMBERS: Final[dict[pa.DataType, type[np.generic]]] = {
+    pa.bool_(): np.bool_,
+    pa.int8(): np.int8,
+    pa.int16(): np.int16,
+    pa.int32(): np.int32,
+    pa.int64(): np.int64,
+}
+
+Rows = npt.NDArray[Any]
+
+
+def array_of(buffer: pa.Buffer | None, kind: Any) -> npt.NDArray[Any]:
+    """The contents of one of Arrow's buffers, without a copy."""
+    found: Any = buffer
+    return np.frombuffer(found, kind)
+
+
+def taken(table: pa.RecordBatch, rows: Rows) -> pa.RecordBatch:
+    """The given rows of ``table``, in this order. The bytes that views point to are not copied."""
+    if len(rows) == 0:
+        return table.slice(0, 0)
+    if rows[-1] - rows[0] + 1 == len(rows):
+        return table.slice(rows[0], len(rows))
+    return pa.RecordBatch.from_arrays([_taken(column, rows) for column in table.columns], schema=table.schema)
+
+
+def _taken(column: pa.Array[Any], rows: Rows) -> pa.Array[Any]:
+    if pa.types.is_binary_view(column.type):
+        return _views(column, rows)
+    if pa.types.is_list(column.type):
+        return _lists(cast("pa.ListArray[Any]", column), rows)
+    return column.take(numbers(pa.int64(), rows.astype(np.int64, copy=False)))
+
+
+def _views(column: pa.Array[Any], rows: Rows) -> pa.Array[Any]:
+    validity, views, *data = column.buffers()
+    chosen: Any = array_of(views, f"V{VIEW_BYTES}")[rows + column.offset]
+    nulls: Any = None
+    if column.null_count:
+        bits = _bits(validity)[rows + column.offset]
+        nulls = pa.py_buffer(cast(Any, np.packbits(bits, bitorder="little")))
+    return pa.Array.from_buffers(column.type, len(rows), [nulls, pa.py_buffer(chosen), *data])
+
+
+def _bits(validity: pa.Buffer | None) -> npt.NDArray[np.uint8]:
+    return np.unpackbits(array_of(validity, np.uint8), bitorder="little")
+
+
+def _lists(column: pa.ListArray[Any], rows: Rows) -> pa.Array[Any]:
+    """Lists of structs, none of them null."""
+    ends = column.offsets.to_numpy()
+    counts = (ends[1:] - ends[:-1])[rows]
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    children = np.repeat(ends[:-1][rows] - offsets[:-1], counts) + np.arange(offsets[-1])
+    structs = cast("pa.StructArray", column.values)
+    fields = [_taken(structs.field(at), children) for at in range(structs.type.num_fields)]
+    made = pa.StructArray.from_arrays(fields, fields=list(structs.type))
+    return pa.ListArray.from_arrays(cast(Any, numbers(pa.int32(), offsets)), made, type=column.type)
+
+
+def numbers(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array[Any]:
+    """The same numbers for Arrow, without the import of pandas that ``pyarrow.array`` makes: it takes 0.2 seconds."""
+    data: Any = np.packbits(values, bitorder="little") if kind == pa.bool_() else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(data)])
+
+
+def beginnings(column: pa.Array[Any], rows: Rows) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """The lengths of the given views, -1 for null, and their first four bytes. Bytes that a view lacks are 0."""
+    validity, views, *_ = column.buffers()
+    raw = array_of(views, np.uint8).reshape(-1, VIEW_BYTES)[rows + column.offset]
+    lengths = np.ascontiguousarray(raw[:, :LENGTH_BYTES]).view(np.int32).reshape(-1)
+    if column.null_count:
+        lengths = np.where(_bits(validity)[rows + column.offset] == 0, np.int32(-1), lengths)
+    return lengths, raw[:, LENGTH_BYTES : LENGTH_BYTES + BEGINNING_BYTES]
