@@ -6,7 +6,7 @@ The steps: ``prepare``, then ``write_segment`` for each segment in any order on 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, part_names, require_pyarrow, write_manifest
@@ -114,8 +114,8 @@ def publish(out: str | Path | Target, plan: Plan, rows: Sequence[Row]) -> None:
     if [row.segment_id for row in sorted(rows, key=lambda row: row.segment_id)] != list(range(len(plan))):
         raise RuntimeError(f"{len(rows)} rows do not cover the plan's {len(plan)} segments")
     _check_files(target, plan, rows)
-    checkpoints = [f"{directory}/{LEADER_EPOCH_CHECKPOINT}" for directory in plan.directories()]
-    for _ in in_parallel(lambda name: target.write(name, leader_epochs()), checkpoints):
+    epochs = dict(leader_epochs(plan))
+    for _ in in_parallel(lambda name: target.write(f"{name}/{LEADER_EPOCH_CHECKPOINT}", epochs[name]), epochs):
         pass
     target.remove_directory(MANIFEST)
     write_manifest(target.child(MANIFEST), rows)
@@ -166,9 +166,13 @@ def _check_files(target: Target, plan: Plan, rows: Sequence[Row]) -> None:
         )
 
 
-def leader_epochs() -> str:
-    """The content of ``LeaderEpochCheckpointFile``, version 0, with one entry: epoch 0 begins at offset 0."""
-    return "0\n1\n0 0\n"
+def leader_epochs(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Each partition's directory, and the content of its ``LeaderEpochCheckpointFile``, version 0."""
+    for planned in plan.topics:
+        epochs = planned.leader_epochs()
+        text = "".join([f"0\n{len(epochs)}\n", *(f"{epoch} {offset}\n" for epoch, offset in epochs)])
+        for partition in range(planned.topic.partitions):
+            yield f"{planned.topic.name}-{partition}", text
 
 
 def sweep_corpus(out: str | Path | Target, plan: Plan) -> None:

@@ -1,32 +1,28 @@
-from typing import Final
-
 from kfuzz.corpora.plan import Segment
 from kfuzz.wire.policy import Policy
-
-# What a fault is about: a base offset, a base sequence, a producer that the plan lacks, or the marker of a transaction
-# that did not begin.
-OFFSET: Final[int]
-SEQUENCE: Final[int]
-PRODUCER: Final[int]
-TRANSACTION: Final[int]
 
 class LogWalk(Policy):
     """Sums, indexes and faults of one segment's log, for ``records.read.reader.check_with``.
 
     The indexes are those that Kafka's recovery rebuilds (``LogSegment.recover``). All is right only if the whole log
-    was read without a finding. ``segment`` says what the plan has: the first offset and the producers' sequences.
+    was read without a finding, and ``finish`` was called. ``segment`` says what the plan has: the first offset, and the
+    sequences, epochs and transactions of the producers.
     """
 
     batches: int
     control_batches: int
     records: int
+    aborted_records: int
     next_offset: int
     max_timestamp: int
     crc32c: int
     def __init__(self, segment: Segment, index_interval_bytes: int) -> None: ...
+    def finish(self, at: int) -> None:
+        """Compare what every producer has written with the plan. ``at`` is the end of the log, in bytes."""
+
     @property
-    def faults(self) -> list[tuple[int, int, int, int, int]]:
-        """The first 20: what it is about, the byte offset, the value found, the value planned, the producer id."""
+    def faults(self) -> list[tuple[str, str, int, int, int, int]]:
+        """The first 20: code, text to format, byte offset, value found, value planned, producer id."""
 
     @property
     def open_transactions(self) -> list[tuple[int, int]]:

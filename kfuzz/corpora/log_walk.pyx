@@ -1,18 +1,21 @@
 """What verification learns of a log while the reader's walk goes over it; the interface is described in log_walk.pyi.
 
 The reader has checked the CRC of each batch that comes here. So the sums over whole files and payloads are computed
-from those CRCs, and most bytes are summed once. Nothing here is shared with the generator but the formats of Kafka.
+from those CRCs, and most bytes are summed once. Nothing here is shared with the generator but the formats of Kafka and
+the plan. One thing is taken from the generator: where the transactions began that are open at the segment's start. It
+is compared with the log when the segment before is verified.
 """
 
 cimport cython
 from cpython.buffer cimport PyBUF_READ
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.mem cimport PyMem_RawFree
+from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from kfuzz.wire.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
+from kfuzz.wire.cursor cimport load32
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
     AT_BATCH_LENGTH,
@@ -32,19 +35,42 @@ from kfuzz.wire.record_batch cimport header_t, row_t
 from kfuzz.wire.report cimport report_t
 from kfuzz.wire.scratch cimport enlarge, out_t
 from kfuzz.wire.sink cimport put_int16, put_int32, put_int64
-from kfuzz.wire.transactions cimport ABORTS, NO_MEMORY, follow, read_marker
+from kfuzz.wire.splitmix cimport nth
+from kfuzz.wire.transactions cimport ABORTS, COMMITS, NO_MEMORY, follow, read_marker
 
 from hashlib import blake2b
 
-from kfuzz.corpora.synth import DIGEST_BYTES
+from kfuzz.corpora.synth import DIGEST_BYTES, opened
+from kfuzz.corpora.writers import TRANSACTIONAL as TRANSACTIONAL_STREAM
+from kfuzz.corpora.writers import threshold
 
+# The kinds of faults, as numbers of FAULTS.
 cdef enum:
     OF_OFFSET = 0
     OF_SEQUENCE
     OF_PRODUCER
     OF_TRANSACTION
+    OF_EPOCH
+    OF_OUTCOME
+    OF_COORDINATOR
+    OF_LEADER
+    OF_SIZE
+    OF_RECORDS
 
-OFFSET, SEQUENCE, PRODUCER, TRANSACTION = OF_OFFSET, OF_SEQUENCE, OF_PRODUCER, OF_TRANSACTION
+FAULTS = [
+    ("offset-off-plan", "has base offset {found}; {planned} must follow"),
+    ("sequence-off-plan", "has base sequence {found} of producer {producer_id}; the plan gives {planned}"),
+    ("sequence-off-plan", "has base sequence {found} of producer {producer_id}; the plan has no such producer"),
+    ("transaction-unknown", "ends a transaction of producer {producer_id} that did not begin"),
+    ("epoch-off-plan", "has epoch {found} of producer {producer_id}; the plan gives {planned}"),
+    ("outcome-off-plan", "has marker type {found} (0 aborts, 1 commits) of producer {producer_id}; the plan gives "
+                         "{planned}"),
+    ("epoch-off-plan", "has coordinator epoch {found} of producer {producer_id}; the plan gives {planned}"),
+    ("epoch-off-plan", "has leader epoch {found}; the plan gives {planned}"),
+    ("transaction-off-plan", "ends a transaction of producer {producer_id} with {found} records in this segment; the "
+                             "plan gives {planned}"),
+    ("transaction-off-plan", "has {found} records and markers of producer {producer_id}; the plan gives {planned}"),
+]
 
 cdef enum:
     # Further faults usually repeat the first ones.
@@ -64,9 +90,26 @@ cdef struct fault_t:
     int64_t expected
     int64_t producer_id
 
+# What the plan says of a producer, and how much of it has been read.
+cdef struct producer_t:
+    bint transactional
+    int64_t producer_id
+    int64_t sequence               # that must follow
+    int64_t epoch
+    int64_t written                # records in this partition
+    int64_t ended                  # transactions that have ended in this segment
+    int64_t in_transaction         # records in the open transaction
+    int64_t records_here
+    int64_t first_transaction
+    int64_t pieces
+    int64_t records
+    int64_t markers
+    uint64_t cuts
+    uint64_t outcomes
+
 
 # What Kafka's ProducerStateEntry keeps of a producer. The last offset is -1 if its last epoch has no data.
-cdef struct producer_t:
+cdef struct state_t:
     int64_t id
     int64_t last_offset
     int64_t timestamp
@@ -85,22 +128,37 @@ cdef bytes contents(const out_t *out):
     return PyBytes_FromStringAndSize(<const char *> out.start, out.p - out.start) if out.p != out.start else b""
 
 
+cdef int64_t cut(const producer_t *producer, int64_t at) noexcept nogil:
+    """As ``kfuzz.corpora.writers.cut``."""
+    cdef int64_t width, moved
+    if at == 0 or at >= producer.pieces:
+        return 0 if at == 0 else producer.records
+    width = producer.records // producer.pieces
+    moved = <int64_t> (<uint64_t> <uint32_t> nth(producer.cuts, <uint64_t> at + 1) * <uint64_t> width >> 32)
+    return at * producer.records // producer.pieces - width // 2 + moved
+
+
 @cython.final
 cdef class LogWalk(Policy):
     cdef const uint8_t *log
-    cdef readonly int64_t batches, control_batches, records, max_timestamp, next_offset
+    cdef readonly int64_t batches, control_batches, records, aborted_records, max_timestamp, next_offset
     cdef readonly uint32_t crc32c
     cdef int64_t min_timestamp_or_max
     cdef int64_t base_offset, index_interval, indexed_at
     # The highest timestamp so far, the offset of its batch, and the time index's last timestamp.
     cdef int64_t top_timestamp, top_offset, timed
     cdef out_t offsets, times, aborted
-    # A producer_t for each producer in the order of their first batches, and the place of each among them.
+    # A state_t for each producer in the order of their first batches, and the place of each among them.
     cdef out_t states
     cdef map_t places
-    # By producer: the sequence that must follow, and the offset at which the open transaction began.
-    cdef map_t sequences
+    # By producer: its number among the producers, and the offset at which the open transaction began.
+    cdef map_t numbers
     cdef map_t began
+    cdef producer_t *producers
+    cdef int64_t producer_count
+    cdef int64_t partition, partitions, span
+    cdef int64_t leader_epoch_offsets, epoch_records, epoch_transactions, coordinator_epoch_transactions
+    cdef uint64_t aborts
     cdef fault_t found[FAULTS_MAX]
     cdef int fault_count
     cdef object digest
@@ -113,12 +171,40 @@ cdef class LogWalk(Policy):
         self.max_timestamp = self.top_timestamp = self.top_offset = self.timed = -1
         self.min_timestamp_or_max = INT64_MAX
         self.digest = blake2b(digest_size=DIGEST_BYTES)
-        for stream in segment.streams:
-            if stream.producer_id >= 0 and not put(&self.sequences, stream.producer_id, stream.first_sequence):
+        topic = segment.topic
+        transactions = topic.transactions
+        self.partition, self.partitions, self.span = segment.partition, topic.partitions, transactions.partitions
+        self.leader_epoch_offsets = topic.leader_epoch_offsets
+        self.epoch_records = topic.producers.epoch_records
+        self.epoch_transactions = transactions.epoch_transactions
+        self.coordinator_epoch_transactions = transactions.coordinator_epoch_transactions
+        self.aborts = threshold(transactions.abort_share)
+        self.set_producers(segment.streams, opened(segment))
+
+    cdef int set_producers(self, streams, dict first_offsets) except -1:
+        cdef producer_t *producer
+        known = [stream for stream in streams if stream.producer_id >= 0]
+        self.producers = <producer_t *> PyMem_RawCalloc(<size_t> len(known) + 1, sizeof(producer_t))
+        if self.producers == NULL:
+            raise MemoryError
+        for stream in known:
+            producer = &self.producers[self.producer_count]
+            producer.transactional = stream.kind == TRANSACTIONAL_STREAM
+            producer.producer_id, producer.sequence = stream.producer_id, stream.first_sequence
+            producer.epoch, producer.written = stream.producer_epoch, stream.written
+            producer.first_transaction, producer.pieces = stream.first_transaction, stream.pieces
+            producer.records, producer.markers = stream.records, stream.markers
+            producer.cuts, producer.outcomes = stream.cuts, stream.outcomes
+            if not put(&self.numbers, stream.producer_id, self.producer_count):
                 raise MemoryError
+            if stream.continues and not put(&self.began, stream.producer_id, first_offsets[stream.producer_id]):
+                raise MemoryError
+            self.producer_count += 1
+        return 0
 
     def __dealloc__(self):
-        free_map(&self.sequences)
+        free_map(&self.numbers)
+        PyMem_RawFree(self.producers)
         free_map(&self.began)
         free_map(&self.places)
         PyMem_RawFree(self.states.start)
@@ -140,6 +226,7 @@ cdef class LogWalk(Policy):
     cdef void record_batch(self, const uint8_t *p, const batch_t *b) noexcept nogil:
         cdef const header_t *h = b.header
         cdef int64_t n = b.size - HEADER_SIZE
+        cdef int64_t leader_epoch = 0
         cdef uint32_t factor, content
         if b.codec:
             content = crc32c_of(b.base, b.base_bytes)
@@ -151,6 +238,13 @@ cdef class LogWalk(Policy):
             content = crc32c_moved(crc32c_of(p + AT_ATTRIBUTES, HEADER_SIZE - AT_ATTRIBUTES), factor) ^ h.crc
             self.crc32c = crc32c_moved(crc32c_on(self.crc32c, p, HEADER_SIZE), factor) ^ content
         self.hash(p, HEADER_SIZE, AT_CRC, content)
+        if self.leader_epoch_offsets:
+            leader_epoch = b.base_offset // self.leader_epoch_offsets
+            if b.last_offset // self.leader_epoch_offsets != leader_epoch:
+                # The batch reaches into the next epoch.
+                leader_epoch += 1
+        if h.partition_leader_epoch != leader_epoch:
+            self.fault(OF_LEADER, b.at, h.partition_leader_epoch, leader_epoch, -1)
         self.append(b, b.base_offset, h.max_timestamp if h.attributes & LOG_APPEND_TIME else h.base_timestamp)
         if h.attributes & CONTROL:
             self.marker(b)
@@ -222,21 +316,54 @@ cdef class LogWalk(Policy):
     cdef uint8_t *put_time(self, uint8_t *p) noexcept nogil:
         return put_int32(put_int64(p, self.top_timestamp), self.relative(self.top_offset))
 
+    cdef producer_t *producer_of(self, const batch_t *b) noexcept nogil:
+        """The plan's producer of a batch, or NULL. The epochs are compared here."""
+        cdef const header_t *h = b.header
+        cdef entry_t *number = find(&self.numbers, h.producer_id)
+        cdef producer_t *producer
+        cdef int64_t epoch = 0
+        if number == NULL:
+            return NULL
+        producer = &self.producers[number.value]
+        if producer.transactional and self.epoch_transactions:
+            epoch = self.transaction(producer) // self.epoch_transactions
+        elif not producer.transactional and self.epoch_records:
+            epoch = producer.written // self.epoch_records
+        if epoch != h.producer_epoch:
+            self.fault(OF_EPOCH, b.at, h.producer_epoch, epoch, h.producer_id)
+        if epoch != producer.epoch:
+            producer.epoch, producer.sequence = epoch, 0
+        return producer
+
+    cdef int64_t transaction(self, const producer_t *producer) noexcept nogil:
+        """The number of the producer's current transaction, in the topic."""
+        cdef int64_t number = producer.first_transaction + producer.ended
+        return (self.partition + self.partitions * number) // self.span
+
+    cdef bint aborts_now(self, const producer_t *producer) noexcept nogil:
+        return <uint32_t> nth(producer.outcomes, <uint64_t> self.transaction(producer) + 1) < self.aborts
+
     cdef void produced(self, const batch_t *b) noexcept nogil:
         """A batch of data with a producer id."""
         cdef const header_t *h = b.header
-        cdef entry_t *known = find(&self.sequences, h.producer_id)
+        cdef producer_t *producer = self.producer_of(b)
         cdef int64_t began
-        # Kafka's sequences wrap from INT32_MAX to 0.
-        cdef int64_t following = (<int64_t> h.base_sequence + h.record_count) & 0x7fffffff
-        if known == NULL:
+        if producer == NULL:
             self.fault(OF_PRODUCER, b.at, h.base_sequence, -1, h.producer_id)
-            if not put(&self.sequences, h.producer_id, following):
-                self.no_memory = True
         else:
-            if known.value != h.base_sequence:
-                self.fault(OF_SEQUENCE, b.at, h.base_sequence, known.value, h.producer_id)
-            known.value = following
+            if producer.sequence != h.base_sequence:
+                self.fault(OF_SEQUENCE, b.at, h.base_sequence, producer.sequence, h.producer_id)
+            # Kafka's sequences wrap from INT32_MAX to 0.
+            producer.sequence = (<int64_t> h.base_sequence + h.record_count) & 0x7fffffff
+            producer.written += h.record_count
+            producer.records_here += h.record_count
+            producer.in_transaction += h.record_count
+            if producer.transactional and self.aborts_now(producer):
+                self.aborted_records += h.record_count
+            if not producer.transactional and self.epoch_records \
+                    and (producer.written - 1) // self.epoch_records != producer.epoch:
+                # The batch reaches into the next epoch.
+                self.fault(OF_EPOCH, b.at, h.producer_epoch, producer.epoch + 1, h.producer_id)
         self.keep(b, False)
         if h.attributes & TRANSACTIONAL and follow(&self.began, b, &began) == NO_MEMORY:
             self.no_memory = True
@@ -244,12 +371,17 @@ cdef class LogWalk(Policy):
     cdef void marker(self, const batch_t *b) noexcept nogil:
         cdef int64_t began
         cdef int became = follow(&self.began, b, &began)
+        cdef producer_t *producer
         cdef uint8_t *p
         self.control_batches += 1
         self.keep(b, True)
         if began < 0:
             self.fault(OF_TRANSACTION, b.at, b.header.producer_id, -1, b.header.producer_id)
-        elif became == ABORTS:
+            return
+        producer = self.producer_of(b)
+        if producer != NULL and (became == ABORTS or became == COMMITS):
+            self.ended(b, producer, became)
+        if became == ABORTS:
             if not has_room(&self.aborted, ABORTED_ENTRY):
                 self.no_memory = True
                 return
@@ -261,32 +393,60 @@ cdef class LogWalk(Policy):
         cdef const header_t *h = b.header
         cdef const row_t *row
         cdef entry_t *known = find(&self.places, h.producer_id)
-        cdef int64_t place = (self.states.p - self.states.start) // <int64_t> sizeof(producer_t)
-        cdef producer_t *producer
+        cdef int64_t place = (self.states.p - self.states.start) // <int64_t> sizeof(state_t)
+        cdef state_t *state
         if known == NULL:
-            if not has_room(&self.states, sizeof(producer_t)) or not put(&self.places, h.producer_id, place):
+            if not has_room(&self.states, sizeof(state_t)) or not put(&self.places, h.producer_id, place):
                 self.no_memory = True
                 return
-            self.states.p += sizeof(producer_t)
+            self.states.p += sizeof(state_t)
         else:
             place = known.value
-        producer = <producer_t *> self.states.start + place
+        state = <state_t *> self.states.start + place
         if known == NULL:
-            producer[0] = producer_t(h.producer_id, -1, -1, -1, 0, -1, h.producer_epoch)
-        if producer.epoch != h.producer_epoch:
-            producer.epoch = h.producer_epoch
-            producer.last_offset = producer.last_sequence = -1
-            producer.offset_delta = 0
-        producer.timestamp = b.max_timestamp
+            state[0] = state_t(h.producer_id, -1, -1, -1, 0, -1, h.producer_epoch)
+        if state.epoch != h.producer_epoch:
+            state.epoch = h.producer_epoch
+            state.last_offset = state.last_sequence = -1
+            state.offset_delta = 0
+        state.timestamp = b.max_timestamp
         if not is_marker:
-            producer.last_offset = b.last_offset
-            producer.offset_delta = h.last_offset_delta
+            state.last_offset = b.last_offset
+            state.offset_delta = h.last_offset_delta
             # Kafka's sequences wrap from INT32_MAX to 0.
-            producer.last_sequence = <int32_t> ((<int64_t> h.base_sequence + h.last_offset_delta) & 0x7fffffff)
+            state.last_sequence = <int32_t> ((<int64_t> h.base_sequence + h.last_offset_delta) & 0x7fffffff)
         elif b.rows.count > 0:
             row = b.rows.rows
             read_marker(b.base + row.key_at, row.key_length, b.base + row.value_at, row.value_length,
-                        &producer.coordinator_epoch)
+                        &state.coordinator_epoch)
+
+    cdef void ended(self, const batch_t *b, producer_t *producer, int became) noexcept nogil:
+        """Compare the end of a transaction with the plan."""
+        cdef int64_t found = 0 if became == ABORTS else 1
+        cdef int64_t planned = 0 if self.aborts_now(producer) else 1
+        # The value of a marker: a version of two bytes, then the coordinator's epoch.
+        cdef int64_t coordinator_epoch = <int32_t> load32(b.base + b.rows.rows[0].value_at + 2)
+        cdef int64_t size = cut(producer, producer.ended + 1) - cut(producer, producer.ended)
+        if found != planned:
+            self.fault(OF_OUTCOME, b.at, found, planned, producer.producer_id)
+        planned = 0
+        if self.coordinator_epoch_transactions:
+            planned = self.transaction(producer) // self.coordinator_epoch_transactions
+        if coordinator_epoch != planned:
+            self.fault(OF_COORDINATOR, b.at, coordinator_epoch, planned, producer.producer_id)
+        if producer.in_transaction != size:
+            self.fault(OF_SIZE, b.at, producer.in_transaction, size, producer.producer_id)
+        producer.in_transaction = 0
+        producer.ended += 1
+
+    cdef void end_of_producers(self, int64_t at) noexcept nogil:
+        cdef producer_t *producer
+        cdef int64_t i
+        for i in range(self.producer_count):
+            producer = &self.producers[i]
+            if producer.records_here != producer.records or producer.ended != producer.markers:
+                self.fault(OF_RECORDS, at, producer.records_here + producer.ended,
+                           producer.records + producer.markers, producer.producer_id)
 
     cdef int64_t stable(self, int64_t marker) noexcept nogil:
         """The last stable offset behind this marker."""
@@ -306,11 +466,14 @@ cdef class LogWalk(Policy):
 
     # -- for Python, when the walk is over
 
+    def finish(self, int64_t at):
+        self.end_of_producers(at)
+
     @property
     def faults(self):
         cdef int i
         return [
-            (self.found[i].kind, self.found[i].at, self.found[i].found, self.found[i].expected,
+            (*FAULTS[self.found[i].kind], self.found[i].at, self.found[i].found, self.found[i].expected,
              self.found[i].producer_id)
             for i in range(self.fault_count)
         ]
@@ -326,8 +489,8 @@ cdef class LogWalk(Policy):
 
     @property
     def producers(self):
-        cdef const producer_t *p = <const producer_t *> self.states.start
-        cdef const producer_t *end = <const producer_t *> self.states.p
+        cdef const state_t *p = <const state_t *> self.states.start
+        cdef const state_t *end = <const state_t *> self.states.p
         cdef entry_t *began
         cdef list found = []
         while p < end:

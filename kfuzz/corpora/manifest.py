@@ -46,7 +46,8 @@ class Row:
     """The manifest's row for one segment.
 
     ``crc32c`` covers the whole ``.log``. ``fingerprint`` covers its contents, without the lengths and CRCs that depend
-    on the codec libraries. ``records`` includes control records. ``min_timestamp`` and ``max_timestamp`` are the lowest
+    on the codec libraries. ``records`` includes control records; ``aborted_records`` counts the data records of
+    transactions that abort, here or in the next segment. ``min_timestamp`` and ``max_timestamp`` are the lowest
     base timestamp (with log-append: max timestamp) and the highest max timestamp of the batch headers (ms), or None if
     no batch has a timestamp.
     ``valid``, ``acceptable`` and ``invalid`` count the batches by their verdict (role consumer, both profiles).
@@ -60,6 +61,7 @@ class Row:
     batches: int
     control_batches: int
     records: int
+    aborted_records: int
     first_offset: int
     last_offset: int
     min_timestamp: int | None

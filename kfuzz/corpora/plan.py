@@ -4,33 +4,27 @@ This is possible because a formula gives the start of each segment:
 
 * All segments of a partition except the last have the same number of offsets, ``n``. So segment ``k`` begins at offset
   ``k · n``.
-* ``split`` divides the offsets of a segment among *streams*: one per producer, one for records without a producer id,
-  one per old magic. It uses only ``n`` and the topic. So a producer that writes ``q`` records in a full segment begins
-  segment ``k`` with sequence ``k · q`` modulo 2³¹, because Kafka's sequences wrap there.
-* A transaction and its marker are in one segment, so no transaction is open at a segment's start.
-* The interleaving, the sizes and the outcomes are random. Their seed is a hash of (workload seed, topic, partition,
-  segment).
+* ``kfuzz.corpora.writers`` has the formulas for what each producer writes there: sequences, epochs and transactions.
+* The interleaving and the sizes are random. Their seed is a hash of (workload seed, topic, partition, segment).
+
+When a corpus grows, only the last segment of each partition changes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Range, Topic, Workload, show_size
+from kfuzz.corpora.writers import Stream, Writers, seed_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
 
-__all__ = ["Plan", "Segment", "Stream", "batch_bytes_max", "offset_bytes_mean", "split"]
+__all__ = ["Plan", "Segment", "batch_bytes_max", "offset_bytes_mean"]
 
-# Kinds of streams: the kind of writer, or the old magic.
-PLAIN, IDEMPOTENT, TRANSACTIONAL, MAGIC_0, MAGIC_1 = range(5)
-
-SEQUENCES = INT32_MAX + 1
 # A marker's record takes 17 bytes: its length, attributes, two deltas, a key of 4 bytes, a value of 6, no headers.
 CONTROL_BATCH_BYTES = BATCH_HEADER_SIZE + 17
 # The bytes of a message besides its key and value: the fields before the key's length, and both lengths.
@@ -38,29 +32,18 @@ MAGIC_0_OVERHEAD, MAGIC_1_OVERHEAD = (MESSAGE_AT[magic]["key_length"] + MESSAGE_
 HEADER_KEY_BYTES = 8
 # Kafka's indexes store int32 offsets, relative to the segment's first offset, and int32 file positions.
 RELATIVE_OFFSET_MAX = FILE_BYTES_MAX = INT32_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """The records that one writer adds to one segment.
-
-    ``records`` counts data records. ``transactions`` counts the transactions that they are divided into; each adds one
-    marker, which takes one offset. ``first_sequence`` is the base sequence of the first batch (-1 without a producer
-    id).
-    """
-
-    kind: int
-    producer_id: int
-    first_sequence: int
-    records: int
-    transactions: int
+# A checkpoint file lists all leader epochs of a partition, and a broker keeps them in memory.
+LEADER_EPOCHS_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
     """One log segment: its place in the corpus, and everything needed to make its contents.
 
-    ``key_seed`` is the same for all partitions of a topic, so that they share their keys.
+    - ``index`` counts the segments of the partition, from 0. ``is_last`` says that it is the last one: only such a
+      segment changes when the corpus grows.
+    - ``key_seed`` is the same for all partitions of a topic, so that they share their keys.
+    - ``before`` is the segment before this one if a transaction is open between them, otherwise None.
     """
 
     topic: Topic
@@ -71,6 +54,8 @@ class Segment:
     seed: int
     key_seed: int
     streams: tuple[Stream, ...]
+    is_last: bool
+    before: Segment | None
 
     @property
     def last_offset(self) -> int:
@@ -109,6 +94,28 @@ class _TopicPlan:
     offsets_per_partition: int
     offsets_per_segment: int
     segments_per_partition: int
+    writers: Writers
+
+    @property
+    def last_offsets(self) -> int:
+        """The number of offsets of the last segment of a partition."""
+        return self.offsets_per_partition - (self.segments_per_partition - 1) * self.offsets_per_segment
+
+    @property
+    def records_per_topic(self) -> int:
+        """The number of data records in all partitions."""
+        writers, count = self.writers, self.topic.partitions
+        # Without transactions across segments, all partitions have the same number.
+        different = count if self.topic.transactions.cross_share else 1
+        segments, offsets = self.segments_per_partition, self.last_offsets
+        return sum(writers.records(at, segments, offsets) for at in range(different)) * (count // different)
+
+    def leader_epochs(self) -> list[tuple[int, int]]:
+        """The leader epochs of each partition, with their first offsets."""
+        each = self.topic.leader_epoch_offsets
+        if each == 0:
+            return [(0, 0)]
+        return [(epoch, epoch * each) for epoch in range(-(-self.offsets_per_partition // each))]
 
 
 class Plan:
@@ -122,7 +129,7 @@ class Plan:
         self.workload = workload
         weights = sum(topic.weight for topic in workload.topics)
         self.topics: list[_TopicPlan] = []
-        first_id = 0
+        first_id, producer_id = 0, 1
         for at, topic in enumerate(workload.topics):
             place = f"{name}: topics[{at}] ({topic.name})"
             _check_batch(topic, place)
@@ -139,9 +146,15 @@ class Plan:
                 )
             _check_segment(topic, per_segment, place)
             _check_timestamps(topic, per_partition, place)
+            _check_leader_epochs(topic, per_partition, place)
+            writers = Writers(topic, workload.seed, producer_id, per_segment)
+            if full and per_partition - full * per_segment < writers.offsets_min:
+                per_partition = full * per_segment
             segments = -(-per_partition // per_segment)
-            self.topics.append(_TopicPlan(topic, first_id, per_partition, per_segment, segments))
+            writers.check(place, segments)
+            self.topics.append(_TopicPlan(topic, first_id, per_partition, per_segment, segments, writers))
             first_id += segments * topic.partitions
+            producer_id += writers.producer_ids
         self._length = first_id
 
     def __len__(self) -> int:
@@ -160,78 +173,32 @@ class Plan:
     @property
     def records(self) -> int:
         """The number of data records in the whole corpus."""
-        total = 0
-        for plan in self.topics:
-            full, rest = divmod(plan.offsets_per_partition, plan.offsets_per_segment)
-            per_partition = full * _records(plan.topic, plan.offsets_per_segment) + _records(plan.topic, rest)
-            total += per_partition * plan.topic.partitions
-        return total
+        return sum(plan.records_per_topic for plan in self.topics)
 
     def directories(self) -> list[str]:
         """The partitions' directories, in the plan's order."""
         return [f"{plan.topic.name}-{at}" for plan in self.topics for at in range(plan.topic.partitions)]
 
 
-def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int) -> Segment:
+def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *, alone: bool = False) -> Segment:
+    """``alone``: without ``before``. A transaction crosses one boundary at most, so one segment before is enough."""
     per_segment = plan.offsets_per_segment
-    first_offset = index * per_segment
-    offsets = min(per_segment, plan.offsets_per_partition - first_offset)
-    full = split(plan.topic, per_segment)
-    here = full if offsets == per_segment else split(plan.topic, offsets)
-    records_before = {stream.producer_id: index * stream.records for stream in full}
-    streams = tuple(
-        Stream(
-            stream.kind,
-            stream.producer_id,
-            -1 if stream.producer_id < 0 else records_before[stream.producer_id] % SEQUENCES,
-            stream.records,
-            stream.transactions,
-        )
-        for stream in here
-        if stream.records > 0
+    is_last = index == plan.segments_per_partition - 1
+    offsets = plan.last_offsets if is_last else per_segment
+    streams = plan.writers.streams(partition, index, offsets, is_last=is_last)
+    continues = any(stream.continues for stream in streams)
+    return Segment(
+        topic=plan.topic,
+        partition=partition,
+        index=index,
+        first_offset=index * per_segment,
+        offsets=offsets,
+        seed=seed_of(workload.seed, plan.topic.name, partition, index),
+        key_seed=seed_of(workload.seed, plan.topic.name),
+        streams=streams,
+        is_last=is_last,
+        before=_segment(workload, plan, partition, index - 1, alone=True) if continues and not alone else None,
     )
-    seed = _seed(workload.seed, plan.topic.name, partition, index)
-    key_seed = _seed(workload.seed, plan.topic.name)
-    return Segment(plan.topic, partition, index, first_offset, offsets, seed, key_seed, streams)
-
-
-def split(topic: Topic, offsets: int) -> list[Stream]:
-    """Divide ``offsets`` among the writers of ``topic``. The result does not depend on the segment's position.
-
-    The records and markers of the result add up to ``offsets``; records left over from rounding have no producer id.
-    ``first_sequence`` is 0 here for streams with a producer id.
-    """
-    shares, streams = topic.transactions, []
-    transactions = math.floor(offsets * shares.share / (shares.records + 1))
-    transactional = []
-    for at, count in enumerate(_evenly(transactions, shares.producers)):
-        producer_id = topic.producers.count + 1 + at
-        transactional.append(Stream(TRANSACTIONAL, producer_id, 0, count * shares.records, count))
-    idempotent = [
-        Stream(IDEMPOTENT, 1 + at, 0, records, 0)
-        for at, records in enumerate(_evenly(math.floor(offsets * topic.producers.share), topic.producers.count))
-    ]
-    streams = idempotent + transactional
-    left = offsets - sum(stream.records + stream.transactions for stream in streams)
-    for kind, share in ((MAGIC_0, topic.legacy.magic0), (MAGIC_1, topic.legacy.magic1)):
-        records = min(left, math.floor(offsets * share))
-        streams.append(Stream(kind, -1, -1, records, 0))
-        left -= records
-    streams.append(Stream(PLAIN, -1, -1, left, 0))
-    return streams
-
-
-def _records(topic: Topic, offsets: int) -> int:
-    return sum(stream.records for stream in split(topic, offsets))
-
-
-def _evenly(total: int, parts: int) -> list[int]:
-    return [total // parts + (at < total % parts) for at in range(parts)]
-
-
-def _seed(*cell: int | str) -> int:
-    name = " ".join(["kfuzz-corpus/1", *map(str, cell)])
-    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "big")
 
 
 def offset_bytes_mean(topic: Topic) -> float:
@@ -309,6 +276,15 @@ def _check_segment(topic: Topic, offsets: int, place: str) -> None:
         raise UsageError(
             f"{place}: a segment may take {show_size(largest)}, above Kafka's 2 GiB for one file; "
             f"lower segment_bytes or narrow the ranges of the sizes"
+        )
+
+
+def _check_leader_epochs(topic: Topic, offsets: int, place: str) -> None:
+    each = topic.leader_epoch_offsets
+    if each and -(-offsets // each) > LEADER_EPOCHS_MAX:
+        raise UsageError(
+            f"{place}: leader_epoch_offsets ({each}) gives {-(-offsets // each)} leader epochs in a partition, above "
+            f"{LEADER_EPOCHS_MAX}; give at least {-(-offsets // LEADER_EPOCHS_MAX)}, or 0 for one epoch"
         )
 
 

@@ -7,7 +7,7 @@ writes the same bytes. Therefore no committer is needed: ``targets`` gives files
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -70,7 +70,7 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: st
         time_crc = files.write(f"{segment.stem}.timeindex", [synthesiser.time_index_bytes()])
         aborted = synthesiser.transaction_index_bytes()
         transaction_crc = files.write(f"{segment.stem}.txnindex", [aborted]) if aborted else None
-        snapshot = encode([*_producers(synthesiser), *_silent_producers(segment, segment_id, workload)])
+        snapshot = encode(_known_producers(segment, segment_id, workload, synthesiser))
         snapshot_crc = files.write(snapshot_name(segment.last_offset), [snapshot])
         files.publish()
     return Row(
@@ -82,6 +82,7 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: st
         batches=synthesiser.batches,
         control_batches=synthesiser.control_batches,
         records=synthesiser.records,
+        aborted_records=synthesiser.aborted_records,
         first_offset=segment.first_offset,
         last_offset=segment.last_offset,
         min_timestamp=synthesiser.min_timestamp if synthesiser.max_timestamp >= 0 else None,
@@ -97,26 +98,30 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: st
     )
 
 
-def _producers(synthesiser: Synthesiser) -> list[Producer]:
-    return [Producer(*fields) for fields in synthesiser.producers()]
+def _producers(synthesiser: Synthesiser) -> dict[int, Producer]:
+    return {fields[0]: Producer(*fields) for fields in synthesiser.producers()}
 
 
-def _silent_producers(segment: Segment, segment_id: int, workload: Workload) -> list[Producer]:
-    """The producers that wrote before ``segment`` and not in it, for its snapshot.
+def _known_producers(
+    segment: Segment, segment_id: int, workload: Workload, synthesiser: Synthesiser
+) -> Iterable[Producer]:
+    """The producers that wrote to ``segment`` or before it, for its snapshot.
 
-    Every producer writes to every full segment. So only a partition's last segment can lack one; then the segment
-    before it is made once more, in memory, for the producer's last batch.
+    Every producer writes data to every full segment. So only a partition's last segment can lack some; then the segment
+    before it is made once more, in memory, for the producer's last batches.
     """
+    found = _producers(synthesiser)
     if segment.index == 0:
-        return []
+        return found.values()
     before = Plan(workload)[segment_id - 1]
-    silent = before.producer_ids - segment.producer_ids
-    if not silent:
-        return []
-    synthesiser = _synthesiser(before, workload)
-    while synthesiser.fill():
-        pass
-    return [producer for producer in _producers(synthesiser) if producer.producer_id in silent]
+    lacking = {number for number in before.producer_ids if number not in found or found[number].last_offset < 0}
+    if lacking:
+        earlier = _synthesiser(before, workload)
+        while earlier.fill():
+            pass
+        known = _producers(earlier)
+        found |= {number: known[number].followed_by(found.get(number)) for number in lacking}
+    return found.values()
 
 
 def _synthesiser(segment: Segment, workload: Workload) -> Synthesiser:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
 
 from kfuzz import messages
@@ -42,6 +42,16 @@ class Producer:
     timestamp: int
     coordinator_epoch: int
     current_txn_first_offset: int
+
+    def followed_by(self, later: Producer | None) -> Producer:
+        """What is known of this producer when ``later`` is what a later part of the log alone says; None is nothing."""
+        if later is None:
+            return self
+        if later.last_offset < 0 and later.epoch == self.epoch:
+            later = replace(
+                later, last_sequence=self.last_sequence, last_offset=self.last_offset, offset_delta=self.offset_delta
+            )
+        return later if later.coordinator_epoch >= 0 else replace(later, coordinator_epoch=self.coordinator_epoch)
 
 
 def snapshot_name(last_offset: int) -> str:

@@ -5,6 +5,7 @@ A batch takes three passes: ``measure`` draws the sizes and sums them, ``fill_pa
 per batch. Every random number is a hash of (segment seed, batch, record, purpose), so the bytes depend on nothing else.
 """
 
+cimport cython
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -97,9 +98,11 @@ cdef struct zipf_t:
 cdef struct stream_t:
     int kind
     int64_t producer_id
+    int64_t producer_epoch
     int64_t sequence
+    int64_t epoch_left           # records until an idempotent producer's next epoch
     int64_t records              # still to write
-    int64_t transactions         # still to finish
+    int64_t markers              # still to write
     int64_t in_transaction       # records still to write in the open transaction
     int64_t first_offset         # of the open transaction; -1 if none is open
     # What Kafka's producer snapshot says about this stream: its last batch of data, and its last batch of any kind.
@@ -108,6 +111,14 @@ cdef struct stream_t:
     int64_t data_sequence        # the last sequence
     int64_t timestamp
     int64_t coordinator_epoch    # of its last marker; -1 before the first
+    int64_t transaction          # the open transaction, as kfuzz.corpora.writers.transaction_of numbers it
+    bint aborts                  # how the open transaction ends
+    int64_t number               # of the next transaction, within the partition
+    int64_t piece                # of the next transaction, within the segment
+    int64_t pieces
+    int64_t all_records
+    uint64_t cuts
+    uint64_t outcomes
 
 cdef struct record_t:
     uint64_t seed
@@ -246,25 +257,186 @@ cdef uint8_t *more_of(Scratch scratch, int64_t size) except NULL:
     return scratch.out.p - size
 
 
-cdef class Synthesiser:
+cdef class Writers:
+    """Which writer writes the next batch, and how many records. Nothing here depends on what the records hold."""
+
+    cdef uint64_t seed, batch_seed
+    cdef int64_t first_offset, offset, left, batch_index
+    cdef stream_t *streams
+    cdef int stream_count
+    cdef range_t batch_records
+    cdef uint64_t aborts
+    cdef int64_t leader_epoch_offsets
+    cdef int64_t epoch_records, epoch_transactions, coordinator_epoch_transactions
+    cdef int64_t partition, partitions, span
+
+    def __cinit__(self, segment, *others):
+        self.seed = segment.seed
+        self.first_offset = self.offset = segment.first_offset
+        self.left = segment.offsets
+        topic = segment.topic
+        transactions = topic.transactions
+        self.batch_records = to_range(topic.batches.records)
+        self.aborts = threshold(transactions.abort_share)
+        self.leader_epoch_offsets = topic.leader_epoch_offsets
+        self.epoch_records = topic.producers.epoch_records
+        self.epoch_transactions = transactions.epoch_transactions
+        self.coordinator_epoch_transactions = transactions.coordinator_epoch_transactions
+        self.partition, self.partitions, self.span = segment.partition, topic.partitions, transactions.partitions
+        self.set_streams(segment.streams, opened(segment))
+
+    def __dealloc__(self):
+        PyMem_Free(self.streams)
+
+    cdef int set_streams(self, streams, dict first_offsets) except -1:
+        cdef stream_t *s
+        self.stream_count = <int> len(streams)
+        self.streams = <stream_t *> PyMem_Calloc(self.stream_count, sizeof(stream_t))
+        if self.streams == NULL:
+            raise MemoryError
+        for at, stream in enumerate(streams):
+            s = &self.streams[<int> at]
+            s.kind, s.producer_id, s.sequence = stream.kind, stream.producer_id, stream.first_sequence
+            s.producer_epoch = stream.producer_epoch
+            s.records = s.all_records = stream.records
+            s.markers, s.pieces, s.number = stream.markers, stream.pieces, stream.first_transaction
+            s.cuts, s.outcomes = stream.cuts, stream.outcomes
+            s.epoch_left = INT64_MAX
+            if self.epoch_records != 0:
+                s.epoch_left = self.epoch_records - stream.written % self.epoch_records
+            s.first_offset = s.data_offset = s.data_sequence = s.timestamp = s.coordinator_epoch = -1
+            if stream.continues:
+                # In the segment before another one, only the end of these transactions matters.
+                s.first_offset = first_offsets.get(stream.producer_id, 0)
+                self.begin(s)
+        return 0
+
+    def open_at_end(self):
+        """The transactions that are open at the segment's end: a dict of producer ids and first offsets."""
+        cdef stream_t *s
+        cdef int64_t count
+        cdef int i
+        with nogil:
+            while self.left > 0:
+                s = self.next_writer()
+                if ends_transaction(s):
+                    count = 1
+                    self.end(s)
+                else:
+                    count = self.claim(s)
+                self.offset += count
+                self.left -= count
+        return {
+            self.streams[i].producer_id: self.streams[i].first_offset
+            for i in range(self.stream_count) if self.streams[i].first_offset >= 0
+        }
+
+    cdef stream_t *next_writer(self) noexcept nogil:
+        self.batch_seed = cell(self.seed, <uint64_t> self.batch_index)
+        self.batch_index += 1
+        return self.choose(cell(self.batch_seed, 0))
+
+    cdef stream_t *choose(self, uint64_t u) noexcept nogil:
+        """Choose a stream by the random number ``u``, in proportion to the offsets that it still has to write.
+
+        A stream that only waits for its marker gets the weight of the whole segment's remaining offsets.
+        """
+        cdef uint64_t total = 0
+        cdef uint64_t at
+        cdef int i
+        for i in range(self.stream_count):
+            total += self.weight(&self.streams[i])
+        at = u % total
+        for i in range(self.stream_count):
+            if at < self.weight(&self.streams[i]):
+                return &self.streams[i]
+            at -= self.weight(&self.streams[i])
+        return &self.streams[self.stream_count - 1]
+
+    cdef inline uint64_t weight(self, const stream_t *s) noexcept nogil:
+        if ends_transaction(s):
+            return <uint64_t> self.left
+        return <uint64_t> (s.records + s.markers)
+
+    cdef inline int64_t claim(self, stream_t *s) noexcept nogil:
+        """Return the number of records in the next batch of ``s``, and count them as written.
+
+        Begins a transaction or an epoch if one is due.
+        """
+        cdef int64_t count = draw(&self.batch_records, low(cell(self.batch_seed, 1)))
+        if self.leader_epoch_offsets != 0:
+            count = min(count, self.leader_epoch_offsets - self.offset % self.leader_epoch_offsets)
+        if s.kind == TRANSACTIONS:
+            if s.first_offset < 0:
+                s.first_offset = self.offset
+                self.begin(s)
+            count = min(count, s.in_transaction)
+            s.in_transaction -= count
+        elif s.kind == IDEMPOTENT:
+            if s.epoch_left == 0:
+                s.producer_epoch += 1
+                s.sequence = 0
+                s.epoch_left = self.epoch_records
+            count = min(count, s.epoch_left, s.records)
+            s.epoch_left -= count
+        count = min(count, s.records)
+        s.records -= count
+        return count
+
+    cdef void begin(self, stream_t *s) noexcept nogil:
+        """Begin the next transaction of ``s``; see kfuzz.corpora.writers."""
+        cdef int64_t epoch
+        s.in_transaction = cut(s, s.piece + 1) - cut(s, s.piece)
+        s.transaction = (self.partition + self.partitions * s.number) // self.span
+        s.aborts = low(cell(s.outcomes, <uint64_t> s.transaction)) < self.aborts
+        s.piece += 1
+        s.number += 1
+        if self.epoch_transactions != 0:
+            epoch = s.transaction // self.epoch_transactions
+            if epoch != s.producer_epoch:
+                s.producer_epoch = epoch
+                s.sequence = 0
+
+    cdef inline void end(self, stream_t *s) noexcept nogil:
+        """Count the marker that ends the transaction of ``s``."""
+        s.first_offset = -1
+        s.markers -= 1
+
+
+def opened(segment):
+    """The transactions that are open at the start of ``segment``: a dict of producer ids and first offsets."""
+    return {} if segment.before is None else Writers(segment.before).open_at_end()
+
+
+cdef inline bint ends_transaction(const stream_t *s) noexcept nogil:
+    return s.first_offset >= 0 and s.in_transaction == 0 and s.markers > 0
+
+
+cdef inline int64_t cut(const stream_t *s, int64_t at) noexcept nogil:
+    """As in kfuzz.corpora.writers."""
+    cdef int64_t width
+    if at == 0 or at >= s.pieces:
+        return 0 if at == 0 else s.all_records
+    width = s.all_records // s.pieces
+    return at * s.all_records // s.pieces - width // 2 + scaled(low(cell(s.cuts, <uint64_t> at)), width)
+
+
+@cython.final
+cdef class Synthesiser(Writers):
     """See ``synth.pyi``."""
 
     cdef readonly object view
-    cdef readonly int64_t batches, control_batches, records, size, max_timestamp, min_timestamp
+    cdef readonly int64_t batches, control_batches, records, aborted_records, size, max_timestamp, min_timestamp
     cdef object buffer, compress, digest
     cdef bytes phrases
     cdef const uint8_t *phrase_bytes
     cdef uint8_t *base
     cdef int64_t used, capacity
-    cdef uint64_t seed, key_seed, batch_seed
-    cdef int64_t first_offset, offset, left, batch_index
-    cdef stream_t *streams
-    cdef int stream_count
+    cdef uint64_t key_seed
     cdef record_t *drawn
-    cdef range_t key_size, value_size, header_count, header_size, batch_records
-    cdef uint64_t key_cardinality, key_nulls, value_nulls, header_share, aborts
+    cdef range_t key_size, value_size, header_count, header_size
+    cdef uint64_t key_cardinality, key_nulls, value_nulls, header_share
     cdef int key_kind
-    cdef uint64_t partition, partitions
     cdef bytes zipf_columns
     cdef zipf_t zipf
     cdef bint text, log_append
@@ -289,22 +461,18 @@ cdef class Synthesiser:
         self.transaction_index, self.digests = Scratch.__new__(Scratch), Scratch.__new__(Scratch)
         self.view = memoryview(self.buffer)
         self.base = <uint8_t *> PyByteArray_AS_STRING(self.buffer)
-        self.seed, self.key_seed = segment.seed, segment.key_seed
-        self.first_offset = self.offset = segment.first_offset
-        self.left = segment.offsets
+        self.key_seed = segment.key_seed
         self.digest = blake2b(digest_size=DIGEST_BYTES)
         self.index_interval = index_interval_bytes
         self.max_timestamp = self.top_timestamp = self.top_offset = self.time_indexed = -1
         self.min_timestamp = INT64_MAX
         self.partition, self.partitions = segment.partition, topic.partitions
         self.set_topic(topic)
-        self.set_streams(segment.streams)
         self.drawn = <record_t *> PyMem_Calloc(topic.batches.records.max, sizeof(record_t))
         if self.drawn == NULL:
             raise MemoryError
 
     def __dealloc__(self):
-        PyMem_Free(self.streams)
         PyMem_Free(self.drawn)
 
     cdef int set_topic(self, topic) except -1:
@@ -318,12 +486,10 @@ cdef class Synthesiser:
         self.text = topic.values.kind == "text"
         self.header_share = threshold(topic.headers.share)
         self.header_count, self.header_size = to_range(topic.headers.count), to_range(topic.headers.size)
-        self.batch_records = to_range(topic.batches.records)
         self.codecs, self.legacy_codecs = list(topic.batches.codecs), list(topic.legacy.codecs)
         self.log_append = topic.timestamps.type == "log-append"
         self.start_ms, self.jitter_ms = topic.timestamps.start_ms, topic.timestamps.jitter_ms
         self.rate = topic.timestamps.records_per_second
-        self.aborts = threshold(topic.transactions.abort_share)
         return 0
 
     cdef int set_zipf(self, table) except -1:
@@ -336,27 +502,12 @@ cdef class Synthesiser:
             self.zipf.terms[i] = table.terms[i]
         return 0
 
-    cdef int set_streams(self, streams) except -1:
-        cdef stream_t *s
-        self.stream_count = <int> len(streams)
-        self.streams = <stream_t *> PyMem_Calloc(self.stream_count, sizeof(stream_t))
-        if self.streams == NULL:
-            raise MemoryError
-        for at, stream in enumerate(streams):
-            s = &self.streams[<int> at]
-            s.kind, s.producer_id, s.sequence = stream.kind, stream.producer_id, stream.first_sequence
-            s.records, s.transactions = stream.records, stream.transactions
-            s.first_offset = s.data_offset = s.data_sequence = s.timestamp = s.coordinator_epoch = -1
-        return 0
-
     def fill(self):
         """Make batches until a chunk is full. Returns the number of bytes made; 0 at the segment's end."""
         cdef stream_t *s
         self.used = 0
         while self.left > 0 and self.used < CHUNK_BYTES:
-            self.batch_seed = cell(self.seed, <uint64_t> self.batch_index)
-            self.batch_index += 1
-            s = self.choose(cell(self.batch_seed, 0))
+            s = self.next_writer()
             if ends_transaction(s):
                 self.put_marker(s)
             elif s.kind == MAGIC_0 or s.kind == MAGIC_1:
@@ -389,54 +540,13 @@ cdef class Synthesiser:
         cdef int i
         for i in range(self.stream_count):
             s = &self.streams[i]
-            if s.producer_id >= 0 and s.data_offset >= 0:
-                found.append((s.producer_id, 0, s.data_sequence, s.data_offset, s.data_delta, s.timestamp,
+            if s.producer_id >= 0 and s.timestamp >= 0:
+                found.append((s.producer_id, s.producer_epoch, s.data_sequence, s.data_offset, s.data_delta, s.timestamp,
                               s.coordinator_epoch, s.first_offset))
         return found
 
     def fingerprint(self):
         return self.digest.hexdigest()
-
-    cdef stream_t *choose(self, uint64_t u) noexcept nogil:
-        """Choose a stream by the random number ``u``, in proportion to the offsets that it still has to write.
-
-        A stream that only waits for its marker gets the weight of the whole segment's remaining offsets.
-        """
-        cdef uint64_t total = 0
-        cdef uint64_t at
-        cdef int i
-        for i in range(self.stream_count):
-            total += self.weight(&self.streams[i])
-        at = u % total
-        for i in range(self.stream_count):
-            if at < self.weight(&self.streams[i]):
-                return &self.streams[i]
-            at -= self.weight(&self.streams[i])
-        return &self.streams[self.stream_count - 1]
-
-    cdef inline uint64_t weight(self, const stream_t *s) noexcept nogil:
-        if ends_transaction(s):
-            return <uint64_t> self.left
-        return <uint64_t> (s.records + s.transactions)
-
-    cdef inline int64_t claim(self, stream_t *s) noexcept nogil:
-        """Return the number of records in the next batch of ``s``; open a transaction if ``s`` needs one."""
-        cdef uint64_t u = cell(self.batch_seed, 1)
-        cdef int64_t count = draw(&self.batch_records, low(u))
-        cdef int64_t most
-        if s.kind == TRANSACTIONS:
-            if s.first_offset < 0:
-                s.first_offset = self.offset
-                s.in_transaction = s.records
-                if s.transactions > 1:
-                    # Leave at least one record for each later transaction, and keep the workload's mean.
-                    most = min(2 * (s.records // s.transactions) - 1, s.records - (s.transactions - 1))
-                    s.in_transaction = 1 + scaled(high(u), most)
-            count = min(count, s.in_transaction)
-            s.in_transaction -= count
-        count = min(count, s.records)
-        s.records -= count
-        return count
 
     cdef int64_t measure(self, int64_t count, int magic) noexcept nogil:
         """Draw the next ``count`` records; returns their size in the format of ``magic``, without batch header."""
@@ -607,7 +717,7 @@ cdef class Synthesiser:
         h.base_timestamp = self.drawn[0].timestamp
         h.max_timestamp = self.top_of_drawn(count)
         h.producer_id = s.producer_id
-        h.producer_epoch = -1 if s.producer_id < 0 else 0
+        h.producer_epoch = <int16_t> s.producer_epoch
         h.base_sequence = <int32_t> s.sequence
         h.record_count = <int32_t> count
         if s.producer_id >= 0:
@@ -615,40 +725,43 @@ cdef class Synthesiser:
             s.sequence = (s.sequence + count) & 0x7fffffff
             s.data_offset, s.data_delta = self.offset + count - 1, count - 1
             s.data_sequence, s.timestamp = (h.base_sequence + count - 1) & 0x7fffffff, h.max_timestamp
+        if s.kind == TRANSACTIONS and s.aborts:
+            self.aborted_records += count
         self.finish_batch(at, size, codec, &h)
         return 0
 
     cdef int put_marker(self, stream_t *s) except -1:
-        """Write the control batch that ends the transaction of ``s``: ``EndTransactionMarker``, version 0, epoch 0."""
+        """Write the control batch that ends the transaction of ``s``: ``EndTransactionMarker``, version 0."""
         cdef int64_t at = self.used
         cdef uint8_t *p = self.base + at + HEADER_SIZE
-        cdef bint abort = low(cell(self.batch_seed, 1)) < self.aborts
+        cdef int64_t coordinator_epoch = 0
         cdef int64_t millis = self.start_ms + self.offset * 1000 // self.rate
         cdef header_t h
+        if self.coordinator_epoch_transactions != 0:
+            coordinator_epoch = s.transaction // self.coordinator_epoch_transactions
         p = put_varlong(p, 16)                      # attributes, deltas, key of 4 bytes, value of 6, no headers
         p = put_int8(p, 0)
         p = put_varlong(p, 0)
         p = put_varlong(p, 0)
         p = put_varlong(p, 4)
         p = put_int16(p, 0)
-        p = put_int16(p, 0 if abort else 1)
+        p = put_int16(p, 0 if s.aborts else 1)
         p = put_varlong(p, 6)
         p = put_int16(p, 0)
-        p = put_int32(p, 0)
+        p = put_int32(p, <int32_t> coordinator_epoch)
         p = put_varlong(p, 0)
         h.attributes = TRANSACTIONAL | CONTROL
         if self.log_append:
             h.attributes |= LOG_APPEND_TIME
         h.base_timestamp = h.max_timestamp = millis
         h.producer_id = s.producer_id
-        h.producer_epoch = 0
+        h.producer_epoch = <int16_t> s.producer_epoch
         h.base_sequence = -1
         h.record_count = 1
-        if abort:
+        if s.aborts:
             self.append_aborted(s)
-        s.first_offset = -1
-        s.timestamp, s.coordinator_epoch = millis, 0
-        s.transactions -= 1
+        s.timestamp, s.coordinator_epoch = millis, coordinator_epoch
+        self.end(s)
         self.control_batches += 1
         self.finish_batch(at, p - (self.base + at + HEADER_SIZE), "none", &h)
         return 0
@@ -661,6 +774,8 @@ cdef class Synthesiser:
         size = self.pack(at + HEADER_SIZE, size, codec, 2)
         h.base_offset = self.offset
         h.partition_leader_epoch = 0
+        if self.leader_epoch_offsets != 0:
+            h.partition_leader_epoch = <int32_t> (self.offset // self.leader_epoch_offsets)
         h.last_offset_delta = h.record_count - 1
         h.batch_length = 0
         h.crc = 0
@@ -801,10 +916,6 @@ cdef inline int64_t message_fields(int magic) noexcept nogil:
 cdef inline int64_t message_bytes(const record_t *r, int64_t fields) noexcept nogil:
     """The size of a record as an uncompressed message; ``fields`` is the result of ``message_fields``."""
     return fields + LENGTHS_BYTES + max(r.key_size, 0) + max(r.value_size, 0)
-
-
-cdef inline bint ends_transaction(const stream_t *s) noexcept nogil:
-    return s.first_offset >= 0 and s.in_transaction == 0
 
 
 cdef inline uint8_t *put_message(uint8_t *p, int64_t offset, int magic, int attributes, int64_t timestamp,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import zip_longest
 from pathlib import Path
 
 from kfuzz import records
@@ -24,9 +25,10 @@ from kfuzz.corpora.generation import (
     leader_epochs,
     success_text,
 )
-from kfuzz.corpora.log_walk import OFFSET, PRODUCER, SEQUENCE, LogWalk
+from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Row, corpus_fingerprint, read_manifest
 from kfuzz.corpora.plan import Plan, Segment
+from kfuzz.corpora.synth import Writers
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
 from kfuzz.errors import UsageError
@@ -156,8 +158,8 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
     for segment, row in corpus.segments():
         # Take the names from the plan: `_check_rows` reports a row with others.
         expected.update(name for name, _ in replace(row, path=segment.path, last_offset=segment.last_offset).files())
-    for directory in corpus.plan.directories():
-        expected.add(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
+    checkpoints = {f"{directory}/{LEADER_EPOCH_CHECKPOINT}": text for directory, text in leader_epochs(corpus.plan)}
+    expected.update(checkpoints)
     found = {name for name, _ in corpus.out.walk()}
     for name in sorted(found - expected):
         directory, _, base = name.rpartition("/")
@@ -166,8 +168,18 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
     for name in sorted(expected - {SUCCESS}):
         if name not in found:
             yield Problem(name, None, "file-missing", "is missing; generate the corpus again")
-        elif name.endswith(LEADER_EPOCH_CHECKPOINT) and corpus.out.read(name) != leader_epochs().encode():
-            yield Problem(name, None, "checkpoint-mismatch", f"is not {leader_epochs()!r}")
+        elif name in checkpoints:
+            text = (corpus.out.read(name) or b"").decode(errors="replace")
+            if text != checkpoints[name]:
+                yield Problem(name, None, "checkpoint-mismatch", _compare_lines(text, checkpoints[name]))
+
+
+def _compare_lines(found: str, expected: str) -> str:
+    """The first line of ``found`` that is not the ``expected`` one."""
+    for at, (here, there) in enumerate(zip_longest(found.split("\n"), expected.split("\n"))):
+        if here != there:
+            return f"has {here!r} in line {at + 1}; the plan has {there!r}"
+    return "has other line ends than the plan"
 
 
 def verify_segment(out: str | Path | Target, segment: Segment, workload: Workload, row: Row) -> list[Problem]:
@@ -206,26 +218,24 @@ def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row,
 
 
 def _check_plan(walk: LogWalk, end: int, segment: Segment) -> Iterator[Problem]:
-    for about, at, found, planned, producer_id in walk.faults:
-        if about == OFFSET:
-            code, message = "offset-off-plan", f"has base offset {found}; {planned} must follow"
-        elif about == SEQUENCE:
-            code = "sequence-off-plan"
-            message = f"has base sequence {found} of producer {producer_id}; the plan gives {planned}"
-        elif about == PRODUCER:
-            code = "sequence-off-plan"
-            message = f"has base sequence {found} of producer {producer_id}; the plan has no such producer"
-        else:
-            code = "transaction-unknown"
-            message = f"ends a transaction of producer {producer_id} that did not begin"
-        yield Problem(segment.path, at, code, message)
+    walk.finish(end)
+    for code, text, at, found, planned, producer_id in walk.faults:
+        yield Problem(segment.path, at, code, text.format(found=found, planned=planned, producer_id=producer_id))
     # The strict check found no partial tail, so the last batch ends here.
     if walk.next_offset != segment.last_offset + 1:
         message = f"ends before offset {walk.next_offset}; the plan's last offset is {segment.last_offset}"
         yield Problem(segment.path, end, "offset-off-plan", message)
-    for producer_id, offset in walk.open_transactions:
-        message = f"ends inside producer {producer_id}'s transaction from offset {offset}"
-        yield Problem(segment.path, end, "transaction-open", message)
+    # The generator repeats these first offsets for the next segment's transaction index.
+    stays_open = any(stream.stays_open for stream in segment.streams)
+    begun, expected = dict(walk.open_transactions), Writers(segment).open_at_end() if stays_open else {}
+    for producer_id in sorted(begun.keys() | expected.keys()):
+        if producer_id not in expected:
+            message = f"ends inside producer {producer_id}'s transaction from offset {begun[producer_id]}"
+            yield Problem(segment.path, end, "transaction-open", message)
+        elif begun.get(producer_id) != expected[producer_id]:
+            where = f"from offset {begun[producer_id]}" if producer_id in begun else "absent"
+            message = f"producer {producer_id}'s open transaction is {where}; the plan has {expected[producer_id]}"
+            yield Problem(segment.path, end, "transaction-open", message)
 
 
 def _check_sums(walk: LogWalk, size: int, segment: Segment, row: Row, indexes: list[bytes]) -> Iterator[Problem]:
@@ -237,6 +247,7 @@ def _check_sums(walk: LogWalk, size: int, segment: Segment, row: Row, indexes: l
         "batches": walk.batches,
         "control_batches": walk.control_batches,
         "records": walk.records,
+        "aborted_records": walk.aborted_records,
         "min_timestamp": walk.min_timestamp,
         "max_timestamp": walk.max_timestamp if walk.max_timestamp >= 0 else None,
         "valid": walk.batches,
@@ -277,7 +288,10 @@ def _check_snapshot(walk: LogWalk, segment: Segment, row: Row, out: Target) -> I
         )
         return
     expected = {producer.producer_id: producer for producer in _snapshot_before(segment, out)}
-    expected |= {fields[0]: snapshot.Producer(*fields) for fields in walk.producers}
+    for fields in walk.producers:
+        here = snapshot.Producer(*fields)
+        before = expected.get(here.producer_id)
+        expected[here.producer_id] = here if before is None else before.followed_by(here)
     if data != snapshot.encode(expected.values()):
         yield Problem(segment.snapshot_path, None, "snapshot-mismatch", _first_difference(found, expected))
     elif crc32c(data) != row.snapshot_crc32c:

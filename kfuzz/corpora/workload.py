@@ -50,7 +50,7 @@ SIZE_MAX = 1 << 60
 # The reader decompresses at most 64 MiB by default. A record batch must stay well below that.
 BATCH_BYTES_MAX = 32 * MIB
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 64 * KIB, GIB
-PRODUCERS_MAX = 10_000
+PRODUCERS_MAX, PARTITIONS_MAX, COUNT_MAX = 10_000, 100_000, 1 << 53
 # The codecs that kfuzz can write messages of magic 0 and 1 with.
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip")
 # The names that org.apache.kafka.common.internals.Topic accepts.
@@ -111,20 +111,37 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Producers:
-    """Idempotent producers. Together they write ``share`` of the offsets."""
+    """Idempotent producers. Together they write ``share`` of the offsets.
+
+    ``epoch_records``: after so many records in a partition, a producer goes on with the next epoch (0: never).
+    ``first_sequence``: the sequence of its first record in a partition.
+    """
 
     count: int = forms.integer(4, 1, PRODUCERS_MAX)
     share: float = forms.share()
+    epoch_records: int = forms.integer(0, 0, COUNT_MAX)
+    first_sequence: int = forms.integer(0, 0, INT32_MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """Transactional producers. Together they write ``share`` of the offsets, ``records`` per transaction on average."""
+    """Transactional producers. Together they write ``share`` of the offsets.
+
+    A transaction covers ``partitions`` partitions of the topic, with ``records`` records in each on average.
+    ``cross_share``: for each producer, the share of the segments' boundaries at which a transaction is open.
+    ``epoch_transactions``: after so many transactions, a producer goes on with the next epoch (0: never);
+    ``coordinator_epoch_transactions`` does the same for its coordinator.
+    """
 
     producers: int = forms.integer(4, 1, PRODUCERS_MAX)
     share: float = forms.share()
     records: int = forms.integer(500, 1, 1_000_000_000)
     abort_share: float = forms.share(0.1)
+    partitions: int = forms.integer(1, 1, PARTITIONS_MAX)
+    cross_share: float = forms.share()
+    epoch_transactions: int = forms.integer(0, 0, COUNT_MAX)
+    coordinator_epoch_transactions: int = forms.integer(0, 0, COUNT_MAX)
+    first_sequence: int = forms.integer(0, 0, INT32_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +155,15 @@ class Legacy:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic of the corpus; ``weight`` sets its part of the corpus' size."""
+    """One topic of the corpus; ``weight`` sets its part of the corpus' size.
+
+    ``leader_epoch_offsets``: after so many offsets, a partition goes on with the next leader epoch (0: never).
+    """
 
     name: str = forms.name(TOPIC_NAME, TOPIC_NAME_RULE, refused=(".", ".."))
-    partitions: int = forms.integer(1, 1, 100_000)
+    partitions: int = forms.integer(1, 1, PARTITIONS_MAX)
     weight: int = forms.integer(1, 1, 1_000_000)
+    leader_epoch_offsets: int = forms.integer(0, 0, COUNT_MAX)
     keys: Keys = forms.table(Keys)
     values: Values = forms.table(Values)
     headers: Headers = forms.table(Headers)
@@ -193,6 +214,7 @@ def parse(text: str, name: str) -> Workload:
     for at, topic in enumerate(workload.topics):
         _check_shares(topic, f"{name}: topics[{at}]")
         _check_keys(topic.keys, f"{name}: topics[{at}].keys")
+        _check_transactions(topic, f"{name}: topics[{at}]")
     names = [topic.name for topic in workload.topics]
     for topic_name in names:
         if names.count(topic_name) > 1:
@@ -223,11 +245,23 @@ def _check_keys(keys: Keys, place: str) -> None:
         )
 
 
+def _check_transactions(topic: Topic, place: str) -> None:
+    transactions = topic.transactions
+    if transactions.partitions > topic.partitions:
+        raise UsageError(
+            f"{place}.transactions.partitions is {transactions.partitions}, more than the topic's {topic.partitions}; "
+            "lower it"
+        )
+    # Each of the two parts of a transaction has a record.
+    if transactions.cross_share and transactions.records < 2:
+        raise UsageError(f"{place}.transactions.cross_share needs transactions of several records; raise records to 2")
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of a workload file.
 
     It does not contain the rules about several keys at once: a range's ends, the sum of the shares, weights that are
-    all 0, duplicate names, and sizes that the plan cannot meet.
+    all 0, duplicate names, a transaction's partitions, and sizes and epochs that the plan cannot meet.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

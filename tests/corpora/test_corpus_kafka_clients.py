@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,37 @@ from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.conformance.protocol.words import parse_answer, to_line
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import generate_segment
-from kfuzz.corpora.workload import KIB, MIB, load
+from kfuzz.corpora.workload import KIB, MIB, Batches, Producers, Range, Topic, Transactions, Values, Workload, load
 
 pytestmark = pytest.mark.java
 
 MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
+
+BUSY = Workload(
+    topics=(
+        Topic(
+            "busy",
+            partitions=3,
+            leader_epoch_offsets=700,
+            values=Values(size=Range(0, 60)),
+            batches=Batches(records=Range(1, 9)),
+            producers=Producers(count=2, share=0.3, epoch_records=500, first_sequence=2**31 - 100),
+            transactions=Transactions(
+                producers=3,
+                share=0.5,
+                records=20,
+                abort_share=0.4,
+                partitions=2,
+                cross_share=0.6,
+                epoch_transactions=11,
+                coordinator_epoch_transactions=17,
+                first_sequence=2**31 - 50,
+            ),
+        ),
+    ),
+    size=768 * KIB,
+    segment_bytes=64 * KIB,
+)
 
 
 @pytest.fixture(scope="module", params=releases())
@@ -65,3 +92,44 @@ def test_kafka_reads_a_generated_segment_record_for_record(
         offsets = [int(record["offset"]) for batch in answer.batches for record in batch["records"]]
         assert offsets == list(range(segment.first_offset, segment.last_offset + 1))
     assert seen == {(2, codec) for codec in records.CODECS} | {(m, c) for m in (0, 1) for c in ("none", "gzip")}
+
+
+def test_kafka_appends_every_batch_of_a_partition_and_ends_every_transaction(kafka_clients: Session) -> None:
+    """Sequences, epochs and markers, across segments, as a broker checks them (``ProducerStateManager``)."""
+    if "append-stream" not in kafka_clients.handshake.operations:
+        pytest.skip("this testee appends no streams")
+    steps: dict[str, list[str]] = {}
+    indexed: dict[str, dict[int, int]] = {}
+    ends: dict[str, int] = {}
+    for segment in Plan(BUSY):
+        made = generate_segment(segment, BUSY)
+        here = steps.setdefault(segment.directory, [])
+        here += [made.log[at : at + size].hex() for at, size in frames(made.log)]
+        entries = struct.iter_unpack(">hqqqq", made.transaction_index)
+        indexed.setdefault(segment.directory, {}).update({marker: stable for _, _, _, marker, stable in entries})
+        ends[segment.directory] = segment.last_offset + 1
+    assert len(steps) == 3
+    for directory, batches in steps.items():
+        request = {"id": directory, "operation": "append-stream", "role": "broker", "steps": batches}
+        kafka_clients.send(to_line(request))
+        line = kafka_clients.next_line(Limits().budget(None))
+        assert isinstance(line, bytes), line
+        answer = parse_answer(line, id=directory, operation="append-stream")
+        assert answer.outcome == "accepted", answer.error
+        assert answer.steps is not None
+        assert {step["outcome"] for step in answer.steps} == {"appended"}
+        stable = {int(step["base_offset"]): int(step["last_stable_offset"]) for step in answer.steps}
+        assert list(stable) == [int(batch[:16], 16) for batch in batches]
+        # Nothing is open at the end. Each entry of a transaction index has Kafka's last stable offset.
+        assert stable[max(stable)] == ends[directory]
+        assert len(indexed[directory]) > 20
+        assert {marker: stable[marker] for marker in indexed[directory]} == indexed[directory]
+
+
+def frames(log: bytes) -> Iterator[tuple[int, int]]:
+    """Place and size of each batch."""
+    at = 0
+    while at < len(log):
+        size = 12 + int.from_bytes(log[at + 8 : at + 12], "big")
+        yield at, size
+        at += size

@@ -21,6 +21,7 @@ ROW = Row(
     fingerprint="f0",
     batches=1,
     control_batches=0,
+    aborted_records=0,
     records=1,
     first_offset=0,
     last_offset=0,

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from kfuzz.corpora.plan import SEQUENCES, TRANSACTIONAL, Plan, offset_bytes_mean, split
+from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.workload import GIB, KIB, MIB, Keys, Legacy, Producers, Range, Topic, Transactions, Values, Workload
+from kfuzz.corpora.writers import SEQUENCES
 from kfuzz.records import Record, RecordBatch, encode_batch
 
 BUSY = Topic(
@@ -51,27 +52,9 @@ def test_first_sequences_wrap_from_int32_max_to_zero() -> None:
     plan = Plan(workload)
     segment = plan[600_000]
     stream = segment.streams[0]
-    full = split(segment.topic, plan.topics[0].offsets_per_segment)[0].records
+    full = stream.records
     assert segment.index * full > SEQUENCES
     assert stream.first_sequence == segment.index * full % SEQUENCES
-
-
-@pytest.mark.parametrize("offsets", [1, 2, 40, 41, 83, 1000, 4096, 99_999])
-def test_the_streams_of_a_segment_use_up_its_offsets(offsets: int) -> None:
-    streams = split(BUSY, offsets)
-    assert sum(stream.records + stream.transactions for stream in streams) == offsets
-    assert min(stream.records for stream in streams) >= 0
-    for stream in streams:
-        assert (stream.transactions > 0) <= (stream.kind == TRANSACTIONAL)
-        # Each transaction holds a record at least.
-        assert stream.records >= stream.transactions
-
-
-def test_streams_get_their_shares() -> None:
-    streams = split(BUSY, 100_000)
-    assert sum(stream.records for stream in streams if 1 <= stream.producer_id <= 3) == 35_000
-    transactional = [stream for stream in streams if stream.kind == TRANSACTIONAL]
-    assert sum(stream.records + stream.transactions for stream in transactional) == pytest.approx(30_000, abs=41)
 
 
 def test_a_segment_far_out_is_planned_without_its_predecessors() -> None:

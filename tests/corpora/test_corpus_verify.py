@@ -225,9 +225,9 @@ def test_a_repeated_manifest_row_is_found(corpus: Path) -> None:
 
 
 def test_a_workload_that_was_changed_but_gives_the_same_plan_is_found(corpus: Path) -> None:
-    """Another seed gives other bytes, but the same offsets and sequences."""
+    """Other keys give other bytes, but the same offsets and sequences."""
     path = corpus / "_workload.toml"
-    path.write_text(path.read_text().replace("seed = 0", "seed = 1"))
+    path.write_text(path.read_text().replace("cardinality = 1000000", "cardinality = 7"))
     assert [(problem.code, problem.path) for problem in verify(corpus)] == [("file-changed", "_workload.toml")]
 
 
@@ -308,12 +308,12 @@ def test_two_files_that_were_swapped_are_both_named(corpus: Path, suffix: str) -
         other.write_bytes(first)
         found = {problem.path for problem in verify(corpus)}
         swapped = {path.relative_to(corpus).as_posix() for path in (paths[0], other)}
-        # The indexes and the snapshot of a swapped log do not fit it, and are named too. A snapshot has the name of
-        # the next segment.
+        # What is wrong with a log comes first, up to the limit of its segment. The snapshot of a swapped log, which has
+        # the name of the next segment, is named only if that leaves room.
         assert found >= swapped
         same = [path for path in found if path.endswith(".snapshot") == (suffix == ".snapshot")]
         assert {path.partition(".")[0] for path in same} == {path.partition(".")[0] for path in swapped}
-        assert len(found) - len(same) == (2 if suffix == ".log" else 0)
+        assert len(found) - len(same) <= (2 if suffix == ".log" else 0)
         paths[0].write_bytes(first)
         other.write_bytes(second)
 
