@@ -3,7 +3,8 @@
 This is possible because a formula gives the start of each segment:
 
 * All segments of a partition except the last have the same number of offsets, ``n``. So segment ``k`` begins at offset
-  ``k · n``.
+  ``k · n``. In a topic from an old cluster, the first segments have an old format. Their messages have other sizes, so
+  these segments have another number of offsets.
 * ``kfuzz.corpora.writers`` has the formulas for what each producer writes there: sequences, epochs and transactions.
 * The interleaving and the sizes are random. Their seed is a hash of (workload seed, topic, partition, segment).
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Range, Topic, Workload, show_size
-from kfuzz.corpora.writers import Stream, Writers, seed_of
+from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
@@ -28,7 +29,9 @@ __all__ = ["Plan", "Segment", "batch_bytes_max", "offset_bytes_mean"]
 # A marker's record takes 17 bytes: its length, attributes, two deltas, a key of 4 bytes, a value of 6, no headers.
 CONTROL_BATCH_BYTES = BATCH_HEADER_SIZE + 17
 # The bytes of a message besides its key and value: the fields before the key's length, and both lengths.
-MAGIC_0_OVERHEAD, MAGIC_1_OVERHEAD = (MESSAGE_AT[magic]["key_length"] + MESSAGE_LENGTHS_BYTES for magic in (0, 1))
+OVERHEADS = {
+    kind: MESSAGE_AT[magic]["key_length"] + MESSAGE_LENGTHS_BYTES for magic, kind in enumerate((MAGIC_0, MAGIC_1))
+}
 HEADER_KEY_BYTES = 8
 # Kafka's indexes store int32 offsets, relative to the segment's first offset, and int32 file positions.
 RELATIVE_OFFSET_MAX = FILE_BYTES_MAX = INT32_MAX
@@ -88,34 +91,74 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class _Old:
+    """The segments of a partition that have an old format: ``kind`` is the kind of their only stream."""
+
+    kind: int
+    segments: int
+    offsets_per_segment: int
+    offset_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
 class _TopicPlan:
+    """A topic; its first segments are those of ``old``, and ``offsets_per_segment`` is the size of the others."""
+
     topic: Topic
     first_id: int
     offsets_per_partition: int
     offsets_per_segment: int
     segments_per_partition: int
     writers: Writers
+    old: tuple[_Old, ...]
+
+    @property
+    def old_segments(self) -> int:
+        return sum(old.segments for old in self.old)
+
+    def old_of(self, index: int) -> _Old | None:
+        """The old format of segment ``index``; None if it has the format of today."""
+        for old in self.old:
+            if index < old.segments:
+                return old
+            index -= old.segments
+        return None
+
+    def first_offset(self, index: int) -> int:
+        return _first_offset(self.old, self.offsets_per_segment, index)
 
     @property
     def last_offsets(self) -> int:
         """The number of offsets of the last segment of a partition."""
-        return self.offsets_per_partition - (self.segments_per_partition - 1) * self.offsets_per_segment
+        return self.offsets_per_partition - self.first_offset(self.segments_per_partition - 1)
 
     @property
     def records_per_topic(self) -> int:
         """The number of data records in all partitions."""
         writers, count = self.writers, self.topic.partitions
+        segments = self.segments_per_partition - self.old_segments
+        if segments <= 0:
+            return self.offsets_per_partition * count
         # Without transactions across segments, all partitions have the same number.
         different = count if self.topic.transactions.cross_share else 1
-        segments, offsets = self.segments_per_partition, self.last_offsets
-        return sum(writers.records(at, segments, offsets) for at in range(different)) * (count // different)
+        records = sum(writers.records(at, segments, self.last_offsets) for at in range(different))
+        return records * (count // different) + self.first_offset(self.old_segments) * count
 
     def leader_epochs(self) -> list[tuple[int, int]]:
-        """The leader epochs of each partition, with their first offsets."""
-        each = self.topic.leader_epoch_offsets
-        if each == 0:
-            return [(0, 0)]
-        return [(epoch, epoch * each) for epoch in range(-(-self.offsets_per_partition // each))]
+        """The leader epochs of each partition, with their first offsets. Messages of the old formats have none."""
+        first, end = self.first_offset(self.old_segments), self.offsets_per_partition
+        if first >= end:
+            return []
+        each = self.topic.leader_epoch_offsets or end
+        return [(epoch, max(first, epoch * each)) for epoch in range(first // each, -(-end // each))]
+
+
+def _first_offset(old: tuple[_Old, ...], offsets_per_segment: int, index: int) -> int:
+    offset = 0
+    for one in old:
+        offset += min(index, one.segments) * one.offsets_per_segment
+        index = max(0, index - one.segments)
+    return offset + index * offsets_per_segment
 
 
 class Plan:
@@ -133,26 +176,33 @@ class Plan:
         for at, topic in enumerate(workload.topics):
             place = f"{name}: topics[{at}] ({topic.name})"
             _check_batch(topic, place)
-            offset_bytes = offset_bytes_mean(topic)
+            old = tuple(
+                _Old(kind, count, _offsets_in(workload, topic, kind), offset_bytes_mean(topic, kind))
+                for kind, count in ((MAGIC_0, topic.legacy.magic0_segments), (MAGIC_1, topic.legacy.magic1_segments))
+            )
             partition_bytes = workload.size * topic.weight // weights // topic.partitions
-            per_segment = max(1, math.floor(workload.segment_bytes / offset_bytes))
+            per_segment = _offsets_in(workload, topic)
             # Count whole segments first: otherwise rounding could add a last segment of a few records.
             full, rest_bytes = divmod(partition_bytes, workload.segment_bytes)
-            per_partition = full * per_segment + math.floor(rest_bytes / offset_bytes)
+            before, offset_bytes = _first_offset(old, per_segment, full), _offset_bytes_at(topic, old, full)
+            per_partition = before + math.floor(rest_bytes / offset_bytes)
             if per_partition < 1:
                 raise UsageError(
                     f"{place}: size leaves {show_size(partition_bytes)} for each partition, less than one record of "
                     f"{offset_bytes:.0f} B; raise size or lower partitions"
                 )
-            _check_segment(topic, per_segment, place)
+            _check_segment(topic, per_segment, offset_bytes_mean(topic), place)
+            for one in old:
+                _check_segment(topic, one.offsets_per_segment if one.segments else 0, one.offset_bytes, place)
             _check_timestamps(topic, per_partition, place)
             _check_leader_epochs(topic, per_partition, place)
             writers = Writers(topic, workload.seed, producer_id, per_segment)
-            if full and per_partition - full * per_segment < writers.offsets_min:
-                per_partition = full * per_segment
-            segments = -(-per_partition // per_segment)
-            writers.check(place, segments)
-            self.topics.append(_TopicPlan(topic, first_id, per_partition, per_segment, segments, writers))
+            old_segments = sum(one.segments for one in old)
+            if full > old_segments and per_partition - before < writers.offsets_min:
+                per_partition = before
+            segments = full + (per_partition > before)
+            writers.check(place, segments - old_segments)
+            self.topics.append(_TopicPlan(topic, first_id, per_partition, per_segment, segments, writers, old))
             first_id += segments * topic.partitions
             producer_id += writers.producer_ids
         self._length = first_id
@@ -182,16 +232,19 @@ class Plan:
 
 def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *, alone: bool = False) -> Segment:
     """``alone``: without ``before``. A transaction crosses one boundary at most, so one segment before is enough."""
-    per_segment = plan.offsets_per_segment
     is_last = index == plan.segments_per_partition - 1
-    offsets = plan.last_offsets if is_last else per_segment
-    streams = plan.writers.streams(partition, index, offsets, is_last=is_last)
+    old, first_offset = plan.old_of(index), plan.first_offset(index)
+    offsets = (plan.offsets_per_partition if is_last else plan.first_offset(index + 1)) - first_offset
+    if old is None:
+        streams = plan.writers.streams(partition, index - plan.old_segments, offsets, is_last=is_last)
+    else:
+        streams = (Stream(old.kind, records=offsets),)
     continues = any(stream.continues for stream in streams)
     return Segment(
         topic=plan.topic,
         partition=partition,
         index=index,
-        first_offset=index * per_segment,
+        first_offset=first_offset,
         offsets=offsets,
         seed=seed_of(workload.seed, plan.topic.name, partition, index),
         key_seed=seed_of(workload.seed, plan.topic.name),
@@ -201,12 +254,31 @@ def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *
     )
 
 
-def offset_bytes_mean(topic: Topic) -> float:
-    """The average uncompressed bytes per offset of ``topic``, including batch headers and markers."""
-    batch_records = topic.batches.records.mean
-    in_batch = _record_bytes(topic, batch_records) + BATCH_HEADER_SIZE / batch_records
+def _offsets_in(workload: Workload, topic: Topic, kind: int = PLAIN) -> int:
+    """The number of offsets of a full segment; ``kind`` is as in :func:`offset_bytes_mean`."""
+    return max(1, math.floor(workload.segment_bytes / offset_bytes_mean(topic, kind)))
+
+
+def _offset_bytes_at(topic: Topic, old: tuple[_Old, ...], index: int) -> float:
+    """The average bytes per offset of segment ``index``."""
+    for one in old:
+        if index < one.segments:
+            return one.offset_bytes
+        index -= one.segments
+    return offset_bytes_mean(topic)
+
+
+def offset_bytes_mean(topic: Topic, kind: int = PLAIN) -> float:
+    """The average uncompressed bytes per offset of ``topic``, including batch headers and markers.
+
+    With ``kind`` MAGIC_0 or MAGIC_1: of a segment that has only messages of that format.
+    """
     content = (1 - topic.keys.null_share) * topic.keys.size.mean
     content += (1 - topic.values.null_share) * topic.values.size.mean
+    if kind in OVERHEADS:
+        return OVERHEADS[kind] + content
+    batch_records = topic.batches.records.mean
+    in_batch = _record_bytes(topic, batch_records) + BATCH_HEADER_SIZE / batch_records
     legacy = topic.legacy
     transactions = topic.transactions
     markers = transactions.share / (transactions.records + 1)
@@ -214,8 +286,8 @@ def offset_bytes_mean(topic: Topic) -> float:
     return (
         modern * in_batch
         + markers * CONTROL_BATCH_BYTES
-        + legacy.magic0 * (MAGIC_0_OVERHEAD + content)
-        + legacy.magic1 * (MAGIC_1_OVERHEAD + content)
+        + legacy.magic0 * (OVERHEADS[MAGIC_0] + content)
+        + legacy.magic1 * (OVERHEADS[MAGIC_1] + content)
     )
 
 
@@ -266,12 +338,12 @@ def _check_batch(topic: Topic, place: str) -> None:
         )
 
 
-def _check_segment(topic: Topic, offsets: int, place: str) -> None:
+def _check_segment(topic: Topic, offsets: int, offset_bytes: float, place: str) -> None:
     # Hoeffding's inequality: a sum of n independent draws, each at most m, exceeds its mean by 5·m·√n in one of e^50
     # segments. Key sizes are not independent (hot keys repeat them), so count the maximum; likewise, count one batch
     # header per record.
     spread = 5 * _record_bytes_max(topic) * math.sqrt(offsets)
-    largest = math.ceil(offsets * (offset_bytes_mean(topic) + BATCH_HEADER_SIZE + topic.keys.size.max) + spread)
+    largest = math.ceil(offsets * (offset_bytes + BATCH_HEADER_SIZE + topic.keys.size.max) + spread)
     if largest > FILE_BYTES_MAX or offsets > RELATIVE_OFFSET_MAX:
         raise UsageError(
             f"{place}: a segment may take {show_size(largest)}, above Kafka's 2 GiB for one file; "

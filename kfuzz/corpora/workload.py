@@ -146,10 +146,15 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class Legacy:
-    """Messages of the old formats, magic 0 and 1: the share of the offsets for each, and their codecs (weights)."""
+    """Messages of the old formats, magic 0 and 1: the share of the offsets for each, and their codecs (weights).
+
+    ``magic0_segments``, ``magic1_segments``: so many first segments of each partition have the old format only.
+    """
 
     magic0: float = forms.share()
     magic1: float = forms.share()
+    magic0_segments: int = forms.integer(0, 0, COUNT_MAX)
+    magic1_segments: int = forms.integer(0, 0, COUNT_MAX)
     codecs: Weights = forms.weights(LEGACY_CODECS)
 
 

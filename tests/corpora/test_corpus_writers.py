@@ -6,6 +6,7 @@ import re
 import struct
 from collections import Counter, defaultdict
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from kfuzz.corpora.workload import (
     KIB,
     MIB,
     Batches,
+    Legacy,
     Producers,
     Range,
     Topic,
@@ -418,3 +420,63 @@ def test_streams_get_their_shares() -> None:
     assert sum(share.records for share in of_kind[IDEMPOTENT]) == 30_000
     assert sum(share.records + share.markers for share in of_kind[TRANSACTIONAL]) == pytest.approx(50_000, abs=21)
     assert sum(share.records for share in of_kind[PLAIN]) == pytest.approx(20_000, abs=21)
+
+
+UPGRADED = replace(
+    BUSY, legacy=Legacy(magic0_segments=2, magic1_segments=3, codecs=(("none", 1), ("gzip", 1))), partitions=2
+)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 6, 7, 10])
+def test_the_first_segments_of_an_upgraded_log_have_the_old_formats(size: int, tmp_path: Path) -> None:
+    workload = Workload(topics=(UPGRADED,), size=2 * size * 64 * KIB - 2000, segment_bytes=64 * KIB)
+    for segments in whole_partitions(workload).values():
+        assert [segment.index for segment in segments] == list(range(size))
+        for segment in segments:
+            made = generate_segment(segment, workload)
+            magics = {batch.magic for batch in records.read(made.log, profile="strict").batches}
+            assert magics == {0 if segment.index < 2 else 1 if segment.index < 5 else 2}
+        for before, after in pairwise(segments):
+            assert after.first_offset == before.last_offset + 1
+    rows = generate(workload, tmp_path / "out")
+    assert verify(tmp_path / "out") == []
+    assert sum(row.records - row.control_batches for row in rows) == Plan(workload).records
+
+
+def test_segments_of_old_formats_have_the_size_of_the_others() -> None:
+    """Messages take more bytes than records, so there are fewer in a segment."""
+    topic = replace(UPGRADED, legacy=replace(UPGRADED.legacy, codecs=(("none", 1),)))
+    workload = Workload(topics=(topic,), size=2 * 8 * 64 * KIB, segment_bytes=64 * KIB)
+    sizes = [len(generate_segment(segment, workload).log) for segment in whole_partitions(workload)["busy-0"]]
+    assert sizes == pytest.approx([64 * KIB] * 8, rel=0.06)
+
+
+def test_the_leader_epochs_of_an_upgraded_log_begin_after_the_old_formats() -> None:
+    workload = Workload(topics=(UPGRADED,), size=2 * 8 * 64 * KIB, segment_bytes=64 * KIB)
+    [planned] = Plan(workload).topics
+    first = next(segment.first_offset for segment in Plan(workload) if segment.index == 5)
+    assert planned.leader_epochs()[0] == (first // 700, first)
+    assert planned.leader_epochs()[1] == (first // 700 + 1, first // 700 * 700 + 700)
+    one_epoch = replace(UPGRADED, leader_epoch_offsets=0)
+    assert Plan(replace(workload, topics=(one_epoch,))).topics[0].leader_epochs() == [(0, first)]
+    assert Plan(workload.resized(2 * 3 * 64 * KIB)).topics[0].leader_epochs() == []
+
+
+def test_the_producers_of_an_upgraded_log_begin_after_the_old_formats() -> None:
+    workload = Workload(topics=(UPGRADED,), size=2 * 9 * 64 * KIB, segment_bytes=64 * KIB)
+    for segments in whole_partitions(workload).values():
+        state = ProducerState()
+        for segment in segments:
+            for batch in records.read(generate_segment(segment, workload).log).batches:
+                appended = state.append(batch)
+                assert appended.outcome == "appended", appended.finding
+        assert state.open_transactions == 0
+        assert segments[5].before is None
+
+
+def test_a_growing_upgraded_log_keeps_its_whole_segments() -> None:
+    small = Workload(topics=(UPGRADED,), size=2 * 4 * 64 * KIB - 9000, segment_bytes=64 * KIB)
+    for planned in (small, small.resized(2 * 8 * 64 * KIB - 9000)):
+        kept = {segment.path: segment for segment in Plan(planned) if not segment.is_last}
+        grown = {segment.path: segment for segment in Plan(small.resized(2 * 11 * 64 * KIB))}
+        assert all(grown[path] == segment for path, segment in kept.items())
