@@ -64,8 +64,9 @@ def command() -> None:
 @click.option("--out", type=TARGET, required=True, help="Place for the corpus: a new or empty directory, or a URI.")
 @size_option
 @click.option("--overwrite", is_flag=True, help="First remove a corpus of another workload from --out.")
+@click.option("--break-lock", is_flag=True, help="Take the corpus from another driver that is dead.")
 @json_option
-def generate(workload: Path, out: Target, size: int | None, overwrite: bool, as_json: bool) -> None:
+def generate(workload: Path, out: Target, size: int | None, overwrite: bool, break_lock: bool, as_json: bool) -> None:
     """Write the log segments that WORKLOAD (TOML) describes, with their indexes and a manifest.
 
     Every run of the same workload writes the same bytes.
@@ -78,7 +79,9 @@ def generate(workload: Path, out: Target, size: int | None, overwrite: bool, as_
     segments = len(Plan(chosen, str(workload)))
     start = time.monotonic()
     with progress("segments", segments, quiet=as_json) as set_done:
-        rows = generation.generate(chosen, out, overwrite=overwrite, name=str(workload), set_done=set_done)
+        rows = generation.generate(
+            chosen, out, overwrite=overwrite, break_lock=break_lock, name=str(workload), set_done=set_done
+        )
     if as_json:
         echo_json(summary.generated_json(out, rows))
         return

@@ -5,10 +5,12 @@ The steps: ``prepare``, then ``write_segment`` for each segment in any order on 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from kfuzz.corpora.locks import Lock, is_lock, owned
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, part_names, require_pyarrow, write_manifest
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
@@ -18,14 +20,15 @@ from kfuzz.errors import UsageError
 
 __all__ = [
     "LEADER_EPOCH_CHECKPOINT",
+    "claimed",
     "file_sums",
     "generate",
     "holds",
+    "inspect",
     "leader_epochs",
     "prepare",
     "publish",
     "success_text",
-    "sweep_corpus",
 ]
 
 WORKLOAD, SUCCESS, MANIFEST = "_workload.toml", "_SUCCESS", "_manifest"
@@ -37,26 +40,34 @@ def generate(
     out: str | Path | Target,
     *,
     overwrite: bool = False,
+    break_lock: bool = False,
     name: str = "the workload",
     set_done: Callable[[int], None] = lambda done: None,
 ) -> list[Row]:
     """Make the whole corpus in this process and return the manifest's rows. ``name`` names the workload in errors.
 
     ``out`` is a directory or a URI, see :meth:`Target.of`. ``set_done`` is called with the number of finished segments.
-    Raises ``UsageError`` like ``Plan``, :func:`prepare`, ``write_segment`` and :func:`publish`.
+    Raises ``UsageError`` like ``Plan``, :func:`claimed`, :func:`prepare`, ``write_segment`` and :func:`publish`.
     """
     target = Target.of(out)
     plan = Plan(workload, name)
-    prepare(target, workload, overwrite=overwrite)
     rows = []
-    try:
+    with claimed(target, plan, overwrite=overwrite, break_lock=break_lock) as lock:
+        prepare(target, workload, overwrite=overwrite)
         for segment_id, segment in enumerate(plan):
-            rows.append(write_segment(segment, segment_id, workload, target, "local"))
+            rows.append(write_segment(segment, segment_id, workload, target, f"{lock.id}-local"))
             set_done(segment_id + 1)
+        lock.check()
         publish(target, plan, rows)
-    finally:
-        sweep_corpus(target, plan)
     return rows
+
+
+@contextlib.contextmanager
+def claimed(target: Target, plan: Plan, *, overwrite: bool = False, break_lock: bool = False) -> Iterator[Lock]:
+    """Own ``target`` while the block runs, see ``locks.owned``. What :func:`prepare` refuses is refused untouched."""
+    inspect(target, plan.workload, overwrite=overwrite)
+    with owned(target, [MANIFEST, *plan.directories()], break_lock=break_lock) as lock:
+        yield lock
 
 
 def prepare(out: str | Path | Target, workload: Workload, *, overwrite: bool = False) -> None:
@@ -65,24 +76,29 @@ def prepare(out: str | Path | Target, workload: Workload, *, overwrite: bool = F
     Raises ``UsageError`` if it holds anything but this corpus; ``overwrite`` first removes another corpus. Nothing is
     ever removed from a place that holds no corpus.
     """
-    require_pyarrow()
     target = Target.of(out)
-    target.check_writable()
-    listing = target.list()
-    if WORKLOAD in listing.files:
-        if not holds(target, workload):
-            if not overwrite:
-                raise UsageError(
-                    f"{target} holds a corpus of another workload; name another directory or add --overwrite"
-                )
-            _remove(target)
-    elif listing.files or listing.directories:
-        raise UsageError(f"{target} is not empty and holds no corpus; name a new or empty directory")
-    else:
-        _check_room(target, workload)
+    inspect(target, workload, overwrite=overwrite)
+    if WORKLOAD in target.list().files and not holds(target, workload):
+        _remove(target)
     # From here on, the corpus is incomplete until `publish` writes SUCCESS again.
     target.remove(SUCCESS)
     target.write(WORKLOAD, render(workload))
+
+
+def inspect(target: Target, workload: Workload, *, overwrite: bool = False) -> None:
+    """Raise ``UsageError`` if ``workload`` cannot be generated into ``target``. Changes nothing."""
+    require_pyarrow()
+    target.check_writable()
+    listing = target.list()
+    # A driver that was killed at its very start leaves a lock, or half of a file whose name begins with "_".
+    others = [name for name in listing.files if not is_lock(name) and not (name[:2] == "._" and name[-4:] == ".tmp")]
+    if WORKLOAD in others:
+        if not overwrite and not holds(target, workload):
+            raise UsageError(f"{target} holds a corpus of another workload; name another directory or add --overwrite")
+    elif others or listing.directories:
+        raise UsageError(f"{target} is not empty and holds no corpus; name a new or empty directory")
+    else:
+        _check_room(target, workload)
 
 
 def holds(out: str | Path | Target, workload: Workload) -> bool:
@@ -173,11 +189,6 @@ def leader_epochs(plan: Plan) -> Iterator[tuple[str, str]]:
         text = "".join([f"0\n{len(epochs)}\n", *(f"{epoch} {offset}\n" for epoch, offset in epochs)])
         for partition in range(planned.topic.partitions):
             yield f"{planned.topic.name}-{partition}", text
-
-
-def sweep_corpus(out: str | Path | Target, plan: Plan) -> None:
-    """Remove the temporary files of dead attempts: the worker of a killed executor cannot remove its own."""
-    Target.of(out).sweep(plan.directories())
 
 
 def _check_room(target: Target, workload: Workload) -> None:

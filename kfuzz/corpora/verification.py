@@ -25,6 +25,7 @@ from kfuzz.corpora.generation import (
     leader_epochs,
     success_text,
 )
+from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Row, corpus_fingerprint, read_manifest
 from kfuzz.corpora.plan import Plan, Segment
@@ -163,7 +164,7 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
     found = {name for name, _ in corpus.out.walk()}
     for name in sorted(found - expected):
         directory, _, base = name.rpartition("/")
-        if directory != MANIFEST or not fnmatchcase(base, PARTS):
+        if not (directory == MANIFEST and fnmatchcase(base, PARTS)) and not (not directory and is_lock(base)):
             yield Problem(name, None, "file-unexpected", "does not belong to the corpus; remove it")
     for name in sorted(expected - {SUCCESS}):
         if name not in found:

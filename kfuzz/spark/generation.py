@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -10,7 +11,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from kfuzz.corpora.generation import prepare, publish, sweep_corpus
+from kfuzz.corpora.generation import claimed, prepare, publish
+from kfuzz.corpora.locks import Lock
 from kfuzz.corpora.manifest import Row, schema
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.segment import write_segment
@@ -30,32 +32,35 @@ def generate(
     *,
     tasks: int | None = None,
     overwrite: bool = False,
+    lock: Lock | None = None,
     name: str = "the workload",
     set_done: Callable[[int], None] = lambda done: None,
     write: Write = write_segment,
 ) -> list[Row]:
     """Make the corpus in ``out`` and return the manifest's rows. The driver and every executor must reach ``out``.
 
-    ``tasks`` is the number of Spark tasks and changes no byte; None uses ``default_tasks``. ``set_done`` is called with
-    the number of finished tasks. ``write`` is called by a task for each segment, with the arguments of
-    ``write_segment``. Raises ``UsageError`` like ``prepare`` and ``publish`` of ``corpora.generation``, and
-    ``KfuzzError`` if a task fails and its retries fail too.
+    ``lock`` is the caller's on ``out``; without it, the lock is held during this call only. ``tasks`` is the number of
+    Spark tasks and changes no byte; None uses ``default_tasks``. ``set_done`` is called with the number of finished
+    tasks. ``write`` is called by a task for each segment, with the arguments of ``write_segment``. Raises
+    ``UsageError`` like ``claimed`` and ``publish`` of ``corpora.generation``, and ``KfuzzError`` if a task fails and
+    its retries fail too.
     """
     target = Target.of(out)
     plan = Plan(workload, name)
-    prepare(target, workload, overwrite=overwrite)
-    tasks = tasks or default_tasks(spark, workload.size, len(plan))
-    ids = spark.range(0, len(plan), 1, tasks)
-    job = ids.mapInArrow(_task(render(workload), target.uri, write), columns(schema()))
-    try:
+    with contextlib.nullcontext(lock) if lock else claimed(target, plan, overwrite=overwrite) as held:
+        prepare(target, workload, overwrite=overwrite)
+        tasks = tasks or default_tasks(spark, workload.size, len(plan))
+        ids = spark.range(0, len(plan), 1, tasks)
+        job = ids.mapInArrow(_task(render(workload), target.uri, held.id, write), columns(schema()))
         rows = [Row(**row) for row in collect(job, tasks, set_done).to_pylist()]
+        held.check()
         publish(target, plan, rows)
-    finally:
-        sweep_corpus(target, plan)
     return rows
 
 
-def _task(text: str, out: str, write: Write) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(
+    text: str, out: str, owner: str, write: Write
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that executors run: segment ids in, manifest rows out."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,7 +68,7 @@ def _task(text: str, out: str, write: Write) -> Callable[[Iterator[pa.RecordBatc
         plan = Plan(workload)
         place = out if "://" in out else Path(out)
         context = TaskContext.get()
-        attempt = f"task-{context.taskAttemptId()}" if context is not None else "task"
+        attempt = f"{owner}-task-{context.taskAttemptId()}" if context is not None else f"{owner}-task"
         for batch in batches:
             for segment_id in batch.column(0).to_pylist():
                 assert segment_id is not None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kfuzz.corpora import summary
-from kfuzz.corpora.generation import holds, sweep_corpus
+from kfuzz.corpora.generation import claimed
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.targets import Target
@@ -38,6 +38,7 @@ def generate_main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workload", type=local_path, required=True, help="a workload in TOML, see docs/corpora.md")
     parser.add_argument("--size", help='uncompressed size, such as "64MiB"; replaces the workload\'s')
     parser.add_argument("--overwrite", action="store_true", help="first remove another workload's corpus from --out")
+    parser.add_argument("--break-lock", action="store_true", help="take the corpus from another driver that is dead")
     parser.add_argument(
         "--verify", action="store_true", help="read the corpus back and check it; exit 1 if it is wrong"
     )
@@ -116,9 +117,10 @@ def _generate(options: argparse.Namespace) -> int:
     workload = load(options.workload).resized(size)
     # Starting a session takes seconds, so refuse first what cannot be planned or written.
     options.out = Target.of(options.out)
-    options.out.check_writable()
     plan = Plan(workload, str(options.workload))
-    with _swept(options.out, plan), _session(options, "kfuzz generate corpus") as spark:
+    claim = claimed(options.out, plan, overwrite=options.overwrite, break_lock=options.break_lock)
+    # The lock ends after the session, because workers may outlive a failed job, but not its session.
+    with claim as lock, _session(options, "kfuzz generate corpus") as spark:
         from kfuzz.spark.generation import generate
         from kfuzz.spark.sessions import default_tasks
 
@@ -131,6 +133,7 @@ def _generate(options: argparse.Namespace) -> int:
                 options.out,
                 tasks=tasks,
                 overwrite=options.overwrite,
+                lock=lock,
                 name=str(options.workload),
                 set_done=set_done,
             )
@@ -155,17 +158,6 @@ def _check(spark: SparkSession, options: argparse.Namespace, rows: Sequence[Row]
         corpus, problems = verify(spark, options.out, tasks=tasks, set_done=set_done)
     print(*summary.verified(corpus, problems, time.monotonic() - start), sep="\n")
     return 1 if problems else 0
-
-
-@contextlib.contextmanager
-def _swept(out: Target, plan: Plan) -> Iterator[None]:
-    """After a failed job, remove temporary files of workers that outlived the job but ended with their session."""
-    try:
-        yield
-    except BaseException:
-        if holds(out, plan.workload):
-            sweep_corpus(out, plan)
-        raise
 
 
 @contextlib.contextmanager

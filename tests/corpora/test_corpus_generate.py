@@ -118,8 +118,8 @@ def test_an_interrupted_run_leaves_no_success_and_no_half_file_and_can_be_repeat
 
     def failing(descriptor: int, data: memoryview | bytes) -> None:
         written.append(len(data))
-        # The workload is the first write; each segment has five.
-        if len(written) == 12:
+        # The lock and the workload are the first writes; each segment has five.
+        if len(written) == 13:
             raise OSError(28, "No space left on device")
         plain(descriptor, data)
 
