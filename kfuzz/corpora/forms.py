@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from kfuzz.errors import UsageError
 
@@ -22,6 +22,8 @@ __all__ = [
     "choice",
     "decimal",
     "integer",
+    "label",
+    "labels",
     "name",
     "parse_size",
     "ranged",
@@ -32,6 +34,8 @@ __all__ = [
     "size",
     "table",
     "tables",
+    "variant_schema",
+    "variants",
     "weights",
 ]
 
@@ -42,6 +46,11 @@ UNITS = {
 }  # fmt: skip
 SKEW_MAX = 16
 WEIGHT_MAX = 1_000_000
+LABEL_MAX = 200
+LABELS_MAX = 1000
+NESTED_MAX = 8
+# The name of the variants' definition in the JSON Schema.
+VARIANT = "field"
 
 Weights = tuple[tuple[str, int], ...]
 T = TypeVar("T")
@@ -307,6 +316,97 @@ class _Tables(Form):
         return {"type": "array", "minItems": 1, "items": schema(self.kind)}
 
 
+@dataclass(frozen=True, slots=True)
+class _Label(Form):
+    rule: ClassVar[str] = f"give 1 to {LABEL_MAX} printable characters"
+
+    def read(self, table: Table, key: str, value: Any) -> str:
+        if not isinstance(value, str) or not 1 <= len(value) <= LABEL_MAX or not value.isprintable():
+            raise table.error(key, f"is {_shown(value)}", self.rule)
+        return value
+
+    def missing(self, table: Table, key: str) -> UsageError:
+        return table.error(key, "is missing", self.rule)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1, "maxLength": LABEL_MAX}
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels(Form):
+    """A list of texts, or a table of texts with whole-number weights. The result has the order of the file."""
+
+    rule: ClassVar[str] = "give a list of texts, or a table of texts with weights"
+
+    def read(self, table: Table, key: str, value: Any) -> Weights:
+        if not isinstance(value, list | dict) or not value or len(value) > LABELS_MAX:
+            raise table.error(key, f"is {_shown(value)}", f"{self.rule}, 1 to {LABELS_MAX} of them")
+        weighed = value if isinstance(value, dict) else dict.fromkeys(map(_hashable, value), 1)
+        if len(weighed) < len(value):
+            raise table.error(key, "has a text twice", "remove one")
+        inner, weight = table.inner(key, weighed), _Integer(0, WEIGHT_MAX)
+        found = [(_Label().read(inner, str(text), text), weight.read(inner, text, weighed[text])) for text in weighed]
+        if not any(number for _, number in found):
+            raise table.error(key, "has no weight above 0", "give a weight to at least one text")
+        return tuple(found)
+
+    def missing(self, table: Table, key: str) -> UsageError:
+        return table.error(key, "is missing", self.rule)
+
+    def schema(self) -> dict[str, Any]:
+        weighed = {"type": "object", "additionalProperties": _Integer(0, WEIGHT_MAX).schema()}
+        listed = {"type": "array", "items": _Label().schema(), "uniqueItems": True}
+        return {
+            "anyOf": [
+                {**listed, "minItems": 1, "maxItems": LABELS_MAX},
+                {**weighed, "minProperties": 1, "maxProperties": LABELS_MAX},
+            ]
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Variants(Form):
+    """A list of tables; the key ``type`` of each says which of ``kinds`` it is."""
+
+    kinds: Mapping[str, type]
+
+    def read(self, table: Table, key: str, value: Any) -> Any:
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise table.error(key, f"is {_shown(value)}", "make it a list of tables")
+        if table.place.count(f"{key}[") > NESTED_MAX:
+            raise table.error(key, f"is nested more than {NESTED_MAX} deep", "make it flatter")
+        return tuple(self._one(table.inner(f"{key}[{at}]", item)) for at, item in enumerate(value))
+
+    def _one(self, table: Table) -> Any:
+        named = table.values.get("type")
+        kind = self.kinds.get(named) if isinstance(named, str) else None
+        if kind is None:
+            known = _nearest(named, self.kinds) if isinstance(named, str) else ""
+            problem = "is missing" if named is None else f"is {_shown(named)}"
+            raise table.error("type", problem, known or f"choose {_alternatives(list(self.kinds))}")
+        return read(kind, table)
+
+    def default(self, value: Any) -> Any:
+        return list(value)
+
+    def schema(self) -> dict[str, Any]:
+        return {"type": "array", "items": {"$ref": f"#/$defs/{VARIANT}"}}
+
+
+def variant_schema(kinds: Mapping[str, type]) -> dict[str, Any]:
+    """The definitions that the schema of :func:`variants` refers to; they belong under ``$defs``."""
+    found = []
+    for named, kind in kinds.items():
+        made = schema(kind)
+        made["properties"]["type"] = {"const": named}
+        found.append({**made, "required": [*made.get("required", []), "type"]})
+    return {VARIANT: {"oneOf": found}}
+
+
+def _hashable(value: Any) -> Any:
+    return value if isinstance(value, str) else repr(value) + "\0"
+
+
 def _field(form: Form, default: Any = MISSING) -> Any:
     return field(default=default, metadata={"form": form})
 
@@ -359,6 +459,21 @@ def table(kind: type[T]) -> T:
 def tables(kind: type[T]) -> Any:
     """A list of at least one table of class ``kind``, without a default."""
     return _field(_Tables(kind))
+
+
+def label() -> Any:
+    """A printable text, without a default."""
+    return _field(_Label())
+
+
+def labels() -> Any:
+    """Printable texts with weights, without a default."""
+    return _field(_Labels())
+
+
+def variants(kinds: Mapping[str, type]) -> Any:
+    """A list of tables, each of one of ``kinds``; the default is an empty list. ``kinds`` may be filled later."""
+    return _field(_Variants(kinds), ())
 
 
 def read(kind: type[T], table: Table) -> T:

@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kfuzz.corpora.json_values import program
 from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Range, Topic, Workload, show_size
 from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, Stream, Writers, seed_of
@@ -24,7 +25,7 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
 
-__all__ = ["Plan", "Segment", "batch_bytes_max", "offset_bytes_mean"]
+__all__ = ["Plan", "Segment", "batch_bytes_max", "offset_bytes_mean", "value_bytes_max"]
 
 # A marker's record takes 17 bytes: its length, attributes, two deltas, a key of 4 bytes, a value of 6, no headers.
 CONTROL_BATCH_BYTES = BATCH_HEADER_SIZE + 17
@@ -274,7 +275,7 @@ def offset_bytes_mean(topic: Topic, kind: int = PLAIN) -> float:
     With ``kind`` MAGIC_0 or MAGIC_1: of a segment that has only messages of that format.
     """
     content = (1 - topic.keys.null_share) * topic.keys.size.mean
-    content += (1 - topic.values.null_share) * topic.values.size.mean
+    content += (1 - topic.values.null_share) * _value_bytes_mean(topic)
     if kind in OVERHEADS:
         return OVERHEADS[kind] + content
     batch_records = topic.batches.records.mean
@@ -296,10 +297,27 @@ def _record_bytes(topic: Topic, batch_records: float) -> float:
     span_ms = batch_records * 1000 / topic.timestamps.records_per_second + topic.timestamps.jitter_ms / 2
     body: float = 1 + _varint_bytes_below(span_ms) + _varint_bytes_below(batch_records) + 1
     body += _field_bytes(topic.keys.size.mean, topic.keys.null_share)
-    body += _field_bytes(topic.values.size.mean, topic.values.null_share)
+    body += _field_bytes(_value_bytes_mean(topic), topic.values.null_share)
     header = 1 + HEADER_KEY_BYTES + _field_bytes(topic.headers.size.mean, 0)
     body += topic.headers.share * topic.headers.count.mean * header
     return body + _varint_bytes(body)
+
+
+def _value_bytes_mean(topic: Topic) -> float:
+    """The mean size of a value that is not null."""
+    if topic.values.kind != "json":
+        return topic.values.size.mean
+    made, keys = program(topic.values.fields), topic.keys
+    # Without a key, `null` replaces two quotes.
+    return made.bytes_mean + made.key_fields * ((1 - keys.null_share) * keys.size.mean + keys.null_share * 2)
+
+
+def value_bytes_max(topic: Topic) -> int:
+    """An upper bound on the size of a value."""
+    if topic.values.kind != "json":
+        return topic.values.size.max
+    made = program(topic.values.fields)
+    return made.bytes_max + made.key_fields * max(2, topic.keys.size.max)
 
 
 def _field_bytes(mean: float, null_share: float) -> float:
@@ -325,16 +343,16 @@ def _record_bytes_max(topic: Topic) -> int:
     headers = topic.headers.count.max * (10 + HEADER_KEY_BYTES + topic.headers.size.max) if topic.headers.share else 0
     # 36 is one byte of attributes plus the longest varints: length 5, timestamp delta 10, offset delta 5, key and value
     # length 5 each, header count 5. A message of magic 0 or 1 takes less besides its key and value.
-    return 36 + topic.keys.size.max + topic.values.size.max + headers
+    return 36 + topic.keys.size.max + value_bytes_max(topic) + headers
 
 
 def _check_batch(topic: Topic, place: str) -> None:
     largest = batch_bytes_max(topic)
+    sizes = "values.fields" if topic.values.kind == "json" else f"values.size ({_shown(topic.values.size)})"
     if largest > BATCH_BYTES_MAX:
         raise UsageError(
             f"{place}: a batch may take {show_size(largest)}, above {show_size(BATCH_BYTES_MAX)}; "
-            f"lower batches.records ({_shown(topic.batches.records)}), "
-            f"values.size ({_shown(topic.values.size)}) or headers"
+            f"lower batches.records ({_shown(topic.batches.records)}), {sizes} or headers"
         )
 
 

@@ -10,28 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from kfuzz.corpora.manifest import Row, codec_versions
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
 from kfuzz.corpora.snapshot import Producer, encode, snapshot_name
 from kfuzz.corpora.synth import Synthesiser
 from kfuzz.corpora.targets import Target
+from kfuzz.corpora.words import PHRASES
 from kfuzz.corpora.workload import Workload
 from kfuzz.records.codecs import compress
 
 __all__ = ["SegmentBytes", "generate_segment", "write_segment"]
-
-# 16 adjectives and 16 nouns of seven letters: every pair, with its two spaces, is a phrase of 16 bytes.
-ADJECTIVES: Final = (
-    "ancient", "brittle", "careful", "distant", "eastern", "foreign", "gradual", "hopeful",
-    "instant", "joyless", "kindred", "limited", "massive", "neutral", "orderly", "patient",
-)  # fmt: skip
-NOUNS: Final = (
-    "account", "balance", "courier", "deposit", "engines", "freight", "gateway", "harvest",
-    "invoice", "journal", "keyword", "library", "machine", "network", "outcome", "parcels",
-)  # fmt: skip
-PHRASES: Final = "".join(f"{adjective} {noun} " for adjective in ADJECTIVES for noun in NOUNS).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,20 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
+from kfuzz.corpora.draws cimport (
+    cell,
+    draw,
+    high,
+    low,
+    put_key,
+    put_number,
+    range_t,
+    scaled,
+    skewed,
+    threshold,
+    to_range,
+)
+from kfuzz.corpora.json_writer cimport JsonWriter
 from kfuzz.wire.cursor cimport kfuzz_be64
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
@@ -31,11 +45,13 @@ from kfuzz.wire.format cimport (
 from kfuzz.wire.record_batch cimport header_t, put_header
 from kfuzz.wire.scratch cimport Scratch, reserve
 from kfuzz.wire.sink cimport put_bytes, put_int8, put_int16, put_int32, put_int64, put_varlong, size_of_varlong
-from kfuzz.wire.splitmix cimport mix, nth
+from kfuzz.wire.splitmix cimport mix
 
 from hashlib import blake2b
 
 from kfuzz.corpora import zipf
+from kfuzz.corpora.json_values import program
+from kfuzz.corpora.plan import value_bytes_max
 from kfuzz.kafka import CODECS
 from kfuzz.wire.checksum import crc32, crc32c
 
@@ -60,6 +76,7 @@ cdef enum:
     DRAW_JITTER = 3
     DRAW_HEADER_SIZES = 4
     DRAW_KEY = 6
+    DRAW_FIELDS = 7
     DRAWS = 8
 
 cdef enum:
@@ -77,11 +94,6 @@ cdef const uint8_t *header_keys = b"trace-idapp-nameschema-vencodingpriorityloca
 KEY_KINDS = {"uniform": KEYS_UNIFORM, "zipf": KEYS_ZIPF, "sequential": KEYS_SEQUENTIAL}
 CODEC_IDS = {name: number for number, name in enumerate(CODECS)}
 DIGEST_BYTES = 16
-
-cdef struct range_t:
-    int64_t low
-    uint64_t span
-    int skew
 
 cdef struct column_t:
     uint64_t limit
@@ -129,48 +141,6 @@ cdef struct record_t:
     int32_t value_size
     int32_t header_count
 
-cdef inline uint64_t cell(uint64_t seed, uint64_t at) noexcept nogil:
-    return nth(seed, at + 1)
-
-
-cdef inline uint32_t low(uint64_t value) noexcept nogil:
-    return <uint32_t> value
-
-
-cdef inline uint32_t high(uint64_t value) noexcept nogil:
-    return <uint32_t> (value >> 32)
-
-
-cdef inline int64_t scaled(uint32_t u, int64_t span) noexcept nogil:
-    """``floor(span · u)`` for ``u`` as a fraction of 2³²; ``span`` is below 2³²."""
-    return <int64_t> (<uint64_t> u * <uint64_t> span >> 32)
-
-
-cdef inline uint64_t skewed(uint32_t u, uint64_t span, int skew) noexcept nogil:
-    """``floor(span · u^skew)`` for ``u`` as a fraction of 2³²; ``span`` is at most 2³²."""
-    cdef uint64_t power = u
-    while skew > 1:
-        power = power * u >> 32
-        skew -= 1
-    return span * power >> 32
-
-
-cdef inline int64_t draw(const range_t *r, uint32_t u) noexcept nogil:
-    return r.low if r.span == 1 else r.low + <int64_t> skewed(u, r.span, r.skew)
-
-
-cdef range_t to_range(object value):
-    cdef range_t r
-    r.low = value.min
-    r.span = value.max - value.min + 1
-    r.skew = value.skew
-    return r
-
-
-cdef uint64_t threshold(double share):
-    """A random number of 32 bits is below the result with probability ``share``."""
-    return <uint64_t> (share * 4294967296.0)
-
 
 cdef void fill_random(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
     """Write ``n`` bytes that do not compress. May overwrite up to seven bytes after them."""
@@ -192,25 +162,6 @@ cdef void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *phrases
             memcpy(p, phrases + PHRASE_BYTES * (word & 0xff), PHRASE_BYTES)
             word >>= 8
             p += PHRASE_BYTES
-
-
-cdef uint8_t *put_key(uint8_t *p, uint64_t key, int32_t size) noexcept nogil:
-    """Write ``size`` letters from a to p that depend only on ``key``. May overwrite up to seven bytes after them."""
-    cdef int32_t i
-    cdef uint64_t word
-    for i in range((size + 7) >> 3):
-        word = kfuzz_be64((cell(key, <uint64_t> i) & 0x0f0f0f0f0f0f0f0fULL) + 0x6161616161616161ULL)
-        memcpy(p + 8 * i, &word, 8)
-    return p + size
-
-
-cdef uint8_t *put_number(uint8_t *p, uint64_t number, int32_t size) noexcept nogil:
-    """Write ``number`` in ``size`` decimal digits, with zeros in front."""
-    cdef int32_t i
-    for i in range(size - 1, -1, -1):
-        p[i] = <uint8_t> (48 + number % 10)
-        number //= 10
-    return p + size
 
 
 cdef inline bint keeps(const zipf_t *z, uint64_t first, uint64_t rank, int64_t u) noexcept nogil:
@@ -440,6 +391,11 @@ cdef class Synthesiser(Writers):
     cdef bytes zipf_columns
     cdef zipf_t zipf
     cdef bint text, log_append
+    # JSON values of one batch, one after the other: written before the batch, because their sizes are not known before.
+    cdef bint is_json
+    cdef JsonWriter json
+    cdef Scratch json_values
+    cdef const uint8_t *next_json
     cdef int64_t start_ms, rate, jitter_ms
     cdef list codecs, legacy_codecs
     cdef int64_t index_interval, indexed_at, top_timestamp, top_offset
@@ -484,6 +440,11 @@ cdef class Synthesiser(Writers):
         self.value_size = to_range(topic.values.size)
         self.value_nulls = threshold(topic.values.null_share)
         self.text = topic.values.kind == "text"
+        if topic.values.kind == "json":
+            self.is_json = True
+            self.json = JsonWriter(program(topic.values.fields))
+            self.json_values = Scratch.__new__(Scratch)
+            reserve(&self.json_values.out, topic.batches.records.max * value_bytes_max(topic) + 8)
         self.header_share = threshold(topic.headers.share)
         self.header_count, self.header_size = to_range(topic.headers.count), to_range(topic.headers.size)
         self.codecs, self.legacy_codecs = list(topic.batches.codecs), list(topic.legacy.codecs)
@@ -558,6 +519,9 @@ cdef class Synthesiser(Writers):
         cdef int64_t rest = self.offset * 1000 % self.rate
         cdef int64_t base_timestamp = 0
         cdef record_t *r
+        if self.is_json:
+            self.json_values.out.p = self.json_values.out.start
+            self.next_json = self.json_values.out.start
         for i in range(count):
             r = &self.drawn[i]
             r.seed = seed + <uint64_t> (DRAWS * i) * 0x9e3779b97f4a7c15ULL
@@ -573,6 +537,8 @@ cdef class Synthesiser(Writers):
             r.timestamp = millis
             if self.jitter_ms != 0:
                 r.timestamp += scaled(high(cell(r.seed, DRAW_JITTER)), self.jitter_ms + 1)
+            if self.is_json and r.value_size >= 0:
+                self.write_json(r, i)
             rest += 1000
             if rest >= self.rate:
                 millis += rest // self.rate
@@ -589,6 +555,14 @@ cdef class Synthesiser(Writers):
             r.body = body
             total += size_of_varlong(body) + body
         return total
+
+    cdef inline void write_json(self, record_t *r, int64_t i) noexcept nogil:
+        """Write the value of the batch's record ``i`` behind those before it."""
+        cdef uint8_t *start = self.json_values.out.p
+        cdef uint8_t *end = self.json.write(start, cell(r.seed, DRAW_FIELDS), self.offset + i, r.timestamp, r.key,
+                                            r.key_size, self.key_kind == KEYS_SEQUENTIAL)
+        r.value_size = <int32_t> (end - start)
+        self.json_values.out.p = end
 
     cdef inline void choose_key(self, record_t *r, int64_t i, uint32_t u) noexcept nogil:
         """Choose the key of the batch's record ``i``; ``u`` is a random number."""
@@ -622,7 +596,10 @@ cdef class Synthesiser(Writers):
 
     cdef inline void fill_payload(self, uint8_t *p, int64_t n) noexcept nogil:
         cdef uint64_t seed = mix(~self.batch_seed)
-        if self.text:
+        if self.is_json and self.header_share == 0:
+            # Every byte will be written by the framing.
+            return
+        if self.text or self.is_json:
             fill_text(p, n, seed, self.phrase_bytes)
         else:
             fill_random(p, n, seed)
@@ -644,8 +621,7 @@ cdef class Synthesiser(Writers):
             if r.key_size > 0:
                 p = self.put_key_exactly(p, r)
             p = put_varlong(p, r.value_size)
-            if r.value_size > 0:
-                p += r.value_size
+            p = self.put_value(p, r.value_size)
             p = put_varlong(p, r.header_count)
             for k in range(r.header_count):
                 u = cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)
@@ -654,6 +630,15 @@ cdef class Synthesiser(Writers):
                 p = put_bytes(p, header_keys + HEADER_NAME_BYTES * (high(u) % HEADER_NAMES), HEADER_NAME_BYTES)
                 p = put_varlong(p, size)
                 p += size
+
+    cdef inline uint8_t *put_value(self, uint8_t *p, int32_t size) noexcept nogil:
+        """Skip a filled value, or copy the next JSON value; ``size`` is -1 for null."""
+        if size <= 0:
+            return p
+        if self.is_json:
+            memcpy(p, self.next_json, <size_t> size)
+            self.next_json += size
+        return p + size
 
     cdef inline uint8_t *put_key_exactly(self, uint8_t *p, const record_t *r) noexcept nogil:
         """Like ``put_key``, but restores the filled bytes after the key that ``put_key`` may overwrite."""
@@ -840,7 +825,7 @@ cdef class Synthesiser(Writers):
                 # put_message wrote the value's length where the key belongs. Write the key there, then the length.
                 p = self.put_key_exactly(p - 4, r)
                 p = put_int32(p, r.value_size)
-            p += max(r.value_size, 0)
+            p = self.put_value(p, r.value_size)
 
     cdef int sum_inner(self, int64_t at, int64_t count, int64_t fields) except -1:
         """Write the CRCs of the messages inside a wrapper."""

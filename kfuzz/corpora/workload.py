@@ -9,6 +9,8 @@ and the JSON Schema from these declarations. ``docs/corpora.md`` explains each k
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import tomllib
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 from kfuzz.corpora import forms
 from kfuzz.corpora.forms import GIB, KIB, MIB, Range, Weights, parse_size, show_size
+from kfuzz.corpora.json_values import FIELDS, Field, check_fields
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.kafka import CODECS, INDEX_INTERVAL_BYTES, INT32_MAX, TIMESTAMP_TYPES, Codec
@@ -27,6 +30,7 @@ __all__ = [
     "LEGACY_CODECS",
     "MIB",
     "Batches",
+    "Field",
     "Headers",
     "Keys",
     "Legacy",
@@ -75,10 +79,11 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Record values: ``random`` bytes do not compress, ``text`` does."""
+    """Record values: ``random`` bytes do not compress, ``text`` does; ``json`` is an object with ``fields``."""
 
     size: Range = forms.ranged(Range(100, 100), 0, 8 * MIB)
-    kind: str = forms.choice("random", "random", "text")
+    kind: str = forms.choice("random", "random", "text", "json")
+    fields: tuple[Field, ...] = forms.variants(FIELDS)
     null_share: float = forms.share()
 
 
@@ -220,6 +225,7 @@ def parse(text: str, name: str) -> Workload:
         _check_shares(topic, f"{name}: topics[{at}]")
         _check_keys(topic.keys, f"{name}: topics[{at}].keys")
         _check_transactions(topic, f"{name}: topics[{at}]")
+        _check_values(topic.values, f"{name}: topics[{at}].values")
     names = [topic.name for topic in workload.topics]
     for topic_name in names:
         if names.count(topic_name) > 1:
@@ -262,6 +268,17 @@ def _check_transactions(topic: Topic, place: str) -> None:
         raise UsageError(f"{place}.transactions.cross_share needs transactions of several records; raise records to 2")
 
 
+def _check_values(values: Values, place: str) -> None:
+    if values.kind == "json":
+        if not values.fields:
+            raise UsageError(f'{place}.fields is empty; list fields, such as {{ name = "id", type = "counter" }}')
+        if values.size != Values().size:
+            raise UsageError(f"{place}.size does not apply to JSON, whose size comes from its fields; remove it")
+        check_fields(values.fields, f"{place}.fields")
+    elif values.fields:
+        raise UsageError(f'{place}.fields needs the kind "json", not "{values.kind}"; set kind or remove fields')
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of a workload file.
 
@@ -272,6 +289,7 @@ def schema() -> dict[str, Any]:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A workload of kfuzz",
         **forms.schema(Workload),
+        "$defs": forms.variant_schema(FIELDS),
     }
 
 
@@ -299,7 +317,17 @@ def _items(value: Any) -> list[tuple[str, Any]]:
 def _toml(value: object) -> str:
     if isinstance(value, Range):
         return f"{{ min = {value.min}, max = {value.max}, skew = {value.skew} }}"
+    if is_dataclass(value):
+        return "{ " + ", ".join(f"{name} = {_toml(inner)}" for name, inner in _items(value)) + " }"
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        return "{ " + ", ".join(f"{_name(name)} = {weight}" for name, weight in value) + " }"
     if isinstance(value, tuple):
-        return "{ " + ", ".join(f"{name} = {weight}" for name, weight in value) + " }"
-    # The strings are names of codecs, kinds and topics. None of their characters needs escaping.
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, str):
+        # Texts are printable, and TOML's escapes for those are JSON's.
+        return json.dumps(value, ensure_ascii=False)
+    return repr(value)
+
+
+def _name(key: str) -> str:
+    return key if re.fullmatch("[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)

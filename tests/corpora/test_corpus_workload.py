@@ -21,6 +21,7 @@ from kfuzz.errors import UsageError
 
 WORKLOADS = sorted((Path(__file__).parents[2] / "spark_jobs" / "workloads").glob("*.toml"))
 TOPIC = '[[topics]]\nname = "t"\n'
+JSON = TOPIC + '[topics.values]\nkind = "json"\n'
 
 # (what is in the file, words that the sentence must hold: the key and the remedy)
 MISTAKES = {
@@ -66,10 +67,71 @@ MISTAKES = {
     "sequential keys too short": (
         TOPIC + '[topics.keys]\nkind = "sequential"\nsize = 5\n', ["keys.size is at least 5", "6 digits", "raise size"],
     ),
+    "JSON without fields": (JSON, ["values.fields is empty", "list fields"]),
+    "JSON with a size": (
+        JSON + 'size = 50\nfields = [{name = "a", type = "uuid"}]\n',
+        ["values.size does not apply to JSON", "remove it"],
+    ),
+    "fields without JSON": (
+        TOPIC + '[topics.values]\nfields = [{name = "a", type = "uuid"}]\n', ['values.fields needs the kind "json"'],
+    ),
+    "field of no type": (
+        JSON + 'fields = [{name = "a"}]\n',
+        ["topics[0].values.fields[0].type is missing", "choose counter, integer"],
+    ),
+    "field of a misspelt type": (
+        JSON + 'fields = [{name = "a", type = "uid"}]\n', ["'uid'", "did you mean uuid?"],
+    ),
+    "field without a name": (
+        JSON + 'fields = [{type = "uuid"}]\n', ["fields[0].name is missing", "give 1"],
+    ),
+    "field with a control character": (
+        JSON + 'fields = [{name = "a\\u0007", type = "uuid"}]\n', ["fields[0].name is"],
+    ),
+    "field named twice": (
+        JSON + 'fields = [{name = "a", type = "uuid"}, {name = "a", type = "key"}]\n',
+        ["fields[1].name is 'a' for the second time", "a name of its own"],
+    ),
+    "fields not a list": (JSON + 'fields = 3\n', ["values.fields is 3", "a list of tables"]),
+    "enum without values": (
+        JSON + 'fields = [{name = "a", type = "enum"}]\n',
+        ["fields[0].values is missing", "give a list of texts"],
+    ),
+    "enum without weight": (
+        JSON + 'fields = [{name = "a", type = "enum", values = {A = 0}}]\n',
+        ["fields[0].values has no weight above 0", "give a weight"],
+    ),
+    "enum with a text twice": (
+        JSON + 'fields = [{name = "a", type = "enum", values = ["A", "A"]}]\n',
+        ["fields[0].values has a text twice"],
+    ),
+    "enum of numbers": (
+        JSON + 'fields = [{name = "a", type = "enum", values = [1]}]\n',
+        ["fields[0].values.1", "printable"],
+    ),
+    "integer upside down": (
+        JSON + 'fields = [{name = "a", type = "integer", min = 9, max = 3}]\n',
+        ["fields[0].min is 9, above max (3)", "swap them"],
+    ),
+    "integer too wide, in an object": (
+        JSON + 'fields = [{name = "o", type = "object", fields = '
+        '[{name = "a", type = "integer", min = 0, max = 5000000000}]}]\n',
+        ["fields[0].fields[0]: min to max holds more than 2^32", "narrow it"],
+    ),
+    "objects too deep": (
+        JSON + 'fields = ' + '[{name = "o", type = "object", fields = ' * 9 + "[]"
+        + "}]" * 9 + "\n",
+        ["nested more than 8 deep", "flatter"],
+    ),
+    "JSON too large for a batch": (
+        JSON + 'fields = [{name = "a", type = "text", words = 9000}]\n'
+        '[topics.batches]\nrecords = 1000\n',
+        ["a batch may take", "values.fields"],
+    ),
     "range upside down": (TOPIC + "[topics.values]\nsize = {min=9, max=3}\n", ["values.size.min is 9", "swap them"]),
     "range without an end": (TOPIC + "[topics.values]\nsize = {min=9}\n", ["values.size.max is missing", "one number"]),
     "range with a typo": (TOPIC + "[topics.values]\nsize = {min=1, max=2, skw=3}\n", ["skw", "did you mean skew?"]),
-    "kind unknown": (TOPIC + '[topics.values]\nkind = "prose"\n', ["values.kind is 'prose'", "random or text"]),
+    "kind unknown": (TOPIC + '[topics.values]\nkind = "prose"\n', ["values.kind is 'prose'", "random, text or json"]),
     "codec unknown": (TOPIC + '[topics.batches]\ncodecs = "brotli"\n', ["batches.codecs", "none, gzip"]),
     "codec with a typo": (TOPIC + "[topics.batches]\ncodecs = {zsdt = 1}\n", ["codecs.zsdt", "did you mean zstd?"]),
     "codecs without weight": (TOPIC + "[topics.batches]\ncodecs = {zstd = 0}\n", ["batches.codecs", "give a weight"]),
@@ -111,7 +173,9 @@ BEYOND_THE_SCHEMA = {
     "not TOML", "name twice", "size beyond reason", "segment too large", "share not a number", "range upside down",
     "shares above one together", "codecs without weight", "batch above the reader's limit", "segment above 2 GiB",
     "size below one record", "time beyond reason", "exponent of too many digits", "exponent without zipf",
-    "sequential keys too short",
+    "sequential keys too short", "JSON without fields", "JSON with a size", "fields without JSON", "field named twice",
+    "field with a control character", "enum without weight", "integer upside down", "integer too wide, in an object",
+    "objects too deep", "JSON too large for a batch",
 }  # fmt: skip
 
 

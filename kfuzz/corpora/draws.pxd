@@ -1,0 +1,63 @@
+# Random numbers and what is made of them. A number depends only on a seed and its place; all arithmetic is in integers.
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from kfuzz.wire.cursor cimport kfuzz_be64
+from kfuzz.wire.splitmix cimport nth
+
+cdef struct range_t:
+    int64_t low
+    uint64_t span
+    int skew
+
+cdef inline uint64_t cell(uint64_t seed, uint64_t at) noexcept nogil:
+    return nth(seed, at + 1)
+
+cdef inline uint32_t low(uint64_t value) noexcept nogil:
+    return <uint32_t> value
+
+cdef inline uint32_t high(uint64_t value) noexcept nogil:
+    return <uint32_t> (value >> 32)
+
+# ``floor(span · u)`` for ``u`` as a fraction of 2³²; ``span`` is below 2³².
+cdef inline int64_t scaled(uint32_t u, int64_t span) noexcept nogil:
+    return <int64_t> (<uint64_t> u * <uint64_t> span >> 32)
+
+# ``floor(span · u^skew)`` for ``u`` as a fraction of 2³²; ``span`` is at most 2³².
+cdef inline uint64_t skewed(uint32_t u, uint64_t span, int skew) noexcept nogil:
+    cdef uint64_t power = u
+    while skew > 1:
+        power = power * u >> 32
+        skew -= 1
+    return span * power >> 32
+
+cdef inline int64_t draw(const range_t *r, uint32_t u) noexcept nogil:
+    return r.low if r.span == 1 else r.low + <int64_t> skewed(u, r.span, r.skew)
+
+cdef inline range_t to_range(object value):
+    cdef range_t r
+    r.low = value.min
+    r.span = value.max - value.min + 1
+    r.skew = value.skew
+    return r
+
+# A random number of 32 bits is below the result with probability ``share``.
+cdef inline uint64_t threshold(double share):
+    return <uint64_t> (share * 4294967296.0)
+
+# Write ``size`` letters from a to p that depend only on ``key``. May overwrite up to seven bytes after them.
+cdef inline uint8_t *put_key(uint8_t *p, uint64_t key, int32_t size) noexcept nogil:
+    cdef int32_t i
+    cdef uint64_t word
+    for i in range((size + 7) >> 3):
+        word = kfuzz_be64((cell(key, <uint64_t> i) & 0x0f0f0f0f0f0f0f0fULL) + 0x6161616161616161ULL)
+        memcpy(p + 8 * i, &word, 8)
+    return p + size
+
+# Write ``number`` in ``size`` decimal digits, with zeros in front.
+cdef inline uint8_t *put_number(uint8_t *p, uint64_t number, int32_t size) noexcept nogil:
+    cdef int32_t i
+    for i in range(size - 1, -1, -1):
+        p[i] = <uint8_t> (48 + number % 10)
+        number //= 10
+    return p + size

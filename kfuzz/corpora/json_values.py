@@ -1,0 +1,332 @@
+"""The fields of JSON values: how a workload names them, and the program of steps that writes them.
+
+``kfuzz.corpora.json_writer`` runs the program once for each record, without Python objects. A step writes a fixed text
+and then one value; nested objects are only parts of those texts.
+"""
+
+# ruff: noqa: RUF009 - the calls in these dataclasses return dataclass fields.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from kfuzz.corpora import forms
+from kfuzz.corpora.forms import Range, Weights
+from kfuzz.corpora.words import FIRST_NAMES, LAST_NAMES, WORDS
+from kfuzz.errors import UsageError
+
+__all__ = ["FIELDS", "Field", "Program", "Step", "check_fields", "program"]
+
+# The steps, as in kfuzz.corpora.json_writer.
+END, COUNTER, NUMBER, CHOICE, PICKED_WORDS, MILLIS, DATE, UUID, KEY, PICK = range(10)
+
+# Whole numbers up to here are exact in every JSON reader.
+NUMBER_MAX = (1 << 53) - 1
+# A random number of 32 bits chooses among so many.
+CHOICES_MAX = 1 << 32
+DEPTH_MAX = 8
+# Characters of a counter whose offset is not known yet; it may have up to 16.
+COUNTER_BYTES = 7
+
+# Each class by the name of its type; the classes below add themselves.
+FIELDS: Final[dict[str, type]] = {}
+
+
+def _field(kind: type) -> type:
+    FIELDS[kind.__name__.lower()] = kind
+    return kind
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """``start`` plus ``step`` times the offset, modulo 2⁵³."""
+
+    name: str = forms.label()
+    type: str = forms.choice("counter", "counter")
+    start: int = forms.integer(0, 0, NUMBER_MAX)
+    step: int = forms.integer(1, 0, NUMBER_MAX)
+    null_share: float = forms.share()
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A random whole number from ``min`` to ``max``; a ``skew`` above 1 favours the low end."""
+
+    name: str = forms.label()
+    type: str = forms.choice("integer", "integer")
+    min: int = forms.integer(0, -NUMBER_MAX, NUMBER_MAX)
+    max: int = forms.integer(100, -NUMBER_MAX, NUMBER_MAX)
+    skew: int = forms.integer(1, 1, forms.SKEW_MAX)
+    null_share: float = forms.share()
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    """A random number from ``min`` to ``max`` with ``decimals`` digits after the point."""
+
+    name: str = forms.label()
+    type: str = forms.choice("decimal", "decimal")
+    min: int = forms.integer(0, -(1 << 31), 1 << 31)
+    max: int = forms.integer(100, -(1 << 31), 1 << 31)
+    decimals: int = forms.integer(2, 1, 6)
+    skew: int = forms.integer(1, 1, forms.SKEW_MAX)
+    null_share: float = forms.share()
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Boolean:
+    """``true`` in ``share`` of the records, otherwise ``false``."""
+
+    name: str = forms.label()
+    type: str = forms.choice("boolean", "boolean")
+    share: float = forms.share(0.5)
+    null_share: float = forms.share()
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Enum:
+    """One of several texts: a list, or a table of texts with weights."""
+
+    name: str = forms.label()
+    values: Weights = forms.labels()
+    type: str = forms.choice("enum", "enum")
+    null_share: float = forms.share()
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A first and a last name: one of 256."""
+
+    name: str = forms.label()
+    type: str = forms.choice("name", "name")
+    null_share: float = forms.share()
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Random words."""
+
+    name: str = forms.label()
+    type: str = forms.choice("text", "text")
+    words: Range = forms.ranged(Range(3, 8), 0, 10_000)
+    null_share: float = forms.share()
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """The time at which the record was created: a date in RFC 3339, or milliseconds."""
+
+    name: str = forms.label()
+    type: str = forms.choice("timestamp", "timestamp")
+    format: str = forms.choice("date", "date", "ms")
+    null_share: float = forms.share()
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Uuid:
+    """A random UUID, version 4."""
+
+    name: str = forms.label()
+    type: str = forms.choice("uuid", "uuid")
+    null_share: float = forms.share()
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The record's key as a text; null if the record has no key."""
+
+    name: str = forms.label()
+    type: str = forms.choice("key", "key")
+    null_share: float = forms.share()
+
+
+@_field
+@dataclass(frozen=True, slots=True)
+class Object:
+    """An object with fields of its own."""
+
+    name: str = forms.label()
+    type: str = forms.choice("object", "object")
+    fields: tuple[Field, ...] = forms.variants(FIELDS)
+
+
+Field = Counter | Integer | Decimal | Boolean | Enum | Name | Text | Timestamp | Uuid | Key | Object
+
+
+def check_fields(fields: Sequence[Field], place: str, depth: int = 1) -> None:
+    """Raise ``UsageError`` for what concerns several keys of ``fields``; ``place`` is their place in the workload."""
+    if depth > DEPTH_MAX:
+        raise UsageError(f"{place}: objects are nested more than {DEPTH_MAX} deep; make them flatter")
+    names = [field.name for field in fields]
+    for at, field in enumerate(fields):
+        here = f"{place}[{at}]"
+        if names.index(field.name) != at:
+            raise UsageError(f"{here}.name is {field.name!r} for the second time; give each field a name of its own")
+        if isinstance(field, Object):
+            check_fields(field.fields, f"{here}.fields", depth + 1)
+        if isinstance(field, Integer | Decimal):
+            if field.min > field.max:
+                raise UsageError(f"{here}.min is {field.min}, above max ({field.max}); swap them")
+            numbers = _numbers(field)
+            if numbers.max - numbers.min >= CHOICES_MAX:
+                raise UsageError(
+                    f"{here}: min to max holds more than 2^32 numbers; narrow it"
+                    + (" or lower decimals" if isinstance(field, Decimal) else "")
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: write ``text_size`` bytes from ``text_at`` of the program's texts, then a value of ``kind``.
+
+    ``choices`` are (limit, text_at, text_size): a random number of 32 bits below the limit chooses that text or an
+    earlier one.
+    """
+
+    kind: int
+    text_at: int
+    text_size: int
+    null_share: float = 0.0
+    numbers: Range = Range(0, 0)
+    times: int = 0
+    decimals: int = 0
+    choices: tuple[tuple[int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The steps for one record, the texts that they name, and the size of a value in bytes.
+
+    ``key_fields`` is the number of fields that hold the key; the bytes of keys are not in ``bytes_mean`` and
+    ``bytes_max``, but their quotes are.
+    """
+
+    steps: tuple[Step, ...]
+    texts: bytes
+    bytes_mean: float
+    bytes_max: int
+    key_fields: int
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.texts = bytearray()
+        self.steps: list[Step] = []
+        self.mean = 0.0
+        self.most = 0
+        self.key_fields = 0
+        self.ahead = b""
+
+    def add(self, kind: int, mean: float, most: int, null_share: float, **more: Any) -> None:
+        at = len(self.texts)
+        self.texts += self.ahead
+        self.steps.append(Step(kind, at, len(self.ahead), null_share, **more))
+        self.mean += len(self.ahead) + null_share * 4 + (1 - null_share) * mean
+        self.most += len(self.ahead) + max(most, 4)
+        self.ahead = b""
+
+    def fields(self, fields: Sequence[Field]) -> None:
+        self.ahead += b"{"
+        for at, field in enumerate(fields):
+            self.ahead += b"," * (at > 0) + _quoted(field.name) + b":"
+            self.field(field)
+        self.ahead += b"}"
+
+    def field(self, field: Field) -> None:
+        match field:
+            case Object():
+                self.fields(field.fields)
+            case Counter():
+                self.add(COUNTER, COUNTER_BYTES, 16, field.null_share, numbers=Range(field.start, field.start),
+                         times=field.step)  # fmt: skip
+            case Integer() | Decimal():
+                numbers = _numbers(field)
+                decimals = field.decimals if isinstance(field, Decimal) else 0
+                longest = max(len(_decimal(end, decimals)) for end in (numbers.min, numbers.max))
+                mean = sum(len(_decimal(one, decimals)) for one in _spread(numbers)) / SPREAD
+                self.add(NUMBER, mean, longest, field.null_share, numbers=numbers, decimals=decimals)
+            case Boolean():
+                per_billion = round(field.share * 10**9)
+                self.choices([(b"true", per_billion), (b"false", 10**9 - per_billion)], field.null_share)
+            case Enum():
+                self.choices([(_quoted(text), weight) for text, weight in field.values], field.null_share)
+            case Name():
+                names = [f"{first} {last}" for first in FIRST_NAMES for last in LAST_NAMES]
+                self.choices([(_quoted(name), 1) for name in names], field.null_share)
+            case Text():
+                size = len(WORDS[0]) + 1
+                mean, most = field.words.mean * size + 1, field.words.max * size + 2
+                self.add(PICKED_WORDS, mean, most, field.null_share, numbers=field.words,
+                         choices=self.texts_of([(word.encode(), 1) for word in WORDS]))  # fmt: skip
+            case Timestamp():
+                kind, size = (MILLIS, 13) if field.format == "ms" else (DATE, 26)
+                self.add(kind, size, max(size, 16), field.null_share)
+            case Uuid():
+                self.add(UUID, 38, 38, field.null_share)
+            case Key():
+                self.add(KEY, 2, 2, field.null_share)
+                self.key_fields += 1
+
+    def choices(self, weighed: Sequence[tuple[bytes, int]], null_share: float) -> None:
+        weighed = [(text, weight) for text, weight in weighed if weight]
+        total = sum(weight for _, weight in weighed)
+        mean = sum(len(text) * weight for text, weight in weighed) / total
+        kind = PICK if len({weight for _, weight in weighed}) == 1 else CHOICE
+        self.add(kind, mean, max(len(text) for text, _ in weighed), null_share, choices=self.texts_of(weighed))
+
+    def texts_of(self, weighed: Sequence[tuple[bytes, int]]) -> tuple[tuple[int, int, int], ...]:
+        total, below, found = sum(weight for _, weight in weighed), 0, []
+        for text, weight in weighed:
+            below += weight
+            found.append(((below << 32) // total, len(self.texts), len(text)))
+            self.texts += text
+        return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def program(fields: tuple[Field, ...]) -> Program:
+    """The program that writes one object with ``fields``."""
+    writer = _Writer()
+    writer.fields(fields)
+    writer.add(END, 0, 0, 0.0)
+    return Program(tuple(writer.steps), bytes(writer.texts), writer.mean, writer.most, writer.key_fields)
+
+
+def _quoted(text: str) -> bytes:
+    return json.dumps(text, ensure_ascii=False).encode()
+
+
+def _numbers(field: Integer | Decimal) -> Range:
+    times = 10**field.decimals if isinstance(field, Decimal) else 1
+    return Range(field.min * times, field.max * times, field.skew)
+
+
+def _decimal(number: int, decimals: int) -> str:
+    if decimals == 0:
+        return str(number)
+    whole, rest = divmod(abs(number), 10**decimals)
+    return f"{'-' * (number < 0)}{whole}.{rest:0{decimals}d}"
+
+
+# Numbers that stand for all of a range, to find their mean length.
+SPREAD = 1000
+
+
+def _spread(numbers: Range) -> Iterator[int]:
+    count = numbers.max - numbers.min + 1
+    for at in range(SPREAD):
+        yield numbers.min + count * (2 * at + 1) ** numbers.skew // (2 * SPREAD) ** numbers.skew
