@@ -25,6 +25,7 @@ __all__ = [
     "label",
     "labels",
     "name",
+    "numbers",
     "parse_size",
     "ranged",
     "read",
@@ -285,6 +286,28 @@ class _Weights(Form):
 
 
 @dataclass(frozen=True, slots=True)
+class _Numbers(Form):
+    """A table with a whole number for some of ``names``. The result has the order of ``names``, not of the file."""
+
+    names: tuple[str, ...]
+    low: int
+    high: int
+
+    def read(self, table: Table, key: str, value: Any) -> Weights:
+        if not isinstance(value, dict):
+            raise table.error(key, f"is {_shown(value)}", f"give a table of numbers for {_alternatives(self.names)}")
+        inner, number = table.inner(key, value), _Integer(self.low, self.high)
+        inner.refuse_others(self.names)
+        return tuple((one, number.read(inner, one, value[one])) for one in self.names if one in value)
+
+    def default(self, value: Any) -> Any:
+        return dict(value)
+
+    def schema(self) -> dict[str, Any]:
+        return _object({one: _Integer(self.low, self.high).schema() for one in self.names}, [])
+
+
+@dataclass(frozen=True, slots=True)
 class _Table(Form):
     kind: type
 
@@ -449,6 +472,11 @@ def ranged(default: Range, low: int, high: int) -> Range:
 def weights(names: Sequence[str]) -> Weights:
     """A weighted choice among ``names``; the default is the first of them."""
     return cast(Weights, _field(_Weights(tuple(names)), ((names[0], 1),)))
+
+
+def numbers(names: Sequence[str], low: int, high: int) -> Weights:
+    """A whole number from ``low`` to ``high`` for some of ``names``; the default is for none of them."""
+    return cast(Weights, _field(_Numbers(tuple(names), low, high), ()))
 
 
 def table(kind: type[T]) -> T:

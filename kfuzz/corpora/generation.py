@@ -13,9 +13,10 @@ from pathlib import Path
 from kfuzz.corpora.locks import Lock, is_lock, owned
 from kfuzz.corpora.manifest import Row, corpus_fingerprint, part_names, require_pyarrow, write_manifest
 from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.resolution import WORKLOAD, held, resolve
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.targets import Target, in_parallel
-from kfuzz.corpora.workload import Workload, parse, render, show_size
+from kfuzz.corpora.workload import Workload, render, show_size
 from kfuzz.errors import UsageError
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
     "success_text",
 ]
 
-WORKLOAD, SUCCESS, MANIFEST = "_workload.toml", "_SUCCESS", "_manifest"
+SUCCESS, MANIFEST = "_SUCCESS", "_manifest"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 
@@ -47,9 +48,11 @@ def generate(
     """Make the whole corpus in this process and return the manifest's rows. ``name`` names the workload in errors.
 
     ``out`` is a directory or a URI, see :meth:`Target.of`. ``set_done`` is called with the number of finished segments.
-    Raises ``UsageError`` like ``Plan``, :func:`claimed`, :func:`prepare`, ``write_segment`` and :func:`publish`.
+    Raises ``UsageError`` like ``Plan``, ``resolve``, :func:`claimed`, :func:`prepare`, ``write_segment`` and
+    :func:`publish`.
     """
     target = Target.of(out)
+    workload = resolve(workload, target, name=name)
     plan = Plan(workload, name)
     rows = []
     with claimed(target, plan, overwrite=overwrite, break_lock=break_lock) as lock:
@@ -71,7 +74,7 @@ def claimed(target: Target, plan: Plan, *, overwrite: bool = False, break_lock: 
 
 
 def prepare(out: str | Path | Target, workload: Workload, *, overwrite: bool = False) -> None:
-    """Make ``out`` ready for the segments of ``workload``.
+    """Make ``out`` ready for the segments of ``workload``, which must be resolved.
 
     Raises ``UsageError`` if it holds anything but this corpus; ``overwrite`` first removes another corpus. Nothing is
     ever removed from a place that holds no corpus.
@@ -103,15 +106,7 @@ def inspect(target: Target, workload: Workload, *, overwrite: bool = False) -> N
 
 def holds(out: str | Path | Target, workload: Workload) -> bool:
     """Whether ``out`` holds a corpus of ``workload``, finished or not."""
-    return _held(Target.of(out)) == workload
-
-
-def _held(target: Target) -> Workload | None:
-    text = target.read(WORKLOAD)
-    try:
-        return None if text is None else parse(text.decode(), f"{target}/{WORKLOAD}")
-    except (UsageError, UnicodeDecodeError):
-        return None
+    return held(Target.of(out)) == workload
 
 
 def publish(out: str | Path | Target, plan: Plan, rows: Sequence[Row]) -> None:
@@ -207,7 +202,7 @@ def _check_room(target: Target, workload: Workload) -> None:
 
 def _remove(target: Target) -> None:
     """Remove the corpus in ``target``, and no other file."""
-    old = _held(target)
+    old = held(target)
     if old is None:
         raise UsageError(
             f"{target}/{WORKLOAD} cannot be read, so kfuzz cannot tell what to remove; remove {target} yourself"

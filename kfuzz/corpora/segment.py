@@ -20,7 +20,7 @@ from kfuzz.corpora.words import PHRASES
 from kfuzz.corpora.workload import Workload
 from kfuzz.records.codecs import compress
 
-__all__ = ["SegmentBytes", "generate_segment", "write_segment"]
+__all__ = ["SegmentBytes", "generate_segment", "synthesiser", "write_segment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class SegmentBytes:
 
 def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
     """The files of ``segment`` in memory; for tests and small corpora."""
-    synthesiser = _synthesiser(segment, workload)
-    log = b"".join(bytes(chunk) for chunk in _chunks(synthesiser))
+    making = synthesiser(segment, workload.index_interval_bytes)
+    log = b"".join(bytes(chunk) for chunk in _chunks(making))
     return SegmentBytes(
         log,
-        synthesiser.offset_index_bytes(),
-        synthesiser.time_index_bytes(),
-        synthesiser.transaction_index_bytes(),
+        making.offset_index_bytes(),
+        making.time_index_bytes(),
+        making.transaction_index_bytes(),
     )
 
 
@@ -52,60 +52,58 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: st
     no half-written file gets a final name, and this attempt's temporary files are removed. Raises ``UsageError`` if
     the system refuses to write: a full disk, missing permission.
     """
-    synthesiser = _synthesiser(segment, workload)
+    making = synthesiser(segment, workload.index_interval_bytes)
     with Target.of(out).stage(segment.directory, attempt) as files:
-        log_crc = files.write(f"{segment.stem}.log", _chunks(synthesiser))
-        offset_crc = files.write(f"{segment.stem}.index", [synthesiser.offset_index_bytes()])
-        time_crc = files.write(f"{segment.stem}.timeindex", [synthesiser.time_index_bytes()])
-        aborted = synthesiser.transaction_index_bytes()
+        log_crc = files.write(f"{segment.stem}.log", _chunks(making))
+        offset_crc = files.write(f"{segment.stem}.index", [making.offset_index_bytes()])
+        time_crc = files.write(f"{segment.stem}.timeindex", [making.time_index_bytes()])
+        aborted = making.transaction_index_bytes()
         transaction_crc = files.write(f"{segment.stem}.txnindex", [aborted]) if aborted else None
-        snapshot = encode(_known_producers(segment, segment_id, workload, synthesiser))
+        snapshot = encode(_known_producers(segment, segment_id, workload, making))
         snapshot_crc = files.write(snapshot_name(segment.last_offset), [snapshot])
         files.publish()
     return Row(
         segment_id=segment_id,
         path=segment.path,
-        bytes=synthesiser.size,
+        bytes=making.size,
         crc32c=log_crc,
-        fingerprint=synthesiser.fingerprint(),
-        batches=synthesiser.batches,
-        control_batches=synthesiser.control_batches,
-        records=synthesiser.records,
-        aborted_records=synthesiser.aborted_records,
+        fingerprint=making.fingerprint(),
+        batches=making.batches,
+        control_batches=making.control_batches,
+        records=making.records,
+        aborted_records=making.aborted_records,
         first_offset=segment.first_offset,
         last_offset=segment.last_offset,
-        min_timestamp=synthesiser.min_timestamp if synthesiser.max_timestamp >= 0 else None,
-        max_timestamp=synthesiser.max_timestamp if synthesiser.max_timestamp >= 0 else None,
+        min_timestamp=making.min_timestamp if making.max_timestamp >= 0 else None,
+        max_timestamp=making.max_timestamp if making.max_timestamp >= 0 else None,
         index_crc32c=offset_crc,
         timeindex_crc32c=time_crc,
         txnindex_crc32c=transaction_crc,
         snapshot_crc32c=snapshot_crc,
-        valid=synthesiser.batches,
+        valid=making.batches,
         acceptable=0,
         invalid=0,
         codec_versions=codec_versions(),
     )
 
 
-def _producers(synthesiser: Synthesiser) -> dict[int, Producer]:
-    return {fields[0]: Producer(*fields) for fields in synthesiser.producers()}
+def _producers(making: Synthesiser) -> dict[int, Producer]:
+    return {fields[0]: Producer(*fields) for fields in making.producers()}
 
 
-def _known_producers(
-    segment: Segment, segment_id: int, workload: Workload, synthesiser: Synthesiser
-) -> Iterable[Producer]:
+def _known_producers(segment: Segment, segment_id: int, workload: Workload, making: Synthesiser) -> Iterable[Producer]:
     """The producers that wrote to ``segment`` or before it, for its snapshot.
 
     Every producer writes data to every full segment. So only a partition's last segment can lack some; then the segment
     before it is made once more, in memory, for the producer's last batches.
     """
-    found = _producers(synthesiser)
+    found = _producers(making)
     if segment.index == 0:
         return found.values()
     before = Plan(workload)[segment_id - 1]
     lacking = {number for number in before.producer_ids if number not in found or found[number].last_offset < 0}
     if lacking:
-        earlier = _synthesiser(before, workload)
+        earlier = synthesiser(before, workload.index_interval_bytes)
         while earlier.fill():
             pass
         known = _producers(earlier)
@@ -113,12 +111,12 @@ def _known_producers(
     return found.values()
 
 
-def _synthesiser(segment: Segment, workload: Workload) -> Synthesiser:
-    bound = batch_bytes_max(segment.topic)
-    return Synthesiser(segment, workload.index_interval_bytes, bound, PHRASES, compress)
+def synthesiser(segment: Segment, index_interval_bytes: int) -> Synthesiser:
+    """What makes the bytes of ``segment``, not begun yet."""
+    return Synthesiser(segment, index_interval_bytes, batch_bytes_max(segment.topic), PHRASES, compress)
 
 
-def _chunks(synthesiser: Synthesiser) -> Iterator[memoryview]:
+def _chunks(making: Synthesiser) -> Iterator[memoryview]:
     """The log in chunks of a reused buffer. Each chunk is valid only until the next is requested."""
-    while used := synthesiser.fill():
-        yield synthesiser.view[:used]
+    while used := making.fill():
+        yield making.view[:used]

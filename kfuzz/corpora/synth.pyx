@@ -52,6 +52,7 @@ from hashlib import blake2b
 from kfuzz.corpora import zipf
 from kfuzz.corpora.json_values import program
 from kfuzz.corpora.plan import value_bytes_max
+from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 from kfuzz.wire.checksum import crc32, crc32c
 
@@ -69,6 +70,9 @@ cdef enum:
     HEADER_NAME_BYTES = 8
     HEADER_NAMES = 8
     PHRASE_BYTES = 16
+    # As in kfuzz.corpora.workload.
+    FRESH_PERIOD = 512
+    SHORT_PERIOD = 128
     # The purposes of random numbers. Each record has DRAWS numbers of 64 bits.
     DRAW_SIZES = 0
     DRAW_NULLS = 1
@@ -162,6 +166,53 @@ cdef void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *phrases
             memcpy(p, phrases + PHRASE_BYTES * (word & 0xff), PHRASE_BYTES)
             word >>= 8
             p += PHRASE_BYTES
+
+
+cdef void fill_printable(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
+    """Write ``n`` random bytes from 33 to 126. May overwrite up to seven bytes after them."""
+    cdef int64_t i
+    cdef uint64_t word
+    cdef uint64_t mask = 0x00ff00ff00ff00ffULL
+    for i in range((n + 7) >> 3):
+        word = cell(seed, <uint64_t> i)
+        # Four bytes at a time: a product has 16 bits, and its upper byte is from 0 to 93.
+        word = ((word & mask) * 94 >> 8 & mask) | (((word >> 8) & mask) * 94 & ~mask)
+        word = kfuzz_be64(word + 0x2121212121212121ULL)
+        memcpy(p + 8 * i, &word, 8)
+
+
+cdef void fill_mixed(uint8_t *p, int64_t n, uint64_t seed, int64_t period, int64_t fresh,
+                     const uint8_t *phrases) noexcept nogil:
+    """Write ``n`` bytes: in each ``period`` ``fresh`` bytes that repeat nothing, then 16 bytes again and again.
+
+    The first period is cut off at a random place, so that short batches have their share of both. With ``phrases`` the
+    bytes are text. May overwrite up to 15 bytes after them.
+    """
+    cdef int64_t at = -scaled(high(cell(seed, 0)), period)
+    cdef int64_t start, end
+    cdef uint64_t one[2]
+    cdef uint64_t u
+    while at < n:
+        seed = mix(seed + 1)
+        start = max(at, 0)
+        end = min(at + fresh, n)
+        if start < end:
+            if phrases != NULL:
+                fill_printable(p + start, end - start, seed)
+            else:
+                fill_random(p + start, end - start, seed)
+        u = cell(seed, FRESH_PERIOD)
+        if phrases != NULL:
+            memcpy(one, phrases + PHRASE_BYTES * (u & 0xff), PHRASE_BYTES)
+        else:
+            one[0] = kfuzz_be64(u)
+            one[1] = one[0]
+        start = max(at + fresh, 0)
+        end = min(at + period, n)
+        while start < end:
+            memcpy(p + start, one, PHRASE_BYTES)
+            start += PHRASE_BYTES
+        at += period
 
 
 cdef inline bint keeps(const zipf_t *z, uint64_t first, uint64_t rank, int64_t u) noexcept nogil:
@@ -393,6 +444,9 @@ cdef class Synthesiser(Writers):
     cdef bint text, log_append
     # JSON values of one batch, one after the other: written before the batch, because their sizes are not known before.
     cdef bint is_json
+    # Of values with a compression ratio: the fresh bytes in each period, by codec, and of this batch's codec.
+    cdef dict fresh_bytes
+    cdef int64_t fresh, period
     cdef JsonWriter json
     cdef Scratch json_values
     cdef const uint8_t *next_json
@@ -440,6 +494,9 @@ cdef class Synthesiser(Writers):
         self.value_size = to_range(topic.values.size)
         self.value_nulls = threshold(topic.values.null_share)
         self.text = topic.values.kind == "text"
+        self.fresh = -1
+        if topic.values.ratio:
+            self.set_fresh(topic)
         if topic.values.kind == "json":
             self.is_json = True
             self.json = JsonWriter(program(topic.values.fields))
@@ -451,6 +508,16 @@ cdef class Synthesiser(Writers):
         self.log_append = topic.timestamps.type == "log-append"
         self.start_ms, self.jitter_ms = topic.timestamps.start_ms, topic.timestamps.jitter_ms
         self.rate = topic.timestamps.records_per_second
+        return 0
+
+    cdef int set_fresh(self, topic) except -1:
+        cdef dict found = dict(topic.values.fresh_bytes)
+        # Codecs look at ever fewer places in a long run without repetitions, and then overlook short repetitions.
+        self.period = SHORT_PERIOD if topic.values.ratio < 2 else FRESH_PERIOD
+        if not found:
+            raise UsageError(f"topic {topic.name}: values.ratio is not resolved; call kfuzz.corpora.resolution.resolve")
+        # Uncompressed batches look like those of one of the codecs.
+        self.fresh_bytes = {codec: found.get(codec, max(found.values())) for codec in CODECS}
         return 0
 
     cdef int set_zipf(self, table) except -1:
@@ -599,7 +666,10 @@ cdef class Synthesiser(Writers):
         if self.is_json and self.header_share == 0:
             # Every byte will be written by the framing.
             return
-        if self.text or self.is_json:
+        if self.fresh >= 0:
+            fill_mixed(p, n, seed, self.period, self.fresh * self.period // FRESH_PERIOD,
+                       self.phrase_bytes if self.text else NULL)
+        elif self.text or self.is_json:
             fill_text(p, n, seed, self.phrase_bytes)
         else:
             fill_random(p, n, seed)
@@ -658,7 +728,13 @@ cdef class Synthesiser(Writers):
         return top
 
     cdef str codec_of(self, list weights):
-        """One of the weighted codecs, chosen by this batch's random number."""
+        """One of the weighted codecs, chosen by this batch's random number. It decides how the values are filled."""
+        cdef str codec = self.weighed(weights)
+        if self.fresh_bytes is not None:
+            self.fresh = self.fresh_bytes[codec]
+        return codec
+
+    cdef str weighed(self, list weights):
         cdef uint64_t total = 0
         cdef uint64_t at
         if len(weights) == 1:

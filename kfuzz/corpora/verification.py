@@ -20,7 +20,6 @@ from kfuzz.corpora.generation import (
     LEADER_EPOCH_CHECKPOINT,
     MANIFEST,
     SUCCESS,
-    WORKLOAD,
     file_sums,
     leader_epochs,
     success_text,
@@ -29,6 +28,7 @@ from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Row, corpus_fingerprint, read_manifest
 from kfuzz.corpora.plan import Plan, Segment
+from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.synth import Writers
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse

@@ -55,6 +55,9 @@ SIZE_MAX = 1 << 60
 BATCH_BYTES_MAX = 32 * MIB
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 64 * KIB, GIB
 PRODUCERS_MAX, PARTITIONS_MAX, COUNT_MAX = 10_000, 100_000, 1 << 53
+RATIO_MIN, RATIO_MAX = 1.2, 8
+# Values with a compression ratio have fresh and repeated bytes by turns, together so many.
+FRESH_PERIOD_BYTES = 512
 # The codecs that kfuzz can write messages of magic 0 and 1 with.
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip")
 # The names that org.apache.kafka.common.internals.Topic accepts.
@@ -79,11 +82,17 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Record values: ``random`` bytes do not compress, ``text`` does; ``json`` is an object with ``fields``."""
+    """Record values: ``random`` bytes do not compress, ``text`` does; ``json`` is an object with ``fields``.
+
+    With a ``ratio``, random bytes and text repeat themselves just so much that the codec reaches that ratio.
+    ``fresh_bytes`` says how much: the number of bytes in each 512 that repeat nothing. kfuzz finds it by measurement.
+    """
 
     size: Range = forms.ranged(Range(100, 100), 0, 8 * MIB)
     kind: str = forms.choice("random", "random", "text", "json")
     fields: tuple[Field, ...] = forms.variants(FIELDS)
+    ratio: float = forms.decimal(0.0, 0, RATIO_MAX, places=2)
+    fresh_bytes: Weights = forms.numbers(CODECS, 0, FRESH_PERIOD_BYTES)
     null_share: float = forms.share()
 
 
@@ -183,6 +192,14 @@ class Topic:
     transactions: Transactions = forms.table(Transactions)
     legacy: Legacy = forms.table(Legacy)
 
+    @property
+    def compressing_codecs(self) -> list[str]:
+        """The codecs of this topic's batches and messages, without ``none``."""
+        used = dict(self.batches.codecs)
+        if self.legacy.magic0 or self.legacy.magic1:
+            used |= dict(self.legacy.codecs)
+        return [codec for codec in CODECS if codec in used and codec != "none"]
+
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -226,6 +243,7 @@ def parse(text: str, name: str) -> Workload:
         _check_keys(topic.keys, f"{name}: topics[{at}].keys")
         _check_transactions(topic, f"{name}: topics[{at}]")
         _check_values(topic.values, f"{name}: topics[{at}].values")
+        _check_ratio(topic, f"{name}: topics[{at}].values")
     names = [topic.name for topic in workload.topics]
     for topic_name in names:
         if names.count(topic_name) > 1:
@@ -279,6 +297,27 @@ def _check_values(values: Values, place: str) -> None:
         raise UsageError(f'{place}.fields needs the kind "json", not "{values.kind}"; set kind or remove fields')
 
 
+def _check_ratio(topic: Topic, place: str) -> None:
+    values = topic.values
+    if values.ratio == 0:
+        if values.fresh_bytes:
+            raise UsageError(f"{place}.fresh_bytes needs a ratio; remove it, or give a ratio and let kfuzz find it")
+        return
+    if values.ratio < RATIO_MIN:
+        raise UsageError(
+            f"{place}.ratio is {values.ratio:g}; give {RATIO_MIN} to {RATIO_MAX}, or 0 to leave it to the kind"
+        )
+    if values.kind == "json":
+        raise UsageError(f'{place}.ratio does not apply to JSON; remove it, or choose the kind "random" or "text"')
+    if not topic.compressing_codecs:
+        raise UsageError(f"{place}.ratio needs a codec; choose one in batches.codecs, or remove ratio")
+    missing = [codec for codec in topic.compressing_codecs if codec not in dict(values.fresh_bytes)]
+    if values.fresh_bytes and missing:
+        raise UsageError(
+            f"{place}.fresh_bytes has no number for {missing[0]}; remove fresh_bytes, and kfuzz will find it"
+        )
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of a workload file.
 
@@ -294,7 +333,7 @@ def schema() -> dict[str, Any]:
 
 
 def render(workload: Workload) -> str:
-    """The canonical TOML of ``workload``: every key, defaults included, in a fixed order. ``parse`` reads it back."""
+    """The canonical TOML of ``workload``: every key that is not empty, in a fixed order. ``parse`` reads it back."""
     lines = ["# The workload that this corpus was made from, with every default filled in."]
     lines += [f"{key} = {_toml(value)}" for key, value in _items(workload) if key != "topics"]
     for topic in workload.topics:
@@ -311,7 +350,8 @@ def _is_table(value: object) -> bool:
 
 
 def _items(value: Any) -> list[tuple[str, Any]]:
-    return [(field.name, getattr(value, field.name)) for field in fields(value)]
+    found = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    return [(name, one) for name, one in found if one != ()]
 
 
 def _toml(value: object) -> str:

@@ -15,6 +15,7 @@ from kfuzz.corpora.generation import claimed, prepare, publish
 from kfuzz.corpora.locks import Lock
 from kfuzz.corpora.manifest import Row, schema
 from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import Workload, parse, render
@@ -46,6 +47,7 @@ def generate(
     its retries fail too.
     """
     target = Target.of(out)
+    workload = resolve(workload, target, name=name)
     plan = Plan(workload, name)
     with contextlib.nullcontext(lock) if lock else claimed(target, plan, overwrite=overwrite) as held:
         prepare(target, workload, overwrite=overwrite)

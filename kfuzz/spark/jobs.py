@@ -16,6 +16,7 @@ from kfuzz.corpora import summary
 from kfuzz.corpora.generation import claimed
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import load, parse_size
@@ -117,6 +118,7 @@ def _generate(options: argparse.Namespace) -> int:
     workload = load(options.workload).resized(size)
     # Starting a session takes seconds, so refuse first what cannot be planned or written.
     options.out = Target.of(options.out)
+    workload = resolve(workload, options.out, name=str(options.workload))
     plan = Plan(workload, str(options.workload))
     claim = claimed(options.out, plan, overwrite=options.overwrite, break_lock=options.break_lock)
     # The lock ends after the session, because workers may outlive a failed job, but not its session.

@@ -128,6 +128,26 @@ MISTAKES = {
         '[topics.batches]\nrecords = 1000\n',
         ["a batch may take", "values.fields"],
     ),
+    "ratio too high": (TOPIC + "[topics.values]\nratio = 9\n", ["values.ratio is 9", "from 0 to 8"]),
+    "ratio too low": (
+        TOPIC + "[topics.values]\nratio = 1.1\n[topics.batches]\ncodecs = 'lz4'\n",
+        ["values.ratio is 1.1", "give 1.2 to 8"],
+    ),
+    "ratio without a codec": (TOPIC + "[topics.values]\nratio = 2\n", ["values.ratio needs a codec", "batches.codecs"]),
+    "ratio of JSON": (
+        JSON + 'ratio = 2\nfields = [{name = "a", type = "uuid"}]\n',
+        ["values.ratio does not apply to JSON", "remove it"],
+    ),
+    "fresh bytes without ratio": (
+        TOPIC + "[topics.values.fresh_bytes]\nlz4 = 3\n", ["values.fresh_bytes needs a ratio", "remove it"],
+    ),
+    "fresh bytes of another codec": (
+        TOPIC + "[topics.batches]\ncodecs = 'zstd'\n[topics.values]\nratio = 2\nfresh_bytes = {lz4 = 3}\n",
+        ["values.fresh_bytes has no number for zstd", "remove fresh_bytes"],
+    ),
+    "fresh bytes above the period": (
+        TOPIC + "[topics.values]\nfresh_bytes = {lz4 = 600}\n", ["values.fresh_bytes.lz4 is 600", "from 0 to 512"],
+    ),
     "range upside down": (TOPIC + "[topics.values]\nsize = {min=9, max=3}\n", ["values.size.min is 9", "swap them"]),
     "range without an end": (TOPIC + "[topics.values]\nsize = {min=9}\n", ["values.size.max is missing", "one number"]),
     "range with a typo": (TOPIC + "[topics.values]\nsize = {min=1, max=2, skw=3}\n", ["skw", "did you mean skew?"]),
@@ -175,6 +195,8 @@ BEYOND_THE_SCHEMA = {
     "size below one record", "time beyond reason", "exponent of too many digits", "exponent without zipf",
     "sequential keys too short", "JSON without fields", "JSON with a size", "fields without JSON", "field named twice",
     "field with a control character", "enum without weight", "integer upside down", "integer too wide, in an object",
+    "ratio too low", "ratio without a codec", "ratio of JSON", "fresh bytes without ratio",
+    "fresh bytes of another codec",
     "objects too deep", "JSON too large for a batch",
 }  # fmt: skip
 

@@ -1,0 +1,140 @@
+"""Fixes what a workload leaves open until a corpus is begun. The corpus' ``_workload.toml`` holds the result.
+
+``values.ratio`` asks for a compression ratio. The bytes that reach it depend on the codec, and on the sizes of keys,
+values and batches. So sample batches are made and compressed with more and less repetition, until the ratio is met. The
+result is one whole number for each codec, ``values.fresh_bytes``, and the corpus depends on that number alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kfuzz.corpora.plan import Plan, Segment
+from kfuzz.corpora.segment import synthesiser
+from kfuzz.corpora.targets import Target
+from kfuzz.corpora.workload import (
+    FRESH_PERIOD_BYTES,
+    KIB,
+    MIB,
+    Legacy,
+    Producers,
+    Timestamps,
+    Topic,
+    Transactions,
+    Workload,
+    parse,
+)
+from kfuzz.errors import UsageError
+from kfuzz.wire.layout import BATCH_HEADER_SIZE
+
+__all__ = ["WORKLOAD", "held", "resolve"]
+
+# The corpus' own copy of its workload.
+WORKLOAD = "_workload.toml"
+SAMPLE_BATCHES = 4
+SAMPLE_BYTES_MIN, SAMPLE_BYTES_MAX = MIB, 16 * MIB
+# The sample's ratio must come so near to the asked one. The rest of the promised 10 % is for the other batches.
+TOLERANCE = 0.05
+
+
+def resolve(workload: Workload, out: Target | None = None, *, name: str = "the workload") -> Workload:
+    """The same workload with nothing left open. A resolved workload is returned as it is.
+
+    If ``out`` holds a corpus of this workload, what was left open is as it was when that corpus was begun. Raises
+    ``UsageError`` if a compression ratio cannot be met; ``name`` names the workload in that error.
+    """
+    begun = None if out is None else held(out)
+    topics = []
+    for at, topic in enumerate(workload.topics):
+        before = begun.topics[at] if begun is not None and at < len(begun.topics) else None
+        if before is not None and _as_begun(topic, before) == before:
+            topics.append(before)
+        else:
+            topics.append(_resolved(topic, f"{name}: topics[{at}]"))
+    return replace(workload, topics=tuple(topics))
+
+
+def held(out: Target) -> Workload | None:
+    """The workload of the corpus in ``out``; None if there is none that can be read."""
+    text = out.read(WORKLOAD)
+    try:
+        return None if text is None else parse(text.decode(), f"{out}/{WORKLOAD}")
+    except (UsageError, UnicodeDecodeError):
+        return None
+
+
+def _as_begun(topic: Topic, before: Topic) -> Topic:
+    """``topic`` with what it leaves open as it is in ``before``."""
+    if topic.values.ratio and not topic.values.fresh_bytes:
+        topic = replace(topic, values=replace(topic.values, fresh_bytes=before.values.fresh_bytes))
+    return topic
+
+
+def _resolved(topic: Topic, place: str) -> Topic:
+    if topic.values.ratio and not topic.values.fresh_bytes:
+        found = tuple((codec, _fresh_bytes(topic, codec, place)) for codec in topic.compressing_codecs)
+        topic = replace(topic, values=replace(topic.values, fresh_bytes=found))
+    return topic
+
+
+def _fresh_bytes(topic: Topic, codec: str, place: str) -> int:
+    """How many bytes of each period must be fresh, so that ``codec`` reaches the topic's ratio."""
+    sample = _Sample(topic, codec)
+    wanted = topic.values.ratio
+    low, high = 0, FRESH_PERIOD_BYTES
+    # More fresh bytes give a lower ratio.
+    while high - low > 1:
+        middle = (low + high) // 2
+        if sample.ratio(middle) > wanted:
+            low = middle
+        else:
+            high = middle
+    found = min((low, high), key=lambda fresh: abs(sample.ratio(fresh) - wanted))
+    reached = sample.ratio(found)
+    if abs(reached / wanted - 1) > TOLERANCE:
+        limit, remedy = ("at most", "lower") if reached < wanted else ("at least", "raise")
+        more = ", or raise batches.records or values.size" if reached < wanted else ""
+        raise UsageError(
+            f"{place}.values.ratio is {wanted:g}, but with these sizes {codec} reaches {limit} {reached:.2g}; "
+            f"{remedy} ratio{more}"
+        )
+    return found
+
+
+class _Sample:
+    """Batches of ``topic`` as ``codec`` compresses them, without what does not change their payloads much."""
+
+    def __init__(self, topic: Topic, codec: str) -> None:
+        self._topic = replace(
+            topic,
+            partitions=1,
+            timestamps=Timestamps(records_per_second=topic.timestamps.records_per_second),
+            producers=Producers(),
+            transactions=Transactions(),
+            legacy=Legacy(),
+        )
+        self._codec = codec
+        self._found: dict[int, float] = {}
+        self._plain = self._payload("none", 0)
+
+    def ratio(self, fresh: int) -> float:
+        """The ratio with ``fresh`` fresh bytes in each period."""
+        if fresh not in self._found:
+            self._found[fresh] = self._plain / self._payload(self._codec, fresh)
+        return self._found[fresh]
+
+    def _payload(self, codec: str, fresh: int) -> int:
+        """The bytes of the sample's batches without their headers."""
+        values = replace(self._topic.values, fresh_bytes=((codec, fresh),))
+        topic = replace(self._topic, values=values, batches=replace(self._topic.batches, codecs=((codec, 1),)))
+        made = synthesiser(_segment(topic), 4 * KIB)
+        size = sum(iter(made.fill, 0))
+        return size - made.batches * BATCH_HEADER_SIZE
+
+
+def _segment(topic: Topic) -> Segment:
+    one = Plan(Workload(topics=(topic,), size=1 << 40, segment_bytes=SAMPLE_BYTES_MAX))[0]
+    offset_bytes = SAMPLE_BYTES_MAX / one.offsets
+    enough = SAMPLE_BATCHES * topic.batches.records.mean * offset_bytes
+    offsets = int(min(max(enough, SAMPLE_BYTES_MIN), SAMPLE_BYTES_MAX) / offset_bytes) + 1
+    return replace(one, offsets=offsets, streams=(replace(one.streams[0], records=offsets),))
