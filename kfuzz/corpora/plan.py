@@ -275,7 +275,7 @@ def offset_bytes_mean(topic: Topic, kind: int = PLAIN) -> float:
     With ``kind`` MAGIC_0 or MAGIC_1: of a segment that has only messages of that format.
     """
     content = (1 - topic.keys.null_share) * topic.keys.size.mean
-    content += (1 - topic.values.null_share) * _value_bytes_mean(topic)
+    content += (1 - _value_nulls(topic)) * _value_bytes_mean(topic)
     if kind in OVERHEADS:
         return OVERHEADS[kind] + content
     batch_records = topic.batches.records.mean
@@ -297,10 +297,15 @@ def _record_bytes(topic: Topic, batch_records: float) -> float:
     span_ms = batch_records * 1000 / topic.timestamps.records_per_second + topic.timestamps.jitter_ms / 2
     body: float = 1 + _varint_bytes_below(span_ms) + _varint_bytes_below(batch_records) + 1
     body += _field_bytes(topic.keys.size.mean, topic.keys.null_share)
-    body += _field_bytes(_value_bytes_mean(topic), topic.values.null_share)
+    body += _field_bytes(_value_bytes_mean(topic), _value_nulls(topic))
     header = 1 + HEADER_KEY_BYTES + _field_bytes(topic.headers.size.mean, 0)
     body += topic.headers.share * topic.headers.count.mean * header
     return body + _varint_bytes(body)
+
+
+def _value_nulls(topic: Topic) -> float:
+    """The share of null values."""
+    return topic.values.null_share + (1 - topic.keys.null_share) * topic.values.tombstone_share
 
 
 def _value_bytes_mean(topic: Topic) -> float:

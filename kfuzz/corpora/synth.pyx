@@ -437,7 +437,7 @@ cdef class Synthesiser(Writers):
     cdef uint64_t key_seed
     cdef record_t *drawn
     cdef range_t key_size, value_size, header_count, header_size
-    cdef uint64_t key_cardinality, key_nulls, value_nulls, header_share
+    cdef uint64_t key_cardinality, key_nulls, value_nulls, tombstones, header_share
     cdef int key_kind
     cdef bytes zipf_columns
     cdef zipf_t zipf
@@ -493,6 +493,7 @@ cdef class Synthesiser(Writers):
         self.key_nulls = threshold(topic.keys.null_share)
         self.value_size = to_range(topic.values.size)
         self.value_nulls = threshold(topic.values.null_share)
+        self.tombstones = threshold(topic.values.tombstone_share)
         self.text = topic.values.kind == "text"
         self.fresh = -1
         if topic.values.ratio:
@@ -595,11 +596,11 @@ cdef class Synthesiser(Writers):
             sizes = cell(r.seed, DRAW_SIZES)
             r.value_size = <int32_t> draw(&self.value_size, low(sizes))
             self.choose_key(r, i, high(sizes))
-            if self.key_nulls != 0 or self.value_nulls != 0:
+            if self.key_nulls != 0 or self.value_nulls != 0 or self.tombstones != 0:
                 nulls = cell(r.seed, DRAW_NULLS)
                 if low(nulls) < self.key_nulls:
                     r.key_size = -1
-                if high(nulls) < self.value_nulls:
+                if high(nulls) < (self.value_nulls if r.key_size < 0 else self.value_nulls + self.tombstones):
                     r.value_size = -1
             r.timestamp = millis
             if self.jitter_ms != 0:

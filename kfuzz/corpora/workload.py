@@ -86,6 +86,7 @@ class Values:
 
     With a ``ratio``, random bytes and text repeat themselves just so much that the codec reaches that ratio.
     ``fresh_bytes`` says how much: the number of bytes in each 512 that repeat nothing. kfuzz finds it by measurement.
+    Tombstones are null values of records with a key; ``null_share`` counts all records.
     """
 
     size: Range = forms.ranged(Range(100, 100), 0, 8 * MIB)
@@ -93,6 +94,7 @@ class Values:
     fields: tuple[Field, ...] = forms.variants(FIELDS)
     ratio: float = forms.decimal(0.0, 0, RATIO_MAX, places=2)
     fresh_bytes: Weights = forms.numbers(CODECS, 0, FRESH_PERIOD_BYTES)
+    tombstone_share: float = forms.share()
     null_share: float = forms.share()
 
 
@@ -287,6 +289,11 @@ def _check_transactions(topic: Topic, place: str) -> None:
 
 
 def _check_values(values: Values, place: str) -> None:
+    if values.tombstone_share + values.null_share > 1:
+        raise UsageError(
+            f"{place}.tombstone_share and null_share add up to {values.tombstone_share + values.null_share:.10g}; "
+            "lower one of them until the sum is at most 1"
+        )
     if values.kind == "json":
         if not values.fields:
             raise UsageError(f'{place}.fields is empty; list fields, such as {{ name = "id", type = "counter" }}')

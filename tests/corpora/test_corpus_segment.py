@@ -16,7 +16,7 @@ from ready_workloads import READY, small
 
 from kfuzz import records
 from kfuzz.corpora import segment as segment_module
-from kfuzz.corpora.plan import Plan, Segment
+from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
 from kfuzz.corpora.segment import generate_segment, write_segment
 from kfuzz.corpora.workload import (
     CODECS,
@@ -189,6 +189,19 @@ def test_distributions_are_those_of_the_workload() -> None:
         assert held / everything == pytest.approx(expected, abs=0.01)
     idempotent = sum(len(b.records) for b in modern if b.producer_id >= 0 and not b.transactional)
     assert idempotent / everything == pytest.approx(0.3, abs=0.01)
+
+
+def test_tombstones_are_null_values_of_records_with_a_key() -> None:
+    values = Values(tombstone_share=0.25, null_share=0.1)
+    topic = Topic("t", keys=Keys(null_share=0.5), values=values)
+    workload = workload_of(topic, size=4 * MIB)
+    made = all_records([batch for segment in Plan(workload) for batch in read(segment, workload)])
+    for has_key, expected in ((True, 0.35), (False, 0.1)):
+        nulls = [record.value is None for record in made if (record.key is not None) == has_key]
+        assert len(nulls) > 10_000
+        assert sum(nulls) / len(nulls) == pytest.approx(expected, abs=0.02)
+    everything = sum(len(generate_segment(segment, workload).log) for segment in Plan(workload))
+    assert everything / len(made) == pytest.approx(offset_bytes_mean(topic), rel=0.01)
 
 
 def test_timestamps_keep_the_rate_within_the_jitter() -> None:

@@ -148,6 +148,10 @@ MISTAKES = {
     "fresh bytes above the period": (
         TOPIC + "[topics.values]\nfresh_bytes = {lz4 = 600}\n", ["values.fresh_bytes.lz4 is 600", "from 0 to 512"],
     ),
+    "more tombstones than values": (
+        TOPIC + "[topics.values]\ntombstone_share = 0.7\nnull_share = 0.4\n",
+        ["values.tombstone_share and null_share add up to 1.1", "at most 1"],
+    ),
     "range upside down": (TOPIC + "[topics.values]\nsize = {min=9, max=3}\n", ["values.size.min is 9", "swap them"]),
     "range without an end": (TOPIC + "[topics.values]\nsize = {min=9}\n", ["values.size.max is missing", "one number"]),
     "range with a typo": (TOPIC + "[topics.values]\nsize = {min=1, max=2, skw=3}\n", ["skw", "did you mean skew?"]),
@@ -197,7 +201,7 @@ BEYOND_THE_SCHEMA = {
     "field with a control character", "enum without weight", "integer upside down", "integer too wide, in an object",
     "ratio too low", "ratio without a codec", "ratio of JSON", "fresh bytes without ratio",
     "fresh bytes of another codec",
-    "objects too deep", "JSON too large for a batch",
+    "more tombstones than values", "objects too deep", "JSON too large for a batch",
 }  # fmt: skip
 
 
