@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark import InheritableThread
+from pyspark import InheritableThread, SparkConf
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -71,7 +71,9 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name).config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
-    if ours:
+    if not ours:
+        builder = _quiet(builder)
+    else:
         master = master or "local[*]"
         builder = builder.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_logging()}")
         for name, value in _driver_address(master).items():
@@ -84,6 +86,12 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
     except (PySparkException, Py4JError) as error:
         asked = f"master {master!r}" if master else "its master"
         raise UsageError(f"Spark does not start with {asked}; check --master and Java") from error
+
+
+def _quiet(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Java was started by spark-submit, with its own log settings. Keep it quiet unless the user set a level."""
+    name = "spark.log.level"
+    return builder if SparkConf().contains(name) else builder.config(name, "OFF")
 
 
 def _driver_address(master: str) -> dict[str, str]:

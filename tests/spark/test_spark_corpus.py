@@ -61,7 +61,7 @@ def digests(out: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("tasks", [2, 7, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.parametrize("tasks", [2, 7, *(pytest.param(tasks, marks=pytest.mark.full) for tasks in (1, 50))])
 def test_any_number_of_tasks_gives_the_bytes_of_one_process(
     spark: Any, expected: dict[str, str], tmp_path: Path, tasks: int
 ) -> None:
