@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from kfuzz.cli import replay
 from kfuzz.cli.console import Group, LocalPath, echo_json, json_option, progress
 from kfuzz.corpora import generation, summary, verification
 from kfuzz.corpora import workload as workloads
@@ -54,6 +55,7 @@ def command() -> None:
       kfuzz corpus generate spark_jobs/workloads/demo.toml --out out/corpus --size 64MiB
       kfuzz corpus verify out/corpus
       kfuzz corpus archive out/kfuzz-env.zip
+      kfuzz corpus replay out/corpus --bootstrap 127.0.0.1:9092 --create
 
     spark_jobs/generate_corpus.py writes the same bytes in several processes.
     """
@@ -185,6 +187,9 @@ def archive(out: Path, extra: tuple[str, ...], as_json: bool) -> None:
     )
     for line in lines:
         click.echo(line)
+
+
+command.add_command(replay.command)
 
 
 def _described(workload: Workload, name: str) -> dict[str, Any]:

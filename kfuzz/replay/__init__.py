@@ -1,0 +1,38 @@
+"""Sends the batches of a Kafka log directory to a broker. docs/replay.md is the guide.
+
+``source`` says what a producer may send, ``sending`` sends one partition of it, and ``running`` all of them. Below them
+are ``pace`` (when), ``cluster`` (where), ``link`` (one connection) and ``protocol`` (the bytes of requests).
+"""
+
+from kfuzz.replay.report import Count, Report, TopicReport
+from kfuzz.replay.running import first_timestamp, replay, wanted_partitions
+from kfuzz.replay.settings import (
+    Acks,
+    Address,
+    Rate,
+    Security,
+    Settings,
+    parse_duration,
+    parse_rate,
+    parse_speed,
+)
+from kfuzz.replay.source import Part, find_parts
+
+__all__ = [
+    "Acks",
+    "Address",
+    "Count",
+    "Part",
+    "Rate",
+    "Report",
+    "Security",
+    "Settings",
+    "TopicReport",
+    "find_parts",
+    "first_timestamp",
+    "parse_duration",
+    "parse_rate",
+    "parse_speed",
+    "replay",
+    "wanted_partitions",
+]

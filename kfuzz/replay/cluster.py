@@ -1,0 +1,329 @@
+"""The brokers of a cluster: where partitions and coordinators are, and connections to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.messages.codec import Message
+from kfuzz.replay.link import Link
+from kfuzz.replay.protocol import MOVED, RETRIABLE, BrokerError, ConnectionLost, error_name, first_error
+from kfuzz.replay.settings import Address, Settings
+
+__all__ = ["Cluster", "ReplayFailed", "backoff_s"]
+
+BACKOFF_S: Final = 0.05
+BACKOFF_S_MAX: Final = 1.0
+EXPIRE_S: Final = 0.5
+# The number of the connection for everything that is not a batch.
+CONTROL: Final = -1
+# Requests that are not batches wait for nothing but each other.
+CONTROL_IN_FLIGHT: Final = 1000
+# The address that the user gave; the brokers' own numbers begin at 0.
+BOOTSTRAP: Final = -1
+TRANSACTION: Final = 1
+TOPIC_EXISTS: Final = 36
+UNKNOWN_TOPIC: Final = 3
+INVALID_TIMEOUT: Final = 50
+# With it, the broker keeps what is older than a week, as a corpus mostly is.
+KEPT: Final = [{"name": "retention.ms", "value": "-1"}]
+
+
+class ReplayFailed(KfuzzError):
+    """The whole replay cannot go on; the text says why."""
+
+
+def backoff_s(attempt: int) -> float:
+    """How long to wait before an attempt, which counts from 1."""
+    return float(min(BACKOFF_S * 2 ** (attempt - 1), BACKOFF_S_MAX))
+
+
+class Cluster:
+    """The brokers behind ``settings.bootstrap``. Close it at the end.
+
+    ``count_reconnect`` is called for each connection that is opened again.
+    """
+
+    def __init__(self, settings: Settings, count_reconnect: Callable[[], None]) -> None:
+        self.settings = settings
+        self._count_reconnect = count_reconnect
+        self._reconnects = 0
+        self._addresses: dict[int, Address] = {BOOTSTRAP: settings.bootstrap}
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._coordinators: dict[str, int] = {}
+        self._links: dict[tuple[int, int], Link] = {}
+        self._locks: dict[tuple[int, int], asyncio.Lock] = {}
+        self._metadata = asyncio.Lock()
+        self._generation = 0
+        self._expiry: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect to the first broker; ``UsageError`` if that fails."""
+        self._expiry = asyncio.create_task(self._expire())
+        link = self._new(BOOTSTRAP, CONTROL)
+        try:
+            await link.open()
+        except (ConnectionLost, BrokerError) as error:
+            raise UsageError(f"{error}; is a broker running there, and does it expect TLS or a user?") from None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        for link in self._links.values():
+            link.close()
+
+    async def _expire(self) -> None:
+        while True:
+            await asyncio.sleep(EXPIRE_S)
+            for link in list(self._links.values()):
+                link.expire()
+
+    # -- connections
+
+    def _new(self, broker: int, number: int) -> Link:
+        in_flight = CONTROL_IN_FLIGHT if number == CONTROL else self.settings.in_flight
+        link = Link(
+            self._addresses[broker],
+            self.settings.security,
+            in_flight=in_flight,
+            timeout_ms=self.settings.timeout_ms,
+        )
+        self._links[broker, number] = link
+        return link
+
+    async def link(self, broker: int, number: int = CONTROL) -> Link:
+        """A connection to a broker. One that was lost is opened again, once in a call.
+
+        ``ConnectionLost`` if that fails, ``ReplayFailed`` if it has been done too often.
+        """
+        place = broker, number
+        async with self._locks.setdefault(place, asyncio.Lock()):
+            old = self._links.get(place)
+            if old is not None:
+                if old.lost is None and old.address == self._addresses[broker]:
+                    return old
+                self._reconnects += 1
+                if self._reconnects > self.settings.reconnects:
+                    raise ReplayFailed(
+                        f"{old.address}: {old.lost or 'the broker has another address'}, after {self._reconnects - 1} "
+                        "connections were opened again; look at the broker, or allow more with --reconnects"
+                    )
+                self._count_reconnect()
+                old.close()
+            link = self._new(broker, number)
+            await link.open()
+            return link
+
+    async def _any(self) -> Link:
+        """A connection to any broker that answers; ``ConnectionLost`` if none does."""
+        for (_, number), link in self._links.items():
+            if number == CONTROL and link.lost is None and link.versions:
+                return link
+        lost = ConnectionLost("no broker is known")
+        for broker in sorted(self._addresses):
+            try:
+                return await self.link(broker)
+            except ConnectionLost as error:
+                lost = error
+        raise lost
+
+    def batch_links(self) -> list[Link]:
+        """All connections for batches."""
+        return [link for (_, number), link in self._links.items() if number != CONTROL]
+
+    # -- requests that may be repeated
+
+    async def until_done(
+        self, what: str, ask: Callable[[], Any], *, retriable: Iterable[int] = RETRIABLE, moved: Callable[[], None]
+    ) -> Message:
+        """The values of an answer without an error.
+
+        ``ask`` makes a coroutine that asks. ``moved`` is called if the answer says that it is the wrong broker. Raises
+        ``BrokerError`` for an error that cannot be retried, or that stays after ``settings.retries``.
+        """
+        attempt = 0
+        retriable = frozenset(retriable)
+        while True:
+            try:
+                values: Message = await ask()
+                code, message = first_error(values)
+            except ConnectionLost as error:
+                values, code, message = {}, MOVED[0], str(error)
+            if not code:
+                return values
+            if code in MOVED:
+                moved()
+            attempt += 1
+            if code not in retriable or attempt > self.settings.retries:
+                raise BrokerError(what, code, message)
+            await asyncio.sleep(backoff_s(attempt))
+
+    # -- topics and leaders
+
+    async def prepare(self, wanted: Mapping[str, int]) -> None:
+        """Make sure that the topics have at least so many partitions. ``UsageError`` if they do not.
+
+        With ``settings.create``, missing topics are created.
+        """
+        found = await self._refresh(wanted)
+        missing = [name for name in wanted if found.get(name, 0) == 0]
+        if missing and self.settings.create:
+            await self._create({name: wanted[name] for name in missing})
+            for attempt in range(1, self.settings.retries + 2):
+                found = await self._refresh(wanted)
+                if all(place in self._leaders for name in missing for place in _places(name, wanted[name])):
+                    break
+                await asyncio.sleep(backoff_s(attempt))
+            missing = [name for name in missing if found.get(name, 0) == 0]
+        if missing:
+            raise UsageError(
+                f"{self.settings.bootstrap} has no topic {', '.join(missing)}; create it, or add --create, or send to "
+                "another topic with --topic"
+            )
+        for name, count in wanted.items():
+            if found[name] < count:
+                raise UsageError(
+                    f"topic {name} of {self.settings.bootstrap} has {found[name]} partitions, and the log needs "
+                    f"{count}; add partitions, or send to another topic with --topic"
+                )
+
+    async def _create(self, wanted: Mapping[str, int]) -> None:
+        topics = [
+            {
+                "name": name,
+                "numPartitions": count,
+                "replicationFactor": self.settings.replication,
+                "configs": KEPT,
+            }
+            for name, count in wanted.items()
+        ]
+
+        async def ask() -> Message:
+            link = await self._any()
+            answer = await link.ask("CreateTopics", {"topics": topics, "timeoutMs": self.settings.timeout_ms})
+            # Somebody else may have been faster.
+            answer["topics"] = [one for one in answer["topics"] if one["errorCode"] != TOPIC_EXISTS]
+            return answer
+
+        try:
+            await self.until_done("the topics cannot be created", ask, moved=lambda: None)
+        except BrokerError as error:
+            raise UsageError(f"{error}; create them yourself") from None
+
+    async def _refresh(self, names: Iterable[str]) -> dict[str, int]:
+        """Ask where the partitions of topics are; the number of partitions by topic."""
+        values = {"topics": [{"name": name} for name in names], "allowAutoTopicCreation": False}
+
+        async def ask() -> Message:
+            link = await self._any()
+            return await link.ask("Metadata", values)
+
+        attempt = 0
+        while True:
+            try:
+                answer = await ask()
+                break
+            except ConnectionLost as error:
+                attempt += 1
+                if attempt > self.settings.retries:
+                    raise ReplayFailed(f"{error}; the brokers cannot be asked") from None
+                await asyncio.sleep(backoff_s(attempt))
+        for one in answer["brokers"]:
+            self._addresses[one["nodeId"]] = Address(one["host"], one["port"])
+        found = {}
+        for topic in answer["topics"]:
+            if topic["errorCode"] not in (0, UNKNOWN_TOPIC) and topic["errorCode"] not in RETRIABLE:
+                raise UsageError(
+                    f"topic {topic['name']}: {error_name(topic['errorCode'])}; check the name and the permissions"
+                )
+            found[topic["name"]] = len(topic["partitions"])
+            for partition in topic["partitions"]:
+                place = topic["name"], partition["partitionIndex"]
+                if partition["leaderId"] in self._addresses and partition["leaderId"] >= 0:
+                    self._leaders[place] = partition["leaderId"]
+                else:
+                    self._leaders.pop(place, None)
+        self._generation += 1
+        return found
+
+    @property
+    def generation(self) -> int:
+        """How often the leaders were asked for; for :meth:`look_again`."""
+        return self._generation
+
+    async def look_again(self, topic: str, generation: int) -> None:
+        """Ask for the leaders of a topic, unless somebody has done so since ``generation``."""
+        async with self._metadata:
+            if self._generation == generation:
+                await self._refresh({topic})
+
+    async def leader(self, topic: str, partition: int, number: int) -> Link | None:
+        """A connection to the leader of a partition; None if the partition has none now."""
+        broker = self._leaders.get((topic, partition))
+        return None if broker is None else await self.link(broker, number)
+
+    # -- producers and transactions
+
+    async def init_producer(self, transactional_id: str | None) -> tuple[int, int]:
+        """A new producer's id and epoch. ``BrokerError`` if the brokers refuse it."""
+        values = {
+            "transactionalId": transactional_id,
+            "transactionTimeoutMs": self.settings.transaction_timeout_ms,
+        }
+        try:
+            answer = await self._coordinated(transactional_id, "InitProducerId", values)
+        except BrokerError as error:
+            if error.code == INVALID_TIMEOUT:
+                raise ReplayFailed(
+                    f"the brokers refuse a transaction timeout of {self.settings.transaction_timeout_ms} ms; give a "
+                    "lower one with --transaction-timeout"
+                ) from None
+            raise
+        return answer["producerId"], answer["producerEpoch"]
+
+    async def add_partition(self, id: str, producer_id: int, epoch: int, topic: str, partition: int) -> None:
+        """Make a partition part of the producer's transaction, which begins if there is none."""
+        values = {
+            "v3AndBelowTransactionalId": id,
+            "v3AndBelowProducerId": producer_id,
+            "v3AndBelowProducerEpoch": epoch,
+            "v3AndBelowTopics": [{"name": topic, "partitions": [partition]}],
+        }
+        await self._coordinated(id, "AddPartitionsToTxn", values)
+
+    async def end_transaction(self, id: str, producer_id: int, epoch: int, *, commit: bool) -> None:
+        """Commit or abort the producer's transaction."""
+        values = {"transactionalId": id, "producerId": producer_id, "producerEpoch": epoch, "committed": commit}
+        await self._coordinated(id, "EndTxn", values)
+
+    async def _coordinated(self, id: str | None, api: str, values: Message) -> Message:
+        """Ask the coordinator of a transactional id, or any broker if there is no id."""
+
+        async def ask() -> Message:
+            link = await self._any() if id is None else await self.link(await self._coordinator(id))
+            return await link.ask(api, values)
+
+        def moved() -> None:
+            if id is not None:
+                self._coordinators.pop(id, None)
+
+        return await self.until_done(api, ask, moved=moved)
+
+    async def _coordinator(self, id: str) -> int:
+        if id not in self._coordinators:
+
+            async def ask() -> Message:
+                link = await self._any()
+                return await link.ask("FindCoordinator", {"key": id, "keyType": TRANSACTION})
+
+            answer = await self.until_done("FindCoordinator", ask, moved=lambda: None)
+            self._addresses[answer["nodeId"]] = Address(answer["host"], answer["port"])
+            self._coordinators[id] = answer["nodeId"]
+        return self._coordinators[id]
+
+
+def _places(topic: str, partitions: int) -> Iterable[tuple[str, int]]:
+    return ((topic, partition) for partition in range(partitions))

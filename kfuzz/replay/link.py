@@ -1,0 +1,372 @@
+"""One connection to a broker: requests go out as they come, answers come back in their order.
+
+It uses a socket of its own within asyncio's loop. asyncio's transports would copy what a full socket does not take at
+once; here a request is a list of buffers, and ``sendmsg`` sends them from where they are, such as a mapped file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from kfuzz import __version__
+from kfuzz.errors import DecodeError, UsageError
+from kfuzz.messages.codec import Message
+from kfuzz.messages.model import Versions
+from kfuzz.replay.protocol import (
+    ANSWER_SIZE_MAX,
+    API_VERSIONS,
+    CLIENT_ID,
+    SIZE,
+    BrokerError,
+    ConnectionLost,
+    correlation_id,
+    in_common,
+    request,
+    response,
+)
+from kfuzz.replay.settings import Address, Security
+
+__all__ = ["Link"]
+
+# How many buffers one call may send. Linux takes 1024.
+BUFFERS_MAX: Final = 128
+RECEIVE_BYTES: Final = 64 << 10
+CORRELATION_MASK: Final = 0x7FFFFFFF
+UNSUPPORTED_VERSION: Final = 35
+SASL: Final = "PLAIN"
+
+# What is called with an answer without its size in front, or with None if the connection was lost before.
+Take = Callable[[bytes | None], None]
+
+
+class _Sent(NamedTuple):
+    correlation: int
+    deadline: float
+    take: Take
+
+
+class Link:
+    """A connection. Open it before use; once :attr:`lost` has a reason, it stays lost.
+
+    ``in_flight``: how many requests may wait for their answers, for :meth:`room`.
+    """
+
+    def __init__(self, address: Address, security: Security, *, in_flight: int, timeout_ms: int) -> None:
+        self.address = address
+        self.security = security
+        self.in_flight = in_flight
+        self.timeout_s = timeout_ms / 1000
+        self.versions: dict[str, Versions] = {}
+        self.lost: str | None = None
+        # Until then, the broker wants no requests; on the clock of ``time.monotonic``.
+        self.muted_until = 0.0
+        self._loop = asyncio.get_running_loop()
+        self._socket: socket.socket | None = None
+        self._out: deque[memoryview] = deque()
+        self._in = bytearray()
+        self._sent: deque[_Sent] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._numbers = 0
+        self._flushing = self._writing = False
+
+    async def open(self) -> None:
+        """Connect, and learn which versions the broker has. ``ConnectionLost`` with the reason if that fails.
+
+        ``UsageError`` if the certificates or the user are refused.
+        """
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                await self._connect()
+                await self._learn()
+                if self.security.user is not None:
+                    await self._log_in(self.security.user)
+        except ssl.SSLCertVerificationError as error:
+            self.close()
+            raise UsageError(
+                f"the certificate of {self.address} is not trusted: {error.verify_message}; name its CA with --tls-ca"
+            ) from None
+        except (OSError, TimeoutError) as error:
+            self.lose(_why(error))
+            raise ConnectionLost(f"{self.address} cannot be reached: {self.lost}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    async def _connect(self) -> None:
+        found = await self._loop.getaddrinfo(self.address.host, self.address.port, type=socket.SOCK_STREAM)
+        failure: OSError = OSError("the name has no address")
+        for family, kind, protocol, _, place in found:
+            plain = socket.socket(family, kind, protocol)
+            plain.setblocking(False)
+            try:
+                await self._loop.sock_connect(plain, place)
+            except OSError as error:
+                plain.close()
+                failure = error
+                continue
+            except BaseException:
+                plain.close()
+                raise
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = plain
+            break
+        else:
+            raise failure
+        if self.security.tls:
+            self._socket = await self._secured(self._socket)
+        self._loop.add_reader(self._socket, self._readable)
+
+    async def _secured(self, plain: socket.socket) -> ssl.SSLSocket:
+        try:
+            context = ssl.create_default_context(cafile=self.security.ca)
+        except OSError as error:
+            raise UsageError(f"{self.security.ca} is no file of certificates: {_why(error)}") from None
+        secure = context.wrap_socket(plain, server_hostname=self.address.host, do_handshake_on_connect=False)
+        self._socket = secure
+        while True:
+            ready = self._loop.create_future()
+            try:
+                secure.do_handshake()
+                return secure
+            except ssl.SSLWantReadError:
+                self._loop.add_reader(secure, _set, ready)
+            except ssl.SSLWantWriteError:
+                self._loop.add_writer(secure, _set, ready)
+            try:
+                await ready
+            finally:
+                self._loop.remove_reader(secure)
+                self._loop.remove_writer(secure)
+
+    async def _learn(self) -> None:
+        us = {"clientSoftwareName": CLIENT_ID, "clientSoftwareVersion": __version__}
+        for version, values in ((3, us), (0, {})):
+            answer = await self._asked(API_VERSIONS, version, values)
+            # A broker that is too old for this version answers in version 0.
+            is_old = int.from_bytes(answer[4:6], "big", signed=True) == UNSUPPORTED_VERSION
+            if is_old and version:
+                continue
+            said = self._values(API_VERSIONS, version, answer)
+            if said["errorCode"]:
+                raise BrokerError(f"{self.address} does not tell its versions", said["errorCode"])
+            self.versions = in_common(said["apiKeys"])
+            return
+
+    async def _log_in(self, user: str) -> None:
+        said = await self.ask("SaslHandshake", {"mechanism": SASL})
+        if said["errorCode"]:
+            offered = ", ".join(said["mechanisms"]) or "none"
+            raise UsageError(f"{self.address} does not offer SASL/{SASL}, which --user needs; it offers {offered}")
+        words = f"\0{user}\0{self.security.password}".encode()
+        said = await self.ask("SaslAuthenticate", {"authBytes": words})
+        if said["errorCode"]:
+            raise UsageError(f"{self.address} refuses the user {user}: {said['errorMessage']}; check the password")
+
+    # -- requests
+
+    def version(self, api: str) -> int:
+        """The version for requests of ``api``; ``UsageError`` if there is none that both sides know."""
+        known = self.versions.get(api)
+        if not known:
+            raise UsageError(f"{self.address} offers no version of {api} that kfuzz knows; take another broker")
+        return known.highest
+
+    async def ask(self, api: str, values: Message, version: int | None = None) -> Message:
+        """The values of the answer; ``ConnectionLost`` if there is none. Errors in it are for the caller."""
+        version = self.version(api) if version is None else min(version, self.version(api))
+        return self._values(api, version, await self._asked(api, version, values))
+
+    def _values(self, api: str, version: int, answer: bytes) -> Message:
+        try:
+            return response(api, version, answer)
+        except DecodeError as error:
+            self.lose(f"the answer to {api} cannot be read: {error}")
+            raise ConnectionLost(f"{self.address}: {self.lost}") from None
+
+    async def _asked(self, api: str, version: int, values: Message) -> bytes:
+        answer: asyncio.Future[bytes | None] = self._loop.create_future()
+        number = self.next_number()
+        self.send(number, [request(api, version, number, values)], lambda data: _give(answer, data))
+        # Without an answer within the timeout, the link is lost, and so is this.
+        if (data := await answer) is None:
+            raise ConnectionLost(f"{self.address}: {self.lost}")
+        return data
+
+    def next_number(self) -> int:
+        """The number of the next request, by which its answer is known."""
+        self._numbers = (self._numbers + 1) & CORRELATION_MASK
+        return self._numbers
+
+    def send(self, number: int, pieces: list[Any], take: Take | None) -> None:
+        """Send a request of several buffers. ``take`` gets the answer; None if the broker will give none (acks 0).
+
+        The buffers must not change until they are sent. On a lost link, ``take`` gets None soon.
+        """
+        if self.lost is not None:
+            if take is not None:
+                self._loop.call_soon(take, None)
+            return
+        if take is not None:
+            self._sent.append(_Sent(number, time.monotonic() + self.timeout_s, take))
+        self._out.extend(memoryview(piece).cast("B") for piece in pieces if len(piece))
+        # Requests of one round of the loop go out in one call.
+        if not self._flushing and not self._writing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def has_room(self) -> bool:
+        """Whether another request may be sent now."""
+        return (
+            len(self._sent) < self.in_flight
+            and len(self._out) < 3 * self.in_flight
+            and self.muted_until <= time.monotonic()
+        )
+
+    async def room(self) -> None:
+        """Wait for a time when there may be room, or until the link is lost."""
+        if self.lost is not None:
+            return
+        delay = self.muted_until - time.monotonic()
+        if delay > 0:
+            await asyncio.sleep(delay)
+            return
+        waiting = self._loop.create_future()
+        self._waiting.append(waiting)
+        await waiting
+
+    def pass_on(self) -> None:
+        """Let another one have the room that the caller waited for and does not use."""
+        self._wake(1)
+
+    def expire(self) -> None:
+        """Lose the link if its oldest request has waited too long. To be called now and then."""
+        if self._sent and self._sent[0].deadline < time.monotonic():
+            self.lose(f"no answer within {self.timeout_s:g} s")
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.lose("closed")
+
+    def lose(self, reason: str) -> None:
+        """Close the connection because of ``reason``. All requests without an answer are lost."""
+        if self.lost is not None:
+            return
+        self.lost = reason
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+            self._loop.remove_writer(self._socket)
+            self._socket.close()
+        self._out.clear()
+        sent, self._sent = self._sent, deque()
+        for one in sent:
+            one.take(None)
+        self._wake(len(self._waiting))
+
+    def _wake(self, count: int) -> None:
+        while count and self._waiting:
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                count -= 1
+
+    # -- the socket
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._socket is None or self.lost is not None:
+            return
+        try:
+            while self._out:
+                self._written(self._transmit())
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            if not self._writing:
+                self._writing = True
+                self._loop.add_writer(self._socket, self._flush)
+            return
+        except OSError as error:
+            self.lose(_why(error))
+            return
+        if self._writing:
+            self._writing = False
+            self._loop.remove_writer(self._socket)
+        if len(self._sent) < self.in_flight:
+            self._wake(self.in_flight - len(self._sent))
+
+    def _transmit(self) -> int:
+        assert self._socket is not None
+        if isinstance(self._socket, ssl.SSLSocket):
+            return self._socket.send(self._out[0])
+        return self._socket.sendmsg(islice(self._out, BUFFERS_MAX))
+
+    def _written(self, size: int) -> None:
+        out = self._out
+        while size:
+            first = out[0]
+            if len(first) > size:
+                out[0] = first[size:]
+                return
+            size -= len(first)
+            out.popleft()
+
+    def _readable(self) -> None:
+        assert self._socket is not None
+        try:
+            while self.lost is None:
+                data = self._socket.recv(RECEIVE_BYTES)
+                if not data:
+                    self.lose("the broker closed the connection")
+                    return
+                self._in += data
+                self._take_answers()
+                # A TLS socket may hold more than the loop can see.
+                if len(data) < RECEIVE_BYTES and not isinstance(self._socket, ssl.SSLSocket):
+                    return
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except OSError as error:
+            self.lose(_why(error))
+
+    def _take_answers(self) -> None:
+        at = 0
+        while len(self._in) - at >= SIZE.size and self.lost is None:
+            [size] = SIZE.unpack_from(self._in, at)
+            if not SIZE.size <= size <= ANSWER_SIZE_MAX:
+                self.lose(f"an answer of {size} bytes")
+                return
+            if len(self._in) - at < SIZE.size + size:
+                break
+            answer = bytes(self._in[at + SIZE.size : at + SIZE.size + size])
+            at += SIZE.size + size
+            if not self._sent or correlation_id(answer) != self._sent[0].correlation:
+                self.lose("an answer to no request")
+                return
+            self._sent.popleft().take(answer)
+            self._wake(1)
+        del self._in[:at]
+
+
+def _set(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _give(answer: asyncio.Future[bytes | None], data: bytes | None) -> None:
+    if not answer.done():
+        answer.set_result(data)
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    with contextlib.suppress(AttributeError):
+        if isinstance(error, ssl.SSLError):
+            return str(error.reason or error)
+    return error.strerror or str(error) or type(error).__name__

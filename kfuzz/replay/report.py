@@ -1,0 +1,266 @@
+"""What a replay did: counts, latencies, and everything that was not sent. Reports of parts can be added."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from kfuzz.errors import UsageError
+
+__all__ = ["Count", "Report", "TopicReport", "require_histogram"]
+
+# Latencies from 1 µs to an hour, with an error of at most 0.1 %.
+LATENCY_US_MAX: Final = 3_600_000_000
+DIGITS: Final = 3
+PERCENTILES: Final = (50, 90, 99, 99.9)
+
+
+def require_histogram() -> None:
+    """``UsageError``, with the remedy, if the package ``hdrhistogram`` is missing. Only the extra ``replay`` has it."""
+    try:
+        import hdrh.histogram  # noqa: F401
+    except ImportError:
+        raise UsageError("a replay needs hdrhistogram, which is not installed; pip install 'kfuzz[replay]'") from None
+
+
+def _histogram() -> Any:
+    from hdrh.histogram import HdrHistogram
+
+    return HdrHistogram(1, LATENCY_US_MAX, DIGITS)
+
+
+@dataclass(slots=True)
+class Count:
+    """Batches, their records, and their bytes."""
+
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+
+    def add(self, batches: int, records: int, size: int) -> None:
+        """Count more of them."""
+        self.batches += batches
+        self.records += records
+        self.bytes += size
+
+    def to_json(self) -> dict[str, int]:
+        """The three numbers."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
+@dataclass
+class TopicReport:
+    """What happened to the batches of one topic.
+
+    - ``sent``: what the broker acknowledged (with acks 0: what it received). ``converted`` is the part of it that was
+      rewritten.
+    - ``refused``: what was not sent, by reason. ``dropped``: batches without records, which conversion left out.
+    - ``failed``: what the broker answered with an error, by partition and error.
+    - ``retried``: how many times a batch was sent again, by error.
+    - ``reordered``: records that came after later ones of their partition, because they were sent again.
+    - ``repeated``: records that may be there twice: the connection was lost before the answer.
+    - ``transactions``: by ``committed``, ``aborted``, ``open`` (as in the log), ``cut`` (aborted because the replay
+      ended before the marker), ``unmatched`` (markers without a batch before them), ``failed``.
+    - ``latency``: from the moment when a batch is handed to its connection to its answer, in µs.
+    """
+
+    sent: Count = field(default_factory=Count)
+    converted: Count = field(default_factory=Count)
+    dropped: Count = field(default_factory=Count)
+    refused: dict[str, Count] = field(default_factory=dict)
+    failed: dict[tuple[int, str], Count] = field(default_factory=dict)
+    retried: Counter[str] = field(default_factory=Counter)
+    transactions: Counter[str] = field(default_factory=Counter)
+    reordered: int = 0
+    repeated: int = 0
+    latency: Any = field(default_factory=_histogram)
+
+    def latency_ms(self) -> dict[str, float]:
+        """Percentiles, and the highest; empty if nothing was answered."""
+        if not self.latency.get_total_count():
+            return {}
+        found = {f"p{one}": self.latency.get_value_at_percentile(one) / 1000 for one in PERCENTILES}
+        return {**found, "max": self.latency.get_max_value() / 1000}
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything except the single latencies."""
+        return {
+            "sent": self.sent.to_json(),
+            "converted": self.converted.to_json(),
+            "dropped": self.dropped.to_json(),
+            "refused": {reason: count.to_json() for reason, count in sorted(self.refused.items())},
+            "failed": [
+                {"partition": partition, "error": error, **count.to_json()}
+                for (partition, error), count in sorted(self.failed.items())
+            ],
+            "retried": dict(sorted(self.retried.items())),
+            "transactions": dict(sorted(self.transactions.items())),
+            "reordered_records": self.reordered,
+            "repeated_records": self.repeated,
+            "latency_ms": self.latency_ms(),
+        }
+
+
+@dataclass
+class Report:
+    """What a replay did, by topic of the broker.
+
+    ``failure`` is the sentence that ended it early, if one did. ``signal`` is the number of the signal that ended it,
+    or 0.
+    """
+
+    topics: dict[str, TopicReport] = field(default_factory=dict)
+    seconds: float = 0.0
+    throttled_ms: int = 0
+    reconnects: int = 0
+    signal: int = 0
+    failure: str | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal, such as Ctrl-C, ended the replay."""
+        return self.signal != 0
+
+    def topic(self, name: str) -> TopicReport:
+        """The report of one topic, which is made if it is not there yet."""
+        return self.topics.setdefault(name, TopicReport())
+
+    @property
+    def sent(self) -> Count:
+        """What was sent, of all topics."""
+        total = Count()
+        for topic in self.topics.values():
+            total.add(topic.sent.batches, topic.sent.records, topic.sent.bytes)
+        return total
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything that was reached was sent, once and in order."""
+        return self.failure is None and not any(
+            topic.refused or topic.failed or topic.reordered or topic.repeated or topic.transactions["failed"]
+            for topic in self.topics.values()
+        )
+
+    def add(self, other: Report) -> None:
+        """Add the report of another part, which ran at the same time."""
+        for name, theirs in other.topics.items():
+            ours = self.topic(name)
+            for one, more in ((ours.sent, theirs.sent), (ours.converted, theirs.converted)):
+                one.add(more.batches, more.records, more.bytes)
+            ours.dropped.add(theirs.dropped.batches, theirs.dropped.records, theirs.dropped.bytes)
+            for reason, count in theirs.refused.items():
+                ours.refused.setdefault(reason, Count()).add(count.batches, count.records, count.bytes)
+            for place, count in theirs.failed.items():
+                ours.failed.setdefault(place, Count()).add(count.batches, count.records, count.bytes)
+            ours.retried += theirs.retried
+            ours.transactions += theirs.transactions
+            ours.reordered += theirs.reordered
+            ours.repeated += theirs.repeated
+            ours.latency.add(theirs.latency)
+        self.seconds = max(self.seconds, other.seconds)
+        self.throttled_ms += other.throttled_ms
+        self.reconnects += other.reconnects
+        self.signal = self.signal or other.signal
+        self.failure = self.failure or other.failure
+
+    def to_json(self) -> dict[str, Any]:
+        """The report for ``--json``."""
+        sent = self.sent
+        seconds = self.seconds or 1e-9
+        return {
+            "seconds": round(self.seconds, 6),
+            "sent": sent.to_json(),
+            "records_per_s": round(sent.records / seconds, 1),
+            "bytes_per_s": round(sent.bytes / seconds, 1),
+            "throttled_ms": self.throttled_ms,
+            "reconnects": self.reconnects,
+            "interrupted": self.interrupted,
+            "failure": self.failure,
+            "topics": {name: topic.to_json() for name, topic in sorted(self.topics.items())},
+        }
+
+    # -- between processes
+
+    def packed(self) -> dict[str, Any]:
+        """The report as JSON with the whole histograms, for :meth:`unpacked` in another process."""
+        packed = {**self.to_json(), "signal": self.signal}
+        for name, topic in self.topics.items():
+            packed["topics"][name]["histogram"] = topic.latency.encode().decode("ascii")
+        return packed
+
+    @staticmethod
+    def unpacked(packed: Mapping[str, Any]) -> Report:
+        """The report from :meth:`packed`."""
+        report = Report(
+            seconds=packed["seconds"],
+            throttled_ms=packed["throttled_ms"],
+            reconnects=packed["reconnects"],
+            signal=packed["signal"],
+            failure=packed["failure"],
+        )
+        for name, told in packed["topics"].items():
+            topic = report.topic(name)
+            topic.sent, topic.converted, topic.dropped = (
+                Count(**told[one]) for one in ("sent", "converted", "dropped")
+            )
+            topic.refused = {reason: Count(**count) for reason, count in told["refused"].items()}
+            for row in told["failed"]:
+                count = Count(row["batches"], row["records"], row["bytes"])
+                topic.failed[row["partition"], row["error"]] = count
+            topic.retried, topic.transactions = Counter(told["retried"]), Counter(told["transactions"])
+            topic.reordered, topic.repeated = told["reordered_records"], told["repeated_records"]
+            topic.latency.decode_and_add(told["histogram"].encode("ascii"))
+        return report
+
+    # -- text
+
+    def lines(self, what: str) -> Iterator[str]:
+        """The report as text; ``what`` names the replay."""
+        seconds = self.seconds or 1e-9
+        sent = self.sent
+        yield (
+            f"{what}: {_counted(sent)} in {self.seconds:.1f} s "
+            f"({sent.records / seconds:.0f} records/s, {sent.bytes / 1e6 / seconds:.1f} MB/s)"
+        )
+        for name, topic in sorted(self.topics.items()):
+            yield from _topic_lines(name, topic)
+        if self.reconnects:
+            yield f"connections opened again: {self.reconnects}"
+        if self.throttled_ms:
+            yield f"throttled by the broker: {self.throttled_ms} ms"
+        if self.failure is not None:
+            yield f"ended early: {self.failure}"
+        elif self.interrupted:
+            yield "ended early: interrupted"
+
+
+def _counted(count: Count) -> str:
+    return f"{_batches(count.batches)}, {count.records} records, {count.bytes / 1e6:.1f} MB"
+
+
+def _batches(number: int) -> str:
+    return "1 batch" if number == 1 else f"{number} batches"
+
+
+def _topic_lines(name: str, topic: TopicReport) -> Iterator[str]:
+    latency = topic.latency_ms()
+    told = ", ".join(f"{point} {value:.3g}" for point, value in latency.items())
+    yield f"{name}: {_counted(topic.sent)}" + (f"; latency in ms: {told}" if latency else "")
+    if topic.transactions:
+        yield f"{name}: transactions: " + ", ".join(f"{n} {how}" for how, n in sorted(topic.transactions.items()))
+    if topic.converted.batches:
+        yield f"{name}: converted: {_counted(topic.converted)}"
+    if topic.dropped.batches:
+        yield f"{name}: left out: {_batches(topic.dropped.batches)} without records"
+    for reason, count in sorted(topic.refused.items()):
+        yield f"{name}: not sent: {_counted(count)}: {reason}"
+    for (partition, error), count in sorted(topic.failed.items()):
+        yield f"{name}-{partition}: failed: {_counted(count)}: {error}"
+    for error, times in sorted(topic.retried.items()):
+        yield f"{name}: sent again: {_batches(times)}: {error}"
+    if topic.reordered:
+        yield f"{name}: out of order: {topic.reordered} records came after later ones, because they were sent again"
+    if topic.repeated:
+        yield f"{name}: perhaps twice: {topic.repeated} records, because a connection was lost before the answer"

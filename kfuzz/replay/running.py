@@ -1,0 +1,192 @@
+"""Runs a replay: all partitions in one event loop, with one report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from kfuzz.errors import KfuzzError
+from kfuzz.replay.cluster import Cluster, ReplayFailed
+from kfuzz.replay.pace import Pace
+from kfuzz.replay.protocol import API_VERSIONS, ConnectionLost
+from kfuzz.replay.report import Report, require_histogram
+from kfuzz.replay.sending import DRAIN_S, Sender
+from kfuzz.replay.settings import Settings
+from kfuzz.replay.source import Batch, Part, Step, steps
+
+__all__ = ["first_timestamp", "replay", "wanted_partitions"]
+
+PROGRESS_S: Final = 0.25
+
+
+def replay(parts: Sequence[Part], settings: Settings, *, set_done: Callable[[int], None] = lambda done: None) -> Report:
+    """Send what a producer may send of ``parts``, and report what happened.
+
+    ``set_done`` is called with the bytes of the log that have been passed. Ctrl-C ends the replay with the report so
+    far, if this is the main thread.
+
+    Raises ``UsageError`` if the broker cannot be reached, lacks a topic or its partitions, refuses the user, or if a
+    file cannot be read. Whatever happens later is in the report.
+    """
+    require_histogram()
+    return asyncio.run(_replay(parts, settings, set_done))
+
+
+def wanted_partitions(parts: Sequence[Part], settings: Settings) -> dict[str, int]:
+    """How many partitions each topic of the broker must have."""
+    wanted: dict[str, int] = {}
+    for part in parts:
+        name = settings.names.get(part.topic, part.topic)
+        wanted[name] = max(wanted.get(name, 0), part.partition + 1)
+    return wanted
+
+
+def first_timestamp(parts: Sequence[Part], settings: Settings) -> int:
+    """The lowest timestamp (ms) of the partitions' first batches; 0 if none has one."""
+    return _first([_started(part, settings)[0] for part in parts])
+
+
+def _walk(part: Part, settings: Settings) -> Iterator[Step]:
+    return steps(part.segments, convert=settings.convert, limits=settings.limits)
+
+
+def _started(part: Part, settings: Settings) -> tuple[list[Step], Iterator[Step]]:
+    """The steps of a partition up to its first batch with a timestamp, and the others."""
+    walk = _walk(part, settings)
+    begun: list[Step] = []
+    for step in walk:
+        begun.append(step)
+        if isinstance(step, Batch) and step.timestamp >= 0:
+            break
+    return begun, walk
+
+
+def _first(begun: Sequence[Sequence[Step]]) -> int:
+    found = [step.timestamp for part in begun for step in part[-1:] if isinstance(step, Batch) and step.timestamp >= 0]
+    return min(found, default=0)
+
+
+async def _replay(parts: Sequence[Part], settings: Settings, set_done: Callable[[int], None]) -> Report:
+    report = Report()
+
+    def count_reconnect() -> None:
+        report.reconnects += 1
+
+    walks: list[Iterator[Step]] = [_walk(part, settings) for part in parts]
+    if settings.speed is not None and settings.first_timestamp is None:
+        started = [_started(part, settings) for part in parts]
+        settings = replace(settings, first_timestamp=_first([begun for begun, _ in started]))
+        walks = [itertools.chain(begun, rest) for begun, rest in started]
+    cluster = Cluster(settings, count_reconnect)
+    try:
+        await cluster.open()
+        await cluster.prepare(wanted_partitions(parts, settings))
+        pace = Pace(settings, settings.first_timestamp or 0)
+        senders = [
+            Sender(
+                settings,
+                cluster,
+                pace,
+                report,
+                settings.names.get(part.topic, part.topic),
+                part.partition,
+                number % settings.connections,
+                walk,
+            )
+            for number, (part, walk) in enumerate(zip(parts, walks, strict=True))
+        ]
+        # Every topic has a report, also if nothing of it is reached.
+        for sender in senders:
+            report.topic(sender.topic)
+        began = time.monotonic()
+        with _stopped_by_interrupt(pace, report):
+            await _run_all(senders, pace, report, set_done)
+            if not settings.acks and report.failure is None:
+                await _drained(cluster, report)
+        report.seconds = time.monotonic() - began
+    finally:
+        await cluster.close()
+    return report
+
+
+async def _run_all(senders: Sequence[Sender], pace: Pace, report: Report, set_done: Callable[[int], None]) -> None:
+    """Run the senders. The first that cannot go on ends all of them."""
+    running = {asyncio.create_task(sender.run()) for sender in senders}
+    deadline: float | None = None
+    failure: BaseException | None = None
+    try:
+        while running:
+            done, running = await asyncio.wait(running, timeout=PROGRESS_S, return_when=asyncio.FIRST_EXCEPTION)
+            set_done(sum(sender.passed_bytes for sender in senders))
+            for task in done:
+                if (error := task.exception()) is None:
+                    continue
+                pace.stopping.set()
+                if isinstance(error, ReplayFailed | ConnectionLost):
+                    report.failure = report.failure or str(error)
+                else:
+                    failure = failure or error
+            if pace.stopping.is_set() and (report.interrupted or report.failure or failure):
+                deadline = deadline or time.monotonic() + DRAIN_S
+                if failure or time.monotonic() > deadline:
+                    break
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    if isinstance(failure, KfuzzError):
+        # A file that became unreadable on the way must not hide what was sent.
+        report.failure = str(failure)
+    elif failure is not None:
+        raise failure
+
+
+async def _drained(cluster: Cluster, report: Report) -> None:
+    """Without acknowledgements, wait until the brokers have taken everything: they answer in the order of requests."""
+    for link in cluster.batch_links():
+        try:
+            if link.lost is not None:
+                raise ConnectionLost(f"{link.address}: {link.lost}")
+            await link.ask(API_VERSIONS, {}, 0)
+        except ConnectionLost as error:
+            report.failure = report.failure or f"{error}: not everything may have arrived"
+
+
+@contextlib.contextmanager
+def _stopped_by_interrupt(pace: Pace, report: Report) -> Iterator[None]:
+    """The first Ctrl-C (or SIGTERM, if the program handles it) ends the replay cleanly. The second one is as usual."""
+    loop = asyncio.get_running_loop()
+    # A shell's background job ignores the signal.
+    before = {
+        number: handler
+        for number in (signal.SIGINT, signal.SIGTERM)
+        if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, signal.SIG_DFL, None)
+    }
+
+    def stop(number: int) -> None:
+        report.signal = number
+        pace.stopping.set()
+        restore()
+
+    def restore() -> None:
+        for number, handler in before.items():
+            if loop.remove_signal_handler(number):
+                signal.signal(number, handler)
+
+    try:
+        for number in before:
+            loop.add_signal_handler(number, stop, number)
+    except (ValueError, RuntimeError):
+        # Not the main thread.
+        yield
+        return
+    try:
+        yield
+    finally:
+        restore()

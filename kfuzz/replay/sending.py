@@ -1,0 +1,425 @@
+"""Sends partitions: batches in their order, sent again where that may help, and transactions as in the log.
+
+Each producer of the log becomes one producer of the replay for each partition. So partitions do not wait for each
+other, and can be spread over processes. A transaction over several partitions becomes one transaction in each of them,
+with the outcome that the log has there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from kfuzz.errors import DecodeError
+from kfuzz.replay.cluster import Cluster, ReplayFailed, backoff_s
+from kfuzz.replay.link import Link
+from kfuzz.replay.pace import Pace
+from kfuzz.replay.protocol import (
+    DUPLICATE,
+    FENCED,
+    LOST,
+    MOVED,
+    OUT_OF_ORDER,
+    RETRIABLE,
+    BrokerError,
+    ConnectionLost,
+    ProduceForm,
+    error_name,
+    first_error,
+    response,
+)
+from kfuzz.replay.report import Count, Report, TopicReport
+from kfuzz.replay.settings import Settings
+from kfuzz.replay.source import EMPTY, Batch, Left, Marker, Step, set_producer
+
+__all__ = ["Sender"]
+
+# A broker remembers the last five batches of a producer. Only these it knows again when they come twice.
+REMEMBERED: Final = 5
+SEQUENCE_MASK: Final = 0x7FFFFFFF
+ALL: Final = -1
+# After these, a batch may have been appended.
+DOUBTFUL: Final = (LOST, 7, 20)
+# Instead of an error: a batch of a transaction whose producer cannot go on.
+TRANSACTION_LOST: Final = "TRANSACTION_LOST"
+# How long answers are waited for when a replay is interrupted.
+DRAIN_S: Final = 10.0
+
+
+@dataclass(slots=True)
+class Producer:
+    """A producer of the replay. ``id`` is -1 until the broker has given one.
+
+    ``known``: whether the broker has a batch of it. ``open``: whether a transaction has begun. ``lost``: whether the
+    broker refuses the rest of it.
+    """
+
+    transactional_id: str | None
+    id: int = -1
+    epoch: int = -1
+    next_sequence: int = 0
+    known: bool = False
+    open: bool = False
+    lost: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A batch on its way. ``number`` counts the batches of the partition.
+
+    ``doubtful``: whether it may have been appended though the answer was an error.
+    """
+
+    number: int
+    batch: Batch
+    producer: Producer | None
+    sequence: int = -1
+    attempts: int = 0
+    began_ns: int = 0
+    error: int = 0
+    doubtful: bool = False
+
+
+@dataclass(slots=True)
+class Sender:
+    """Replays one partition. ``topic`` is the broker's. ``connection`` is the number of the connection to use."""
+
+    settings: Settings
+    cluster: Cluster
+    pace: Pace
+    report: Report
+    topic: str
+    partition: int
+    connection: int
+    steps: Iterator[Step]
+    passed_bytes: int = 0
+    _link: Link | None = None
+    _forms: dict[tuple[str | None, int], ProduceForm] = field(default_factory=dict)
+    _producers: dict[tuple[int, bool], Producer] = field(default_factory=dict)
+    _flying: int = 0
+    # The producer of the batches on their way.
+    _flown: Producer | None = None
+    _failed: list[Sent] = field(default_factory=list)
+    _change: asyncio.Event = field(default_factory=asyncio.Event)
+    _numbers: int = 0
+    _latest: int = 0
+    _ended: bool = False
+
+    @property
+    def told(self) -> TopicReport:
+        """The report of the topic."""
+        return self.report.topic(self.topic)
+
+    async def run(self) -> None:
+        """Replay the partition to its end, or to the end of the replay."""
+        for step in self.steps:
+            if isinstance(step, Batch):
+                if not await self.pace.turn(step):
+                    break
+                await self._take(step)
+            elif self.pace.stopping.is_set():
+                break
+            elif isinstance(step, Marker):
+                await self._end(step)
+            else:
+                self._leave(step)
+            self.passed_bytes += step.log_bytes
+        else:
+            self._ended = True
+        await self._settle()
+        await self._finish()
+
+    def _leave(self, step: Left) -> None:
+        if step.reason == EMPTY:
+            self.told.dropped.add(step.batches, step.records, step.log_bytes)
+            return
+        self.told.refused.setdefault(step.reason, Count()).add(step.batches, step.records, step.log_bytes)
+
+    # -- batches
+
+    async def _take(self, batch: Batch) -> None:
+        producer = None
+        if batch.producer_id >= 0:
+            producer = self._producer(batch.producer_id, batch.transactional)
+            try:
+                await self._ready(producer)
+            except BrokerError as error:
+                producer.lost = producer.transactional_id is not None
+                self._fail(batch, error_name(error.code))
+                return
+            if producer.lost:
+                self._fail(batch, TRANSACTION_LOST)
+                return
+        self._numbers += 1
+        await self._send(Sent(self._numbers, batch, producer))
+
+    def _fail(self, batch: Batch, error: str) -> None:
+        self.told.failed.setdefault((self.partition, error), Count()).add(1, batch.records, len(batch.data))
+
+    async def _send(self, sent: Sent) -> None:
+        while True:
+            if self._failed:
+                await self._settle()
+                continue
+            if not self._may_fly(sent):
+                await self._changed()
+                continue
+            link = await self._link_with_room()
+            # While this waited, an answer may have come.
+            if self._failed or not self._may_fly(sent):
+                link.pass_on()
+                continue
+            if sent.producer is not None and sent.producer.lost:
+                link.pass_on()
+                self._fail(sent.batch, TRANSACTION_LOST)
+                return
+            self._transmit(link, sent)
+            return
+
+    def _may_fly(self, sent: Sent) -> bool:
+        """Whether the batch may be sent before the ones on their way are answered.
+
+        If one of these must be sent again, the broker refuses what comes after it only if both have the same producer,
+        and if the broker knows this producer: it takes any sequence as the first one.
+        """
+        if not self._flying:
+            return True
+        producer = sent.producer
+        if producer is not None and not producer.known:
+            return False
+        most = self.settings.in_flight if producer is None else min(self.settings.in_flight, REMEMBERED)
+        in_order = producer is not None and producer is self._flown
+        return self._flying < most and (in_order or self.settings.pipelined)
+
+    async def _link_with_room(self) -> Link:
+        attempt = 0
+        while True:
+            generation = self.cluster.generation
+            link = self._link
+            if link is not None and link.lost is None:
+                if link.has_room():
+                    return link
+                await link.room()
+                continue
+            if link is not None and not self.settings.acks:
+                raise ReplayFailed(f"{link.address}: {link.lost}; with acks 0 nobody knows which batches arrived")
+            try:
+                self._link = await self.cluster.leader(self.topic, self.partition, self.connection)
+            except ConnectionLost:
+                self._link = None
+            if self._link is None:
+                attempt += 1
+                if attempt > self.settings.retries:
+                    raise ReplayFailed(
+                        f"{self.topic}-{self.partition} has no leader that can be reached; look at the brokers"
+                    )
+                await asyncio.sleep(backoff_s(attempt))
+                await self.cluster.look_again(self.topic, generation)
+
+    def _transmit(self, link: Link, sent: Sent) -> None:
+        batch, producer = sent.batch, sent.producer
+        if producer is not None:
+            sent.sequence = producer.next_sequence
+            producer.next_sequence = (producer.next_sequence + batch.records) & SEQUENCE_MASK
+            set_producer(batch.data, producer.id, producer.epoch, sent.sequence)
+        acks = self.settings.acks if producer is None else ALL
+        transactional_id = producer.transactional_id if producer is not None else None
+        version = link.version("Produce")
+        if (form := self._forms.get((transactional_id, version))) is None:
+            form = ProduceForm(version, self.topic, self.partition, acks, self.settings.timeout_ms, transactional_id)
+            self._forms[transactional_id, version] = form
+        number = link.next_number()
+        framed = form.around(number, len(batch.data))
+        sent.began_ns = time.perf_counter_ns()
+        if not acks:
+            link.send(number, [framed.before, batch.data, framed.after], None)
+            self._acknowledged(sent, None)
+            return
+        self._flying += 1
+        self._flown = producer
+        link.send(
+            number,
+            [framed.before, batch.data, framed.after],
+            lambda answer: self._answered(link, version, sent, answer),
+        )
+
+    def _answered(self, link: Link, version: int, sent: Sent, answer: bytes | None) -> None:
+        now_ns = time.perf_counter_ns()
+        self._flying -= 1
+        self._change.set()
+        sent.error = LOST
+        if answer is not None:
+            try:
+                values = response("Produce", version, answer)
+            except DecodeError as error:
+                link.lose(f"the answer to Produce cannot be read: {error}")
+            else:
+                sent.error = first_error(values["responses"])[0]
+                if throttle_ms := values["throttleTimeMs"]:
+                    self.report.throttled_ms += throttle_ms
+                    link.muted_until = max(link.muted_until, time.monotonic() + throttle_ms / 1000)
+        if sent.error in (0, DUPLICATE):
+            sent.error = 0
+            self._acknowledged(sent, now_ns)
+        else:
+            self._failed.append(sent)
+
+    def _acknowledged(self, sent: Sent, now_ns: int | None) -> None:
+        told, batch = self.told, sent.batch
+        if sent.producer is not None:
+            sent.producer.known = True
+        told.sent.add(1, batch.records, len(batch.data))
+        if batch.converted:
+            told.converted.add(1, batch.records, len(batch.data))
+        if sent.number < self._latest:
+            told.reordered += batch.records
+        self._latest = max(self._latest, sent.number)
+        if now_ns is not None:
+            told.latency.record_value(max(1, (now_ns - sent.began_ns) // 1000))
+
+    async def _changed(self) -> None:
+        """Wait for the next answer."""
+        self._change.clear()
+        if self._flying:
+            await self._change.wait()
+
+    # -- answers with errors
+
+    async def _settle(self) -> None:
+        """Wait for all answers. Send again, in their order, the batches that failed."""
+        while True:
+            while self._flying:
+                await self._changed()
+            if not self._failed:
+                return
+            failed = sorted(self._failed, key=lambda sent: sent.number)
+            self._failed = []
+            # A producer goes on where its first failed batch was.
+            rewound: set[int] = set()
+            for sent in failed:
+                if sent.producer is not None and id(sent.producer) not in rewound:
+                    rewound.add(id(sent.producer))
+                    sent.producer.next_sequence = sent.sequence
+            behind: set[int] = set()
+            for sent in failed:
+                await self._mend(sent, follows=id(sent.producer) in behind)
+                behind.add(id(sent.producer))
+
+    async def _mend(self, sent: Sent, *, follows: bool) -> None:
+        """Send a batch until it is appended or cannot be. ``follows``: a batch before it had failed too."""
+        producer = sent.producer
+        while True:
+            error = sent.error
+            if producer is not None and producer.lost:
+                self._fail(sent.batch, TRANSACTION_LOST)
+                return
+            if producer is not None and error in OUT_OF_ORDER and follows:
+                # The broker refused it only because of the batch before it.
+                follows = False
+            elif producer is not None and producer.transactional_id is None and error in (*OUT_OF_ORDER, 47):
+                # The broker has forgotten the producer: a new one begins.
+                producer.id = -1
+                producer.next_sequence = 0
+            elif error not in RETRIABLE:
+                self._refused(sent, error)
+                return
+            if sent.attempts >= self.settings.retries or self.report.interrupted or self.report.failure:
+                self._refused(sent, error)
+                return
+            sent.attempts += 1
+            self.told.retried[error_name(error)] += 1
+            if error in DOUBTFUL and producer is None and not sent.doubtful:
+                sent.doubtful = True
+                self.told.repeated += sent.batch.records
+            if error not in OUT_OF_ORDER:
+                await asyncio.sleep(backoff_s(sent.attempts))
+            if error in MOVED:
+                if error != LOST:
+                    self._link = None
+                await self.cluster.look_again(self.topic, self.cluster.generation)
+            try:
+                if producer is not None:
+                    await self._ready(producer)
+            except BrokerError as refused:
+                self._refused(sent, refused.code)
+                return
+            link = await self._link_with_room()
+            sent.error = 0
+            self._transmit(link, sent)
+            while self._flying:
+                await self._changed()
+            if not sent.error:
+                return
+            self._failed.remove(sent)
+            if producer is not None:
+                producer.next_sequence = sent.sequence
+
+    def _refused(self, sent: Sent, error: int) -> None:
+        producer = sent.producer
+        if producer is not None and producer.transactional_id is not None and error in FENCED | {*OUT_OF_ORDER}:
+            producer.lost = True
+        self._fail(sent.batch, error_name(error))
+
+    # -- producers and transactions
+
+    def _producer(self, log_id: int, transactional: bool) -> Producer:
+        if (producer := self._producers.get((log_id, transactional))) is None:
+            name = f"{self.settings.transactional_id}-{self.topic}-{self.partition}-{log_id}"
+            producer = self._producers[log_id, transactional] = Producer(name if transactional else None)
+        return producer
+
+    async def _ready(self, producer: Producer) -> None:
+        """Give the producer an id, and begin its transaction."""
+        if producer.id < 0:
+            producer.id, producer.epoch = await self.cluster.init_producer(producer.transactional_id)
+            producer.known = False
+        if producer.transactional_id is not None and not producer.open and not producer.lost:
+            await self.cluster.add_partition(
+                producer.transactional_id, producer.id, producer.epoch, self.topic, self.partition
+            )
+            producer.open = True
+
+    async def _end(self, marker: Marker) -> None:
+        """End a transaction as the log does."""
+        await self._settle()
+        producer = self._producers.get((marker.producer_id, True))
+        if producer is None or not (producer.open or producer.lost):
+            self.told.transactions["unmatched"] += 1
+            return
+        await self._close(producer, "committed" if marker.commit else "aborted")
+
+    async def _close(self, producer: Producer, how: str) -> None:
+        assert producer.transactional_id is not None
+        if producer.lost:
+            self.told.transactions["failed"] += 1
+            producer.id, producer.next_sequence, producer.open, producer.lost = -1, 0, False, False
+            # With a new epoch, the broker aborts what is left of the transaction.
+            with contextlib.suppress(BrokerError):
+                producer.id, producer.epoch = await self.cluster.init_producer(producer.transactional_id)
+                producer.known = False
+            return
+        try:
+            await self.cluster.end_transaction(
+                producer.transactional_id, producer.id, producer.epoch, commit=how == "committed"
+            )
+        except BrokerError as error:
+            self.told.transactions["failed"] += 1
+            self.told.failed.setdefault((self.partition, f"EndTxn: {error_name(error.code)}"), Count())
+            producer.id, producer.next_sequence = -1, 0
+        else:
+            self.told.transactions[how] += 1
+        producer.open = False
+
+    async def _finish(self) -> None:
+        """Transactions that are open in the log stay open. Those that the replay's end cuts are aborted."""
+        for producer in self._producers.values():
+            if producer.lost:
+                await self._close(producer, "cut")
+            elif producer.open and self._ended:
+                self.told.transactions["open"] += 1
+            elif producer.open:
+                await self._close(producer, "cut")

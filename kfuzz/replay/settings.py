@@ -1,0 +1,156 @@
+"""What a replay is asked to do, and the words for it on the command line: rates, speeds and times."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from kfuzz.corpora.workload import parse_size
+from kfuzz.errors import UsageError
+from kfuzz.records import Limits
+from kfuzz.records.read.limits import DEFAULT_LIMITS
+
+__all__ = ["Acks", "Address", "Rate", "Security", "Settings", "parse_duration", "parse_rate", "parse_speed"]
+
+Acks = Literal[-1, 0, 1]
+
+PORT_MAX: Final = 65535
+NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
+SECONDS: Final[Mapping[str, float]] = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    @staticmethod
+    def parse(text: str) -> Address:
+        """``HOST:PORT``, where an IPv6 address may stand in brackets. ``UsageError`` for anything else."""
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
+            raise UsageError(f"{text!r} is not the address of a broker; give HOST:PORT, such as 127.0.0.1:9092")
+        return Address(host.removeprefix("[").removesuffix("]"), int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """The most that is sent in a second. None is no bound."""
+
+    records_per_s: float | None = None
+    bytes_per_s: float | None = None
+
+    def part(self, share: float) -> Rate:
+        """The same bound for a ``share`` of the work, from 0 to 1."""
+        return Rate(
+            None if self.records_per_s is None else self.records_per_s * share,
+            None if self.bytes_per_s is None else self.bytes_per_s * share,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How to connect. With a ``user``, SASL/PLAIN is used. ``ca`` is a file of trusted certificates."""
+
+    tls: bool = False
+    ca: str | None = None
+    user: str | None = None
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to send, where, and how fast.
+
+    - ``connections``: the number of connections for batches to each broker.
+    - ``in_flight``: how many requests of a connection may wait for their answers.
+    - ``pipelined``: whether several batches of a partition may be on their way even if they have no producer id. Then a
+      batch that is sent again may come after later ones.
+    - ``acks``: 0, 1, or -1 for all. Batches with a producer id are always sent with -1.
+    - ``speed``: how much faster than the log's own timestamps; None to ignore them. ``first_timestamp`` is the moment
+      (ms) at which the replay begins; None takes the lowest of the partitions' first batches.
+    - ``duration_s``, ``records``: bounds; None is no bound.
+    - ``convert``: whether to rewrite batches that a broker refuses, if possible.
+    - ``create``: whether to create missing topics, with ``replication`` replicas (-1: the broker's default).
+    - ``names``: other topics to send to, by the log's topic.
+    - ``transactional_id``: how the transactional ids begin.
+    - ``retries``: how often a batch or a request is sent again; ``reconnects``: how often lost connections are opened
+      again, in the whole replay.
+    """
+
+    bootstrap: Address
+    security: Security = Security()
+    connections: int = 1
+    in_flight: int = 5
+    pipelined: bool = False
+    acks: Acks = -1
+    rate: Rate = Rate()
+    speed: float | None = None
+    first_timestamp: int | None = None
+    duration_s: float | None = None
+    records: int | None = None
+    convert: bool = False
+    create: bool = False
+    replication: int = -1
+    names: Mapping[str, str] = field(default_factory=dict)
+    transactional_id: str = "kfuzz-replay"
+    transaction_timeout_ms: int = 900_000
+    timeout_ms: int = 30_000
+    retries: int = 10
+    reconnects: int = 20
+    limits: Limits = DEFAULT_LIMITS
+
+    def __post_init__(self) -> None:
+        for name, least, most in (
+            ("connections", 1, 1000),
+            ("in_flight", 1, 10_000),
+            ("retries", 0, 1000),
+            ("reconnects", 0, 1_000_000),
+            ("timeout_ms", 1, 3_600_000),
+            ("transaction_timeout_ms", 1, (1 << 31) - 1),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise UsageError(f"{name} is {getattr(self, name)}; it must be from {least} to {most}")
+        if self.records is not None and self.records < 0:
+            raise UsageError(f"records is {self.records}; it must be 0 or more")
+        if self.speed is not None and self.rate != Rate():
+            raise UsageError("a rate and a speed exclude each other; give one of them")
+
+
+def parse_rate(text: str) -> Rate:
+    """``50000`` or ``50000/s`` is records, ``20MB/s`` is bytes. ``UsageError`` for anything else, and for 0.
+
+    >>> from kfuzz.replay import parse_rate
+    >>> parse_rate("20MB/s")
+    Rate(records_per_s=None, bytes_per_s=20000000)
+    """
+    amount = text.strip().removesuffix("/s").strip()
+    if NUMBER.fullmatch(amount):
+        if float(amount) > 0:
+            return Rate(records_per_s=float(amount))
+    elif size := parse_size(amount):
+        return Rate(bytes_per_s=size)
+    raise UsageError(f"{text!r} is not a rate; give records per second, such as 50000, or bytes, such as 20MB/s")
+
+
+def parse_speed(text: str) -> float:
+    """``10x`` or ``10`` is ten times as fast as the timestamps. ``UsageError`` for anything else, and for 0."""
+    number = text.strip().removesuffix("x")
+    if not NUMBER.fullmatch(number) or float(number) <= 0:
+        raise UsageError(f"{text!r} is not a speed; give a number above 0, such as 10x")
+    return float(number)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds: ``90``, ``90s``, ``1.5m``, ``2h``. ``UsageError`` for anything else, and for 0."""
+    match = re.fullmatch(r"\s*([\d.]+)\s*([a-z]*)\s*", text)
+    if match is None or not NUMBER.fullmatch(match[1]) or match[2] not in SECONDS or float(match[1]) <= 0:
+        raise UsageError(f"{text!r} is not a time; give seconds, or a number with ms, s, m or h, such as 90s")
+    return float(match[1]) * SECONDS[match[2]]

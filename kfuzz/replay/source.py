@@ -1,0 +1,316 @@
+"""What a producer may send of a partition's log: batches and the ends of transactions, in the log's order.
+
+The segments are mapped privately. So the fields that a broker wants otherwise are written into the mapped batch: the
+system copies one page of it, and the rest is sent from the file's own pages. Of these fields only the producer's are
+within the CRC. The new CRC follows from the old one, without reading the payload again.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from kfuzz import records
+from kfuzz.control import ControlRecordType, decode_control
+from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, opened
+from kfuzz.errors import DecodeError, EncodeError, UsageError
+from kfuzz.kafka import INT32_MAX, NO_TIMESTAMP
+from kfuzz.records import Limits, Record, Topic
+from kfuzz.records.builder import rebuild
+from kfuzz.wire.checksum import crc32c, crc32c_joined
+from kfuzz.wire.framing import frames, next_frame
+from kfuzz.wire.layout import (
+    BATCH_CRC_COVERS_FROM,
+    BATCH_HEADER_SIZE,
+    CODEC_AT,
+    CODEC_MASK,
+    CONTROL,
+    HEADER_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    TRANSACTIONAL,
+)
+from kfuzz.wire.survey import renumbered
+
+__all__ = ["Batch", "Left", "Marker", "Part", "Step", "find_parts", "set_producer", "steps"]
+
+WINDOW_BYTES: Final = 4 << 20
+# Old messages come one by one. As many as this go into one batch.
+RUN_BYTES: Final = 64 << 10
+# The sizes that a broker takes are for the broker to say.
+TOPIC: Final = Topic(max_message_bytes=INT32_MAX, max_request_bytes=INT32_MAX)
+# A broker takes the first two, but a consumer would read other timestamps, or later miss tombstones. The third has no
+# transaction that it could belong to.
+CHANGED: Final = ("timestamp-type-not-create", "delete-horizon-produced", "transactional-without-id")
+# What rewriting cannot mend.
+NOT_MENDED: Final = ("base-sequence-negative", "transactional-without-id")
+CONTROL_BATCH: Final = "control-batch-produced"
+OLD: Final = "magic-not-produced"
+
+BASE_OFFSET: Final = bytes(8)
+EPOCH_AT: Final = HEADER_AT["partition_leader_epoch"]
+NO_EPOCH: Final = b"\xff\xff\xff\xff"
+ATTRIBUTES: Final = struct.Struct(">h")
+ATTRIBUTES_AT: Final = HEADER_AT["attributes"]
+MAX_TIMESTAMP: Final = struct.Struct(">q")
+MAX_TIMESTAMP_AT: Final = HEADER_AT["max_timestamp"]
+COUNT: Final = struct.Struct(">i")
+COUNT_AT: Final = HEADER_AT["record_count"]
+PRODUCER: Final = struct.Struct(">qhi")
+PRODUCER_AT: Final = HEADER_AT["producer_id"]
+CRC: Final = struct.Struct(">I")
+CRC_AT: Final = HEADER_AT["crc"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A partition of the log with its segments, which are in the order of their offsets."""
+
+    topic: str
+    partition: int
+    segments: tuple[Segment, ...]
+
+    @property
+    def size(self) -> int:
+        """The bytes of all segments."""
+        return sum(segment.size for segment in self.segments)
+
+
+@dataclass(slots=True)
+class Batch:
+    """A batch that a broker takes: magic 2, base offset 0.
+
+    ``producer_id`` is the log's, or -1. ``timestamp`` is the batch's max timestamp in ms, or -1. ``log_bytes`` is what
+    it takes in the log.
+    """
+
+    data: memoryview
+    records: int
+    producer_id: int
+    transactional: bool
+    timestamp: int
+    log_bytes: int
+    converted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of a producer's transaction."""
+
+    producer_id: int
+    commit: bool
+    log_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Bytes that are not sent. ``reason`` is a finding's code, or ``empty`` for a batch that lost all its records."""
+
+    reason: str
+    batches: int
+    records: int
+    log_bytes: int
+
+
+Step = Batch | Marker | Left
+EMPTY: Final = "empty"
+
+
+def find_parts(path: str | Path, *, topics: str = "*") -> list[Part]:
+    """The partitions in ``path``: a corpus, a log directory, a partition folder or a segment file.
+
+    Raises ``UsageError`` as ``logs.find_segments`` does, and for a file that is in no partition folder.
+    """
+    found: dict[tuple[str, int], list[Segment]] = {}
+    for segment in find_segments(path, topics=topics):
+        if segment.topic is None or segment.partition is None:
+            raise UsageError(
+                f"{segment.path} is in no partition folder, so its topic is not known; put it into a folder such as "
+                f"orders-0, as {'0' * 20}.log"
+            )
+        found.setdefault((segment.topic, segment.partition), []).append(segment)
+    return [Part(topic, partition, tuple(segments)) for (topic, partition), segments in found.items()]
+
+
+def steps(segments: Sequence[Segment], *, convert: bool = False, limits: Limits | None = None) -> Iterator[Step]:
+    """What to do with each batch of a partition, in order. ``convert`` rewrites what a broker would refuse.
+
+    ``UsageError`` if a file cannot be read. A batch keeps its window of the file mapped.
+    """
+    for segment in segments:
+        if segment.size:
+            with opened(segment.path) as file:
+                yield from _Reader(segment, file, convert, limits or Limits()).steps()
+
+
+def set_producer(batch: memoryview, producer_id: int, epoch: int, sequence: int) -> None:
+    """Write the producer's fields into a batch of magic 2, and the CRC that follows from its old one.
+
+    A batch whose CRC was wrong stays wrong.
+    """
+    size = len(batch) - BATCH_HEADER_SIZE
+    header = batch[BATCH_CRC_COVERS_FROM:BATCH_HEADER_SIZE]
+    [stored] = CRC.unpack_from(batch, CRC_AT)
+    # Joining with an empty payload's CRC, which is 0, gives the header's share of the whole CRC.
+    payload = stored ^ crc32c_joined(crc32c(header), 0, size)
+    PRODUCER.pack_into(batch, PRODUCER_AT, producer_id, epoch, sequence)
+    CRC.pack_into(batch, CRC_AT, crc32c_joined(crc32c(header), payload, size))
+
+
+@dataclass(slots=True)
+class _Reader:
+    """One pass over a segment."""
+
+    segment: Segment
+    file: BinaryIO
+    convert: bool
+    limits: Limits
+    starts: Starts | None = None
+
+    def steps(self) -> Iterator[Step]:
+        at = 0
+        # The file may have become shorter since it was found.
+        end = min(self.segment.size, os.fstat(self.file.fileno()).st_size)
+        window = WINDOW_BYTES
+        while at < end:
+            view = self._map(at, min(at + window, end))
+            passed = 0
+            run: list[memoryview] = []
+            run_bytes = 0
+            for start, size, magic in frames(view):
+                one = view[start : start + size]
+                passed = start + size
+                if self.convert and magic < 2 and not one[CODEC_AT[magic]] & CODEC_MASK:
+                    if run and (run_bytes + size > RUN_BYTES or run[0][MAGIC_AT] != magic):
+                        yield from self._old(run)
+                        run, run_bytes = [], 0
+                    run.append(one)
+                    run_bytes += size
+                    continue
+                if run:
+                    yield from self._old(run)
+                    run, run_bytes = [], 0
+                yield from self._new(one) if magic == 2 else self._old([one])
+            if run:
+                yield from self._old(run)
+            at += passed
+            if passed:
+                window = WINDOW_BYTES
+                continue
+            size, _, notes = next_frame(view, 0)
+            needed = 0
+            if len(view) >= LOG_OVERHEAD:
+                needed = LOG_OVERHEAD + int.from_bytes(view[LOG_OVERHEAD - 4 : LOG_OVERHEAD], "big", signed=True)
+            # The window may have less than one batch.
+            if not notes and len(view) < needed <= end - at:
+                window = needed
+                continue
+            after = self._after(at, end)
+            yield Left(notes[0][0] if notes else "file-truncated", 1, 0, after - at)
+            at = after
+
+    def _map(self, start: int, end: int) -> memoryview:
+        first = start - start % mmap.ALLOCATIONGRANULARITY
+        mapped = mmap.mmap(self.file.fileno(), end - first, access=mmap.ACCESS_COPY, offset=first)
+        return memoryview(mapped)[start - first :]
+
+    def _after(self, bad: int, end: int) -> int:
+        """Where the first batch behind bad bytes begins, as the offset index says."""
+        if self.starts is None:
+            self.starts = Starts(self.segment, self.file)
+        known = self.starts.next(bad)
+        return end if known is None else min(known, end)
+
+    def _new(self, batch: memoryview) -> Iterator[Step]:
+        size = len(batch)
+        [attributes] = ATTRIBUTES.unpack_from(batch, ATTRIBUTES_AT)
+        [count] = COUNT.unpack_from(batch, COUNT_AT)
+        producer_id = PRODUCER.unpack_from(batch, PRODUCER_AT)[0]
+        if attributes & CONTROL:
+            yield self._control(batch, producer_id)
+            return
+        batch[: len(BASE_OFFSET)] = BASE_OFFSET
+        batch[EPOCH_AT : EPOCH_AT + len(NO_EPOCH)] = NO_EPOCH
+        verdict = records.check(batch, role="broker", topic=TOPIC, limits=self.limits)
+        reason = verdict.fatal.code if verdict.fatal else ""
+        if verdict.findings and not reason:
+            reason = next((finding.code for finding in verdict.findings if finding.code in CHANGED), "")
+        data, converted = batch, False
+        if reason:
+            if not self.convert or reason in NOT_MENDED:
+                yield Left(reason, 1, max(count, 0), size)
+                return
+            made = self._rebuilt([batch])
+            if made is None:
+                yield Left(reason, 1, max(count, 0), size)
+                return
+            data, count = made
+            converted = True
+            if not count:
+                yield Left(EMPTY, 1, 0, size)
+                return
+        [timestamp] = MAX_TIMESTAMP.unpack_from(data, MAX_TIMESTAMP_AT)
+        yield Batch(data, count, producer_id, bool(attributes & TRANSACTIONAL), timestamp, size, converted)
+
+    def _control(self, batch: memoryview, producer_id: int) -> Step:
+        """A marker. Other control batches are a broker's own, as are those of producers that it does not know."""
+        try:
+            [record] = records.decode(batch, limits=self.limits)[0].records
+            type_ = decode_control(record.key, record.value).key.type
+        except (DecodeError, ValueError):
+            return Left(CONTROL_BATCH, 1, 1, len(batch))
+        if type_ not in (ControlRecordType.COMMIT, ControlRecordType.ABORT):
+            return Left(CONTROL_BATCH, 1, 1, len(batch))
+        return Marker(producer_id, type_ == ControlRecordType.COMMIT, len(batch))
+
+    def _old(self, messages: Sequence[memoryview]) -> Iterator[Step]:
+        """One message or wrapper of magic 0 or 1, or a run of uncompressed messages."""
+        size = sum(map(len, messages))
+        if not self.convert:
+            count = records.check(messages[0], limits=self.limits).record_count
+            yield Left(OLD, 1, count, size)
+            return
+        made = self._rebuilt(messages)
+        if made is not None:
+            data, count = made
+            if count:
+                [timestamp] = MAX_TIMESTAMP.unpack_from(data, MAX_TIMESTAMP_AT)
+                yield Batch(data, count, -1, False, timestamp, size, True)
+            else:
+                yield Left(EMPTY, len(messages), 0, size)
+        elif len(messages) > 1:
+            for one in messages:
+                yield from self._old([one])
+        else:
+            verdict = records.check(messages[0], limits=self.limits)
+            reason = verdict.fatal.code if verdict.fatal else OLD
+            yield Left(reason, 1, verdict.record_count, size)
+
+    def _rebuilt(self, batches: Sequence[memoryview]) -> tuple[memoryview, int] | None:
+        """One batch with the records of ``batches``, and their number; None if they cannot be read or written so."""
+        try:
+            found = [one for data in batches for one in records.decode(data, limits=self.limits)]
+            rows: list[Record] = [record for one in found for record in one.records]
+            if not rows:
+                return memoryview(b""), 0
+            first = found[0]
+            made = rebuild(
+                renumbered(rows, 0, keep_attributes=False),
+                magic=2,
+                base_offset=0,
+                compression=first.compression,
+                log_append_time=NO_TIMESTAMP,
+                producer_id=first.producer_id,
+                producer_epoch=first.producer_epoch,
+                base_sequence=first.base_sequence,
+                transactional=first.transactional,
+            )
+        except (DecodeError, EncodeError):
+            return None
+        # The producer's fields will be written into it.
+        return memoryview(bytearray(made.data)), len(rows)

@@ -1,0 +1,561 @@
+"""Replays to a fake broker: what is sent, what is sent again, what is counted, and how a replay ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import ssl
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_driver import kfuzz
+from conftest import require_tool
+from replay.fake_broker import HANG_UP, LATE_HANG_UP, OFFERED, SILENCE, FakeBroker
+from replay.hand_made import FIRST_MS, batch, marker, old, seen, write_log
+from signals import KFUZZ, interrupt_when, start
+
+from kfuzz import records
+from kfuzz.errors import UsageError
+from kfuzz.kafka import CODECS
+from kfuzz.records import RecordBatch
+from kfuzz.replay import (
+    Address,
+    Part,
+    Rate,
+    Report,
+    Security,
+    Settings,
+    find_parts,
+    parse_duration,
+    parse_rate,
+    parse_speed,
+    replay,
+)
+from kfuzz.replay.link import Link
+from kfuzz.replay.pace import Pace
+from kfuzz.replay.source import Batch, Left, set_producer, steps
+
+NOT_LEADER = 6
+TOO_LARGE = 10
+BATCHES = 12
+
+
+def at(broker: FakeBroker, **settings: Any) -> Settings:
+    return Settings(Address("127.0.0.1", broker.port), **{"timeout_ms": 20_000, **settings})
+
+
+def plain(count: int = BATCHES, **fields: Any) -> list[RecordBatch]:
+    return [batch(10 * i, **fields) for i in range(count)]
+
+
+def idempotent(count: int = BATCHES, *, producer_id: int = 9, first: int = 70) -> list[RecordBatch]:
+    return [
+        batch(10 * i, producer_id=producer_id, producer_epoch=2, base_sequence=first + 10 * i) for i in range(count)
+    ]
+
+
+def values(batches: list[RecordBatch]) -> list[Any]:
+    return [seen(record) for one in batches if not one.control for record in one.records]
+
+
+def play(out: Path, broker: FakeBroker, **settings: Any) -> Report:
+    return replay(find_parts(out), at(broker, **settings))
+
+
+# ------------------------------------------------------------------------------------------------- bytes
+
+
+def test_a_batch_is_sent_as_its_bytes_are(tmp_path: Path) -> None:
+    for partition in range(3):
+        codecs = CODECS[partition:] + CODECS[:partition]
+        write_log(tmp_path, f"t-{partition}", [batch(7 + 10 * i, compression=codec) for i, codec in enumerate(codecs)])
+    with FakeBroker({"t": 3}) as broker:
+        report = play(tmp_path, broker, connections=2)
+    assert report.is_clean
+    for partition in range(3):
+        [log] = tmp_path.glob(f"t-{partition}/*.log")
+        expected = log.read_bytes()
+        # Base offset and leader epoch are the broker's. All else is the log's.
+        sent = broker.raw["t", partition]
+        assert len(sent) == len(CODECS)
+        for data in sent:
+            own, expected = expected[: len(data)], expected[len(data) :]
+            assert data[:8] == bytes(8)
+            assert data[8:12] + data[16:] == own[8:12] + own[16:]
+            assert data[12:16] == b"\xff" * 4
+        assert expected == b""
+    # Two for batches, and one for everything else.
+    assert broker.connections == 3
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_new_producer_gives_the_crc_of_the_new_bytes(codec: Any) -> None:
+    one = batch(0, 50, compression=codec, producer_id=4, producer_epoch=1, base_sequence=9)
+    data = bytearray(records.encode([one]))
+    set_producer(memoryview(data), 1 << 40, 300, 2**31 - 7)
+    [found] = records.decode(data)
+    assert (found.producer_id, found.producer_epoch, found.base_sequence) == (1 << 40, 300, 2**31 - 7)
+    assert values([found]) == values([one])
+    # A batch that was damaged must not look sound afterwards.
+    broken = bytearray(records.encode([one]))
+    broken[-1] ^= 1
+    set_producer(memoryview(broken), 5, 0, 0)
+    fatal = records.check(broken).fatal
+    assert fatal is not None
+    assert fatal.code == "crc-mismatch"
+
+
+@pytest.mark.parametrize("versions", [(3, 3), (3, 8), (9, 9), (3, 13)])
+def test_every_form_of_produce_request_is_written(tmp_path: Path, versions: tuple[int, int]) -> None:
+    write_log(tmp_path, "t-0", [*plain(3), batch(30, 400)])
+    with FakeBroker({"t": 1}, versions={**OFFERED, "Produce": versions, "ApiVersions": (0, 2)}) as broker:
+        report = play(tmp_path, broker)
+    assert report.is_clean
+    assert values(broker.batches["t", 0]) == values([*plain(3), batch(30, 400)])
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_socket_that_takes_little_at_a_time_gets_every_byte(
+    tmp_path: Path, tls: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = [batch(10_000 * i, 9000) for i in range(4)]
+    write_log(tmp_path, "t-0", large)
+    calls = 0
+
+    def transmit(link: Link) -> int:
+        nonlocal calls
+        calls += 1
+        if calls % 2:
+            raise BlockingIOError
+        assert link._socket is not None
+        return link._socket.send(link._out[0][:7001])
+
+    monkeypatch.setattr(Link, "_transmit", transmit)
+    context, security = None, Security()
+    if tls:
+        context, ca = certificate(tmp_path)
+        security = Security(tls=True, ca=str(ca))
+    with FakeBroker({"t": 1}, receive_bytes=20_011, context=context) as broker:
+        report = play(tmp_path, broker, pipelined=True, security=security)
+    assert report.is_clean
+    assert values(broker.batches["t", 0]) == values(large)
+    assert calls > 2 * report.sent.bytes / 7001
+
+
+def test_many_batches_fill_a_connection(tmp_path: Path) -> None:
+    large = [batch(20_000 * i, 20_000) for i in range(20)]
+    write_log(tmp_path, "t-0", large)
+    with FakeBroker({"t": 1}, receive_bytes=3001) as broker:
+        report = play(tmp_path, broker, pipelined=True, in_flight=50)
+    assert report.is_clean
+    assert values(broker.batches["t", 0]) == values(large)
+
+
+def certificate(folder: Path) -> tuple[ssl.SSLContext, Path]:
+    openssl = require_tool("openssl", "install it")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    made = f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -keyout {key} -out {certificate}"
+    argv = [openssl, *made.split(), "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(argv, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context, certificate
+
+
+# ------------------------------------------------------------------------------------------------- what is not sent
+
+
+def test_bad_bytes_are_counted_and_what_follows_is_sent(tmp_path: Path) -> None:
+    good = [records.encode([one]) for one in plain(6)]
+    flipped = bytearray(good[1])
+    flipped[-1] ^= 4
+    write_log(tmp_path, "t-0", [good[0], bytes(flipped), good[2], good[3][:-9]])
+    write_log(tmp_path, "t-0", [good[4]], base_offset=40)
+    with FakeBroker({"t": 1}) as broker:
+        for convert in (False, True):
+            broker.batches.clear()
+            report = play(tmp_path, broker, convert=convert)
+            refused = {reason: count.batches for reason, count in report.topics["t"].refused.items()}
+            assert refused == {"crc-mismatch": 1, "file-truncated": 1}
+            assert not report.is_clean
+            assert values(broker.batches["t", 0]) == values([plain()[i] for i in (0, 2, 4)])
+
+
+def test_conversion_joins_old_messages_and_keeps_their_order(tmp_path: Path) -> None:
+    log = [old(i, 1, magic=i % 3 // 2) for i in range(300)] + [batch(300)] + [old(310, 5, magic=1, compression="gzip")]
+    write_log(tmp_path, "t-0", log)
+    with FakeBroker({"t": 1}) as broker:
+        report = play(tmp_path, broker, convert=True)
+    assert report.is_clean
+    assert values(broker.batches["t", 0]) == values(log)
+    assert report.topics["t"].converted.records == 305
+    parts = find_parts(tmp_path)
+    assert sum(step.log_bytes for step in steps(parts[0].segments, convert=True)) == parts[0].size
+    left = [step for step in steps(parts[0].segments) if isinstance(step, Left)]
+    assert sum(step.records for step in left) == 305
+
+
+def test_a_batch_larger_than_a_window_is_sent(tmp_path: Path) -> None:
+    value = bytes(6 << 20)
+    large = RecordBatch(0, 0, [records.Record(0, 1, None, value)])
+    write_log(tmp_path, "t-0", [plain(1)[0], large, plain(1)[0]])
+    found = [step for step in steps(find_parts(tmp_path)[0].segments) if isinstance(step, Batch)]
+    assert [len(step.data) > len(value) for step in found] == [False, True, False]
+
+
+# ------------------------------------------------------------------------------------------------- errors
+
+
+def once(number: int, told: int | str) -> Callable[[str, int, int], int | str | None]:
+    return lambda topic, partition, count: told if count == number else None
+
+
+@pytest.mark.parametrize("told", [NOT_LEADER, 7, HANG_UP, LATE_HANG_UP, SILENCE])
+@pytest.mark.parametrize("log", [plain(), idempotent()], ids=["plain", "idempotent"])
+def test_a_batch_is_sent_again_and_the_order_stays(tmp_path: Path, log: list[RecordBatch], told: int | str) -> None:
+    write_log(tmp_path, "t-0", log)
+    with FakeBroker({"t": 1}, trouble=once(4, told)) as broker:
+        report = play(tmp_path, broker, timeout_ms=700)
+    topic = report.topics["t"]
+    assert (topic.refused, topic.failed, report.failure) == ({}, {}, None)
+    assert sum(topic.retried.values()) >= 1
+    assert report.reconnects == (told in (HANG_UP, LATE_HANG_UP, SILENCE))
+    got = values(broker.batches["t", 0])
+    if log[0].producer_id >= 0:
+        assert got == values(log)
+        assert report.is_clean
+        sequences = [one.base_sequence for one in broker.batches["t", 0]]
+        assert sequences == [10 * i for i in range(BATCHES)]
+    else:
+        # Nobody knows whether a batch that was not answered has arrived.
+        twice = told == LATE_HANG_UP
+        assert got == values(log[:5] + log[4:] if twice else log)
+        assert topic.repeated == (0 if told == NOT_LEADER else 10)
+        assert report.is_clean == (told == NOT_LEADER)
+    assert topic.reordered == 0
+    assert topic.sent.records == 10 * BATCHES
+
+
+def test_a_pipeline_tells_what_came_out_of_order(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", plain())
+    with FakeBroker({"t": 1}, trouble=once(0, NOT_LEADER)) as broker:
+        report = play(tmp_path, broker, pipelined=True)
+    got = values(broker.batches["t", 0])
+    assert got != values(plain())
+    assert sorted(got, key=lambda one: one.timestamp) == values(plain())
+    assert report.topics["t"].reordered == 10
+    assert not report.is_clean
+
+
+@pytest.mark.parametrize("log", [plain(), idempotent()], ids=["plain", "idempotent"])
+def test_an_error_that_stays_is_counted_by_name_and_partition(tmp_path: Path, log: list[RecordBatch]) -> None:
+    for partition in range(2):
+        write_log(tmp_path, f"t-{partition}", log)
+    with FakeBroker({"t": 2}, trouble=lambda topic, partition, n: TOO_LARGE if (partition, n) == (1, 3) else None) as b:
+        report = play(tmp_path, b)
+    failed = {place: (count.batches, count.records) for place, count in report.topics["t"].failed.items()}
+    assert failed == {(1, "MESSAGE_TOO_LARGE"): (1, 10)}
+    assert not report.is_clean
+    assert values(b.batches["t", 0]) == values(log)
+    # The sequences of what follows close the gap.
+    assert values(b.batches["t", 1]) == values(log[:3] + log[4:])
+
+
+def test_retries_are_bounded(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", plain(2))
+    with FakeBroker({"t": 1}, trouble=lambda *_: NOT_LEADER) as broker:
+        report = play(tmp_path, broker, retries=2)
+    assert report.topics["t"].retried == {"NOT_LEADER_OR_FOLLOWER": 4}
+    [count] = report.topics["t"].failed.values()
+    assert count.batches == 2
+
+
+def test_connections_are_opened_again_a_bounded_number_of_times(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", plain())
+    with FakeBroker({"t": 1}, trouble=lambda topic, partition, n: HANG_UP if n >= 2 else None) as broker:
+        report = play(tmp_path, broker, reconnects=2)
+    assert report.failure is not None
+    assert "--reconnects" in report.failure
+    assert report.reconnects == 2
+    assert report.topics["t"].sent.batches == 2
+
+
+def test_without_acknowledgements_everything_arrives_or_the_replay_fails(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", plain(200))
+    with FakeBroker({"t": 1}) as broker:
+        report = play(tmp_path, broker, acks=0)
+        # The last answer came after the last batch.
+        assert values(broker.batches["t", 0]) == values(plain(200))
+    assert report.is_clean
+    assert report.topics["t"].latency_ms() == {}
+    with FakeBroker({"t": 1}, trouble=once(5, HANG_UP)) as broker:
+        report = play(tmp_path, broker, acks=0)
+    assert report.failure is not None
+    assert not report.is_clean
+
+
+def test_a_throttled_replay_waits_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_log(tmp_path, "t-0", plain(3))
+    waits: list[float] = []
+
+    async def sleep(delay: float) -> None:
+        waits.append(delay)
+        await real(delay)
+
+    real = asyncio.sleep
+    monkeypatch.setattr("kfuzz.replay.link.asyncio.sleep", sleep)
+    with FakeBroker({"t": 1}, throttle_ms=60) as broker:
+        report = play(tmp_path, broker)
+    assert report.is_clean
+    assert (report.throttled_ms, report.sent.batches) == (180, 3)
+    # Before the second batch, and before the third. Others wait longer, for other things.
+    assert len([delay for delay in waits if delay <= 0.06]) >= 2
+
+
+# ------------------------------------------------------------------------------------------------- transactions
+
+
+def transactional(first: int, producer_id: int, sequence: int) -> RecordBatch:
+    return batch(first, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True)
+
+
+def in_transactions() -> Iterator[RecordBatch]:
+    yield transactional(0, 5, 0)
+    yield transactional(10, 6, 0)
+    yield transactional(20, 5, 10)
+    yield marker(30, 6, 0, commit=False)
+    yield marker(31, 5, 0, commit=True)
+    yield transactional(32, 5, 20)
+    yield marker(42, 8, 0, commit=True)
+    yield transactional(43, 6, 10)
+    yield marker(53, 6, 0, commit=True)
+
+
+def ends(broker: FakeBroker) -> list[tuple[str, str]]:
+    ended = [event for event in broker.events if event[0] in ("begin", "commit", "abort")]
+    return [(what, name.rsplit("-", 1)[1]) for what, name in ended]
+
+
+def test_transactions_begin_and_end_as_in_the_log(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", list(in_transactions()))
+    with FakeBroker({"t": 1}) as broker:
+        report = play(tmp_path, broker)
+    assert ends(broker) == [
+        ("begin", "5"),
+        ("begin", "6"),
+        ("abort", "6"),
+        ("commit", "5"),
+        ("begin", "5"),
+        ("begin", "6"),
+        ("commit", "6"),
+    ]
+    assert report.topics["t"].transactions == {"committed": 2, "aborted": 1, "unmatched": 1, "open": 1}
+    assert values(broker.batches["t", 0]) == values(list(in_transactions()))
+    assert report.is_clean
+
+
+def test_a_transaction_that_the_bound_cuts_is_aborted(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", list(in_transactions()))
+    with FakeBroker({"t": 1}) as broker:
+        report = play(tmp_path, broker, records=25)
+    assert report.sent.records == 20
+    assert ends(broker)[2:] == [("abort", "5"), ("abort", "6")]
+    assert report.topics["t"].transactions == {"cut": 2}
+
+
+def test_a_fenced_producer_loses_its_transaction_and_goes_on_with_the_next(tmp_path: Path) -> None:
+    log = [transactional(0, 5, 0), transactional(10, 5, 10), transactional(20, 5, 20), marker(30, 5, 0, commit=True)]
+    log += [transactional(31, 5, 30), marker(41, 5, 0, commit=True)]
+    write_log(tmp_path, "t-0", log)
+    with FakeBroker({"t": 1}, trouble=once(1, 90)) as broker:
+        report = play(tmp_path, broker)
+    failed = {error: count.batches for (_, error), count in report.topics["t"].failed.items()}
+    assert failed == {"PRODUCER_FENCED": 1, "TRANSACTION_LOST": 1}
+    assert ends(broker) == [("begin", "5"), ("abort", "5"), ("begin", "5"), ("commit", "5")]
+    assert report.topics["t"].transactions == {"failed": 1, "committed": 1}
+
+
+# ------------------------------------------------------------------------------------------------- pace and bounds
+
+
+def paced(monkeypatch: pytest.MonkeyPatch, settings: Settings, batches: list[tuple[int, int]]) -> list[float]:
+    """When batches of so many records, with these timestamps, are due after the start, if nothing takes time."""
+    monkeypatch.setattr("kfuzz.replay.pace.time.monotonic", lambda: 100.0)
+    pace = Pace(settings, settings.first_timestamp or 0)
+    made = [Batch(memoryview(bytes(1000)), count, -1, False, timestamp, 0) for count, timestamp in batches]
+    return [round(pace._due(one) - 100.0, 6) for one in made]
+
+
+def test_a_rate_and_a_speed_say_when_a_batch_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    address = Address("h", 1)
+    three = [(10, 5000), (40, 6000), (1, 5500)]
+    assert paced(monkeypatch, Settings(address, rate=parse_rate("20")), three) == [0, 0.5, 2.5]
+    assert paced(monkeypatch, Settings(address, rate=parse_rate("2kB/s")), three) == [0, 0.5, 1]
+    by_speed = Settings(address, speed=parse_speed("10x"), first_timestamp=5000)
+    assert paced(monkeypatch, by_speed, [*three, (1, -1)]) == [0, 0.1, 0.05, 0]
+    assert paced(monkeypatch, Settings(address), three) == [0, 0, 0]
+
+
+def test_words_for_rates_speeds_and_times() -> None:
+    assert parse_rate("50000") == parse_rate("50000/s") == Rate(records_per_s=50000)
+    assert parse_rate("20MB/s") == parse_rate("20 MB") == Rate(bytes_per_s=20_000_000)
+    assert (parse_duration("90"), parse_duration("1.5m"), parse_duration("200ms")) == (90, 90, 0.2)
+    for parse, word in [(parse_rate, "fast"), (parse_rate, "0"), (parse_speed, "x"), (parse_duration, "5d")]:
+        with pytest.raises(UsageError, match=f"'{word}' is not a"):
+            parse(word)
+    with pytest.raises(UsageError, match="HOST:PORT"):
+        Address.parse("localhost")
+    assert str(Address.parse("[::1]:9092")) == "[::1]:9092"
+
+
+@pytest.mark.parametrize("limit", [0, 35, 40, 1000])
+def test_the_bound_on_records_is_never_passed(tmp_path: Path, limit: int) -> None:
+    for partition in range(3):
+        write_log(tmp_path, f"t-{partition}", plain())
+    with FakeBroker({"t": 3}) as broker:
+        report = play(tmp_path, broker, records=limit)
+    assert report.sent.records == min(limit // 10 * 10, 30 * BATCHES)
+    assert sum(len(values(one)) for one in broker.batches.values()) == report.sent.records
+    assert report.is_clean
+
+
+def test_the_bound_on_time_ends_a_slow_replay(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", plain())
+    with FakeBroker({"t": 1}) as broker:
+        # The second batch is due after an hour.
+        report = play(tmp_path, broker, rate=Rate(records_per_s=1 / 360), duration_s=0.2)
+    assert report.sent.batches == 1
+    assert report.is_clean
+
+
+def test_the_speed_begins_at_the_lowest_timestamp(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", plain(2))
+    late = [RecordBatch(0, 0, [records.Record(0, FIRST_MS + 3_600_000, None, b"late")])]
+    write_log(tmp_path, "t-1", late)
+    with FakeBroker({"t": 2}) as broker:
+        report = play(tmp_path, broker, speed=1.0, duration_s=0.3)
+    assert report.sent.batches == 2
+    assert broker.batches["t", 1] == []
+
+
+# ------------------------------------------------------------------------------------------------- reports
+
+
+def test_reports_of_parts_add_up_to_the_report_of_the_whole(tmp_path: Path) -> None:
+    for partition in range(2):
+        write_log(tmp_path, f"t-{partition}", [*plain(), old(0, 1, magic=0), *in_transactions()])
+    parts = find_parts(tmp_path)
+    with FakeBroker({"t": 2}, trouble=lambda topic, partition, n: (TOO_LARGE, NOT_LEADER, None)[min(n, 2)]) as broker:
+        whole = play(tmp_path, broker)
+    total = Report()
+    for part in parts:
+        with FakeBroker({"t": 2}, trouble=lambda topic, partition, n: (TOO_LARGE, NOT_LEADER, None)[min(n, 2)]) as one:
+            report = replay([part], at(one))
+        total.add(Report.unpacked(json.loads(json.dumps(report.packed()))))
+    assert total.topics["t"].latency.get_total_count() == whole.topics["t"].latency.get_total_count() == 40 - 8
+    ours, theirs = total.to_json(), whole.to_json()
+    for report in (ours, theirs):
+        for name in ("seconds", "records_per_s", "bytes_per_s"):
+            del report[name]
+        for topic in report["topics"].values():
+            assert topic.pop("latency_ms").keys() == {"p50", "p90", "p99", "p99.9", "max"}
+    assert ours == theirs
+    assert ours["topics"]["t"]["failed"][0]["error"] == "MESSAGE_TOO_LARGE"
+
+
+# ------------------------------------------------------------------------------------------------- the command
+
+
+def run(*words: str | Path) -> tuple[int, str]:
+    done = kfuzz("corpus", "replay", *words)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_command_reports_and_its_exit_code_says_whether_all_was_sent(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", plain())
+    with FakeBroker() as broker:
+        place = f"127.0.0.1:{broker.port}"
+        code, text = run(tmp_path, "--bootstrap", place, "--create", "--topic", "t=copy")
+        assert code == 0, text
+        assert f"{tmp_path} to {place}: 12 batches, 120 records" in text
+        assert "copy: 12 batches" in text
+        assert broker.events[0] == ("create", "copy", 1)
+        write_log(tmp_path, "old-0", [old(0, 1, magic=0)])
+        code, text = run(tmp_path, "--bootstrap", place, "--create", "--json")
+        assert code == 1
+        assert json.loads(text)["topics"]["old"]["refused"]["magic-not-produced"]["records"] == 1
+        assert run(tmp_path, "--bootstrap", place, "--convert")[0] == 0
+
+
+def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", plain())
+    write_log(tmp_path, "t-1", plain())
+    with FakeBroker({"small": 1}, login=("me", "right")) as broker:
+        place = f"127.0.0.1:{broker.port}"
+        free = FakeBroker()
+        with free:
+            closed = f"127.0.0.1:{free.port}"
+        for words, sentence in [
+            ((tmp_path, "--bootstrap", place), "has no topic t; create it, or add --create"),
+            ((tmp_path, "--bootstrap", place, "--topic", "t=small"), "has 1 partitions, and the log needs 2"),
+            ((tmp_path, "--bootstrap", place, "--topic", "x=small"), "--topic names x, which is no topic"),
+            ((tmp_path, "--bootstrap", place, "--topic", "t"), "give A=B"),
+            ((tmp_path, "--bootstrap", closed), "cannot be reached"),
+            ((tmp_path, "--bootstrap", "nowhere"), "HOST:PORT"),
+            ((tmp_path, "--bootstrap", place, "--rate", "fast"), "is not a rate"),
+            ((tmp_path, "--bootstrap", place, "--rate", "1", "--speed", "1"), "exclude each other"),
+            ((tmp_path / "none", "--bootstrap", place), "does not exist"),
+            ((tmp_path, "--bootstrap", place, "--user", "me"), "refuses the user me"),
+        ]:
+            code, text = run(*words)
+            assert code == 2, text
+            assert sentence in text
+            assert "Traceback" not in text
+
+
+def test_sasl_plain_logs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_log(tmp_path, "t-0", plain())
+    monkeypatch.setenv("KFUZZ_PASSWORD", "right")
+    with FakeBroker({"t": 1}, login=("me", "right")) as broker:
+        assert run(tmp_path, "--bootstrap", f"127.0.0.1:{broker.port}", "--user", "me")[0] == 0
+        assert broker.asked["SaslAuthenticate"] >= 2
+    with FakeBroker({"t": 1}) as broker:
+        code, text = run(tmp_path, "--bootstrap", f"127.0.0.1:{broker.port}", "--user", "me")
+    assert code == 2
+    assert "does not offer SASL/PLAIN" in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_with_the_report_so_far(tmp_path: Path, number: int) -> None:
+    write_log(tmp_path, "t-0", [*list(in_transactions())[:3], *(batch(100 + 10 * i) for i in range(50))])
+    with FakeBroker({"t": 1}) as broker:
+        words = ["corpus", "replay", tmp_path, "--bootstrap", f"127.0.0.1:{broker.port}", "--rate", "30", "--json"]
+        process = start([*KFUZZ, *words])
+        out, errors = interrupt_when(process, lambda: len(broker.batches["t", 0]) >= 4, within_s=60, number=number)
+    assert process.returncode == 128 + number, errors
+    report = json.loads(out)
+    assert report["interrupted"]
+    assert report["sent"]["batches"] == len(broker.batches["t", 0]) < 53
+    assert report["topics"]["t"]["transactions"] == {"cut": 2}
+    assert "Traceback" not in errors
+
+
+def test_a_segment_outside_of_a_partition_folder_is_refused(tmp_path: Path) -> None:
+    path = write_log(tmp_path, "t-0", plain())
+    alone = shutil.copy(path, tmp_path / "alone.log")
+    with pytest.raises(UsageError, match="is in no partition folder"):
+        find_parts(alone)
+    assert find_parts(path) == [Part("t", 0, find_parts(tmp_path)[0].segments)]
+
+
+def test_the_second_interrupt_is_left_to_python(tmp_path: Path) -> None:
+    write_log(tmp_path, "t-0", plain())
+    before = signal.getsignal(signal.SIGINT)
+    with FakeBroker({"t": 1}) as broker:
+        play(tmp_path, broker)
+    assert signal.getsignal(signal.SIGINT) is before
