@@ -15,12 +15,13 @@ from libc.stdint cimport INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
 
 from kfuzz.wire.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
-from kfuzz.wire.cursor cimport load32
+from kfuzz.wire.cursor cimport load16, load32
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
     AT_BATCH_LENGTH,
     AT_CRC,
     CONTROL,
+    DELETE_HORIZON,
     HEADER_SIZE,
     KEY_AT_V0,
     KEY_AT_V1,
@@ -40,7 +41,7 @@ from kfuzz.wire.transactions cimport ABORTS, COMMITS, NO_MEMORY, follow, read_ma
 
 from hashlib import blake2b
 
-from kfuzz.corpora.synth import DIGEST_BYTES, opened
+from kfuzz.corpora.synth import DIGEST_BYTES, Writers, opened
 from kfuzz.corpora.writers import TRANSACTIONAL as TRANSACTIONAL_STREAM
 from kfuzz.corpora.writers import threshold
 
@@ -56,6 +57,10 @@ cdef enum:
     OF_LEADER
     OF_SIZE
     OF_RECORDS
+    OF_GAP
+    OF_HORIZON
+    OF_REMAINS
+    OF_ABORTED
 
 FAULTS = [
     ("offset-off-plan", "has base offset {found}; {planned} must follow"),
@@ -70,6 +75,11 @@ FAULTS = [
     ("transaction-off-plan", "ends a transaction of producer {producer_id} with {found} records in this segment; the "
                              "plan gives {planned}"),
     ("transaction-off-plan", "has {found} records and markers of producer {producer_id}; the plan gives {planned}"),
+    ("offset-off-plan", "has {found} records for {planned} offsets, though the segment is not cleaned"),
+    ("compaction-off-plan", "has delete horizon {found} (-1: none); it must be {planned}"),
+    ("compaction-off-plan", "has {found} records that the log cleaner drops, or is an empty batch that it drops"),
+    ("transaction-off-plan", "aborts a transaction of producer {producer_id} that began at offset {found}; in the plan "
+                             "it began at {planned}"),
 ]
 
 cdef enum:
@@ -156,6 +166,11 @@ cdef class LogWalk(Policy):
     cdef map_t began
     cdef producer_t *producers
     cdef int64_t producer_count
+    # In a cleaned segment, by the offset of an abort marker: the values of the entry that the cleaner leaves.
+    cdef map_t first_offsets
+    cdef map_t stable_offsets
+    cdef bint cleaned
+    cdef int64_t horizon
     cdef int64_t partition, partitions, span
     cdef int64_t leader_epoch_offsets, epoch_records, epoch_transactions, coordinator_epoch_transactions
     cdef uint64_t aborts
@@ -179,6 +194,13 @@ cdef class LogWalk(Policy):
         self.epoch_transactions = transactions.epoch_transactions
         self.coordinator_epoch_transactions = transactions.coordinator_epoch_transactions
         self.aborts = threshold(transactions.abort_share)
+        self.cleaned, self.horizon = segment.is_cleaned, segment.delete_horizon_ms
+        if self.cleaned:
+            # The rows show keys and tombstones.
+            self.reads_rows = True
+            for _, first_offset, marker, stable in Writers(segment).aborted():
+                if not put(&self.first_offsets, marker, first_offset) or not put(&self.stable_offsets, marker, stable):
+                    raise MemoryError
         self.set_producers(segment.streams, opened(segment))
 
     cdef int set_producers(self, streams, dict first_offsets) except -1:
@@ -204,6 +226,8 @@ cdef class LogWalk(Policy):
 
     def __dealloc__(self):
         free_map(&self.numbers)
+        free_map(&self.first_offsets)
+        free_map(&self.stable_offsets)
         PyMem_RawFree(self.producers)
         free_map(&self.began)
         free_map(&self.places)
@@ -227,6 +251,7 @@ cdef class LogWalk(Policy):
         cdef const header_t *h = b.header
         cdef int64_t n = b.size - HEADER_SIZE
         cdef int64_t leader_epoch = 0
+        cdef int64_t earliest
         cdef uint32_t factor, content
         if b.codec:
             content = crc32c_of(b.base, b.base_bytes)
@@ -245,7 +270,9 @@ cdef class LogWalk(Policy):
                 leader_epoch += 1
         if h.partition_leader_epoch != leader_epoch:
             self.fault(OF_LEADER, b.at, h.partition_leader_epoch, leader_epoch, -1)
-        self.append(b, b.base_offset, h.max_timestamp if h.attributes & LOG_APPEND_TIME else h.base_timestamp)
+        earliest = h.max_timestamp if h.attributes & (LOG_APPEND_TIME | DELETE_HORIZON) else h.base_timestamp
+        self.append(b, b.base_offset, earliest, h.record_count)
+        self.contents(b)
         if h.attributes & CONTROL:
             self.marker(b)
         elif h.producer_id >= 0:
@@ -260,7 +287,7 @@ cdef class LogWalk(Policy):
         if b.codec:
             content = crc32c_of(b.base, b.base_bytes)
         self.hash(p, fields, MESSAGE_AT_CRC, content)
-        self.append(b, b.last_offset - b.record_count + 1, b.max_timestamp)
+        self.append(b, b.last_offset - b.record_count + 1, b.max_timestamp, b.record_count)
 
     cdef void hash(self, const uint8_t *header, int64_t size, int64_t at_crc, uint32_t content) noexcept nogil:
         """Add a batch to the content fingerprint: the header without length and CRC, and the content's CRC-32C."""
@@ -283,10 +310,38 @@ cdef class LogWalk(Policy):
             self.unhashed = 0
             self.no_memory = True
 
-    cdef void append(self, const batch_t *b, int64_t first, int64_t earliest) noexcept nogil:
+    cdef void contents(self, const batch_t *b) noexcept nogil:
+        """What compaction may and must have done to the batch, as far as the batch shows it."""
+        cdef const header_t *h = b.header
+        cdef int64_t offsets = <int64_t> h.last_offset_delta + 1
+        cdef int64_t keyless = 0
+        cdef bint has_tombstone = False
+        cdef int64_t i
+        if not self.cleaned:
+            if h.record_count != offsets:
+                self.fault(OF_GAP, b.at, h.record_count, offsets, -1)
+            if h.attributes & DELETE_HORIZON:
+                self.fault(OF_HORIZON, b.at, h.base_timestamp, -1, -1)
+            return
+        if h.attributes & CONTROL:
+            return
+        for i in range(b.rows.count):
+            keyless += b.rows.rows[i].key_length < 0
+            has_tombstone |= b.rows.rows[i].value_length < 0
+        if keyless or h.record_count == 0 and h.producer_id < 0:
+            self.fault(OF_REMAINS, b.at, keyless, 0, -1)
+        self.check_horizon(b, has_tombstone)
+
+    cdef void check_horizon(self, const batch_t *b, bint needed) noexcept nogil:
+        cdef int64_t found = b.header.base_timestamp if b.header.attributes & DELETE_HORIZON else -1
+        cdef int64_t planned = self.horizon if needed else -1
+        if found != planned:
+            self.fault(OF_HORIZON, b.at, found, planned, -1)
+
+    cdef void append(self, const batch_t *b, int64_t first, int64_t earliest, int64_t records) noexcept nogil:
         """As ``LogSegment.append``, on which recovery stands."""
         cdef int64_t last = b.last_offset
-        if first != self.next_offset:
+        if first != self.next_offset and (not self.cleaned or first < self.next_offset):
             self.fault(OF_OFFSET, b.at, first, self.next_offset, -1)
         self.next_offset = <int64_t> (<uint64_t> last + 1)
         if b.max_timestamp > self.top_timestamp:
@@ -296,7 +351,7 @@ cdef class LogWalk(Policy):
             self.index(last, b.at)
             self.indexed_at = b.at
         self.batches += 1
-        self.records += <int64_t> (<uint64_t> last - <uint64_t> first + 1)
+        self.records += records
         self.max_timestamp = max(self.max_timestamp, b.max_timestamp)
         if earliest >= 0:
             self.min_timestamp_or_max = min(self.min_timestamp_or_max, earliest)
@@ -322,12 +377,17 @@ cdef class LogWalk(Policy):
         cdef entry_t *number = find(&self.numbers, h.producer_id)
         cdef producer_t *producer
         cdef int64_t epoch = 0
+        cdef int64_t removed
         if number == NULL:
             return NULL
         producer = &self.producers[number.value]
         if producer.transactional and self.epoch_transactions:
             epoch = self.transaction(producer) // self.epoch_transactions
         elif not producer.transactional and self.epoch_records:
+            removed = h.producer_epoch * self.epoch_records - producer.written
+            if self.cleaned and removed > 0:
+                # The last records of the epochs before were removed.
+                self.pass_over(producer, removed)
             epoch = producer.written // self.epoch_records
         if epoch != h.producer_epoch:
             self.fault(OF_EPOCH, b.at, h.producer_epoch, epoch, h.producer_id)
@@ -343,23 +403,38 @@ cdef class LogWalk(Policy):
     cdef bint aborts_now(self, const producer_t *producer) noexcept nogil:
         return <uint32_t> nth(producer.outcomes, <uint64_t> self.transaction(producer) + 1) < self.aborts
 
+    cdef void pass_over(self, producer_t *producer, int64_t count) noexcept nogil:
+        """Count records as written. Kafka's sequences wrap from INT32_MAX to 0."""
+        producer.sequence = (producer.sequence + count) & 0x7fffffff
+        producer.written += count
+        producer.records_here += count
+        producer.in_transaction += count
+
     cdef void produced(self, const batch_t *b) noexcept nogil:
         """A batch of data with a producer id."""
         cdef const header_t *h = b.header
         cdef producer_t *producer = self.producer_of(b)
-        cdef int64_t began
+        cdef int64_t offsets = <int64_t> h.last_offset_delta + 1
+        cdef int64_t began, removed
         if producer == NULL:
             self.fault(OF_PRODUCER, b.at, h.base_sequence, -1, h.producer_id)
         else:
+            if self.cleaned:
+                # The sequences show how many records were removed before this batch.
+                removed = (<int64_t> h.base_sequence - producer.sequence) & 0x7fffffff
+                if removed <= producer.records - producer.records_here - offsets:
+                    self.pass_over(producer, removed)
             if producer.sequence != h.base_sequence:
                 self.fault(OF_SEQUENCE, b.at, h.base_sequence, producer.sequence, h.producer_id)
-            # Kafka's sequences wrap from INT32_MAX to 0.
-            producer.sequence = (<int64_t> h.base_sequence + h.record_count) & 0x7fffffff
-            producer.written += h.record_count
-            producer.records_here += h.record_count
-            producer.in_transaction += h.record_count
+            producer.sequence = h.base_sequence
+            self.pass_over(producer, offsets)
             if producer.transactional and self.aborts_now(producer):
                 self.aborted_records += h.record_count
+                if self.cleaned and h.record_count:
+                    self.fault(OF_REMAINS, b.at, h.record_count, 0, h.producer_id)
+            if self.cleaned and h.record_count == 0 and producer.records_here != producer.records:
+                # Only the last batch of a producer stays without records.
+                self.fault(OF_REMAINS, b.at, 0, 0, h.producer_id)
             if not producer.transactional and self.epoch_records \
                     and (producer.written - 1) // self.epoch_records != producer.epoch:
                 # The batch reaches into the next epoch.
@@ -372,21 +447,42 @@ cdef class LogWalk(Policy):
         cdef int64_t began
         cdef int became = follow(&self.began, b, &began)
         cdef producer_t *producer
+        cdef entry_t *first
+        cdef entry_t *last
+        cdef int64_t stable
         cdef uint8_t *p
         self.control_batches += 1
         self.keep(b, True)
-        if began < 0:
+        if self.cleaned:
+            self.check_horizon(b, began < 0)
+        if began < 0 and not self.cleaned:
             self.fault(OF_TRANSACTION, b.at, b.header.producer_id, -1, b.header.producer_id)
             return
         producer = self.producer_of(b)
+        if self.cleaned and began < 0:
+            # Nothing else remains of the transaction.
+            if producer == NULL or b.rows.count != 1:
+                self.fault(OF_TRANSACTION, b.at, b.header.producer_id, -1, b.header.producer_id)
+                return
+            became = ABORTS if load16(b.base + b.rows.rows[0].key_at + 2) == 0 else COMMITS
+            self.ended(b, producer, became)
+            return
         if producer != NULL and (became == ABORTS or became == COMMITS):
             self.ended(b, producer, became)
         if became == ABORTS:
             if not has_room(&self.aborted, ABORTED_ENTRY):
                 self.no_memory = True
                 return
+            stable = self.stable(b.base_offset)
+            if self.cleaned:
+                # The cleaner keeps the entry as it was, though the first batches are gone.
+                first, last = find(&self.first_offsets, b.base_offset), find(&self.stable_offsets, b.base_offset)
+                if first == NULL or first.value > began:
+                    self.fault(OF_ABORTED, b.at, began, -1 if first == NULL else first.value, b.header.producer_id)
+                    return
+                began, stable = first.value, last.value
             p = put_int64(put_int64(put_int16(self.aborted.p, 0), b.header.producer_id), began)
-            self.aborted.p = put_int64(put_int64(p, b.base_offset), self.stable(b.base_offset))
+            self.aborted.p = put_int64(put_int64(p, b.base_offset), stable)
 
     cdef void keep(self, const batch_t *b, bint is_marker) noexcept nogil:
         """As ``ProducerAppendInfo.append``: update the producer of this batch."""
@@ -434,6 +530,9 @@ cdef class LogWalk(Policy):
             planned = self.transaction(producer) // self.coordinator_epoch_transactions
         if coordinator_epoch != planned:
             self.fault(OF_COORDINATOR, b.at, coordinator_epoch, planned, producer.producer_id)
+        if self.cleaned and producer.in_transaction < size:
+            # The last records of the transaction were removed.
+            self.pass_over(producer, size - producer.in_transaction)
         if producer.in_transaction != size:
             self.fault(OF_SIZE, b.at, producer.in_transaction, size, producer.producer_id)
         producer.in_transaction = 0

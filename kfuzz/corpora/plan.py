@@ -23,6 +23,7 @@ from kfuzz.corpora.workload import BATCH_BYTES_MAX, Range, Topic, Workload, show
 from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
+from kfuzz.records.compaction import DELETE_RETENTION_MS
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
 
 __all__ = ["Plan", "Segment", "batch_bytes_max", "offset_bytes_mean", "value_bytes_max"]
@@ -64,6 +65,18 @@ class Segment:
     @property
     def last_offset(self) -> int:
         return self.first_offset + self.offsets - 1
+
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether the segment is as the log cleaner leaves it. The cleaner never touches the last one."""
+        return self.index < self.topic.compaction.segments and not self.is_last
+
+    @property
+    def delete_horizon_ms(self) -> int:
+        """The delete horizon of tombstones and markers: the cleaner came when the segment was whole."""
+        times = self.topic.timestamps
+        end_ms = times.start_ms + (self.first_offset + self.offsets) * 1000 // times.records_per_second
+        return end_ms + times.jitter_ms + DELETE_RETENTION_MS
 
     @property
     def directory(self) -> str:
@@ -223,7 +236,7 @@ class Plan:
 
     @property
     def records(self) -> int:
-        """The number of data records in the whole corpus."""
+        """The number of data records in the whole corpus, before compaction."""
         return sum(plan.records_per_topic for plan in self.topics)
 
     def directories(self) -> list[str]:

@@ -17,6 +17,12 @@ class Writers:
     def open_at_end(self) -> dict[int, int]:
         """The first offsets of the transactions that are open at the segment's end, by producer id. Call it once."""
 
+    def aborted(self) -> list[tuple[int, int, int, int]]:
+        """The aborted transactions that end in the segment: producer id, first offset, marker, last stable offset.
+
+        Call this once, and then not ``open_at_end``. Compaction changes nothing of it.
+        """
+
 class Synthesiser:
     """Makes the bytes of one segment in chunks of whole batches.
 

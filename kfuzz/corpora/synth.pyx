@@ -33,6 +33,7 @@ from kfuzz.wire.format cimport (
     AT_CRC,
     AT_MAGIC,
     CONTROL,
+    DELETE_HORIZON,
     HEADER_SIZE,
     KEY_AT_V0,
     KEY_AT_V1,
@@ -81,7 +82,8 @@ cdef enum:
     DRAW_HEADER_SIZES = 4
     DRAW_KEY = 6
     DRAW_FIELDS = 7
-    DRAWS = 8
+    DRAW_KEPT = 8
+    DRAWS = 16
 
 cdef enum:
     KEYS_UNIFORM = 0
@@ -129,6 +131,7 @@ cdef struct stream_t:
     int64_t coordinator_epoch    # of its last marker; -1 before the first
     int64_t transaction          # the open transaction, as kfuzz.corpora.writers.transaction_of numbers it
     bint aborts                  # how the open transaction ends
+    bint remains                 # whether compaction leaves a batch of it
     int64_t number               # of the next transaction, within the partition
     int64_t piece                # of the next transaction, within the segment
     int64_t pieces
@@ -141,6 +144,8 @@ cdef struct record_t:
     uint64_t key
     int64_t timestamp
     int64_t body
+    int64_t delta                # the offset in the batch
+    int64_t json_at              # of a JSON value, in the values of this batch
     int32_t key_size
     int32_t value_size
     int32_t header_count
@@ -311,27 +316,47 @@ cdef class Writers:
                 # In the segment before another one, only the end of these transactions matters.
                 s.first_offset = first_offsets.get(stream.producer_id, 0)
                 self.begin(s)
+                # Its last batch in the segment before is its producer's last one there, which the cleaner keeps.
+                s.remains = True
         return 0
 
     def open_at_end(self):
-        """The transactions that are open at the segment's end: a dict of producer ids and first offsets."""
+        self.aborted()
+        return {
+            self.streams[i].producer_id: self.streams[i].first_offset
+            for i in range(self.stream_count) if self.streams[i].first_offset >= 0
+        }
+
+    def aborted(self):
         cdef stream_t *s
         cdef int64_t count
-        cdef int i
+        cdef list found = []
         with nogil:
             while self.left > 0:
                 s = self.next_writer()
                 if ends_transaction(s):
                     count = 1
+                    if s.aborts:
+                        with gil:
+                            found.append((s.producer_id, s.first_offset, self.offset, self.stable(s)))
                     self.end(s)
                 else:
                     count = self.claim(s)
                 self.offset += count
                 self.left -= count
-        return {
-            self.streams[i].producer_id: self.streams[i].first_offset
-            for i in range(self.stream_count) if self.streams[i].first_offset >= 0
-        }
+        return found
+
+    cdef int64_t stable(self, const stream_t *ending) noexcept nogil:
+        """The last stable offset after the marker of ``ending``, whose offset is the current offset.
+
+        This is the first offset of the oldest transaction that is open after the marker.
+        """
+        cdef int64_t least = self.offset + 1
+        cdef int i
+        for i in range(self.stream_count):
+            if &self.streams[i] != ending and self.streams[i].first_offset >= 0:
+                least = min(least, self.streams[i].first_offset)
+        return least
 
     cdef stream_t *next_writer(self) noexcept nogil:
         self.batch_seed = cell(self.seed, <uint64_t> self.batch_index)
@@ -391,6 +416,7 @@ cdef class Writers:
         s.in_transaction = cut(s, s.piece + 1) - cut(s, s.piece)
         s.transaction = (self.partition + self.partitions * s.number) // self.span
         s.aborts = low(cell(s.outcomes, <uint64_t> s.transaction)) < self.aborts
+        s.remains = False
         s.piece += 1
         s.number += 1
         if self.epoch_transactions != 0:
@@ -449,8 +475,10 @@ cdef class Synthesiser(Writers):
     cdef int64_t fresh, period
     cdef JsonWriter json
     cdef Scratch json_values
-    cdef const uint8_t *next_json
     cdef int64_t start_ms, rate, jitter_ms
+    cdef bint cleaned
+    cdef uint64_t keep
+    cdef int64_t horizon, base_timestamp
     cdef list codecs, legacy_codecs
     cdef int64_t index_interval, indexed_at, top_timestamp, top_offset
     cdef int64_t time_indexed
@@ -472,6 +500,8 @@ cdef class Synthesiser(Writers):
         self.view = memoryview(self.buffer)
         self.base = <uint8_t *> PyByteArray_AS_STRING(self.buffer)
         self.key_seed = segment.key_seed
+        self.cleaned, self.horizon = segment.is_cleaned, segment.delete_horizon_ms
+        self.keep = threshold(topic.compaction.keep)
         self.digest = blake2b(digest_size=DIGEST_BYTES)
         self.index_interval = index_interval_bytes
         self.max_timestamp = self.top_timestamp = self.top_offset = self.time_indexed = -1
@@ -589,7 +619,6 @@ cdef class Synthesiser(Writers):
         cdef record_t *r
         if self.is_json:
             self.json_values.out.p = self.json_values.out.start
-            self.next_json = self.json_values.out.start
         for i in range(count):
             r = &self.drawn[i]
             r.seed = seed + <uint64_t> (DRAWS * i) * 0x9e3779b97f4a7c15ULL
@@ -611,6 +640,7 @@ cdef class Synthesiser(Writers):
             if rest >= self.rate:
                 millis += rest // self.rate
                 rest %= self.rate
+            r.delta = i
             if magic < 2:
                 total += message_bytes(r, message_fields(magic))
                 continue
@@ -630,6 +660,7 @@ cdef class Synthesiser(Writers):
         cdef uint8_t *end = self.json.write(start, cell(r.seed, DRAW_FIELDS), self.offset + i, r.timestamp, r.key,
                                             r.key_size, self.key_kind == KEYS_SEQUENTIAL)
         r.value_size = <int32_t> (end - start)
+        r.json_at = start - self.json_values.out.start
         self.json_values.out.p = end
 
     cdef inline void choose_key(self, record_t *r, int64_t i, uint32_t u) noexcept nogil:
@@ -677,7 +708,6 @@ cdef class Synthesiser(Writers):
 
     cdef void frame_records(self, uint8_t *p, int64_t count) noexcept nogil:
         """Write the framing of the drawn records over a filled payload. The bytes skipped here are the values."""
-        cdef int64_t base_timestamp = self.drawn[0].timestamp
         cdef int64_t i, size
         cdef int32_t k
         cdef uint64_t u
@@ -686,13 +716,13 @@ cdef class Synthesiser(Writers):
             r = &self.drawn[i]
             p = put_varlong(p, r.body)
             p = put_int8(p, 0)
-            p = put_varlong(p, r.timestamp - base_timestamp)
-            p = put_varlong(p, i)
+            p = put_varlong(p, r.timestamp - self.base_timestamp)
+            p = put_varlong(p, r.delta)
             p = put_varlong(p, r.key_size)
             if r.key_size > 0:
                 p = self.put_key_exactly(p, r)
             p = put_varlong(p, r.value_size)
-            p = self.put_value(p, r.value_size)
+            p = self.put_value(p, r)
             p = put_varlong(p, r.header_count)
             for k in range(r.header_count):
                 u = cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)
@@ -702,14 +732,13 @@ cdef class Synthesiser(Writers):
                 p = put_varlong(p, size)
                 p += size
 
-    cdef inline uint8_t *put_value(self, uint8_t *p, int32_t size) noexcept nogil:
-        """Skip a filled value, or copy the next JSON value; ``size`` is -1 for null."""
-        if size <= 0:
+    cdef inline uint8_t *put_value(self, uint8_t *p, const record_t *r) noexcept nogil:
+        """Skip a filled value, or copy a JSON value."""
+        if r.value_size <= 0:
             return p
         if self.is_json:
-            memcpy(p, self.next_json, <size_t> size)
-            self.next_json += size
-        return p + size
+            memcpy(p, self.json_values.out.start + r.json_at, <size_t> r.value_size)
+        return p + r.value_size
 
     cdef inline uint8_t *put_key_exactly(self, uint8_t *p, const record_t *r) noexcept nogil:
         """Like ``put_key``, but restores the filled bytes after the key that ``put_key`` may overwrite."""
@@ -764,33 +793,93 @@ cdef class Synthesiser(Writers):
         """Write one record batch (magic 2) of data records."""
         cdef int64_t at = self.used
         cdef int64_t count = self.claim(s)
-        cdef int64_t size
+        cdef int64_t kept = count
+        cdef int64_t size, top
         cdef header_t h
         cdef str codec = self.codec_of(self.codecs)
+        h.attributes = 0
         with nogil:
             size = self.measure(count, 2)
-            self.fill_payload(self.base + at + HEADER_SIZE, size)
-            self.frame_records(self.base + at + HEADER_SIZE, count)
-        h.attributes = <int16_t> <int> CODEC_IDS[codec]
+            self.base_timestamp = self.drawn[0].timestamp
+            h.max_timestamp = top = self.top_of_drawn(count)
+            if self.cleaned:
+                kept = self.clean(s, count, &size, &h)
+            if kept > 0:
+                self.fill_payload(self.base + at + HEADER_SIZE, size)
+                self.frame_records(self.base + at + HEADER_SIZE, kept)
+        if kept == 0:
+            # An empty batch has no payload and no base timestamp (DefaultRecordBatch.writeEmptyHeader).
+            codec, self.base_timestamp = "none", -1
+        h.attributes |= <int16_t> <int> CODEC_IDS[codec]
         if s.kind == TRANSACTIONS:
             h.attributes |= TRANSACTIONAL
         if self.log_append:
             h.attributes |= LOG_APPEND_TIME
-        h.base_timestamp = self.drawn[0].timestamp
-        h.max_timestamp = self.top_of_drawn(count)
+        h.base_timestamp = self.base_timestamp
         h.producer_id = s.producer_id
         h.producer_epoch = <int16_t> s.producer_epoch
         h.base_sequence = <int32_t> s.sequence
-        h.record_count = <int32_t> count
+        h.record_count = <int32_t> kept
+        h.last_offset_delta = <int32_t> count - 1
         if s.producer_id >= 0:
             # Kafka's sequences wrap from INT32_MAX to 0.
             s.sequence = (s.sequence + count) & 0x7fffffff
+            # The log cleaner leaves snapshots as they were.
             s.data_offset, s.data_delta = self.offset + count - 1, count - 1
-            s.data_sequence, s.timestamp = (h.base_sequence + count - 1) & 0x7fffffff, h.max_timestamp
+            s.data_sequence, s.timestamp = (h.base_sequence + count - 1) & 0x7fffffff, top
+        if kept < 0:
+            self.offset += count
+            self.left -= count
+            return 0
         if s.kind == TRANSACTIONS and s.aborts:
-            self.aborted_records += count
+            self.aborted_records += kept
         self.finish_batch(at, size, codec, &h)
         return 0
+
+    cdef int64_t clean(self, stream_t *s, int64_t count, int64_t *size, header_t *h) noexcept nogil:
+        """Do to the drawn batch of ``count`` records what the log cleaner does in two passes soon after each other.
+
+        Returns the number of records that remain, or -1 if nothing remains of the batch. The records move to the front
+        of the drawn ones. Changes the payload's size and the fields of ``h`` that have been set.
+        """
+        cdef int64_t old_base = self.base_timestamp
+        cdef int64_t old_top = h.max_timestamp
+        cdef int64_t kept = 0
+        cdef bint has_tombstone = False
+        cdef int64_t i, timestamp
+        cdef record_t *r
+        for i in range(count):
+            r = &self.drawn[i]
+            # The cleaner drops records without a key, and those of aborted transactions.
+            if s.kind == TRANSACTIONS and s.aborts or r.key_size < 0 or low(cell(r.seed, DRAW_KEPT)) >= self.keep:
+                continue
+            has_tombstone |= r.value_size < 0
+            self.drawn[kept] = r[0]
+            kept += 1
+        if kept == 0:
+            size[0] = 0
+            # Of the last batch of a producer, the header stays, because of its sequence.
+            if s.producer_id < 0 or s.records > 0:
+                return -1
+        s.remains = True
+        if kept == 0 or kept == count and not has_tombstone:
+            return kept
+        if has_tombstone:
+            h.attributes |= DELETE_HORIZON
+            self.base_timestamp = self.horizon
+        else:
+            self.base_timestamp = old_top if self.log_append else self.drawn[0].timestamp
+        if not self.log_append:
+            h.max_timestamp = self.top_of_drawn(kept)
+        size[0] = 0
+        for i in range(kept):
+            r = &self.drawn[i]
+            # With log-append, every record has the batch's max timestamp.
+            timestamp = old_top if self.log_append else r.timestamp
+            r.body += size_of_varlong(timestamp - self.base_timestamp) - size_of_varlong(r.timestamp - old_base)
+            r.timestamp = timestamp
+            size[0] += size_of_varlong(r.body) + r.body
+        return kept
 
     cdef int put_marker(self, stream_t *s) except -1:
         """Write the control batch that ends the transaction of ``s``: ``EndTransactionMarker``, version 0."""
@@ -798,12 +887,19 @@ cdef class Synthesiser(Writers):
         cdef uint8_t *p = self.base + at + HEADER_SIZE
         cdef int64_t coordinator_epoch = 0
         cdef int64_t millis = self.start_ms + self.offset * 1000 // self.rate
+        cdef int64_t base_timestamp = millis
         cdef header_t h
+        h.attributes = TRANSACTIONAL | CONTROL
+        if self.cleaned and not s.remains:
+            # Nothing else remains of the transaction.
+            h.attributes |= DELETE_HORIZON
+            base_timestamp = self.horizon
         if self.coordinator_epoch_transactions != 0:
             coordinator_epoch = s.transaction // self.coordinator_epoch_transactions
-        p = put_varlong(p, 16)                      # attributes, deltas, key of 4 bytes, value of 6, no headers
+        # Attributes, timestamp delta, offset delta, key of 4 bytes, value of 6, no headers.
+        p = put_varlong(p, 15 + size_of_varlong(millis - base_timestamp))
         p = put_int8(p, 0)
-        p = put_varlong(p, 0)
+        p = put_varlong(p, millis - base_timestamp)
         p = put_varlong(p, 0)
         p = put_varlong(p, 4)
         p = put_int16(p, 0)
@@ -812,15 +908,15 @@ cdef class Synthesiser(Writers):
         p = put_int16(p, 0)
         p = put_int32(p, <int32_t> coordinator_epoch)
         p = put_varlong(p, 0)
-        h.attributes = TRANSACTIONAL | CONTROL
         if self.log_append:
             h.attributes |= LOG_APPEND_TIME
-        h.base_timestamp = h.max_timestamp = millis
+        h.base_timestamp, h.max_timestamp = base_timestamp, millis
         h.producer_id = s.producer_id
         h.producer_epoch = <int16_t> s.producer_epoch
         h.base_sequence = -1
         h.record_count = 1
-        if s.aborts:
+        h.last_offset_delta = 0
+        if s.aborts and not h.attributes & DELETE_HORIZON:
             self.append_aborted(s)
         s.timestamp, s.coordinator_epoch = millis, coordinator_epoch
         self.end(s)
@@ -830,15 +926,16 @@ cdef class Synthesiser(Writers):
 
     cdef int finish_batch(self, int64_t at, int64_t size, str codec, header_t *h) except -1:
         """Compress the payload, write the header, update the sums. Fills in the missing fields of ``h``."""
+        cdef int64_t offsets = h.last_offset_delta + 1
         cdef uint32_t content = <uint32_t> crc32c(self.view[at + HEADER_SIZE:at + HEADER_SIZE + size])
-        cdef int64_t earliest = h.max_timestamp if self.log_append else h.base_timestamp
+        cdef bint has_base = not self.log_append and not h.attributes & DELETE_HORIZON
+        cdef int64_t earliest = h.base_timestamp if has_base else h.max_timestamp
         cdef uint8_t *entry
         size = self.pack(at + HEADER_SIZE, size, codec, 2)
         h.base_offset = self.offset
         h.partition_leader_epoch = 0
         if self.leader_epoch_offsets != 0:
             h.partition_leader_epoch = <int32_t> (self.offset // self.leader_epoch_offsets)
-        h.last_offset_delta = h.record_count - 1
         h.batch_length = 0
         h.crc = 0
         # The length and the CRC depend on the codec library, so the content fingerprint treats them as 0.
@@ -848,7 +945,8 @@ cdef class Synthesiser(Writers):
         put_header(self.base + at, h)
         self.used = at + HEADER_SIZE + size
         put_int32(self.base + at + AT_CRC, <int32_t> <uint32_t> crc32c(self.view[at + AT_ATTRIBUTES:self.used]))
-        self.appended(at, h.record_count, h.max_timestamp, earliest)
+        self.appended(at, offsets, h.max_timestamp, earliest)
+        self.records += h.record_count - offsets
         return 0
 
     cdef int put_messages(self, stream_t *s) except -1:
@@ -902,7 +1000,7 @@ cdef class Synthesiser(Writers):
                 # put_message wrote the value's length where the key belongs. Write the key there, then the length.
                 p = self.put_key_exactly(p - 4, r)
                 p = put_int32(p, r.value_size)
-            p = self.put_value(p, r.value_size)
+            p = self.put_value(p, r)
 
     cdef int sum_inner(self, int64_t at, int64_t count, int64_t fields) except -1:
         """Write the CRCs of the messages inside a wrapper."""
@@ -958,15 +1056,8 @@ cdef class Synthesiser(Writers):
 
     cdef int append_aborted(self, const stream_t *s) except -1:
         """Add a transaction index entry (``AbortedTxn``, version 0). The marker's offset is the current offset."""
-        cdef int64_t stable = self.offset + 1
-        cdef uint8_t *entry
-        cdef int i
-        # The last stable offset is the first offset of the oldest transaction that is open after this marker.
-        for i in range(self.stream_count):
-            if &self.streams[i] != s and self.streams[i].first_offset >= 0:
-                stable = min(stable, self.streams[i].first_offset)
-        entry = put_int16(more_of(self.transaction_index, 34), 0)
-        put_int64(put_int64(put_int64(put_int64(entry, s.producer_id), s.first_offset), self.offset), stable)
+        cdef uint8_t *entry = put_int16(more_of(self.transaction_index, 34), 0)
+        put_int64(put_int64(put_int64(put_int64(entry, s.producer_id), s.first_offset), self.offset), self.stable(s))
         return 0
 
 

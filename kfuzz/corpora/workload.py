@@ -30,6 +30,7 @@ __all__ = [
     "LEGACY_CODECS",
     "MIB",
     "Batches",
+    "Compaction",
     "Field",
     "Headers",
     "Keys",
@@ -175,6 +176,17 @@ class Legacy:
 
 
 @dataclass(frozen=True, slots=True)
+class Compaction:
+    """The first ``segments`` segments of each partition are as the log cleaner leaves them.
+
+    ``keep``: the share of the records that have no later record with their key. It is a matter of chance, not of keys.
+    """
+
+    segments: int = forms.integer(0, 0, COUNT_MAX)
+    keep: float = forms.share(0.5)
+
+
+@dataclass(frozen=True, slots=True)
 class Topic:
     """One topic of the corpus; ``weight`` sets its part of the corpus' size.
 
@@ -193,6 +205,7 @@ class Topic:
     producers: Producers = forms.table(Producers)
     transactions: Transactions = forms.table(Transactions)
     legacy: Legacy = forms.table(Legacy)
+    compaction: Compaction = forms.table(Compaction)
 
     @property
     def compressing_codecs(self) -> list[str]:
@@ -246,6 +259,7 @@ def parse(text: str, name: str) -> Workload:
         _check_transactions(topic, f"{name}: topics[{at}]")
         _check_values(topic.values, f"{name}: topics[{at}].values")
         _check_ratio(topic, f"{name}: topics[{at}].values")
+        _check_compaction(topic, f"{name}: topics[{at}]")
     names = [topic.name for topic in workload.topics]
     for topic_name in names:
         if names.count(topic_name) > 1:
@@ -325,11 +339,22 @@ def _check_ratio(topic: Topic, place: str) -> None:
         )
 
 
+def _check_compaction(topic: Topic, place: str) -> None:
+    legacy = topic.legacy
+    has_old = legacy.magic0 or legacy.magic1 or legacy.magic0_segments or legacy.magic1_segments
+    if topic.compaction.segments and has_old:
+        raise UsageError(
+            f"{place}.compaction does not go with legacy, because the log cleaner rewrites messages of old formats; "
+            "leave out one of the two tables"
+        )
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of a workload file.
 
     It does not contain the rules about several keys at once: a range's ends, the sum of the shares, weights that are
-    all 0, duplicate names, a transaction's partitions, and sizes and epochs that the plan cannot meet.
+    all 0, duplicate names, a transaction's partitions, compaction of old formats, and sizes and epochs that the plan
+    cannot meet.
     """
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

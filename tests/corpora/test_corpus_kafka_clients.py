@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,20 @@ from kfuzz.conformance.protocol.testees import all_testees
 from kfuzz.conformance.protocol.words import parse_answer, to_line
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import generate_segment
-from kfuzz.corpora.workload import KIB, MIB, Batches, Producers, Range, Topic, Transactions, Values, Workload, load
+from kfuzz.corpora.workload import (
+    KIB,
+    MIB,
+    Batches,
+    Compaction,
+    Keys,
+    Producers,
+    Range,
+    Topic,
+    Transactions,
+    Values,
+    Workload,
+    load,
+)
 
 pytestmark = pytest.mark.java
 
@@ -124,6 +138,28 @@ def test_kafka_appends_every_batch_of_a_partition_and_ends_every_transaction(kaf
         assert stable[max(stable)] == ends[directory]
         assert len(indexed[directory]) > 20
         assert {marker: stable[marker] for marker in indexed[directory]} == indexed[directory]
+
+
+def test_kafka_reads_cleaned_segments_record_for_record(kafka_clients: Session) -> None:
+    """Gaps, batches without records, and delete horizons as base timestamps."""
+    [topic] = BUSY.topics
+    topic = replace(topic, keys=Keys(null_share=0.1), values=Values(size=Range(0, 60), null_share=0.1))
+    workload = replace(BUSY, topics=(replace(topic, compaction=Compaction(segments=2)),))
+    for segment in [one for one in Plan(workload) if one.is_cleaned][:2]:
+        log = generate_segment(segment, workload).log
+        request = {"id": segment.path, "operation": "decode-records", "role": "consumer", "hex": log.hex()}
+        kafka_clients.send(to_line(request))
+        line = kafka_clients.next_line(Limits().budget(None))
+        assert isinstance(line, bytes), line
+        answer = parse_answer(line, id=segment.path, operation="decode-records")
+        assert (answer.outcome, answer.consumed) == ("accepted", len(log)), answer.error
+        expected = records.to_json(records.decode(log))
+        assert answer.batches is not None
+        assert [
+            {name: ours[name] for name in theirs} for theirs, ours in zip(answer.batches, expected, strict=True)
+        ] == answer.batches
+        assert any(not batch["records"] for batch in answer.batches)
+        assert any(batch.delete_horizon is not None for batch in records.decode(log))
 
 
 def frames(log: bytes) -> Iterator[tuple[int, int]]:

@@ -18,7 +18,7 @@ from kfuzz.corpora.workload import KIB, MIB, Batches, Keys, Range, Topic, Values
 from kfuzz.corpora.zipf import COLUMN, PRECISION_BITS, SINGLE_RANKS, Zipf, block_of, zipf
 
 WORD = (1 << 64) - 1
-DRAWS, DRAW_KEY = 8, 6
+DRAWS, DRAW_KEY = 16, 6
 MANY = (1 << 32) - 1
 
 
