@@ -270,7 +270,9 @@ cdef class LogWalk(Policy):
                 leader_epoch += 1
         if h.partition_leader_epoch != leader_epoch:
             self.fault(OF_LEADER, b.at, h.partition_leader_epoch, leader_epoch, -1)
-        earliest = h.max_timestamp if h.attributes & (LOG_APPEND_TIME | DELETE_HORIZON) else h.base_timestamp
+        earliest = h.base_timestamp
+        if h.attributes & (LOG_APPEND_TIME | DELETE_HORIZON) or h.record_count == 0:
+            earliest = h.max_timestamp
         self.append(b, b.base_offset, earliest, h.record_count)
         self.contents(b)
         if h.attributes & CONTROL:

@@ -48,8 +48,8 @@ class Row:
     ``crc32c`` covers the whole ``.log``. ``fingerprint`` covers its contents, without the lengths and CRCs that depend
     on the codec libraries. ``records`` includes control records; ``aborted_records`` counts the data records of
     transactions that abort, here or in the next segment. ``min_timestamp`` and ``max_timestamp`` are the lowest base
-    timestamp (with log-append or a delete horizon: max timestamp) and the highest max timestamp of the batch headers
-    (ms), or None if no batch has a timestamp.
+    timestamp (with log-append, a delete horizon or no records: max timestamp) and the highest max timestamp of the
+    batch headers (ms), or None if no batch has a timestamp.
     ``valid``, ``acceptable`` and ``invalid`` count the batches by their verdict (role consumer, both profiles).
     """
 

@@ -928,7 +928,7 @@ cdef class Synthesiser(Writers):
         """Compress the payload, write the header, update the sums. Fills in the missing fields of ``h``."""
         cdef int64_t offsets = h.last_offset_delta + 1
         cdef uint32_t content = <uint32_t> crc32c(self.view[at + HEADER_SIZE:at + HEADER_SIZE + size])
-        cdef bint has_base = not self.log_append and not h.attributes & DELETE_HORIZON
+        cdef bint has_base = not self.log_append and not h.attributes & DELETE_HORIZON and h.record_count > 0
         cdef int64_t earliest = h.base_timestamp if has_base else h.max_timestamp
         cdef uint8_t *entry
         size = self.pack(at + HEADER_SIZE, size, codec, 2)

@@ -184,12 +184,14 @@ def test_a_cleaned_corpus_is_verified_and_counts_what_consumers_get(workload: Wo
 @pytest.mark.parametrize("keep", [0.0, 1.0])
 def test_all_or_nothing_may_be_kept(keep: float, tmp_path: Path) -> None:
     topic = replace(TOPIC, compaction=Compaction(segments=2, keep=keep))
-    generate(replace(WORKLOAD, topics=(topic,)), tmp_path / "producers")
+    rows = generate(replace(WORKLOAD, topics=(topic,)), tmp_path / "producers")
+    assert all(TOPIC.timestamps.start_ms <= (row.min_timestamp or 0) <= (row.max_timestamp or 0) for row in rows)
     assert verify(tmp_path / "producers") == []
     # Without producers, not one batch may remain.
     alone = replace(topic, producers=Producers(), transactions=Transactions())
     rows = generate(replace(WORKLOAD, topics=(alone,)), tmp_path / "plain")
     assert verify(tmp_path / "plain") == []
+    assert [row.min_timestamp is None for row in rows] == [row.bytes == 0 for row in rows]
     assert [row.bytes == 0 for row in rows] == [keep == 0.0 and at % 5 < 2 for at in range(10)]
 
 

@@ -16,13 +16,16 @@ from ready_workloads import READY, small
 
 from kfuzz import records
 from kfuzz.corpora import segment as segment_module
+from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
 from kfuzz.corpora.segment import generate_segment, write_segment
+from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
     CODECS,
     KIB,
     MIB,
     Batches,
+    Compaction,
     Headers,
     Keys,
     Legacy,
@@ -35,6 +38,8 @@ from kfuzz.corpora.workload import (
     Workload,
     show_size,
 )
+from kfuzz.kafka import Role
+from kfuzz.records.stream import ProducerState
 
 MIXED = Topic(
     "mixed",
@@ -293,8 +298,11 @@ def any_workload(seed: int) -> Workload:
     def share() -> float:
         return draw.choice((0.0, 0.1, 0.25))
 
+    old = draw.random() < 0.5
     topic = Topic(
         "any",
+        partitions=draw.choice((1, 2)),
+        leader_epoch_offsets=draw.choice((0, 0, 50, 1000)),
         keys=Keys(
             kind=draw.choice(("uniform", "zipf", "sequential")),
             size=some_range(3, 40),
@@ -312,16 +320,45 @@ def any_workload(seed: int) -> Workload:
             jitter_ms=draw.choice((0, 1 << 30)),
         ),
         batches=Batches(records=some_range(1, 900), codecs=((draw.choice(CODECS), 1),)),
-        producers=Producers(count=draw.choice((1, 7)), share=share()),
-        transactions=Transactions(producers=draw.choice((1, 3)), share=share(), records=draw.choice((1, 7, 300))),
-        legacy=Legacy(magic0=share(), magic1=share(), codecs=((draw.choice(("none", "gzip")), 1),)),
+        producers=Producers(
+            count=draw.choice((1, 7)),
+            share=share(),
+            epoch_records=draw.choice((0, 1, 60)),
+            first_sequence=draw.choice((0, 2**31 - 30)),
+        ),
+        transactions=Transactions(
+            producers=draw.choice((1, 3)),
+            share=share(),
+            records=draw.choice((2, 7, 300)),
+            cross_share=draw.choice((0.0, 0.5, 1.0)),
+            epoch_transactions=draw.choice((0, 1, 5)),
+            coordinator_epoch_transactions=draw.choice((0, 1, 5)),
+            first_sequence=draw.choice((0, 2**31 - 30)),
+        ),
+        legacy=Legacy(share(), share(), draw.choice((0, 1)), draw.choice((0, 1)), ((draw.choice(("none", "gzip")), 1),))
+        if old
+        else Legacy(),
+        compaction=Compaction() if old else Compaction(draw.choice((0, 2)), draw.choice((0.0, 0.1, 0.7, 1.0))),
     )
-    return Workload(topics=(topic,), size=192 * KIB, segment_bytes=64 * KIB, seed=seed)
+    segments = 4 * topic.partitions
+    if topic.partitions == 2:
+        topic = replace(topic, transactions=replace(topic.transactions, partitions=draw.choice((1, 2))))
+    return Workload(topics=(topic,), size=segments * 64 * KIB, segment_bytes=64 * KIB, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_workload_makes_segments_that_keep_to_the_documents(seed: int) -> None:
+def test_any_workload_makes_segments_that_keep_to_the_documents_and_the_plan(seed: int, tmp_path: Path) -> None:
     workload = any_workload(seed)
-    assert len(Plan(workload)) == 3
+    rows = generate(workload, tmp_path / "out")
+    assert len(rows) == 4 * workload.topics[0].partitions
+    assert verify(tmp_path / "out") == []
+    states: dict[str, ProducerState] = {}
     for segment in Plan(workload):
-        assert sum(len(batch.records) for batch in read(segment, workload)) == segment.offsets
+        # A log that was cleaned has gaps in its sequences, so only a broker that follows would take it.
+        role: Role = "log" if workload.topics[0].compaction.segments else "broker"
+        state = states.setdefault(segment.directory, ProducerState(role=role))
+        batches = read(segment, workload)
+        assert all(state.append(batch).finding is None for batch in batches)
+        if not segment.is_cleaned:
+            assert sum(len(batch.records) for batch in batches) == segment.offsets
+    assert not any(state.open_transactions for state in states.values())

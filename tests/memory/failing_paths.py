@@ -15,9 +15,20 @@ import pyarrow
 from kfuzz import control, records
 from kfuzz.annotate import messages as message_annotate
 from kfuzz.annotate import records as annotate
-from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import generate_segment
-from kfuzz.corpora.workload import Batches, Headers, Keys, Legacy, Producers, Range, Topic, Transactions, Workload
+from kfuzz.corpora.workload import (
+    Batches,
+    Compaction,
+    Headers,
+    Keys,
+    Legacy,
+    Producers,
+    Range,
+    Topic,
+    Transactions,
+    Workload,
+)
 from kfuzz.messages import codec, headers, jsonform, primitives
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.language import parse_definition
@@ -410,8 +421,33 @@ MIXED = Topic(
 WORKLOAD = Workload(topics=(MIXED,), size=32 * 1024, segment_bytes=32 * 1024, index_interval_bytes=64)
 
 
+OPEN = Workload(
+    topics=(
+        Topic(
+            "open",
+            keys=MIXED.keys,
+            batches=Batches(records=Range(1, 40)),
+            transactions=Transactions(producers=2, share=0.9, records=10, cross_share=1.0, epoch_transactions=3),
+            compaction=Compaction(segments=1),
+        ),
+    ),
+    size=128 * 1024,
+    segment_bytes=64 * 1024,
+)
+
+
+def planned(at: int) -> Segment:
+    return Plan(OPEN)[at]
+
+
 def corpus_paths() -> Iterator[Path]:
     yield Path("a segment", lambda segment: generate_segment(segment, WORKLOAD), lambda: next(iter(Plan(WORKLOAD))))
+    # A transaction is open before the second segment, and the first one is cleaned.
+    for at in (0, 1):
+        yield Path(
+            f"segment {at} of transactions", lambda segment: generate_segment(segment, OPEN), partial(planned, at)
+        )
+    yield Path("an open plan", lambda workload: list(Plan(workload)), lambda: OPEN)
     yield Path("a plan", lambda workload: list(Plan(workload)), lambda: WORKLOAD)
 
 
