@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeVar, cast
 
 from kfuzz.errors import UsageError
@@ -22,13 +23,16 @@ __all__ = [
     "choice",
     "decimal",
     "integer",
+    "integers",
     "label",
     "labels",
+    "moment",
     "name",
     "numbers",
     "parse_size",
     "ranged",
     "read",
+    "relative_ms",
     "schema",
     "share",
     "show_size",
@@ -41,6 +45,8 @@ __all__ = [
 ]
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+MOMENT_MAX = 1 << 52
+RELATIVE_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 UNITS = {
     "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 1 << 40, "PIB": 1 << 50,
@@ -308,6 +314,50 @@ class _Numbers(Form):
 
 
 @dataclass(frozen=True, slots=True)
+class _Integers(Form):
+    """A list of ``count`` whole numbers, at least one above 0."""
+
+    count: int
+    high: int
+
+    def read(self, table: Table, key: str, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, list) or len(value) != self.count:
+            raise table.error(key, f"is {_shown(value)}", f"give a list of {self.count} whole numbers")
+        number = _Integer(0, self.high)
+        found = tuple(number.read(table, f"{key}[{at}]", one) for at, one in enumerate(value))
+        if not any(found):
+            raise table.error(key, "has no number above 0", "give at least one")
+        return found
+
+    def default(self, value: Any) -> Any:
+        return list(value)
+
+    def schema(self) -> dict[str, Any]:
+        items = _Integer(0, self.high).schema()
+        return {"type": "array", "items": items, "minItems": self.count, "maxItems": self.count}
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment(Form):
+    """A moment: milliseconds since 1970, a date in RFC 3339, or relative to now. The result is a number or ``now…``."""
+
+    rule: ClassVar[str] = 'give milliseconds, a date such as "2026-01-31T08:00:00Z", or "now", "now-6h", "now-1d"'
+
+    def read(self, table: Table, key: str, value: Any) -> int | str:
+        found = _moment(value)
+        if found is None:
+            raise table.error(key, f"is {_shown(value)}", self.rule)
+        if isinstance(found, int) and not 0 <= found <= MOMENT_MAX:
+            raise table.error(key, f"is {_shown(value)}", f"give a moment from 1970 on, up to {MOMENT_MAX} ms")
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        dates = r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)"
+        text = {"type": "string", "pattern": rf"^({dates}|now([+-]\d{{1,9}}({'|'.join(RELATIVE_MS)}))?)$"}
+        return {"anyOf": [_Integer(0, MOMENT_MAX).schema(), text]}
+
+
+@dataclass(frozen=True, slots=True)
 class _Table(Form):
     kind: type
 
@@ -526,7 +576,7 @@ def schema(kind: type) -> dict[str, Any]:
         properties[one.name] = form.schema()
         if one.default is MISSING:
             required.append(one.name)
-        elif not isinstance(form, _Table):
+        elif not isinstance(form, _Table) and one.default is not None:
             properties[one.name]["default"] = form.default(one.default)
     about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
     return {"description": about, **_object(properties, required)}
@@ -535,6 +585,37 @@ def schema(kind: type) -> dict[str, Any]:
 def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     made = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**made, "required": required} if required else made
+
+
+def integers(default: Sequence[int], high: int) -> tuple[int, ...]:
+    """A list of as many whole numbers as ``default``, from 0 to ``high``, and not all of them 0."""
+    return cast(tuple[int, ...], _field(_Integers(len(default), high), tuple(default)))
+
+
+def moment(default: int | None) -> Any:
+    """A moment: milliseconds since 1970, or a text that begins with ``now``. A None stands for no moment."""
+    return _field(_Moment(), default)
+
+
+def relative_ms(text: str) -> int | None:
+    """What a text such as ``now-6h`` adds to now, in ms; None if it is no such text."""
+    match = re.fullmatch(rf"now(?:([+-])(\d{{1,9}})({'|'.join(RELATIVE_MS)}))?", text)
+    if match is None:
+        return None
+    return int(f"{match[1]}{match[2]}") * RELATIVE_MS[match[3]] if match[1] else 0
+
+
+def _moment(value: object) -> int | str | None:
+    if isinstance(value, str):
+        if relative_ms(value) is not None:
+            return value
+        try:
+            value = datetime.fromisoformat(value.upper())
+        except ValueError:
+            return None
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return (value - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def parse_size(value: str | int) -> int | None:

@@ -97,11 +97,21 @@ def inspect(target: Target, workload: Workload, *, overwrite: bool = False) -> N
     others = [name for name in listing.files if not is_lock(name) and not (name[:2] == "._" and name[-4:] == ".tmp")]
     if WORKLOAD in others:
         if not overwrite and not holds(target, workload):
+            _refuse_growth(target, workload)
             raise UsageError(f"{target} holds a corpus of another workload; name another directory or add --overwrite")
     elif others or listing.directories:
         raise UsageError(f"{target} is not empty and holds no corpus; name a new or empty directory")
     else:
         _check_room(target, workload)
+
+
+def _refuse_growth(target: Target, workload: Workload) -> None:
+    present = held(target)
+    if present is not None and present.resized(workload.size) == workload and not workload.can_grow:
+        raise UsageError(
+            f"{target} holds a corpus of this workload, and its timestamps.end is fixed, so it cannot change its size; "
+            "name another directory, add --overwrite, or use timestamps.start"
+        )
 
 
 def holds(out: str | Path | Target, workload: Workload) -> bool:

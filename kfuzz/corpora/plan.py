@@ -17,6 +17,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.json_values import program
 from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Range, Topic, Workload, show_size
@@ -49,6 +50,7 @@ class Segment:
       segment changes when the corpus grows.
     - ``key_seed`` is the same for all partitions of a topic, so that they share their keys.
     - ``before`` is the segment before this one if a transaction is open between them, otherwise None.
+    - ``first_units`` are the clock's units at the first offset, see ``kfuzz.corpora.clock``.
     """
 
     topic: Topic
@@ -61,6 +63,7 @@ class Segment:
     streams: tuple[Stream, ...]
     is_last: bool
     before: Segment | None
+    first_units: int
 
     @property
     def last_offset(self) -> int:
@@ -75,7 +78,8 @@ class Segment:
     def delete_horizon_ms(self) -> int:
         """The delete horizon of tombstones and markers: the cleaner came when the segment was whole."""
         times = self.topic.timestamps
-        end_ms = times.start_ms + (self.first_offset + self.offsets) * 1000 // times.records_per_second
+        clock = clock_of(times)
+        end_ms = clock.moment(self.first_units + self.offsets * clock.units_per_offset).ms
         return end_ms + times.jitter_ms + DELETE_RETENTION_MS
 
     @property
@@ -254,6 +258,11 @@ def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *
     else:
         streams = (Stream(old.kind, records=offsets),)
     continues = any(stream.continues for stream in streams)
+    times = plan.topic.timestamps
+    if not times.resolved:
+        raise UsageError(
+            f"topic {plan.topic.name}: timestamps are relative to now; call kfuzz.corpora.resolution.resolve first"
+        )
     return Segment(
         topic=plan.topic,
         partition=partition,
@@ -265,6 +274,8 @@ def _segment(workload: Workload, plan: _TopicPlan, partition: int, index: int, *
         streams=streams,
         is_last=is_last,
         before=_segment(workload, plan, partition, index - 1, alone=True) if continues and not alone else None,
+        first_units=first_units(times, plan.offsets_per_partition - 1)
+        + first_offset * clock_of(times).units_per_offset,
     )
 
 
@@ -308,7 +319,9 @@ def offset_bytes_mean(topic: Topic, kind: int = PLAIN) -> float:
 def _record_bytes(topic: Topic, batch_records: float) -> float:
     """The mean size of a magic 2 record in bytes, including its length field."""
     span_ms = batch_records * 1000 / topic.timestamps.records_per_second + topic.timestamps.jitter_ms / 2
-    body: float = 1 + _varint_bytes_below(span_ms) + _varint_bytes_below(batch_records) + 1
+    late_share, late_ms = topic.timestamps.late_share, topic.timestamps.late_ms
+    delta = (1 - late_share) * _varint_bytes_below(span_ms) + late_share * _varint_bytes_below(late_ms)
+    body: float = 1 + delta + _varint_bytes_below(batch_records) + 1
     body += _field_bytes(topic.keys.size.mean, topic.keys.null_share)
     body += _field_bytes(_value_bytes_mean(topic), _value_nulls(topic))
     header = 1 + HEADER_KEY_BYTES + _field_bytes(topic.headers.size.mean, 0)
@@ -397,7 +410,17 @@ def _check_leader_epochs(topic: Topic, offsets: int, place: str) -> None:
 
 
 def _check_timestamps(topic: Topic, offsets: int, place: str) -> None:
-    last_ms = topic.timestamps.start_ms + offsets * 1000 // topic.timestamps.records_per_second
+    times = topic.timestamps
+    if not times.resolved:
+        return
+    clock, first = clock_of(times), first_units(times, offsets - 1)
+    first_ms = clock.moment(first).ms - (times.late_ms if times.late_share else 0)
+    last_ms = clock.moment(first + (offsets - 1) * clock.units_per_offset).ms + times.jitter_ms
+    if first_ms < 0:
+        key = "start" if times.end is None else "end"
+        raise UsageError(
+            f"{place}: timestamps would begin {-first_ms} ms before 1970; raise timestamps.{key} or records_per_second"
+        )
     if last_ms >= 1 << 53:
         raise UsageError(f"{place}: timestamps would reach {last_ms} ms; raise timestamps.records_per_second")
 

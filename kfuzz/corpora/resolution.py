@@ -1,5 +1,7 @@
 """Fixes what a workload leaves open until a corpus is begun. The corpus' ``_workload.toml`` holds the result.
 
+A ``start`` or ``end`` such as ``now-1d`` becomes a number of milliseconds.
+
 ``values.ratio`` asks for a compression ratio. The bytes that reach it depend on the codec, and on the sizes of keys,
 values and batches. So sample batches are made and compressed with more and less repetition, until the ratio is met. The
 result is one whole number for each codec, ``values.fresh_bytes``, and the corpus depends on that number alone.
@@ -7,8 +9,10 @@ result is one whole number for each codec, ``values.fresh_bytes``, and the corpu
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
+from kfuzz.corpora.forms import relative_ms
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import synthesiser
 from kfuzz.corpora.targets import Target
@@ -37,12 +41,16 @@ SAMPLE_BYTES_MIN, SAMPLE_BYTES_MAX = MIB, 16 * MIB
 TOLERANCE = 0.05
 
 
-def resolve(workload: Workload, out: Target | None = None, *, name: str = "the workload") -> Workload:
+def resolve(
+    workload: Workload, out: Target | None = None, *, name: str = "the workload", now_ms: int | None = None
+) -> Workload:
     """The same workload with nothing left open. A resolved workload is returned as it is.
 
     If ``out`` holds a corpus of this workload, what was left open is as it was when that corpus was begun. Raises
-    ``UsageError`` if a compression ratio cannot be met; ``name`` names the workload in that error.
+    ``UsageError`` if a compression ratio cannot be met; ``name`` names the workload in that error. ``now_ms`` is the
+    time since 1970 (default: that of this machine's clock).
     """
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     begun = None if out is None else held(out)
     topics = []
     for at, topic in enumerate(workload.topics):
@@ -50,7 +58,7 @@ def resolve(workload: Workload, out: Target | None = None, *, name: str = "the w
         if before is not None and _as_begun(topic, before) == before:
             topics.append(before)
         else:
-            topics.append(_resolved(topic, f"{name}: topics[{at}]"))
+            topics.append(_resolved(topic, now_ms, f"{name}: topics[{at}]"))
     return replace(workload, topics=tuple(topics))
 
 
@@ -67,14 +75,32 @@ def _as_begun(topic: Topic, before: Topic) -> Topic:
     """``topic`` with what it leaves open as it is in ``before``."""
     if topic.values.ratio and not topic.values.fresh_bytes:
         topic = replace(topic, values=replace(topic.values, fresh_bytes=before.values.fresh_bytes))
-    return topic
+    times, begun = topic.timestamps, before.timestamps
+    start = begun.start if isinstance(times.start, str) else times.start
+    end = begun.end if isinstance(times.end, str) else times.end
+    return replace(topic, timestamps=replace(times, start=start, end=end))
 
 
-def _resolved(topic: Topic, place: str) -> Topic:
+def _resolved(topic: Topic, now_ms: int, place: str) -> Topic:
+    times = topic.timestamps
+    start, end = _absolute(times.start, now_ms), _absolute(times.end, now_ms)
+    for key, found in (("start", start), ("end", end)):
+        if isinstance(found, int) and found < 0:
+            raise UsageError(f"{place}.timestamps.{key} is {getattr(times, key)!r}, before 1970; name a later moment")
+    assert start is not None
+    topic = replace(topic, timestamps=replace(times, start=start, end=end))
     if topic.values.ratio and not topic.values.fresh_bytes:
-        found = tuple((codec, _fresh_bytes(topic, codec, place)) for codec in topic.compressing_codecs)
-        topic = replace(topic, values=replace(topic.values, fresh_bytes=found))
+        fresh = tuple((codec, _fresh_bytes(topic, codec, place)) for codec in topic.compressing_codecs)
+        topic = replace(topic, values=replace(topic.values, fresh_bytes=fresh))
     return topic
+
+
+def _absolute(moment: int | str | None, now_ms: int) -> int | None:
+    if not isinstance(moment, str):
+        return moment
+    added_ms = relative_ms(moment)
+    assert added_ms is not None
+    return now_ms + added_ms
 
 
 def _fresh_bytes(topic: Topic, codec: str, place: str) -> int:

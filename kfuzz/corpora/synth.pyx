@@ -51,6 +51,7 @@ from kfuzz.wire.splitmix cimport mix
 from hashlib import blake2b
 
 from kfuzz.corpora import zipf
+from kfuzz.corpora.clock import clock_of
 from kfuzz.corpora.json_values import program
 from kfuzz.corpora.plan import value_bytes_max
 from kfuzz.errors import UsageError
@@ -71,6 +72,7 @@ cdef enum:
     HEADER_NAME_BYTES = 8
     HEADER_NAMES = 8
     PHRASE_BYTES = 16
+    DAY_MS = 86400000
     # As in kfuzz.corpora.workload.
     FRESH_PERIOD = 512
     SHORT_PERIOD = 128
@@ -80,6 +82,7 @@ cdef enum:
     DRAW_HEADERS = 2
     DRAW_JITTER = 3
     DRAW_HEADER_SIZES = 4
+    DRAW_LATE = 5
     DRAW_KEY = 6
     DRAW_FIELDS = 7
     DRAW_KEPT = 8
@@ -105,6 +108,10 @@ cdef struct column_t:
     uint64_t limit
     uint32_t other
     uint32_t unused
+
+cdef struct piece_t:
+    int64_t end_ms               # of the day
+    int64_t rate                 # units in a millisecond
 
 cdef struct zipf_t:
     const column_t *columns
@@ -475,10 +482,16 @@ cdef class Synthesiser(Writers):
     cdef int64_t fresh, period
     cdef JsonWriter json
     cdef Scratch json_values
-    cdef int64_t start_ms, rate, jitter_ms
     cdef bint cleaned
     cdef uint64_t keep
     cdef int64_t horizon, base_timestamp
+    cdef uint64_t late_share
+    cdef int64_t jitter_ms, late_ms
+    # The time of the offset clock_offset: the ms, and the units since it began. It lies in a piece of the day that
+    # begins at day_ms.
+    cdef piece_t *pieces
+    cdef int piece_count, piece
+    cdef int64_t units_per_offset, clock_offset, now_ms, now_units, day_ms, piece_end_ms
     cdef list codecs, legacy_codecs
     cdef int64_t index_interval, indexed_at, top_timestamp, top_offset
     cdef int64_t time_indexed
@@ -508,11 +521,13 @@ cdef class Synthesiser(Writers):
         self.min_timestamp = INT64_MAX
         self.partition, self.partitions = segment.partition, topic.partitions
         self.set_topic(topic)
+        self.set_clock(clock_of(topic.timestamps), segment.first_units)
         self.drawn = <record_t *> PyMem_Calloc(topic.batches.records.max, sizeof(record_t))
         if self.drawn == NULL:
             raise MemoryError
 
     def __dealloc__(self):
+        PyMem_Free(self.pieces)
         PyMem_Free(self.drawn)
 
     cdef int set_topic(self, topic) except -1:
@@ -537,8 +552,25 @@ cdef class Synthesiser(Writers):
         self.header_count, self.header_size = to_range(topic.headers.count), to_range(topic.headers.size)
         self.codecs, self.legacy_codecs = list(topic.batches.codecs), list(topic.legacy.codecs)
         self.log_append = topic.timestamps.type == "log-append"
-        self.start_ms, self.jitter_ms = topic.timestamps.start_ms, topic.timestamps.jitter_ms
-        self.rate = topic.timestamps.records_per_second
+        self.jitter_ms, self.late_ms = topic.timestamps.jitter_ms, topic.timestamps.late_ms
+        self.late_share = threshold(topic.timestamps.late_share)
+        return 0
+
+    cdef int set_clock(self, clock, first_units) except -1:
+        cdef int at
+        now = clock.moment(first_units)
+        self.units_per_offset, self.clock_offset = clock.units_per_offset, self.first_offset
+        self.now_ms, self.now_units = now.ms, now.units
+        self.piece_count = <int> len(clock.pieces)
+        self.pieces = <piece_t *> PyMem_Calloc(self.piece_count, sizeof(piece_t))
+        if self.pieces == NULL:
+            raise MemoryError
+        for at in range(self.piece_count):
+            self.pieces[at].end_ms, self.pieces[at].rate = clock.pieces[at].end_ms, clock.pieces[at].rate
+        self.day_ms = self.now_ms - self.now_ms % DAY_MS
+        while self.day_ms + self.pieces[self.piece].end_ms <= self.now_ms:
+            self.piece += 1
+        self.piece_end_ms = self.day_ms + self.pieces[self.piece].end_ms
         return 0
 
     cdef int set_fresh(self, topic) except -1:
@@ -610,13 +642,12 @@ cdef class Synthesiser(Writers):
     cdef int64_t measure(self, int64_t count, int magic) noexcept nogil:
         """Draw the next ``count`` records; returns their size in the format of ``magic``, without batch header."""
         cdef uint64_t seed = mix(self.batch_seed)
-        cdef uint64_t sizes, nulls
+        cdef uint64_t sizes, nulls, late
         cdef int64_t total = 0
         cdef int64_t i, body
-        cdef int64_t millis = self.start_ms + self.offset * 1000 // self.rate
-        cdef int64_t rest = self.offset * 1000 % self.rate
         cdef int64_t base_timestamp = 0
         cdef record_t *r
+        self.turn_clock(self.offset)
         if self.is_json:
             self.json_values.out.p = self.json_values.out.start
         for i in range(count):
@@ -631,15 +662,16 @@ cdef class Synthesiser(Writers):
                     r.key_size = -1
                 if high(nulls) < (self.value_nulls if r.key_size < 0 else self.value_nulls + self.tombstones):
                     r.value_size = -1
-            r.timestamp = millis
+            r.timestamp = self.now_ms
             if self.jitter_ms != 0:
                 r.timestamp += scaled(high(cell(r.seed, DRAW_JITTER)), self.jitter_ms + 1)
+            if self.late_share != 0:
+                late = cell(r.seed, DRAW_LATE)
+                if low(late) < self.late_share:
+                    r.timestamp -= 1 + scaled(high(late), self.late_ms)
             if self.is_json and r.value_size >= 0:
                 self.write_json(r, i)
-            rest += 1000
-            if rest >= self.rate:
-                millis += rest // self.rate
-                rest %= self.rate
+            self.advance(self.units_per_offset)
             r.delta = i
             if magic < 2:
                 total += message_bytes(r, message_fields(magic))
@@ -652,7 +684,48 @@ cdef class Synthesiser(Writers):
             body += self.measure_headers(r)
             r.body = body
             total += size_of_varlong(body) + body
+        self.clock_offset = self.offset + count
         return total
+
+    cdef int64_t turn_clock(self, int64_t offset) noexcept nogil:
+        """The time of ``offset``, which is not before those asked for earlier."""
+        if offset != self.clock_offset:
+            self.advance((offset - self.clock_offset) * self.units_per_offset)
+            self.clock_offset = offset
+        return self.now_ms
+
+    cdef inline void advance(self, int64_t units) noexcept nogil:
+        """Let so many units pass; see ``kfuzz.corpora.clock``."""
+        cdef int64_t rate = self.pieces[self.piece].rate
+        cdef int64_t ms
+        units += self.now_units
+        if units < rate:
+            self.now_units = units
+            return
+        ms = 1 if units < 2 * rate else units // rate
+        if self.now_ms + ms < self.piece_end_ms:
+            self.now_ms += ms
+            self.now_units = units - ms * rate
+        else:
+            self.advance_pieces(units)
+
+    cdef void advance_pieces(self, int64_t units) noexcept nogil:
+        """Let ``units`` pass since the current millisecond began, into later pieces of the day or the next days."""
+        cdef int64_t rate, left_ms
+        while True:
+            rate = self.pieces[self.piece].rate
+            left_ms = self.piece_end_ms - self.now_ms
+            if rate != 0 and units // rate < left_ms:
+                self.now_ms += units // rate
+                self.now_units = units % rate
+                return
+            units -= left_ms * rate
+            self.now_ms = self.piece_end_ms
+            self.piece += 1
+            if self.piece == self.piece_count:
+                self.piece = 0
+                self.day_ms += self.pieces[self.piece_count - 1].end_ms
+            self.piece_end_ms = self.day_ms + self.pieces[self.piece].end_ms
 
     cdef inline void write_json(self, record_t *r, int64_t i) noexcept nogil:
         """Write the value of the batch's record ``i`` behind those before it."""
@@ -886,7 +959,7 @@ cdef class Synthesiser(Writers):
         cdef int64_t at = self.used
         cdef uint8_t *p = self.base + at + HEADER_SIZE
         cdef int64_t coordinator_epoch = 0
-        cdef int64_t millis = self.start_ms + self.offset * 1000 // self.rate
+        cdef int64_t millis = self.turn_clock(self.offset)
         cdef int64_t base_timestamp = millis
         cdef header_t h
         h.attributes = TRANSACTIONAL | CONTROL

@@ -56,6 +56,9 @@ SIZE_MAX = 1 << 60
 BATCH_BYTES_MAX = 32 * MIB
 SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX = 64 * KIB, GIB
 PRODUCERS_MAX, PARTITIONS_MAX, COUNT_MAX = 10_000, 100_000, 1 << 53
+DAY_HOURS = 24
+# Shorter bursts would make a long table of the day.
+BURST_EVERY_S_MIN = 10
 RATIO_MIN, RATIO_MAX = 1.2, 8
 # Values with a compression ratio have fresh and repeated bytes by turns, together so many.
 FRESH_PERIOD_BYTES = 512
@@ -110,12 +113,28 @@ class Headers:
 
 @dataclass(frozen=True, slots=True)
 class Timestamps:
-    """Record timestamps: a steady rate from ``start_ms`` on; each is moved forward by up to ``jitter_ms``."""
+    """Record timestamps: from ``start`` on, or up to ``end``, at a rate that may follow the hours and have bursts.
+
+    ``records_per_second`` is the mean rate of a partition over a day, without its bursts. Each record is moved forward
+    by up to ``jitter_ms``; a ``late_share`` of them is moved back by up to ``late_ms``.
+    """
 
     type: str = forms.choice("create", *(one for one in TIMESTAMP_TYPES if one != "none"))
-    start_ms: int = forms.integer(1_700_000_000_000, 0, 1 << 52)
+    start: int | str = forms.moment(1_700_000_000_000)
+    end: int | str | None = forms.moment(None)
     records_per_second: int = forms.integer(1000, 1, 10**9)
+    hour_weights: tuple[int, ...] = forms.integers((1,) * DAY_HOURS, 1000)
+    burst_every_s: int = forms.integer(0, 0, DAY_HOURS * 3600)
+    burst_length_s: int = forms.integer(60, 1, DAY_HOURS * 3600)
+    burst_factor: int = forms.integer(10, 1, 1000)
     jitter_ms: int = forms.integer(0, 0, INT32_MAX)
+    late_share: float = forms.share()
+    late_ms: int = forms.integer(60_000, 1, INT32_MAX)
+
+    @property
+    def resolved(self) -> bool:
+        """Whether nothing here is relative to now."""
+        return not isinstance(self.start, str) and not isinstance(self.end, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +250,11 @@ class Workload:
         return self if size is None else replace(self, size=size)
 
     @property
+    def can_grow(self) -> bool:
+        """Whether a larger corpus begins with this one. It does not if a topic's timestamps have an ``end``."""
+        return all(topic.timestamps.end is None for topic in self.topics)
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of the canonical text. Equal workloads have equal fingerprints, even if their files differ."""
         return hashlib.sha256(render(self).encode()).hexdigest()
@@ -260,6 +284,7 @@ def parse(text: str, name: str) -> Workload:
         _check_values(topic.values, f"{name}: topics[{at}].values")
         _check_ratio(topic, f"{name}: topics[{at}].values")
         _check_compaction(topic, f"{name}: topics[{at}]")
+        _check_timestamps(topic.timestamps, f"{name}: topics[{at}].timestamps")
     names = [topic.name for topic in workload.topics]
     for topic_name in names:
         if names.count(topic_name) > 1:
@@ -349,6 +374,21 @@ def _check_compaction(topic: Topic, place: str) -> None:
         )
 
 
+def _check_timestamps(times: Timestamps, place: str) -> None:
+    if times.end is not None and times.start != Timestamps().start:
+        raise UsageError(f"{place} has both start and end; remove one, since the rate gives the other")
+    every_s, day_s = times.burst_every_s, DAY_HOURS * 3600
+    if every_s and (every_s < BURST_EVERY_S_MIN or day_s % every_s):
+        raise UsageError(
+            f"{place}.burst_every_s is {every_s}; give 0 for no bursts, or {BURST_EVERY_S_MIN} or more seconds that "
+            f"divide a day, such as 600 or 3600"
+        )
+    if every_s and times.burst_length_s >= every_s:
+        raise UsageError(
+            f"{place}.burst_length_s is {times.burst_length_s}, not below burst_every_s ({every_s}); lower it"
+        )
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of a workload file.
 
@@ -383,7 +423,7 @@ def _is_table(value: object) -> bool:
 
 def _items(value: Any) -> list[tuple[str, Any]]:
     found = [(field.name, getattr(value, field.name)) for field in fields(value)]
-    return [(name, one) for name, one in found if one != ()]
+    return [(name, one) for name, one in found if one != () and one is not None]
 
 
 def _toml(value: object) -> str:

@@ -77,7 +77,7 @@ def test_without_timestamps_and_beyond_the_calendar_nothing_breaks(
     (tmp_path / "old.toml").write_text(TOML + "[topics.legacy]\nmagic0 = 1.0\n")
     assert run("generate", tmp_path / "old.toml", "--out", tmp_path / "old") == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("fingerprint ")
-    (tmp_path / "far.toml").write_text(TOML + f"[topics.timestamps]\nstart_ms = {1 << 52}\n")
+    (tmp_path / "far.toml").write_text(TOML + f"[topics.timestamps]\nstart = {1 << 52}\n")
     assert run("generate", tmp_path / "far.toml", "--out", tmp_path / "far") == 0
     assert f"from {1 << 52} ms to" in capsys.readouterr().out.splitlines()[-1]
 

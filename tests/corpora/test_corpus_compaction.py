@@ -185,7 +185,7 @@ def test_a_cleaned_corpus_is_verified_and_counts_what_consumers_get(workload: Wo
 def test_all_or_nothing_may_be_kept(keep: float, tmp_path: Path) -> None:
     topic = replace(TOPIC, compaction=Compaction(segments=2, keep=keep))
     rows = generate(replace(WORKLOAD, topics=(topic,)), tmp_path / "producers")
-    assert all(TOPIC.timestamps.start_ms <= (row.min_timestamp or 0) <= (row.max_timestamp or 0) for row in rows)
+    assert all(int(TOPIC.timestamps.start) <= (row.min_timestamp or 0) <= (row.max_timestamp or 0) for row in rows)
     assert verify(tmp_path / "producers") == []
     # Without producers, not one batch may remain.
     alone = replace(topic, producers=Producers(), transactions=Transactions())

@@ -149,11 +149,11 @@ def test_dates_are_right_on_every_day_of_four_centuries_around() -> None:
     size = "6MiB"
     [[topics]]
     name = "t"
-    timestamps = { start_ms = 0, records_per_second = 1 }
+    timestamps = { start = 0, records_per_second = 1 }
     values = { kind = "json", fields = [{ name = "d", type = "timestamp" }] }
     """
     for start in (0, 951_782_399_000, 4_107_542_399_000, 13_574_649_599_000, 253_402_300_000_000):
-        for record, value in values_of(parse(text.replace("start_ms = 0", f"start_ms = {start}"), "dates"))[::301]:
+        for record, value in values_of(parse(text.replace("start = 0", f"start = {start}"), "dates"))[::301]:
             assert record.timestamp is not None
             seconds = min(record.timestamp // 1000, 253_402_300_799)
             assert value["d"][:19] == datetime.fromtimestamp(seconds, UTC).isoformat()[:19]

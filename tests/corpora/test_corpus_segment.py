@@ -214,7 +214,7 @@ def test_timestamps_keep_the_rate_within_the_jitter() -> None:
     times = MIXED.timestamps
     for record in all_records(read(Plan(workload)[1], workload)):
         if record.timestamp is not None:
-            steady = times.start_ms + record.offset * 1000 // times.records_per_second
+            steady = times.start + record.offset * 1000 // times.records_per_second
             assert steady <= record.timestamp <= steady + times.jitter_ms
 
 
@@ -315,7 +315,7 @@ def any_workload(seed: int) -> Workload:
         headers=Headers(share=draw.choice((0.0, 0.5, 1.0)), count=some_range(0, 100), size=some_range(0, 30)),
         timestamps=Timestamps(
             type=draw.choice(("create", "log-append")),
-            start_ms=draw.choice((0, 1 << 40)),
+            start=draw.choice((0, 1 << 40)),
             records_per_second=draw.choice((1, 999, 10**6)),
             jitter_ms=draw.choice((0, 1 << 30)),
         ),

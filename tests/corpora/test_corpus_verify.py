@@ -387,9 +387,7 @@ def test_sequences_that_wrap_from_int32_max_to_zero_are_on_plan(tmp_path: Path) 
 
 @pytest.mark.parametrize("kind", ["create", "log-append"])
 def test_a_corpus_whose_timestamps_are_all_zero_is_whole_and_its_rows_say_zero(tmp_path: Path, kind: str) -> None:
-    topic = Topic(
-        "t", timestamps=Timestamps(type=kind, start_ms=0, records_per_second=10**9), legacy=Legacy(magic1=0.2)
-    )
+    topic = Topic("t", timestamps=Timestamps(type=kind, start=0, records_per_second=10**9), legacy=Legacy(magic1=0.2))
     [row] = generate(Workload(topics=(topic,), size=64 * KIB, segment_bytes=64 * KIB), tmp_path / "out")
     assert (row.min_timestamp, row.max_timestamp) == (0, 0)
     assert verify(tmp_path / "out") == []

@@ -152,6 +152,40 @@ MISTAKES = {
         TOPIC + "[topics.values]\ntombstone_share = 0.7\nnull_share = 0.4\n",
         ["values.tombstone_share and null_share add up to 1.1", "at most 1"],
     ),
+    "start that is no moment": (
+        TOPIC + '[topics.timestamps]\nstart = "yesterday"\n', ["timestamps.start is 'yesterday'", '"now-6h"'],
+    ),
+    "start without a zone": (
+        TOPIC + '[topics.timestamps]\nstart = "2026-01-01T00:00:00"\n', ["timestamps.start is '2026", "a date such as"],
+    ),
+    "start before 1970": (
+        TOPIC + '[topics.timestamps]\nstart = "1969-01-01T00:00:00Z"\n', ["timestamps.start is", "from 1970 on"],
+    ),
+    "start as a fraction": (
+        TOPIC + "[topics.timestamps]\nstart = 1.5\n", ["timestamps.start is 1.5", "give milliseconds"],
+    ),
+    "start and end": (
+        TOPIC + "[topics.timestamps]\nstart = 5\nend = 500\n", ["timestamps has both start and end", "remove one"],
+    ),
+    "end too early": (TOPIC + "[topics.timestamps]\nend = 500\n", ["before 1970", "raise timestamps.end"]),
+    "late before 1970": (
+        TOPIC + "[topics.timestamps]\nstart = 0\nlate_share = 0.1\n", ["60000 ms before 1970", "timestamps.start"],
+    ),
+    "hours of half a day": (
+        TOPIC + "[topics.timestamps]\nhour_weights = [1, 2]\n", ["hour_weights is [1, 2]", "a list of 24"],
+    ),
+    "hours without records": (
+        TOPIC + f"[topics.timestamps]\nhour_weights = {[0] * 24}\n", ["hour_weights has no number above 0"],
+    ),
+    "hours below nothing": (
+        TOPIC + f"[topics.timestamps]\nhour_weights = {[-1] * 24}\n", ["hour_weights[0] is -1", "from 0 to 1000"],
+    ),
+    "bursts that do not divide a day": (
+        TOPIC + "[topics.timestamps]\nburst_every_s = 1001\n", ["burst_every_s is 1001", "600 or 3600"],
+    ),
+    "bursts without an end": (
+        TOPIC + "[topics.timestamps]\nburst_every_s = 60\n", ["burst_length_s is 60", "burst_every_s (60)", "lower it"],
+    ),
     "range upside down": (TOPIC + "[topics.values]\nsize = {min=9, max=3}\n", ["values.size.min is 9", "swap them"]),
     "range without an end": (TOPIC + "[topics.values]\nsize = {min=9}\n", ["values.size.max is missing", "one number"]),
     "range with a typo": (TOPIC + "[topics.values]\nsize = {min=1, max=2, skw=3}\n", ["skw", "did you mean skew?"]),
@@ -201,7 +235,9 @@ BEYOND_THE_SCHEMA = {
     "field with a control character", "enum without weight", "integer upside down", "integer too wide, in an object",
     "ratio too low", "ratio without a codec", "ratio of JSON", "fresh bytes without ratio",
     "fresh bytes of another codec",
-    "more tombstones than values", "objects too deep", "JSON too large for a batch",
+    "start and end", "end too early", "late before 1970", "start before 1970", "hours without records",
+    "bursts that do not divide a day", "bursts without an end", "more tombstones than values",
+    "objects too deep", "JSON too large for a batch",
 }  # fmt: skip
 
 
