@@ -11,10 +11,11 @@ import click
 
 from kfuzz.cli import replay
 from kfuzz.cli.console import Group, LocalPath, echo_json, json_option, progress
-from kfuzz.corpora import generation, summary, verification
+from kfuzz.corpora import generation, prediction, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
+from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.targets import LocalTarget, Target
 from kfuzz.corpora.workload import Workload, load, parse_size, show_size
 
@@ -123,6 +124,8 @@ def verify(ctx: click.Context, directory: Target, as_json: bool) -> None:
 def describe(what: str, size: int | None, as_json: bool) -> None:
     """Show what a workload would generate, or what a corpus holds.
 
+    For a workload, bytes on disk and core-hours are estimates. They come from small samples that are made in memory.
+
     \b
     Examples:
       kfuzz corpus describe spark_jobs/workloads/mixed.toml --size 1TiB
@@ -133,18 +136,22 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
         corpus = verification.Corpus.open(target)
         report = {**_described(corpus.workload, str(target)), **_held(corpus)}
     else:
-        report = _described(load(target.root).resized(size), str(target))
+        report = _predicted(load(target.root).resized(size), str(target))
     if as_json:
         echo_json(report)
         return
     for name, value in report.items():
-        if name != "topics":
+        if name == "estimate":
+            click.echo(f"estimate: {_estimated(value)}")
+        elif name != "topics":
             click.echo(f"{name.replace('_', ' ')}: {value}")
     for topic in report["topics"]:
         click.echo(
             f"topic {topic['name']}: {topic['partitions']} partitions of {topic['offsets_per_partition']} offsets in "
             f"{topic['segments_per_partition']} segments, about {topic['bytes_per_offset']} B per offset"
         )
+        first, last = (summary.date(topic[f"{which}_timestamp"]) for which in ("first", "last"))
+        click.echo(f"  timestamps from {first} to {last}")
 
 
 @command.command()
@@ -192,18 +199,48 @@ def archive(out: Path, extra: tuple[str, ...], as_json: bool) -> None:
 command.add_command(replay.command)
 
 
+def _predicted(workload: Workload, name: str) -> dict[str, Any]:
+    Plan(workload, name)
+    resolved = resolve(workload, name=name)
+    plan = Plan(resolved, name)
+    with progress("measuring samples", None):
+        found = prediction.predict(plan)
+    report = {**_described(resolved, name), "workload_fingerprint": workload.fingerprint}
+    report["estimate"] = {
+        "bytes": found.bytes,
+        "compressed_bytes": found.compressed_bytes,
+        "tasks": found.tasks,
+        "core_hours": float(f"{found.core_hours:.3g}"),
+    }
+    for topic, one in zip(report["topics"], found.topics, strict=True):
+        topic["estimate"] = {"bytes": one.bytes, "compressed_bytes": one.compressed_bytes}
+    return report
+
+
+def _estimated(found: dict[str, Any]) -> str:
+    ratio = found["bytes"] / max(1, found["compressed_bytes"])
+    return (
+        f"{summary.show_bytes(found['compressed_bytes'])} on disk ({summary.show_bytes(found['bytes'])} uncompressed, "
+        f"{ratio:.2f} to 1), {found['tasks']} tasks, {found['core_hours']:g} core-hours here without the disk"
+    )
+
+
 def _described(workload: Workload, name: str) -> dict[str, Any]:
     plan = Plan(workload, name)
-    topics = [
-        {
-            "name": planned.topic.name,
-            "partitions": planned.topic.partitions,
-            "offsets_per_partition": planned.offsets_per_partition,
-            "segments_per_partition": planned.segments_per_partition,
-            "bytes_per_offset": round(offset_bytes_mean(planned.topic), 1),
-        }
-        for planned in plan.topics
-    ]
+    topics = []
+    for planned in plan.topics:
+        first_ms, last_ms = planned.timestamps_ms
+        topics.append(
+            {
+                "name": planned.topic.name,
+                "partitions": planned.topic.partitions,
+                "offsets_per_partition": planned.offsets_per_partition,
+                "segments_per_partition": planned.segments_per_partition,
+                "bytes_per_offset": round(offset_bytes_mean(planned.topic), 1),
+                "first_timestamp": first_ms,
+                "last_timestamp": last_ms,
+            }
+        )
     return {
         "size": show_size(workload.size),
         "segment_size": show_size(workload.segment_bytes),

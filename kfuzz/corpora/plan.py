@@ -27,7 +27,7 @@ from kfuzz.kafka import INT32_MAX
 from kfuzz.records.compaction import DELETE_RETENTION_MS
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
 
-__all__ = ["Plan", "Segment", "batch_bytes_max", "offset_bytes_mean", "value_bytes_max"]
+__all__ = ["Plan", "Segment", "batch_bytes_max", "batch_bytes_mean", "offset_bytes_mean", "value_bytes_max"]
 
 # A marker's record takes 17 bytes: its length, attributes, two deltas, a key of 4 bytes, a value of 6, no headers.
 CONTROL_BATCH_BYTES = BATCH_HEADER_SIZE + 17
@@ -170,6 +170,14 @@ class _TopicPlan:
         each = self.topic.leader_epoch_offsets or end
         return [(epoch, max(first, epoch * each)) for epoch in range(first // each, -(-end // each))]
 
+    @property
+    def timestamps_ms(self) -> tuple[int, int]:
+        """The times of the first and the last offset of each partition, without jitter and lateness."""
+        times = self.topic.timestamps
+        clock, first = clock_of(times), first_units(times, self.offsets_per_partition - 1)
+        last = first + (self.offsets_per_partition - 1) * clock.units_per_offset
+        return clock.moment(first).ms, clock.moment(last).ms
+
 
 def _first_offset(old: tuple[_Old, ...], offsets_per_segment: int, index: int) -> int:
     offset = 0
@@ -212,7 +220,6 @@ class Plan:
             _check_segment(topic, per_segment, offset_bytes_mean(topic), place)
             for one in old:
                 _check_segment(topic, one.offsets_per_segment if one.segments else 0, one.offset_bytes, place)
-            _check_timestamps(topic, per_partition, place)
             _check_leader_epochs(topic, per_partition, place)
             writers = Writers(topic, workload.seed, producer_id, per_segment)
             old_segments = sum(one.segments for one in old)
@@ -220,7 +227,9 @@ class Plan:
                 per_partition = before
             segments = full + (per_partition > before)
             writers.check(place, segments - old_segments)
-            self.topics.append(_TopicPlan(topic, first_id, per_partition, per_segment, segments, writers, old))
+            planned = _TopicPlan(topic, first_id, per_partition, per_segment, segments, writers, old)
+            _check_timestamps(planned, place)
+            self.topics.append(planned)
             first_id += segments * topic.partitions
             producer_id += writers.producer_ids
         self._length = first_id
@@ -365,6 +374,11 @@ def _varint_bytes_below(limit: float) -> float:
     return 1 + sum(max(0.0, 1 - (1 << bits) / limit) for bits in (6, 13, 20, 27, 34) if limit > 0)
 
 
+def batch_bytes_mean(topic: Topic) -> float:
+    """The average uncompressed bytes of a record batch."""
+    return offset_bytes_mean(topic) * topic.batches.records.mean
+
+
 def batch_bytes_max(topic: Topic) -> int:
     """An upper bound on the uncompressed bytes of one batch, for the size of the buffer."""
     return BATCH_HEADER_SIZE + topic.batches.records.max * _record_bytes_max(topic)
@@ -409,13 +423,13 @@ def _check_leader_epochs(topic: Topic, offsets: int, place: str) -> None:
         )
 
 
-def _check_timestamps(topic: Topic, offsets: int, place: str) -> None:
-    times = topic.timestamps
+def _check_timestamps(planned: _TopicPlan, place: str) -> None:
+    times = planned.topic.timestamps
     if not times.resolved:
         return
-    clock, first = clock_of(times), first_units(times, offsets - 1)
-    first_ms = clock.moment(first).ms - (times.late_ms if times.late_share else 0)
-    last_ms = clock.moment(first + (offsets - 1) * clock.units_per_offset).ms + times.jitter_ms
+    first_ms, last_ms = planned.timestamps_ms
+    first_ms -= times.late_ms if times.late_share else 0
+    last_ms += times.jitter_ms
     if first_ms < 0:
         key = "start" if times.end is None else "end"
         raise UsageError(

@@ -11,7 +11,7 @@ from kfuzz.corpora.manifest import Row, corpus_fingerprint
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem
 
-__all__ = ["generated", "generated_json", "verified"]
+__all__ = ["date", "generated", "generated_json", "show_bytes", "verified"]
 
 PROBLEMS_SHOWN = 50
 # The end of the year 9999, the last that Python's dates can hold.
@@ -28,7 +28,7 @@ def generated(out: str | Path | Target, rows: Sequence[Row], seconds: float) -> 
     first_ms, last_ms = _timestamps(rows)
     if first_ms is not None and last_ms is not None:
         lines.append(
-            f"timestamps run from {_date(first_ms)} to {_date(last_ms)}: before a broker opens this corpus, set "
+            f"timestamps run from {date(first_ms)} to {date(last_ms)}: before a broker opens this corpus, set "
             "retention.ms=-1 on its topics, or the broker deletes segments older than its retention (default: 7 days)"
         )
     return lines
@@ -73,5 +73,15 @@ def _timestamps(rows: Sequence[Row]) -> tuple[int | None, int | None]:
     return first, last
 
 
-def _date(ms: int) -> str:
+def date(ms: int) -> str:
+    """The date of ``ms`` since 1970 in UTC, to the second."""
     return f"{datetime.fromtimestamp(ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC" if ms <= DATE_MS_MAX else f"{ms} ms"
+
+
+def show_bytes(size: int) -> str:
+    """``size`` in three digits, in the decimal unit in which it is below a thousand."""
+    for power, unit in enumerate(("B", "kB", "MB", "GB", "TB")):
+        # 999.5 would be printed as 1e+03.
+        if size < 999.5 * 1000**power:
+            return f"{size / 1000**power:.3g} {unit}"
+    return f"{size / 1000**5:.4g} PB"

@@ -22,13 +22,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from kfuzz import errors
+from kfuzz.corpora.prediction import tasks_of
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.java import ensure_java
 
 __all__ = ["collect", "default_tasks", "reason", "session", "session_of_ours"]
 
-TASK_BYTES = 1 << 30
-# A task costs about 30 ms. A few tasks per core balance the load and make progress visible.
+# A few tasks per core balance the load and make progress visible.
 TASKS_PER_CORE = 4
 POLL_S = 0.25
 # How long to wait for an interrupted job to end before the session is stopped.
@@ -147,7 +147,7 @@ def session_of_ours(master: str | None = None, app_name: str = "kfuzz") -> Itera
 def default_tasks(spark: SparkSession, size: int, segments: int) -> int:
     """The number of tasks: one per GiB of ``size``, at least four per core, at most one per segment, at least one."""
     cores = int(spark.conf.get("spark.default.parallelism", None) or _cores(spark))
-    return max(1, min(segments, max(TASKS_PER_CORE * cores, -(-size // TASK_BYTES))))
+    return max(tasks_of(size, segments), min(segments, TASKS_PER_CORE * cores))
 
 
 def _cores(spark: SparkSession) -> int:

@@ -1,0 +1,81 @@
+"""What a workload will take: bytes, tasks, core-hours. A small sample of each topic is made in memory, and measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kfuzz.corpora.plan import Plan, batch_bytes_mean, offset_bytes_mean
+from kfuzz.corpora.segment import generate_segment
+from kfuzz.corpora.workload import GIB, MIB, Topic, Workload
+
+__all__ = ["TASK_BYTES", "Prediction", "TopicPrediction", "predict", "tasks_of"]
+
+# A Spark task starts in about 30 ms, which is little beside the time for so many bytes.
+TASK_BYTES = GIB
+SAMPLE_BATCHES = 16
+SAMPLE_BYTES_MIN, SAMPLE_BYTES_MAX = 2 * MIB, 64 * MIB
+RUNS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPrediction:
+    """``bytes`` without compression, ``compressed_bytes`` of the log files, and CPU time for the topic ``name``."""
+
+    name: str
+    bytes: int
+    compressed_bytes: int
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What the whole corpus takes. ``core_hours`` is an estimate for this machine, without writing to a disk."""
+
+    topics: Sequence[TopicPrediction]
+    tasks: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(topic.bytes for topic in self.topics)
+
+    @property
+    def compressed_bytes(self) -> int:
+        return sum(topic.compressed_bytes for topic in self.topics)
+
+    @property
+    def core_hours(self) -> float:
+        return sum(topic.cpu_s for topic in self.topics) / 3600
+
+
+def tasks_of(size: int, segments: int) -> int:
+    """The number of tasks for a corpus of ``size`` bytes on a cluster that is not larger than it needs."""
+    return max(1, min(segments, -(-size // TASK_BYTES)))
+
+
+def predict(plan: Plan) -> Prediction:
+    """Predict what the corpus of ``plan`` takes. Its workload must be resolved. Takes about a second for each topic."""
+    topics = []
+    for planned in plan.topics:
+        offsets = planned.offsets_per_partition * planned.topic.partitions
+        sampled, size, cpu_s = _sample(planned.topic, plan.workload)
+        plain = round(offset_bytes_mean(planned.topic) * offsets)
+        times = offsets / sampled
+        topics.append(TopicPrediction(planned.topic.name, plain, round(size * times), cpu_s * times))
+    return Prediction(topics, tasks_of(plan.workload.size, len(plan)))
+
+
+def _sample(topic: Topic, workload: Workload) -> tuple[int, int, float]:
+    """The offsets, the bytes and the CPU seconds of one small segment of ``topic``."""
+    enough = round(SAMPLE_BATCHES * batch_bytes_mean(topic))
+    size = min(max(enough, SAMPLE_BYTES_MIN), SAMPLE_BYTES_MAX)
+    small = replace(workload, topics=(replace(topic, partitions=1),), size=size, segment_bytes=size)
+    segment = Plan(small)[0]
+    best_s = float("inf")
+    # The first run also makes tables that a whole corpus makes once.
+    for _ in range(RUNS):
+        start_s = time.process_time()
+        made = generate_segment(segment, small)
+        best_s = min(best_s, time.process_time() - start_s)
+    return segment.offsets, len(made.log), best_s
