@@ -6,7 +6,6 @@ pyarrow is imported only inside the functions that use it: planning and generati
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import importlib.util
 import io
 import json
@@ -95,12 +94,13 @@ def require_pyarrow() -> None:
 @cache
 def codec_versions() -> str:
     """The versions of the libraries that compressed bytes depend on, as JSON with sorted keys."""
+    import cramjam
     import lz4
     import zstandard
 
     versions = {
         "zlib": zlib.ZLIB_RUNTIME_VERSION,
-        "snappy": "cramjam-" + importlib.metadata.version("cramjam"),
+        "snappy": f"cramjam-{cramjam.__version__}",
         "lz4": lz4.library_version_string(),
         "zstd": ".".join(map(str, zstandard.ZSTD_VERSION)),
     }

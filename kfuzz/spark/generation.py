@@ -19,6 +19,7 @@ from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import Workload, parse, render
+from kfuzz.spark.rows import settle, to_batch
 from kfuzz.spark.sessions import collect, default_tasks
 
 __all__ = ["columns", "generate"]
@@ -75,7 +76,8 @@ def _task(
             for segment_id in batch.column(0).to_pylist():
                 assert segment_id is not None
                 row = write(plan[segment_id], segment_id, workload, place, attempt)
-                yield pa.RecordBatch.from_pylist([asdict(row)], schema=schema())
+                yield to_batch([asdict(row)], schema())
+        settle()
 
     return task
 

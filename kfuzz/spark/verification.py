@@ -16,6 +16,7 @@ from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem, check_whole, verify_segment
 from kfuzz.corpora.workload import parse, render
 from kfuzz.spark.generation import columns
+from kfuzz.spark.rows import settle, to_batch
 from kfuzz.spark.sessions import collect, default_tasks
 
 __all__ = ["verify"]
@@ -67,6 +68,7 @@ def _task(text: str, out: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
             for row in batch.to_pylist():
                 problems = verify_segment(out, plan[row["segment_id"]], workload, Row(**row))
                 found = [{"segment_id": row["segment_id"], **asdict(problem)} for problem in problems]
-                yield pa.RecordBatch.from_pylist(found, schema=PROBLEMS)
+                yield to_batch(found, PROBLEMS)
+        settle()
 
     return task
