@@ -23,6 +23,7 @@ __all__ = [
     "open_whole",
     "read_bytes",
     "require_writable",
+    "sync_directory",
     "write_whole",
 ]
 
@@ -141,6 +142,17 @@ def write_whole(path: str | Path, data: bytes | str, *, mode: int = 0o666) -> No
     """Write ``data`` (text as UTF-8) to ``path`` atomically: readers see the old file or the new one, never a part."""
     with open_whole(path, mode=mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
+
+
+def sync_directory(path: Path) -> None:
+    """Wait until the names of the files in ``path`` are on the disk; ``UsageError`` if that fails."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    finally:
+        os.close(descriptor)
 
 
 def read_bytes(path: str | Path) -> bytes:

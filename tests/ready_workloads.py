@@ -15,8 +15,10 @@ READY = sorted((Path(__file__).parents[1] / "spark_jobs" / "workloads").glob("*.
 
 
 def small(path: Path) -> Workload:
-    """The workload in ``path`` with segments so small that each partition has a few, the last one not full."""
+    """The workload in ``path`` with one or two partitions a topic, and a few small segments in each."""
     workload = load(path)
+    topics = tuple(replace(topic, partitions=min(topic.partitions, 2)) for topic in workload.topics)
+    workload = replace(workload, topics=topics)
     segment_bytes = max(128 * KIB, *(math.ceil(8 * offset_bytes_mean(topic)) for topic in workload.topics))
     weights = sum(topic.weight for topic in workload.topics)
     partition = min(topic.weight / weights / topic.partitions for topic in workload.topics)

@@ -1,4 +1,4 @@
-"""`kfuzz corpus`: generate, verify and describe corpora of log segments in one process."""
+"""`kfuzz corpus`: generate, verify, describe and install corpora of log segments in one process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from kfuzz.cli import replay
 from kfuzz.cli.console import Group, LocalPath, echo_json, json_option, progress
-from kfuzz.corpora import generation, prediction, summary, verification
+from kfuzz.corpora import generation, installation, prediction, summary, verification
 from kfuzz.corpora import workload as workloads
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
@@ -57,6 +57,7 @@ def command() -> None:
       kfuzz corpus verify out/corpus
       kfuzz corpus archive out/kfuzz-env.zip
       kfuzz corpus replay out/corpus --bootstrap 127.0.0.1:9092 --create
+      kfuzz corpus install out/corpus --log-dir /var/lib/kafka/data
 
     spark_jobs/generate_corpus.py writes the same bytes in several processes.
     """
@@ -152,6 +153,54 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
         )
         first, last = (summary.date(topic[f"{which}_timestamp"]) for which in ("first", "last"))
         click.echo(f"  timestamps from {first} to {last}")
+
+
+@command.command()
+@click.argument("directory", type=LocalPath())
+@click.option("--log-dir", type=LocalPath(), help="A directory of log.dirs of a broker that is stopped.")
+@click.option("--topics", is_flag=True, help="Only print the script that creates the topics.")
+@click.option(
+    "--link/--copy", help="Link the logs of full segments instead of copying them. Nothing may delete records then."
+)
+@click.option("--present-only", is_flag=True, help="Leave out partitions that --log-dir lacks: others hold them.")
+@click.option("--dry-run", is_flag=True, help="Check everything and change nothing.")
+@json_option
+def install(
+    directory: Path, log_dir: Path | None, topics: bool, link: bool, present_only: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Put the corpus in DIRECTORY into the log directory of a stopped broker.
+
+    The topics must exist there. First create them with the script that --topics prints, then stop the broker, install,
+    and start it again.
+
+    \b
+    Examples:
+      kfuzz corpus install out/corpus --topics > create-topics.sh
+      sh create-topics.sh localhost:9092
+      kfuzz corpus install out/corpus --log-dir /var/lib/kafka/data
+    """
+    if topics == (log_dir is not None):
+        raise click.UsageError("give either --log-dir, or --topics to print the script that creates the topics")
+    corpus = installation.open_finished(directory)
+    if topics:
+        if as_json:
+            echo_json({"topics": [asdict(topic) for topic in installation.topic_settings(corpus)]})
+        else:
+            click.echo(installation.topic_script(corpus), nl=False)
+        return
+    assert log_dir is not None
+    with progress("partitions", len(corpus.plan.directories()), quiet=as_json or dry_run) as set_done:
+        done = installation.install(
+            corpus, log_dir, link=link, present_only=present_only, dry_run=dry_run, set_done=set_done
+        )
+    told = installation.notes(corpus, log_dir)
+    if as_json:
+        echo_json({"log_dir": str(log_dir), "dry_run": dry_run, **asdict(done), "notes": told})
+        return
+    for line in summary.installed(corpus.out, log_dir, done, dry_run=dry_run):
+        click.echo(line)
+    for line in told:
+        click.echo(f"note: {line}")
 
 
 @command.command()

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kfuzz.corpora.manifest import Row, corpus_fingerprint
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem
 
-__all__ = ["date", "generated", "generated_json", "show_bytes", "verified"]
+if TYPE_CHECKING:
+    from kfuzz.corpora.installation import Installed
+
+__all__ = ["date", "generated", "generated_json", "installed", "show_bytes", "timestamps", "verified"]
 
 PROBLEMS_SHOWN = 50
 # The end of the year 9999, the last that Python's dates can hold.
@@ -25,7 +28,7 @@ def generated(out: str | Path | Target, rows: Sequence[Row], seconds: float) -> 
         f"{out}: {len(rows)} segments, {records} records, {_rate(rows, seconds)}",
         f"fingerprint {corpus_fingerprint(rows)}",
     ]
-    first_ms, last_ms = _timestamps(rows)
+    first_ms, last_ms = timestamps(rows)
     if first_ms is not None and last_ms is not None:
         lines.append(
             f"timestamps run from {date(first_ms)} to {date(last_ms)}: before a broker opens this corpus, set "
@@ -36,7 +39,7 @@ def generated(out: str | Path | Target, rows: Sequence[Row], seconds: float) -> 
 
 def generated_json(out: str | Path | Target, rows: Sequence[Row]) -> dict[str, Any]:
     """The same facts as one JSON object; timestamps in ms, null if no record has one."""
-    first_ms, last_ms = _timestamps(rows)
+    first_ms, last_ms = timestamps(rows)
     return {
         "out": str(out),
         "segments": len(rows),
@@ -62,12 +65,28 @@ def verified(corpus: Corpus, problems: Sequence[Problem], seconds: float) -> lis
     return lines
 
 
+def installed(out: str | Path | Target, log_dir: Path, done: Installed, *, dry_run: bool) -> list[str]:
+    """Lines about what an installation did, or would do."""
+    would = "would install" if dry_run else "installed"
+    linked = f", {done.linked_bytes / 1e6:.0f} MB linked" if done.linked_bytes else ""
+    lines = [
+        f"{out}: {would} {done.partitions} partitions with {done.segments} segments in {log_dir}, "
+        f"{done.copied_bytes / 1e6:.0f} MB copied{linked}"
+    ]
+    if done.present:
+        lines.append(f"{len(done.present)} partitions were there already: {', '.join(done.present)}")
+    if done.absent:
+        lines.append(f"{len(done.absent)} partitions are not in {log_dir}: {', '.join(done.absent)}")
+    return lines
+
+
 def _rate(rows: Sequence[Row], seconds: float) -> str:
     megabytes = sum(row.bytes for row in rows) / 1e6
     return f"{megabytes:.0f} MB in {seconds:.1f} s ({megabytes / max(seconds, 1e-9):.0f} MB/s)"
 
 
-def _timestamps(rows: Sequence[Row]) -> tuple[int | None, int | None]:
+def timestamps(rows: Sequence[Row]) -> tuple[int | None, int | None]:
+    """The lowest and the highest timestamp of ``rows`` in ms; None if no record has one."""
     first = min((row.min_timestamp for row in rows if row.min_timestamp is not None), default=None)
     last = max((row.max_timestamp for row in rows if row.max_timestamp is not None), default=None)
     return first, last

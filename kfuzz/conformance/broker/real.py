@@ -213,13 +213,17 @@ class Broker:
     Use it in a ``with`` block. Entry formats the directory and starts the broker. Exit ends its processes and removes
     the directory, whatever happened inside.
 
-    ``settings``: further lines of server.properties, by Kafka's names.
+    ``settings``: further lines of server.properties, by Kafka's names. ``log_levels``: what the broker's log has beyond
+    its warnings: levels by the names of Kafka's loggers.
 
     Only one thread may use a broker. ``UsageError`` if Java or Maven is missing; ``BrokerFailed`` if it does not start.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, str] | None = None, *, log_levels: Mapping[str, str] | None = None
+    ) -> None:
         self._settings = dict(settings or {})
+        self._log_levels = LOG_LEVELS | {f"log.{name}": level for name, level in (log_levels or {}).items()}
         self._folder: Path
         self._home: Path
         self._process: subprocess.Popen[bytes] | None = None
@@ -262,7 +266,7 @@ class Broker:
     def start(self) -> None:
         """Start the broker and wait until it is ready; ``BrokerFailed`` if it ends or takes too long."""
         arguments = [str(self._properties)]
-        argv = _java(self._folder, "kfuzz.broker.Server", arguments, log_levels=LOG_LEVELS)
+        argv = _java(self._folder, "kfuzz.broker.Server", arguments, log_levels=self._log_levels)
         with (self._home / "broker.log").open("wb") as log:
             self._process = _spawn(argv, stdout=log, stderr=subprocess.STDOUT, cwd=self._home)
         deadline = time.monotonic() + START_TIMEOUT_S
@@ -299,6 +303,10 @@ class Broker:
         if "failure" in answer:
             raise BrokerFailed(f"cannot create a topic with {partitions} partitions: {answer['failure']}")
         return topic
+
+    def tool(self, main: str, *arguments: str) -> list[str]:
+        """The command line of one of Kafka's tools in this release, such as ``kafka.tools.StorageTool``."""
+        return _java(self._folder, main, arguments, log_levels={"defaultLogLevel": "off"})
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The sender's answer to a request (see ``Sender.java``); ``BrokerFailed`` if the sender ended."""

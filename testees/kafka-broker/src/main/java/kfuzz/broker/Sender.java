@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.StreamReadConstraints;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.FileDescriptor;
@@ -14,14 +15,21 @@ import java.io.PrintStream;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.stream.IntStream;
+import java.util.zip.CRC32C;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.message.FetchRequestData;
 import org.apache.kafka.common.message.FetchResponseData;
 import org.apache.kafka.common.message.ProduceRequestData;
@@ -37,6 +45,7 @@ import org.apache.kafka.common.requests.ProduceResponse;
 import org.apache.kafka.common.requests.TransactionResult;
 import org.apache.kafka.common.requests.WriteTxnMarkersRequest;
 import org.apache.kafka.common.requests.WriteTxnMarkersResponse;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
  * Talks to a broker for kfuzz: one JSON request per line on stdin, one answer per line on stdout, in order. Records go
@@ -50,6 +59,8 @@ import org.apache.kafka.common.requests.WriteTxnMarkersResponse;
  *  "coordinator_epoch": 0, "commit": true, "transaction_version": 0} → {"error": "NONE"}
  * {"operation": "fetch", "topic": "t", "partition": 0, "offset": "0"}
  *     → {"error": "NONE", "hex": "…", "last_stable_offset": "1", "high_watermark": "1"}
+ * {"operation": "consume", "topic": "t", "partitions": 3, "isolation": "read_committed"}
+ *     → {"partitions": [{"records": "2", "end": "5", "crc32c": "123"}, …]}
  * </pre>
  *
  * <p>If the broker does not answer (it closes the connection, or a timeout expires), the answer is
@@ -66,6 +77,7 @@ public final class Sender {
     private static final int FETCH_BYTES_MAX = 64 << 20;
     private static final int RETRIES_MAX = 200;
     private static final int RETRY_MS = 50;
+    private static final int POLL_MS = 100;
 
     /** The errors of a new partition until its leader is ready. */
     private static final List<Errors> NOT_READY =
@@ -110,6 +122,7 @@ public final class Sender {
                 case "create-topic" -> createTopic(request);
                 case "produce" -> whenReady(answer, said -> produce(request, said));
                 case "write-marker" -> whenReady(answer, said -> writeMarker(request));
+                case "consume" -> consume(request, answer);
                 case "fetch" -> whenReady(answer, said -> fetch(request, said));
                 default -> throw new IllegalArgumentException("no operation " + operation);
             }
@@ -197,6 +210,62 @@ public final class Sender {
         answer.put("last_stable_offset", Long.toString(said.lastStableOffset()));
         answer.put("hex", HexFormat.of().formatHex(bytes));
         return Errors.forCode(said.errorCode());
+    }
+
+    /**
+     * Reads the partitions from their beginning to their end with Kafka's consumer. The answer has for each the number
+     * of records, the end offset that this isolation level sees, and the CRC-32C of all contents (see {@link #sum}).
+     */
+    private void consume(JsonNode request, ObjectNode answer) {
+        List<TopicPartition> partitions = IntStream.range(0, request.path("partitions").asInt())
+            .mapToObj(partition -> new TopicPartition(request.path("topic").asText(), partition)).toList();
+        long[] counts = new long[partitions.size()];
+        CRC32C[] sums = partitions.stream().map(partition -> new CRC32C()).toArray(CRC32C[]::new);
+        Map<String, Object> settings = Map.of(
+            ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, address.getHostString() + ":" + address.getPort(),
+            ConsumerConfig.ISOLATION_LEVEL_CONFIG, request.path("isolation").asText(),
+            ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false,
+            // Otherwise the broker waits for new records in the partitions that were read first.
+            ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, POLL_MS / 10);
+        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
+        try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
+            consumer.assign(partitions);
+            consumer.seekToBeginning(partitions);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            long deadline = System.nanoTime() + Duration.ofMillis(timeoutMs).toNanos();
+            while (partitions.stream().anyMatch(partition -> consumer.position(partition) < ends.get(partition))) {
+                if (System.nanoTime() > deadline)
+                    throw new IllegalStateException("the end was not reached in " + timeoutMs + " ms");
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(POLL_MS))) {
+                    counts[record.partition()]++;
+                    sum(record, sums[record.partition()]);
+                }
+            }
+            ArrayNode found = answer.putArray("partitions");
+            for (TopicPartition partition : partitions)
+                found.addObject()
+                    .put("records", Long.toString(counts[partition.partition()]))
+                    .put("end", Long.toString(ends.get(partition)))
+                    .put("crc32c", Long.toString(sums[partition.partition()].getValue()));
+        }
+    }
+
+    /** Adds offset, timestamp, key, value and headers; each of the last three after its length or count, null as -1. */
+    private static void sum(ConsumerRecord<byte[], byte[]> record, CRC32C sum) {
+        sum.update(ByteBuffer.allocate(16).putLong(record.offset()).putLong(record.timestamp()).flip());
+        sum(record.key(), sum);
+        sum(record.value(), sum);
+        sum.update(ByteBuffer.allocate(4).putInt(record.headers().toArray().length).flip());
+        for (Header header : record.headers()) {
+            sum(header.key().getBytes(StandardCharsets.UTF_8), sum);
+            sum(header.value(), sum);
+        }
+    }
+
+    private static void sum(byte[] field, CRC32C sum) {
+        sum.update(ByteBuffer.allocate(4).putInt(field == null ? -1 : field.length).flip());
+        if (field != null)
+            sum.update(field);
     }
 
     private AbstractResponse ask(AbstractRequest request) throws IOException {
