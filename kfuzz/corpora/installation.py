@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kfuzz.corpora.broker_topics import topic_configs
 from kfuzz.corpora.generation import LEADER_EPOCH_CHECKPOINT
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.summary import date, timestamps
@@ -177,25 +178,55 @@ def topic_script(corpus: Corpus) -> str:
 def notes(corpus: Corpus, log_dir: Path | None = None, *, now_ms: int | None = None) -> list[str]:
     """Sentences about what may surprise a person who installs ``corpus``. ``now_ms`` is the time, for tests."""
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
+    configs = None if log_dir is None else topic_configs(log_dir)
     found = []
     first_ms, last_ms = timestamps(corpus.rows)
     if first_ms is not None and last_ms is not None:
-        span = f"timestamps run from {date(first_ms)} to {date(last_ms)}"
-        found.append(
-            f"{span}: the topics need retention.ms=-1, as `kfuzz corpus install --topics` sets it, or the broker "
-            "deletes what is older than its retention (default: 7 days)"
-        )
+        if configs is None:
+            found.append(
+                f"timestamps run from {date(first_ms)} to {date(last_ms)}: the topics need retention.ms=-1, as "
+                "`kfuzz corpus install --topics` sets it, or the broker deletes what is older than its retention "
+                "(default: 7 days)"
+            )
         if last_ms > now_ms:
             found.append(
                 f"timestamps reach {date(last_ms)}, which is in the future: retention by time begins then, and a "
                 "broker refuses new records that are more than message.timestamp.after.max.ms ahead (default: 1 hour)"
             )
+    if configs is not None:
+        found += [note for topic in topic_settings(corpus) for note in _topic_notes(topic, configs)]
     if log_dir is not None and not (log_dir / CLEAN_SHUTDOWN).is_file():
         found.append(
             f"{log_dir} has no {CLEAN_SHUTDOWN}: the broker was not stopped cleanly, so its next start reads the whole "
             "corpus and makes its indexes again"
         )
     return found
+
+
+def _topic_notes(topic: TopicSettings, configs: dict[str, dict[str, str]]) -> Iterator[str]:
+    """What is wrong with a topic as the broker has it."""
+    if topic.name not in configs:
+        yield (
+            f"the broker's metadata has no topic {topic.name}, so it sets the directories of its partitions aside; "
+            "create the topic and install again"
+        )
+        return
+    config = configs[topic.name]
+    why = {
+        "retention.ms": "the broker deletes older segments",
+        "segment.index.bytes": "the broker cuts larger indexes",
+    }
+    wrong = [name for name in why if name in topic.config and config.get(name) != topic.config[name]]
+    reasons = [f"{name} is {config.get(name, 'not set')}: {why[name]}" for name in wrong]
+    if "compact" in config.get("cleanup.policy", ""):
+        wrong.append("cleanup.policy")
+        reasons.append(f"cleanup.policy is {config['cleanup.policy']}: the log cleaner changes the log")
+    if wrong:
+        setting = ",".join(f"{name}={topic.config[name]}" for name in wrong)
+        yield (
+            f"topic {topic.name}: {', and '.join(reasons)}; set it within 30 s of the start with `kafka-configs.sh "
+            f"--alter --entity-type topics --entity-name {topic.name} --add-config {setting}`"
+        )
 
 
 # --- the files ------------------------------------------------------------------------------------------------------

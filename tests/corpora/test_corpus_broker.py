@@ -24,7 +24,7 @@ from kfuzz.cli.main import main
 from kfuzz.conformance.broker.real import Broker
 from kfuzz.corpora import logs
 from kfuzz.corpora.generation import generate
-from kfuzz.corpora.installation import install, open_finished, topic_settings
+from kfuzz.corpora.installation import install, notes, open_finished, topic_settings
 from kfuzz.corpora.manifest import read_manifest
 from kfuzz.corpora.snapshot import decode
 from kfuzz.corpora.workload import KIB, Batches, Producers, Range, Timestamps, Topic, Transactions, Workload
@@ -89,6 +89,7 @@ class Served:
 
     corpora: dict[str, Path]
     broker: Broker
+    notes: dict[str, list[str]]
     before: dict[str, bytes] = field(default_factory=dict)
     after: dict[str, bytes] = field(default_factory=dict)
     recovered: dict[str, bytes] = field(default_factory=dict)
@@ -143,8 +144,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         for name, out in corpora.items():
             # Linked files must be as safe as copies.
             kfuzz("install", out, "--log-dir", broker.data, "--link" if name == "payments" else "--copy")
+        found_notes = {name: notes(open_finished(out), broker.data) for name, out in corpora.items()}
         del corpora["doomed"]
-        found = Served(corpora, broker, before=contents(broker.data, corpora))
+        found = Served(corpora, broker, found_notes, before=contents(broker.data, corpora))
         broker.start()
         for out in corpora.values():
             consume(broker, out, found)
@@ -281,6 +283,13 @@ def test_some_transactions_were_aborted_and_some_committed(served: Served) -> No
             for isolation in ("read_uncommitted", "read_committed")
         )
         assert 0 < committed < everything, topic
+
+
+def test_a_note_warns_of_the_topic_whose_records_the_broker_deleted_and_of_no_other(served: Served) -> None:
+    said = {name: [note for note in found if "in the future" not in note] for name, found in served.notes.items()}
+    (warning,) = said.pop("doomed")
+    assert warning.startswith("topic doomed: retention.ms is not set: the broker deletes older segments; ")
+    assert said == {name: [] for name in served.corpora}
 
 
 # --- what the broker did to the files -------------------------------------------------------------------------------

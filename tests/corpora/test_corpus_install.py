@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from kfuzz import messages, records
 from kfuzz.cli.main import main
 from kfuzz.corpora import installation
 from kfuzz.corpora.generation import generate
@@ -359,6 +360,65 @@ def test_notes_say_what_may_surprise(corpus: Corpus, log_dir: Path) -> None:
     (log_dir / ".kafka_cleanshutdown").unlink()
     _, unclean = notes(corpus, log_dir, now_ms=now_ms)
     assert "the broker was not stopped cleanly, so its next start reads the whole corpus" in unclean
+
+
+def metadata(*found: tuple[int, str, dict[str, object]]) -> bytes:
+    """Batches of one metadata record each: key, name and values; version 0."""
+    batches = []
+    for at, (key, name, values) in enumerate(found):
+        value = bytes([1, key, 0]) + messages.encode(name, 0, values)
+        batches.append(records.RecordBatch(at, 0, [records.Record(at, 1000, None, value)]))
+    return records.encode(batches)
+
+
+def made_topic(name: str, number: int) -> tuple[int, str, dict[str, object]]:
+    return 2, "TopicRecord", {"name": name, "topicId": number.to_bytes(16)}
+
+
+def configured(topic: str, name: str, value: str | None) -> tuple[int, str, dict[str, object]]:
+    return 4, "ConfigRecord", {"resourceType": 2, "resourceName": topic, "name": name, "value": value}
+
+
+def test_notes_compare_the_topics_with_the_brokers_metadata(corpus: Corpus, log_dir: Path) -> None:
+    folder = log_dir / "__cluster_metadata-0"
+    folder.mkdir()
+    log = folder / f"{0:020d}.log"
+    old = [made_topic("t", 1), configured("t", "retention.ms", "-1")]
+    log.write_bytes(
+        metadata(
+            *old,
+            made_topic("pay.s-1", 2),
+            configured("pay.s-1", "retention.ms", "5"),
+            configured("pay.s-1", "cleanup.policy", "compact,delete"),
+            # A broker's own settings and other records change nothing.
+            (4, "ConfigRecord", {"resourceType": 4, "resourceName": "", "name": "retention.ms", "value": "7"}),
+            (20, "NoOpRecord", {}),
+        )
+    )
+    assert notes(corpus, log_dir) == [
+        "topic pay.s-1: retention.ms is 5: the broker deletes older segments, and cleanup.policy is compact,delete: "
+        "the log cleaner changes the log; set it within 30 s of the start with `kafka-configs.sh --alter "
+        "--entity-type topics --entity-name pay.s-1 --add-config retention.ms=-1,cleanup.policy=delete`"
+    ]
+    # The topic was deleted and made again, and one setting was removed.
+    again = [(9, "RemoveTopicRecord", {"topicId": (1).to_bytes(16)}), made_topic("t", 3)]
+    right = [made_topic("pay.s-1", 2), configured("pay.s-1", "retention.ms", "-1")]
+    log.write_bytes(metadata(*old, *again, *right, configured("pay.s-1", "retention.ms", None)))
+    first, second = notes(corpus, log_dir)
+    assert first.startswith("topic pay.s-1: retention.ms is not set: ")
+    assert second.startswith("topic t: retention.ms is not set: ")
+    # A snapshot stands for the records of the log before its offset.
+    log.write_bytes(metadata(*again, *right))
+    (folder / f"{2:020d}-0000000001.checkpoint").write_bytes(metadata(made_topic("t", 4), *old[1:]))
+    assert notes(corpus, log_dir) == []
+    (folder / f"{4:020d}-0000000001.checkpoint").write_bytes(metadata(*right))
+    (missing,) = notes(corpus, log_dir)
+    assert missing.startswith(
+        "the broker's metadata has no topic t, so it sets the directories of its partitions aside"
+    )
+    # Bytes that cannot be read say nothing of the topics.
+    log.write_bytes(log.read_bytes()[:-1] + b"\x7f" + b"records" * 20)
+    assert notes(corpus, log_dir)[0].startswith("timestamps run from")
 
 
 def test_the_verb_says_what_it_did_as_text_and_as_json(
