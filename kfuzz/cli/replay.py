@@ -13,12 +13,14 @@ from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
 from kfuzz.replay import (
+    ACKS,
     Address,
     Rate,
     Security,
     Settings,
     find_parts,
     parse_duration,
+    parse_name,
     parse_rate,
     parse_speed,
     replay,
@@ -45,13 +47,6 @@ class _Word(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
-def _mapped(text: str) -> tuple[str, str]:
-    old, equals, new = text.partition("=")
-    if not equals or not old or not new:
-        raise UsageError(f"{text!r} maps no topic; give A=B to send topic A of the log to topic B")
-    return old, new
-
-
 def _bytes(text: str) -> int:
     size = parse_size(text)
     if not size:
@@ -68,7 +63,7 @@ def _bytes(text: str) -> int:
 @click.option("--records", type=click.IntRange(0), help="Send at most so many records.")
 @click.option("--topics", default="*", metavar="GLOB", help="Only these topics of the log.")
 @click.option(
-    "--topic", "names", type=_Word("A=B", _mapped), multiple=True, help="Send topic A to topic B; may be repeated."
+    "--topic", "names", type=_Word("A=B", parse_name), multiple=True, help="Send topic A to topic B; may be repeated."
 )
 @click.option("--create", is_flag=True, help="Create missing topics, with retention.ms=-1.")
 @click.option("--replication", type=click.IntRange(1), help="Replicas of created topics (default: the broker's).")
@@ -80,7 +75,7 @@ def _bytes(text: str) -> int:
 @click.option(
     "--pipeline", is_flag=True, help="Faster; a batch that is sent again may come after later ones of its partition."
 )
-@click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True)
+@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True)
 @click.option("--timeout", type=_Word("time", parse_duration), default="30s", show_default=True, help="For an answer.")
 @click.option("--retries", type=click.IntRange(0, 1000), default=10, show_default=True, help="Of one batch.")
 @click.option("--reconnects", type=click.IntRange(0), default=20, show_default=True, help="Of the whole replay.")
@@ -142,7 +137,7 @@ def command(
         connections=connections,
         in_flight=in_flight,
         pipelined=pipeline,
-        acks={"0": 0, "1": 1, "all": -1}[acks],  # type: ignore[arg-type]
+        acks=ACKS[acks],
         rate=rate or Rate(),
         speed=speed,
         duration_s=duration,
@@ -159,9 +154,6 @@ def command(
         limits=Limits(decompressed_bytes) if decompressed_bytes else Limits(),
     )
     parts = find_parts(directory, topics=topics)
-    unknown = sorted(settings.names.keys() - {part.topic for part in parts})
-    if unknown:
-        raise UsageError(f"--topic names {unknown[0]}, which is no topic of {directory}; check the name")
     total = sum(part.size for part in parts)
     with progress("replaying, MB", -(-total // MB), quiet=as_json) as set_done:
         report = replay(parts, settings, set_done=lambda done: set_done(done // MB))

@@ -5,20 +5,23 @@ are ``pace`` (when), ``cluster`` (where), ``link`` (one connection) and ``protoc
 """
 
 from kfuzz.replay.report import Count, Report, TopicReport
-from kfuzz.replay.running import first_timestamp, replay, wanted_partitions
+from kfuzz.replay.running import first_timestamp, prepare_topics, replay
 from kfuzz.replay.settings import (
+    ACKS,
     Acks,
     Address,
     Rate,
     Security,
     Settings,
     parse_duration,
+    parse_name,
     parse_rate,
     parse_speed,
 )
 from kfuzz.replay.source import Part, find_parts
 
 __all__ = [
+    "ACKS",
     "Acks",
     "Address",
     "Count",
@@ -31,8 +34,9 @@ __all__ = [
     "find_parts",
     "first_timestamp",
     "parse_duration",
+    "parse_name",
     "parse_rate",
     "parse_speed",
+    "prepare_topics",
     "replay",
-    "wanted_partitions",
 ]

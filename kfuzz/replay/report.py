@@ -108,10 +108,11 @@ class Report:
     """What a replay did, by topic of the broker.
 
     ``failure`` is the sentence that ended it early, if one did. ``signal`` is the number of the signal that ended it,
-    or 0.
+    or 0. ``began`` is when the first batch could be sent, in seconds since 1970, and ``seconds`` how long it took.
     """
 
     topics: dict[str, TopicReport] = field(default_factory=dict)
+    began: float = 0.0
     seconds: float = 0.0
     throttled_ms: int = 0
     reconnects: int = 0
@@ -125,7 +126,10 @@ class Report:
 
     def topic(self, name: str) -> TopicReport:
         """The report of one topic, which is made if it is not there yet."""
-        return self.topics.setdefault(name, TopicReport())
+        # Making one takes as long as sending a batch, so not `setdefault`.
+        if (topic := self.topics.get(name)) is None:
+            topic = self.topics[name] = TopicReport()
+        return topic
 
     @property
     def sent(self) -> Count:
@@ -144,7 +148,7 @@ class Report:
         )
 
     def add(self, other: Report) -> None:
-        """Add the report of another part, which ran at the same time."""
+        """Add the report of another part. The time is that from the first beginning to the last end."""
         for name, theirs in other.topics.items():
             ours = self.topic(name)
             for one, more in ((ours.sent, theirs.sent), (ours.converted, theirs.converted)):
@@ -159,7 +163,10 @@ class Report:
             ours.reordered += theirs.reordered
             ours.repeated += theirs.repeated
             ours.latency.add(theirs.latency)
-        self.seconds = max(self.seconds, other.seconds)
+        if other.began:
+            end = max(self.began + self.seconds, other.began + other.seconds)
+            self.began = min(self.began or other.began, other.began)
+            self.seconds = end - self.began
         self.throttled_ms += other.throttled_ms
         self.reconnects += other.reconnects
         self.signal = self.signal or other.signal
@@ -185,7 +192,7 @@ class Report:
 
     def packed(self) -> dict[str, Any]:
         """The report as JSON with the whole histograms, for :meth:`unpacked` in another process."""
-        packed = {**self.to_json(), "signal": self.signal}
+        packed = {**self.to_json(), "signal": self.signal, "began": self.began}
         for name, topic in self.topics.items():
             packed["topics"][name]["histogram"] = topic.latency.encode().decode("ascii")
         return packed
@@ -194,6 +201,7 @@ class Report:
     def unpacked(packed: Mapping[str, Any]) -> Report:
         """The report from :meth:`packed`."""
         report = Report(
+            began=packed["began"],
             seconds=packed["seconds"],
             throttled_ms=packed["throttled_ms"],
             reconnects=packed["reconnects"],

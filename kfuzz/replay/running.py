@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kfuzz.errors import KfuzzError
+from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.replay.cluster import Cluster, ReplayFailed
 from kfuzz.replay.pace import Pace
 from kfuzz.replay.protocol import API_VERSIONS, ConnectionLost
@@ -20,9 +20,11 @@ from kfuzz.replay.sending import DRAIN_S, Sender
 from kfuzz.replay.settings import Settings
 from kfuzz.replay.source import Batch, Part, Step, steps
 
-__all__ = ["first_timestamp", "replay", "wanted_partitions"]
+__all__ = ["first_timestamp", "prepare_topics", "replay", "wanted_partitions"]
 
 PROGRESS_S: Final = 0.25
+# How far to look for a partition's first timestamp. All of it may be what a broker refuses.
+LOOK_MAX: Final = 10_000
 
 
 def replay(parts: Sequence[Part], settings: Settings, *, set_done: Callable[[int], None] = lambda done: None) -> Report:
@@ -38,12 +40,38 @@ def replay(parts: Sequence[Part], settings: Settings, *, set_done: Callable[[int
     return asyncio.run(_replay(parts, settings, set_done))
 
 
+def prepare_topics(parts: Sequence[Part], settings: Settings) -> None:
+    """Check that the broker has the topics with their partitions, or create them; ``UsageError`` as :func:`replay`."""
+
+    wanted = wanted_partitions(parts, settings)
+
+    async def prepare() -> None:
+        cluster = Cluster(settings, lambda: None)
+        try:
+            await cluster.open()
+            await cluster.prepare(wanted)
+        except ReplayFailed as error:
+            raise UsageError(f"{error}") from None
+        finally:
+            await cluster.close()
+
+    asyncio.run(prepare())
+
+
 def wanted_partitions(parts: Sequence[Part], settings: Settings) -> dict[str, int]:
-    """How many partitions each topic of the broker must have."""
+    """How many partitions each topic of the broker must have.
+
+    ``UsageError`` if two topics of the log would become one, or if ``settings.names`` has one that the log lacks.
+    """
     wanted: dict[str, int] = {}
+    sources: dict[str, str] = {}
     for part in parts:
         name = settings.names.get(part.topic, part.topic)
+        if sources.setdefault(name, part.topic) != part.topic:
+            raise UsageError(f"topics {sources[name]} and {part.topic} would both go to {name}; give each its own name")
         wanted[name] = max(wanted.get(name, 0), part.partition + 1)
+    if unknown := sorted(settings.names.keys() - set(sources.values())):
+        raise UsageError(f"the log has no topic {unknown[0]} that could go to {settings.names[unknown[0]]}; check it")
     return wanted
 
 
@@ -57,10 +85,10 @@ def _walk(part: Part, settings: Settings) -> Iterator[Step]:
 
 
 def _started(part: Part, settings: Settings) -> tuple[list[Step], Iterator[Step]]:
-    """The steps of a partition up to its first batch with a timestamp, and the others."""
+    """The first steps of a partition, up to its first batch with a timestamp, and the others."""
     walk = _walk(part, settings)
     begun: list[Step] = []
-    for step in walk:
+    for step in itertools.islice(walk, LOOK_MAX):
         begun.append(step)
         if isinstance(step, Batch) and step.timestamp >= 0:
             break
@@ -85,8 +113,9 @@ async def _replay(parts: Sequence[Part], settings: Settings, set_done: Callable[
         walks = [itertools.chain(begun, rest) for begun, rest in started]
     cluster = Cluster(settings, count_reconnect)
     try:
+        wanted = wanted_partitions(parts, settings)
         await cluster.open()
-        await cluster.prepare(wanted_partitions(parts, settings))
+        await cluster.prepare(wanted)
         pace = Pace(settings, settings.first_timestamp or 0)
         senders = [
             Sender(
@@ -105,6 +134,7 @@ async def _replay(parts: Sequence[Part], settings: Settings, set_done: Callable[
         for sender in senders:
             report.topic(sender.topic)
         began = time.monotonic()
+        report.began = time.time()
         with _stopped_by_interrupt(pace, report):
             await _run_all(senders, pace, report, set_done)
             if not settings.acks and report.failure is None:
@@ -141,7 +171,7 @@ async def _run_all(senders: Sequence[Sender], pace: Pace, report: Report, set_do
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
     if isinstance(failure, KfuzzError):
-        # A file that became unreadable on the way must not hide what was sent.
+        # A file that becomes unreadable on the way must not hide what was sent.
         report.failure = str(failure)
     elif failure is not None:
         raise failure

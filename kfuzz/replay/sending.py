@@ -29,7 +29,6 @@ from kfuzz.replay.protocol import (
     ConnectionLost,
     ProduceForm,
     error_name,
-    first_error,
     response,
 )
 from kfuzz.replay.report import Count, Report, TopicReport
@@ -46,6 +45,7 @@ ALL: Final = -1
 DOUBTFUL: Final = (LOST, 7, 20)
 # Instead of an error: a batch of a transaction whose producer cannot go on.
 TRANSACTION_LOST: Final = "TRANSACTION_LOST"
+YIELD_STEPS: Final = 100
 # How long answers are waited for when a replay is interrupted.
 DRAIN_S: Final = 10.0
 
@@ -116,7 +116,10 @@ class Sender:
 
     async def run(self) -> None:
         """Replay the partition to its end, or to the end of the replay."""
-        for step in self.steps:
+        for number, step in enumerate(self.steps):
+            if number % YIELD_STEPS == 0:
+                # What is not sent waits for nothing, so nothing else would run.
+                await asyncio.sleep(0)
             if isinstance(step, Batch):
                 if not await self.pace.turn(step):
                     break
@@ -255,10 +258,11 @@ class Sender:
         if answer is not None:
             try:
                 values = response("Produce", version, answer)
-            except DecodeError as error:
+                # One topic and one partition were asked for.
+                sent.error = values["responses"][0]["partitionResponses"][0]["errorCode"]
+            except (DecodeError, IndexError) as error:
                 link.lose(f"the answer to Produce cannot be read: {error}")
             else:
-                sent.error = first_error(values["responses"])[0]
                 if throttle_ms := values["throttleTimeMs"]:
                     self.report.throttled_ms += throttle_ms
                     link.muted_until = max(link.muted_until, time.monotonic() + throttle_ms / 1000)

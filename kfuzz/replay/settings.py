@@ -12,10 +12,23 @@ from kfuzz.errors import UsageError
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 
-__all__ = ["Acks", "Address", "Rate", "Security", "Settings", "parse_duration", "parse_rate", "parse_speed"]
+__all__ = [
+    "ACKS",
+    "Acks",
+    "Address",
+    "Rate",
+    "Security",
+    "Settings",
+    "parse_duration",
+    "parse_name",
+    "parse_rate",
+    "parse_speed",
+]
 
 Acks = Literal[-1, 0, 1]
 
+# The words for acks.
+ACKS: Final[Mapping[str, Acks]] = {"0": 0, "1": 1, "all": -1}
 PORT_MAX: Final = 65535
 NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
 SECONDS: Final[Mapping[str, float]] = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
@@ -122,6 +135,14 @@ class Settings:
             raise UsageError(f"records is {self.records}; it must be 0 or more")
         if self.speed is not None and self.rate != Rate():
             raise UsageError("a rate and a speed exclude each other; give one of them")
+
+
+def parse_name(text: str) -> tuple[str, str]:
+    """``A=B`` as a pair, for ``Settings.names``. ``UsageError`` for anything else."""
+    old, equals, new = text.partition("=")
+    if not equals or not old or not new:
+        raise UsageError(f"{text!r} maps no topic; give A=B to send topic A of the log to topic B")
+    return old, new
 
 
 def parse_rate(text: str) -> Rate:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -27,7 +29,9 @@ from kfuzz.files import local_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["generate_main", "verify_main"]
+    from kfuzz.replay import Settings
+
+__all__ = ["generate_main", "replay_main", "verify_main"]
 
 
 def generate_main(arguments: Sequence[str] | None = None) -> int:
@@ -54,6 +58,35 @@ def verify_main(arguments: Sequence[str] | None = None) -> int:
     return _run(parser, arguments, _verify)
 
 
+def replay_main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``spark_jobs/replay_corpus.py``; returns the exit code."""
+    parser = _parser(
+        "Send a corpus, or any Kafka log directory, to a broker; exit 1 if anything was not sent.",
+        "--log out/corpus --bootstrap 127.0.0.1:9092 --create --duration 5m",
+    )
+    parser.add_argument("--log", type=local_path, required=True, help="a directory shared by all executors")
+    parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="a broker that executors can reach")
+    parser.add_argument("--rate", help="of all tasks together: records per second (50000), or bytes (20MB/s)")
+    parser.add_argument("--speed", help="follow the timestamps of the log: 1x, 10x")
+    parser.add_argument("--duration", help="end each task after this time: 90s, 5m")
+    parser.add_argument("--records", type=int, help="send at most so many records")
+    parser.add_argument("--topics", default="*", metavar="GLOB", help="only these topics of the log")
+    parser.add_argument("--topic", action="append", default=[], metavar="A=B", help="send topic A to topic B")
+    parser.add_argument("--create", action="store_true", help="create missing topics, with retention.ms=-1")
+    parser.add_argument("--convert", action="store_true", help="rewrite batches that a broker refuses")
+    parser.add_argument("--connections", type=int, default=1, help="of each task to each broker (default: 1)")
+    parser.add_argument("--in-flight", type=int, default=5, help="requests of a connection without an answer yet")
+    parser.add_argument("--pipeline", action="store_true", help="faster; see docs/replay.md about the order")
+    parser.add_argument("--acks", choices=["0", "1", "all"], default="all")
+    parser.add_argument("--transactional-id", default="kfuzz-replay", help="how the transactional ids begin")
+    parser.add_argument("--tls", action="store_true", help="encrypt, and check the broker's certificate")
+    parser.add_argument("--tls-ca", help="a file of certificates to trust, on every executor")
+    parser.add_argument("--user", help="log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    _spread(parser, "number of Spark tasks (default: one for each core)")
+    return _run(parser, arguments, _replay)
+
+
 def _parser(description: str, example: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.epilog = (
@@ -65,7 +98,11 @@ def _parser(description: str, example: str) -> argparse.ArgumentParser:
 
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, help="the corpus: a directory shared by all executors, or a URI")
-    parser.add_argument("--tasks", type=int, help="number of Spark tasks; changes no byte (default: about 1 GiB each)")
+    _spread(parser, "number of Spark tasks; changes no byte (default: about 1 GiB each)")
+
+
+def _spread(parser: argparse.ArgumentParser, tasks: str) -> None:
+    parser.add_argument("--tasks", type=int, help=tasks)
     parser.add_argument("--master", help="Spark master (default: that of spark-submit, otherwise local[*])")
 
 
@@ -160,6 +197,60 @@ def _check(spark: SparkSession, options: argparse.Namespace, rows: Sequence[Row]
         corpus, problems = verify(spark, options.out, tasks=tasks, set_done=set_done)
     print(*summary.verified(corpus, problems, time.monotonic() - start), sep="\n")
     return 1 if problems else 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    from kfuzz.replay import find_parts, prepare_topics
+
+    settings = _settings(options)
+    # Starting a session takes seconds, so refuse first what cannot be read or sent.
+    parts = find_parts(options.log, topics=options.topics)
+    prepare_topics(parts, settings)
+    with _session(options, "kfuzz replay") as spark:
+        from kfuzz.spark.replaying import replay
+        from kfuzz.spark.sessions import cores
+
+        tasks = min(options.tasks or cores(spark), len(parts))
+        with progress("replaying, tasks", tasks, quiet=options.json) as set_done:
+            report = replay(spark, options.log, settings, topics=options.topics, tasks=tasks, set_done=set_done)
+    if options.json:
+        print(json.dumps(report.to_json(), indent=2, sort_keys=True))
+    else:
+        print(*report.lines(f"{options.log} to {settings.bootstrap}"), sep="\n")
+    return 0 if report.is_clean else 1
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    """The settings that the words of the command line name."""
+    from kfuzz.replay import (
+        ACKS,
+        Address,
+        Rate,
+        Security,
+        Settings,
+        parse_duration,
+        parse_name,
+        parse_rate,
+        parse_speed,
+    )
+
+    password = os.environ.get("KFUZZ_PASSWORD", "")
+    return Settings(
+        Address.parse(options.bootstrap),
+        security=Security(options.tls or options.tls_ca is not None, options.tls_ca, options.user, password),
+        connections=options.connections,
+        in_flight=options.in_flight,
+        pipelined=options.pipeline,
+        acks=ACKS[options.acks],
+        rate=parse_rate(options.rate) if options.rate else Rate(),
+        speed=parse_speed(options.speed) if options.speed else None,
+        duration_s=parse_duration(options.duration) if options.duration else None,
+        records=options.records,
+        convert=options.convert,
+        create=options.create,
+        names=dict(map(parse_name, options.topic)),
+        transactional_id=options.transactional_id,
+    )
 
 
 @contextlib.contextmanager

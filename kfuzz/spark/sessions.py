@@ -26,7 +26,7 @@ from kfuzz.corpora.prediction import tasks_of
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.spark.java import ensure_java
 
-__all__ = ["collect", "default_tasks", "reason", "session", "session_of_ours"]
+__all__ = ["collect", "cores", "default_tasks", "reason", "session", "session_of_ours"]
 
 # A few tasks per core balance the load and make progress visible.
 TASKS_PER_CORE = 4
@@ -146,13 +146,13 @@ def session_of_ours(master: str | None = None, app_name: str = "kfuzz") -> Itera
 
 def default_tasks(spark: SparkSession, size: int, segments: int) -> int:
     """The number of tasks: one per GiB of ``size``, at least four per core, at most one per segment, at least one."""
-    cores = int(spark.conf.get("spark.default.parallelism", None) or _cores(spark))
-    return max(tasks_of(size, segments), min(segments, TASKS_PER_CORE * cores))
+    return max(tasks_of(size, segments), min(segments, TASKS_PER_CORE * cores(spark)))
 
 
-def _cores(spark: SparkSession) -> int:
+def cores(spark: SparkSession) -> int:
+    """The number of tasks that can run at the same time, as far as Spark knows it now."""
     try:
-        return int(spark.sparkContext.defaultParallelism)
+        return int(spark.conf.get("spark.default.parallelism", None) or spark.sparkContext.defaultParallelism)
     except PySparkException:
         # Spark Connect has no SparkContext.
         return 8

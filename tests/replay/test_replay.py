@@ -495,6 +495,9 @@ def test_the_command_reports_and_its_exit_code_says_whether_all_was_sent(tmp_pat
 def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     write_log(tmp_path, "t-0", plain())
     write_log(tmp_path, "t-1", plain())
+    both = tmp_path / "both"
+    for name in ("a-0", "b-0"):
+        write_log(both, name, plain())
     with FakeBroker({"small": 1}, login=("me", "right")) as broker:
         place = f"127.0.0.1:{broker.port}"
         free = FakeBroker()
@@ -503,8 +506,9 @@ def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
         for words, sentence in [
             ((tmp_path, "--bootstrap", place), "has no topic t; create it, or add --create"),
             ((tmp_path, "--bootstrap", place, "--topic", "t=small"), "has 1 partitions, and the log needs 2"),
-            ((tmp_path, "--bootstrap", place, "--topic", "x=small"), "--topic names x, which is no topic"),
+            ((tmp_path, "--bootstrap", place, "--topic", "x=small"), "the log has no topic x"),
             ((tmp_path, "--bootstrap", place, "--topic", "t"), "give A=B"),
+            ((both, "--bootstrap", place, "--topic", "a=b"), "a and b would both go to b"),
             ((tmp_path, "--bootstrap", closed), "cannot be reached"),
             ((tmp_path, "--bootstrap", "nowhere"), "HOST:PORT"),
             ((tmp_path, "--bootstrap", place, "--rate", "fast"), "is not a rate"),

@@ -1,0 +1,121 @@
+"""Replays a log on Spark: each task sends some of its partitions, and the reports are added up."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.files import local_path
+from kfuzz.replay import Part, Report, Settings, find_parts, first_timestamp, prepare_topics
+from kfuzz.replay import replay as replay_here
+from kfuzz.spark.generation import columns
+from kfuzz.spark.sessions import collect, cores
+
+__all__ = ["replay", "shares"]
+
+FIELDS: list[pa.Field[Any]] = [pa.field("task", pa.int64()), pa.field("report", pa.string())]
+REPORT = pa.schema(FIELDS)
+SPECULATION = "spark.speculation"
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one task sends: partitions as (topic, partition), and its part of the bounds."""
+
+    places: tuple[tuple[str, int], ...]
+    settings: Settings
+
+
+def shares(parts: Sequence[Part], settings: Settings, tasks: int) -> list[Share]:
+    """At most ``tasks`` shares of about the same size. Rate and number of records are divided by size.
+
+    The sum of the bounds is that of ``settings``.
+    """
+    held: list[list[Part]] = [[] for _ in range(min(tasks, len(parts)))]
+    sizes = [0] * len(held)
+    for part in sorted(parts, key=lambda part: (-part.size, part.topic, part.partition)):
+        least = sizes.index(min(sizes))
+        held[least].append(part)
+        sizes[least] += part.size
+    total = sum(sizes) or 1
+    made, before = [], 0
+    for group, size in zip(held, sizes, strict=True):
+        bound = settings.records
+        if bound is not None:
+            bound = bound * (before + size) // total - bound * before // total
+        before += size
+        own = replace(settings, rate=settings.rate.part(size / total), records=bound, create=False)
+        made.append(Share(tuple(sorted((part.topic, part.partition) for part in group)), own))
+    return made
+
+
+def replay(
+    spark: SparkSession,
+    path: str | Path,
+    settings: Settings,
+    *,
+    topics: str = "*",
+    tasks: int | None = None,
+    set_done: Callable[[int], None] = lambda done: None,
+) -> Report:
+    """Send a log directory that the driver and every executor see under ``path``. ``topics`` is a glob.
+
+    ``tasks`` is the number of Spark tasks; None takes one for each core, so that all run at the same time.
+    ``set_done`` is called with the number of finished tasks.
+
+    A task that fails is not run again, because its batches would be sent twice: the report then has a failure. Raises
+    ``UsageError`` as ``kfuzz.replay.replay`` does, and if ``spark.speculation`` is on. ``KfuzzError`` if the job fails.
+    """
+    if spark.conf.get(SPECULATION, "false") == "true":
+        raise UsageError(f"{SPECULATION} is on, and would send batches twice; set it to false for this job")
+    path = local_path(path).resolve()
+    parts = find_parts(path, topics=topics)
+    prepare_topics(parts, settings)
+    if settings.speed is not None and settings.first_timestamp is None:
+        settings = replace(settings, first_timestamp=first_timestamp(parts, settings))
+    made = shares(parts, settings, tasks or cores(spark))
+    job = spark.range(0, len(made), 1, len(made)).mapInArrow(_task(str(path), topics, made), columns(REPORT))
+    total = Report()
+    for row in sorted(collect(job, len(made), set_done).to_pylist(), key=lambda row: row["task"]):
+        total.add(Report.unpacked(json.loads(row["report"])))
+    return total
+
+
+def _task(
+    path: str, topics: str, made: Sequence[Share]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that executors run: numbers of shares in, reports out."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                assert number is not None
+                report = _sent(path, topics, made[number])
+                row = {"task": number, "report": json.dumps(report.packed())}
+                yield pa.RecordBatch.from_pylist([row], schema=REPORT)
+
+    return task
+
+
+def _sent(path: str, topics: str, share: Share) -> Report:
+    """The report of a task. Errors are in it: Spark would try a task again that raises one."""
+    names = ", ".join(f"{topic}-{partition}" for topic, partition in share.places)
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber() > 0:
+        told = f"an earlier attempt at {names} ended without a report; it may have sent a part of them"
+        return Report(began=time.time(), failure=told)
+    try:
+        wanted = frozenset(share.places)
+        parts = [part for part in find_parts(path, topics=topics) if (part.topic, part.partition) in wanted]
+        return replay_here(parts, share.settings)
+    except KfuzzError as error:
+        return Report(began=time.time(), failure=f"{names}: {error}")
