@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from benchmarks import call_work, corpus_work, kfuzz_work, message_work
+from benchmarks import call_work, corpus_work, kfuzz_work, message_work, replay_work
 from benchmarks.measure import LAP_MS, Census, Contest, Ratio
 from benchmarks.message_peers import MessagePeer
 from benchmarks.message_set import SIZES, MessageSet
@@ -30,6 +30,7 @@ ENCODE_MESSAGES: Final = ("encode-v0", "encode-v1")
 LOG_PATHS: Final = ("log-100", "log-1", "log-transactional")
 BROKER_PATHS: Final = ("broker-1", "broker-10", "broker-100")
 CORPUS_PATHS: Final = ("verify-corpus", "verify-corpus-mixed")
+REPLAY_PATH: Final = "replay"
 # A broker's other operations, and the codec of their output.
 WHOLE_PATHS: Final[dict[str, Codec]] = {
     "append": "none",
@@ -54,6 +55,7 @@ RECORD_PATHS: Final = (
     *BROKER_PATHS,
     *WHOLE_PATHS,
     *CORPUS_PATHS,
+    REPLAY_PATH,
 )
 MESSAGE_PATHS: Final = tuple(
     f"{way}-messages-{size}" for way in ("verdict", "size", "decode", "look", "dicts", "encode") for size in SIZES
@@ -91,6 +93,11 @@ def run_path(path: str, mixed: MixedSet, peers: Sequence[Peer], run: Run) -> lis
     if path in CORPUS_PATHS:
         with TemporaryDirectory(prefix="kfuzz-bench-") as folder:
             return compare(path, *_corpus(path, Path(folder) / "corpus", run.share), run.rounds, run.lap_ms)
+    if path == REPLAY_PATH:
+        if all(peer.name != replay_work.PEER for peer in peers):
+            return []
+        with TemporaryDirectory(prefix="kfuzz-bench-") as folder:
+            return compare(path, *_replay(Path(folder) / "log", run.share), run.rounds, run.lap_ms)
     return compare(path, *_meeting(path, mixed, peers, run.share), run.rounds, run.lap_ms)
 
 
@@ -265,6 +272,16 @@ def _corpus(path: str, out: Path, share: float) -> _Meeting:
         "kfuzz-verdict": Job(partial(corpus_work.check_corpus, out)),
     }
     return _Meeting(jobs, [Contest("kfuzz", "kfuzz-verdict", ("kfuzz-verdict",))], expected)
+
+
+def _replay(out: Path, share: float) -> _Meeting:
+    """A replay beside a producer that must build the batches first."""
+    expected = replay_work.make_log(out, share)
+    jobs = {
+        "kfuzz": Job(partial(replay_work.replay_log, out)),
+        "aiokafka-producer": Job(partial(replay_work.aiokafka_producer, out)),
+    }
+    return _Meeting(jobs, [Contest("kfuzz", "aiokafka-producer", ("aiokafka-producer",))], expected)
 
 
 def _whole(path: str, share: float) -> _Meeting:

@@ -33,6 +33,7 @@ WITHOUT_PEERS = {
     **dict.fromkeys(["log-100", "log-1", "log-transactional", "broker-1", "broker-10", "broker-100"], "kfuzz-consumer"),
     **dict.fromkeys(["append", "append-lz4", "convert", "compact", "stream-isolation"], "kfuzz-eager-encode"),
     **dict.fromkeys(["verify-corpus", "verify-corpus-mixed"], "kfuzz-verdict"),
+    "replay": "aiokafka-producer",
 }
 
 CONTEST = [Contest("kfuzz", "peer", ("peer",))]
@@ -49,7 +50,7 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
 # One of each kind: each path starts a process for each contestant.
 SOME_PATHS = (
     *("verdict", "encode-columns", "read-lz4", "write-gzip", "verdict-v1-gzip", "encode-v1", "call-1", "encode-call-1"),
-    *("log-1", "broker-1", "append", "verify-corpus-mixed"),
+    *("log-1", "broker-1", "append", "verify-corpus-mixed", "replay"),
 )
 
 
