@@ -33,6 +33,8 @@ MODULES: Final = (
     "kfuzz.mutate",
     "kfuzz.findings",
     "kfuzz.vectors",
+    "kfuzz.corpora.logs",
+    "kfuzz.corpora.generated",
     "kfuzz.conformance",
     "kfuzz.errors",
 )

@@ -20,7 +20,7 @@ from kfuzz.corpora.words import PHRASES
 from kfuzz.corpora.workload import Workload
 from kfuzz.records.codecs import compress
 
-__all__ = ["SegmentBytes", "generate_segment", "synthesiser", "write_segment"]
+__all__ = ["SegmentBytes", "generate_segment", "log_chunks", "synthesiser", "write_segment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,11 @@ def generate_segment(segment: Segment, workload: Workload) -> SegmentBytes:
         making.time_index_bytes(),
         making.transaction_index_bytes(),
     )
+
+
+def log_chunks(segment: Segment, workload: Workload) -> Iterator[memoryview]:
+    """The log of ``segment``, in chunks of whole batches. Each chunk is valid only until the next is requested."""
+    return _chunks(synthesiser(segment, workload.index_interval_bytes))
 
 
 def write_segment(segment: Segment, segment_id: int, workload: Workload, out: str | Path | Target, attempt: str) -> Row:

@@ -387,11 +387,12 @@ def test_the_examples_of_the_guide_print_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "spark_jobs").symlink_to(MIXED.parents[1])
     generate(load(MIXED).resized(64 * MIB), tmp_path / "out" / "corpus")
     text = GUIDE.read_text()
     shown = re.findall(r"^```python\n([^`]*?)^```\n\n```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    plain = [(example, output) for example, output in shown if "spark" not in example]
-    assert len(plain) == 2
+    plain = [(example, output) for example, output in shown if "kfuzz.spark" not in example]
+    assert len(plain) == 3
     for example, output in plain:
         exec(example, {})
         assert capsys.readouterr().out == output

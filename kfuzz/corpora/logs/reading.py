@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kfuzz.corpora.logs.rows import NUMBERS, Rows, array_of, numbers, taken
+from kfuzz.corpora.logs.heads import BatchHeads
+from kfuzz.corpora.logs.rows import NUMBERS, Rows, alike, array_of, numbers, taken
 from kfuzz.corpora.logs.segments import (
     EVERYTHING,
     Segment,
@@ -33,7 +34,7 @@ from kfuzz.records import Limits
 from kfuzz.records.arrow import Part, next_part
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import BATCH_HEADER_SIZE, CONTROL, HEADER_LAYOUT, LOG_APPEND_TIME, MESSAGE_AT, TRANSACTIONAL
+from kfuzz.wire.layout import TRANSACTIONAL
 
 __all__ = ["COLUMNS", "MODES", "read", "read_slice", "schema"]
 
@@ -68,35 +69,34 @@ ABORTED: Final = "aborted"
 # Larger windows are slower: Arrow then asks the system for memory again and again.
 WINDOW_BYTES: Final = 4 << 20
 PAYLOAD_BYTES: Final = 16 << 20
-WIDTHS: Final = {1: ">i1", 2: ">i2", 4: ">i4", 8: ">i8"}
-HEADER: Final = np.dtype(
-    {
-        "names": [name for name, _, _ in HEADER_LAYOUT],
-        "formats": [WIDTHS[width] for _, _, width in HEADER_LAYOUT],
-        "offsets": [at for _, at, _ in HEADER_LAYOUT],
-        "itemsize": BATCH_HEADER_SIZE,
-    }
-)
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-MAGIC_BYTE: Final = MESSAGE_AT[1]["magic"]
-ATTRIBUTES_BYTE: Final = MESSAGE_AT[1]["attributes"]
 
 
 def schema(columns: Sequence[str] | None = None, *, mode: Mode = "strict") -> pa.Schema:
-    """The schema of the batches that :func:`read` gives. ``UsageError`` for an unknown column or mode."""
+    """The schema of the batches that :func:`read` gives. ``UsageError`` for an unknown column or mode.
+
+    >>> from kfuzz.corpora import logs
+    >>> logs.schema(["offset", "key"], mode="tolerant").names
+    ['offset', 'key', 'finding']
+    """
     if mode not in MODES:
         raise UsageError(f"mode {mode!r} does not exist; take one of {', '.join(MODES)}")
-    names = list(COLUMNS) if columns is None else list(columns)
-    for name in names:
-        if name not in COLUMNS:
-            raise UsageError(f"column {name!r} does not exist; take some of {', '.join(COLUMNS)}")
-        if names.count(name) > 1:
-            raise UsageError(f"column {name!r} is named twice; name it once")
-    fields: list[pa.Field[Any]] = [pa.field(name, COLUMNS[name]) for name in names]
+    fields: list[pa.Field[Any]] = list(schema_of(COLUMNS, columns))
     if mode == "tolerant":
         fields.append(pa.field(FINDING, pa.string()))
     return pa.schema(fields)
+
+
+def schema_of(known: Mapping[str, pa.DataType], columns: Sequence[str] | None) -> pa.Schema:
+    """A schema of some of the known columns, or of all. ``UsageError`` for a column that is unknown or named twice."""
+    names = list(known) if columns is None else list(columns)
+    for name in names:
+        if name not in known:
+            raise UsageError(f"column {name!r} does not exist; take some of {', '.join(known)}")
+        if names.count(name) > 1:
+            raise UsageError(f"column {name!r} is named twice; name it once")
+    return pa.schema([pa.field(name, known[name]) for name in names])
 
 
 def read(
@@ -128,9 +128,25 @@ def read(
 
     Raises ``UsageError`` if a file cannot be read, and for an unknown column, mode or isolation. The generator reads
     files when it is asked for batches. Do not change the files meanwhile: a mapped file must not become shorter.
+
+    >>> import pathlib, tempfile
+    >>> from kfuzz import records
+    >>> from kfuzz.corpora import logs
+    >>> place = tempfile.TemporaryDirectory()
+    >>> folder = pathlib.Path(place.name, "orders-0")
+    >>> folder.mkdir()
+    >>> made = records.encode([records.RecordBatch(0, 0, [records.Record(0, 1, b"k", b"v")])])
+    >>> folder.joinpath("00000000000000000000.log").write_bytes(made)
+    70
+    >>> for batch in logs.read(place.name, columns=["topic", "offset", "value"]):
+    ...     print(batch.to_pylist())
+    [{'topic': 'orders', 'offset': 0, 'value': b'v'}]
+    >>> place.cleanup()
     """
     wanted = schema(columns, mode=mode)
-    selection = Selection(first_offset, last_offset, _ms(min_timestamp, up=True), _ms(max_timestamp, up=False))
+    selection = Selection(
+        first_offset, last_offset, milliseconds(min_timestamp, up=True), milliseconds(max_timestamp, up=False)
+    )
     require_isolation(isolation)
     segments = find_segments(path, topics=topics)
     return (
@@ -140,8 +156,8 @@ def read(
     )
 
 
-def _ms(moment: int | datetime | None, *, up: bool) -> int | None:
-    """Milliseconds since 1970; a bound between two milliseconds is rounded ``up`` or down."""
+def milliseconds(moment: int | datetime | None, *, up: bool) -> int | None:
+    """Milliseconds since 1970; None stays None. A bound between two milliseconds is rounded ``up`` or down."""
     if not isinstance(moment, datetime):
         return moment
     if moment.tzinfo is None:
@@ -160,7 +176,8 @@ def read_slice(
 ) -> Iterator[pa.RecordBatch]:
     """The records of one slice as Arrow batches with the schema ``wanted``, which :func:`schema` makes.
 
-    Errors are those of :func:`read`. The mode is tolerant if ``wanted`` has a column ``finding``.
+    ``selection`` and ``isolation`` must be those that the slice was made with. Errors are those of :func:`read`. The
+    mode is tolerant if ``wanted`` has a column ``finding``.
     """
     require_isolation(isolation)
     stable = part.stable_offset
@@ -274,7 +291,9 @@ class RowMaker:
         if not made.columns.num_rows:
             return None
         heads = _Heads(view, made, at)
-        aborted = aborted_batches(heads.of_transactions(), ahead, at + made.consumed) if ahead is not None else None
+        aborted = None
+        if ahead is not None and heads.has_transactions():
+            aborted = aborted_batches(heads.of_transactions(), ahead, at + made.consumed)
         chosen = self._chosen(made.columns, heads, aborted)
         table = made.columns if chosen is None else taken(made.columns, chosen)
         count = table.num_rows
@@ -295,7 +314,7 @@ class RowMaker:
             elif field.name == "timestamp":
                 columns.append(table.column("timestamp").view(field.type))
             elif field.name in of_segment:
-                columns.append(_alike(field.type, of_segment[field.name], count))
+                columns.append(alike(field.type, of_segment[field.name], count))
             elif field.name == ABORTED:
                 columns.append(heads.flags(aborted))
             else:
@@ -306,7 +325,7 @@ class RowMaker:
         """The rows that are selected; None if all are."""
         mask: npt.NDArray[np.bool_] | None = None
         if self.isolation != "log":
-            left_out = heads.is_control()
+            left_out = heads.values("control", np.bool_)
             if self.isolation == "read_committed" and aborted is not None:
                 left_out = left_out | aborted
             if left_out.any():
@@ -316,91 +335,59 @@ class RowMaker:
         return None if mask is None else np.flatnonzero(mask)
 
 
-class _Heads:
+class _Heads(BatchHeads):
     """Columns from the headers of batches: one value per batch, repeated for each of its records."""
 
     def __init__(self, view: memoryview, made: Part, at: int) -> None:
+        super().__init__(view, made.places, at)
         self.table = self.all = made.columns
-        self.at = at
-        self.places = np.asarray(made.places)
         self.counts = np.asarray(made.counts)
-        raw = np.frombuffer(view, np.uint8)
-        self.magic = raw[self.places + MAGIC_BYTE]
-        self.old_attributes = raw[self.places + ATTRIBUTES_BYTE]
-        self.is_new = self.magic == 2
-        starts = self.places[self.is_new]
-        # A window over each byte of the buffer; only those at the batches' places are copied.
-        heads = np.lib.stride_tricks.sliding_window_view(raw, BATCH_HEADER_SIZE)[starts] if len(starts) else b""
-        self.heads = np.frombuffer(heads, HEADER)
 
     def choose(self, table: pa.RecordBatch) -> None:
         """From now on, columns have the rows of ``table``, which are some of all."""
         self.table = table
 
+    def has_transactions(self) -> bool:
+        """Whether any batch is part of a transaction."""
+        return bool((self.new["attributes"] & TRANSACTIONAL).any())
+
     def of_transactions(self) -> Heads:
         """What tells which batches belong to aborted transactions."""
-        last = self.heads["base_offset"] + self.heads["last_offset_delta"].astype(np.int64)
         return Heads(
-            self._of_batches(self.heads["producer_id"], -1, np.int64),
-            self._of_batches(self.heads["attributes"], 0, np.int64),
-            self._of_batches(last, -1, np.int64),
+            self.values("producer_id", np.int64),
+            self.values("attributes", np.int64),
+            self.values("last_offset", np.int64),
             self.counts,
             self.all,
         )
 
-    def is_control(self) -> npt.NDArray[np.bool_]:
-        """For each batch, whether it is a control batch."""
-        return self._of_batches(self._flag(CONTROL), False, np.bool_)
-
     def flags(self, values: npt.NDArray[np.bool_] | None) -> pa.Array[Any]:
         """A column from one truth value for each batch; None is false for all."""
         if values is None:
-            return _alike(pa.bool_(), False, self.table.num_rows)
+            return alike(pa.bool_(), False, self.table.num_rows)
         return numbers(pa.bool_(), self._of_records(values))
 
     def column(self, name: str, kind: pa.DataType) -> pa.Array[Any]:
         """A column of the table's length."""
         if name == "sequence":
             return self._sequence()
-        if name == "position":
-            return numbers(kind, self._of_records(self.places + self.at))
-        if name == "timestamp_type":
-            old = np.where(self.magic == 0, -1, (self.old_attributes & LOG_APPEND_TIME) != 0)
-            return self._column(kind, self._flag(LOG_APPEND_TIME), old)
-        if name in ("transactional", "control"):
-            return self._column(kind, self._flag(TRANSACTIONAL if name == "transactional" else CONTROL), False)
-        field = {"leader_epoch": "partition_leader_epoch"}.get(name, name)
-        return self._column(kind, self.heads[field], -1)
-
-    def _flag(self, bit: int) -> npt.NDArray[np.bool_]:
-        flags: npt.NDArray[np.bool_] = (self.heads["attributes"] & bit) != 0
-        return flags
-
-    def _of_batches(self, new: npt.NDArray[Any], old: Any, dtype: Any) -> npt.NDArray[Any]:
-        """Values of all batches, from those of the batches of magic 2 and those of the others."""
-        values = np.empty(len(self.places), dtype)
-        values[:] = old
-        values[self.is_new] = new
-        return values
+        values = self.values(name, NUMBERS[kind])
+        if (values == values[0]).all():
+            return alike(kind, values[0].item(), self.table.num_rows)
+        return numbers(kind, self._of_records(values))
 
     def _of_records(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self.table is self.all:
             return np.repeat(values, self.counts)
         return np.take(values, self.table.column("batch").to_numpy())
 
-    def _column(self, kind: pa.DataType, new: npt.NDArray[Any], old: Any) -> pa.Array[Any]:
-        values = self._of_batches(new, old, NUMBERS[kind])
-        if (values == values[0]).all():
-            return _alike(kind, values[0].item(), self.table.num_rows)
-        return numbers(kind, self._of_records(values))
-
     def _sequence(self) -> pa.Array[Any]:
-        base = self._of_batches(self.heads["base_sequence"], -1, np.int64)
+        base = self.values("base_sequence", np.int64)
         if (base < 0).all():
-            return _alike(pa.int32(), -1, self.table.num_rows)
-        first = self._of_batches(self.heads["base_offset"], 0, np.int64)
+            return alike(pa.int32(), -1, self.table.num_rows)
         # Both are wanted as one number per batch: a record's sequence is its offset and this.
-        sequences = (self.table.column("offset").to_numpy() + self._of_records(base - first)) & SEQUENCE_MASK
+        shift = base - self.values("base_offset", np.int64)
+        sequences = (self.table.column("offset").to_numpy() + self._of_records(shift)) & SEQUENCE_MASK
         return numbers(pa.int32(), np.where(self._of_records(base < 0), -1, sequences).astype(np.int32))
 
 
@@ -423,32 +410,3 @@ def _within(table: pa.RecordBatch, selection: Selection) -> Iterator[npt.NDArray
             within &= values <= high
         if not within.all():
             yield within
-
-
-# Columns of one value, by type and value: the longest that was asked for. Batches share them.
-ALIKE: Final[dict[tuple[pa.DataType, Any], pa.Array[Any]]] = {}
-ALIKE_MOST: Final = 64
-
-
-def _alike(kind: Any, value: Any, count: int) -> pa.Array[Any]:
-    made = ALIKE.get((kind, value))
-    if made is None or len(made) < count:
-        if len(ALIKE) >= ALIKE_MOST:
-            ALIKE.clear()
-        # With room for batches that are a little longer.
-        length = count + count // 2
-        if value is None:
-            made = pa.nulls(length, kind)
-        elif isinstance(value, str):
-            made = _texts(value, length)
-        else:
-            made = numbers(kind, np.full(length, value, NUMBERS[kind]))
-        ALIKE[kind, value] = made
-    return made.slice(0, count)
-
-
-def _texts(text: str, count: int) -> pa.Array[Any]:
-    """An array of one text, again and again."""
-    data = text.encode()
-    ends: Any = np.arange(count + 1, dtype=np.int32) * np.int32(len(data))
-    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(data * count)])

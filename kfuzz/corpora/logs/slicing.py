@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import numpy as np
 
+from kfuzz import kafka
 from kfuzz.corpora.logs.segments import (
     EVERYTHING,
     TIME_ENTRY,
@@ -25,8 +26,9 @@ from kfuzz.errors import UsageError
 
 __all__ = ["ISOLATIONS", "Isolation", "require_isolation", "slices"]
 
-Isolation = Literal["log", "read_uncommitted", "read_committed"]
-ISOLATIONS: Final[tuple[Isolation, ...]] = ("log", "read_uncommitted", "read_committed")
+# What a log holds, or what a consumer sees of it.
+Isolation = Literal["log"] | kafka.Isolation
+ISOLATIONS: Final[tuple[Isolation, ...]] = ("log", *get_args(kafka.Isolation))
 
 
 def require_isolation(isolation: str) -> None:
