@@ -19,6 +19,7 @@ from kfuzz.corpora.targets import Target
 from kfuzz.corpora.words import PHRASES
 from kfuzz.corpora.workload import Workload
 from kfuzz.records.codecs import compress
+from kfuzz.wire.checksum import crc32c
 
 __all__ = ["SegmentBytes", "generate_segment", "log_chunks", "synthesiser", "write_segment"]
 
@@ -59,19 +60,21 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: st
     """
     making = synthesiser(segment, workload.index_interval_bytes)
     with Target.of(out).stage(segment.directory, attempt) as files:
-        log_crc = files.write(f"{segment.stem}.log", _chunks(making))
-        offset_crc = files.write(f"{segment.stem}.index", [making.offset_index_bytes()])
-        time_crc = files.write(f"{segment.stem}.timeindex", [making.time_index_bytes()])
+        files.write(f"{segment.stem}.log", _chunks(making))
+        offsets, times = making.offset_index_bytes(), making.time_index_bytes()
+        files.write(f"{segment.stem}.index", [offsets])
+        files.write(f"{segment.stem}.timeindex", [times])
         aborted = making.transaction_index_bytes()
-        transaction_crc = files.write(f"{segment.stem}.txnindex", [aborted]) if aborted else None
+        if aborted:
+            files.write(f"{segment.stem}.txnindex", [aborted])
         snapshot = encode(_known_producers(segment, segment_id, workload, making))
-        snapshot_crc = files.write(snapshot_name(segment.last_offset), [snapshot])
+        files.write(snapshot_name(segment.last_offset), [snapshot])
         files.publish()
     return Row(
         segment_id=segment_id,
         path=segment.path,
         bytes=making.size,
-        crc32c=log_crc,
+        crc32c=making.crc32c,
         fingerprint=making.fingerprint(),
         batches=making.batches,
         control_batches=making.control_batches,
@@ -81,10 +84,10 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: st
         last_offset=segment.last_offset,
         min_timestamp=making.min_timestamp if making.max_timestamp >= 0 else None,
         max_timestamp=making.max_timestamp if making.max_timestamp >= 0 else None,
-        index_crc32c=offset_crc,
-        timeindex_crc32c=time_crc,
-        txnindex_crc32c=transaction_crc,
-        snapshot_crc32c=snapshot_crc,
+        index_crc32c=crc32c(offsets),
+        timeindex_crc32c=crc32c(times),
+        txnindex_crc32c=crc32c(aborted) if aborted else None,
+        snapshot_crc32c=crc32c(snapshot),
         valid=making.batches,
         acceptable=0,
         invalid=0,

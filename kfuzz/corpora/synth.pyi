@@ -27,8 +27,9 @@ class Synthesiser:
     """Makes the bytes of one segment in chunks of whole batches.
 
     ``view`` is the reused buffer: ``view[:fill()]`` is the next chunk, until ``fill()`` returns 0. Then the totals and
-    the index bytes are complete. ``phrases`` holds 256 phrases of 16 bytes for values of the kind ``text``;
-    ``compress`` is ``kfuzz.records.codecs.compress``. Raises ``ValueError`` if ``phrases`` has another size.
+    the index bytes are complete. ``crc32c`` is the CRC-32C of all chunks so far. ``phrases`` holds 256 phrases of 16
+    bytes for values of the kind ``text``; ``compress`` is ``kfuzz.records.codecs.compress``. Raises ``ValueError`` if
+    ``phrases`` has another size.
     """
 
     view: memoryview
@@ -37,6 +38,7 @@ class Synthesiser:
     records: int
     aborted_records: int
     size: int
+    crc32c: int
     max_timestamp: int
     min_timestamp: int
     def __init__(

@@ -26,6 +26,7 @@ from kfuzz.corpora.draws cimport (
     to_range,
 )
 from kfuzz.corpora.json_writer cimport JsonWriter
+from kfuzz.wire.checksum cimport crc32_of, crc32c_moved, crc32c_of, crc32c_on, crc32c_over
 from kfuzz.wire.cursor cimport kfuzz_be64
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
@@ -56,7 +57,6 @@ from kfuzz.corpora.json_values import program
 from kfuzz.corpora.plan import value_bytes_max
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
-from kfuzz.wire.checksum import crc32, crc32c
 
 cdef enum:
     # The kinds of streams, as in kfuzz.corpora.plan.
@@ -462,6 +462,7 @@ cdef class Synthesiser(Writers):
 
     cdef readonly object view
     cdef readonly int64_t batches, control_batches, records, aborted_records, size, max_timestamp, min_timestamp
+    cdef readonly uint32_t crc32c
     cdef object buffer, compress, digest
     cdef bytes phrases
     cdef const uint8_t *phrase_bytes
@@ -643,11 +644,15 @@ cdef class Synthesiser(Writers):
         """Draw the next ``count`` records; returns their size in the format of ``magic``, without batch header."""
         cdef uint64_t seed = mix(self.batch_seed)
         cdef uint64_t sizes, nulls, late
+        cdef int64_t now_ms, units, rate, piece_end_ms, ms
+        cdef int64_t units_per_offset = self.units_per_offset
+        cdef bint any_null = self.key_nulls != 0 or self.value_nulls != 0 or self.tombstones != 0
         cdef int64_t total = 0
         cdef int64_t i, body
         cdef int64_t base_timestamp = 0
         cdef record_t *r
-        self.turn_clock(self.offset)
+        now_ms = self.turn_clock(self.offset)
+        units, rate, piece_end_ms = self.now_units, self.pieces[self.piece].rate, self.piece_end_ms
         if self.is_json:
             self.json_values.out.p = self.json_values.out.start
         for i in range(count):
@@ -656,13 +661,13 @@ cdef class Synthesiser(Writers):
             sizes = cell(r.seed, DRAW_SIZES)
             r.value_size = <int32_t> draw(&self.value_size, low(sizes))
             self.choose_key(r, i, high(sizes))
-            if self.key_nulls != 0 or self.value_nulls != 0 or self.tombstones != 0:
+            if any_null:
                 nulls = cell(r.seed, DRAW_NULLS)
                 if low(nulls) < self.key_nulls:
                     r.key_size = -1
                 if high(nulls) < (self.value_nulls if r.key_size < 0 else self.value_nulls + self.tombstones):
                     r.value_size = -1
-            r.timestamp = self.now_ms
+            r.timestamp = now_ms
             if self.jitter_ms != 0:
                 r.timestamp += scaled(high(cell(r.seed, DRAW_JITTER)), self.jitter_ms + 1)
             if self.late_share != 0:
@@ -671,7 +676,18 @@ cdef class Synthesiser(Writers):
                     r.timestamp -= 1 + scaled(high(late), self.late_ms)
             if self.is_json and r.value_size >= 0:
                 self.write_json(r, i)
-            self.advance(self.units_per_offset)
+            # As in advance(), which would load and store all of this for each record.
+            units += units_per_offset
+            if units >= rate:
+                ms = 1 if units < 2 * rate else units // rate
+                if now_ms + ms < piece_end_ms:
+                    now_ms += ms
+                    units -= ms * rate
+                else:
+                    self.now_ms = now_ms
+                    self.advance_pieces(units)
+                    now_ms, units, rate = self.now_ms, self.now_units, self.pieces[self.piece].rate
+                    piece_end_ms = self.piece_end_ms
             r.delta = i
             if magic < 2:
                 total += message_bytes(r, message_fields(magic))
@@ -685,6 +701,7 @@ cdef class Synthesiser(Writers):
             r.body = body
             total += size_of_varlong(body) + body
         self.clock_offset = self.offset + count
+        self.now_ms, self.now_units = now_ms, units
         return total
 
     cdef int64_t turn_clock(self, int64_t offset) noexcept nogil:
@@ -999,12 +1016,16 @@ cdef class Synthesiser(Writers):
 
     cdef int finish_batch(self, int64_t at, int64_t size, str codec, header_t *h) except -1:
         """Compress the payload, write the header, update the sums. Fills in the missing fields of ``h``."""
+        cdef uint8_t *p = self.base + at
+        cdef uint32_t content = crc32c_of(p + HEADER_SIZE, size)
+        cdef uint32_t crc
         cdef int64_t offsets = h.last_offset_delta + 1
-        cdef uint32_t content = <uint32_t> crc32c(self.view[at + HEADER_SIZE:at + HEADER_SIZE + size])
         cdef bint has_base = not self.log_append and not h.attributes & DELETE_HORIZON and h.record_count > 0
         cdef int64_t earliest = h.base_timestamp if has_base else h.max_timestamp
         cdef uint8_t *entry
-        size = self.pack(at + HEADER_SIZE, size, codec, 2)
+        cdef bint packed = codec != "none"
+        if packed:
+            size = self.pack(at + HEADER_SIZE, size, codec, 2)
         h.base_offset = self.offset
         h.partition_leader_epoch = 0
         if self.leader_epoch_offsets != 0:
@@ -1015,12 +1036,23 @@ cdef class Synthesiser(Writers):
         entry = more_of(self.digests, HEADER_SIZE + 4)
         put_int32(put_header(entry, h), <int32_t> content)
         h.batch_length = <int32_t> (HEADER_SIZE - LOG_OVERHEAD + size)
-        put_header(self.base + at, h)
+        put_header(p, h)
         self.used = at + HEADER_SIZE + size
-        put_int32(self.base + at + AT_CRC, <int32_t> <uint32_t> crc32c(self.view[at + AT_ATTRIBUTES:self.used]))
+        # Each byte is summed once, compressed ones once more: the other sums follow from those of the parts.
+        if packed:
+            crc = crc32c_of(p + AT_ATTRIBUTES, HEADER_SIZE - AT_ATTRIBUTES + size)
+        else:
+            crc = crc32c_of(p + AT_ATTRIBUTES, HEADER_SIZE - AT_ATTRIBUTES)
+            crc = crc32c_moved(crc, crc32c_over(size)) ^ content
+        put_int32(p + AT_CRC, <int32_t> crc)
+        self.add_to_log_crc(p, AT_ATTRIBUTES, HEADER_SIZE - AT_ATTRIBUTES + size, crc)
         self.appended(at, offsets, h.max_timestamp, earliest)
         self.records += h.record_count - offsets
         return 0
+
+    cdef inline void add_to_log_crc(self, const uint8_t *p, int64_t size, int64_t rest, uint32_t crc) noexcept nogil:
+        """Add to the log's CRC-32C ``size`` bytes at ``p``, then ``rest`` bytes whose own CRC-32C is ``crc``."""
+        self.crc32c = crc32c_moved(crc32c_on(self.crc32c, p, size), crc32c_over(rest)) ^ crc
 
     cdef int put_messages(self, stream_t *s) except -1:
         """Write messages of magic 0 or 1: one after the other without a codec, otherwise compressed in one wrapper."""
@@ -1029,6 +1061,7 @@ cdef class Synthesiser(Writers):
         cdef int64_t at = self.used
         cdef int64_t fields = message_fields(magic)
         cdef int64_t i, size, packed, top, offset
+        cdef uint32_t content
         cdef int attributes = LOG_APPEND_TIME if self.log_append and magic == 1 else 0
         cdef str codec = self.codec_of(self.legacy_codecs)
         size = self.measure(count, magic)
@@ -1041,7 +1074,9 @@ cdef class Synthesiser(Writers):
             self.frame_messages(at, count, magic, attributes, self.offset)
             for i in range(count):
                 size = message_bytes(&self.drawn[i], fields)
-                self.sum_message(at, size, magic, fields, <uint32_t> crc32c(self.view[at + fields:at + size]))
+                content = crc32c_of(self.base + at + fields, size - fields)
+                self.sum_message(at, size, magic, fields, content)
+                self.add_to_log_crc(self.base + at, fields, size - fields, content)
                 self.used = at + size
                 top = self.drawn[i].timestamp if magic == 1 else -1
                 self.appended(at, 1, top, top)
@@ -1052,11 +1087,12 @@ cdef class Synthesiser(Writers):
         self.fill_payload(self.base + at + fields + LENGTHS_BYTES, size)
         self.frame_messages(at + fields + LENGTHS_BYTES, count, magic, attributes, offset)
         self.sum_inner(at + fields + LENGTHS_BYTES, count, fields)
-        content = crc32c(self.view[at + fields + LENGTHS_BYTES:at + fields + LENGTHS_BYTES + size])
+        content = crc32c_of(self.base + at + fields + LENGTHS_BYTES, size)
         packed = self.pack(at + fields + LENGTHS_BYTES, size, codec, magic)
         attributes |= <int> CODEC_IDS[codec]
         put_message(self.base + at, self.offset + count - 1, magic, attributes, top, -1, packed)
-        self.sum_message(at, fields + LENGTHS_BYTES + packed, magic, fields, <uint32_t> content)
+        self.sum_message(at, fields + LENGTHS_BYTES + packed, magic, fields, content)
+        self.crc32c = crc32c_on(self.crc32c, self.base + at, fields + LENGTHS_BYTES + packed)
         self.used = at + fields + LENGTHS_BYTES + packed
         top = top if magic == 1 else -1
         self.appended(at, count, top, top)
@@ -1085,7 +1121,7 @@ cdef class Synthesiser(Writers):
         return 0
 
     cdef int put_message_crc(self, int64_t at, int64_t size) except -1:
-        put_int32(self.base + at + MESSAGE_AT_CRC, <int32_t> <uint32_t> crc32(self.view[at + AT_MAGIC:at + size]))
+        put_int32(self.base + at + MESSAGE_AT_CRC, <int32_t> crc32_of(self.base + at + AT_MAGIC, size - AT_MAGIC))
         return 0
 
     cdef int sum_message(self, int64_t at, int64_t size, int magic, int64_t fields, uint32_t content) except -1:

@@ -30,7 +30,6 @@ from typing import Any, Final, TypeVar
 
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import cannot_write, local_path, require_writable
-from kfuzz.wire.checksum import crc32c
 
 __all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "in_parallel"]
 
@@ -72,8 +71,8 @@ class Stage(ABC):
         return self
 
     @abstractmethod
-    def write(self, name: str, chunks: Iterable[memoryview | bytes]) -> int:
-        """Store the file ``name``; returns the CRC-32C of its bytes. Each chunk is used up before the next is taken."""
+    def write(self, name: str, chunks: Iterable[memoryview] | Iterable[bytes]) -> None:
+        """Store the file ``name``. Each chunk is used up before the next is taken."""
 
     @abstractmethod
     def publish(self) -> None:
@@ -307,20 +306,17 @@ class _LocalStage(Stage):
             raise cannot_write(self._directory, error) from None
         return self
 
-    def write(self, name: str, chunks: Iterable[memoryview | bytes]) -> int:
-        """Write and fsync ``name`` under its temporary name; returns the CRC-32C of its bytes."""
+    def write(self, name: str, chunks: Iterable[memoryview] | Iterable[bytes]) -> None:
+        """Write and fsync ``name`` under its temporary name."""
         self._names.append(name)
-        crc = 0
         try:
             # Unbuffered, because the chunks are large and a buffer would only add a copy.
             with open(self._temporary(name), "wb", buffering=0) as file:
                 for chunk in chunks:
-                    crc = crc32c(chunk, crc)
                     _write_fully(file.fileno(), chunk)
                 os.fsync(file.fileno())
         except OSError as error:
             raise cannot_write(self._directory / name, error) from None
-        return crc
 
     def publish(self) -> None:
         for name in reversed(self._names):
@@ -498,12 +494,11 @@ class _RemoteStage(Stage):
         self._staged: list[tuple[str, bytes | str | Any]] = []
         self._temporary: list[str] = []
 
-    def write(self, name: str, chunks: Iterable[memoryview | bytes]) -> int:
+    def write(self, name: str, chunks: Iterable[memoryview] | Iterable[bytes]) -> None:
         name = f"{self._directory}/{name}" if self._directory else name
-        crc, held, file = 0, bytearray(), None
+        held, file = bytearray(), None
         with self._target.told("write", name):
             for chunk in chunks:
-                crc = crc32c(chunk, crc)
                 view = memoryview(chunk)
                 for at in range(0, len(view), PIECE_BYTES):
                     piece = view[at : at + PIECE_BYTES]
@@ -520,7 +515,6 @@ class _RemoteStage(Stage):
             else:
                 # The last part is sent here, so that `publish` only completes the upload.
                 file.close()
-        return crc
 
     def _open(self, name: str) -> Any:
         path = self._target.path(name)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crc32c import crc32c
 from ready_workloads import READY, small
 
 from kfuzz import records
@@ -259,6 +260,18 @@ def test_the_content_fingerprint_does_not_depend_on_how_well_a_codec_compresses(
     other = workload_of(MIXED, seed=1)
     three = write_segment(Plan(other)[0], 0, other, tmp_path / "three", "a")
     assert three.fingerprint != one.fingerprint
+
+
+@pytest.mark.parametrize("topic", [MIXED, PLAIN], ids=lambda topic: topic.name)
+def test_the_logs_checksum_is_that_of_its_bytes(topic: Topic, tmp_path: Path) -> None:
+    workload = workload_of(topic)
+    for segment_id, segment in enumerate(Plan(workload)):
+        row = write_segment(segment, segment_id, workload, tmp_path, "a")
+        for name, size in row.files():
+            data = (tmp_path / name).read_bytes()
+            assert size in (None, len(data))
+            column = {".log": "crc32c", ".index": "index_crc32c", ".timeindex": "timeindex_crc32c"}
+            assert crc32c(data) == getattr(row, column.get(Path(name).suffix, "txnindex_crc32c"))
 
 
 def test_batches_larger_than_the_chunk_are_whole() -> None:
