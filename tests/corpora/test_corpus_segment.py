@@ -19,6 +19,7 @@ from kfuzz import records
 from kfuzz.corpora import segment as segment_module
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.plan import Plan, Segment, offset_bytes_mean
+from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.segment import generate_segment, write_segment
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
@@ -284,7 +285,7 @@ def test_batches_larger_than_the_chunk_are_whole() -> None:
 
 @pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
 def test_the_ready_workloads_make_sound_segments(path: Path) -> None:
-    workload = small(path)
+    workload = resolve(small(path))
     for segment in Plan(workload):
         assert sum(len(batch.records) for batch in read(segment, workload)) == segment.offsets
 
