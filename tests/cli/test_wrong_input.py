@@ -273,7 +273,7 @@ def test_a_device_is_not_read_for_it_may_have_no_end() -> None:
 def test_a_full_disk_is_one_sentence_with_the_path_and_leaves_nothing(tmp_path: Path) -> None:
     program = (
         "import resource, sys; from kfuzz.cli.main import main\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))\n"
         "main(sys.argv[1:])"
     )
     argv = [sys.executable, "-c", program, "corpus", "generate", str(WORKLOAD), "--out", "out", "--size", "64KiB"]
