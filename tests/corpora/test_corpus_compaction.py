@@ -277,3 +277,14 @@ def test_compaction_of_old_formats_is_refused() -> None:
     text = 'topics = [{ name = "t", compaction = { segments = 1 }, legacy = { magic1_segments = 1 } }]'
     with pytest.raises(UsageError, match=r"topics\[0\]\.compaction does not go with legacy, because"):
         parse(text, "w.toml")
+
+
+def test_a_record_missing_inside_a_batch_that_is_not_cleaned_is_found(tmp_path: Path) -> None:
+    generate(PLAIN, tmp_path / "out")
+
+    def drop_one(batch: records.RecordBatch) -> None:
+        del batch.records[1]
+
+    path = damaged(tmp_path / "out", lambda batch: len(batch.records) > 2, drop_one)
+    messages = [problem.message for problem in verify(tmp_path / "out") if problem.path == path]
+    assert any("though the segment is not cleaned" in message for message in messages), messages

@@ -480,3 +480,15 @@ def test_a_growing_upgraded_log_keeps_its_whole_segments() -> None:
         kept = {segment.path: segment for segment in Plan(planned) if not segment.is_last}
         grown = {segment.path: segment for segment in Plan(small.resized(2 * 11 * 64 * KIB))}
         assert all(grown[path] == segment for path, segment in kept.items())
+
+
+def test_a_wrong_leader_epoch_is_found_though_no_crc_covers_it(tmp_path: Path) -> None:
+    generate(WORKLOAD, tmp_path / "out")
+    segment = Plan(WORKLOAD)[0]
+    path = tmp_path / "out" / segment.path
+    log = bytearray(path.read_bytes())
+    log[12:16] = struct.pack(">i", 1)
+    path.write_bytes(log)
+    [problem, *_] = verify(tmp_path / "out")
+    assert (problem.path, problem.at, problem.code) == (segment.path, 0, "epoch-off-plan")
+    assert problem.message == "has leader epoch 1; the plan gives 0"
