@@ -241,6 +241,16 @@ def test_a_batch_is_sent_again_and_the_order_stays(tmp_path: Path, log: list[Rec
     assert topic.sent.records == 10 * BATCHES
 
 
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_nothing_overtakes_the_first_batch_of_a_producer(tmp_path: Path, pipelined: bool) -> None:
+    # A broker takes any sequence from a producer that it does not know.
+    write_log(tmp_path, "t-0", idempotent())
+    with FakeBroker({"t": 1}, trouble=once(0, NOT_LEADER)) as broker:
+        report = play(tmp_path, broker, pipelined=pipelined)
+    assert report.is_clean
+    assert values(broker.batches["t", 0]) == values(idempotent())
+
+
 def test_a_pipeline_tells_what_came_out_of_order(tmp_path: Path) -> None:
     write_log(tmp_path, "t-0", plain())
     with FakeBroker({"t": 1}, trouble=once(0, NOT_LEADER)) as broker:
