@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -67,10 +67,25 @@ def command() -> None:
 @click.argument("workload", type=LocalPath())
 @click.option("--out", type=TARGET, required=True, help="Place for the corpus: a new or empty directory, or a URI.")
 @size_option
-@click.option("--overwrite", is_flag=True, help="First remove a corpus of another workload from --out.")
+@click.option("--overwrite", is_flag=True, help="First remove the corpus in --out, finished or not.")
+@click.option(
+    "--resume",
+    type=click.Choice(["sizes", "verify"]),
+    is_flag=False,
+    flag_value="sizes",
+    help="Continue an unfinished corpus: keep segments of the right size; with =verify, read them too.",
+)
 @click.option("--break-lock", is_flag=True, help="Take the corpus from another driver that is dead.")
 @json_option
-def generate(workload: Path, out: Target, size: int | None, overwrite: bool, break_lock: bool, as_json: bool) -> None:
+def generate(
+    workload: Path,
+    out: Target,
+    size: int | None,
+    overwrite: bool,
+    resume: Literal["sizes", "verify"] | None,
+    break_lock: bool,
+    as_json: bool,
+) -> None:
     """Write the log segments that WORKLOAD (TOML) describes, with their indexes and a manifest.
 
     Every run of the same workload writes the same bytes.
@@ -79,12 +94,20 @@ def generate(workload: Path, out: Target, size: int | None, overwrite: bool, bre
     Example:
       kfuzz corpus generate spark_jobs/workloads/demo.toml --out out/corpus --size 64MiB
     """
+    if overwrite and resume:
+        raise click.UsageError("--overwrite removes what --resume would keep; give one of them")
     chosen = load(workload).resized(size)
-    segments = len(Plan(chosen, str(workload)))
+    segments = len(generation.planned(out, chosen, str(workload)))
     start = time.monotonic()
     with progress("segments", segments, quiet=as_json) as set_done:
         rows = generation.generate(
-            chosen, out, overwrite=overwrite, break_lock=break_lock, name=str(workload), set_done=set_done
+            chosen,
+            out,
+            overwrite=overwrite,
+            resume=resume or "no",
+            break_lock=break_lock,
+            name=str(workload),
+            set_done=set_done,
         )
     if as_json:
         echo_json(summary.generated_json(out, rows))
@@ -109,8 +132,8 @@ def verify(ctx: click.Context, directory: Target, as_json: bool) -> None:
     with progress("segments", len(corpus.plan), quiet=as_json) as set_done:
         problems = verification.verify(directory, set_done=set_done)
     if as_json:
-        sums = {"segments": len(corpus.rows), "batches": sum(row.batches for row in corpus.rows)}
-        sums["records"] = sum(row.records for row in corpus.rows)
+        sums = {"segments": len(corpus.rows), "batches": corpus.rows.total("batches")}
+        sums["records"] = corpus.rows.total("records")
         echo_json({"directory": str(directory), **sums, "problems": [asdict(problem) for problem in problems]})
     else:
         for line in summary.verified(corpus, problems, time.monotonic() - start):
@@ -276,6 +299,7 @@ def _estimated(found: dict[str, Any]) -> str:
 
 def _described(workload: Workload, name: str) -> dict[str, Any]:
     plan = Plan(workload, name)
+    workload = plan.workload
     topics = []
     for planned in plan.topics:
         first_ms, last_ms = planned.timestamps_ms
@@ -305,10 +329,10 @@ def _held(corpus: verification.Corpus) -> dict[str, Any]:
     finished = generation.SUCCESS in corpus.out.list().files
     return {
         "finished": finished,
-        "bytes": sum(row.bytes for row in corpus.rows),
-        "batches": sum(row.batches for row in corpus.rows),
-        "records": sum(row.records - row.control_batches for row in corpus.rows),
-        "control_batches": sum(row.control_batches for row in corpus.rows),
+        "bytes": corpus.rows.total("bytes"),
+        "batches": corpus.rows.total("batches"),
+        "records": corpus.rows.total("records") - corpus.rows.total("control_batches"),
+        "control_batches": corpus.rows.total("control_batches"),
         "corpus_fingerprint": corpus_fingerprint(corpus.rows) if finished else None,
-        "codec_versions": ", ".join(sorted({row.codec_versions for row in corpus.rows})),
+        "codec_versions": ", ".join(corpus.rows.distinct("codec_versions")),
     }

@@ -52,6 +52,8 @@ UNITS = {
     "KIB": KIB, "MIB": MIB, "GIB": GIB, "TIB": 1 << 40, "PIB": 1 << 50,
 }  # fmt: skip
 SKEW_MAX = 16
+# The default of a size that is decided when it is used.
+LATER = 0
 WEIGHT_MAX = 1_000_000
 LABEL_MAX = 200
 LABELS_MAX = 1000
@@ -576,7 +578,11 @@ def schema(kind: type) -> dict[str, Any]:
         properties[one.name] = form.schema()
         if one.default is MISSING:
             required.append(one.name)
-        elif not isinstance(form, _Table) and one.default is not None:
+        elif (
+            not isinstance(form, _Table)
+            and one.default is not None
+            and not (isinstance(form, _Size) and one.default == LATER)
+        ):
             properties[one.name]["default"] = form.default(one.default)
     about = " ".join((kind.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
     return {"description": about, **_object(properties, required)}

@@ -1,39 +1,54 @@
 """Makes a corpus. Two drivers use it: the single process here, and Spark in ``kfuzz.spark``.
 
-The steps: ``prepare``, then ``write_segment`` for each segment in any order on any machine, then ``publish``.
+The steps, under a lock (``claimed``): ``prepare`` says which segments are left to write; ``write_segment`` writes each
+of them, in any order on any machine, and its row is kept (``rows``); ``publish`` makes the manifest of the rows.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
+from typing import Literal
 
 from kfuzz.corpora.locks import Lock, is_lock, owned
-from kfuzz.corpora.manifest import Row, corpus_fingerprint, part_names, require_pyarrow, write_manifest
-from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.resolution import WORKLOAD, held, resolve
+from kfuzz.corpora.manifest import Manifest, Row, corpus_fingerprint, part_names, require_pyarrow, write_manifest
+from kfuzz.corpora.plan import Plan, decided
+from kfuzz.corpora.resolution import WORKLOAD, resolve
+from kfuzz.corpora.rows import ROWS, Ids, KeptRows, RowWriter
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.targets import Target, in_parallel
-from kfuzz.corpora.workload import Workload, render, show_size
+from kfuzz.corpora.snapshot import snapshot_name
+from kfuzz.corpora.targets import Listing, Target, in_parallel
+from kfuzz.corpora.workload import Workload, parse, render, show_size
 from kfuzz.errors import UsageError
 
 __all__ = [
     "LEADER_EPOCH_CHECKPOINT",
+    "Resume",
+    "Work",
     "claimed",
     "file_sums",
+    "finish",
     "generate",
-    "holds",
     "inspect",
     "leader_epochs",
+    "matched",
+    "planned",
     "prepare",
     "publish",
     "success_text",
+    "verify_row",
 ]
 
 SUCCESS, MANIFEST = "_SUCCESS", "_manifest"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+
+
+Resume = Literal["no", "sizes", "verify"]
 
 
 def generate(
@@ -41,54 +56,153 @@ def generate(
     out: str | Path | Target,
     *,
     overwrite: bool = False,
+    resume: Resume = "no",
     break_lock: bool = False,
     name: str = "the workload",
     set_done: Callable[[int], None] = lambda done: None,
-) -> list[Row]:
+) -> Manifest:
     """Make the whole corpus in this process and return the manifest's rows. ``name`` names the workload in errors.
 
-    ``out`` is a directory or a URI, see :meth:`Target.of`. ``set_done`` is called with the number of finished segments.
-    Raises ``UsageError`` like ``Plan``, ``resolve``, :func:`claimed`, :func:`prepare`, ``write_segment`` and
+    ``out`` is a directory or a URI, see :meth:`Target.of`. ``resume`` continues an unfinished corpus: ``sizes`` keeps
+    segments whose log has the size that its row says, ``verify`` also reads them. ``set_done`` is called with the
+    number of finished segments. Raises ``UsageError`` like ``Plan``, :func:`claimed`, ``write_segment`` and
     :func:`publish`.
     """
     target = Target.of(out)
-    workload = resolve(workload, target, name=name)
-    plan = Plan(workload, name)
-    rows = []
-    with claimed(target, plan, overwrite=overwrite, break_lock=break_lock) as lock:
-        prepare(target, workload, overwrite=overwrite)
-        for segment_id, segment in enumerate(plan):
-            rows.append(write_segment(segment, segment_id, workload, target, f"{lock.id}-local"))
-            set_done(segment_id + 1)
-        lock.check()
-        publish(target, plan, rows)
-    return rows
+    plan = planned(target, workload, name)
+    workload = plan.workload
+    with claimed(target, plan, overwrite=overwrite, resume=resume, break_lock=break_lock) as lock:
+        work = prepare(target, workload, overwrite=overwrite, resume=resume)
+        if resume == "verify":
+            rows = KeptRows.of(target, workload)
+            work.rewrite(row.segment_id for row in work.kept(rows) if verify_row(target, plan, row))
+        with RowWriter(target, workload, work.run, f"{lock.id}-local") as writer:
+            set_done(len(plan) - len(work.left))
+            for at, segment_id in enumerate(work.left):
+                writer.add(write_segment(plan[segment_id], segment_id, workload, target, f"{lock.id}-local"))
+                set_done(len(plan) - len(work.left) + at + 1)
+        return finish(target, plan, work, lock)
+
+
+def planned(target: Target, workload: Workload, name: str = "the workload") -> Plan:
+    """The plan of ``workload`` in ``target``: what it leaves open is as it was when a corpus was begun there.
+
+    Raises ``UsageError`` like ``resolve`` and ``Plan``.
+    """
+    return Plan(resolve(workload, target, name=name), name)
 
 
 @contextlib.contextmanager
-def claimed(target: Target, plan: Plan, *, overwrite: bool = False, break_lock: bool = False) -> Iterator[Lock]:
-    """Own ``target`` while the block runs, see ``locks.owned``. What :func:`prepare` refuses is refused untouched."""
-    inspect(target, plan.workload, overwrite=overwrite)
+def claimed(
+    target: Target, plan: Plan, *, overwrite: bool = False, resume: Resume = "no", break_lock: bool = False
+) -> Iterator[Lock]:
+    """Own ``target`` while the block runs, see ``locks.owned``. What :func:`inspect` refuses is refused untouched."""
+    inspect(target, plan.workload, overwrite=overwrite, resume=resume)
     with owned(target, [MANIFEST, *plan.directories()], break_lock=break_lock) as lock:
         yield lock
 
 
-def prepare(out: str | Path | Target, workload: Workload, *, overwrite: bool = False) -> None:
-    """Make ``out`` ready for the segments of ``workload``, which must be resolved.
+@dataclass(slots=True)
+class Work:
+    """What a run has to do: ``left`` are the ids of the segments to write. ``run`` numbers the runs of a corpus."""
 
-    Raises ``UsageError`` if it holds anything but this corpus; ``overwrite`` first removes another corpus. Nothing is
-    ever removed from a place that holds no corpus.
+    run: int
+    left: Ids
+    finished: bool
+
+    def rewrite(self, segment_ids: Iterable[int]) -> None:
+        """Write these segments too."""
+        more = list(segment_ids)
+        if more:
+            self.left = Ids(heapq.merge(self.left, sorted(more)))
+            self.finished = False
+
+    def kept(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows of ``rows``, which are in the plan's order, whose segments are not written again."""
+        left = iter(self.left)
+        following = next(left, None)
+        for row in rows:
+            while following is not None and following < row.segment_id:
+                following = next(left, None)
+            if following != row.segment_id:
+                yield row
+
+
+def prepare(out: str | Path | Target, workload: Workload, *, overwrite: bool = False, resume: Resume = "no") -> Work:
+    """Make ``out`` ready for the segments of ``workload``, and say which ones are left to write.
+
+    A finished corpus of this workload keeps the segments that are there. If its ``size`` was smaller, it grows: the
+    last segment of each partition is written again. ``overwrite`` first removes any corpus. Raises ``UsageError`` like
+    :func:`inspect`. Nothing is ever removed from a place that holds no corpus.
     """
     target = Target.of(out)
-    inspect(target, workload, overwrite=overwrite)
-    if WORKLOAD in target.list().files and not holds(target, workload):
+    plan = planned(target, workload)
+    workload = plan.workload
+    inspect(target, workload, overwrite=overwrite, resume=resume)
+    names = target.list().files
+    if overwrite and WORKLOAD in names:
         _remove(target)
-    # From here on, the corpus is incomplete until `publish` writes SUCCESS again.
-    target.remove(SUCCESS)
+        names = {}
+    if WORKLOAD in names:
+        held = Plan(held_workload(target))
+        if SUCCESS in names:
+            rows: Iterable[Row] = Manifest(target.child(MANIFEST))
+            left = Ids(_left(target, plan, _carried(held, plan, rows)))
+            if held.workload == workload and not left and resume != "verify":
+                return Work(0, left, True)
+            # From here on, the corpus is incomplete until `publish` writes SUCCESS again. The rows are kept first.
+            target.remove_directory(ROWS)
+            _carry(target, plan, _carried(held, plan, rows))
+            target.remove(SUCCESS)
+        elif held.workload != workload:
+            _carry(target, plan, _carried(held, plan, KeptRows.of(target, held.workload)))
+    kept = KeptRows.of(target, workload)
     target.write(WORKLOAD, render(workload))
+    return Work(kept.next_run, Ids(_left(target, plan, kept)), False)
 
 
-def inspect(target: Target, workload: Workload, *, overwrite: bool = False) -> None:
+def _carried(held: Plan, plan: Plan, rows: Iterable[Row]) -> Iterator[Row]:
+    """``rows`` of the corpus ``held`` that are rows of ``plan`` too, with their ids there.
+
+    A larger corpus begins with the smaller one, but the last segment of each partition ends elsewhere.
+    """
+    for row in rows:
+        if held.workload == plan.workload:
+            yield row
+        elif 0 <= row.segment_id < len(held) and (segment_id := held.carried(row.segment_id, plan)) is not None:
+            yield replace(row, segment_id=segment_id)
+
+
+def _carry(target: Target, plan: Plan, rows: Iterable[Row]) -> None:
+    """Keep ``rows`` for a run of ``plan``."""
+    with RowWriter(target, plan.workload, 0, "carried") as writer:
+        for row in rows:
+            writer.add(row)
+
+
+def _left(target: Target, plan: Plan, rows: Iterable[Row]) -> Iterator[int]:
+    """The ids of the segments that have no row, or whose files are not there as their row says."""
+    return (segment_id for segment_id, row, problem in matched(target, plan, rows) if row is None or problem)
+
+
+def finish(target: Target, plan: Plan, work: Work, lock: Lock) -> Manifest:
+    """Publish the corpus from the rows that were kept, and drop them. A corpus that was finished stays untouched."""
+    if not work.finished:
+        lock.check()
+        publish(target, plan, KeptRows.of(target, plan.workload))
+        target.remove_directory(ROWS)
+    return Manifest(target.child(MANIFEST))
+
+
+def verify_row(target: Target, plan: Plan, row: Row) -> bool:
+    """Whether anything is wrong with the files of one segment."""
+    # Verification imports this module for the names of the files.
+    from kfuzz.corpora.verification import verify_segment
+
+    return bool(verify_segment(target, plan[row.segment_id], plan.workload, row))
+
+
+def inspect(target: Target, workload: Workload, *, overwrite: bool = False, resume: Resume = "no") -> None:
     """Raise ``UsageError`` if ``workload`` cannot be generated into ``target``. Changes nothing."""
     require_pyarrow()
     target.check_writable()
@@ -96,54 +210,142 @@ def inspect(target: Target, workload: Workload, *, overwrite: bool = False) -> N
     # A driver that was killed at its very start leaves a lock, or half of a file whose name begins with "_".
     others = [name for name in listing.files if not is_lock(name) and not (name[:2] == "._" and name[-4:] == ".tmp")]
     if WORKLOAD in others:
-        if not overwrite and not holds(target, workload):
-            _refuse_growth(target, workload)
-            raise UsageError(f"{target} holds a corpus of another workload; name another directory or add --overwrite")
+        held = held_workload(target)
+        if overwrite:
+            return
+        # Written before it was decided, or by hand.
+        held, workload = decided(held), decided(workload)
+        if replace(held, size=workload.size) != workload:
+            raise UsageError(
+                f"{target} holds a corpus of another workload ({_difference(held, workload)}), and only its size can "
+                "grow; name another directory or add --overwrite"
+            )
+        if held.size != workload.size and not workload.can_grow:
+            raise UsageError(
+                f"{target} holds a corpus of this workload, and its timestamps.end is fixed, so it cannot change its "
+                "size; name another directory, add --overwrite, or use timestamps.start"
+            )
+        if held.size > workload.size:
+            raise UsageError(
+                f"{target} holds {show_size(held.size)} of this workload, and a corpus cannot shrink to "
+                f"{show_size(workload.size)}; raise size, name another directory or add --overwrite"
+            )
+        if SUCCESS in others:
+            _check_room(target, workload, held.size)
+        elif resume == "no":
+            raise UsageError(
+                f"{target} holds an unfinished corpus of this workload; add --resume to continue it or --overwrite to "
+                "begin again"
+            )
     elif others or listing.directories:
         raise UsageError(f"{target} is not empty and holds no corpus; name a new or empty directory")
     else:
         _check_room(target, workload)
 
 
-def _refuse_growth(target: Target, workload: Workload) -> None:
-    present = held(target)
-    if present is not None and present.resized(workload.size) == workload and not workload.can_grow:
+def _difference(held: Workload, workload: Workload) -> str:
+    """The first line in which the files of two workloads differ."""
+    pairs = zip_longest(render(held).splitlines(), render(replace(workload, size=held.size)).splitlines())
+    there, here = next((there, here) for there, here in pairs if there != here)
+    return f"{there or 'nothing'} there, {here or 'nothing'} here"
+
+
+def held_workload(target: Target) -> Workload:
+    """The workload of the corpus in ``target``; ``UsageError`` if this version of kfuzz cannot read it."""
+    try:
+        return parse((target.read(WORKLOAD) or b"").decode(), WORKLOAD)
+    except (UsageError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{target} holds a corpus of this workload, and its timestamps.end is fixed, so it cannot change its size; "
-            "name another directory, add --overwrite, or use timestamps.start"
-        )
+            f"{target} holds a corpus that this version of kfuzz cannot read ({error}), so it cannot tell what belongs "
+            f"to it; remove {target} yourself or name another directory"
+        ) from None
 
 
-def holds(out: str | Path | Target, workload: Workload) -> bool:
-    """Whether ``out`` holds a corpus of ``workload``, finished or not."""
-    return held(Target.of(out)) == workload
-
-
-def publish(out: str | Path | Target, plan: Plan, rows: Sequence[Row]) -> None:
+def publish(out: str | Path | Target, plan: Plan, rows: Iterable[Row]) -> None:
     """Write the files of the corpus as a whole: leader epochs, manifest, and last ``_SUCCESS`` with the fingerprint.
 
-    Raises ``UsageError`` if the segments were made with different versions of the codec libraries, because another run
-    could give other bytes. Also raises it if a file of a row is missing or has another size.
+    ``rows`` come in the plan's order. Raises ``UsageError`` if the segments were made with different versions of the
+    codec libraries, because another run could give other bytes. Also raises it if a row or a file is missing, or if a
+    log has another size than its row says.
     """
     target = Target.of(out)
-    versions = sorted({row.codec_versions for row in rows})
-    if len(versions) > 1:
-        raise UsageError(
-            f"the segments were made by different codec libraries ({' and '.join(versions)}); "
-            "install the same versions on every executor and generate again"
-        )
-    if [row.segment_id for row in sorted(rows, key=lambda row: row.segment_id)] != list(range(len(plan))):
-        raise RuntimeError(f"{len(rows)} rows do not cover the plan's {len(plan)} segments")
-    _check_files(target, plan, rows)
+    target.remove_directory(MANIFEST)
+    try:
+        write_manifest(target.child(MANIFEST), _whole(target, plan, rows))
+    except BaseException:
+        target.remove_directory(MANIFEST)
+        raise
     epochs = dict(leader_epochs(plan))
     for _ in in_parallel(lambda name: target.write(f"{name}/{LEADER_EPOCH_CHECKPOINT}", epochs[name]), epochs):
         pass
-    target.remove_directory(MANIFEST)
-    write_manifest(target.child(MANIFEST), rows)
-    target.write(SUCCESS, success_text(target, rows))
+    target.write(SUCCESS, success_text(target, Manifest(target.child(MANIFEST))))
 
 
-def success_text(target: Target, rows: Sequence[Row]) -> str:
+def _whole(target: Target, plan: Plan, rows: Iterable[Row]) -> Iterator[Row]:
+    """``rows``, checked; at their end, ``UsageError`` tells what was wrong."""
+    versions: set[str] = set()
+    first, wrong = "", 0
+    for segment_id, row, problem in matched(target, plan, rows, tidy=True):
+        if row is None or problem:
+            first = first or problem or f"{plan.bounds(segment_id)[0]} has no row"
+            wrong += 1
+        if row is not None:
+            versions.add(row.codec_versions)
+            yield row
+    if len(versions) > 1:
+        raise UsageError(
+            f"the segments were made by different codec libraries ({' and '.join(sorted(versions))}); "
+            "install the same versions on every executor and generate again with --overwrite"
+        )
+    if wrong:
+        more = f" (and {wrong - 1} more segments are missing or wrong)" if wrong > 1 else ""
+        raise UsageError(
+            f"{target}/{first} though it was written{more}; "
+            "name a place that the driver and all executors share, and generate again"
+        )
+
+
+def matched(
+    target: Target, plan: Plan, rows: Iterable[Row], *, tidy: bool = False
+) -> Iterator[tuple[int, Row | None, str]]:
+    """Each segment of the plan with its row, and what is wrong with its files as the driver sees them. ``rows`` come
+    in the plan's order.
+
+    Executors may have written to their own disks by mistake. ``tidy`` removes what no row has: a segment that was
+    written again may have no aborted transaction any more, or another end and so another snapshot.
+    """
+    left = iter(rows)
+    row = next(left, None)
+    segment_id = 0
+    for directory, listing in target.list_all(plan.directories()):
+        expected = set()
+        for stem in plan.stems(directory):
+            while row is not None and row.segment_id < segment_id:
+                row = next(left, None)
+            if row is None or row.segment_id > segment_id or row.path != f"{directory}/{stem}.log":
+                yield segment_id, None, ""
+            else:
+                if row.txnindex_crc32c is not None:
+                    expected.add(f"{stem}.txnindex")
+                expected.add(snapshot_name(row.last_offset))
+                yield segment_id, row, next(_missing(row, listing), "")
+            segment_id += 1
+        if tidy:
+            for name in sorted(listing.files.keys() - expected):
+                if name.endswith((".txnindex", ".snapshot")):
+                    target.remove(f"{directory}/{name}")
+
+
+def _missing(row: Row, listing: Listing) -> Iterator[str]:
+    for name, size in row.files():
+        found = listing.files.get(name.rpartition("/")[2])
+        if found is None:
+            yield f"{name} is missing"
+        elif size not in (None, found):
+            yield f"{name} has {found} bytes instead of {size}"
+
+
+def success_text(target: Target, rows: Iterable[Row]) -> str:
     """The content of ``_SUCCESS``: the corpus fingerprint, and the SHA-256 of each file that it does not cover.
 
     The lines after the first are those of ``sha256sum``.
@@ -158,35 +360,6 @@ def file_sums(target: Target) -> dict[str, str]:
     return {name: hashlib.sha256(target.read(name) or b"").hexdigest() for name in names}
 
 
-def _check_files(target: Target, plan: Plan, rows: Sequence[Row]) -> None:
-    """Check that the driver sees each row's files. Executors may have written to their own disks by mistake.
-
-    An index that no row has is removed: a segment that was written again may have no aborted transaction any more.
-    """
-    expected: dict[str, dict[str, int | None]] = {}
-    for row in rows:
-        for name, size in row.files():
-            directory, _, base = name.rpartition("/")
-            expected.setdefault(directory, {})[base] = size
-    wrong = []
-    for directory, listing in target.list_all(plan.directories()):
-        files = expected.pop(directory, {})
-        for base, size in files.items():
-            if base not in listing.files:
-                wrong.append(f"{directory}/{base} is missing")
-            elif size is not None and listing.files[base] != size:
-                wrong.append(f"{directory}/{base} has {listing.files[base]} bytes instead of {size}")
-        for base in listing.files:
-            if base.endswith(".txnindex") and base not in files:
-                target.remove(f"{directory}/{base}")
-    if wrong:
-        more = f" (and {len(wrong) - 1} more files are missing or wrong)" if len(wrong) > 1 else ""
-        raise UsageError(
-            f"{target}/{wrong[0]} though it was written{more}; "
-            "name a directory that the driver and all executors share, and generate again"
-        )
-
-
 def leader_epochs(plan: Plan) -> Iterator[tuple[str, str]]:
     """Each partition's directory, and the content of its ``LeaderEpochCheckpointFile``, version 0."""
     for planned in plan.topics:
@@ -196,28 +369,24 @@ def leader_epochs(plan: Plan) -> Iterator[tuple[str, str]]:
             yield f"{planned.topic.name}-{partition}", text
 
 
-def _check_room(target: Target, workload: Workload) -> None:
-    """Refuse a corpus that does not fit on the disk, before hours of work.
+def _check_room(target: Target, workload: Workload, there: int = 0) -> None:
+    """Refuse a corpus that does not fit on the disk, before hours of work. ``there`` are the bytes that it has already.
 
     A compressed corpus is not checked, because its size is not known in advance.
     """
     compressed = any(name != "none" for topic in workload.topics for name, _ in topic.batches.codecs)
     free = target.free_bytes()
-    if not compressed and free is not None and workload.size > free:
+    if not compressed and free is not None and workload.size - there > free:
+        needed = show_size(workload.size - there) + (" more" if there else "")
         raise UsageError(
-            f"{target}: the corpus takes {show_size(workload.size)}, but {free} B are free there; "
+            f"{target}: the corpus takes {needed}, but {free} B are free there; "
             "lower size or name a directory on another disk"
         )
 
 
 def _remove(target: Target) -> None:
     """Remove the corpus in ``target``, and no other file."""
-    old = held(target)
-    if old is None:
-        raise UsageError(
-            f"{target}/{WORKLOAD} cannot be read, so kfuzz cannot tell what to remove; remove {target} yourself"
-        )
+    directories = Plan(held_workload(target)).directories()
     target.remove(SUCCESS)
-    target.remove_directory(MANIFEST)
-    for directory in Plan(old).directories():
+    for directory in (MANIFEST, ROWS, *directories):
         target.remove_directory(directory)

@@ -21,7 +21,7 @@ from typing import Final
 from kfuzz.corpora.broker_topics import topic_configs
 from kfuzz.corpora.generation import LEADER_EPOCH_CHECKPOINT
 from kfuzz.corpora.manifest import Row
-from kfuzz.corpora.summary import date, timestamps
+from kfuzz.corpora.summary import date
 from kfuzz.corpora.targets import LocalTarget
 from kfuzz.corpora.verification import Corpus, check_whole
 from kfuzz.corpora.workload import MIB, show_size
@@ -180,7 +180,7 @@ def notes(corpus: Corpus, log_dir: Path | None = None, *, now_ms: int | None = N
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     configs = None if log_dir is None else topic_configs(log_dir)
     found = []
-    first_ms, last_ms = timestamps(corpus.rows)
+    first_ms, last_ms = corpus.rows.lowest("min_timestamp"), corpus.rows.highest("max_timestamp")
     if first_ms is not None and last_ms is not None:
         if configs is None:
             found.append(

@@ -5,17 +5,20 @@ pyarrow is imported only inside the functions that use it: planning and generati
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import io
+import itertools
 import json
+import operator
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, overload
 
 from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.targets import Target
@@ -23,8 +26,10 @@ from kfuzz.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 __all__ = [
+    "Manifest",
     "Row",
     "codec_versions",
     "corpus_fingerprint",
@@ -35,7 +40,7 @@ __all__ = [
     "write_manifest",
 ]
 
-ROWS_PER_FILE = 100_000
+ROWS_PER_FILE, ROWS_PER_GROUP = 100_000, 10_000
 PARTS = "part-*.parquet"
 FORMAT = b"kfuzz-manifest/1"
 
@@ -108,9 +113,9 @@ def codec_versions() -> str:
 
 
 def corpus_fingerprint(rows: Iterable[Row]) -> str:
-    """SHA-256 over path, size, CRC and content fingerprint of every segment, in the plan's order."""
+    """SHA-256 over path, size, CRC and content fingerprint of every segment. ``rows`` come in the plan's order."""
     digest = hashlib.sha256()
-    for row in sorted(rows, key=lambda row: row.segment_id):
+    for row in rows:
         digest.update(f"{row.path} {row.bytes} {row.crc32c:08x} {row.fingerprint}\n".encode())
     return digest.hexdigest()
 
@@ -127,18 +132,26 @@ def schema() -> pa.Schema:
     return pa.schema(columns, metadata={b"format": FORMAT})
 
 
-def write_manifest(place: str | Path | Target, rows: Sequence[Row]) -> None:
-    """Write ``rows`` to ``part-*.parquet`` in ``place``, in the plan's order. Equal rows give equal bytes."""
+def write_manifest(place: str | Path | Target, rows: Iterable[Row]) -> None:
+    """Write ``rows``, which come in the plan's order, to ``part-*.parquet`` in ``place``, in bounded memory.
+
+    Equal rows give equal bytes: where one file ends depends only on the number of rows.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    target = Target.of(place)
-    ordered = sorted(rows, key=lambda row: row.segment_id)
-    for part, start in enumerate(range(0, max(1, len(ordered)), ROWS_PER_FILE)):
-        table = pa.Table.from_pylist([asdict(row) for row in ordered[start : start + ROWS_PER_FILE]], schema=schema())
-        file = io.BytesIO()
-        pq.write_table(table, file, compression="zstd")
-        target.write(f"part-{part:05d}.parquet", file.getvalue())
+    target, left, columns = Target.of(place), iter(rows), schema()
+    for part in itertools.count():
+        file, written = io.BytesIO(), 0
+        with pq.ParquetWriter(file, columns, compression="zstd") as writer:
+            while written < ROWS_PER_FILE and (group := list(itertools.islice(left, ROWS_PER_GROUP))):
+                arrays = [pa.array([getattr(row, one.name) for row in group], one.type) for one in columns]
+                writer.write_table(pa.Table.from_arrays(arrays, schema=columns))
+                written += len(group)
+        if written or not part:
+            target.write(f"part-{part:05d}.parquet", file.getvalue())
+        if written < ROWS_PER_FILE:
+            return
 
 
 def part_names(target: Target) -> list[str]:
@@ -147,31 +160,121 @@ def part_names(target: Target) -> list[str]:
 
 
 def read_manifest(place: str | Path | Target) -> list[Row]:
-    """The rows of the manifest in ``place``, in the plan's order.
+    """The rows of the manifest in ``place`` as a list, in the plan's order. Raises ``UsageError`` like `Manifest`."""
+    return sorted(Manifest(place), key=lambda row: row.segment_id)
 
-    ``UsageError`` if a file cannot be read or has other columns.
+
+class Manifest(Sequence[Row]):
+    """The rows of the manifest in ``place``, in the order of its files, which is the plan's. They are read again each
+    time, a few thousand at once, because a corpus may have millions of them.
+
+    Raises ``UsageError``, here or while reading, if a file cannot be read or has other columns.
     """
-    require_pyarrow()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    target = Target.of(place)
-    rows: list[Row] = []
-    for name in part_names(target):
-        path = f"{target}/{name}"
+    def __init__(self, place: str | Path | Target, names: Sequence[str] | None = None) -> None:
+        require_pyarrow()
+        self._target = Target.of(place)
+        self.parts: list[tuple[str, int, int, int]] = []
+        for name in part_names(self._target) if names is None else names:
+            with self._opened(name) as file:
+                self.parts.append((name, file.metadata.num_rows, *_range_of(file)))
+        self._count = sum(count for _, count, _, _ in self.parts)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        names = schema().names
+        for batch in self.batches():
+            yield from map(Row, *(batch.column(name).to_pylist() for name in names))
+
+    @overload
+    def __getitem__(self, at: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Row]: ...
+
+    def __getitem__(self, at: int | slice) -> Row | Sequence[Row]:
+        """For small corpora: reads everything."""
+        return list(self)[at]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(other) == len(self) and all(map(operator.eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows, or some ``columns`` of them, as Arrow."""
+        required = [one.name for one in schema() if not one.nullable and (columns is None or one.name in columns)]
+        for name, _, _, _ in self.parts:
+            with self._opened(name) as file:
+                for batch in file.iter_batches(ROWS_PER_GROUP, columns=columns, use_threads=False):
+                    if any(batch.column(one).null_count for one in required):
+                        raise self._other_columns(name)
+                    yield batch
+
+    def between(self, first: int, last: int) -> Iterator[Row]:
+        """The rows of the segments from ``first`` to ``last``."""
+        names = [name for name, _, low, high in self.parts if low <= last and first <= high]
+        return (row for row in Manifest(self._target, names) if first <= row.segment_id <= last)
+
+    def total(self, column: str) -> int:
+        """The sum of a column."""
+        import pyarrow.compute as pc
+
+        return sum(pc.sum(batch.column(column)).as_py() or 0 for batch in self.batches([column]))
+
+    def lowest(self, column: str) -> int | None:
+        """The lowest value of a column; None if it has none."""
+        import pyarrow.compute as pc
+
+        found = [pc.min(batch.column(column)).as_py() for batch in self.batches([column])]
+        return min((value for value in found if value is not None), default=None)
+
+    def highest(self, column: str) -> int | None:
+        """The highest value of a column; None if it has none."""
+        import pyarrow.compute as pc
+
+        found = [pc.max(batch.column(column)).as_py() for batch in self.batches([column])]
+        return max((value for value in found if value is not None), default=None)
+
+    def distinct(self, column: str) -> list[str]:
+        """The different values of a column of texts, sorted."""
+        found: set[str] = set()
+        for batch in self.batches([column]):
+            found.update(str(value) for value in batch.column(column).unique().to_pylist())
+        return sorted(found)
+
+    @contextlib.contextmanager
+    def _opened(self, name: str) -> Iterator[pq.ParquetFile]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
         try:
-            # `read_table` would look for a data set of many files, and start threads; that takes twice as long.
-            with pq.ParquetFile(pa.BufferReader(target.read(name) or b"")) as file:
-                table = file.read(use_threads=False)
-            found = table.to_pylist()
+            with pq.ParquetFile(pa.BufferReader(self._target.read(name) or b"")) as file:
+                if not file.schema_arrow.equals(schema()):
+                    raise self._other_columns(name)
+                yield file
         # A damaged file can also hold text that is not UTF-8, or a number that does not fit.
         except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-            raise UsageError(f"{path} is not a readable Parquet file ({_first_line(error)}); generate again") from None
-        required = [column.name for column in schema() if not column.nullable]
-        if not table.schema.equals(schema()) or any(row[name] is None for row in found for name in required):
-            raise UsageError(f"{path} has other columns than a manifest of this version; generate the corpus again")
-        rows += [Row(**row) for row in found]
-    return sorted(rows, key=lambda row: row.segment_id)
+            raise UsageError(
+                f"{self._target}/{name} is not a readable Parquet file ({_first_line(error)}); "
+                "generate again with --overwrite"
+            ) from None
+
+    def _other_columns(self, name: str) -> UsageError:
+        return UsageError(
+            f"{self._target}/{name} has other columns than a manifest of this version; "
+            "generate the corpus again with --overwrite"
+        )
+
+
+def _range_of(file: pq.ParquetFile) -> tuple[int, int]:
+    """The lowest and the highest segment id in a file; all ids if its statistics do not say."""
+    found = [file.metadata.row_group(at).column(0).statistics for at in range(file.metadata.num_row_groups)]
+    if not found or not all(one is not None and one.has_min_max for one in found):
+        return -(1 << 63), (1 << 63) - 1
+    return min(cast(int, one.min) for one in found if one), max(cast(int, one.max) for one in found if one)
 
 
 def _first_line(error: Any) -> str:

@@ -14,20 +14,29 @@ When a corpus grows, only the last segment of each partition changes.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kfuzz.corpora.clock import clock_of, first_units
 from kfuzz.corpora.json_values import program
 from kfuzz.corpora.snapshot import snapshot_name
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, Range, Topic, Workload, show_size
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, MIB, SEGMENT_BYTES_MAX, Range, Topic, Workload, show_size
 from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 from kfuzz.records.compaction import DELETE_RETENTION_MS
 from kfuzz.wire.layout import BATCH_HEADER_SIZE, MESSAGE_AT, MESSAGE_LENGTHS_BYTES
 
-__all__ = ["Plan", "Segment", "batch_bytes_max", "batch_bytes_mean", "offset_bytes_mean", "value_bytes_max"]
+__all__ = [
+    "Plan",
+    "Segment",
+    "batch_bytes_max",
+    "batch_bytes_mean",
+    "decided",
+    "offset_bytes_mean",
+    "value_bytes_max",
+]
 
 # A marker's record takes 17 bytes: its length, attributes, two deltas, a key of 4 bytes, a value of 6, no headers.
 CONTROL_BATCH_BYTES = BATCH_HEADER_SIZE + 17
@@ -36,6 +45,8 @@ OVERHEADS = {
     kind: MESSAGE_AT[magic]["key_length"] + MESSAGE_LENGTHS_BYTES for magic, kind in enumerate((MAGIC_0, MAGIC_1))
 }
 HEADER_KEY_BYTES = 8
+# The size of a segment if the workload does not give it; the larger one is for corpora above MANY_BYTES.
+SEGMENT_BYTES, MANY_BYTES = 64 * MIB, 1 << 40
 # Kafka's indexes store int32 offsets, relative to the segment's first offset, and int32 file positions.
 RELATIVE_OFFSET_MAX = FILE_BYTES_MAX = INT32_MAX
 # A checkpoint file lists all leader epochs of a partition, and a broker keeps them in memory.
@@ -187,15 +198,38 @@ def _first_offset(old: tuple[_Old, ...], offsets_per_segment: int, index: int) -
     return offset + index * offsets_per_segment
 
 
+def decided(workload: Workload) -> Workload:
+    """``workload`` with a ``segment_bytes``: 64 MiB, or above 1 TiB the largest up to 1 GiB that Kafka can hold.
+
+    Segments of records far smaller than their batches' headers may be longer than planned.
+    """
+    if workload.segment_bytes:
+        return workload
+    segment_bytes = SEGMENT_BYTES if workload.size <= MANY_BYTES else SEGMENT_BYTES_MAX
+    while segment_bytes > SEGMENT_BYTES and not all(_fits(topic, segment_bytes) for topic in workload.topics):
+        segment_bytes //= 2
+    return replace(workload, segment_bytes=segment_bytes)
+
+
+def _fits(topic: Topic, segment_bytes: int) -> bool:
+    try:
+        offset_bytes = offset_bytes_mean(topic)
+        _check_segment(topic, max(1, math.floor(segment_bytes / offset_bytes)), offset_bytes, "")
+    except UsageError:
+        return False
+    return True
+
+
 class Plan:
     """The segments of ``workload`` by id: ``len(plan)``, ``plan[id]``. Each segment is computed on access.
 
-    Ids count the segments of each partition of each topic, with the topics in file order. Raises ``UsageError`` if the
+    Ids count the segments of each partition of each topic, with the topics in file order. ``plan.workload`` has a
+    ``segment_bytes``, also where ``workload`` leaves it open. Raises ``UsageError`` if the
     workload's sizes are impossible; ``name`` names the workload in that error.
     """
 
     def __init__(self, workload: Workload, name: str = "the workload") -> None:
-        self.workload = workload
+        self.workload = workload = decided(workload)
         weights = sum(topic.weight for topic in workload.topics)
         self.topics: list[_TopicPlan] = []
         first_id, producer_id = 0, 1
@@ -233,6 +267,7 @@ class Plan:
             first_id += segments * topic.partitions
             producer_id += writers.producer_ids
         self._length = first_id
+        self._first_ids = [plan.first_id for plan in self.topics]
 
     def __len__(self) -> int:
         return self._length
@@ -240,8 +275,7 @@ class Plan:
     def __getitem__(self, segment_id: int) -> Segment:
         if not 0 <= segment_id < self._length:
             raise IndexError(segment_id)
-        chosen = next(plan for plan in reversed(self.topics) if plan.first_id <= segment_id)
-        partition, index = divmod(segment_id - chosen.first_id, chosen.segments_per_partition)
+        chosen, partition, index = self._place(segment_id)
         return _segment(self.workload, chosen, partition, index)
 
     def __iter__(self) -> Iterator[Segment]:
@@ -251,6 +285,35 @@ class Plan:
     def records(self) -> int:
         """The number of data records in the whole corpus, before compaction."""
         return sum(plan.records_per_topic for plan in self.topics)
+
+    def _place(self, segment_id: int) -> tuple[_TopicPlan, int, int]:
+        chosen = self.topics[bisect_right(self._first_ids, segment_id) - 1]
+        return chosen, *divmod(segment_id - chosen.first_id, chosen.segments_per_partition)
+
+    def bounds(self, segment_id: int) -> tuple[str, int, int]:
+        """The path of a segment, its first and its last offset: ``plan[segment_id]`` has them too, but costs more."""
+        chosen, partition, index = self._place(segment_id)
+        first = chosen.first_offset(index)
+        is_last = index == chosen.segments_per_partition - 1
+        last = (chosen.offsets_per_partition if is_last else chosen.first_offset(index + 1)) - 1
+        return f"{chosen.topic.name}-{partition}/{first:020d}.log", first, last
+
+    def stems(self, directory: str) -> Iterator[str]:
+        """The names of the segments in a partition's directory, without suffix, in the plan's order."""
+        topic = directory.rpartition("-")[0]
+        plan = next(one for one in self.topics if one.topic.name == topic)
+        return (f"{plan.first_offset(index):020d}" for index in range(plan.segments_per_partition))
+
+    def carried(self, segment_id: int, larger: Plan) -> int | None:
+        """The id in ``larger``, a plan of the same workload with a larger size, of a segment that is equal there.
+
+        None for the last segment of a partition: it may have fewer offsets here, and what is in it depends on that.
+        """
+        ours, partition, index = self._place(segment_id)
+        theirs = larger.topics[bisect_right(self._first_ids, segment_id) - 1]
+        if index == ours.segments_per_partition - 1:
+            return None
+        return theirs.first_id + partition * theirs.segments_per_partition + index
 
     def directories(self) -> list[str]:
         """The partitions' directories, in the plan's order."""

@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 
 from kfuzz.corpora.forms import relative_ms
-from kfuzz.corpora.plan import Plan, Segment
+from kfuzz.corpora.plan import Plan, Segment, decided
 from kfuzz.corpora.segment import synthesiser
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import (
@@ -59,7 +59,9 @@ def resolve(
             topics.append(before)
         else:
             topics.append(_resolved(topic, now_ms, f"{name}: topics[{at}]"))
-    return replace(workload, topics=tuple(topics))
+    if not workload.segment_bytes and begun is not None:
+        workload = replace(workload, segment_bytes=begun.segment_bytes)
+    return decided(replace(workload, topics=tuple(topics)))
 
 
 def held(out: Target) -> Workload | None:

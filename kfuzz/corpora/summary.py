@@ -7,28 +7,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kfuzz.corpora.manifest import Row, corpus_fingerprint
+from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem
 
 if TYPE_CHECKING:
     from kfuzz.corpora.installation import Installed
 
-__all__ = ["date", "generated", "generated_json", "installed", "show_bytes", "timestamps", "verified"]
+__all__ = ["date", "generated", "generated_json", "installed", "show_bytes", "verified"]
 
 PROBLEMS_SHOWN = 50
 # The end of the year 9999, the last that Python's dates can hold.
 DATE_MS_MAX = 253_402_300_799_999
 
 
-def generated(out: str | Path | Target, rows: Sequence[Row], seconds: float) -> list[str]:
+def generated(out: str | Path | Target, rows: Manifest, seconds: float) -> list[str]:
     """Lines about what was written: totals, the fingerprint, and a warning about retention in a broker."""
-    records = sum(row.records for row in rows)
     lines = [
-        f"{out}: {len(rows)} segments, {records} records, {_rate(rows, seconds)}",
+        f"{out}: {len(rows)} segments, {rows.total('records')} records, {_rate(rows, seconds)}",
         f"fingerprint {corpus_fingerprint(rows)}",
     ]
-    first_ms, last_ms = timestamps(rows)
+    first_ms, last_ms = rows.lowest("min_timestamp"), rows.highest("max_timestamp")
     if first_ms is not None and last_ms is not None:
         lines.append(
             f"timestamps run from {date(first_ms)} to {date(last_ms)}: before a broker opens this corpus, set "
@@ -37,17 +36,16 @@ def generated(out: str | Path | Target, rows: Sequence[Row], seconds: float) -> 
     return lines
 
 
-def generated_json(out: str | Path | Target, rows: Sequence[Row]) -> dict[str, Any]:
+def generated_json(out: str | Path | Target, rows: Manifest) -> dict[str, Any]:
     """The same facts as one JSON object; timestamps in ms, null if no record has one."""
-    first_ms, last_ms = timestamps(rows)
     return {
         "out": str(out),
         "segments": len(rows),
-        "records": sum(row.records for row in rows),
-        "bytes": sum(row.bytes for row in rows),
+        "records": rows.total("records"),
+        "bytes": rows.total("bytes"),
         "fingerprint": corpus_fingerprint(rows),
-        "min_timestamp": first_ms,
-        "max_timestamp": last_ms,
+        "min_timestamp": rows.lowest("min_timestamp"),
+        "max_timestamp": rows.highest("max_timestamp"),
     }
 
 
@@ -58,7 +56,7 @@ def verified(corpus: Corpus, problems: Sequence[Problem], seconds: float) -> lis
     if len(problems) > PROBLEMS_SHOWN:
         lines.append(f"… and {len(problems) - PROBLEMS_SHOWN} more; `kfuzz corpus verify --json` shows all")
     verdict = f"{len(problems)} problems" if problems else "no problem"
-    batches, records = sum(row.batches for row in rows), sum(row.records for row in rows)
+    batches, records = rows.total("batches"), rows.total("records")
     lines.append(
         f"{corpus.out}: {verdict} in {len(rows)} segments, {batches} batches, {records} records, {_rate(rows, seconds)}"
     )
@@ -80,16 +78,9 @@ def installed(out: str | Path | Target, log_dir: Path, done: Installed, *, dry_r
     return lines
 
 
-def _rate(rows: Sequence[Row], seconds: float) -> str:
-    megabytes = sum(row.bytes for row in rows) / 1e6
+def _rate(rows: Manifest, seconds: float) -> str:
+    megabytes = rows.total("bytes") / 1e6
     return f"{megabytes:.0f} MB in {seconds:.1f} s ({megabytes / max(seconds, 1e-9):.0f} MB/s)"
-
-
-def timestamps(rows: Sequence[Row]) -> tuple[int | None, int | None]:
-    """The lowest and the highest timestamp of ``rows`` in ms; None if no record has one."""
-    first = min((row.min_timestamp for row in rows if row.min_timestamp is not None), default=None)
-    last = max((row.max_timestamp for row in rows if row.max_timestamp is not None), default=None)
-    return first, last
 
 
 def date(ms: int) -> str:

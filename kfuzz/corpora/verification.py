@@ -7,10 +7,10 @@ One pass over a log gives all that is compared (``log_walk``). It rebuilds the i
 from __future__ import annotations
 
 import struct
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
@@ -26,11 +26,13 @@ from kfuzz.corpora.generation import (
 )
 from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
-from kfuzz.corpora.manifest import PARTS, Row, corpus_fingerprint, read_manifest
+from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.resolution import WORKLOAD
+from kfuzz.corpora.rows import ROWS
+from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.synth import Writers
-from kfuzz.corpora.targets import Target
+from kfuzz.corpora.targets import Listing, Target, in_parallel
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
 from kfuzz.errors import UsageError
 from kfuzz.records.read.reader import check_with
@@ -39,6 +41,8 @@ from kfuzz.wire.checksum import crc32c
 __all__ = ["Corpus", "Problem", "verify", "verify_segment"]
 
 OFFSET_ENTRY, TIME_ENTRY, ABORTED_ENTRY = struct.Struct(">ii"), struct.Struct(">qi"), struct.Struct(">hqqqq")
+# The columns of a row that the plan fixes, in the order of `Plan.bounds`.
+PLANNED = ("path", "first_offset", "last_offset")
 # Further problems usually repeat the first ones.
 PROBLEMS_PER_SEGMENT = 20
 
@@ -68,7 +72,7 @@ class Corpus:
     out: Target
     workload: Workload
     plan: Plan
-    rows: list[Row]
+    rows: Manifest
 
     @staticmethod
     def open(out: str | Path | Target) -> Corpus:
@@ -78,7 +82,7 @@ class Corpus:
         if text is None:
             raise UsageError(f"{target} holds no corpus ({WORKLOAD} is missing); name the directory given as --out")
         workload = parse(text.decode(errors="replace"), name)
-        return Corpus(target, workload, Plan(workload, name), read_manifest(target.child(MANIFEST)))
+        return Corpus(target, workload, Plan(workload, name), Manifest(target.child(MANIFEST)))
 
     def segments(self) -> Iterator[tuple[Segment, Row]]:
         """The segments that have a row in the manifest, with that row."""
@@ -134,45 +138,85 @@ def _compare_success(corpus: Corpus, found: str) -> Iterator[Problem]:
 
 def _check_rows(corpus: Corpus) -> Iterator[Problem]:
     place = f"{MANIFEST}/"
-    ids = Counter(row.segment_id for row in corpus.rows)
-    for segment_id in sorted(set(range(len(corpus.plan))) - set(ids)):
-        path = corpus.plan[segment_id].path
-        yield Problem(place, None, "row-missing", f"has no row for segment {segment_id} ({path})")
-    for segment_id in sorted(segment_id for segment_id, count in ids.items() if count > 1):
-        yield Problem(place, None, "row-repeated", f"has several rows for segment {segment_id}")
+    seen = bytearray(len(corpus.plan))
+    wrong = []
     for row in corpus.rows:
-        if not 0 <= row.segment_id < len(corpus.plan):
-            yield Problem(
-                place, None, "row-unexpected", f"has a row for segment {row.segment_id}, which the plan lacks"
-            )
+        if not 0 <= row.segment_id < len(seen):
+            message = f"has a row for segment {row.segment_id}, which the plan lacks"
+            wrong.append(Problem(place, None, "row-unexpected", message))
             continue
-        segment = corpus.plan[row.segment_id]
-        for name in ("path", "first_offset", "last_offset"):
-            found, planned = getattr(row, name), getattr(segment, name)
+        seen[row.segment_id] = min(2, seen[row.segment_id] + 1)
+        for name, planned in zip(PLANNED, corpus.plan.bounds(row.segment_id), strict=True):
+            found = getattr(row, name)
             if found != planned:
                 message = f"says {name} {found} for segment {row.segment_id}; the plan has {planned}"
-                yield Problem(place, None, "row-off-plan", message)
+                wrong.append(Problem(place, None, "row-off-plan", message))
+    for segment_id in _places(seen, 0):
+        path, _, _ = corpus.plan.bounds(segment_id)
+        yield Problem(place, None, "row-missing", f"has no row for segment {segment_id} ({path})")
+    for segment_id in _places(seen, 2):
+        yield Problem(place, None, "row-repeated", f"has several rows for segment {segment_id}")
+    yield from wrong
+
+
+def _places(values: bytearray, value: int) -> Iterator[int]:
+    at = values.find(value)
+    while at >= 0:
+        yield at
+        at = values.find(value, at + 1)
 
 
 def _check_files(corpus: Corpus) -> Iterator[Problem]:
-    expected = {WORKLOAD, SUCCESS}
-    for segment, row in corpus.segments():
-        # Take the names from the plan: `_check_rows` reports a row with others.
-        expected.update(name for name, _ in replace(row, path=segment.path, last_offset=segment.last_offset).files())
-    checkpoints = {f"{directory}/{LEADER_EPOCH_CHECKPOINT}": text for directory, text in leader_epochs(corpus.plan)}
-    expected.update(checkpoints)
-    found = {name for name, _ in corpus.out.walk()}
-    for name in sorted(found - expected):
-        directory, _, base = name.rpartition("/")
-        if not (directory == MANIFEST and fnmatchcase(base, PARTS)) and not (not directory and is_lock(base)):
-            yield Problem(name, None, "file-unexpected", "does not belong to the corpus; remove it")
-    for name in sorted(expected - {SUCCESS}):
-        if name not in found:
-            yield Problem(name, None, "file-missing", "is missing; generate the corpus again")
-        elif name in checkpoints:
-            text = (corpus.out.read(name) or b"").decode(errors="replace")
-            if text != checkpoints[name]:
-                yield Problem(name, None, "checkpoint-mismatch", _compare_lines(text, checkpoints[name]))
+    """Compare the files with the rows, one partition at a time, because a corpus may have millions of files."""
+    missing, unexpected = [], []
+    root = corpus.out.list()
+    partitions = corpus.plan.directories()
+    if WORKLOAD not in root.files:
+        missing.append(WORKLOAD)
+    # kfuzz's own files, which the next run removes.
+    unexpected += [name for name in root.files if name not in (WORKLOAD, SUCCESS) and not is_lock(name)]
+    for directory in sorted(set(root.directories) - set(partitions) - {ROWS}):
+        for name, _ in corpus.out.walk(directory):
+            inner, _, base = name.rpartition("/")
+            if inner != MANIFEST or not fnmatchcase(base, PARTS):
+                unexpected.append(name)
+    checkpoints = dict(leader_epochs(corpus.plan))
+    aborted = bytearray(len(corpus.plan))
+    known = bytearray(len(corpus.plan))
+    for batch in corpus.rows.batches(["segment_id", "txnindex_crc32c"]):
+        for segment_id, crc in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
+            if segment_id is not None and 0 <= segment_id < len(known):
+                known[segment_id] = 1
+                aborted[segment_id] |= crc is not None
+    wrong = []
+    segment_id = 0
+    for directory, (listing, below, checkpoint) in in_parallel(partial(_partition, corpus.out), partitions):
+        expected = {LEADER_EPOCH_CHECKPOINT}
+        for base in corpus.plan.stems(directory):
+            if known[segment_id]:
+                suffixes = (".log", ".index", ".timeindex", ".txnindex")[: 4 if aborted[segment_id] else 3]
+                expected.update(base + suffix for suffix in suffixes)
+                expected.add(snapshot_name(corpus.plan.bounds(segment_id)[2]))
+            segment_id += 1
+        unexpected += [f"{directory}/{base}" for base in listing.files.keys() - expected]
+        unexpected += [f"{directory}/{name}" for name in below]
+        missing += [f"{directory}/{base}" for base in expected - listing.files.keys()]
+        text = None if checkpoint is None else checkpoint.decode(errors="replace")
+        if text not in (None, checkpoints[directory]):
+            wrong.append((f"{directory}/{LEADER_EPOCH_CHECKPOINT}", _compare_lines(text, checkpoints[directory])))
+    for name in sorted(unexpected):
+        yield Problem(name, None, "file-unexpected", "does not belong to the corpus; remove it")
+    for name in sorted(missing):
+        yield Problem(name, None, "file-missing", "is missing; generate the corpus again")
+    for name, message in wrong:
+        yield Problem(name, None, "checkpoint-mismatch", message)
+
+
+def _partition(out: Target, directory: str) -> tuple[Listing, list[str], bytes | None]:
+    """What a partition holds: its files, the names of files in directories there, and its checkpoint."""
+    listing = out.list(directory)
+    inner = [f"{name}/{base}" for name in listing.directories for base, _ in out.child(f"{directory}/{name}").walk()]
+    return listing, inner, out.read(f"{directory}/{LEADER_EPOCH_CHECKPOINT}")
 
 
 def _compare_lines(found: str, expected: str) -> str:

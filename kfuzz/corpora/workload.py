@@ -237,11 +237,14 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A whole corpus. ``size`` and ``segment_bytes`` count uncompressed bytes."""
+    """A whole corpus. ``size`` and ``segment_bytes`` count uncompressed bytes.
+
+    ``segment_bytes`` is 0 if the file does not give it; then the plan decides it when the corpus is begun.
+    """
 
     topics: tuple[Topic, ...] = forms.tables(Topic)
     size: int = forms.size(256 * MIB, 1, SIZE_MAX)
-    segment_bytes: int = forms.size(64 * MIB, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+    segment_bytes: int = forms.size(forms.LATER, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
     index_interval_bytes: int = forms.size(INDEX_INTERVAL_BYTES, 1, GIB)
     seed: int = forms.integer(0, 0, (1 << 63) - 1)
 
@@ -407,7 +410,11 @@ def schema() -> dict[str, Any]:
 def render(workload: Workload) -> str:
     """The canonical TOML of ``workload``: every key that is not empty, in a fixed order. ``parse`` reads it back."""
     lines = ["# The workload that this corpus was made from, with every default filled in."]
-    lines += [f"{key} = {_toml(value)}" for key, value in _items(workload) if key != "topics"]
+    lines += [
+        f"{key} = {_toml(value)}"
+        for key, value in _items(workload)
+        if key != "topics" and (key != "segment_bytes" or value)
+    ]
     for topic in workload.topics:
         lines += ["", "[[topics]]"]
         lines += [f"{key} = {_toml(value)}" for key, value in _items(topic) if not _is_table(value)]

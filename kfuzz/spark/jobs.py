@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kfuzz.corpora import summary
-from kfuzz.corpora.generation import claimed
-from kfuzz.corpora.manifest import Row
-from kfuzz.corpora.plan import Plan
-from kfuzz.corpora.resolution import resolve
+from kfuzz.corpora.generation import claimed, planned
+from kfuzz.corpora.manifest import Manifest
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import load, parse_size
@@ -42,7 +40,15 @@ def generate_main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--workload", type=local_path, required=True, help="a workload in TOML, see docs/corpora.md")
     parser.add_argument("--size", help='uncompressed size, such as "64MiB"; replaces the workload\'s')
-    parser.add_argument("--overwrite", action="store_true", help="first remove another workload's corpus from --out")
+    parser.add_argument("--overwrite", action="store_true", help="first remove the corpus in --out, finished or not")
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        choices=["sizes", "verify"],
+        const="sizes",
+        default="no",
+        help="continue an unfinished corpus: keep segments of the right size; with =verify, read them too",
+    )
     parser.add_argument("--break-lock", action="store_true", help="take the corpus from another driver that is dead")
     parser.add_argument(
         "--verify", action="store_true", help="read the corpus back and check it; exit 1 if it is wrong"
@@ -147,6 +153,8 @@ def _run(
 
 
 def _generate(options: argparse.Namespace) -> int:
+    if options.overwrite and options.resume != "no":
+        raise UsageError("--overwrite removes what --resume would keep; give one of them")
     size = None
     if options.size is not None:
         size = parse_size(options.size)
@@ -155,9 +163,9 @@ def _generate(options: argparse.Namespace) -> int:
     workload = load(options.workload).resized(size)
     # Starting a session takes seconds, so refuse first what cannot be planned or written.
     options.out = Target.of(options.out)
-    workload = resolve(workload, options.out, name=str(options.workload))
-    plan = Plan(workload, str(options.workload))
-    claim = claimed(options.out, plan, overwrite=options.overwrite, break_lock=options.break_lock)
+    plan = planned(options.out, workload, str(options.workload))
+    kept = {"overwrite": options.overwrite, "resume": options.resume}
+    claim = claimed(options.out, plan, **kept, break_lock=options.break_lock)
     # The lock ends after the session, because workers may outlive a failed job, but not its session.
     with claim as lock, _session(options, "kfuzz generate corpus") as spark:
         from kfuzz.spark.generation import generate
@@ -171,7 +179,7 @@ def _generate(options: argparse.Namespace) -> int:
                 workload,
                 options.out,
                 tasks=tasks,
-                overwrite=options.overwrite,
+                **kept,
                 lock=lock,
                 name=str(options.workload),
                 set_done=set_done,
@@ -187,11 +195,11 @@ def _verify(options: argparse.Namespace) -> int:
         return _check(spark, options, rows)
 
 
-def _check(spark: SparkSession, options: argparse.Namespace, rows: Sequence[Row]) -> int:
+def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> int:
     from kfuzz.spark.sessions import default_tasks
     from kfuzz.spark.verification import verify
 
-    tasks = options.tasks or default_tasks(spark, sum(row.bytes for row in rows), len(rows))
+    tasks = options.tasks or default_tasks(spark, rows.total("bytes"), len(rows))
     start = time.monotonic()
     with progress("verifying, tasks", tasks) as set_done:
         corpus, problems = verify(spark, options.out, tasks=tasks, set_done=set_done)

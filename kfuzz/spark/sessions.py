@@ -30,6 +30,8 @@ __all__ = ["collect", "cores", "default_tasks", "reason", "session", "session_of
 
 # A few tasks per core balance the load and make progress visible.
 TASKS_PER_CORE = 4
+# The driver remembers each task, so a corpus of 100 TiB has tasks of 5 GiB.
+TASKS_MAX = 20_000
 POLL_S = 0.25
 # How long to wait for an interrupted job to end before the session is stopped.
 CANCEL_S = 5.0
@@ -145,8 +147,8 @@ def session_of_ours(master: str | None = None, app_name: str = "kfuzz") -> Itera
 
 
 def default_tasks(spark: SparkSession, size: int, segments: int) -> int:
-    """The number of tasks: one per GiB of ``size``, at least four per core, at most one per segment, at least one."""
-    return max(tasks_of(size, segments), min(segments, TASKS_PER_CORE * cores(spark)))
+    """The number of tasks: one per GiB of ``size``, at least four per core, at most 20,000 and one per segment."""
+    return max(1, min(segments, TASKS_MAX, max(tasks_of(size, segments), TASKS_PER_CORE * cores(spark))))
 
 
 def cores(spark: SparkSession) -> int:

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from kfuzz.corpora.manifest import Row, schema
+from kfuzz.corpora.generation import MANIFEST
+from kfuzz.corpora.manifest import Manifest
 from kfuzz.corpora.plan import Plan
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem, check_whole, verify_segment
@@ -44,13 +45,10 @@ def verify(
     """
     corpus = Corpus.open(out)
     problems = check_whole(corpus)
-    rows = [asdict(row) for _, row in corpus.segments()]
-    if rows:
-        tasks = tasks or default_tasks(spark, sum(row["bytes"] for row in rows), len(rows))
-        table = spark.createDataFrame(pa.Table.from_pylist(rows, schema=schema()))
-        job = table.repartitionByRange(tasks, "segment_id").mapInArrow(
-            _task(render(corpus.workload), corpus.out.uri), columns(PROBLEMS)
-        )
+    if len(corpus.plan) and len(corpus.rows):
+        tasks = tasks or default_tasks(spark, corpus.rows.total("bytes"), len(corpus.plan))
+        task = _task(render(corpus.workload), corpus.out.uri, [name for name, _, _, _ in corpus.rows.parts])
+        job = spark.range(0, len(corpus.plan), 1, tasks).mapInArrow(task, columns(PROBLEMS))
         found = collect(job, tasks, set_done).to_pylist()
         for problem in sorted(found, key=lambda problem: problem["segment_id"]):
             del problem["segment_id"]
@@ -58,16 +56,21 @@ def verify(
     return corpus, problems
 
 
-def _task(text: str, out: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that executors run: manifest rows in, problems out."""
+def _task(text: str, out: str, parts: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that executors run: segment ids in, problems out. Each task reads its rows from the manifest."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         workload = parse(text, "the workload")
-        plan = Plan(workload)
+        plan, target = Plan(workload), Target.of(out)
+        rows: Manifest | None = None
         for batch in batches:
-            for row in batch.to_pylist():
-                problems = verify_segment(out, plan[row["segment_id"]], workload, Row(**row))
-                found = [{"segment_id": row["segment_id"], **asdict(problem)} for problem in problems]
+            ids = batch.column(0).to_pylist()
+            if not ids or ids[0] is None or ids[-1] is None:
+                continue
+            rows = rows or Manifest(target.child(MANIFEST), parts)
+            for row in rows.between(ids[0], ids[-1]):
+                problems = verify_segment(target, plan[row.segment_id], workload, row)
+                found = [{"segment_id": row.segment_id, **asdict(problem)} for problem in problems]
                 yield to_batch(found, PROBLEMS)
         settle()
 

@@ -62,11 +62,11 @@ def test_a_second_driver_is_refused_with_the_name_of_the_first_and_changes_nothi
             match=rf"belongs to process {os.getpid()} on {socket.gethostname()}, which began at 20.* UTC; "
             "wait until it ends, or add --break-lock if it is dead",
         ):
-            generate(WORKLOAD, target)
+            generate(WORKLOAD, target, resume="sizes")
         assert names(target) == before
         target.remove("t-0/.x.tmp")
     assert names(target) == ["_workload.toml"]
-    generate(WORKLOAD, target)
+    generate(WORKLOAD, target, resume="sizes")
     assert verify(target) == []
 
 
@@ -105,7 +105,7 @@ def test_the_lock_of_a_dead_process_is_taken_over_and_its_leftovers_are_swept(ta
     prepare(target, WORKLOAD)
     target.write("t-0/.00000000000000000000.log.abc-local.7.tmp", "half")
     target.write("._workload.toml.whole-1.7.tmp", "half")
-    rows = generate(WORKLOAD, target)
+    rows = generate(WORKLOAD, target, resume="sizes")
     assert verify(target) == []
     assert len(names(target)) == 3 * len(rows) + 4
 

@@ -136,7 +136,7 @@ def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_succes
     )
     with pytest.raises(KfuzzError, match=f"^{re.escape(f'the Spark job failed: {said}')}$"):
         generate(spark, WORKLOAD, tmp_path / "out", tasks=2, write=write)
-    assert digests(tmp_path / "out").keys() == {"_workload.toml"}
+    assert {name for name in digests(tmp_path / "out") if not name.startswith("_rows/")} == {"_workload.toml"}
 
 
 def test_workers_without_kfuzz_are_told_with_their_python_and_the_remedy(
@@ -183,6 +183,15 @@ def test_progress_counts_the_tasks_of_the_last_stage_to_their_end(spark: Any, tm
     # A poll may miss some of the seven.
     assert len(set(heard)) >= 3
     assert max(heard) <= 7
+
+
+def test_tasks_have_a_gibibyte_each_but_a_driver_has_at_most_twenty_thousand(spark: Any) -> None:
+    from kfuzz.spark.sessions import default_tasks
+
+    assert default_tasks(spark, 3 << 40, 50_000) == 3072
+    assert default_tasks(spark, 100 << 40, 1_600_000) == 20_000
+    assert default_tasks(spark, 100 << 40, 7) == 7
+    assert default_tasks(spark, 1, 0) == 1
 
 
 def test_a_driver_listens_on_this_machine_only_where_all_its_executors_run_here() -> None:
@@ -249,6 +258,92 @@ def test_spark_refuses_what_one_process_refuses(spark: Any, tmp_path: Path) -> N
     prepare(tmp_path / "out", replace(WORKLOAD, seed=99))
     with pytest.raises(UsageError, match="--overwrite"):
         generate(spark, WORKLOAD, tmp_path / "out")
+
+
+def test_a_job_that_failed_is_resumed_and_only_the_rest_is_written(
+    spark: Any, expected: dict[str, str], tmp_path: Path
+) -> None:
+    from kfuzz.spark.generation import generate
+
+    out, notes = tmp_path / "out", tmp_path / "notes"
+    notes.mkdir()
+
+    def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
+        from kfuzz.corpora.segment import write_segment
+
+        if segment_id >= 8 and not (notes / "mended").exists():
+            raise RuntimeError("on purpose")
+        (notes / str(segment_id)).write_text(attempt)
+        return write_segment(segment, segment_id, workload, out, attempt)
+
+    with pytest.raises(KfuzzError, match="on purpose"):
+        generate(spark, WORKLOAD, out, tasks=3, write=write)
+    kept = {path.name for path in notes.iterdir()}
+    assert kept == {str(segment_id) for segment_id in range(8)}
+    with pytest.raises(UsageError, match="add --resume"):
+        generate(spark, WORKLOAD, out, tasks=3, write=write)
+    logs = {path: path.stat().st_mtime_ns for path in out.glob("*/*.log")}
+    flipped = min(logs)
+    content = bytearray(flipped.read_bytes())
+    content[500] ^= 1
+    flipped.write_bytes(content)
+    for path in notes.iterdir():
+        path.unlink()
+    (notes / "mended").write_text("")
+    generate(spark, WORKLOAD, out, tasks=2, resume="verify", write=write)
+    again = {path.name for path in notes.iterdir()} - {"mended"}
+    assert len(again & kept) == 1
+    assert {str(segment_id) for segment_id in range(8, 12)} <= again
+    assert digests(out) == expected
+
+
+def test_executors_with_disks_of_their_own_end_in_one_sentence(spark: Any, tmp_path: Path) -> None:
+    from kfuzz.spark.generation import generate
+
+    elsewhere = str(tmp_path / "elsewhere")
+
+    def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
+        from kfuzz.corpora.segment import write_segment
+
+        return write_segment(segment, segment_id, workload, elsewhere, attempt)
+
+    with pytest.raises(UsageError, match=r"\.log is missing though it was written .*; name a place that the driver"):
+        generate(spark, WORKLOAD, tmp_path / "out", tasks=2, write=write)
+    assert not (tmp_path / "out/_SUCCESS").exists()
+
+
+@pytest.mark.full
+def test_a_job_writes_to_s3_what_one_process_writes_to_a_directory(tmp_path: Path) -> None:
+    """In a process of its own, because workers have the environment that Java was started with."""
+    server = (
+        "import os, subprocess, sys\n"
+        "from moto.server import ThreadedMotoServer\n"
+        "server = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False)\n"
+        "server.start()\n"
+        "host, port = server.get_host_and_port()\n"
+        "os.environ.update(AWS_ACCESS_KEY_ID='t', AWS_SECRET_ACCESS_KEY='t', AWS_DEFAULT_REGION='us-east-1')\n"
+        "os.environ['AWS_ENDPOINT_URL'] = f'http://{host}:{port}'\n"
+        "import s3fs\n"
+        "fs = s3fs.S3FileSystem()\n"
+        "fs.mkdir('corpora')\n"
+        "code = subprocess.call([sys.executable, *sys.argv[1:]])\n"
+        "fs.invalidate_cache()\n"
+        "fs.get('corpora/spark', 'copy', recursive=True)\n"
+        "sys.exit(code)\n"
+    )
+    workload = tmp_path / "w.toml"
+    workload.write_text(render(WORKLOAD))
+    job = [JOBS / "generate_corpus.py", "--workload", workload, "--out", "s3://corpora/spark", "--verify"]
+    running = start(
+        [sys.executable, "-c", server, *job, "--master", "local[2]", "--tasks", "3"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(JOBS.parent)},
+    )
+    told, wrong = running.communicate(timeout=300)
+    assert running.returncode == 0, wrong
+    assert "s3://corpora/spark: no problem in" in told
+    generate_here(WORKLOAD, tmp_path / "here")
+    assert digests(tmp_path / "copy") == digests(tmp_path / "here")
 
 
 def test_verification_on_spark_finds_what_one_process_finds(spark: Any, tmp_path: Path) -> None:
