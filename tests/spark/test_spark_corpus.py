@@ -365,7 +365,7 @@ def test_verification_on_spark_finds_what_one_process_finds(spark: Any, tmp_path
 
 
 def test_the_entry_points_generate_verify_and_answer_with_exit_codes(
-    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: Any, expected: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from kfuzz.spark.jobs import generate_main, verify_main
 
@@ -380,8 +380,13 @@ def test_the_entry_points_generate_verify_and_answer_with_exit_codes(
     assert f"{out}: no problem in " in told[-1]
     assert verify_main(["--out", out]) == 0
     assert "no problem" in capsys.readouterr().out
-    assert generate_main(made) == 2
-    assert "name another directory or add --overwrite" in capsys.readouterr().err
+    # The workload's own size is larger: the corpus grows.
+    assert generate_main(made) == 0
+    assert digests(tmp_path / "out") == expected
+    assert generate_main([*made, "--size", "256KiB"]) == 2
+    assert "cannot shrink to 256 KiB; raise size, name another directory or add --over" in capsys.readouterr().err
+    assert generate_main([*made, "--resume", "--overwrite"]) == 2
+    assert "--overwrite removes what --resume would keep; give one of them" in capsys.readouterr().err
     assert generate_main([*made, "--overwrite", "--size", "256KiB"]) == 0
     (tmp_path / "out/_SUCCESS").unlink()
     assert verify_main(["--out", out, "--tasks", "1"]) == 1
