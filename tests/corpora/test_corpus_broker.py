@@ -49,14 +49,14 @@ FUTURE = Workload(
         Topic(
             "future",
             partitions=2,
-            timestamps=Timestamps(start_ms=4_102_444_800_000, jitter_ms=500),
+            timestamps=Timestamps(start=4_102_444_800_000, jitter_ms=500),
             batches=Batches(records=Range(1, 40), codecs=(("none", 3), ("zstd", 1))),
             producers=Producers(count=20, share=0.5),
             transactions=Transactions(producers=3, share=0.3, records=30, abort_share=0.5),
         ),
         Topic(
             "future-order",
-            timestamps=Timestamps(type="log-append", start_ms=4_102_444_800_000, jitter_ms=500),
+            timestamps=Timestamps(type="log-append", start=4_102_444_800_000, jitter_ms=500),
             batches=Batches(records=Range(1, 40)),
             # Ids from 14 to 17. Java's hash map has 16 buckets for them, so 16 and 17 are first in its order.
             producers=Producers(count=13),

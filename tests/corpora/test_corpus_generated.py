@@ -20,7 +20,7 @@ from kfuzz.errors import UsageError
 from kfuzz.wire.framing import frames
 
 MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
-WORKLOAD = replace(load(MIXED), size=6 * MIB, segment_bytes=MIB)
+WORKLOAD = replace(load(MIXED), size=6 * MIB, segment_bytes=MIB, seed=5)
 
 
 @pytest.fixture(scope="module")

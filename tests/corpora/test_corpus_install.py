@@ -21,6 +21,7 @@ from kfuzz.cli.main import main
 from kfuzz.corpora import installation
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.installation import install, notes, open_finished, topic_script, topic_settings
+from kfuzz.corpora.targets import LocalTarget
 from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import KIB, Batches, Range, Timestamps, Topic, Transactions, Values, Workload
 from kfuzz.errors import UsageError
@@ -62,6 +63,11 @@ def log_dir(tmp_path: Path) -> Path:
     return made
 
 
+def root_of(corpus: Corpus) -> Path:
+    assert isinstance(corpus.out, LocalTarget)
+    return corpus.out.root
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -70,7 +76,7 @@ def wanted(corpus: Corpus, log_dir: Path, partitions: list[str]) -> dict[str, by
     """The log directory after an installation of these partitions."""
     files = contents(log_dir)
     for name in partitions:
-        files |= {f"{name}/{path.name}": path.read_bytes() for path in (corpus.out / name).iterdir()}
+        files |= {f"{name}/{path.name}": path.read_bytes() for path in (root_of(corpus) / name).iterdir()}
     return files
 
 
@@ -92,7 +98,7 @@ def test_every_partition_gets_the_files_of_the_corpus_and_keeps_its_topic_id(
     assert (log_dir / "t-0/partition.metadata").read_text() == METADATA
     assert done == [1, 2, 3]
     assert (result.partitions, result.segments, result.absent, result.present) == (3, len(corpus.rows), [], [])
-    sizes = [path.stat().st_size for name in PARTITIONS for path in (corpus.out / name).iterdir()]
+    sizes = [path.stat().st_size for name in PARTITIONS for path in (root_of(corpus) / name).iterdir()]
     assert result.copied_bytes + result.linked_bytes == sum(sizes)
     assert (result.linked_bytes > 0) == link
 
@@ -103,8 +109,8 @@ def test_only_the_logs_of_full_segments_are_linked_because_a_broker_writes_to_al
     result = install(corpus, log_dir, link=True)
     linked = 0
     for name in PARTITIONS:
-        last = max((corpus.out / name).glob("*.log"))
-        for path in (corpus.out / name).iterdir():
+        last = max((root_of(corpus) / name).glob("*.log"))
+        for path in (root_of(corpus) / name).iterdir():
             is_same = path.samefile(log_dir / name / path.name)
             assert is_same == (path.suffix == ".log" and path != last)
             linked += path.stat().st_size * is_same
@@ -327,7 +333,7 @@ def test_the_settings_keep_the_records_and_the_indexes(corpus: Corpus, monkeypat
     }
     assert second.config["message.timestamp.type"] == "LogAppendTime"
     # A broker would cut larger indexes.
-    largest = max(path.stat().st_size for path in corpus.out.glob("t-0/*index"))
+    largest = max(path.stat().st_size for path in root_of(corpus).glob("t-0/*index"))
     monkeypatch.setattr(installation, "INDEX_BYTES_DEFAULT", largest - 1)
     assert topic_settings(corpus)[1].config["segment.index.bytes"] == str(largest)
 

@@ -145,7 +145,8 @@ def test_kafka_reads_cleaned_segments_record_for_record(kafka_clients: Session) 
     [topic] = BUSY.topics
     topic = replace(topic, keys=Keys(null_share=0.1), values=Values(size=Range(0, 60), null_share=0.1))
     workload = replace(BUSY, topics=(replace(topic, compaction=Compaction(segments=2)),))
-    for segment in [one for one in Plan(workload) if one.is_cleaned][:2]:
+    empty = horizons = 0
+    for segment in [one for one in Plan(workload) if one.is_cleaned]:
         log = generate_segment(segment, workload).log
         request = {"id": segment.path, "operation": "decode-records", "role": "consumer", "hex": log.hex()}
         kafka_clients.send(to_line(request))
@@ -158,8 +159,10 @@ def test_kafka_reads_cleaned_segments_record_for_record(kafka_clients: Session) 
         assert [
             {name: ours[name] for name in theirs} for theirs, ours in zip(answer.batches, expected, strict=True)
         ] == answer.batches
-        assert any(not batch["records"] for batch in answer.batches)
-        assert any(batch.delete_horizon is not None for batch in records.decode(log))
+        empty += sum(not batch["records"] for batch in answer.batches)
+        horizons += sum(batch.delete_horizon is not None for batch in records.decode(log))
+    assert empty > 0
+    assert horizons > 0
 
 
 def frames(log: bytes) -> Iterator[tuple[int, int]]:

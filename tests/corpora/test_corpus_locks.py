@@ -107,7 +107,7 @@ def test_the_lock_of_a_dead_process_is_taken_over_and_its_leftovers_are_swept(ta
     target.write("._workload.toml.whole-1.7.tmp", "half")
     rows = generate(WORKLOAD, target, resume="sizes")
     assert verify(target) == []
-    assert len(names(target)) == 3 * len(rows) + 4
+    assert len(names(target)) == 4 * len(rows) + 4
 
 
 def test_a_process_that_has_ended_but_was_not_waited_for_is_dead(tmp_path: Path) -> None:

@@ -271,8 +271,8 @@ def test_the_logs_checksum_is_that_of_its_bytes(topic: Topic, tmp_path: Path) ->
         for name, size in row.files():
             data = (tmp_path / name).read_bytes()
             assert size in (None, len(data))
-            column = {".log": "crc32c", ".index": "index_crc32c", ".timeindex": "timeindex_crc32c"}
-            assert crc32c(data) == getattr(row, column.get(Path(name).suffix, "txnindex_crc32c"))
+            suffix = Path(name).suffix.removeprefix(".")
+            assert crc32c(data) == getattr(row, "crc32c" if suffix == "log" else f"{suffix}_crc32c")
 
 
 def test_batches_larger_than_the_chunk_are_whole() -> None:
@@ -287,7 +287,8 @@ def test_batches_larger_than_the_chunk_are_whole() -> None:
 def test_the_ready_workloads_make_sound_segments(path: Path) -> None:
     workload = resolve(small(path))
     for segment in Plan(workload):
-        assert sum(len(batch.records) for batch in read(segment, workload)) == segment.offsets
+        found = sum(len(batch.records) for batch in read(segment, workload))
+        assert 0 < found < segment.offsets if segment.is_cleaned else found == segment.offsets
 
 
 def test_a_producers_sequences_wrap_from_int32_max_to_zero_inside_a_segment() -> None:
