@@ -11,8 +11,9 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -62,9 +63,15 @@ logger.context.level = off
 def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
     """The running session, or a new one.
 
-    Without ``master``, ``spark-submit`` chooses the master if it started this process; otherwise it is ``local[*]``.
+    The variable ``SPARK_REMOTE`` names a server of Spark Connect. Without it and ``master``, ``spark-submit`` chooses
+    the master if it started this process; otherwise it is ``local[*]``.
     Raises ``UsageError`` if Spark does not start.
     """
+    # A server of Spark Connect has its own Java and settings. `local[2]` starts one here.
+    if remote := os.environ.get("SPARK_REMOTE"):
+        if master:
+            raise UsageError(f"SPARK_REMOTE is {remote!r}, so --master has no effect; leave one of them out")
+        return _remote_session(remote, app_name)
     # If this variable is set, spark-submit has already started Java.
     ours = "PYSPARK_GATEWAY_PORT" not in os.environ
     if ours:
@@ -88,6 +95,30 @@ def session(master: str | None = None, app_name: str = "kfuzz") -> SparkSession:
     except (PySparkException, Py4JError) as error:
         asked = f"master {master!r}" if master else "its master"
         raise UsageError(f"Spark does not start with {asked}; check --master and Java") from error
+
+
+def _remote_session(remote: str, app_name: str) -> SparkSession:
+    if remote.startswith("local"):
+        ensure_java()
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        with _interrupts_kept(), _no_orphans():
+            return SparkSession.builder.remote(remote).appName(app_name).getOrCreate()
+    # pyspark raises ImportError for a missing package and lets gRPC's own errors pass.
+    except Exception as error:
+        raise UsageError(
+            f"no session of Spark Connect at {remote!r} ({_first_line(error)}); "
+            "check SPARK_REMOTE, and run `pip install 'kfuzz[connect]'`"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
+
+
+def _is_remote(spark: SparkSession) -> bool:
+    # Its class cannot be imported where Spark Connect's requirements are missing.
+    return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def _quiet(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -168,6 +199,12 @@ def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda
     """
     spark = job.sparkSession
     outcome: list[pa.Table | BaseException] = []
+    done = 0
+
+    # pyspark calls it with names.
+    def heard(stages: Iterable[Any] | None, **rest: object) -> None:
+        nonlocal done
+        done = max([done, *(one.num_completed_tasks for one in stages or () if one.num_tasks == tasks)])
 
     def run() -> None:
         try:
@@ -179,17 +216,25 @@ def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda
     # thread waits where an interrupt does no harm.
     thread = InheritableThread(target=run, session=spark)
     thread.daemon = True
+    # A server of Spark Connect tells its progress by itself; it has no status to ask for.
+    remote = _is_remote(spark)
+    hear: Any = heard
+    if remote:
+        spark.registerProgressHandler(hear)
     thread.start()
-    done = 0
     try:
         while thread.is_alive():
-            done = max(done, _tasks_done(spark, tasks))
+            if not remote:
+                done = max(done, _tasks_done(spark, tasks))
             set_done(done)
             thread.join(POLL_S)
     except BaseException:
         _cancel(spark)
         thread.join(CANCEL_S)
         raise
+    finally:
+        if remote:
+            spark.removeProgressHandler(hear)
     [answer] = outcome
     if isinstance(answer, PySparkException | Py4JError):
         raise KfuzzError(f"the Spark job failed: {reason(str(answer))}") from answer
@@ -200,17 +245,16 @@ def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda
 
 def _tasks_done(spark: SparkSession, tasks: int) -> int:
     """The number of finished tasks in the active stage that has ``tasks`` tasks."""
-    try:
-        tracker = spark.sparkContext.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    except PySparkException:
-        # Spark Connect reports no progress.
-        return 0
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     return max((one.numCompletedTasks for one in stages if one is not None and one.numTasks == tasks), default=0)
 
 
 def _cancel(spark: SparkSession) -> None:
     with contextlib.suppress(PySparkException, Py4JError):
+        if _is_remote(spark):
+            spark.interruptAll()
+            return
         # The tasks fail because they are cancelled, so Java's messages about it are noise.
         spark.sparkContext.setLogLevel("OFF")
         spark.sparkContext.cancelAllJobs()

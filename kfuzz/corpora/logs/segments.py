@@ -234,6 +234,9 @@ class Starts:
 
     def _holds(self, at: int) -> bool:
         """Whether a batch with the entry's offset as its last begins at the entry's position."""
+        # A damaged index may have any number.
+        if self.positions[at] < 0:
+            return False
         self.file.seek(int(self.positions[at]))
         head = self.file.read(DELTA_AT + DELTA.size)
         if len(head) < DELTA_AT + DELTA.size:

@@ -1,0 +1,76 @@
+"""Spark Connect: the jobs generate and verify through a server, with progress, and make the bytes of one process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import missing, require_tool
+
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.workload import KIB, MIB, load, render
+from kfuzz.errors import UsageError
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[2]
+WORKLOAD = replace(load(ROOT / "spark_jobs/workloads/mixed.toml"), size=2 * MIB, segment_bytes=256 * KIB)
+# Spark Connect needs a session of its own, so this runs in a process of its own.
+PROGRAM = """
+import sys
+from kfuzz.corpora.workload import load
+from kfuzz.spark.generation import generate
+from kfuzz.spark.sessions import session_of_ours
+from kfuzz.spark.verification import verify
+workload, out = sys.argv[1:]
+with session_of_ours() as spark:
+    assert type(spark).__module__ == "pyspark.sql.connect.session", type(spark)
+    heard = []
+    generate(spark, load(workload), out, tasks=5, set_done=heard.append)
+    assert heard == sorted(heard) and max(heard) > 0, heard
+    assert verify(spark, out, tasks=3)[1] == []
+"""
+
+
+def digests(out: Path) -> dict[str, str]:
+    files = sorted(path for path in out.rglob("*") if path.is_file())
+    return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.mark.full
+def test_a_corpus_through_spark_connect_is_that_of_one_process(tmp_path: Path) -> None:
+    require_tool("java", "install a Java runtime of version 17 or newer")
+    for name in ("grpc", "grpc_status", "google.rpc"):
+        try:
+            __import__(name)
+        except ImportError:
+            missing(name, "run pip install 'kfuzz[connect]'")
+    (tmp_path / "w.toml").write_text(render(WORKLOAD))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, tmp_path / "w.toml", tmp_path / "out"],
+        cwd=tmp_path,
+        env={**os.environ, "SPARK_REMOTE": "local[2]", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    generate(WORKLOAD, tmp_path / "here")
+    assert digests(tmp_path / "out") == digests(tmp_path / "here")
+
+
+def test_a_master_beside_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
+    from kfuzz.spark.sessions import session
+
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    with pytest.raises(UsageError, match="--master has no effect; leave one of them out"):
+        session("local[2]")
+    monkeypatch.setenv("SPARK_REMOTE", "http://host")
+    with pytest.raises(UsageError, match=r"^no session of Spark Connect at 'http://host' .*; check SPARK_REMOTE, and"):
+        session()
