@@ -13,6 +13,7 @@ from kfuzz.cli import replay
 from kfuzz.cli.console import Group, LocalPath, echo_json, json_option, progress
 from kfuzz.corpora import generation, installation, prediction, summary, verification
 from kfuzz.corpora import workload as workloads
+from kfuzz.corpora.fingerprints import of_corpus, of_partitions
 from kfuzz.corpora.manifest import corpus_fingerprint
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
@@ -167,7 +168,7 @@ def describe(what: str, size: int | None, as_json: bool) -> None:
     for name, value in report.items():
         if name == "estimate":
             click.echo(f"estimate: {_estimated(value)}")
-        elif name != "topics":
+        elif name not in ("topics", "partitions"):
             click.echo(f"{name.replace('_', ' ')}: {value}")
     for topic in report["topics"]:
         click.echo(
@@ -327,6 +328,8 @@ def _described(workload: Workload, name: str) -> dict[str, Any]:
 
 def _held(corpus: verification.Corpus) -> dict[str, Any]:
     finished = generation.SUCCESS in corpus.out.list().files
+    partitions = of_partitions(corpus.rows)
+    whole = of_corpus(partitions)
     return {
         "finished": finished,
         "bytes": corpus.rows.total("bytes"),
@@ -334,5 +337,8 @@ def _held(corpus: verification.Corpus) -> dict[str, Any]:
         "records": corpus.rows.total("records") - corpus.rows.total("control_batches"),
         "control_batches": corpus.rows.total("control_batches"),
         "corpus_fingerprint": corpus_fingerprint(corpus.rows) if finished else None,
+        "contents_fingerprint": whole.contents if finished else None,
+        "bytes_fingerprint": whole.bytes if finished else None,
+        "partitions": {folder: asdict(part) for folder, part in partitions.items()} if finished else {},
         "codec_versions": ", ".join(corpus.rows.distinct("codec_versions")),
     }

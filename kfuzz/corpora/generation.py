@@ -15,6 +15,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
+from kfuzz.corpora.fingerprints import fingerprint_lines
 from kfuzz.corpora.locks import Lock, is_lock, owned
 from kfuzz.corpora.manifest import Manifest, Row, corpus_fingerprint, part_names, require_pyarrow, write_manifest
 from kfuzz.corpora.plan import Plan, decided
@@ -346,12 +347,12 @@ def _missing(row: Row, listing: Listing) -> Iterator[str]:
 
 
 def success_text(target: Target, rows: Iterable[Row]) -> str:
-    """The content of ``_SUCCESS``: the corpus fingerprint, and the SHA-256 of each file that it does not cover.
+    """The content of ``_SUCCESS``: the corpus fingerprint, and the SHA-256 of each file that it does not cover, and more.
 
-    The lines after the first are those of ``sha256sum``.
+    The lines after the first are those of ``sha256sum``, then comments with the fingerprints of all partitions.
     """
-    sums = file_sums(target).items()
-    return "".join([f"{corpus_fingerprint(rows)}\n", *(f"{total}  {name}\n" for name, total in sums)])
+    sums = [f"{total}  {name}" for name, total in file_sums(target).items()]
+    return "".join(f"{line}\n" for line in [corpus_fingerprint(rows), *sums, *fingerprint_lines(rows)])
 
 
 def file_sums(target: Target) -> dict[str, str]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kfuzz.corpora.fingerprints import of_corpus, of_partitions
 from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem
@@ -38,12 +39,15 @@ def generated(out: str | Path | Target, rows: Manifest, seconds: float) -> list[
 
 def generated_json(out: str | Path | Target, rows: Manifest) -> dict[str, Any]:
     """The same facts as one JSON object; timestamps in ms, null if no record has one."""
+    whole = of_corpus(of_partitions(rows))
     return {
         "out": str(out),
         "segments": len(rows),
         "records": rows.total("records"),
         "bytes": rows.total("bytes"),
         "fingerprint": corpus_fingerprint(rows),
+        "contents_fingerprint": whole.contents,
+        "bytes_fingerprint": whole.bytes,
         "min_timestamp": rows.lowest("min_timestamp"),
         "max_timestamp": rows.highest("max_timestamp"),
     }
