@@ -47,14 +47,15 @@ def generate(
     lock: Lock | None = None,
     name: str = "the workload",
     set_done: Callable[[int], None] = lambda done: None,
+    set_failed: Callable[[int], None] = lambda failed: None,
     write: Write = write_segment,
 ) -> Manifest:
     """Make the corpus in ``out`` and return the manifest's rows. The driver and every executor must reach ``out``.
 
     ``lock`` is the caller's on ``out``; without it, the lock is held during this call only. ``tasks`` is the number of
     Spark tasks and changes no byte; None uses ``default_tasks``. ``resume`` is that of ``corpora.generation.generate``.
-    ``set_done`` is called with the number of finished tasks. ``write`` is called by a task for each segment, with the
-    arguments of ``write_segment``. Raises ``UsageError`` like ``claimed`` and ``publish`` of ``corpora.generation``,
+    ``set_done`` is called with the number of finished tasks, ``set_failed`` with that of failed attempts. ``write`` is
+    called by a task for each segment, with the arguments of ``write_segment``. Raises ``UsageError`` like ``claimed`` and ``publish`` of ``corpora.generation``,
     and ``KfuzzError`` if a task fails and its retries fail too.
     """
     target = Target.of(out)
@@ -71,7 +72,9 @@ def generate(
             work.rewrite(one for one in collect(job, tasks).column("segment_id").to_pylist() if one is not None)
         if work.left:
             task = _task(text, target.uri, held.id, work.run, work.left, write)
-            collect(spark.range(0, len(work.left), 1, tasks).mapInArrow(task, columns(COUNTS)), tasks, set_done)
+            collect(
+                spark.range(0, len(work.left), 1, tasks).mapInArrow(task, columns(COUNTS)), tasks, set_done, set_failed
+            )
         return finish(target, plan, work, held)
 
 

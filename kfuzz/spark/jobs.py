@@ -23,6 +23,7 @@ from kfuzz.corpora.workload import load, parse_size
 from kfuzz.display import progress
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import local_path
+from kfuzz.spark.progress import Job, job_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -173,7 +174,7 @@ def _generate(options: argparse.Namespace) -> int:
 
         start = time.monotonic()
         tasks = options.tasks or default_tasks(spark, workload.size, len(plan))
-        with progress("generating, tasks", tasks) as set_done:
+        with job_progress(Job("generating", tasks, len(plan), workload.size)) as watch:
             rows = generate(
                 spark,
                 workload,
@@ -182,7 +183,8 @@ def _generate(options: argparse.Namespace) -> int:
                 **kept,
                 lock=lock,
                 name=str(options.workload),
-                set_done=set_done,
+                set_done=watch.set_done,
+                set_failed=watch.set_failed,
             )
         print(*summary.generated(options.out, rows, time.monotonic() - start), sep="\n", flush=True)
         return _check(spark, options, rows) if options.verify else 0
@@ -199,10 +201,11 @@ def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> 
     from kfuzz.spark.sessions import default_tasks
     from kfuzz.spark.verification import verify
 
-    tasks = options.tasks or default_tasks(spark, rows.total("bytes"), len(rows))
+    size = rows.total("bytes")
+    tasks = options.tasks or default_tasks(spark, size, len(rows))
     start = time.monotonic()
-    with progress("verifying, tasks", tasks) as set_done:
-        corpus, problems = verify(spark, options.out, tasks=tasks, set_done=set_done)
+    with job_progress(Job("verifying", tasks, len(rows), size)) as watch:
+        corpus, problems = verify(spark, options.out, tasks=tasks, set_done=watch.set_done, set_failed=watch.set_failed)
     print(*summary.verified(corpus, problems, time.monotonic() - start), sep="\n")
     return 1 if problems else 0
 

@@ -191,15 +191,22 @@ def cores(spark: SparkSession) -> int:
         return 8
 
 
-def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda done: None) -> pa.Table:
+def collect(
+    job: DataFrame,
+    tasks: int,
+    set_done: Callable[[int], None] = lambda done: None,
+    set_failed: Callable[[int], None] = lambda failed: None,
+) -> pa.Table:
     """The rows of ``job``. Its last stage has ``tasks`` tasks; ``set_done`` is called with the number of finished ones.
+
+    ``set_failed`` is called before with the number of failed attempts. Spark Connect does not tell it.
 
     Raises ``KfuzzError`` if the job fails: one sentence with the task's error, without Java and Python tracebacks.
     An interrupt (``KeyboardInterrupt``) cancels the job.
     """
     spark = job.sparkSession
     outcome: list[pa.Table | BaseException] = []
-    done = 0
+    done = most_failed = 0
 
     # pyspark calls it with names.
     def heard(stages: Iterable[Any] | None, **rest: object) -> None:
@@ -225,7 +232,10 @@ def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda
     try:
         while thread.is_alive():
             if not remote:
-                done = max(done, _tasks_done(spark, tasks))
+                ended, failed = _tasks_ended(spark, tasks)
+                done = max(done, ended)
+                most_failed = max(most_failed, failed)
+                set_failed(most_failed)
             set_done(done)
             thread.join(POLL_S)
     except BaseException:
@@ -243,11 +253,12 @@ def collect(job: DataFrame, tasks: int, set_done: Callable[[int], None] = lambda
     return answer
 
 
-def _tasks_done(spark: SparkSession, tasks: int) -> int:
-    """The number of finished tasks in the active stage that has ``tasks`` tasks."""
+def _tasks_ended(spark: SparkSession, tasks: int) -> tuple[int, int]:
+    """The numbers of finished tasks and of failed attempts in the active stage that has ``tasks`` tasks."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    return max((one.numCompletedTasks for one in stages if one is not None and one.numTasks == tasks), default=0)
+    ours = [one for one in stages if one is not None and one.numTasks == tasks]
+    return max((one.numCompletedTasks for one in ours), default=0), max((one.numFailedTasks for one in ours), default=0)
 
 
 def _cancel(spark: SparkSession) -> None:

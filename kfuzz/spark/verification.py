@@ -38,6 +38,7 @@ def verify(
     *,
     tasks: int | None = None,
     set_done: Callable[[int], None] = lambda done: None,
+    set_failed: Callable[[int], None] = lambda failed: None,
 ) -> tuple[Corpus, list[Problem]]:
     """The corpus in ``out`` and everything that is wrong with it, in the plan's order.
 
@@ -49,7 +50,7 @@ def verify(
         tasks = tasks or default_tasks(spark, corpus.rows.total("bytes"), len(corpus.plan))
         task = _task(render(corpus.workload), corpus.out.uri, [name for name, _, _, _ in corpus.rows.parts])
         job = spark.range(0, len(corpus.plan), 1, tasks).mapInArrow(task, columns(PROBLEMS))
-        found = collect(job, tasks, set_done).to_pylist()
+        found = collect(job, tasks, set_done, set_failed).to_pylist()
         for problem in sorted(found, key=lambda problem: problem["segment_id"]):
             del problem["segment_id"]
             problems.append(Problem(**problem))

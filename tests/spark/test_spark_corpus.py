@@ -100,6 +100,7 @@ def test_failed_attempts_change_no_byte_and_leave_no_file(
 
     notes = tmp_path / "notes"
     notes.mkdir()
+    failed: list[int] = []
 
     # Workers cannot import this module: a nested function travels by value.
     def fail(segment_id: int) -> None:
@@ -108,7 +109,9 @@ def test_failed_attempts_change_no_byte_and_leave_no_file(
             os._exit(9)
         raise RuntimeError(f"attempt at segment {segment_id} failed on purpose")
 
-    rows = generate(spark, WORKLOAD, tmp_path / "out", tasks=7, write=flaky(notes, fail))
+    rows = generate(spark, WORKLOAD, tmp_path / "out", tasks=7, write=flaky(notes, fail), set_failed=failed.append)
+    assert failed == sorted(failed)
+    assert 0 < max(failed) <= len(list(notes.iterdir()))
     assert len(list(notes.iterdir())) == (len(rows) + 2) // 3
     assert digests(tmp_path / "out") == expected
 
@@ -210,7 +213,7 @@ def test_an_interrupted_job_is_one_sentence_and_leaves_no_half_file(tmp_path: Pa
     running = start([*job, "--out", out, "--size", "20GiB"])
     _, told = interrupt_when(running, lambda: bool(list(out.glob("*/.*.tmp"))), within_s=240)
     assert running.returncode == 130
-    lines = [line for line in told.splitlines() if not line.startswith("generating, tasks: ")]
+    lines = [line for line in told.splitlines() if not line.startswith("generating: ")]
     assert lines == ["generate_corpus.py: interrupted"]
     assert list(out.rglob(".*")) == []
     assert not (out / "_SUCCESS").exists()
