@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import psutil
 
 from kfuzz.corpora.generation import generate
-from kfuzz.corpora.manifest import Row
+from kfuzz.corpora.manifest import Manifest, Row
 from kfuzz.corpora.workload import MIB, Workload, load, parse_size, show_size
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import require_writable
@@ -73,9 +73,10 @@ def _measure(workload: Workload, place: Path) -> None:
     # A folder of its own, removed at the end: nobody wants gigabytes to stay.
     out = Path(tempfile.mkdtemp(prefix="kfuzz-cost-", dir=place))
 
-    def lap(run: Callable[[], list[Row]]) -> tuple[Spent, list[Row]]:
+    def lap(run: Callable[[], Manifest]) -> tuple[Spent, list[Row]]:
         before = _spent()
-        rows = run()
+        # The manifest is read when it is asked, and is removed here.
+        rows = list(run())
         after = _spent()
         shutil.rmtree(out)
         return Spent(*(b - a for a, b in zip(before, after, strict=True))), rows

@@ -20,10 +20,11 @@ from typing import Any
 import psutil
 
 from kfuzz.corpora import summary
-from kfuzz.corpora.generation import WORKLOAD, finish, inspect, prepare
+from kfuzz.corpora.generation import finish, inspect, prepare
 from kfuzz.corpora.locks import owned
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.rows import RowWriter
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.targets import Listing, LocalTarget, Target

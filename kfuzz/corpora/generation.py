@@ -347,7 +347,7 @@ def _missing(row: Row, listing: Listing) -> Iterator[str]:
 
 
 def success_text(target: Target, rows: Iterable[Row]) -> str:
-    """The content of ``_SUCCESS``: the corpus fingerprint, and the SHA-256 of each file that it does not cover, and more.
+    """The content of ``_SUCCESS``: the corpus fingerprint, the SHA-256 of each file that it does not cover, and more.
 
     The lines after the first are those of ``sha256sum``, then comments with the fingerprints of all partitions.
     """

@@ -41,7 +41,8 @@ from kfuzz.wire.transactions cimport ABORTS, COMMITS, NO_MEMORY, follow, read_ma
 
 from hashlib import blake2b
 
-from kfuzz.corpora.synth import DIGEST_BYTES, Writers, opened
+from kfuzz.corpora.synth import DIGEST_BYTES
+from kfuzz.corpora.turns import Writers, opened
 from kfuzz.corpora.writers import TRANSACTIONAL as TRANSACTIONAL_STREAM
 from kfuzz.corpora.writers import threshold
 

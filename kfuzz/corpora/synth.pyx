@@ -25,9 +25,18 @@ from kfuzz.corpora.draws cimport (
     threshold,
     to_range,
 )
+from kfuzz.corpora.fills cimport (
+    FRESH_PERIOD,
+    PHRASE_BYTES,
+    SHORT_PERIOD,
+    fill_mixed,
+    fill_random,
+    fill_text,
+)
 from kfuzz.corpora.json_writer cimport JsonWriter
+from kfuzz.corpora.ranks cimport ZIPF_TERMS, column_t, zipf_rank, zipf_t
+from kfuzz.corpora.turns cimport MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
 from kfuzz.wire.checksum cimport crc32_of, crc32c_moved, crc32c_of, crc32c_on, crc32c_over
-from kfuzz.wire.cursor cimport kfuzz_be64
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
     AT_BATCH_LENGTH,
@@ -59,23 +68,11 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 
 cdef enum:
-    # The kinds of streams, as in kfuzz.corpora.plan.
-    PLAIN = 0
-    IDEMPOTENT = 1
-    TRANSACTIONS = 2
-    MAGIC_0 = 3
-    MAGIC_1 = 4
-
-cdef enum:
     # Small enough for the L2 cache, large enough that a write call costs little per byte.
     CHUNK_BYTES = 262144
     HEADER_NAME_BYTES = 8
     HEADER_NAMES = 8
-    PHRASE_BYTES = 16
     DAY_MS = 86400000
-    # As in kfuzz.corpora.workload.
-    FRESH_PERIOD = 512
-    SHORT_PERIOD = 128
     # The purposes of random numbers. Each record has DRAWS numbers of 64 bits.
     DRAW_SIZES = 0
     DRAW_NULLS = 1
@@ -92,11 +89,6 @@ cdef enum:
     KEYS_UNIFORM = 0
     KEYS_ZIPF = 1
     KEYS_SEQUENTIAL = 2
-    # As in kfuzz.corpora.zipf.
-    SINGLE_RANKS = 128
-    BLOCKS_PER_OCTAVE_BITS = 6
-    ZIPF_BITS = 31
-    ZIPF_TERMS = 7
 
 cdef const uint8_t *header_keys = b"trace-idapp-nameschema-vencodingprioritylocationlanguagechecksum"
 
@@ -104,47 +96,9 @@ KEY_KINDS = {"uniform": KEYS_UNIFORM, "zipf": KEYS_ZIPF, "sequential": KEYS_SEQU
 CODEC_IDS = {name: number for number, name in enumerate(CODECS)}
 DIGEST_BYTES = 16
 
-cdef struct column_t:
-    uint64_t limit
-    uint32_t other
-    uint32_t unused
-
 cdef struct piece_t:
     int64_t end_ms               # of the day
     int64_t rate                 # units in a millisecond
-
-cdef struct zipf_t:
-    const column_t *columns
-    int rest_bits                # of a random number of 64 bits, beside those that choose a column
-    uint64_t cardinality
-    int64_t keep_always
-    int64_t terms[ZIPF_TERMS]
-
-cdef struct stream_t:
-    int kind
-    int64_t producer_id
-    int64_t producer_epoch
-    int64_t sequence
-    int64_t epoch_left           # records until an idempotent producer's next epoch
-    int64_t records              # still to write
-    int64_t markers              # still to write
-    int64_t in_transaction       # records still to write in the open transaction
-    int64_t first_offset         # of the open transaction; -1 if none is open
-    # What Kafka's producer snapshot says about this stream: its last batch of data, and its last batch of any kind.
-    int64_t data_offset          # the last offset; -1 before the first batch
-    int64_t data_delta           # the last offset less the first
-    int64_t data_sequence        # the last sequence
-    int64_t timestamp
-    int64_t coordinator_epoch    # of its last marker; -1 before the first
-    int64_t transaction          # the open transaction, as kfuzz.corpora.writers.transaction_of numbers it
-    bint aborts                  # how the open transaction ends
-    bint remains                 # whether compaction leaves a batch of it
-    int64_t number               # of the next transaction, within the partition
-    int64_t piece                # of the next transaction, within the segment
-    int64_t pieces
-    int64_t all_records
-    uint64_t cuts
-    uint64_t outcomes
 
 cdef struct record_t:
     uint64_t seed
@@ -158,302 +112,11 @@ cdef struct record_t:
     int32_t header_count
 
 
-cdef void fill_random(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
-    """Write ``n`` bytes that do not compress. May overwrite up to seven bytes after them."""
-    cdef int64_t i
-    cdef uint64_t word
-    for i in range((n + 7) >> 3):
-        word = kfuzz_be64(cell(seed, <uint64_t> i))
-        memcpy(p + 8 * i, &word, 8)
-
-
-cdef void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *phrases) noexcept nogil:
-    """Write ``n`` bytes made of 256 phrases. May overwrite up to 127 bytes after them."""
-    cdef int64_t i
-    cdef int _
-    cdef uint64_t word
-    for i in range((n + 127) >> 7):
-        word = cell(seed, <uint64_t> i)
-        for _ in range(8):
-            memcpy(p, phrases + PHRASE_BYTES * (word & 0xff), PHRASE_BYTES)
-            word >>= 8
-            p += PHRASE_BYTES
-
-
-cdef void fill_printable(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
-    """Write ``n`` random bytes from 33 to 126. May overwrite up to seven bytes after them."""
-    cdef int64_t i
-    cdef uint64_t word
-    cdef uint64_t mask = 0x00ff00ff00ff00ffULL
-    for i in range((n + 7) >> 3):
-        word = cell(seed, <uint64_t> i)
-        # Four bytes at a time: a product has 16 bits, and its upper byte is from 0 to 93.
-        word = ((word & mask) * 94 >> 8 & mask) | (((word >> 8) & mask) * 94 & ~mask)
-        word = kfuzz_be64(word + 0x2121212121212121ULL)
-        memcpy(p + 8 * i, &word, 8)
-
-
-cdef void fill_mixed(uint8_t *p, int64_t n, uint64_t seed, int64_t period, int64_t fresh,
-                     const uint8_t *phrases) noexcept nogil:
-    """Write ``n`` bytes: in each ``period`` ``fresh`` bytes that repeat nothing, then 16 bytes again and again.
-
-    The first period is cut off at a random place, so that short batches have their share of both. With ``phrases`` the
-    bytes are text. May overwrite up to 15 bytes after them.
-    """
-    cdef int64_t at = -scaled(high(cell(seed, 0)), period)
-    cdef int64_t start, end
-    cdef uint64_t one[2]
-    cdef uint64_t u
-    while at < n:
-        seed = mix(seed + 1)
-        start = max(at, 0)
-        end = min(at + fresh, n)
-        if start < end:
-            if phrases != NULL:
-                fill_printable(p + start, end - start, seed)
-            else:
-                fill_random(p + start, end - start, seed)
-        u = cell(seed, FRESH_PERIOD)
-        if phrases != NULL:
-            memcpy(one, phrases + PHRASE_BYTES * (u & 0xff), PHRASE_BYTES)
-        else:
-            one[0] = kfuzz_be64(u)
-            one[1] = one[0]
-        start = max(at + fresh, 0)
-        end = min(at + period, n)
-        while start < end:
-            memcpy(p + start, one, PHRASE_BYTES)
-            start += PHRASE_BYTES
-        at += period
-
-
-cdef inline bint keeps(const zipf_t *z, uint64_t first, uint64_t rank, int64_t u) noexcept nogil:
-    """Whether ``u``, a fraction of 2³¹, is below (``first`` / ``rank``) to the power of the exponent."""
-    cdef int64_t y, result
-    cdef int i
-    if u < z.keep_always:
-        return True
-    y = <int64_t> ((rank - first << BLOCKS_PER_OCTAVE_BITS + ZIPF_BITS) // first)
-    result = z.terms[ZIPF_TERMS - 1]
-    for i in range(ZIPF_TERMS - 2, -1, -1):
-        result = z.terms[i] + (result * y >> ZIPF_BITS)
-    return u < result
-
-
-cdef uint64_t zipf_rank(const zipf_t *z, uint64_t seed) noexcept nogil:
-    """A rank from 1 on; see ``kfuzz.corpora.zipf``."""
-    cdef uint64_t attempt = 0
-    cdef uint64_t u, block, first, rank
-    cdef const column_t *column
-    cdef int octave
-    while True:
-        u = cell(seed, attempt)
-        block = u >> z.rest_bits
-        column = &z.columns[block]
-        if u - (block << z.rest_bits) >= column.limit:
-            block = column.other
-        if block < SINGLE_RANKS:
-            return block
-        block -= SINGLE_RANKS
-        octave = <int> (block >> BLOCKS_PER_OCTAVE_BITS) + 1
-        first = ((1 << BLOCKS_PER_OCTAVE_BITS) + (block & (1 << BLOCKS_PER_OCTAVE_BITS) - 1)) << octave
-        u = cell(seed, attempt + 1)
-        rank = first + (u & (<uint64_t> 1 << octave) - 1)
-        if rank <= z.cardinality and keeps(z, first, rank, <int64_t> (u >> 64 - ZIPF_BITS)):
-            return rank
-        attempt += 2
-
-
 cdef uint8_t *more_of(Scratch scratch, int64_t size) except NULL:
     """Append room for ``size`` bytes and return where it begins; the caller writes them."""
     reserve(&scratch.out, size)
     scratch.out.p += size
     return scratch.out.p - size
-
-
-cdef class Writers:
-    """Which writer writes the next batch, and how many records. Nothing here depends on what the records hold."""
-
-    cdef uint64_t seed, batch_seed
-    cdef int64_t first_offset, offset, left, batch_index
-    cdef stream_t *streams
-    cdef int stream_count
-    cdef range_t batch_records
-    cdef uint64_t aborts
-    cdef int64_t leader_epoch_offsets
-    cdef int64_t epoch_records, epoch_transactions, coordinator_epoch_transactions
-    cdef int64_t partition, partitions, span
-
-    def __cinit__(self, segment, *others):
-        self.seed = segment.seed
-        self.first_offset = self.offset = segment.first_offset
-        self.left = segment.offsets
-        topic = segment.topic
-        transactions = topic.transactions
-        self.batch_records = to_range(topic.batches.records)
-        self.aborts = threshold(transactions.abort_share)
-        self.leader_epoch_offsets = topic.leader_epoch_offsets
-        self.epoch_records = topic.producers.epoch_records
-        self.epoch_transactions = transactions.epoch_transactions
-        self.coordinator_epoch_transactions = transactions.coordinator_epoch_transactions
-        self.partition, self.partitions, self.span = segment.partition, topic.partitions, transactions.partitions
-        self.set_streams(segment.streams, opened(segment))
-
-    def __dealloc__(self):
-        PyMem_Free(self.streams)
-
-    cdef int set_streams(self, streams, dict first_offsets) except -1:
-        cdef stream_t *s
-        self.stream_count = <int> len(streams)
-        self.streams = <stream_t *> PyMem_Calloc(self.stream_count, sizeof(stream_t))
-        if self.streams == NULL:
-            raise MemoryError
-        for at, stream in enumerate(streams):
-            s = &self.streams[<int> at]
-            s.kind, s.producer_id, s.sequence = stream.kind, stream.producer_id, stream.first_sequence
-            s.producer_epoch = stream.producer_epoch
-            s.records = s.all_records = stream.records
-            s.markers, s.pieces, s.number = stream.markers, stream.pieces, stream.first_transaction
-            s.cuts, s.outcomes = stream.cuts, stream.outcomes
-            s.epoch_left = INT64_MAX
-            if self.epoch_records != 0:
-                s.epoch_left = self.epoch_records - stream.written % self.epoch_records
-            s.first_offset = s.data_offset = s.data_sequence = s.timestamp = s.coordinator_epoch = -1
-            if stream.continues:
-                # In the segment before another one, only the end of these transactions matters.
-                s.first_offset = first_offsets.get(stream.producer_id, 0)
-                self.begin(s)
-                # Its last batch in the segment before is its producer's last one there, which the cleaner keeps.
-                s.remains = True
-        return 0
-
-    def open_at_end(self):
-        self.aborted()
-        return {
-            self.streams[i].producer_id: self.streams[i].first_offset
-            for i in range(self.stream_count) if self.streams[i].first_offset >= 0
-        }
-
-    def aborted(self):
-        cdef stream_t *s
-        cdef int64_t count
-        cdef list found = []
-        with nogil:
-            while self.left > 0:
-                s = self.next_writer()
-                if ends_transaction(s):
-                    count = 1
-                    if s.aborts:
-                        with gil:
-                            found.append((s.producer_id, s.first_offset, self.offset, self.stable(s)))
-                    self.end(s)
-                else:
-                    count = self.claim(s)
-                self.offset += count
-                self.left -= count
-        return found
-
-    cdef int64_t stable(self, const stream_t *ending) noexcept nogil:
-        """The last stable offset after the marker of ``ending``, whose offset is the current offset.
-
-        This is the first offset of the oldest transaction that is open after the marker.
-        """
-        cdef int64_t least = self.offset + 1
-        cdef int i
-        for i in range(self.stream_count):
-            if &self.streams[i] != ending and self.streams[i].first_offset >= 0:
-                least = min(least, self.streams[i].first_offset)
-        return least
-
-    cdef stream_t *next_writer(self) noexcept nogil:
-        self.batch_seed = cell(self.seed, <uint64_t> self.batch_index)
-        self.batch_index += 1
-        return self.choose(cell(self.batch_seed, 0))
-
-    cdef stream_t *choose(self, uint64_t u) noexcept nogil:
-        """Choose a stream by the random number ``u``, in proportion to the offsets that it still has to write.
-
-        A stream that only waits for its marker gets the weight of the whole segment's remaining offsets.
-        """
-        cdef uint64_t total = 0
-        cdef uint64_t at
-        cdef int i
-        for i in range(self.stream_count):
-            total += self.weight(&self.streams[i])
-        at = u % total
-        for i in range(self.stream_count):
-            if at < self.weight(&self.streams[i]):
-                return &self.streams[i]
-            at -= self.weight(&self.streams[i])
-        return &self.streams[self.stream_count - 1]
-
-    cdef inline uint64_t weight(self, const stream_t *s) noexcept nogil:
-        if ends_transaction(s):
-            return <uint64_t> self.left
-        return <uint64_t> (s.records + s.markers)
-
-    cdef inline int64_t claim(self, stream_t *s) noexcept nogil:
-        """Return the number of records in the next batch of ``s``, and count them as written.
-
-        Begins a transaction or an epoch if one is due.
-        """
-        cdef int64_t count = draw(&self.batch_records, low(cell(self.batch_seed, 1)))
-        if self.leader_epoch_offsets != 0:
-            count = min(count, self.leader_epoch_offsets - self.offset % self.leader_epoch_offsets)
-        if s.kind == TRANSACTIONS:
-            if s.first_offset < 0:
-                s.first_offset = self.offset
-                self.begin(s)
-            count = min(count, s.in_transaction)
-            s.in_transaction -= count
-        elif s.kind == IDEMPOTENT:
-            if s.epoch_left == 0:
-                s.producer_epoch += 1
-                s.sequence = 0
-                s.epoch_left = self.epoch_records
-            count = min(count, s.epoch_left, s.records)
-            s.epoch_left -= count
-        count = min(count, s.records)
-        s.records -= count
-        return count
-
-    cdef void begin(self, stream_t *s) noexcept nogil:
-        """Begin the next transaction of ``s``; see kfuzz.corpora.writers."""
-        cdef int64_t epoch
-        s.in_transaction = cut(s, s.piece + 1) - cut(s, s.piece)
-        s.transaction = (self.partition + self.partitions * s.number) // self.span
-        s.aborts = low(cell(s.outcomes, <uint64_t> s.transaction)) < self.aborts
-        s.remains = False
-        s.piece += 1
-        s.number += 1
-        if self.epoch_transactions != 0:
-            epoch = s.transaction // self.epoch_transactions
-            if epoch != s.producer_epoch:
-                s.producer_epoch = epoch
-                s.sequence = 0
-
-    cdef inline void end(self, stream_t *s) noexcept nogil:
-        """Count the marker that ends the transaction of ``s``."""
-        s.first_offset = -1
-        s.markers -= 1
-
-
-def opened(segment):
-    """The transactions that are open at the start of ``segment``: a dict of producer ids and first offsets."""
-    return {} if segment.before is None else Writers(segment.before).open_at_end()
-
-
-cdef inline bint ends_transaction(const stream_t *s) noexcept nogil:
-    return s.first_offset >= 0 and s.in_transaction == 0 and s.markers > 0
-
-
-cdef inline int64_t cut(const stream_t *s, int64_t at) noexcept nogil:
-    """As in kfuzz.corpora.writers."""
-    cdef int64_t width
-    if at == 0 or at >= s.pieces:
-        return 0 if at == 0 else s.all_records
-    width = s.all_records // s.pieces
-    return at * s.all_records // s.pieces - width // 2 + scaled(low(cell(s.cuts, <uint64_t> at)), width)
 
 
 @cython.final
@@ -535,7 +198,7 @@ cdef class Synthesiser(Writers):
         self.key_size = to_range(topic.keys.size)
         self.key_cardinality, self.key_kind = topic.keys.cardinality, KEY_KINDS[topic.keys.kind]
         if self.key_kind == KEYS_ZIPF:
-            self.set_zipf(zipf.zipf(topic.keys.cardinality, topic.keys.exponent))
+            self.set_zipf(zipf.table_of(topic.keys.cardinality, topic.keys.exponent))
         self.key_nulls = threshold(topic.keys.null_share)
         self.value_size = to_range(topic.values.size)
         self.value_nulls = threshold(topic.values.null_share)
@@ -633,8 +296,8 @@ cdef class Synthesiser(Writers):
         for i in range(self.stream_count):
             s = &self.streams[i]
             if s.producer_id >= 0 and s.timestamp >= 0:
-                found.append((s.producer_id, s.producer_epoch, s.data_sequence, s.data_offset, s.data_delta, s.timestamp,
-                              s.coordinator_epoch, s.first_offset))
+                found.append((s.producer_id, s.producer_epoch, s.data_sequence, s.data_offset, s.data_delta,
+                              s.timestamp, s.coordinator_epoch, s.first_offset))
         return found
 
     def fingerprint(self):

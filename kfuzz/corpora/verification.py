@@ -31,8 +31,8 @@ from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.rows import ROWS
 from kfuzz.corpora.snapshot import snapshot_name
-from kfuzz.corpora.synth import Writers
 from kfuzz.corpora.targets import Listing, Target, in_parallel
+from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
 from kfuzz.errors import UsageError
 from kfuzz.records.read.reader import check_with

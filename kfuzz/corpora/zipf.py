@@ -23,7 +23,7 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 
-__all__ = ["COLUMN", "PRECISION_BITS", "SINGLE_RANKS", "TERMS", "Zipf", "block_of", "zipf"]
+__all__ = ["COLUMN", "PRECISION_BITS", "SINGLE_RANKS", "TERMS", "Zipf", "block_of", "table_of"]
 
 SINGLE_RANKS = 128
 BLOCKS_PER_OCTAVE = 64
@@ -62,7 +62,7 @@ def block_of(index: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=16)
-def zipf(cardinality: int, exponent: float) -> Zipf:
+def table_of(cardinality: int, exponent: float) -> Zipf:
     """The table for ranks 1 to ``cardinality``; ``exponent`` is taken as the decimal fraction that prints it."""
     power = Decimal(repr(exponent))
     weights = [0]

@@ -55,8 +55,8 @@ def generate(
     ``lock`` is the caller's on ``out``; without it, the lock is held during this call only. ``tasks`` is the number of
     Spark tasks and changes no byte; None uses ``default_tasks``. ``resume`` is that of ``corpora.generation.generate``.
     ``set_done`` is called with the number of finished tasks, ``set_failed`` with that of failed attempts. ``write`` is
-    called by a task for each segment, with the arguments of ``write_segment``. Raises ``UsageError`` like ``claimed`` and ``publish`` of ``corpora.generation``,
-    and ``KfuzzError`` if a task fails and its retries fail too.
+    called by a task for each segment, with the arguments of ``write_segment``. Raises ``UsageError`` like ``claimed``
+    and ``publish`` of ``corpora.generation``, and ``KfuzzError`` if a task fails and its retries fail too.
     """
     target = Target.of(out)
     plan = planned(target, workload, name)

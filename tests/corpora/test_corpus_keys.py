@@ -15,7 +15,7 @@ from kfuzz import records
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import KIB, MIB, Batches, Keys, Range, Topic, Values, Workload
-from kfuzz.corpora.zipf import COLUMN, PRECISION_BITS, SINGLE_RANKS, Zipf, block_of, zipf
+from kfuzz.corpora.zipf import COLUMN, PRECISION_BITS, SINGLE_RANKS, Zipf, block_of, table_of
 
 WORD = (1 << 64) - 1
 DRAWS, DRAW_KEY = 16, 6
@@ -81,7 +81,7 @@ def key_of(seed: int, size: int) -> bytes:
 def test_zipf_keys_are_those_of_the_specification_in_whole_numbers(cardinality: int, exponent: float) -> None:
     workload = workload_of(Keys(kind="zipf", size=Range(12, 12), cardinality=cardinality, exponent=exponent))
     segment = Plan(workload)[3]
-    table = zipf(cardinality, exponent)
+    table = table_of(cardinality, exponent)
     for at, batch in enumerate(batches_of(segment, workload)[:4]):
         seed = mix(cell(segment.seed, at))
         for number, record in enumerate(batch.records):
@@ -102,7 +102,7 @@ def share_of_blocks(table: Zipf) -> list[Fraction]:
 @pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0, 1.1, 1.333, 2.0, 4.0])
 @pytest.mark.parametrize("cardinality", [1, 2, 127, 128, 129, 1000, 70_000])
 def test_every_rank_has_its_share_of_zipfs_law(cardinality: int, exponent: float) -> None:
-    table, context = zipf(cardinality, exponent), Context(prec=60)
+    table, context = table_of(cardinality, exponent), Context(prec=60)
     chance: dict[int, Fraction] = {}
     for block, share in enumerate(share_of_blocks(table)):
         first, width = block_of(block) if block else (0, 1)
@@ -124,7 +124,7 @@ def test_every_rank_has_its_share_of_zipfs_law(cardinality: int, exponent: float
 
 
 def test_draws_are_seldom_thrown_away_though_there_are_four_billion_keys() -> None:
-    table = zipf(MANY, 1.1)
+    table = table_of(MANY, 1.1)
     assert table.keep_always > 0.98 * (1 << PRECISION_BITS)
     assert len(table.columns) <= 2048 * COLUMN.size
     assert block_of(SINGLE_RANKS) == (128, 2)

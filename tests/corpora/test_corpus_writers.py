@@ -18,7 +18,7 @@ from kfuzz.corpora.generation import generate
 from kfuzz.corpora.manifest import Row
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.segment import generate_segment, write_segment
-from kfuzz.corpora.synth import opened
+from kfuzz.corpora.turns import opened
 from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
     KIB,

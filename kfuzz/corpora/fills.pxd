@@ -1,0 +1,77 @@
+# Fills payloads in bulk. Each may overwrite some bytes after its end.
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from kfuzz.corpora.draws cimport cell, high, low, scaled
+from kfuzz.wire.cursor cimport kfuzz_be64
+from kfuzz.wire.splitmix cimport mix
+
+cdef enum:
+    PHRASE_BYTES = 16
+    # As in kfuzz.corpora.workload.
+    FRESH_PERIOD = 512
+    SHORT_PERIOD = 128
+
+# Write ``n`` bytes that do not compress. May overwrite up to seven bytes after them.
+cdef inline void fill_random(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
+    cdef int64_t i
+    cdef uint64_t word
+    for i in range((n + 7) >> 3):
+        word = kfuzz_be64(cell(seed, <uint64_t> i))
+        memcpy(p + 8 * i, &word, 8)
+
+# Write ``n`` bytes made of 256 phrases. May overwrite up to 127 bytes after them.
+cdef inline void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *phrases) noexcept nogil:
+    cdef int64_t i
+    cdef int _
+    cdef uint64_t word
+    for i in range((n + 127) >> 7):
+        word = cell(seed, <uint64_t> i)
+        for _ in range(8):
+            memcpy(p, phrases + PHRASE_BYTES * (word & 0xff), PHRASE_BYTES)
+            word >>= 8
+            p += PHRASE_BYTES
+
+# Write ``n`` random bytes from 33 to 126. May overwrite up to seven bytes after them.
+cdef inline void fill_printable(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
+    cdef int64_t i
+    cdef uint64_t word
+    cdef uint64_t mask = 0x00ff00ff00ff00ffULL
+    for i in range((n + 7) >> 3):
+        word = cell(seed, <uint64_t> i)
+        # Four bytes at a time: a product has 16 bits, and its upper byte is from 0 to 93.
+        word = ((word & mask) * 94 >> 8 & mask) | (((word >> 8) & mask) * 94 & ~mask)
+        word = kfuzz_be64(word + 0x2121212121212121ULL)
+        memcpy(p + 8 * i, &word, 8)
+
+# Write ``n`` bytes: in each ``period`` ``fresh`` bytes that repeat nothing, then 16 bytes again and again.
+#
+# The first period is cut off at a random place, so that short batches have their share of both. With ``phrases`` the
+# bytes are text. May overwrite up to 15 bytes after them.
+cdef inline void fill_mixed(uint8_t *p, int64_t n, uint64_t seed, int64_t period, int64_t fresh,
+                            const uint8_t *phrases) noexcept nogil:
+    cdef int64_t at = -scaled(high(cell(seed, 0)), period)
+    cdef int64_t start, end
+    cdef uint64_t one[2]
+    cdef uint64_t u
+    while at < n:
+        seed = mix(seed + 1)
+        start = max(at, 0)
+        end = min(at + fresh, n)
+        if start < end:
+            if phrases != NULL:
+                fill_printable(p + start, end - start, seed)
+            else:
+                fill_random(p + start, end - start, seed)
+        u = cell(seed, FRESH_PERIOD)
+        if phrases != NULL:
+            memcpy(one, phrases + PHRASE_BYTES * (u & 0xff), PHRASE_BYTES)
+        else:
+            one[0] = kfuzz_be64(u)
+            one[1] = one[0]
+        start = max(at + fresh, 0)
+        end = min(at + period, n)
+        while start < end:
+            memcpy(p + start, one, PHRASE_BYTES)
+            start += PHRASE_BYTES
+        at += period

@@ -1,0 +1,58 @@
+# Draws ranks that follow Zipf's law; kfuzz.corpora.zipf makes the tables and explains them.
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from kfuzz.corpora.draws cimport cell
+
+cdef enum:
+    # As in kfuzz.corpora.zipf.
+    SINGLE_RANKS = 128
+    BLOCKS_PER_OCTAVE_BITS = 6
+    ZIPF_BITS = 31
+    ZIPF_TERMS = 7
+
+cdef struct column_t:
+    uint64_t limit
+    uint32_t other
+    uint32_t unused
+
+cdef struct zipf_t:
+    const column_t *columns
+    int rest_bits                # of a random number of 64 bits, beside those that choose a column
+    uint64_t cardinality
+    int64_t keep_always
+    int64_t terms[ZIPF_TERMS]
+
+# Whether ``u``, a fraction of 2³¹, is below (``first`` / ``rank``) to the power of the exponent.
+cdef inline bint keeps(const zipf_t *z, uint64_t first, uint64_t rank, int64_t u) noexcept nogil:
+    cdef int64_t y, result
+    cdef int i
+    if u < z.keep_always:
+        return True
+    y = <int64_t> ((rank - first << BLOCKS_PER_OCTAVE_BITS + ZIPF_BITS) // first)
+    result = z.terms[ZIPF_TERMS - 1]
+    for i in range(ZIPF_TERMS - 2, -1, -1):
+        result = z.terms[i] + (result * y >> ZIPF_BITS)
+    return u < result
+
+# A rank from 1 on; see ``kfuzz.corpora.zipf``.
+cdef inline uint64_t zipf_rank(const zipf_t *z, uint64_t seed) noexcept nogil:
+    cdef uint64_t attempt = 0
+    cdef uint64_t u, block, first, rank
+    cdef const column_t *column
+    cdef int octave
+    while True:
+        u = cell(seed, attempt)
+        block = u >> z.rest_bits
+        column = &z.columns[block]
+        if u - (block << z.rest_bits) >= column.limit:
+            block = column.other
+        if block < SINGLE_RANKS:
+            return block
+        block -= SINGLE_RANKS
+        octave = <int> (block >> BLOCKS_PER_OCTAVE_BITS) + 1
+        first = ((1 << BLOCKS_PER_OCTAVE_BITS) + (block & (1 << BLOCKS_PER_OCTAVE_BITS) - 1)) << octave
+        u = cell(seed, attempt + 1)
+        rank = first + (u & (<uint64_t> 1 << octave) - 1)
+        if rank <= z.cardinality and keeps(z, first, rank, <int64_t> (u >> 64 - ZIPF_BITS)):
+            return rank
+        attempt += 2
