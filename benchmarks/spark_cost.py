@@ -29,6 +29,8 @@ DEMO: Final = Path(__file__).resolve().parents[1] / "spark_jobs/workloads/demo.t
 # The first lap also pays for memory that the system hands out for the first time.
 LAPS: Final = 3
 CORES: Final = 2
+# The system counts CPU time in hundredths of a second.
+LEAST_S: Final = 0.1
 
 
 class Spent(NamedTuple):
@@ -97,6 +99,10 @@ def _measure(workload: Workload, place: Path) -> None:
                     raise KfuzzError("Spark made another corpus than this process")
     finally:
         shutil.rmtree(out, ignore_errors=True)
+    if min(plain) < LEAST_S:
+        raise UsageError(
+            f"{show_size(workload.size)} takes one process {min(plain):.2f} CPU-seconds; give a larger --size"
+        )
     _show(workload, rows, min(plain), min(spread, key=lambda one: one.workers), start, session.jvm)
 
 

@@ -259,7 +259,7 @@ def archive(out: Path, extra: tuple[str, ...], as_json: bool) -> None:
         made = make_archive(out, extra)
     lines = submit_lines(made.path)
     if as_json:
-        echo_json({**asdict(made), "path": str(made.path), "commands": lines[1::2]})
+        echo_json({**asdict(made), "path": str(made.path), "commands": [line.strip() for line in lines[1::2]]})
         return
     click.echo(
         f"{made.path}: kfuzz {made.packages['kfuzz']} and {len(made.packages) - 1} packages "

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.full
 def test_the_cost_is_printed_and_the_corpus_removed(tmp_path: Path) -> None:
     require_tool("java", "install a Java runtime of version 17 or newer")
-    command = [sys.executable, "-m", "benchmarks.spark_cost", "--size", "4MiB", "--in", tmp_path]
+    command = [sys.executable, "-m", "benchmarks.spark_cost", "--size", "256MiB", "--in", tmp_path]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     for name in ("one process", "Python workers, running", "Python workers, start", "JVM, start and first job"):

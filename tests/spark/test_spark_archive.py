@@ -134,6 +134,7 @@ def test_the_verb_prints_commands_that_name_the_archive(
     report = json.loads(capsys.readouterr().out)
     assert report["path"] == str(out)
     assert len(report["commands"]) == 3
+    assert all(command.startswith("spark-submit ") for command in report["commands"])
 
 
 @pytest.mark.parametrize(
