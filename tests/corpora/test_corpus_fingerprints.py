@@ -29,12 +29,12 @@ def sha(text: str) -> str:
 
 
 def test_a_partitions_fingerprints_are_over_its_segments_in_order() -> None:
-    found = of_partitions(ROWS[::-1])
+    found = of_partitions(ROWS)
     assert list(found) == ["z-0", "a-0"]
     one, two = "00000000000000000000.log", "00000000000000000001.log"
     assert found["z-0"].contents == sha(f"{one} f0\n{two} f1\n")
     sums = "00000abc 00000000 00000000"
-    assert found["z-0"].bytes == sha(f"{one} 100 {sums} -\n{two} 100 {sums} 0000000b\n")
+    assert found["z-0"].bytes == sha(f"{one} 100 {sums} - 00000000\n{two} 100 {sums} 0000000b 00000000\n")
 
 
 def test_a_corpus_fingerprints_are_over_those_of_its_partitions() -> None:
@@ -51,6 +51,7 @@ def test_a_corpus_fingerprints_are_over_those_of_its_partitions() -> None:
         ({"index_crc32c": 1}, {"bytes"}),
         ({"timeindex_crc32c": 1}, {"bytes"}),
         ({"txnindex_crc32c": None}, {"bytes"}),
+        ({"snapshot_crc32c": 1}, {"bytes"}),
         ({"codec_versions": "{x}", "segment_id": 7}, set()),
     ],
 )
