@@ -50,8 +50,12 @@ class Simulated(LocalTarget):
     def list(self, directory: str = "") -> Listing:
         real = super().list(directory)
         if directory in self._partitions:
-            for stem in self._plan.stems(directory):
+            stems = list(self._plan.stems(directory))
+            for stem in stems:
                 real.files.update({f"{stem}.log": LOG_BYTES, f"{stem}.index": 0, f"{stem}.timeindex": 0})
+            # A segment's snapshot has the name of the next segment.
+            [topic] = self._plan.topics
+            real.files.update({f"{stem}.snapshot": 0 for stem in [*stems[1:], f"{topic.offsets_per_partition:020d}"]})
         return real
 
 

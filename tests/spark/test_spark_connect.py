@@ -14,7 +14,6 @@ from conftest import missing, require_tool
 
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, MIB, load, render
-from kfuzz.errors import UsageError
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
@@ -64,13 +63,25 @@ def test_a_corpus_through_spark_connect_is_that_of_one_process(tmp_path: Path) -
     assert digests(tmp_path / "out") == digests(tmp_path / "here")
 
 
-def test_a_master_beside_spark_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("remote", "master", "told"),
+    [
+        ("sc://host", "local[2]", "--master has no effect; leave one of them out"),
+        ("http://host", None, "no session of Spark Connect at 'http://host' "),
+    ],
+)
+def test_a_server_that_cannot_serve_is_one_sentence(remote: str, master: str | None, told: str) -> None:
+    """In a process of its own, because pyspark keeps in mind that it was asked for Connect."""
     pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
-    from kfuzz.spark.sessions import session
-
-    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
-    with pytest.raises(UsageError, match="--master has no effect; leave one of them out"):
-        session("local[2]")
-    monkeypatch.setenv("SPARK_REMOTE", "http://host")
-    with pytest.raises(UsageError, match=r"^no session of Spark Connect at 'http://host' .*; check SPARK_REMOTE, and"):
-        session()
+    program = f"from kfuzz.spark.sessions import session\nsession({master!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "SPARK_REMOTE": remote, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    [last] = done.stderr.splitlines()[-1:]
+    assert last.startswith("kfuzz.errors.UsageError: ")
+    assert told in last

@@ -20,20 +20,41 @@ TASKS = """
 import gc, sys
 from pathlib import Path
 import pyarrow as pa
-from kfuzz.corpora import generation, manifest
+from kfuzz.corpora import generation
+from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.rows import KeptRows
+from kfuzz.corpora.targets import Target
 from kfuzz.corpora.workload import Topic, Workload, render
 from kfuzz.spark import generation as on_spark, verification
 
 workload = Workload(topics=(Topic("t"),), size=1 << 17, segment_bytes=1 << 16)
-out = Path(sys.argv[1])
-generation.prepare(out, workload)
+out, text = sys.argv[1], render(workload)
+plan = Plan(workload)
+work = generation.prepare(out, workload)
 ids = pa.Array.from_buffers(pa.int64(), 2, [None, pa.py_buffer(bytes(8) + bytes([1]) + bytes(7))])
-task = on_spark._task(render(workload), str(out), on_spark.write_segment)
-batches = list(task(iter([pa.RecordBatch.from_arrays([ids], names=["id"])])))
-assert [batch.num_rows for batch in batches] == [1, 1]
+places = pa.RecordBatch.from_arrays([ids], names=["id"])
+[counts] = on_spark._task(text, out, "owner", work.run, work.left, on_spark.write_segment)(iter([places]))
+assert counts.column(0)[0].as_py() == 2
 assert gc.get_freeze_count() > 10_000
-(out / batches[1].column(1)[0].as_py()).write_bytes(b"")
-found = list(verification._task(render(workload), str(out))(iter(batches)))
+assert not {"pandas", "pyarrow.compute"} & sys.modules.keys()
+# The driver may import what it likes.
+generation.publish(out, plan, KeptRows.of(Target.of(out), workload))
+Path(out, plan[1].path).write_bytes(b"")
+"""
+# What an executor does with a task of verification.
+CHECKS = """
+import sys
+import pyarrow as pa
+from kfuzz.corpora.resolution import held
+from kfuzz.corpora.targets import Target
+from kfuzz.corpora.workload import render
+from kfuzz.spark import verification
+
+out = sys.argv[1]
+ids = pa.Array.from_buffers(pa.int64(), 2, [None, pa.py_buffer(bytes(8) + bytes([1]) + bytes(7))])
+places = pa.RecordBatch.from_arrays([ids], names=["id"])
+text = render(held(Target.of(out)))
+found = list(verification._task(text, out, ["part-00000.parquet"])(iter([places])))
 assert [batch.num_rows > 0 for batch in found] == [False, True]
 print(*sorted(name for name in ("pandas", "pyarrow.compute", "rich") if name in sys.modules))
 """
@@ -68,8 +89,9 @@ def test_the_manifests_columns_are_supported_and_others_are_refused() -> None:
 @pytest.mark.spark
 def test_the_tasks_of_generation_and_verification_do_not_import_pandas(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="pyspark is missing; run pip install 'kfuzz[spark]'")
-    done = subprocess.run(
-        [sys.executable, "-c", TASKS, tmp_path / "out"], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "\n"
+    for program, output in ((TASKS, ""), (CHECKS, "\n")):
+        done = subprocess.run(
+            [sys.executable, "-c", program, tmp_path / "out"], cwd=ROOT, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == output
