@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -19,6 +19,9 @@ from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.resolution import resolve
 from kfuzz.corpora.targets import LocalTarget, Target
 from kfuzz.corpora.workload import Workload, load, parse_size, show_size
+
+if TYPE_CHECKING:
+    from kfuzz.corpora.statistics import Check
 
 __all__ = ["command"]
 
@@ -119,24 +122,42 @@ def generate(
 
 @command.command()
 @click.argument("directory", type=TARGET)
+@click.option(
+    "--statistics",
+    "with_statistics",
+    is_flag=True,
+    help="Compare distributions with the workload too; the results are in _verify.json.",
+)
 @json_option
 @click.pass_context
-def verify(ctx: click.Context, directory: Target, as_json: bool) -> None:
+def verify(ctx: click.Context, directory: Target, with_statistics: bool, as_json: bool) -> None:
     """Read the corpus in DIRECTORY; exit 1 if anything differs from its plan or manifest.
 
     \b
-    Example:
+    Examples:
       kfuzz corpus verify out/corpus
+      kfuzz corpus verify out/corpus --statistics
     """
     corpus = verification.Corpus.open(directory)
     start = time.monotonic()
     with progress("segments", len(corpus.plan), quiet=as_json) as set_done:
         problems = verification.verify(directory, set_done=set_done)
+    checks: list[Check] = []
+    if with_statistics:
+        # It needs pyarrow, which other verbs do without.
+        from kfuzz.corpora.statistics import check_statistics
+
+        with progress("topics", len(corpus.workload.topics), quiet=as_json) as set_done:
+            checks, wrong = check_statistics(corpus, set_done=set_done)
+        problems = [*problems, *wrong]
     if as_json:
         sums = {"segments": len(corpus.rows), "batches": corpus.rows.total("batches")}
         sums["records"] = corpus.rows.total("records")
-        echo_json({"directory": str(directory), **sums, "problems": [asdict(problem) for problem in problems]})
+        told = {"directory": str(directory), **sums, "problems": [asdict(problem) for problem in problems]}
+        echo_json(told | ({"statistics": [asdict(check) for check in checks]} if with_statistics else {}))
     else:
+        if with_statistics:
+            click.echo(summary.compared(corpus, len(checks)))
         for line in summary.verified(corpus, problems, time.monotonic() - start):
             click.echo(line)
     ctx.exit(1 if problems else 0)

@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 SUCCESS, MANIFEST = "_SUCCESS", "_manifest"
+# What verification found out about distributions. It is no part of the corpus.
+STATISTICS = "_verify.json"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 
@@ -158,6 +160,7 @@ def prepare(out: str | Path | Target, workload: Workload, *, overwrite: bool = F
         elif held.workload != workload:
             _carry(target, plan, _carried(held, plan, KeptRows.of(target, held.workload)))
     kept = KeptRows.of(target, workload)
+    target.remove(STATISTICS)
     target.write(WORKLOAD, render(workload))
     return Work(kept.next_run, Ids(_left(target, plan, kept)), False)
 

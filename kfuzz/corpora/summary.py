@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kfuzz.corpora.fingerprints import of_corpus, of_partitions
+from kfuzz.corpora.generation import STATISTICS
 from kfuzz.corpora.manifest import Manifest, corpus_fingerprint
 from kfuzz.corpora.targets import Target
 from kfuzz.corpora.verification import Corpus, Problem
@@ -15,7 +16,7 @@ from kfuzz.corpora.verification import Corpus, Problem
 if TYPE_CHECKING:
     from kfuzz.corpora.installation import Installed
 
-__all__ = ["date", "generated", "generated_json", "installed", "show_bytes", "verified"]
+__all__ = ["compared", "date", "generated", "generated_json", "installed", "show_bytes", "verified"]
 
 PROBLEMS_SHOWN = 50
 # The end of the year 9999, the last that Python's dates can hold.
@@ -65,6 +66,11 @@ def verified(corpus: Corpus, problems: Sequence[Problem], seconds: float) -> lis
         f"{corpus.out}: {verdict} in {len(rows)} segments, {batches} batches, {records} records, {_rate(rows, seconds)}"
     )
     return lines
+
+
+def compared(corpus: Corpus, checks: int) -> str:
+    """One line about the statistics of a corpus."""
+    return f"{corpus.out}/{STATISTICS}: {checks} statistics of {len(corpus.workload.topics)} topics"
 
 
 def installed(out: str | Path | Target, log_dir: Path, done: Installed, *, dry_run: bool) -> list[str]:

@@ -19,6 +19,7 @@ from kfuzz.corpora import snapshot
 from kfuzz.corpora.generation import (
     LEADER_EPOCH_CHECKPOINT,
     MANIFEST,
+    STATISTICS,
     SUCCESS,
     file_sums,
     leader_epochs,
@@ -176,7 +177,8 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
     if WORKLOAD not in root.files:
         missing.append(WORKLOAD)
     # kfuzz's own files, which the next run removes.
-    unexpected += [name for name in root.files if name not in (WORKLOAD, SUCCESS) and not is_lock(name)]
+    own = (WORKLOAD, SUCCESS, STATISTICS)
+    unexpected += [name for name in root.files if name not in own and not is_lock(name)]
     for directory in sorted(set(root.directories) - set(partitions) - {ROWS}):
         for name, _ in corpus.out.walk(directory):
             inner, _, base = name.rpartition("/")

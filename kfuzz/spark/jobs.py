@@ -61,6 +61,9 @@ def generate_main(arguments: Sequence[str] | None = None) -> int:
 def verify_main(arguments: Sequence[str] | None = None) -> int:
     """Run ``spark_jobs/verify_corpus.py``; returns the exit code."""
     parser = _parser("Verify a corpus of Kafka log segments on Spark; exit 1 if anything is wrong.", "--out out/corpus")
+    parser.add_argument(
+        "--statistics", action="store_true", help="compare distributions with the workload too (on the driver)"
+    )
     _common(parser)
     return _run(parser, arguments, _verify)
 
@@ -198,6 +201,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> int:
+    from kfuzz.corpora.statistics import check_statistics
     from kfuzz.spark.sessions import default_tasks
     from kfuzz.spark.verification import verify
 
@@ -206,6 +210,11 @@ def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> 
     start = time.monotonic()
     with job_progress(Job("verifying", tasks, len(rows), size)) as watch:
         corpus, problems = verify(spark, options.out, tasks=tasks, set_done=watch.set_done, set_failed=watch.set_failed)
+    # The sample has a bounded size for each topic, so the driver reads it.
+    if getattr(options, "statistics", False):
+        checks, wrong = check_statistics(corpus)
+        problems = [*problems, *wrong]
+        print(summary.compared(corpus, len(checks)))
     print(*summary.verified(corpus, problems, time.monotonic() - start), sep="\n")
     return 1 if problems else 0
 

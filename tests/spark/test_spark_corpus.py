@@ -383,6 +383,8 @@ def test_the_entry_points_generate_verify_and_answer_with_exit_codes(
     assert f"{out}: no problem in " in told[-1]
     assert verify_main(["--out", out]) == 0
     assert "no problem" in capsys.readouterr().out
+    assert verify_main(["--out", out, "--statistics"]) == 0
+    assert f"{out}/_verify.json: " in capsys.readouterr().out
     # The workload's own size is larger: the corpus grows.
     assert generate_main(made) == 0
     assert digests(tmp_path / "out") == expected

@@ -1,0 +1,515 @@
+"""Compares what a corpus holds with the distributions that its workload asks for.
+
+Exact numbers, such as the producers' shares, may differ by rounding only. For random ones, a bound says how far chance
+may take them: Bernstein's for shares, that of Dvoretzky, Kiefer and Wolfowitz for distributions, McDiarmid's for the
+number of different keys. They hold for every sample size. Together they raise a false alarm on at most one right corpus
+in a thousand million.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kfuzz.corpora.clock import first_units
+from kfuzz.corpora.distributions import (
+    Distribution,
+    Numbers,
+    chance,
+    different_keys,
+    drawn,
+    hot_keys,
+    moments,
+    moved,
+    weighed,
+)
+from kfuzz.corpora.generation import STATISTICS
+from kfuzz.corpora.logs.heads import BatchHeads
+from kfuzz.corpora.logs.reading import PAYLOAD_BYTES, WINDOW_BYTES
+from kfuzz.corpora.logs.rows import beginnings, taken
+from kfuzz.corpora.logs.segments import batch_bytes
+from kfuzz.corpora.plan import Segment
+from kfuzz.corpora.resolution import WORKLOAD
+from kfuzz.corpora.verification import Corpus, Problem
+from kfuzz.corpora.workload import BATCH_BYTES_MAX, Topic
+from kfuzz.corpora.writers import IDEMPOTENT, PLAIN
+from kfuzz.kafka import CODECS
+from kfuzz.records import Limits
+from kfuzz.records.arrow import Part, next_part
+
+__all__ = ["FALSE_ALARM", "Check", "check_statistics", "examine"]
+
+FORMAT: Final = "kfuzz-statistics/1"
+# The probability that a right corpus is said to be wrong.
+FALSE_ALARM: Final = 1e-9
+# At most so many comparisons of a topic have a bound for chance.
+CHECKS_PER_TOPIC: Final = 24
+# How much of each topic is read.
+SAMPLE_BYTES: Final = 256 << 20
+# Probabilities are exact up to 32 random bits and the rounding of floating point.
+ROUNDING: Final = 1e-9
+BATCHES_MOST: Final = 1 << 32
+LIMITS: Final = Limits(2 * BATCH_BYTES_MAX)
+# Of a segment that has an old format only.
+OLD_FORMATS: Final = ("legacy.magic0_segments", "legacy.magic1_segments")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One comparison. ``name`` is the workload's key; ``count`` is how many things were looked at.
+
+    ``expected`` and ``found`` are shares, means, numbers, or distances between distributions (then 0 is expected).
+    They may differ by ``bound``.
+    """
+
+    topic: str
+    name: str
+    count: int
+    expected: float
+    found: float
+    bound: float
+
+    @property
+    def is_right(self) -> bool:
+        """Whether chance or rounding explains the difference."""
+        return bool(abs(self.found - self.expected) <= self.bound)
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic}, {self.name}: {self.found:.6g} in {self.count}; the workload gives "
+            f"{self.expected:.6g}, and at most {self.bound:.3g} more or less"
+        )
+
+
+@dataclass(slots=True)
+class _Wrong:
+    """Things that chance cannot change: how many were looked at, and how many are wrong."""
+
+    count: int = 0
+    wrong: int = 0
+
+    def add(self, wrong: npt.NDArray[np.bool_]) -> None:
+        self.count += len(wrong)
+        self.wrong += int(wrong.sum())
+
+
+@dataclass(slots=True)
+class _Sample:
+    """What was read of one topic. Lists have an array for each window or segment.
+
+    ``partition_units`` are the clock's units at offset 0. ``offsets`` and ``segments`` leave out segments of an old
+    format. ``last_segments`` counts those that are the last one of their partition.
+    """
+
+    topic: Topic
+    partition_units: int
+    key_seed: int = 0
+    segments: int = 0
+    last_segments: int = 0
+    offsets: int = 0
+    keyed: int = 0
+    data_records: int = 0
+    keys: list[pa.Array[Any]] = field(default_factory=list)
+    values_with_key: list[Numbers] = field(default_factory=list)
+    values_without_key: list[Numbers] = field(default_factory=list)
+    header_counts: list[Numbers] = field(default_factory=list)
+    header_sizes: list[Numbers] = field(default_factory=list)
+    moves: list[Numbers] = field(default_factory=list)
+    batch_records: list[Numbers] = field(default_factory=list)
+    codecs: list[Numbers] = field(default_factory=list)
+    writers: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("idempotent", "transactions", "0", "1"), 0))
+    exact: dict[str, _Wrong] = field(default_factory=dict)
+    # Transactions of several partitions have one outcome in all of them. So they are counted in one partition.
+    ends: list[int] = field(default_factory=lambda: [0, 0])
+    markers: int = 0
+    transactional_records: int = 0
+    # Of cleaned segments: the records that nobody's abort removed, and those that remain of them.
+    cleaned: int = 0
+    kept: int = 0
+
+    def see(self, name: str, wrong: npt.NDArray[np.bool_]) -> None:
+        """Add to the things that are exactly as the workload's key ``name`` says."""
+        if len(wrong):
+            self.exact.setdefault(name, _Wrong()).add(wrong)
+
+
+def check_statistics(
+    corpus: Corpus, *, set_done: Callable[[int], None] = lambda done: None
+) -> tuple[list[Check], list[Problem]]:
+    """Compare a corpus with its workload, and write the results to ``_verify.json``; the checks, and what is wrong.
+
+    Of a large topic, segments at equal distances are read. ``set_done`` is called with the number of topics done.
+    ``UsageError`` if the corpus cannot be read or the results cannot be written.
+    """
+    checks: list[Check] = []
+    for done in range(len(corpus.workload.topics)):
+        checks += examine(corpus, done, FALSE_ALARM / len(corpus.workload.topics) / CHECKS_PER_TOPIC)
+        set_done(done + 1)
+    shown = [{**asdict(check), "right": check.is_right} for check in checks]
+    told = {"format": FORMAT, "false_alarm": FALSE_ALARM, "sample_bytes": SAMPLE_BYTES, "checks": shown}
+    corpus.out.write(STATISTICS, json.dumps(told, indent=2) + "\n")
+    wrong = [check for check in checks if not check.is_right]
+    return checks, [Problem(WORKLOAD, None, "statistics-off-workload", str(check)) for check in wrong]
+
+
+def examine(corpus: Corpus, at: int, alarm: float) -> list[Check]:
+    """The checks of the workload's topic ``at``. ``alarm`` is the probability that one check of a right topic fails."""
+    topic, planned = corpus.workload.topics[at], corpus.plan.topics[at]
+    sample = _Sample(topic, first_units(topic.timestamps, planned.offsets_per_partition - 1))
+    for segment_id in _chosen(corpus, at):
+        # Tests compare a corpus with another workload.
+        segment = replace(corpus.plan[segment_id], topic=topic)
+        sample.key_seed = segment.key_seed
+        with corpus.out.view(segment.path) as view:
+            if view:
+                _take(view, segment, sample)
+    return list(_checks(sample, alarm)) if sample.data_records else []
+
+
+def _chosen(corpus: Corpus, at: int) -> list[int]:
+    """The ids of segments of topic ``at``, of about ``SAMPLE_BYTES`` together.
+
+    They are at equal distances among the cleaned ones, among those of an old format and among the others.
+    """
+    topic, planned = corpus.workload.topics[at], corpus.plan.topics[at]
+    count = planned.segments_per_partition
+    ids, sizes = [], []
+    for batch in corpus.rows.batches(["segment_id", "bytes"]):
+        numbers = [np.asarray(batch.column(name).to_numpy(zero_copy_only=False)) for name in ("segment_id", "bytes")]
+        is_ours = (numbers[0] >= planned.first_id) & (numbers[0] < planned.first_id + count * topic.partitions)
+        ids.append(numbers[0][is_ours].astype(np.int64))
+        sizes.append(numbers[1][is_ours].astype(np.int64))
+    held = np.concatenate([np.empty(0, np.int64), *ids])
+    step = max(1, math.ceil(sum(int(one.sum()) for one in sizes) / SAMPLE_BYTES))
+    index = (held - planned.first_id) % count
+    is_first = index < max(topic.compaction.segments, topic.legacy.magic0_segments + topic.legacy.magic1_segments)
+    is_first &= index < count - 1
+    return sorted(int(one) for group in (held[is_first], held[~is_first]) for one in group[::step])
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+def _take(view: memoryview, segment: Segment, sample: _Sample) -> None:
+    """Read one segment. Reading ends at bad bytes: :func:`kfuzz.corpora.verification.verify_segment` tells them."""
+    if segment.is_cleaned:
+        # Compaction changes everything else: a record without a key is gone, and offsets have gaps.
+        sample.cleaned += sum(stream.records for stream in segment.streams if stream.kind in (PLAIN, IDEMPOTENT))
+        for heads, part in _windows(view):
+            mine = ~heads.values("transactional", np.bool_) & ~heads.values("control", np.bool_)
+            sample.kept += int(np.asarray(part.counts)[mine].sum())
+        return
+    magic = _old_magic(segment)
+    if magic is None:
+        sample.segments += 1
+        sample.last_segments += segment.is_last
+        sample.offsets += segment.offsets
+    written: list[Numbers] = []
+    for heads, part in _windows(view):
+        counts = np.asarray(part.counts, np.int64)
+        written.append(_take_batches(heads, counts, segment, sample, magic))
+        _take_records(heads, counts, part.columns, segment, sample)
+    if written:
+        _take_sizes(np.concatenate(written, axis=1), segment, sample)
+
+
+def _windows(view: memoryview) -> Iterator[tuple[BatchHeads, Part]]:
+    at, window = 0, WINDOW_BYTES
+    while at < len(view):
+        data = view[at : at + window]
+        part = next_part(data, limits=LIMITS, payload_bytes=PAYLOAD_BYTES)
+        if part.places:
+            yield BatchHeads(data, part.places, at), part
+        at += part.consumed
+        if part.finding is not None or (not part.places and len(data) == len(view) - at):
+            return
+        # The window may have less than one batch.
+        window = WINDOW_BYTES if part.places else max(batch_bytes(data), len(data) + 1)
+
+
+def _old_magic(segment: Segment) -> int | None:
+    """The magic of a segment that has an old format only."""
+    legacy = segment.topic.legacy
+    if segment.index < legacy.magic0_segments:
+        return 0
+    return 1 if segment.index < legacy.magic0_segments + legacy.magic1_segments else None
+
+
+def _take_batches(heads: BatchHeads, counts: Numbers, segment: Segment, sample: _Sample, magic: int | None) -> Numbers:
+    """Add the batches of a window. Returns producer, count and base offset of those that no transaction cuts short."""
+    topic = sample.topic
+    control, transactional = heads.values("control", np.bool_), heads.values("transactional", np.bool_)
+    producers = heads.values("producer_id", np.int64)
+    codecs = heads.values("codec", np.int64)
+    mine = heads.is_new & ~control
+    sample.codecs.append(codecs[mine])
+    legacy = [CODECS.index(codec) for codec, _ in topic.legacy.codecs]
+    sample.see("legacy.codecs", ~np.isin(codecs[~heads.is_new], legacy))
+    is_append = topic.timestamps.type == "log-append"
+    sample.see("timestamps.type", heads.values("timestamp_type", np.int64)[heads.magic > 0] != is_append)
+    if is_append and not topic.timestamps.jitter_ms and not topic.timestamps.late_share:
+        # The batch has the time of its last record.
+        planned = moments(topic.timestamps, sample.partition_units, heads.values("last_offset", np.int64)[mine])
+        sample.see("timestamps.records_per_second", heads.values("max_timestamp", np.int64)[mine] != planned)
+    if magic is not None:
+        sample.see(OLD_FORMATS[magic], heads.magic != magic)
+        return np.empty((3, 0), np.int64)
+    for old in (0, 1):
+        sample.writers[str(old)] += int(counts[heads.magic == old].sum())
+    plain = mine & ~transactional
+    sample.writers["idempotent"] += int(counts[plain & (producers >= 0)].sum())
+    in_transactions, markers = int(counts[mine & transactional].sum()), int((control & transactional).sum())
+    sample.writers["transactions"] += in_transactions + markers
+    sample.transactional_records += in_transactions
+    sample.markers += markers
+    return np.stack([producers[plain], counts[plain], heads.values("base_offset", np.int64)[plain]])
+
+
+def _take_records(
+    heads: BatchHeads, counts: Numbers, columns: pa.RecordBatch, segment: Segment, sample: _Sample
+) -> None:
+    """Add the records of a window."""
+    topic = sample.topic
+    control = heads.values("control", np.bool_)
+    rows = np.flatnonzero(np.repeat(~control, counts))
+    chosen = taken(columns, rows)
+    everything = np.arange(len(rows))
+    offsets = np.asarray(chosen.column("offset").to_numpy(), np.int64)
+    sample.data_records += len(rows)
+    key_sizes, _ = beginnings(chosen.column("key"), everything)
+    has_key = key_sizes >= 0
+    keys = pc.drop_null(chosen.column("key").cast(pa.binary()))
+    sample.keyed += len(keys)
+    sample.see("keys.size", (key_sizes[has_key] < topic.keys.size.min) | (key_sizes[has_key] > topic.keys.size.max))
+    if topic.keys.kind == "sequential":
+        wanted = (offsets[has_key] * topic.partitions + segment.partition) % topic.keys.cardinality
+        sample.see("keys.kind", ~_are_numbers(keys, wanted))
+    else:
+        sample.keys.append(keys)
+    value_sizes = beginnings(chosen.column("value"), everything)[0].astype(np.int64)
+    sample.values_with_key.append(value_sizes[has_key])
+    sample.values_without_key.append(value_sizes[~has_key])
+    headers: Any = chosen.column("headers")
+    is_new = np.repeat(heads.is_new[~control], counts[~control])
+    sample.header_counts.append(np.diff(headers.offsets.to_numpy()).astype(np.int64)[is_new])
+    inner = headers.flatten().field("value")
+    sample.header_sizes.append(beginnings(inner, np.arange(len(inner)))[0].astype(np.int64))
+    times: Any = chosen.column("timestamp")
+    if topic.timestamps.type == "create":
+        # Messages of magic 0 have no timestamp.
+        has_time = np.asarray(times.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+        planned = moments(topic.timestamps, sample.partition_units, offsets[has_time])
+        sample.moves.append(np.asarray(times.drop_null().to_numpy(), np.int64) - planned)
+    if control.any() and (topic.transactions.partitions == 1 or segment.partition == 0):
+        first = np.cumsum(counts) - counts
+        _, marks = beginnings(columns.column("key"), first[control])
+        commits = int(marks[:, 3].sum())
+        sample.ends[0] += len(marks) - commits
+        sample.ends[1] += commits
+
+
+def _are_numbers(keys: pa.Array[Any], numbers: Numbers) -> npt.NDArray[np.bool_]:
+    """Whether each key is its number in decimal digits, with zeros in front."""
+    compute: Any = pc
+    try:
+        digits = compute.ascii_ltrim(keys.cast(pa.string()), "0")
+    except pa.ArrowInvalid:
+        return np.zeros(len(keys), np.bool_)
+    wanted = compute.ascii_ltrim(pa.array(numbers).cast(pa.string()), "0")
+    return np.asarray(compute.equal(digits, wanted).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _take_sizes(written: Numbers, segment: Segment, sample: _Sample) -> None:
+    """Add the sizes of the batches that nothing can have cut short: the largest batch would have fitted.
+
+    The stream's end, the next epoch of the leader and that of the producer cut batches short. All of them are known
+    before a batch's size is drawn, so what is left out depends on no size.
+    """
+    topic, most = sample.topic, sample.topic.batches.records.max
+    producers, counts, base = written
+    fits = np.zeros(len(counts), np.bool_)
+    for stream in segment.streams:
+        if stream.kind not in (PLAIN, IDEMPOTENT):
+            continue
+        mine = producers == stream.producer_id
+        before = np.cumsum(counts[mine]) - counts[mine]
+        enough = before <= stream.records - most
+        each = topic.producers.epoch_records
+        if stream.kind == IDEMPOTENT and each:
+            enough &= each - (stream.written + before) % each >= most
+        fits[mine] = enough
+    if topic.leader_epoch_offsets:
+        fits &= topic.leader_epoch_offsets - base % topic.leader_epoch_offsets >= most
+    sample.batch_records.append(counts[fits])
+
+
+# ------------------------------------------------------------------------------------------------- checks
+
+
+def _checks(sample: _Sample, alarm: float) -> Iterator[Check]:
+    topic = sample.topic
+    name = topic.name
+    nulls = chance(topic.keys.null_share)
+    yield _share(name, "keys.null_share", sample.data_records - sample.keyed, sample.data_records, nulls, alarm)
+    yield from _keys(sample, alarm)
+    yield from _values(sample, alarm)
+    counts = np.concatenate(sample.header_counts)
+    # A record may draw no header although it has headers.
+    there = chance(topic.headers.share) * (1 - float(drawn(topic.headers.count)(np.zeros(1, np.int64))[0]))
+    if len(counts):
+        yield _share(name, "headers.share", int((counts > 0).sum()), len(counts), there, alarm)
+    if topic.headers.share and (counts > 0).any() and topic.headers.count.min > 0:
+        yield _spread(name, "headers.count", counts[counts > 0], drawn(topic.headers.count), alarm)
+    if len(sizes := np.concatenate(sample.header_sizes)):
+        yield _spread(name, "headers.size", sizes, drawn(topic.headers.size), alarm)
+    if sample.batch_records and len(sizes := np.concatenate(sample.batch_records)):
+        # How many there are depends on chance too, so the bound holds for each number up to this.
+        yield _spread(name, "batches.records", sizes, drawn(topic.batches.records), alarm / BATCHES_MOST)
+    codecs = np.concatenate([np.empty(0, np.int64), *sample.codecs])
+    if len(codecs):
+        for codec, share in weighed(topic.batches.codecs).items():
+            found = int((codecs == CODECS.index(codec)).sum())
+            yield _share(name, f"batches.codecs.{codec}", found, len(codecs), share, alarm)
+    yield from _times(sample, alarm)
+    yield from _writers(sample)
+    yield from _transactions(sample, alarm)
+    if sample.cleaned:
+        # The cleaner drops records without a key.
+        kept = chance(topic.compaction.keep) * (1 - nulls)
+        yield _share(name, "compaction.keep", sample.kept, sample.cleaned, kept, alarm)
+    for key, seen in sorted(sample.exact.items()):
+        yield Check(name, key, seen.count, 0.0, seen.wrong / seen.count, 0.0)
+
+
+def _values(sample: _Sample, alarm: float) -> Iterator[Check]:
+    topic, values = sample.topic, sample.topic.values
+    with_key, without = (np.concatenate(one) for one in (sample.values_with_key, sample.values_without_key))
+    nulls = chance(values.null_share)
+    if values.tombstone_share:
+        with_tombstones = min(1.0, nulls + chance(values.tombstone_share))
+        yield _share(
+            topic.name, "values.tombstone_share", int((with_key < 0).sum()), len(with_key), with_tombstones, alarm
+        )
+    else:
+        without = np.concatenate([with_key, without])
+    if len(without):
+        yield _share(topic.name, "values.null_share", int((without < 0).sum()), len(without), nulls, alarm)
+    everything = np.concatenate([with_key, without]) if values.tombstone_share else without
+    # The fields decide the size of JSON.
+    if values.kind != "json":
+        yield _spread(topic.name, "values.size", everything[everything >= 0], drawn(values.size), alarm)
+
+
+def _times(sample: _Sample, alarm: float) -> Iterator[Check]:
+    """How far records are from the clock. A wrong rate, hour or burst shows here too."""
+    moves = np.concatenate([np.empty(0, np.int64), *sample.moves])
+    if not len(moves):
+        return
+    name, probability = sample.topic.name, moved(sample.topic.timestamps)
+    if not sample.topic.timestamps.late_share:
+        yield _spread(name, "timestamps.jitter_ms", moves, probability, alarm)
+        return
+    back = float(probability(np.array([-1]))[0])
+    yield _share(name, "timestamps.late_share", int((moves < 0).sum()), len(moves), back, alarm)
+    if back > 0:
+        yield _spread(name, "timestamps.late_ms", moves[moves < 0], lambda at: probability(at) / back, alarm)
+    if back < 1:
+        ahead = moves[moves >= 0]
+        yield _spread(name, "timestamps.jitter_ms", ahead, lambda at: (probability(at) - back) / (1 - back), alarm)
+
+
+def _writers(sample: _Sample) -> Iterator[Check]:
+    """The shares of the offsets. The plan rounds them in each segment."""
+    topic, offsets = sample.topic, sample.offsets
+    transactions = topic.transactions
+    # A partition's last segment has one more marker for each transaction that is open before it.
+    crossing = transactions.producers * sample.last_segments if transactions.cross_share else 0
+    for key, writer, share, rounded in (
+        ("producers.share", "idempotent", topic.producers.share, 1),
+        ("transactions.share", "transactions", transactions.share, transactions.records + 1),
+        ("legacy.magic0", "0", topic.legacy.magic0, 2),
+        ("legacy.magic1", "1", topic.legacy.magic1, 2),
+    ):
+        if offsets:
+            bound = (rounded * sample.segments + crossing) / offsets if share else 0.0
+            yield Check(topic.name, key, offsets, share, sample.writers[writer] / offsets, bound)
+
+
+def _transactions(sample: _Sample, alarm: float) -> Iterator[Check]:
+    topic = sample.topic
+    transactions = topic.transactions
+    aborted, count = sample.ends[0], sum(sample.ends)
+    if count:
+        shares = chance(transactions.abort_share)
+        yield _share(topic.name, "transactions.abort_share", aborted, count, shares, alarm)
+    if sample.markers:
+        # Only the last segment has markers of transactions whose records were counted before.
+        crossing = transactions.producers * sample.last_segments if transactions.cross_share else 0
+        bound = ROUNDING + transactions.records * crossing / sample.markers
+        mean = sample.transactional_records / sample.markers
+        yield Check(topic.name, "transactions.records", sample.markers, transactions.records, mean, bound)
+
+
+def _keys(sample: _Sample, alarm: float) -> Iterator[Check]:
+    """How many different keys there are, and how often each of the first ones occurs."""
+    topic, keys = sample.topic, sample.topic.keys
+    if not sample.keys or not sample.keyed:
+        return
+    compute: Any = pc
+    count, found = sample.keyed, pa.chunked_array(sample.keys)
+    log = math.log(4 / alarm)
+    mean, slack = different_keys(keys, count)
+    # Different keys may have equal letters, of which there are 16. Two things are random: the keys and their letters.
+    seen = min(count, keys.cardinality)
+    alike = seen * (seen - 1) / 2 * 16.0**-keys.size.min
+    letters = alike + math.sqrt(seen * log / 2) if alike > alarm / 2 else 0.0
+    bound = slack + math.sqrt(count * log / 2) + letters
+    yield Check(topic.name, "keys.cardinality", count, mean, float(compute.count_distinct(found).as_py()), bound)
+    hot = hot_keys(keys, sample.key_seed)
+    ranks = compute.fill_null(compute.index_in(found, value_set=hot.keys), len(hot.keys)).to_numpy()
+    ours = np.cumsum(np.bincount(ranks, minlength=len(hot.keys) + 1)[:-1]) / count
+    distance = float(np.abs(ours - np.cumsum(hot.shares)).max())
+    # Other keys may have the letters of one of these. Bernstein says how many records such keys can have.
+    other = hot.alike + math.sqrt(2 * hot.alike * hot.other_most * log) + hot.other_most * log / 3
+    name = "keys.exponent" if keys.kind == "zipf" else "keys.kind"
+    yield Check(topic.name, name, count, 0.0, distance, ROUNDING + other + math.sqrt(log / (2 * count)))
+
+
+# ------------------------------------------------------------------------------------------------- bounds
+
+
+def _share(topic: str, name: str, found: int, count: int, share: float, alarm: float) -> Check:
+    return Check(topic, name, count, share, found / max(count, 1), _bernstein(count, share, alarm))
+
+
+def _bernstein(count: int, share: float, alarm: float) -> float:
+    """How far the share found in ``count`` draws is from ``share``, unless an event of probability ``alarm`` happens.
+
+    A share of 0 or 1 is exact.
+    """
+    if share <= 0 or share >= 1 or not count:
+        return 0.0 if count else 1.0
+    log = math.log(2 / alarm)
+    return ROUNDING + log / (3 * count) + math.sqrt((log / (3 * count)) ** 2 + 2 * log * share * (1 - share) / count)
+
+
+def _spread(topic: str, name: str, found: Numbers, probability: Distribution, alarm: float) -> Check:
+    """The largest distance between the distribution of ``found`` and the expected one."""
+    if not len(found):
+        return Check(topic, name, 0, 0.0, 0.0, 0.0)
+    values, counts = np.unique(found, return_counts=True)
+    ours = np.cumsum(counts) / len(found)
+    # Between the values found, the expected one grows, up to just below the next value.
+    before = np.concatenate(([0.0], ours[:-1]))
+    distance = max(
+        float(np.abs(ours - probability(values)).max()), float(np.abs(before - probability(values - 1)).max())
+    )
+    return Check(topic, name, len(found), 0.0, distance, ROUNDING + math.sqrt(math.log(2 / alarm) / (2 * len(found))))
