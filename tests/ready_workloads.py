@@ -9,9 +9,10 @@ from pathlib import Path
 from kfuzz.corpora.plan import Plan, offset_bytes_mean
 from kfuzz.corpora.workload import KIB, Workload, load
 
-__all__ = ["READY", "clean", "small"]
+__all__ = ["CLEAN", "READY", "clean", "small"]
 
 READY = sorted((Path(__file__).parents[1] / "spark_jobs" / "workloads").glob("*.toml"))
+CLEAN = [path for path in READY if not any(topic.adversarial.share for topic in load(path).topics)]
 
 
 def small(path: Path) -> Workload:
@@ -29,5 +30,4 @@ def small(path: Path) -> Workload:
 
 def clean() -> dict[str, Workload]:
     """The small workloads by name that have nothing that Kafka would refuse, so a broker can serve their corpora."""
-    # When workloads can have a share of bad batches, leave out here those that do.
-    return {path.stem: small(path) for path in READY}
+    return {path.stem: small(path) for path in CLEAN}

@@ -39,6 +39,7 @@ __all__ = [
     "size",
     "table",
     "tables",
+    "text",
     "variant_schema",
     "variants",
     "weights",
@@ -514,6 +515,11 @@ def choice(default: str, *choices: str) -> str:
 def name(pattern: str, rule: str, refused: tuple[str, ...]) -> Any:
     """A string that matches ``pattern`` and is not in ``refused``, without a default. ``rule`` says what is allowed."""
     return _field(_Name(pattern, rule, refused))
+
+
+def text(default: str, pattern: str, rule: str) -> str:
+    """A string that matches ``pattern``; ``rule`` says what is allowed."""
+    return cast(str, _field(_Name(pattern, rule, ()), default))
 
 
 def ranged(default: Range, low: int, high: int) -> Range:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from kfuzz.corpora.fingerprints import fingerprint_lines
+from kfuzz.corpora.labels import LABELS
 from kfuzz.corpora.locks import Lock, is_lock, owned
 from kfuzz.corpora.manifest import Manifest, Row, corpus_fingerprint, part_names, require_pyarrow, write_manifest
 from kfuzz.corpora.plan import Plan, decided
@@ -101,7 +102,7 @@ def claimed(
 ) -> Iterator[Lock]:
     """Own ``target`` while the block runs, see ``locks.owned``. What :func:`inspect` refuses is refused untouched."""
     inspect(target, plan.workload, overwrite=overwrite, resume=resume)
-    with owned(target, [MANIFEST, *plan.directories()], break_lock=break_lock) as lock:
+    with owned(target, [MANIFEST, LABELS, *plan.directories()], break_lock=break_lock) as lock:
         yield lock
 
 
@@ -392,5 +393,5 @@ def _remove(target: Target) -> None:
     """Remove the corpus in ``target``, and no other file."""
     directories = Plan(held_workload(target)).directories()
     target.remove(SUCCESS)
-    for directory in (MANIFEST, ROWS, *directories):
+    for directory in (MANIFEST, LABELS, ROWS, *directories):
         target.remove_directory(directory)

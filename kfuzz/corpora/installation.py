@@ -108,6 +108,12 @@ def open_finished(out: str | Path) -> Corpus:
     """Open the corpus in ``out``; ``UsageError`` if it is not finished, or a file is missing or has another size."""
     corpus = Corpus.open(out)
     root = _root(corpus)
+    for planned in corpus.plan.topics:
+        if planned.topic.adversarial.share:
+            raise UsageError(
+                f"{corpus.out} has hostile batches in topic {planned.topic.name}, and a broker would cut its log "
+                "there; install a corpus without adversarial.share"
+            )
     problems = [str(problem) for problem in check_whole(corpus)]
     if not problems:
         sizes = ((row.path, row.bytes, os.stat(root / row.path).st_size) for row in corpus.rows)

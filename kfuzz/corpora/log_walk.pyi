@@ -1,3 +1,5 @@
+from typing_extensions import Buffer
+
 from kfuzz.corpora.plan import Segment
 from kfuzz.wire.policy import Policy
 
@@ -17,6 +19,9 @@ class LogWalk(Policy):
     max_timestamp: int
     crc32c: int
     def __init__(self, segment: Segment, index_interval_bytes: int) -> None: ...
+    def hostile(self, data: Buffer, at: int, offsets: int) -> None:
+        """Pass over a hostile batch at byte ``at`` that takes ``offsets`` offsets. The walk goes on behind it."""
+
     def finish(self, at: int) -> None:
         """Compare what every producer has written with the plan. ``at`` is the end of the log, in bytes."""
 

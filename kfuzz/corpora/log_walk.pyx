@@ -30,6 +30,7 @@ from kfuzz.wire.format cimport (
     MESSAGE_AT_CRC,
     TRANSACTIONAL,
 )
+from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.int64_map cimport entry_t, find, free_map, map_t, put
 from kfuzz.wire.policy cimport Policy, batch_t
 from kfuzz.wire.record_batch cimport header_t, row_t
@@ -158,6 +159,8 @@ cdef class LogWalk(Policy):
     cdef int64_t base_offset, index_interval, indexed_at
     # The highest timestamp so far, the offset of its batch, and the time index's last timestamp.
     cdef int64_t top_timestamp, top_offset, timed
+    # Where the stretch between two hostile batches begins.
+    cdef int64_t from_at
     cdef out_t offsets, times, aborted
     # A state_t for each producer in the order of their first batches, and the place of each among them.
     cdef out_t states
@@ -238,10 +241,16 @@ cdef class LogWalk(Policy):
         PyMem_RawFree(self.aborted.start)
 
     cdef bint data(self, const uint8_t *p, int64_t n, report_t *report) noexcept nogil:
-        self.log = p
+        # The stretch begins there in the log.
+        self.log = p - self.from_at
         return True
 
     cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil:
+        cdef batch_t moved
+        if self.from_at:
+            moved = b[0]
+            moved.at += self.from_at
+            b = &moved
         if b.magic == LAST_MAGIC:
             self.record_batch(self.log + b.at, b)
         else:
@@ -567,6 +576,21 @@ cdef class LogWalk(Policy):
             self.fault_count += 1
 
     # -- for Python, when the walk is over
+
+    def hostile(self, data not None, int64_t at, int64_t offsets):
+        cdef Held held = hold(data)
+        cdef int64_t last = self.next_offset + offsets - 1
+        self.crc32c = crc32c_on(self.crc32c, held.p, held.n)
+        self.hash_rest()
+        self.digest.update(data)
+        if at - self.indexed_at > self.index_interval:
+            self.index(last, at)
+            self.indexed_at = at
+        self.next_offset = last + 1
+        self.batches += 1
+        self.from_at = at + held.n
+        if self.no_memory:
+            raise MemoryError
 
     def finish(self, int64_t at):
         self.end_of_producers(at)

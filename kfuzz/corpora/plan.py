@@ -19,9 +19,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kfuzz.corpora.clock import clock_of, first_units
+from kfuzz.corpora.hostile import HOSTILE_BYTES_MAX, hostile_bytes_mean
 from kfuzz.corpora.json_values import program
 from kfuzz.corpora.snapshot import snapshot_name
-from kfuzz.corpora.workload import BATCH_BYTES_MAX, MIB, SEGMENT_BYTES_MAX, Range, Topic, Workload, show_size
+from kfuzz.corpora.workload import (
+    BATCH_BYTES_MAX,
+    MIB,
+    SEGMENT_BYTES_MAX,
+    Adversarial,
+    Range,
+    Topic,
+    Workload,
+    show_size,
+)
 from kfuzz.corpora.writers import MAGIC_0, MAGIC_1, PLAIN, Stream, Writers, seed_of
 from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
@@ -379,9 +389,11 @@ def offset_bytes_mean(topic: Topic, kind: int = PLAIN) -> float:
     legacy = topic.legacy
     transactions = topic.transactions
     markers = transactions.share / (transactions.records + 1)
-    modern = max(0.0, 1 - legacy.magic0 - legacy.magic1 - markers)
+    share = topic.adversarial.share
+    modern = max(0.0, 1 - legacy.magic0 - legacy.magic1 - markers - share)
     return (
         modern * in_batch
+        + (share * hostile_bytes_mean(topic) if share else 0)
         + markers * CONTROL_BATCH_BYTES
         + legacy.magic0 * (OVERHEADS[MAGIC_0] + content)
         + legacy.magic1 * (OVERHEADS[MAGIC_1] + content)
@@ -448,6 +460,8 @@ def batch_bytes_max(topic: Topic) -> int:
 
 
 def _record_bytes_max(topic: Topic) -> int:
+    if topic.adversarial.share:
+        return max(HOSTILE_BYTES_MAX, _record_bytes_max(replace(topic, adversarial=Adversarial())))
     headers = topic.headers.count.max * (10 + HEADER_KEY_BYTES + topic.headers.size.max) if topic.headers.share else 0
     # 36 is one byte of attributes plus the longest varints: length 5, timestamp delta 10, offset delta 5, key and value
     # length 5 each, header count 5. A message of magic 0 or 1 takes less besides its key and value.

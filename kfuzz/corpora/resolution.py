@@ -13,6 +13,7 @@ import time
 from dataclasses import replace
 
 from kfuzz.corpora.forms import relative_ms
+from kfuzz.corpora.hostile import hostile_digest, hostile_vectors
 from kfuzz.corpora.plan import Plan, Segment, decided
 from kfuzz.corpora.segment import synthesiser
 from kfuzz.corpora.targets import Target
@@ -20,6 +21,7 @@ from kfuzz.corpora.workload import (
     FRESH_PERIOD_BYTES,
     KIB,
     MIB,
+    Adversarial,
     Legacy,
     Producers,
     Timestamps,
@@ -77,6 +79,8 @@ def _as_begun(topic: Topic, before: Topic) -> Topic:
     """``topic`` with what it leaves open as it is in ``before``."""
     if topic.values.ratio and not topic.values.fresh_bytes:
         topic = replace(topic, values=replace(topic.values, fresh_bytes=before.values.fresh_bytes))
+    if topic.adversarial.share and not topic.adversarial.digest:
+        topic = replace(topic, adversarial=replace(topic.adversarial, digest=before.adversarial.digest))
     times, begun = topic.timestamps, before.timestamps
     start = begun.start if isinstance(times.start, str) else times.start
     end = begun.end if isinstance(times.end, str) else times.end
@@ -91,6 +95,9 @@ def _resolved(topic: Topic, now_ms: int, place: str) -> Topic:
             raise UsageError(f"{place}.timestamps.{key} is {getattr(times, key)!r}, before 1970; name a later moment")
     assert start is not None
     topic = replace(topic, timestamps=replace(times, start=start, end=end))
+    if topic.adversarial.share and not topic.adversarial.digest:
+        digest = hostile_digest(hostile_vectors(topic.adversarial.vectors))
+        topic = replace(topic, adversarial=replace(topic.adversarial, digest=digest))
     if topic.values.ratio and not topic.values.fresh_bytes:
         fresh = tuple((codec, _fresh_bytes(topic, codec, place)) for codec in topic.compressing_codecs)
         topic = replace(topic, values=replace(topic.values, fresh_bytes=fresh))
@@ -140,6 +147,7 @@ class _Sample:
             producers=Producers(),
             transactions=Transactions(),
             legacy=Legacy(),
+            adversarial=Adversarial(),
         )
         self._codec = codec
         self._found: dict[int, float] = {}

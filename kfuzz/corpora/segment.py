@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kfuzz.corpora.hostile import hostile_of
+from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, verdicts
 from kfuzz.corpora.manifest import Row, codec_versions
 from kfuzz.corpora.plan import Plan, Segment, batch_bytes_max
 from kfuzz.corpora.snapshot import Producer, encode, snapshot_name
@@ -69,6 +71,11 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: st
             files.write(f"{segment.stem}.txnindex", [aborted])
         snapshot = encode(_known_producers(segment, segment_id, workload, making))
         files.write(snapshot_name(segment.last_offset), [snapshot])
+        if labels := _labels(segment, making):
+            # They are there before the log is.
+            with Target.of(out).stage(LABELS, attempt) as beside:
+                beside.write(label_file(segment).rpartition("/")[2], [encode_labels(labels)])
+                beside.publish()
         files.publish()
     return Row(
         segment_id=segment_id,
@@ -88,11 +95,20 @@ def write_segment(segment: Segment, segment_id: int, workload: Workload, out: st
         timeindex_crc32c=crc32c(times),
         txnindex_crc32c=crc32c(aborted) if aborted else None,
         snapshot_crc32c=crc32c(snapshot),
-        valid=making.batches,
-        acceptable=0,
-        invalid=0,
+        **verdicts(making.batches, labels),
         codec_versions=codec_versions(),
     )
+
+
+def _labels(segment: Segment, making: Synthesiser) -> list[Label]:
+    if not making.labels:
+        return []
+    vectors = hostile_of(segment.topic.adversarial)
+    return [
+        Label(segment.path, at, size, offset, one.vector.id, one.verdict, one.finding)
+        for at, size, offset, number in making.labels
+        for one in [vectors[number]]
+    ]
 
 
 def _producers(making: Synthesiser) -> dict[int, Producer]:

@@ -22,6 +22,9 @@ class Synthesiser:
     crc32c: int
     max_timestamp: int
     min_timestamp: int
+    # Of each hostile batch so far: its byte offset in the log, its size in bytes, its base offset, and its number
+    # among ``hostile_of`` of the topic's table.
+    labels: list[tuple[int, int, int, int]]
     def __init__(
         self,
         segment: Segment,

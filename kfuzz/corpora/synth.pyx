@@ -35,13 +35,14 @@ from kfuzz.corpora.fills cimport (
 )
 from kfuzz.corpora.json_writer cimport JsonWriter
 from kfuzz.corpora.ranks cimport ZIPF_TERMS, column_t, zipf_rank, zipf_t
-from kfuzz.corpora.turns cimport MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
+from kfuzz.corpora.turns cimport HOSTILE, MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
 from kfuzz.wire.checksum cimport crc32_of, crc32c_moved, crc32c_of, crc32c_on, crc32c_over
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
     AT_BATCH_LENGTH,
     AT_CRC,
     AT_MAGIC,
+    AT_PARTITION_LEADER_EPOCH,
     CONTROL,
     DELETE_HORIZON,
     HEADER_SIZE,
@@ -62,6 +63,7 @@ from hashlib import blake2b
 
 from kfuzz.corpora import zipf
 from kfuzz.corpora.clock import clock_of
+from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.json_values import program
 from kfuzz.corpora.plan import value_bytes_max
 from kfuzz.errors import UsageError
@@ -126,6 +128,8 @@ cdef class Synthesiser(Writers):
     cdef readonly object view
     cdef readonly int64_t batches, control_batches, records, aborted_records, size, max_timestamp, min_timestamp
     cdef readonly uint32_t crc32c
+    cdef readonly list labels
+    cdef tuple hostile
     cdef object buffer, compress, digest
     cdef bytes phrases
     cdef const uint8_t *phrase_bytes
@@ -185,6 +189,9 @@ cdef class Synthesiser(Writers):
         self.min_timestamp = INT64_MAX
         self.partition, self.partitions = segment.partition, topic.partitions
         self.set_topic(topic)
+        self.labels = []
+        if topic.adversarial.share:
+            self.hostile = hostile_of(topic.adversarial)
         self.set_clock(clock_of(topic.timestamps), segment.first_units)
         self.drawn = <record_t *> PyMem_Calloc(topic.batches.records.max, sizeof(record_t))
         if self.drawn == NULL:
@@ -267,6 +274,8 @@ cdef class Synthesiser(Writers):
                 self.put_marker(s)
             elif s.kind == MAGIC_0 or s.kind == MAGIC_1:
                 self.put_messages(s)
+            elif s.kind == HOSTILE:
+                self.put_hostile(s)
             else:
                 self.put_batch(s)
         self.digest.update(self.digests)
@@ -587,6 +596,26 @@ cdef class Synthesiser(Writers):
         if s.kind == TRANSACTIONS and s.aborts:
             self.aborted_records += kept
         self.finish_batch(at, size, codec, &h)
+        return 0
+
+    cdef int put_hostile(self, stream_t *s) except -1:
+        """Write a vector of the golden suite, with this log's offset and leader epoch, and label it."""
+        cdef int64_t at = self.used
+        cdef int64_t count = self.claim(s)
+        cdef bytes data = self.hostile[s.number].vector.data
+        cdef int64_t size = len(data)
+        cdef uint8_t *p = self.base + at
+        cdef int64_t epoch = self.offset // self.leader_epoch_offsets if self.leader_epoch_offsets else 0
+        memcpy(p, PyBytes_AS_STRING(data), <size_t> size)
+        put_int64(p, self.offset)
+        put_int32(p + AT_PARTITION_LEADER_EPOCH, <int32_t> epoch)
+        self.labels.append((self.size + at, size, self.offset, s.number))
+        memcpy(more_of(self.digests, size), p, <size_t> size)
+        self.crc32c = crc32c_on(self.crc32c, p, size)
+        self.used = at + size
+        # Its timestamps and its count of records may be anything.
+        self.appended(at, count, -1, -1)
+        self.records -= count
         return 0
 
     cdef int64_t clean(self, stream_t *s, int64_t count, int64_t *size, header_t *h) noexcept nogil:

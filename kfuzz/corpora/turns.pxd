@@ -10,6 +10,7 @@ cdef enum:
     TRANSACTIONS = 2
     MAGIC_0 = 3
     MAGIC_1 = 4
+    HOSTILE = 5
 
 cdef struct stream_t:
     int kind
@@ -30,7 +31,7 @@ cdef struct stream_t:
     int64_t transaction          # the open transaction, as kfuzz.corpora.writers.transaction_of numbers it
     bint aborts                  # how the open transaction ends
     bint remains                 # whether compaction leaves a batch of it
-    int64_t number               # of the next transaction, within the partition
+    int64_t number               # of the next transaction, within the partition; of a hostile batch: its vector
     int64_t piece                # of the next transaction, within the segment
     int64_t pieces
     int64_t all_records
@@ -50,11 +51,16 @@ cdef class Writers:
     cdef int64_t leader_epoch_offsets
     cdef int64_t epoch_records, epoch_transactions, coordinator_epoch_transactions
     cdef int64_t partition, partitions, span
+    # How many offsets each hostile batch takes; those that take one come first.
+    cdef int64_t *hostile_offsets
+    cdef int64_t hostile_count, hostile_singles
 
     cdef int set_streams(self, streams, dict first_offsets) except -1
     cdef int64_t stable(self, const stream_t *ending) noexcept nogil
     cdef stream_t *next_writer(self) noexcept nogil
     cdef stream_t *choose(self, uint64_t u) noexcept nogil
     cdef int64_t claim(self, stream_t *s) noexcept nogil
+    cdef int64_t claim_hostile(self, stream_t *s) noexcept nogil
+    cdef int set_hostile(self, adversarial) except -1
     cdef void begin(self, stream_t *s) noexcept nogil
     cdef void end(self, stream_t *s) noexcept nogil

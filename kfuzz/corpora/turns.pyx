@@ -5,9 +5,11 @@ a hash of (segment seed, batch, purpose).
 """
 
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
-from libc.stdint cimport INT64_MAX, int64_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 
-from kfuzz.corpora.draws cimport cell, draw, low, scaled, threshold, to_range
+from kfuzz.corpora.draws cimport cell, draw, high, low, scaled, threshold, to_range
+
+from kfuzz.corpora.hostile import hostile_of
 
 
 cdef inline uint64_t weight(const stream_t *s, int64_t left) noexcept nogil:
@@ -42,10 +44,25 @@ cdef class Writers:
         self.epoch_transactions = transactions.epoch_transactions
         self.coordinator_epoch_transactions = transactions.coordinator_epoch_transactions
         self.partition, self.partitions, self.span = segment.partition, topic.partitions, transactions.partitions
+        if topic.adversarial.share:
+            self.set_hostile(topic.adversarial)
         self.set_streams(segment.streams, opened(segment))
 
     def __dealloc__(self):
         PyMem_Free(self.streams)
+        PyMem_Free(self.hostile_offsets)
+
+    cdef int set_hostile(self, adversarial) except -1:
+        cdef int64_t at
+        found = hostile_of(adversarial)
+        self.hostile_count = len(found)
+        self.hostile_offsets = <int64_t *> PyMem_Calloc(<size_t> self.hostile_count, sizeof(int64_t))
+        if self.hostile_offsets == NULL:
+            raise MemoryError
+        for at in range(self.hostile_count):
+            self.hostile_offsets[at] = found[at].offsets
+            self.hostile_singles += found[at].offsets == 1
+        return 0
 
     cdef int set_streams(self, streams, dict first_offsets) except -1:
         cdef stream_t *s
@@ -137,7 +154,10 @@ cdef class Writers:
 
         Begins a transaction or an epoch if one is due.
         """
-        cdef int64_t count = draw(&self.batch_records, low(cell(self.batch_seed, 1)))
+        cdef int64_t count
+        if s.kind == HOSTILE:
+            return self.claim_hostile(s)
+        count = draw(&self.batch_records, low(cell(self.batch_seed, 1)))
         if self.leader_epoch_offsets != 0:
             count = min(count, self.leader_epoch_offsets - self.offset % self.leader_epoch_offsets)
         if s.kind == TRANSACTIONS:
@@ -156,6 +176,18 @@ cdef class Writers:
         count = min(count, s.records)
         s.records -= count
         return count
+
+    cdef int64_t claim_hostile(self, stream_t *s) noexcept nogil:
+        """Choose the next vector; one of a single offset if there is no room for more."""
+        cdef uint32_t u = high(cell(self.batch_seed, 1))
+        cdef int64_t most = s.records
+        if self.leader_epoch_offsets != 0:
+            most = min(most, self.leader_epoch_offsets - self.offset % self.leader_epoch_offsets)
+        s.number = scaled(u, self.hostile_count)
+        if self.hostile_offsets[s.number] > most:
+            s.number = scaled(u, self.hostile_singles)
+        s.records -= self.hostile_offsets[s.number]
+        return self.hostile_offsets[s.number]
 
     cdef void begin(self, stream_t *s) noexcept nogil:
         """Begin the next transaction of ``s``; see kfuzz.corpora.writers."""

@@ -7,7 +7,7 @@ One pass over a log gives all that is compared (``log_walk``). It rebuilds the i
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -25,6 +25,8 @@ from kfuzz.corpora.generation import (
     leader_epochs,
     success_text,
 )
+from kfuzz.corpora.hostile import hostile_of, moved
+from kfuzz.corpora.labels import Label, label_file, labels_of, verdicts
 from kfuzz.corpora.locks import is_lock
 from kfuzz.corpora.log_walk import LogWalk
 from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
@@ -35,6 +37,7 @@ from kfuzz.corpora.snapshot import snapshot_name
 from kfuzz.corpora.targets import Listing, Target, in_parallel
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
+from kfuzz.corpora.writers import HOSTILE
 from kfuzz.errors import UsageError
 from kfuzz.records.read.reader import check_with
 from kfuzz.wire.checksum import crc32c
@@ -179,11 +182,15 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
     # kfuzz's own files, which the next run removes.
     own = (WORKLOAD, SUCCESS, STATISTICS)
     unexpected += [name for name in root.files if name not in own and not is_lock(name)]
+    labels = _label_files(corpus)
     for directory in sorted(set(root.directories) - set(partitions) - {ROWS}):
         for name, _ in corpus.out.walk(directory):
             inner, _, base = name.rpartition("/")
-            if inner != MANIFEST or not fnmatchcase(base, PARTS):
+            if name in labels:
+                labels.remove(name)
+            elif inner != MANIFEST or not fnmatchcase(base, PARTS):
                 unexpected.append(name)
+    missing += labels
     checkpoints = dict(leader_epochs(corpus.plan))
     aborted = bytearray(len(corpus.plan))
     known = bytearray(len(corpus.plan))
@@ -216,6 +223,17 @@ def _check_files(corpus: Corpus) -> Iterator[Problem]:
         yield Problem(name, None, "checkpoint-mismatch", message)
 
 
+def _label_files(corpus: Corpus) -> set[str]:
+    """The files of labels that the corpus must have."""
+    if not any(topic.adversarial.share for topic in corpus.workload.topics):
+        return set()
+    return {
+        label_file(segment)
+        for segment in corpus.plan
+        if any(stream.kind == HOSTILE and stream.records for stream in segment.streams)
+    }
+
+
 def _partition(out: Target, directory: str) -> tuple[Listing, list[str], bytes | None]:
     """What a partition holds: its files, the names of files in directories there, and its checkpoint."""
     listing = out.list(directory)
@@ -246,25 +264,67 @@ def verify_segment(out: str | Path | Target, segment: Segment, workload: Workloa
 def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row, out: Target) -> list[Problem]:
     limits = records.Limits(decompressed_bytes=2 * BATCH_BYTES_MAX)
     walk = LogWalk(segment, workload.index_interval_bytes)
-    # The generator writes exactly what the documents demand, so every finding is a problem.
-    reading = check_with(view, walk, profile="strict", limits=limits)
-    problems = [Problem(segment.path, finding.at, finding.code, str(finding)) for finding in reading.findings]
-    if not problems and reading.consumed < len(view):
-        message = f"{len(view) - reading.consumed} bytes are not a whole batch"
-        problems.append(Problem(segment.path, reading.consumed, "file-truncated", message))
-    if problems:
-        return problems
+    labels = labels_of(out, segment) if segment.topic.adversarial.share else []
+    problems: list[Problem] = []
+    start = 0
+    for label in [*labels, None]:
+        end = len(view) if label is None else label.at
+        if not start <= end <= len(view):
+            return [_off_label(segment, f"has a batch at byte {end}, which is not behind the one before it")]
+        # The generator writes exactly what the documents demand, so every finding between two labels is a problem.
+        if start < end:
+            reading = check_with(view[start:end], walk, profile="strict", limits=limits)
+            problems += [
+                Problem(segment.path, start + finding.at, finding.code, str(finding)) for finding in reading.findings
+            ]
+            if not problems and reading.consumed < end - start:
+                message = f"{end - start - reading.consumed} bytes are not a whole batch"
+                problems.append(Problem(segment.path, start + reading.consumed, "file-truncated", message))
+        if label is not None and not problems:
+            problems += _check_hostile(walk, view, segment, label)
+            start = label.at + label.bytes
+        if problems:
+            return problems
     problems += _check_plan(walk, len(view), segment)
     indexes = {
         ".index": (walk.offset_index, OFFSET_ENTRY),
         ".timeindex": (walk.time_index, TIME_ENTRY),
         ".txnindex": (walk.transaction_index, ABORTED_ENTRY),
     }
-    problems += _check_sums(walk, len(view), segment, row, [expected for expected, _ in indexes.values()])
+    sums = [expected for expected, _ in indexes.values()]
+    problems += _check_sums(walk, len(view), segment, row, sums, labels)
     for suffix, (expected, entry) in indexes.items():
         problems += _check_index(out, segment.path.removesuffix(".log") + suffix, expected, entry)
     problems += _check_snapshot(walk, segment, row, out)
     return problems
+
+
+def _off_label(segment: Segment, message: str) -> Problem:
+    return Problem(label_file(segment), None, "label-mismatch", message)
+
+
+def _check_hostile(walk: LogWalk, view: memoryview, segment: Segment, label: Label) -> list[Problem]:
+    """Compare a labelled batch with its vector in the golden suite."""
+    known = {one.vector.id: one for one in hostile_of(segment.topic.adversarial)}.get(label.vector)
+    if known is None:
+        return [_off_label(segment, f"names {label.vector!r}, which is no vector of this workload")]
+    each = segment.topic.leader_epoch_offsets
+    planned = Label(
+        segment.path,
+        label.at,
+        known.vector.size,
+        walk.next_offset,
+        known.vector.id,
+        known.verdict,
+        known.finding,
+    )
+    if label != planned:
+        return [_off_label(segment, f"says {label} where {planned} is right")]
+    data = view[label.at : label.at + label.bytes]
+    if data != moved(known.vector.data, label.base_offset, label.base_offset // each if each else 0):
+        return [Problem(segment.path, label.at, "label-mismatch", f"is not the vector {label.vector} of its label")]
+    walk.hostile(data, label.at, known.offsets)
+    return []
 
 
 def _check_plan(walk: LogWalk, end: int, segment: Segment) -> Iterator[Problem]:
@@ -292,7 +352,9 @@ def _check_plan(walk: LogWalk, end: int, segment: Segment) -> Iterator[Problem]:
             yield Problem(segment.path, end, "transaction-open", message)
 
 
-def _check_sums(walk: LogWalk, size: int, segment: Segment, row: Row, indexes: list[bytes]) -> Iterator[Problem]:
+def _check_sums(
+    walk: LogWalk, size: int, segment: Segment, row: Row, indexes: list[bytes], labels: Sequence[Label]
+) -> Iterator[Problem]:
     offset_index, time_index, transaction_index = indexes
     found = {
         "bytes": size,
@@ -304,9 +366,7 @@ def _check_sums(walk: LogWalk, size: int, segment: Segment, row: Row, indexes: l
         "aborted_records": walk.aborted_records,
         "min_timestamp": walk.min_timestamp,
         "max_timestamp": walk.max_timestamp if walk.max_timestamp >= 0 else None,
-        "valid": walk.batches,
-        "acceptable": 0,
-        "invalid": 0,
+        **verdicts(walk.batches, labels),
         "index_crc32c": crc32c(offset_index),
         "timeindex_crc32c": crc32c(time_index),
         "txnindex_crc32c": crc32c(transaction_index) if transaction_index else None,

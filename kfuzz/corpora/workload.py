@@ -29,6 +29,7 @@ __all__ = [
     "KIB",
     "LEGACY_CODECS",
     "MIB",
+    "Adversarial",
     "Batches",
     "Compaction",
     "Field",
@@ -64,6 +65,7 @@ RATIO_MIN, RATIO_MAX = 1.2, 8
 FRESH_PERIOD_BYTES = 512
 # The codecs that kfuzz can write messages of magic 0 and 1 with.
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip")
+VECTORS_GLOB = "[a-zA-Z0-9*?/._-]{1,200}"
 # The names that org.apache.kafka.common.internals.Topic accepts.
 TOPIC_NAME = "[a-zA-Z0-9._-]{1,249}"
 TOPIC_NAME_RULE = "1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
@@ -206,6 +208,19 @@ class Compaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Adversarial:
+    """Hostile batches: vectors of the golden suite take ``share`` of the offsets, each at a place that is labelled.
+
+    ``vectors`` is a glob of their ids. ``digest`` says which vectors these were when the corpus was begun; kfuzz finds
+    it itself.
+    """
+
+    share: float = forms.share()
+    vectors: str = forms.text("*", VECTORS_GLOB, "a glob of vector ids, such as records/v2/count/*")
+    digest: str = forms.text("", "[0-9a-f]{0,64}", "what kfuzz has found, or leave it out")
+
+
+@dataclass(frozen=True, slots=True)
 class Topic:
     """One topic of the corpus; ``weight`` sets its part of the corpus' size.
 
@@ -225,6 +240,7 @@ class Topic:
     transactions: Transactions = forms.table(Transactions)
     legacy: Legacy = forms.table(Legacy)
     compaction: Compaction = forms.table(Compaction)
+    adversarial: Adversarial = forms.table(Adversarial)
 
     @property
     def compressing_codecs(self) -> list[str]:
@@ -297,11 +313,12 @@ def parse(text: str, name: str) -> Workload:
 
 def _check_shares(topic: Topic, place: str) -> None:
     shares = topic.producers.share + topic.transactions.share + topic.legacy.magic0 + topic.legacy.magic1
+    shares += topic.adversarial.share
     # Sums of decimal fractions (0.2 + 0.4 + 0.3 + 0.1) may pass 1 by a rounding error.
     if shares > 1 + 1e-9:
         raise UsageError(
-            f"{place}.producers.share, transactions.share, legacy.magic0 and legacy.magic1 add up to {shares:.10g}; "
-            "lower one of them until the sum is at most 1"
+            f"{place}.producers.share, transactions.share, legacy.magic0, legacy.magic1 and adversarial.share add up "
+            f"to {shares:.10g}; lower one of them until the sum is at most 1"
         )
 
 
@@ -368,6 +385,11 @@ def _check_ratio(topic: Topic, place: str) -> None:
 
 
 def _check_compaction(topic: Topic, place: str) -> None:
+    if topic.compaction.segments and topic.adversarial.share:
+        raise UsageError(
+            f"{place}.compaction does not go with adversarial, because the log cleaner stops at a bad batch; "
+            "leave out one of the two tables"
+        )
     legacy = topic.legacy
     has_old = legacy.magic0 or legacy.magic1 or legacy.magic0_segments or legacy.magic1_segments
     if topic.compaction.segments and has_old:

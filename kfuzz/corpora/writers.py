@@ -28,6 +28,7 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import INT32_MAX
 
 __all__ = [
+    "HOSTILE",
     "IDEMPOTENT",
     "MAGIC_0",
     "MAGIC_1",
@@ -44,8 +45,8 @@ __all__ = [
     "transaction_of",
 ]
 
-# Kinds of streams: the kind of writer, or the old magic.
-PLAIN, IDEMPOTENT, TRANSACTIONAL, MAGIC_0, MAGIC_1 = range(5)
+# Kinds of streams: the kind of writer, the old magic, or vectors of the golden suite.
+PLAIN, IDEMPOTENT, TRANSACTIONAL, MAGIC_0, MAGIC_1, HOSTILE = range(6)
 
 SEQUENCES = INT32_MAX + 1
 # A coordinator gives a producer a new id when its epoch reaches the largest int16 less one (isEpochExhausted).
@@ -109,6 +110,10 @@ def split(topic: Topic, offsets: int) -> list[Share]:
     for at, count in enumerate(_evenly(markers, transactions.producers)):
         shares.append(Share(TRANSACTIONAL, at, count * transactions.records, count))
     left = offsets - sum(share.records + share.markers for share in shares)
+    hostile = math.floor(offsets * topic.adversarial.share)
+    if topic.adversarial.share:
+        shares.append(Share(HOSTILE, 0, hostile))
+        left -= hostile
     for kind, share in ((MAGIC_0, topic.legacy.magic0), (MAGIC_1, topic.legacy.magic1)):
         records = min(left, math.floor(offsets * share))
         shares.append(Share(kind, 0, records))
@@ -153,7 +158,7 @@ class Writers:
 
     @cached_property
     def _full_records(self) -> int:
-        return sum(share.records for share in self._full)
+        return _records(self._full)
 
     @cached_property
     def _crossers(self) -> list[Share]:
@@ -183,7 +188,7 @@ class Writers:
         Markers are not counted.
         """
         last = self._last(partition, segments - 1, offsets)
-        return (segments - 1) * self._full_records + sum(share.records for share in last)
+        return (segments - 1) * self._full_records + _records(last)
 
     def check(self, place: str, segments: int) -> None:
         """Raise ``UsageError``, with ``place``, if an epoch passes its limit within ``segments`` segments."""
@@ -304,6 +309,10 @@ def _check_epoch(place: str, count: int, each: int, limit: int) -> None:
             f"{place} is {each}, so epochs would reach {count // each}, above {limit}; "
             f"give at least {-(-(count + 1) // (limit + 1))}, or 0 for one epoch"
         )
+
+
+def _records(shares: list[Share]) -> int:
+    return sum(share.records for share in shares if share.kind != HOSTILE)
 
 
 def _evenly(total: int, parts: int) -> list[int]:

@@ -7,13 +7,17 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kfuzz.conformance.judge.corpus import told
 from kfuzz.corpora import summary
 from kfuzz.corpora.generation import claimed, planned
 from kfuzz.corpora.manifest import Manifest
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 
     from kfuzz.replay import Settings
 
-__all__ = ["generate_main", "replay_main", "verify_main"]
+__all__ = ["conform_main", "generate_main", "replay_main", "verify_main"]
 
 
 def generate_main(arguments: Sequence[str] | None = None) -> int:
@@ -95,6 +99,21 @@ def replay_main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     _spread(parser, "number of Spark tasks (default: one for each core)")
     return _run(parser, arguments, _replay)
+
+
+def conform_main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``spark_jobs/conform_corpus.py``; returns the exit code."""
+    parser = _parser(
+        "Let a testee read each batch of a corpus on Spark; exit 1 if it treats one wrongly.",
+        "--out out/corpus --command 'python3 my_testee.py' --ship my_testee.py",
+    )
+    parser.add_argument("--command", help="starts the testee on an executor (default: kfuzz's own decoder)")
+    parser.add_argument(
+        "--ship", type=Path, action="append", default=[], help="a file that the command needs; give one --ship for each"
+    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    _common(parser)
+    return _run(parser, arguments, _conform)
 
 
 def _parser(description: str, example: str) -> argparse.ArgumentParser:
@@ -198,6 +217,29 @@ def _verify(options: argparse.Namespace) -> int:
     rows = Corpus.open(options.out).rows
     with _session(options, "kfuzz verify corpus") as spark:
         return _check(spark, options, rows)
+
+
+def _conform(options: argparse.Namespace) -> int:
+    try:
+        argv = None if options.command is None else shlex.split(options.command)
+    except ValueError as error:
+        raise UsageError(f"--command {options.command!r}: {error}; correct the quotes") from None
+    if argv == []:
+        raise UsageError("--command is empty; give the command that starts the testee")
+    rows = Corpus.open(options.out).rows
+    with _session(options, "kfuzz conform corpus") as spark:
+        from kfuzz.spark.conformance import conform
+        from kfuzz.spark.sessions import default_tasks
+
+        size = rows.total("bytes")
+        tasks = options.tasks or default_tasks(spark, size, len(rows))
+        with job_progress(Job("asking", tasks, len(rows), size)) as watch:
+            results = conform(spark, options.out, argv, ship=options.ship, tasks=tasks, set_done=watch.set_done)
+    if options.json:
+        print(json.dumps([asdict(result) for result in results], indent=2))
+    else:
+        print(*told(results), sep="\n")
+    return 1 if any(result.deviations for result in results) else 0
 
 
 def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> int:

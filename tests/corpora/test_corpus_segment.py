@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from ready_workloads import READY, small
+from ready_workloads import CLEAN, small
 
 from kfuzz import records
 from kfuzz.corpora import segment as segment_module
@@ -283,7 +283,7 @@ def test_batches_larger_than_the_chunk_are_whole() -> None:
     assert {len(record.value or b"") for record in all_records(batches)} == {5000}
 
 
-@pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CLEAN, ids=lambda path: path.stem)
 def test_the_ready_workloads_make_sound_segments(path: Path) -> None:
     workload = resolve(small(path))
     for segment in Plan(workload):

@@ -11,12 +11,11 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from kfuzz.conformance.differential.found import Differential, Question, compare_ahead
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
-from kfuzz.conformance.judge.reference import Verdict, verdict
+from kfuzz.conformance.judge.reference import Verdict, as_vector, verdict
 from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
@@ -309,7 +308,7 @@ class _Run:
         """One question for each input. An input that the testee declares unsupported is counted, but not asked."""
         for index, data in enumerate(inputs):
             made = self.judged(data, self.role)
-            case = Case(_as_vector(index, data, made, self.role), self.role)
+            case = Case(as_vector(f"differential/{index}", data, made, self.role), self.role)
             if declared_unsupported(case, self.handshake):
                 self.found.unsupported += 1
                 self._done()
@@ -361,25 +360,3 @@ def _wrong_bytes(made: Verdict, answer: Answer) -> str:
         return ""
     at = next((i for i, (a, b) in enumerate(zip(made.stored, answer.data, strict=False)) if a != b), None)
     return f"the stored bytes differ at byte {at}" if at is not None else f"stored {len(answer.data)} bytes"
-
-
-def _as_vector(index: int, data: bytes, made: Verdict, role: Role) -> Vector:
-    """A vector whose expectation is kfuzz's verdict on the input."""
-    expectation: dict[str, Any] = {"verdict": "valid", "batches": made.batches, "consumed": made.consumed}
-    if made.fatal is not None:
-        expectation = {"verdict": "invalid", "finding": made.fatal.code, "batches": made.batches}
-    return Vector(
-        id=f"differential/{index}",
-        kind="records",
-        summary="an input of the mutator",
-        level="required",
-        requirements=(),
-        flags=(),
-        source=data,
-        canonical=False,
-        layout=(),
-        expect={role: expectation},
-        kafka={},
-        budget=None,
-        file=Path("differential"),
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kfuzz import records
@@ -10,8 +11,9 @@ from kfuzz.errors import RecordsError
 from kfuzz.records import Finding, Profile, Reading, Role
 from kfuzz.records.appending import append
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
+from kfuzz.vectors.model import Vector
 
-__all__ = ["Verdict", "verdict"]
+__all__ = ["Verdict", "as_vector", "verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,28 @@ def verdict(data: bytes, role: Role = "consumer", profile: Profile = "kafka", to
         return Verdict(error.finding, tuple(reading.findings), [], 0)
     batches = records.to_json(_stored(appended.data, reading))
     return Verdict(None, tuple(reading.findings), batches, appended.consumed, appended.data, appended.in_place)
+
+
+def as_vector(name: str, data: bytes, made: Verdict, role: Role) -> Vector:
+    """A vector with the id ``name``, whose expectation is kfuzz's verdict ``made`` on ``data``."""
+    expectation: dict[str, Any] = {"verdict": "valid", "batches": made.batches, "consumed": made.consumed}
+    if made.fatal is not None:
+        expectation = {"verdict": "invalid", "finding": made.fatal.code, "batches": made.batches}
+    return Vector(
+        id=name,
+        kind="records",
+        summary="bytes that belong to no suite",
+        level="required",
+        requirements=(),
+        flags=(),
+        source=data,
+        canonical=False,
+        layout=(),
+        expect={role: expectation},
+        kafka={},
+        budget=None,
+        file=Path(name),
+    )
 
 
 def _stored(data: bytes, reading: Reading) -> list[records.RecordBatch]:

@@ -1,0 +1,182 @@
+"""Lets a testee read a corpus, batch by batch, and compares its answers with what the corpus says.
+
+A batch that the corpus labels as hostile is judged like its vector in the golden suite. Every other batch must be read
+as kfuzz reads it, whole and without a complaint.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kfuzz.conformance.judge.compare import Case, Cell
+from kfuzz.conformance.judge.reference import as_vector, verdict
+from kfuzz.conformance.judge.runner import run_cases
+from kfuzz.conformance.protocol.session import Limits
+from kfuzz.conformance.protocol.testees import own
+from kfuzz.corpora.hostile import hostile_vector, moved_expectation
+from kfuzz.corpora.labels import labels_of
+from kfuzz.corpora.plan import Plan
+from kfuzz.corpora.targets import Target
+from kfuzz.corpora.workload import Workload
+from kfuzz.errors import KfuzzError
+from kfuzz.vectors import Vector
+from kfuzz.wire.framing import frames
+from kfuzz.wire.layout import HEADER_AT
+
+__all__ = ["Deviation", "SegmentResult", "conform_segment", "conform_segments", "told"]
+
+# The testee starts again for each chunk, and the requests of a chunk are in memory at once.
+CHUNK_BATCHES = 2000
+CHUNK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """One batch that the testee did not treat as the corpus says.
+
+    ``at`` is the batch's byte offset in the ``.log`` file ``path``, ``size_bytes`` its size. ``vector`` is the id of a
+    hostile batch, "" for a clean one. ``outcome`` is "fail", "fault", "crash", "timeout", "memory" or
+    "protocol-error"; ``text`` says what happened.
+    """
+
+    segment_id: int
+    path: str
+    at: int
+    size_bytes: int
+    vector: str
+    outcome: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentResult:
+    """What a testee did with one segment: how many batches it was asked, and those that it got wrong."""
+
+    segment_id: int
+    path: str
+    batches: int
+    hostile: int
+    unsupported: int
+    deviations: tuple[Deviation, ...]
+
+
+def conform_segments(
+    out: str | Path | Target,
+    workload: Workload,
+    segment_ids: Iterable[int],
+    argv: Sequence[str] | None,
+    *,
+    cwd: Path | None = None,
+    limits: Limits | None = None,
+) -> Iterator[SegmentResult]:
+    """Ask the testee each of these segments of the corpus in ``out``. Raises like :func:`conform_segment`.
+
+    None as ``argv`` is kfuzz's own testee, which runs with this Python.
+    """
+    target = Target.of(out)
+    plan = Plan(workload)
+    for segment_id in segment_ids:
+        segment = plan[segment_id]
+        labels = {label.at: label.vector for label in labels_of(target, segment)}
+        with target.view(segment.path) as view:
+            if view is None:
+                raise KfuzzError(f"{target}/{segment.path} is missing; run `kfuzz corpus verify`")
+            yield conform_segment(
+                argv or own().argv,
+                view,
+                segment_id=segment_id,
+                path=segment.path,
+                labels=labels,
+                cwd=cwd,
+                limits=limits,
+            )
+
+
+def conform_segment(
+    argv: Sequence[str],
+    data: memoryview,
+    *,
+    segment_id: int,
+    path: str,
+    labels: Mapping[int, str],
+    cwd: Path | None = None,
+    limits: Limits | None = None,
+) -> SegmentResult:
+    """Ask the testee ``argv`` each batch of the log ``data`` as a consumer.
+
+    ``labels`` has the vector's id for the byte offset of each hostile batch. A testee that dies is started again, and
+    only the batch that killed it counts. Raises ``KfuzzError`` if the testee does not start, or if the log itself is
+    not what its corpus says.
+    """
+    asked = unsupported = 0
+    deviations = []
+    for chunk in _chunks(data, labels, path):
+        outcome = run_cases(argv, [case for _, _, case in chunk], cwd=cwd, limits=limits)
+        if outcome.broken:
+            raise KfuzzError(f"the testee {argv[0]} does not start: {outcome.broken}")
+        for at, size, case in chunk:
+            asked += 1
+            cell: Cell = outcome.cells[case.key]
+            if cell.outcome == "unsupported":
+                unsupported += 1
+            elif cell.outcome != "pass":
+                label = labels.get(at, "")
+                deviations.append(Deviation(segment_id, path, at, size, label, cell.outcome, cell.text))
+    return SegmentResult(segment_id, path, asked, len(labels), unsupported, tuple(deviations))
+
+
+def _chunks(data: memoryview, labels: Mapping[int, str], path: str) -> Iterator[list[tuple[int, int, Case]]]:
+    """The questions about the log. The chunks depend on nothing but the log, so tasks cannot change a result."""
+    chunk: list[tuple[int, int, Case]] = []
+    used = end = 0
+    left = dict(labels)
+    for at, size, _ in frames(data):
+        end = at + size
+        chunk.append((at, size, _case(bytes(data[at:end]), at, left.pop(at, None), path)))
+        used += size
+        if len(chunk) == CHUNK_BATCHES or used >= CHUNK_BYTES:
+            yield chunk
+            chunk, used = [], 0
+    if end != len(data) or left:
+        raise KfuzzError(f"{path} is not what its corpus says (at byte {end}); run `kfuzz corpus verify`")
+    if chunk:
+        yield chunk
+
+
+def _case(data: bytes, at: int, label: str | None, path: str) -> Case:
+    # Ids are unique in a run, and a vector may occur several times.
+    name = f"{path}@{at}"
+    if label is None:
+        made = verdict(data)
+        if made.findings:
+            raise KfuzzError(f"{path} has an unlabelled bad batch at byte {at}; run `kfuzz corpus verify`")
+        return Case(as_vector(name, data, made, "consumer"), "consumer")
+    vector = hostile_vector(label)
+    return Case(replace(vector, id=name, source=data, expect={"consumer": _expectation(vector, data)}), "consumer")
+
+
+def _expectation(vector: Vector, data: bytes) -> Mapping[str, object]:
+    base_offset = int.from_bytes(data[:8], "big", signed=True)
+    at = HEADER_AT["partition_leader_epoch"]
+    return moved_expectation(vector, base_offset, int.from_bytes(data[at : at + 4], "big", signed=True))
+
+
+def told(results: Sequence[SegmentResult]) -> list[str]:
+    """One line for each kind of deviation, the most frequent first, with its first batch; then the totals."""
+    found = [deviation for result in results for deviation in result.deviations]
+    kinds = Counter((one.outcome, one.vector, one.text if not one.vector else "") for one in found)
+    lines = []
+    for (outcome, vector, text), count in sorted(kinds.items(), key=lambda item: (-item[1], item[0])):
+        first = next(one for one in found if (one.outcome, one.vector) == (outcome, vector) and text in ("", one.text))
+        what = vector or "a clean batch"
+        lines.append(f"{outcome}: {what}, {count} times, first at byte {first.at} of {first.path}: {first.text}")
+    batches, hostile = sum(one.batches for one in results), sum(one.hostile for one in results)
+    unsupported = sum(one.unsupported for one in results)
+    lines.append(
+        f"{len(results)} segments, {batches} batches, {hostile} of them hostile: {len(found)} deviations, "
+        f"{unsupported} unsupported"
+    )
+    return lines

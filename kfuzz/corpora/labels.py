@@ -1,0 +1,94 @@
+"""The labels of a corpus: where its hostile batches are. One Parquet file for each segment that has any.
+
+pyarrow is imported only inside the functions that use it, as in ``corpora.manifest``.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+from kfuzz.corpora.plan import Segment
+from kfuzz.corpora.targets import Target
+from kfuzz.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LABELS", "Label", "encode_labels", "label_file", "labels_of", "verdicts"]
+
+LABELS = "_labels"
+FORMAT = b"kfuzz-labels/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One hostile batch: ``at`` is its byte offset in the ``.log`` file ``path``, ``bytes`` its size.
+
+    ``vector`` is the id of a vector of the golden suite; ``verdict`` and ``finding`` are what the suite says of it for
+    a consumer.
+    """
+
+    path: str
+    at: int
+    bytes: int
+    base_offset: int
+    vector: str
+    verdict: str
+    finding: str | None
+
+
+def verdicts(batches: int, labels: Sequence[Label]) -> dict[str, int]:
+    """The number of batches by verdict, as the manifest has it: every batch without a label is valid."""
+    counts = {name: sum(label.verdict == name for label in labels) for name in ("acceptable", "invalid")}
+    return {"valid": batches - sum(counts.values()), **counts}
+
+
+def label_file(segment: Segment) -> str:
+    """The file of the segment's labels, relative to the corpus."""
+    return f"{LABELS}/{segment.directory}-{segment.stem}.parquet"
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    kinds: dict[str, pa.DataType] = {"int": pa.int64(), "str": pa.string()}
+    columns = []
+    for field in fields(Label):
+        kind, _, null = str(field.type).partition(" | ")
+        columns.append(pa.field(field.name, kinds[kind], nullable=bool(null)))
+    return pa.schema(columns, metadata={b"format": FORMAT})
+
+
+def encode_labels(labels: Sequence[Label]) -> bytes:
+    """The Parquet file of ``labels``. Equal labels give equal bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = io.BytesIO()
+    table = pa.Table.from_pylist([asdict(label) for label in labels], schema=_schema())
+    pq.write_table(table, file, compression="zstd")
+    return file.getvalue()
+
+
+def labels_of(target: Target, segment: Segment) -> list[Label]:
+    """The labels of a segment, in the order of their places; empty if it has none.
+
+    Raises ``UsageError`` if the file cannot be read or has other columns.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    name = label_file(segment)
+    data = target.read(name)
+    if data is None:
+        return []
+    try:
+        table = pq.ParquetFile(io.BytesIO(data)).read(use_threads=False)
+        if table.schema.equals(_schema()):
+            return [Label(**row) for row in table.to_pylist()]
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        raise UsageError(f"{target}/{name} is not a readable Parquet file; generate the corpus again") from error
+    raise UsageError(f"{target}/{name} has other columns than the labels of this version; generate the corpus again")
