@@ -31,7 +31,7 @@ from kfuzz.corpora.workload import KIB, Batches, Producers, Range, Timestamps, T
 from kfuzz.errors import UsageError
 from kfuzz.wire.checksum import crc32c
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.full]
 
 # Kafka's defaults in place of those that suit other tests, and a retention check every 200 ms.
 SETTINGS = {

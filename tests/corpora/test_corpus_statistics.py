@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ready_workloads import READY, small
+from ready_workloads import CLEAN, small
 
 from kfuzz.cli.main import main
 from kfuzz.corpora.clock import clock_of, first_units
@@ -118,7 +118,7 @@ def changed(workload: Workload, part: str, fields: dict[str, Any], topic: int = 
     return replace(workload, topics=tuple(topics))
 
 
-@pytest.mark.parametrize("path", READY, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CLEAN, ids=lambda path: path.stem)
 def test_every_ready_workload_has_the_statistics_of_its_file(tmp_path: Path, path: Path) -> None:
     generate(small(path), tmp_path / "out")
     corpus = Corpus.open(tmp_path / "out")
@@ -186,6 +186,7 @@ WRONG: list[tuple[str, int, str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("corpus", "at", "part", "fields", "name"), WRONG)
 def test_another_distribution_is_found_and_named(
     made: Callable[[str], Path], corpus: str, at: int, part: str, fields: dict[str, Any], name: str

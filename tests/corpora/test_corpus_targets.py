@@ -150,6 +150,7 @@ def uploads(target: Target) -> list[Any]:
     return list(found.get("Uploads") or [])
 
 
+@pytest.mark.full
 def test_a_sweep_removes_what_dead_attempts_left_but_no_other_file(place: str) -> None:
     target = Target.of(place)
     target.write("t-0/kept", "")
@@ -199,6 +200,7 @@ print(tracemalloc.get_traced_memory()[1])
 """
 
 
+@pytest.mark.full
 def test_an_upload_and_its_verification_hold_a_few_mebibytes(s3: Any, tmp_path: Path) -> None:
     del s3
     argv = [sys.executable, "-c", MEASURE, f"s3://corpora/{tmp_path.name}"]

@@ -411,7 +411,7 @@ def mutator_paths() -> Iterator[Path]:
 
 MIXED = Topic(
     "mixed",
-    keys=Keys(size=Range(0, 20), cardinality=50, skew=2, null_share=0.1),
+    keys=Keys(size=Range(0, 20), cardinality=50, kind="zipf", null_share=0.1),
     headers=Headers(share=0.3, count=Range(0, 4), size=Range(0, 20)),
     batches=Batches(records=Range(1, 40), codecs=tuple((name, 1) for name in records.CODECS)),
     producers=Producers(count=2, share=0.3),

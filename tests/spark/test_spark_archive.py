@@ -81,6 +81,7 @@ def test_a_python_without_packages_makes_the_same_segments_from_the_archive(smal
         run_bare(python, tmp_path, PROGRAM)
 
 
+@pytest.mark.full
 def test_equal_packages_give_equal_bytes_in_both_forms(small: None, tmp_path: Path) -> None:
     for name in ("env.zip", "env.tar.gz"):
         one, two = make_archive(tmp_path / name), make_archive(tmp_path / f"other-{name}")

@@ -14,7 +14,7 @@ from test_spark_corpus import spark  # noqa: F401
 
 from kfuzz.corpora import logs
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 JOB = Path(__file__).parents[2] / "spark_jobs" / "lake_ingest.py"
 
