@@ -273,7 +273,8 @@ def test_each_record_is_served_and_the_counts_are_those_of_the_manifest(served: 
             data = sum(row.records - row.control_batches for row in here)
             assert wanted["read_uncommitted"]["records"] == data
             assert wanted["read_uncommitted"]["end"] == here[-1].last_offset + 1
-            # As soon as rows count the records of aborted transactions, compare them here: `read_committed` lacks them.
+            committed = data - sum(row.aborted_records for row in here)
+            assert wanted["read_committed"]["records"] == committed
 
 
 def test_some_transactions_were_aborted_and_some_committed(served: Served) -> None:
