@@ -112,13 +112,14 @@ def is_lock(name: str) -> bool:
 @contextlib.contextmanager
 def owned(target: Target, directories: Iterable[str], *, break_lock: bool = False) -> Iterator[Lock]:
     """Own ``target`` while the block runs. At the start, everything that dead drivers left in ``directories`` is swept;
-    at the end, what this driver's own dead attempts left.
+    at the end, what this driver's own dead attempts left. A directory that was made for the lock does not stay empty.
 
     Raises ``UsageError`` if another driver owns it and is alive. ``break_lock`` takes every other driver for dead.
     """
     directories = ["", *directories]
     owner = Owner.us()
     lock = Lock(target, owner)
+    existed = target.exists()
     try:
         lock.write()
         dead = []
@@ -139,6 +140,8 @@ def owned(target: Target, directories: Iterable[str], *, break_lock: bool = Fals
             target.sweep(directories, lock.id)
     finally:
         lock.release()
+        if not existed:
+            target.remove_if_empty()
 
 
 def _is_alive(target: Target, other: Owner, us: Owner) -> bool:

@@ -143,6 +143,14 @@ class Target(ABC):
         """Remove a directory with everything in it, if it is there."""
 
     @abstractmethod
+    def exists(self) -> bool:
+        """Whether the target's own directory is there. An object store has no directories: there it always is."""
+
+    @abstractmethod
+    def remove_if_empty(self) -> None:
+        """Remove the target's own directory if nothing is in it."""
+
+    @abstractmethod
     def free_bytes(self) -> int | None:
         """How much can be written, in bytes; None if the file system does not say."""
 
@@ -282,6 +290,13 @@ class LocalTarget(Target):
 
     def remove_directory(self, name: str) -> None:
         shutil.rmtree(self.root / name, ignore_errors=True)
+
+    def exists(self) -> bool:
+        return self.root.is_dir()
+
+    def remove_if_empty(self) -> None:
+        with contextlib.suppress(OSError):
+            self.root.rmdir()
 
     def free_bytes(self) -> int | None:
         existing = next(path for path in (self.root.absolute(), *self.root.absolute().parents) if path.is_dir())
@@ -440,6 +455,11 @@ class RemoteTarget(Target):
     def remove_directory(self, name: str) -> None:
         with self.told("remove", name), contextlib.suppress(FileNotFoundError):
             self._fs.rm(self.path(name), recursive=True)
+
+    def exists(self) -> bool:
+        return True
+
+    def remove_if_empty(self) -> None: ...
 
     def free_bytes(self) -> int | None:
         return None

@@ -179,6 +179,18 @@ def test_a_sweep_at_the_end_takes_only_the_drivers_own_files(tmp_path: Path) -> 
     assert names(target) == ["t-0/.a.log.other-task-1.7.tmp"]
 
 
+def test_a_directory_that_was_made_for_the_lock_does_not_stay_empty(tmp_path: Path) -> None:
+    for name in ("made", "was-there", "with-a-file"):
+        target = Target.of(tmp_path / name)
+        if name == "was-there":
+            (tmp_path / name).mkdir()
+        with owned(target, []):
+            assert (tmp_path / name).is_dir()
+            if name == "with-a-file":
+                target.write("kept", "x")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["was-there", "with-a-file"]
+
+
 def test_after_sigkill_a_new_run_leaves_no_temporary_file_and_no_lock(tmp_path: Path) -> None:
     (tmp_path / "w.toml").write_text(TOML)
     out = tmp_path / "out"
