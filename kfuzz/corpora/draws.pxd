@@ -1,4 +1,5 @@
-# Random numbers and what is made of them. A number depends only on a seed and its place; all arithmetic is in integers.
+# Random numbers, and what the generator makes of them. A number depends only on a seed and on its place. All arithmetic
+# is in integers.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 

@@ -108,7 +108,7 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """The batches or the records of a workload as Arrow batches, in the order of topic, partition and offset.
 
-    With ``rows="batches"``, a row is a batch as its bytes stand in the log, with ``BATCH_COLUMNS``. With
+    With ``rows="batches"``, each row holds the bytes of one batch; its columns are ``BATCH_COLUMNS``. With
     ``rows="records"``, a row is a record, with the columns of :func:`kfuzz.corpora.logs.read`; bounds, ``topics`` (a
     glob) and ``isolation`` mean what they mean there. Of batches, the offset that is compared is the base offset, and
     the timestamp is the max timestamp.

@@ -98,7 +98,7 @@ class Lock:
 
     def _beat(self) -> None:
         while not self._ended.wait(HEARTBEAT_S):
-            # A place that is out of reach for a moment is no reason to stop: the next beat tries again.
+            # The target may be out of reach for a moment. The next beat tries again.
             with contextlib.suppress(UsageError):
                 self.check()
                 self.write()

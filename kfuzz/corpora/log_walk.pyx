@@ -487,7 +487,7 @@ cdef class LogWalk(Policy):
                 return
             stable = self.stable(b.base_offset)
             if self.cleaned:
-                # The cleaner keeps the entry as it was, though the first batches are gone.
+                # The cleaner may remove a transaction's first batches. It does not change the entry.
                 first, last = find(&self.first_offsets, b.base_offset), find(&self.stable_offsets, b.base_offset)
                 if first == NULL or first.value > began:
                     self.fault(OF_ABORTED, b.at, began, -1 if first == NULL else first.value, b.header.producer_id)

@@ -76,7 +76,7 @@ def held(out: Target) -> Workload | None:
 
 
 def _as_begun(topic: Topic, before: Topic) -> Topic:
-    """``topic`` with what it leaves open as it is in ``before``."""
+    """``topic``; where it leaves a number open, it takes the number of ``before``."""
     if topic.values.ratio and not topic.values.fresh_bytes:
         topic = replace(topic, values=replace(topic.values, fresh_bytes=before.values.fresh_bytes))
     if topic.adversarial.share and not topic.adversarial.digest:

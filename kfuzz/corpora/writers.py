@@ -183,9 +183,9 @@ class Writers:
         return tuple(stream for stream in made if stream.records or stream.markers)
 
     def records(self, partition: int, segments: int, offsets: int) -> int:
-        """The number of data records in the ``segments`` segments of ``partition``, of which the last has ``offsets``.
+        """How many data records ``partition`` has in its ``segments`` segments.
 
-        Markers are not counted.
+        The last segment has ``offsets`` offsets, the others are full. Markers are not counted.
         """
         last = self._last(partition, segments - 1, offsets)
         return (segments - 1) * self._full_records + _records(last)

@@ -201,7 +201,7 @@ class Link:
         return data
 
     def next_number(self) -> int:
-        """The number of the next request, by which its answer is known."""
+        """The number of the next request. Its answer repeats the number."""
         self._numbers = (self._numbers + 1) & CORRELATION_MASK
         return self._numbers
 

@@ -67,7 +67,7 @@ def conform(
 def _ship(spark: SparkSession, files: Sequence[Path]) -> None:
     for file in files:
         if not file.is_file():
-            raise UsageError(f"{file} is no file; name the files of the testee")
+            raise UsageError(f"{file} is not a file; name the files of the testee")
         try:
             spark.sparkContext.addFile(str(file.resolve()))
         except PySparkException as error:

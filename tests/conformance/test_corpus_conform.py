@@ -1,4 +1,4 @@
-"""A testee reads a corpus: what it gets wrong is named with its place; a testee that dies costs only its culprit."""
+"""A testee reads a corpus. A wrong answer is reported with its place. If it dies, only the fatal batch is blamed."""
 
 from __future__ import annotations
 

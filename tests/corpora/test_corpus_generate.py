@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from made_corpora import digests
 
 from kfuzz.corpora import generation, targets
 from kfuzz.corpora.generation import generate, prepare, publish
@@ -19,14 +20,6 @@ from kfuzz.errors import UsageError
 
 TOPIC = Topic("t", partitions=2, transactions=Transactions(producers=1, share=0.5, records=50, abort_share=1.0))
 WORKLOAD = Workload(topics=(TOPIC,), size=512 * KIB, segment_bytes=128 * KIB)
-
-
-def digests(out: Path) -> dict[str, str]:
-    return {
-        path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(out.rglob("*"))
-        if path.is_file()
-    }
 
 
 def test_a_corpus_has_the_files_that_a_log_directory_has(tmp_path: Path) -> None:

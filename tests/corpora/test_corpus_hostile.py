@@ -1,4 +1,4 @@
-"""Hostile batches: each stands where its label says, is its vector, and what is wrong with either is found."""
+"""Hostile batches: each is where its label says and equals its vector. Verification finds a wrong batch or label."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import missing, releases
+from made_corpora import BUSY
 
 from kfuzz import records
 from kfuzz.conformance.protocol.session import Limits, Session
@@ -19,13 +20,9 @@ from kfuzz.corpora.segment import generate_segment
 from kfuzz.corpora.workload import (
     KIB,
     MIB,
-    Batches,
     Compaction,
     Keys,
-    Producers,
     Range,
-    Topic,
-    Transactions,
     Values,
     Workload,
     load,
@@ -35,31 +32,7 @@ pytestmark = pytest.mark.java
 
 MIXED = Path(__file__).parents[2] / "spark_jobs" / "workloads" / "mixed.toml"
 
-BUSY = Workload(
-    topics=(
-        Topic(
-            "busy",
-            partitions=3,
-            leader_epoch_offsets=700,
-            values=Values(size=Range(0, 60)),
-            batches=Batches(records=Range(1, 9)),
-            producers=Producers(count=2, share=0.3, epoch_records=500, first_sequence=2**31 - 100),
-            transactions=Transactions(
-                producers=3,
-                share=0.5,
-                records=20,
-                abort_share=0.4,
-                partitions=2,
-                cross_share=0.6,
-                epoch_transactions=11,
-                coordinator_epoch_transactions=17,
-                first_sequence=2**31 - 50,
-            ),
-        ),
-    ),
-    size=768 * KIB,
-    segment_bytes=64 * KIB,
-)
+BUSY_WORKLOAD = Workload(topics=(BUSY,), size=768 * KIB, segment_bytes=64 * KIB)
 
 
 @pytest.fixture(scope="module", params=releases())
@@ -115,8 +88,8 @@ def test_kafka_appends_every_batch_of_a_partition_and_ends_every_transaction(kaf
     steps: dict[str, list[str]] = {}
     indexed: dict[str, dict[int, int]] = {}
     ends: dict[str, int] = {}
-    for segment in Plan(BUSY):
-        made = generate_segment(segment, BUSY)
+    for segment in Plan(BUSY_WORKLOAD):
+        made = generate_segment(segment, BUSY_WORKLOAD)
         here = steps.setdefault(segment.directory, [])
         here += [made.log[at : at + size].hex() for at, size in frames(made.log)]
         entries = struct.iter_unpack(">hqqqq", made.transaction_index)
@@ -142,9 +115,9 @@ def test_kafka_appends_every_batch_of_a_partition_and_ends_every_transaction(kaf
 
 def test_kafka_reads_cleaned_segments_record_for_record(kafka_clients: Session) -> None:
     """Gaps, batches without records, and delete horizons as base timestamps."""
-    [topic] = BUSY.topics
+    [topic] = BUSY_WORKLOAD.topics
     topic = replace(topic, keys=Keys(null_share=0.1), values=Values(size=Range(0, 60), null_share=0.1))
-    workload = replace(BUSY, topics=(replace(topic, compaction=Compaction(segments=2)),))
+    workload = replace(BUSY_WORKLOAD, topics=(replace(topic, compaction=Compaction(segments=2)),))
     empty = horizons = 0
     for segment in [one for one in Plan(workload) if one.is_cleaned]:
         log = generate_segment(segment, workload).log

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from s3_server import s3
+from test_corpus_resume import digests
 
 from kfuzz.corpora import targets
 from kfuzz.corpora.generation import generate
@@ -39,11 +39,6 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     uri = f"memory://{tmp_path.name}" if request.param == "memory" else f"s3://corpora/{tmp_path.name}"
     yield uri
     Target.of(uri).remove_directory("")
-
-
-def digests(place: str | Path) -> dict[str, str]:
-    target = Target.of(place)
-    return {name: hashlib.sha256(target.read(name) or b"").hexdigest() for name, _ in target.walk()}
 
 
 def test_every_target_holds_the_same_corpus_and_it_verifies(place: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from made_corpora import BUSY
 
 from kfuzz import records
 from kfuzz.corpora.generation import generate
@@ -23,13 +24,10 @@ from kfuzz.corpora.verification import verify
 from kfuzz.corpora.workload import (
     KIB,
     MIB,
-    Batches,
     Legacy,
     Producers,
-    Range,
     Topic,
     Transactions,
-    Values,
     Workload,
 )
 from kfuzz.corpora.writers import (
@@ -47,25 +45,6 @@ from kfuzz.corpora.writers import (
 from kfuzz.errors import UsageError
 from kfuzz.records.stream import ProducerState
 
-BUSY = Topic(
-    "busy",
-    partitions=3,
-    leader_epoch_offsets=700,
-    values=Values(size=Range(0, 60)),
-    batches=Batches(records=Range(1, 9)),
-    producers=Producers(count=2, share=0.3, epoch_records=500, first_sequence=2**31 - 100),
-    transactions=Transactions(
-        producers=3,
-        share=0.5,
-        records=20,
-        abort_share=0.4,
-        partitions=2,
-        cross_share=0.6,
-        epoch_transactions=11,
-        coordinator_epoch_transactions=17,
-        first_sequence=2**31 - 50,
-    ),
-)
 OTHER = replace(BUSY, name="other", partitions=1, transactions=Transactions(share=0.5, records=50))
 WORKLOAD = Workload(topics=(BUSY, OTHER), size=2 * MIB, segment_bytes=64 * KIB, seed=3)
 

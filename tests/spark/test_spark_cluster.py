@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import require_tool
+from made_corpora import digests
 
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, MIB, load, render
@@ -51,14 +51,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     out = tmp_path_factory.mktemp("here") / "out"
     generate(WORKLOAD, out)
     return digests(out)
-
-
-def digests(out: Path) -> dict[str, str]:
-    return {
-        path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(out.rglob("*"))
-        if path.is_file()
-    }
 
 
 def test_bare_executors_make_the_corpus_from_the_archive_and_verify_it(

@@ -68,7 +68,7 @@ def test_results_are_equal_for_any_number_of_tasks_and_name_what_was_wrong(corpu
     assert all(deviation.vector for deviation in deviations)
     labels = sum(result.hostile for result in one)
     assert 0 < len(deviations) < labels < sum(result.batches for result in one)
-    with pytest.raises(UsageError, match=r"no-such\.py is no file; name the files of the testee"):
+    with pytest.raises(UsageError, match=r"no-such\.py is not a file; name the files of the testee"):
         conform(spark, corpus, argv, ship=[tmp_path / "no-such.py"])
     with pytest.raises(KfuzzError, match="the testee /bin/false does not start"):
         conform(spark, corpus, ["/bin/false"], tasks=2)

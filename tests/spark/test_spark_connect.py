@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import missing, require_tool
+from made_corpora import digests
 
 from kfuzz.corpora.generation import generate
 from kfuzz.corpora.workload import KIB, MIB, load, render
@@ -33,11 +33,6 @@ with session_of_ours() as spark:
     assert heard == sorted(heard) and max(heard) > 0, heard
     assert verify(spark, out, tasks=3)[1] == []
 """
-
-
-def digests(out: Path) -> dict[str, str]:
-    files = sorted(path for path in out.rglob("*") if path.is_file())
-    return {str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.mark.full

