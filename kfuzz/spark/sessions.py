@@ -197,9 +197,9 @@ def collect(
     set_done: Callable[[int], None] = lambda done: None,
     set_failed: Callable[[int], None] = lambda failed: None,
 ) -> pa.Table:
-    """The rows of ``job``. Its last stage has ``tasks`` tasks; ``set_done`` is called with the number of finished ones.
-
-    ``set_failed`` is called before with the number of failed attempts. Spark Connect does not tell it.
+    """The rows of ``job``. Its last stage has ``tasks`` tasks; ``set_done`` is called with the number of finished ones,
+    and with ``tasks`` at the end. ``set_failed`` is called before with the number of failed attempts. Spark Connect does
+    not tell it.
 
     Raises ``KfuzzError`` if the job fails: one sentence with the task's error, without Java and Python tracebacks.
     An interrupt (``KeyboardInterrupt``) cancels the job.
@@ -250,6 +250,8 @@ def collect(
         raise KfuzzError(f"the Spark job failed: {reason(str(answer))}") from answer
     if isinstance(answer, BaseException):
         raise answer
+    # A short job ends before its last progress is heard.
+    set_done(tasks)
     return answer
 
 

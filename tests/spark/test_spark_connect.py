@@ -17,7 +17,7 @@ from kfuzz.corpora.workload import KIB, MIB, load, render
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
-WORKLOAD = replace(load(ROOT / "spark_jobs/workloads/mixed.toml"), size=2 * MIB, segment_bytes=256 * KIB)
+WORKLOAD = replace(load(ROOT / "spark_jobs/workloads/mixed.toml"), size=8 * MIB, segment_bytes=128 * KIB)
 # Spark Connect needs a session of its own, so this runs in a process of its own.
 PROGRAM = """
 import sys
@@ -29,8 +29,9 @@ workload, out = sys.argv[1:]
 with session_of_ours() as spark:
     assert type(spark).__module__ == "pyspark.sql.connect.session", type(spark)
     heard = []
-    generate(spark, load(workload), out, tasks=5, set_done=heard.append)
-    assert heard == sorted(heard) and max(heard) > 0, heard
+    generate(spark, load(workload), out, tasks=40, set_done=heard.append)
+    assert heard == sorted(heard) and heard[-1] == 40, heard
+    assert any(0 < done < 40 for done in heard), heard
     assert verify(spark, out, tasks=3)[1] == []
 """
 
