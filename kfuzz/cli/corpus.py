@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from kfuzz.corpora.statistics import Check
 
 __all__ = ["command"]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _TargetType(click.ParamType[Target]):
@@ -48,6 +51,13 @@ def _size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> 
 size_option = click.option(
     "--size", callback=_size, help='Uncompressed size, like "64MiB", instead of the workload\'s size.'
 )
+
+
+def jobs_option(done: str, default: str) -> Callable[[F], F]:
+    """The option ``--jobs`` of a command that takes several segments at a time."""
+    return click.option(
+        "--jobs", type=click.IntRange(1, 64), help=f"How many segments are {done} at a time.  [default: {default}]"
+    )
 
 
 @click.group(cls=Group)
@@ -80,6 +90,7 @@ def command() -> None:
     help="Continue an unfinished corpus: keep segments of the right size; with =verify, read them too.",
 )
 @click.option("--break-lock", is_flag=True, help="Take the corpus from another driver that is dead.")
+@jobs_option("made", "processors + 1")
 @json_option
 def generate(
     workload: Path,
@@ -88,6 +99,7 @@ def generate(
     overwrite: bool,
     resume: Literal["sizes", "verify"] | None,
     break_lock: bool,
+    jobs: int | None,
     as_json: bool,
 ) -> None:
     """Write the log segments that WORKLOAD (TOML) describes, with their indexes and a manifest.
@@ -110,6 +122,7 @@ def generate(
             overwrite=overwrite,
             resume=resume or "no",
             break_lock=break_lock,
+            jobs=jobs,
             name=str(workload),
             set_done=set_done,
         )
@@ -128,9 +141,10 @@ def generate(
     is_flag=True,
     help="Compare distributions with the workload too; the results are in _verify.json.",
 )
+@jobs_option("read", "processors")
 @json_option
 @click.pass_context
-def verify(ctx: click.Context, directory: Target, with_statistics: bool, as_json: bool) -> None:
+def verify(ctx: click.Context, directory: Target, with_statistics: bool, jobs: int | None, as_json: bool) -> None:
     """Read the corpus in DIRECTORY; exit 1 if anything differs from its plan or manifest.
 
     \b
@@ -141,7 +155,7 @@ def verify(ctx: click.Context, directory: Target, with_statistics: bool, as_json
     corpus = verification.Corpus.open(directory)
     start = time.monotonic()
     with progress("segments", len(corpus.plan), quiet=as_json) as set_done:
-        problems = verification.verify(directory, set_done=set_done)
+        problems = verification.verify(directory, jobs=jobs, set_done=set_done)
     checks: list[Check] = []
     if with_statistics:
         # It needs pyarrow, which other verbs do without.

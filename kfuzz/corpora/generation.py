@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from threading import Event
 from typing import Literal
 
 from kfuzz.corpora.fingerprints import fingerprint_lines
@@ -24,7 +25,7 @@ from kfuzz.corpora.resolution import WORKLOAD, resolve
 from kfuzz.corpora.rows import ROWS, Ids, KeptRows, RowWriter
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.snapshot import snapshot_name
-from kfuzz.corpora.targets import Listing, Target, in_parallel
+from kfuzz.corpora.targets import Listing, Target, default_jobs, in_parallel
 from kfuzz.corpora.workload import Workload, parse, render, show_size
 from kfuzz.errors import UsageError
 
@@ -62,10 +63,14 @@ def generate(
     overwrite: bool = False,
     resume: Resume = "no",
     break_lock: bool = False,
+    jobs: int | None = None,
     name: str = "the workload",
     set_done: Callable[[int], None] = lambda done: None,
 ) -> Manifest:
     """Make the whole corpus in this process and return the manifest's rows. ``name`` names the workload in errors.
+
+    ``jobs`` segments are made at a time, in threads; None chooses one more than there are processors, because a thread
+    waits while the disk takes its files.
 
     ``out`` is a directory or a URI, see :meth:`Target.of`. ``resume`` continues an unfinished corpus: ``sizes`` keeps
     segments whose log has the size that its row says, ``verify`` also reads them. ``set_done`` is called with the
@@ -80,11 +85,21 @@ def generate(
         if resume == "verify":
             rows = KeptRows.of(target, workload)
             work.rewrite(row.segment_id for row in work.kept(rows) if verify_row(target, plan, row))
-        with RowWriter(target, workload, work.run, f"{lock.id}-local") as writer:
-            set_done(len(plan) - len(work.left))
-            for at, segment_id in enumerate(work.left):
-                writer.add(write_segment(plan[segment_id], segment_id, workload, target, f"{lock.id}-local"))
-                set_done(len(plan) - len(work.left) + at + 1)
+        attempt, cancelled, done = f"{lock.id}-local", Event(), len(plan) - len(work.left)
+
+        def write(segment_id: int) -> Row:
+            return write_segment(plan[segment_id], segment_id, workload, target, attempt, cancelled)
+
+        jobs = jobs or default_jobs() + 1
+        with (
+            RowWriter(target, workload, work.run, attempt) as writer,
+            contextlib.closing(in_parallel(write, work.left, jobs, cancelled.set)) as written,
+        ):
+            set_done(done)
+            for _, row in written:
+                writer.add(row)
+                done += 1
+                set_done(done)
         return finish(target, plan, work, lock)
 
 

@@ -89,8 +89,6 @@ cdef enum:
     FAULTS_MAX = 20
     # A call of the hash costs little beside so many bytes.
     HASHED_BYTES = 16384
-    # What the hash takes of a batch: its header, and a CRC of four bytes.
-    HASHED_MAX = HEADER_SIZE + 4
     OFFSET_ENTRY = 8
     TIME_ENTRY = 12
     ABORTED_ENTRY = 34
@@ -302,17 +300,16 @@ cdef class LogWalk(Policy):
         self.append(b, b.last_offset - b.record_count + 1, b.max_timestamp, b.record_count)
 
     cdef void hash(self, const uint8_t *header, int64_t size, int64_t at_crc, uint32_t content) noexcept nogil:
-        """Add a batch to the content fingerprint: the header without length and CRC, and the content's CRC-32C."""
-        cdef uint8_t *p
-        if self.unhashed > HASHED_BYTES - HASHED_MAX:
+        """Add a batch to the content fingerprint: the CRC-32Cs of its header, without length and CRC, and contents."""
+        cdef uint8_t[HEADER_SIZE] blank
+        if self.unhashed == HASHED_BYTES:
             with gil:
                 self.hash_rest()
-        p = self.hashed + self.unhashed
-        memcpy(p, header, <size_t> size)
-        memset(p + AT_BATCH_LENGTH, 0, 4)
-        memset(p + at_crc, 0, 4)
-        put_int32(p + size, <int32_t> content)
-        self.unhashed += size + 4
+        memcpy(blank, header, <size_t> size)
+        memset(blank + AT_BATCH_LENGTH, 0, 4)
+        memset(blank + at_crc, 0, 4)
+        put_int32(put_int32(self.hashed + self.unhashed, <int32_t> crc32c_of(blank, size)), <int32_t> content)
+        self.unhashed += 8
 
     cdef void hash_rest(self) noexcept:
         try:

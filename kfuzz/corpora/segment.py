@@ -8,8 +8,10 @@ writes the same bytes. Therefore no committer is needed: ``targets`` gives files
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 from kfuzz.corpora.hostile import hostile_of
 from kfuzz.corpora.labels import LABELS, Label, encode_labels, label_file, verdicts
@@ -53,16 +55,24 @@ def log_chunks(segment: Segment, workload: Workload) -> Iterator[memoryview]:
     return _chunks(synthesiser(segment, workload.index_interval_bytes))
 
 
-def write_segment(segment: Segment, segment_id: int, workload: Workload, out: str | Path | Target, attempt: str) -> Row:
+def write_segment(
+    segment: Segment,
+    segment_id: int,
+    workload: Workload,
+    out: str | Path | Target,
+    attempt: str,
+    cancelled: Event | None = None,
+) -> Row:
     """Write the files of ``segment`` under ``out`` and return its row for the manifest.
 
     ``attempt`` must differ between attempts that may run at the same time, on one machine or on several. On any error,
     no half-written file gets a final name, and this attempt's temporary files are removed. Raises ``UsageError`` if
-    the system refuses to write: a full disk, missing permission.
+    the system refuses to write: a full disk, missing permission. Raises ``CancelledError`` soon after another thread
+    has set ``cancelled``.
     """
     making = synthesiser(segment, workload.index_interval_bytes)
     with Target.of(out).stage(segment.directory, attempt) as files:
-        files.write(f"{segment.stem}.log", _chunks(making))
+        files.write(f"{segment.stem}.log", _until(cancelled, _chunks(making)))
         offsets, times = making.offset_index_bytes(), making.time_index_bytes()
         files.write(f"{segment.stem}.index", [offsets])
         files.write(f"{segment.stem}.timeindex", [times])
@@ -138,6 +148,13 @@ def _known_producers(segment: Segment, segment_id: int, workload: Workload, maki
 def synthesiser(segment: Segment, index_interval_bytes: int) -> Synthesiser:
     """What makes the bytes of ``segment``, not begun yet."""
     return Synthesiser(segment, index_interval_bytes, batch_bytes_max(segment.topic), PHRASES, compress)
+
+
+def _until(cancelled: Event | None, chunks: Iterator[memoryview]) -> Iterator[memoryview]:
+    for chunk in chunks:
+        if cancelled is not None and cancelled.is_set():
+            raise CancelledError
+        yield chunk
 
 
 def _chunks(making: Synthesiser) -> Iterator[memoryview]:

@@ -1,8 +1,9 @@
 """Makes the bytes of one segment, batch by batch, in a reused buffer.
 
 A batch takes three passes: ``measure`` draws the sizes and sums them, ``fill_payload`` fills the payload in bulk, and
-``frame_records`` writes the framing over it. All three run ``nogil`` and touch no Python object. Codec and CRC run once
-per batch. Every random number is a hash of (segment seed, batch, record, purpose), so the bytes depend on nothing else.
+``frame_records`` writes the framing over it. All of it runs ``nogil``, so several threads can make segments at a time;
+only codecs and hostile batches need Python, once per batch. Every random number is a hash of (segment seed, batch,
+record, purpose), so the bytes depend on nothing else.
 """
 
 cimport cython
@@ -55,7 +56,7 @@ from kfuzz.wire.format cimport (
     TRANSACTIONAL,
 )
 from kfuzz.wire.record_batch cimport header_t, put_header
-from kfuzz.wire.scratch cimport Scratch, reserve
+from kfuzz.wire.scratch cimport Scratch, out_t, reserve
 from kfuzz.wire.sink cimport put_bytes, put_int8, put_int16, put_int32, put_int64, put_varlong, size_of_varlong
 from kfuzz.wire.splitmix cimport mix
 
@@ -86,6 +87,8 @@ cdef enum:
     DRAW_FIELDS = 7
     DRAW_KEPT = 8
     DRAWS = 16
+    NO_CODEC = 0
+    CODEC_COUNT = 5
 
 cdef enum:
     KEYS_UNIFORM = 0
@@ -95,7 +98,6 @@ cdef enum:
 cdef const uint8_t *header_keys = b"trace-idapp-nameschema-vencodingprioritylocationlanguagechecksum"
 
 KEY_KINDS = {"uniform": KEYS_UNIFORM, "zipf": KEYS_ZIPF, "sequential": KEYS_SEQUENTIAL}
-CODEC_IDS = {name: number for number, name in enumerate(CODECS)}
 DIGEST_BYTES = 16
 
 cdef struct piece_t:
@@ -114,11 +116,31 @@ cdef struct record_t:
     int32_t header_count
 
 
-cdef uint8_t *more_of(Scratch scratch, int64_t size) except NULL:
+cdef struct codecs_t:
+    # What a topic's batches are compressed with, and how often: numbers of codecs, and weights.
+    int count
+    int[CODEC_COUNT] codec
+    uint64_t[CODEC_COUNT] weight
+    uint64_t total
+
+
+cdef codecs_t to_codecs(weights):
+    cdef codecs_t found
+    found.count, found.total = 0, 0
+    if len(weights) > CODEC_COUNT:
+        raise ValueError("a codec has two weights")
+    for name, weight in weights:
+        found.codec[found.count], found.weight[found.count] = CODECS.index(name), weight
+        found.total += found.weight[found.count]
+        found.count += 1
+    return found
+
+
+cdef uint8_t *more_of(out_t *out, int64_t size) except NULL nogil:
     """Append room for ``size`` bytes and return where it begins; the caller writes them."""
-    reserve(&scratch.out, size)
-    scratch.out.p += size
-    return scratch.out.p - size
+    reserve(out, size)
+    out.p += size
+    return out.p - size
 
 
 @cython.final
@@ -146,8 +168,9 @@ cdef class Synthesiser(Writers):
     # JSON values of one batch, one after the other: written before the batch, because their sizes are not known before.
     cdef bint is_json
     # Of values with a compression ratio: the fresh bytes in each period, by codec, and of this batch's codec.
-    cdef dict fresh_bytes
+    cdef int64_t[CODEC_COUNT] fresh_bytes
     cdef int64_t fresh, period
+    cdef bint has_fresh
     cdef JsonWriter json
     cdef Scratch json_values
     cdef bint cleaned
@@ -160,7 +183,7 @@ cdef class Synthesiser(Writers):
     cdef piece_t *pieces
     cdef int piece_count, piece
     cdef int64_t units_per_offset, clock_offset, now_ms, now_units, day_ms, piece_end_ms
-    cdef list codecs, legacy_codecs
+    cdef codecs_t codecs, legacy_codecs
     cdef int64_t index_interval, indexed_at, top_timestamp, top_offset
     cdef int64_t time_indexed
     cdef Scratch offset_index, time_index, transaction_index, digests
@@ -221,7 +244,7 @@ cdef class Synthesiser(Writers):
             reserve(&self.json_values.out, topic.batches.records.max * value_bytes_max(topic) + 8)
         self.header_share = threshold(topic.headers.share)
         self.header_count, self.header_size = to_range(topic.headers.count), to_range(topic.headers.size)
-        self.codecs, self.legacy_codecs = list(topic.batches.codecs), list(topic.legacy.codecs)
+        self.codecs, self.legacy_codecs = to_codecs(topic.batches.codecs), to_codecs(topic.legacy.codecs)
         self.log_append = topic.timestamps.type == "log-append"
         self.jitter_ms, self.late_ms = topic.timestamps.jitter_ms, topic.timestamps.late_ms
         self.late_share = threshold(topic.timestamps.late_share)
@@ -251,7 +274,9 @@ cdef class Synthesiser(Writers):
         if not found:
             raise UsageError(f"topic {topic.name}: values.ratio is not resolved; call kfuzz.corpora.resolution.resolve")
         # Uncompressed batches look like those of one of the codecs.
-        self.fresh_bytes = {codec: found.get(codec, max(found.values())) for codec in CODECS}
+        for number, codec in enumerate(CODECS):
+            self.fresh_bytes[<int> number] = found.get(codec, max(found.values()))
+        self.has_fresh = True
         return 0
 
     cdef int set_zipf(self, table) except -1:
@@ -268,16 +293,18 @@ cdef class Synthesiser(Writers):
         """Make batches until a chunk is full. Returns the number of bytes made; 0 at the segment's end."""
         cdef stream_t *s
         self.used = 0
-        while self.left > 0 and self.used < CHUNK_BYTES:
-            s = self.next_writer()
-            if ends_transaction(s):
-                self.put_marker(s)
-            elif s.kind == MAGIC_0 or s.kind == MAGIC_1:
-                self.put_messages(s)
-            elif s.kind == HOSTILE:
-                self.put_hostile(s)
-            else:
-                self.put_batch(s)
+        with nogil:
+            while self.left > 0 and self.used < CHUNK_BYTES:
+                s = self.next_writer()
+                if ends_transaction(s):
+                    self.put_marker(s)
+                elif s.kind == MAGIC_0 or s.kind == MAGIC_1:
+                    self.put_messages(s)
+                elif s.kind == HOSTILE:
+                    with gil:
+                        self.put_hostile(s)
+                else:
+                    self.put_batch(s)
         self.digest.update(self.digests)
         self.digests.out.p = self.digests.out.start
         self.size += self.used
@@ -519,60 +546,55 @@ cdef class Synthesiser(Writers):
             top = max(top, self.drawn[i].timestamp)
         return top
 
-    cdef str codec_of(self, list weights):
+    cdef int codec_of(self, const codecs_t *codecs) noexcept nogil:
         """One of the weighted codecs, chosen by this batch's random number. It decides how the values are filled."""
-        cdef str codec = self.weighed(weights)
-        if self.fresh_bytes is not None:
+        cdef int codec = self.weighed(codecs)
+        if self.has_fresh:
             self.fresh = self.fresh_bytes[codec]
         return codec
 
-    cdef str weighed(self, list weights):
-        cdef uint64_t total = 0
+    cdef inline int weighed(self, const codecs_t *codecs) noexcept nogil:
         cdef uint64_t at
-        if len(weights) == 1:
-            return weights[0][0]
-        for _, weight in weights:
-            total += <uint64_t> weight
-        at = <uint64_t> high(cell(self.batch_seed, 2)) * total >> 32
-        for name, weight in weights:
-            if at < <uint64_t> weight:
-                return name
-            at -= <uint64_t> weight
-        return weights[len(weights) - 1][0]
+        cdef int i
+        if codecs.count == 1:
+            return codecs.codec[0]
+        at = <uint64_t> high(cell(self.batch_seed, 2)) * codecs.total >> 32
+        for i in range(codecs.count):
+            if at < codecs.weight[i]:
+                return codecs.codec[i]
+            at -= codecs.weight[i]
+        return codecs.codec[codecs.count - 1]
 
-    cdef int64_t pack(self, int64_t at, int64_t size, str codec, int magic) except -1:
+    cdef int64_t pack(self, int64_t at, int64_t size, int codec, int magic) except -1 with gil:
         """Compress the ``size`` payload bytes at ``at`` in place; returns the compressed size."""
-        cdef bytes packed
-        if codec == "none":
-            return size
-        packed = self.compress(codec, self.view[at:at + size], magic=magic)
+        cdef str name = CODECS[codec]
+        cdef bytes packed = self.compress(name, self.view[at:at + size], magic=magic)
         if at + len(packed) > self.capacity:
-            raise MemoryError(f"{codec} made {len(packed)} bytes of {size}")
+            raise MemoryError(f"{name} made {len(packed)} bytes of {size}")
         memcpy(self.base + at, PyBytes_AS_STRING(packed), <size_t> len(packed))
         return len(packed)
 
-    cdef int put_batch(self, stream_t *s) except -1:
+    cdef int put_batch(self, stream_t *s) except -1 nogil:
         """Write one record batch (magic 2) of data records."""
         cdef int64_t at = self.used
         cdef int64_t count = self.claim(s)
         cdef int64_t kept = count
         cdef int64_t size, top
         cdef header_t h
-        cdef str codec = self.codec_of(self.codecs)
+        cdef int codec = self.codec_of(&self.codecs)
         h.attributes = 0
-        with nogil:
-            size = self.measure(count, 2)
-            self.base_timestamp = self.drawn[0].timestamp
-            h.max_timestamp = top = self.top_of_drawn(count)
-            if self.cleaned:
-                kept = self.clean(s, count, &size, &h)
-            if kept > 0:
-                self.fill_payload(self.base + at + HEADER_SIZE, size)
-                self.frame_records(self.base + at + HEADER_SIZE, kept)
+        size = self.measure(count, 2)
+        self.base_timestamp = self.drawn[0].timestamp
+        h.max_timestamp = top = self.top_of_drawn(count)
+        if self.cleaned:
+            kept = self.clean(s, count, &size, &h)
+        if kept > 0:
+            self.fill_payload(self.base + at + HEADER_SIZE, size)
+            self.frame_records(self.base + at + HEADER_SIZE, kept)
         if kept == 0:
             # An empty batch has no payload and no base timestamp (DefaultRecordBatch.writeEmptyHeader).
-            codec, self.base_timestamp = "none", -1
-        h.attributes |= <int16_t> <int> CODEC_IDS[codec]
+            codec, self.base_timestamp = NO_CODEC, -1
+        h.attributes |= <int16_t> codec
         if s.kind == TRANSACTIONS:
             h.attributes |= TRANSACTIONAL
         if self.log_append:
@@ -610,7 +632,7 @@ cdef class Synthesiser(Writers):
         put_int64(p, self.offset)
         put_int32(p + AT_PARTITION_LEADER_EPOCH, <int32_t> epoch)
         self.labels.append((self.size + at, size, self.offset, s.number))
-        memcpy(more_of(self.digests, size), p, <size_t> size)
+        memcpy(more_of(&self.digests.out, size), p, <size_t> size)
         self.crc32c = crc32c_on(self.crc32c, p, size)
         self.used = at + size
         # Its timestamps and its count of records may be anything.
@@ -663,7 +685,7 @@ cdef class Synthesiser(Writers):
             size[0] += size_of_varlong(r.body) + r.body
         return kept
 
-    cdef int put_marker(self, stream_t *s) except -1:
+    cdef int put_marker(self, stream_t *s) except -1 nogil:
         """Write the control batch that ends the transaction of ``s``: ``EndTransactionMarker``, version 0."""
         cdef int64_t at = self.used
         cdef uint8_t *p = self.base + at + HEADER_SIZE
@@ -703,10 +725,10 @@ cdef class Synthesiser(Writers):
         s.timestamp, s.coordinator_epoch = millis, coordinator_epoch
         self.end(s)
         self.control_batches += 1
-        self.finish_batch(at, p - (self.base + at + HEADER_SIZE), "none", &h)
+        self.finish_batch(at, p - (self.base + at + HEADER_SIZE), NO_CODEC, &h)
         return 0
 
-    cdef int finish_batch(self, int64_t at, int64_t size, str codec, header_t *h) except -1:
+    cdef int finish_batch(self, int64_t at, int64_t size, int codec, header_t *h) except -1 nogil:
         """Compress the payload, write the header, update the sums. Fills in the missing fields of ``h``."""
         cdef uint8_t *p = self.base + at
         cdef uint32_t content = crc32c_of(p + HEADER_SIZE, size)
@@ -714,8 +736,7 @@ cdef class Synthesiser(Writers):
         cdef int64_t offsets = h.last_offset_delta + 1
         cdef bint has_base = not self.log_append and not h.attributes & DELETE_HORIZON and h.record_count > 0
         cdef int64_t earliest = h.base_timestamp if has_base else h.max_timestamp
-        cdef uint8_t *entry
-        cdef bint packed = codec != "none"
+        cdef bint packed = codec != NO_CODEC
         if packed:
             size = self.pack(at + HEADER_SIZE, size, codec, 2)
         h.base_offset = self.offset
@@ -725,8 +746,8 @@ cdef class Synthesiser(Writers):
         h.batch_length = 0
         h.crc = 0
         # The length and the CRC depend on the codec library, so the content fingerprint treats them as 0.
-        entry = more_of(self.digests, HEADER_SIZE + 4)
-        put_int32(put_header(entry, h), <int32_t> content)
+        put_header(p, h)
+        self.digest_batch(p, HEADER_SIZE, content)
         h.batch_length = <int32_t> (HEADER_SIZE - LOG_OVERHEAD + size)
         put_header(p, h)
         self.used = at + HEADER_SIZE + size
@@ -742,11 +763,20 @@ cdef class Synthesiser(Writers):
         self.records += h.record_count - offsets
         return 0
 
+    cdef int digest_batch(self, const uint8_t *header, int64_t size, uint32_t content) except -1 nogil:
+        """Add a batch to the content fingerprint: the CRC-32C of its header and of its uncompressed payload.
+
+        BLAKE2b over the header itself would take a third of the time of a small batch.
+        """
+        cdef uint8_t *entry = more_of(&self.digests.out, 8)
+        put_int32(put_int32(entry, <int32_t> crc32c_of(header, size)), <int32_t> content)
+        return 0
+
     cdef inline void add_to_log_crc(self, const uint8_t *p, int64_t size, int64_t rest, uint32_t crc) noexcept nogil:
         """Add to the log's CRC-32C ``size`` bytes at ``p``, then ``rest`` bytes whose own CRC-32C is ``crc``."""
         self.crc32c = crc32c_moved(crc32c_on(self.crc32c, p, size), crc32c_over(rest)) ^ crc
 
-    cdef int put_messages(self, stream_t *s) except -1:
+    cdef int put_messages(self, stream_t *s) except -1 nogil:
         """Write messages of magic 0 or 1: one after the other without a codec, otherwise compressed in one wrapper."""
         cdef int magic = 0 if s.kind == MAGIC_0 else 1
         cdef int64_t count = self.claim(s)
@@ -755,19 +785,19 @@ cdef class Synthesiser(Writers):
         cdef int64_t i, size, packed, top, offset
         cdef uint32_t content
         cdef int attributes = LOG_APPEND_TIME if self.log_append and magic == 1 else 0
-        cdef str codec = self.codec_of(self.legacy_codecs)
+        cdef int codec = self.codec_of(&self.legacy_codecs)
         size = self.measure(count, magic)
         top = self.top_of_drawn(count)
         if self.log_append:
             for i in range(count):
                 self.drawn[i].timestamp = top
-        if codec == "none":
+        if codec == NO_CODEC:
             self.fill_payload(self.base + at, size)
             self.frame_messages(at, count, magic, attributes, self.offset)
             for i in range(count):
                 size = message_bytes(&self.drawn[i], fields)
                 content = crc32c_of(self.base + at + fields, size - fields)
-                self.sum_message(at, size, magic, fields, content)
+                self.sum_message(at, size, fields, content)
                 self.add_to_log_crc(self.base + at, fields, size - fields, content)
                 self.used = at + size
                 top = self.drawn[i].timestamp if magic == 1 else -1
@@ -781,9 +811,9 @@ cdef class Synthesiser(Writers):
         self.sum_inner(at + fields + LENGTHS_BYTES, count, fields)
         content = crc32c_of(self.base + at + fields + LENGTHS_BYTES, size)
         packed = self.pack(at + fields + LENGTHS_BYTES, size, codec, magic)
-        attributes |= <int> CODEC_IDS[codec]
+        attributes |= codec
         put_message(self.base + at, self.offset + count - 1, magic, attributes, top, -1, packed)
-        self.sum_message(at, fields + LENGTHS_BYTES + packed, magic, fields, content)
+        self.sum_message(at, fields + LENGTHS_BYTES + packed, fields, content)
         self.crc32c = crc32c_on(self.crc32c, self.base + at, fields + LENGTHS_BYTES + packed)
         self.used = at + fields + LENGTHS_BYTES + packed
         top = top if magic == 1 else -1
@@ -803,29 +833,27 @@ cdef class Synthesiser(Writers):
                 p = put_int32(p, r.value_size)
             p = self.put_value(p, r)
 
-    cdef int sum_inner(self, int64_t at, int64_t count, int64_t fields) except -1:
+    cdef void sum_inner(self, int64_t at, int64_t count, int64_t fields) noexcept nogil:
         """Write the CRCs of the messages inside a wrapper."""
         cdef int64_t i, size
         for i in range(count):
             size = message_bytes(&self.drawn[i], fields)
             self.put_message_crc(at, size)
             at += size
-        return 0
 
-    cdef int put_message_crc(self, int64_t at, int64_t size) except -1:
+    cdef inline void put_message_crc(self, int64_t at, int64_t size) noexcept nogil:
         put_int32(self.base + at + MESSAGE_AT_CRC, <int32_t> crc32_of(self.base + at + AT_MAGIC, size - AT_MAGIC))
-        return 0
 
-    cdef int sum_message(self, int64_t at, int64_t size, int magic, int64_t fields, uint32_t content) except -1:
+    cdef int sum_message(self, int64_t at, int64_t size, int64_t fields, uint32_t content) except -1 nogil:
         """Write the CRC of the message of ``size`` bytes at ``at``; add its fields to the content fingerprint."""
-        cdef uint8_t *entry = more_of(self.digests, fields + 4)
-        memcpy(entry, self.base + at, <size_t> fields)
-        put_int32(put_int32(entry + AT_BATCH_LENGTH, 0), 0)
-        put_int32(entry + fields, <int32_t> content)
+        cdef uint8_t[KEY_AT_V1] header
+        memcpy(header, self.base + at, <size_t> fields)
+        put_int32(put_int32(header + AT_BATCH_LENGTH, 0), 0)
+        self.digest_batch(header, fields, content)
         self.put_message_crc(at, size)
         return 0
 
-    cdef int appended(self, int64_t at, int64_t count, int64_t max_timestamp, int64_t min_timestamp) except -1:
+    cdef int appended(self, int64_t at, int64_t count, int64_t max_timestamp, int64_t min_timestamp) except -1 nogil:
         """Update the indexes like ``LogSegment.append``, and the sums, for ``count`` records at byte ``at``."""
         cdef int64_t position = self.size + at
         cdef int64_t last_offset = self.offset + count - 1
@@ -833,7 +861,7 @@ cdef class Synthesiser(Writers):
         if max_timestamp > self.top_timestamp:
             self.top_timestamp, self.top_offset = max_timestamp, last_offset
         if position - self.indexed_at > self.index_interval:
-            entry = more_of(self.offset_index, 8)
+            entry = more_of(&self.offset_index.out, 8)
             put_int32(put_int32(entry, <int32_t> (last_offset - self.first_offset)), <int32_t> position)
             self.append_time()
             self.indexed_at = position
@@ -846,18 +874,18 @@ cdef class Synthesiser(Writers):
         self.left -= count
         return 0
 
-    cdef int append_time(self) except -1:
+    cdef int append_time(self) except -1 nogil:
         """Like ``TimeIndex.maybeAppend``: add an entry only if its timestamp is above that of the last entry."""
         cdef uint8_t *entry
         if self.top_timestamp > self.time_indexed:
-            entry = more_of(self.time_index, 12)
+            entry = more_of(&self.time_index.out, 12)
             put_int32(put_int64(entry, self.top_timestamp), <int32_t> (self.top_offset - self.first_offset))
             self.time_indexed = self.top_timestamp
         return 0
 
-    cdef int append_aborted(self, const stream_t *s) except -1:
+    cdef int append_aborted(self, const stream_t *s) except -1 nogil:
         """Add a transaction index entry (``AbortedTxn``, version 0). The marker's offset is the current offset."""
-        cdef uint8_t *entry = put_int16(more_of(self.transaction_index, 34), 0)
+        cdef uint8_t *entry = put_int16(more_of(&self.transaction_index.out, 34), 0)
         put_int64(put_int64(put_int64(put_int64(entry, s.producer_id), s.first_offset), self.offset), self.stable(s))
         return 0
 

@@ -22,7 +22,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +31,9 @@ from typing import Any, Final, TypeVar
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import cannot_write, local_path, require_writable
 
-__all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "in_parallel"]
+__all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "default_jobs", "in_parallel"]
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/?)(.*)", re.DOTALL)
@@ -50,6 +51,8 @@ PACKAGES: Final = {
 PART_BYTES = 5 << 20
 # How much of a log is given to an upload at once: the upload's buffer grows to PART_BYTES plus this.
 PIECE_BYTES = 1 << 20
+# More threads would wait for each other: Python's lock is held around each call of a codec.
+JOBS_MAX = 16
 # How much of a file is copied at once from a remote file system.
 COPY_BYTES = 4 << 20
 # Listings wait for the network or the disk, so many run at a time, on any number of cores.
@@ -191,19 +194,32 @@ class Target(ABC):
                     self.remove(f"{directory}/{name}" if directory else name)
 
 
-def in_parallel(function: Callable[[str], T], names: Iterable[str]) -> Iterator[tuple[str, T]]:
-    """Each of ``names`` with its result, in their order. A few calls run at the same time, and few results wait."""
-    with ThreadPoolExecutor(LISTERS) as pool:
-        waiting: deque[tuple[str, Future[T]]] = deque()
+def default_jobs() -> int:
+    """How many segments are made or read at a time: one for each processor that this process may use."""
+    return min(len(os.sched_getaffinity(0)), JOBS_MAX)
+
+
+def in_parallel(
+    function: Callable[[A], T], arguments: Iterable[A], threads: int = LISTERS, stop: Callable[[], None] = lambda: None
+) -> Generator[tuple[A, T], None, None]:
+    """Each of ``arguments`` with its result, in their order. ``threads`` calls run at a time, and few results wait.
+
+    If the caller takes no more results, ``stop`` is called before the calls that still run are waited for.
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[tuple[A, Future[T]]] = deque()
         try:
-            for name in names:
-                waiting.append((name, pool.submit(function, name)))
-                if len(waiting) >= 2 * LISTERS:
+            for argument in arguments:
+                waiting.append((argument, pool.submit(function, argument)))
+                if len(waiting) >= 2 * threads:
                     first, future = waiting.popleft()
                     yield first, future.result()
             while waiting:
                 first, future = waiting.popleft()
                 yield first, future.result()
+        except BaseException:
+            stop()
+            raise
         finally:
             for _, future in waiting:
                 future.cancel()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -34,7 +35,7 @@ from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.rows import ROWS
 from kfuzz.corpora.snapshot import snapshot_name
-from kfuzz.corpora.targets import Listing, Target, in_parallel
+from kfuzz.corpora.targets import Listing, Target, default_jobs, in_parallel
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
 from kfuzz.corpora.writers import HOSTILE
@@ -95,16 +96,25 @@ class Corpus:
                 yield self.plan[row.segment_id], row
 
 
-def verify(out: str | Path | Target, *, set_done: Callable[[int], None] = lambda done: None) -> list[Problem]:
+def verify(
+    out: str | Path | Target, *, jobs: int | None = None, set_done: Callable[[int], None] = lambda done: None
+) -> list[Problem]:
     """Everything that is wrong with the corpus in ``out``, in the plan's order; empty if nothing is wrong.
 
-    ``set_done`` is called with the number of verified segments. Raises ``UsageError`` like :meth:`Corpus.open`.
+    ``jobs`` segments are read at a time, in threads; None chooses as many as there are processors. ``set_done`` is
+    called with the number of verified segments. Raises ``UsageError`` like :meth:`Corpus.open`.
     """
     corpus = Corpus.open(out)
     problems = check_whole(corpus)
-    for done, (segment, row) in enumerate(corpus.segments()):
-        problems += verify_segment(corpus.out, segment, corpus.workload, row)
-        set_done(done + 1)
+
+    def check(known: tuple[Segment, Row]) -> list[Problem]:
+        segment, row = known
+        return verify_segment(corpus.out, segment, corpus.workload, row)
+
+    with closing(in_parallel(check, corpus.segments(), jobs or default_jobs())) as checked:
+        for done, (_, found) in enumerate(checked):
+            problems += found
+            set_done(done + 1)
     return problems
 
 

@@ -198,8 +198,8 @@ def collect(
     set_failed: Callable[[int], None] = lambda failed: None,
 ) -> pa.Table:
     """The rows of ``job``. Its last stage has ``tasks`` tasks; ``set_done`` is called with the number of finished ones,
-    and with ``tasks`` at the end. ``set_failed`` is called before with the number of failed attempts. Spark Connect does
-    not tell it.
+    and with ``tasks`` at the end. ``set_failed`` is called before with the number of failed attempts. It is not known
+    over Spark Connect.
 
     Raises ``KfuzzError`` if the job fails: one sentence with the task's error, without Java and Python tracebacks.
     An interrupt (``KeyboardInterrupt``) cancels the job.

@@ -8,10 +8,10 @@ cdef struct out_t:
 
 # Enlarge the memory, so that ``size`` more bytes fit. False if there is no memory.
 cdef bint enlarge(out_t *out, int64_t size) noexcept nogil
-cdef int grow(out_t *out, int64_t size) except -1
+cdef int grow(out_t *out, int64_t size) except -1 nogil
 
 # Make room for ``size`` more bytes at ``out.p``. The caller has checked that ``size`` is within its limits.
-cdef inline int reserve(out_t *out, int64_t size) except -1:
+cdef inline int reserve(out_t *out, int64_t size) except -1 nogil:
     if size <= out.end - out.p:
         return 0
     return grow(out, size)

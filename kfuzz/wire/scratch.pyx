@@ -30,9 +30,10 @@ cdef bint enlarge(out_t *out, int64_t size) noexcept nogil:
     return True
 
 
-cdef int grow(out_t *out, int64_t size) except -1:
+cdef int grow(out_t *out, int64_t size) except -1 nogil:
     if not enlarge(out, size):
-        raise MemoryError
+        with gil:
+            raise MemoryError
     return 0
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import threading
+from concurrent.futures import CancelledError
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_corpora import digests
@@ -125,7 +128,7 @@ def test_an_interrupted_run_leaves_no_success_and_no_half_file_and_can_be_repeat
     for path in ("out", "fresh"):
         written.clear()
         with pytest.raises(UsageError, match=r"\.log cannot be written: No space left on device; free space there"):
-            generate(WORKLOAD, tmp_path / path, overwrite=True)
+            generate(WORKLOAD, tmp_path / path, overwrite=True, jobs=1)
         left = digests(tmp_path / path)
         assert "_SUCCESS" not in left
         assert not [name for name in left if name.endswith(".tmp")]
@@ -134,6 +137,36 @@ def test_an_interrupted_run_leaves_no_success_and_no_half_file_and_can_be_repeat
     monkeypatch.undo()
     generate(WORKLOAD, tmp_path / "fresh", resume="sizes")
     assert digests(tmp_path / "fresh") == whole
+
+
+def test_the_number_of_jobs_changes_no_byte(tmp_path: Path) -> None:
+    for jobs in (1, 2, 7):
+        done: list[int] = []
+        rows = generate(WORKLOAD, tmp_path / str(jobs), jobs=jobs, set_done=done.append)
+        assert done == list(range(len(rows) + 1))
+        assert digests(tmp_path / str(jobs)) == digests(tmp_path / "1")
+
+
+def test_a_failure_soon_stops_the_other_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, stopped = threading.Barrier(3), []
+
+    def first_fails(segment: Any, segment_id: int, *rest: Any) -> Any:
+        begun.wait(30)
+        if segment_id == 0:
+            raise UsageError("a full disk")
+        try:
+            # Without the flag, this would go on for ever.
+            while True:
+                write_segment(segment, segment_id, *rest)
+        except CancelledError:
+            stopped.append(segment_id)
+            raise
+
+    monkeypatch.setattr(generation, "write_segment", first_fails)
+    with pytest.raises(UsageError, match="a full disk"):
+        generate(WORKLOAD, tmp_path / "out", jobs=3)
+    assert sorted(stopped) == [1, 2]
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.name.endswith(".tmp")]
 
 
 def test_segments_of_different_codec_libraries_are_not_published(tmp_path: Path) -> None:

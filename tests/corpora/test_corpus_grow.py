@@ -84,7 +84,7 @@ def test_an_unfinished_corpus_grows_while_it_is_resumed(tmp_path: Path, writes: 
     out, larger = tmp_path / "out", WORKLOAD.resized(2000 * KIB)
     writes.limit = 7
     with pytest.raises(KeyboardInterrupt):
-        generate(WORKLOAD, out)
+        generate(WORKLOAD, out, jobs=1)
     writes.limit = 1000
     with pytest.raises(UsageError, match="unfinished corpus of this workload; add --resume"):
         generate(larger, out)

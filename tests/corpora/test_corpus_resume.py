@@ -67,7 +67,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> Writes:
 def interrupted(place: str | Path, writes: Writes, after: int) -> None:
     writes.limit = after
     with pytest.raises(KeyboardInterrupt):
-        generate(WORKLOAD, place)
+        generate(WORKLOAD, place, jobs=1)
     writes.limit = 1000
     writes.ids.clear()
 
@@ -84,7 +84,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     interrupted(out, writes, 4)
     done: list[int] = []
     rows = generate(WORKLOAD, out, resume=resume, set_done=done.append)
-    assert writes.ids == [4, 5]
+    assert sorted(writes.ids) == [4, 5]
     assert done == [4, 5, 6]
     assert digests(out) == whole
     assert len(rows) == 6
@@ -100,7 +100,7 @@ def test_a_plain_run_on_an_unfinished_corpus_names_both_ways_on_and_changes_noth
         generate(WORKLOAD, out)
     assert digests(out) == before
     generate(WORKLOAD, out, overwrite=True)
-    assert writes.ids == list(range(6))
+    assert sorted(writes.ids) == list(range(6))
 
 
 def test_a_second_run_on_a_finished_corpus_touches_nothing(tmp_path: Path, writes: Writes) -> None:
@@ -143,7 +143,7 @@ def test_what_is_damaged_is_written_again(
                 writer.add(write_segment(segment, at, WORKLOAD, out, "a"))
     damage(out)
     generate(WORKLOAD, out, resume=resume)
-    assert writes.ids == written
+    assert sorted(writes.ids) == written
     if resume == "verify":
         assert digests(out) == whole
         assert verify(out) == []
@@ -173,7 +173,7 @@ def test_a_driver_that_lost_its_lock_does_not_publish(tmp_path: Path, monkeypatc
 
     def loses(*rest: Any) -> Any:
         for path in out.glob("_lock-*"):
-            path.unlink()
+            path.unlink(missing_ok=True)
         return write_segment(*rest)
 
     monkeypatch.setattr(generation, "write_segment", loses)
@@ -256,14 +256,15 @@ def test_ids_are_a_sequence(ids: list[int]) -> None:
 
 def test_ctrl_c_leaves_what_resume_continues_and_sigkill_too(tmp_path: Path) -> None:
     (tmp_path / "w.toml").write_text('size = "64MiB"\nsegment_bytes = "64KiB"\n[[topics]]\nname = "t"\n')
-    made = [*KFUZZ, "corpus", "generate", tmp_path / "w.toml", "--out", tmp_path / "out"]
+    made = [*KFUZZ, "corpus", "generate", tmp_path / "w.toml", "--out", tmp_path / "out", "--jobs", "2"]
     logs = lambda: list((tmp_path / "out/t-0").glob("*.log"))  # noqa: E731
     _, told = interrupt_when(start(made), lambda: len(logs()) > 3, within_s=60)
     assert told.splitlines()[-1] == "kfuzz: interrupted"
     written = {path: path.stat().st_mtime_ns for path in logs()}
     assert 3 < len(written) < 1024
     kept = list(KeptRows.of(Target.of(tmp_path / "out"), generation.held_workload(Target.of(tmp_path / "out"))))
-    assert abs(len(kept) - len(written)) <= 1
+    # Rows are kept in order: at most the segments whose turn has not come have none.
+    assert 0 <= len(written) - len(kept) <= 4
     interrupt_when(start([*made, "--resume"]), lambda: len(logs()) > len(written) + 3, within_s=60, number=9)
     assert start([*made, "--resume"]).wait(60) == 0
     assert sum(path.stat().st_mtime_ns == at for path, at in written.items()) >= len(kept)
