@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE =
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadfile
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: release help demo test test-all test-full test-other-pythons campaign mutants bench sanitize lint build clean
+.PHONY: release help demo test test-all test-full test-other-pythons campaign mutants bench bench-corpora sanitize lint build clean
 .DEFAULT_GOAL := help
 # Each step already uses all processors.
 .NOTPARALLEL:
@@ -62,6 +62,11 @@ mutants: build ## make 200 wrong changes and show which ones the tests do not no
 
 bench: build ## compare the speed with other implementations: ratios, benchmarks/results.csv and a chart
 	$(BIN)/python -m benchmarks
+
+bench-corpora: build ## corpora beside a builder, bare codecs and the disk; as data frames; on Spark beside one process
+	$(BIN)/python -m benchmarks.corpora
+	$(BIN)/python -m benchmarks.dataframes
+	$(BIN)/python -m benchmarks.spark_cost --size 8GiB
 
 campaign: build ## hours: kfuzz and Kafka must agree on 1,000,000 inputs as consumer, 200,000 as broker, and more
 	$(BIN)/kfuzz conform --differential --count 1000000 --seed 1

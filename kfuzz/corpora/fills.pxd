@@ -6,19 +6,25 @@ from kfuzz.corpora.draws cimport cell, high, low, scaled
 from kfuzz.wire.cursor cimport kfuzz_be64
 from kfuzz.wire.splitmix cimport mix
 
+cdef extern from "fill.h":
+    enum:
+        LANES "KFUZZ_LANES"
+    void kfuzz_fill_random(uint8_t *p, int64_t n, const uint64_t *seeds) nogil
+    void kfuzz_fill_printable(uint8_t *p, int64_t n, const uint64_t *seeds) nogil
+
 cdef enum:
     PHRASE_BYTES = 16
     # As in kfuzz.corpora.workload.
     FRESH_PERIOD = 512
     SHORT_PERIOD = 128
 
-# Write ``n`` bytes that do not compress. May overwrite up to seven bytes after them.
+# Write ``n`` bytes that do not compress. May overwrite up to 63 bytes after them.
 cdef inline void fill_random(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
-    cdef int64_t i
-    cdef uint64_t word
-    for i in range((n + 7) >> 3):
-        word = kfuzz_be64(cell(seed, <uint64_t> i))
-        memcpy(p + 8 * i, &word, 8)
+    cdef uint64_t seeds[LANES]
+    cdef int i
+    for i in range(LANES):
+        seeds[i] = cell(seed, <uint64_t> i)
+    kfuzz_fill_random(p, n, seeds)
 
 # Write ``n`` bytes made of 256 phrases. May overwrite up to 127 bytes after them.
 cdef inline void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *phrases) noexcept nogil:
@@ -32,22 +38,18 @@ cdef inline void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *
             word >>= 8
             p += PHRASE_BYTES
 
-# Write ``n`` random bytes from 33 to 126. May overwrite up to seven bytes after them.
+# Write ``n`` random bytes from 33 to 126. May overwrite up to 63 bytes after them.
 cdef inline void fill_printable(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
-    cdef int64_t i
-    cdef uint64_t word
-    cdef uint64_t mask = 0x00ff00ff00ff00ffULL
-    for i in range((n + 7) >> 3):
-        word = cell(seed, <uint64_t> i)
-        # Four bytes at a time: a product has 16 bits, and its upper byte is from 0 to 93.
-        word = ((word & mask) * 94 >> 8 & mask) | (((word >> 8) & mask) * 94 & ~mask)
-        word = kfuzz_be64(word + 0x2121212121212121ULL)
-        memcpy(p + 8 * i, &word, 8)
+    cdef uint64_t seeds[LANES]
+    cdef int i
+    for i in range(LANES):
+        seeds[i] = cell(seed, <uint64_t> i)
+    kfuzz_fill_printable(p, n, seeds)
 
 # Write ``n`` bytes: in each ``period`` ``fresh`` bytes that repeat nothing, then 16 bytes again and again.
 #
 # The first period is cut off at a random place, so that short batches have their share of both. With ``phrases`` the
-# bytes are text. May overwrite up to 15 bytes after them.
+# bytes are text. May overwrite up to 63 bytes after them.
 cdef inline void fill_mixed(uint8_t *p, int64_t n, uint64_t seed, int64_t period, int64_t fresh,
                             const uint8_t *phrases) noexcept nogil:
     cdef int64_t at = -scaled(high(cell(seed, 0)), period)

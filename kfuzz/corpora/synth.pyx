@@ -35,26 +35,26 @@ from kfuzz.corpora.fills cimport (
     fill_text,
 )
 from kfuzz.corpora.json_writer cimport JsonWriter
+from kfuzz.corpora.messages cimport message_fields, put_message, put_message_crc, size_of_message
 from kfuzz.corpora.ranks cimport ZIPF_TERMS, column_t, zipf_rank, zipf_t
+from kfuzz.corpora.ticks cimport free_ticks, rate_of, set_ticks, ticks_t, turn_pieces, turn_to
 from kfuzz.corpora.turns cimport HOSTILE, MAGIC_0, MAGIC_1, TRANSACTIONS, Writers, ends_transaction, stream_t
-from kfuzz.wire.checksum cimport crc32_of, crc32c_moved, crc32c_of, crc32c_on, crc32c_over
+from kfuzz.wire.checksum cimport crc32c_moved, crc32c_of, crc32c_on, crc32c_over
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
     AT_BATCH_LENGTH,
     AT_CRC,
-    AT_MAGIC,
     AT_PARTITION_LEADER_EPOCH,
     CONTROL,
     DELETE_HORIZON,
     HEADER_SIZE,
-    KEY_AT_V0,
     KEY_AT_V1,
     LENGTHS_BYTES,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
-    MESSAGE_AT_CRC,
     TRANSACTIONAL,
 )
+from kfuzz.wire.pack cimport free_packer, pack, packed_bound, packer_t
 from kfuzz.wire.record_batch cimport header_t, put_header
 from kfuzz.wire.scratch cimport Scratch, out_t, reserve
 from kfuzz.wire.sink cimport put_bytes, put_int8, put_int16, put_int32, put_int64, put_varlong, size_of_varlong
@@ -72,10 +72,9 @@ from kfuzz.kafka import CODECS
 
 cdef enum:
     # Small enough for the L2 cache, large enough that a write call costs little per byte.
-    CHUNK_BYTES = 262144
+    CHUNK_BYTES = 65536
     HEADER_NAME_BYTES = 8
     HEADER_NAMES = 8
-    DAY_MS = 86400000
     # The purposes of random numbers. Each record has DRAWS numbers of 64 bits.
     DRAW_SIZES = 0
     DRAW_NULLS = 1
@@ -88,6 +87,8 @@ cdef enum:
     DRAW_KEPT = 8
     DRAWS = 16
     NO_CODEC = 0
+    # A fill may overwrite so many bytes after its end.
+    FILL_SLACK = 128
     CODEC_COUNT = 5
 
 cdef enum:
@@ -99,10 +100,6 @@ cdef const uint8_t *header_keys = b"trace-idapp-nameschema-vencodingpriorityloca
 
 KEY_KINDS = {"uniform": KEYS_UNIFORM, "zipf": KEYS_ZIPF, "sequential": KEYS_SEQUENTIAL}
 DIGEST_BYTES = 16
-
-cdef struct piece_t:
-    int64_t end_ms               # of the day
-    int64_t rate                 # units in a millisecond
 
 cdef struct record_t:
     uint64_t seed
@@ -153,9 +150,13 @@ cdef class Synthesiser(Writers):
     cdef readonly list labels
     cdef tuple hostile
     cdef object buffer, compress, digest
+    # What is compressed stands here before.
+    cdef object plain
+    cdef packer_t packer
     cdef bytes phrases
     cdef const uint8_t *phrase_bytes
     cdef uint8_t *base
+    cdef uint8_t *payload
     cdef int64_t used, capacity
     cdef uint64_t key_seed
     cdef record_t *drawn
@@ -178,11 +179,7 @@ cdef class Synthesiser(Writers):
     cdef int64_t horizon, base_timestamp
     cdef uint64_t late_share
     cdef int64_t jitter_ms, late_ms
-    # The time of the offset clock_offset: the ms, and the units since it began. It lies in a piece of the day that
-    # begins at day_ms.
-    cdef piece_t *pieces
-    cdef int piece_count, piece
-    cdef int64_t units_per_offset, clock_offset, now_ms, now_units, day_ms, piece_end_ms
+    cdef ticks_t clock
     cdef codecs_t codecs, legacy_codecs
     cdef int64_t index_interval, indexed_at, top_timestamp, top_offset
     cdef int64_t time_indexed
@@ -203,6 +200,8 @@ cdef class Synthesiser(Writers):
         self.transaction_index, self.digests = Scratch.__new__(Scratch), Scratch.__new__(Scratch)
         self.view = memoryview(self.buffer)
         self.base = <uint8_t *> PyByteArray_AS_STRING(self.buffer)
+        self.plain = bytearray(batch_bytes_max + FILL_SLACK if is_compressed(topic) else 0)
+        self.payload = <uint8_t *> PyByteArray_AS_STRING(self.plain)
         self.key_seed = segment.key_seed
         self.cleaned, self.horizon = segment.is_cleaned, segment.delete_horizon_ms
         self.keep = threshold(topic.compaction.keep)
@@ -215,13 +214,14 @@ cdef class Synthesiser(Writers):
         self.labels = []
         if topic.adversarial.share:
             self.hostile = hostile_of(topic.adversarial)
-        self.set_clock(clock_of(topic.timestamps), segment.first_units)
+        set_ticks(&self.clock, clock_of(topic.timestamps), segment.first_units, self.first_offset)
         self.drawn = <record_t *> PyMem_Calloc(topic.batches.records.max, sizeof(record_t))
         if self.drawn == NULL:
             raise MemoryError
 
     def __dealloc__(self):
-        PyMem_Free(self.pieces)
+        free_packer(&self.packer)
+        free_ticks(&self.clock)
         PyMem_Free(self.drawn)
 
     cdef int set_topic(self, topic) except -1:
@@ -248,23 +248,6 @@ cdef class Synthesiser(Writers):
         self.log_append = topic.timestamps.type == "log-append"
         self.jitter_ms, self.late_ms = topic.timestamps.jitter_ms, topic.timestamps.late_ms
         self.late_share = threshold(topic.timestamps.late_share)
-        return 0
-
-    cdef int set_clock(self, clock, first_units) except -1:
-        cdef int at
-        now = clock.moment(first_units)
-        self.units_per_offset, self.clock_offset = clock.units_per_offset, self.first_offset
-        self.now_ms, self.now_units = now.ms, now.units
-        self.piece_count = <int> len(clock.pieces)
-        self.pieces = <piece_t *> PyMem_Calloc(self.piece_count, sizeof(piece_t))
-        if self.pieces == NULL:
-            raise MemoryError
-        for at in range(self.piece_count):
-            self.pieces[at].end_ms, self.pieces[at].rate = clock.pieces[at].end_ms, clock.pieces[at].rate
-        self.day_ms = self.now_ms - self.now_ms % DAY_MS
-        while self.day_ms + self.pieces[self.piece].end_ms <= self.now_ms:
-            self.piece += 1
-        self.piece_end_ms = self.day_ms + self.pieces[self.piece].end_ms
         return 0
 
     cdef int set_fresh(self, topic) except -1:
@@ -342,24 +325,42 @@ cdef class Synthesiser(Writers):
     cdef int64_t measure(self, int64_t count, int magic) noexcept nogil:
         """Draw the next ``count`` records; returns their size in the format of ``magic``, without batch header."""
         cdef uint64_t seed = mix(self.batch_seed)
-        cdef uint64_t sizes, nulls, late
+        cdef uint64_t sizes, nulls
         cdef int64_t now_ms, units, rate, piece_end_ms, ms
-        cdef int64_t units_per_offset = self.units_per_offset
+        cdef int64_t units_per_offset = self.clock.units_per_offset
         cdef bint any_null = self.key_nulls != 0 or self.value_nulls != 0 or self.tombstones != 0
         cdef int64_t total = 0
         cdef int64_t i, body
+        # The last sizes of a key and a value, and what both take in a record.
+        cdef int32_t sized_key = -2
+        cdef int32_t sized_value = -2
+        cdef int64_t sized = 0
         cdef int64_t base_timestamp = 0
-        cdef record_t *r
-        now_ms = self.turn_clock(self.offset)
-        units, rate, piece_end_ms = self.now_units, self.pieces[self.piece].rate, self.piece_end_ms
-        if self.is_json:
+        # Copies: what is written to the records might be fields of this object, for all the compiler knows.
+        cdef range_t value_size = self.value_size
+        cdef range_t key_size = self.key_size
+        cdef uint64_t key_seed = self.key_seed
+        cdef uint64_t key_cardinality = self.key_cardinality
+        cdef bint is_uniform = self.key_kind == KEYS_UNIFORM
+        cdef bint has_times = self.jitter_ms != 0 or self.late_share != 0
+        cdef bint has_headers = self.header_share != 0
+        cdef bint is_json = self.is_json
+        cdef record_t *r = self.drawn
+        now_ms = turn_to(&self.clock, self.offset)
+        units, rate, piece_end_ms = self.clock.units, rate_of(&self.clock), self.clock.piece_end_ms
+        if is_json:
             self.json_values.out.p = self.json_values.out.start
         for i in range(count):
-            r = &self.drawn[i]
+            if i != 0:
+                r += 1
             r.seed = seed + <uint64_t> (DRAWS * i) * 0x9e3779b97f4a7c15ULL
             sizes = cell(r.seed, DRAW_SIZES)
-            r.value_size = <int32_t> draw(&self.value_size, low(sizes))
-            self.choose_key(r, i, high(sizes))
+            r.value_size = <int32_t> draw(&value_size, low(sizes))
+            if is_uniform:
+                r.key = cell(key_seed, skewed(high(sizes), key_cardinality, 1))
+                r.key_size = <int32_t> draw(&key_size, low(r.key))
+            else:
+                self.choose_key(r, i)
             if any_null:
                 nulls = cell(r.seed, DRAW_NULLS)
                 if low(nulls) < self.key_nulls:
@@ -367,15 +368,11 @@ cdef class Synthesiser(Writers):
                 if high(nulls) < (self.value_nulls if r.key_size < 0 else self.value_nulls + self.tombstones):
                     r.value_size = -1
             r.timestamp = now_ms
-            if self.jitter_ms != 0:
-                r.timestamp += scaled(high(cell(r.seed, DRAW_JITTER)), self.jitter_ms + 1)
-            if self.late_share != 0:
-                late = cell(r.seed, DRAW_LATE)
-                if low(late) < self.late_share:
-                    r.timestamp -= 1 + scaled(high(late), self.late_ms)
-            if self.is_json and r.value_size >= 0:
+            if has_times:
+                r.timestamp += self.measure_time(r)
+            if is_json and r.value_size >= 0:
                 self.write_json(r, i)
-            # As in advance(), which would load and store all of this for each record.
+            # As in turn_to(), which would load and store all of this for each record.
             units += units_per_offset
             if units >= rate:
                 ms = 1 if units < 2 * rate else units // rate
@@ -383,65 +380,29 @@ cdef class Synthesiser(Writers):
                     now_ms += ms
                     units -= ms * rate
                 else:
-                    self.now_ms = now_ms
-                    self.advance_pieces(units)
-                    now_ms, units, rate = self.now_ms, self.now_units, self.pieces[self.piece].rate
-                    piece_end_ms = self.piece_end_ms
+                    self.clock.ms = now_ms
+                    turn_pieces(&self.clock, units)
+                    now_ms, units, rate = self.clock.ms, self.clock.units, rate_of(&self.clock)
+                    piece_end_ms = self.clock.piece_end_ms
             r.delta = i
             if magic < 2:
-                total += message_bytes(r, message_fields(magic))
+                total += size_of_message(message_fields(magic), r.key_size, r.value_size)
                 continue
             if i == 0:
                 base_timestamp = r.timestamp
             body = 1 + size_of_varlong(r.timestamp - base_timestamp) + size_of_varlong(i)
-            body += size_of_varlong(r.key_size) + max(r.key_size, 0)
-            body += size_of_varlong(r.value_size) + max(r.value_size, 0)
-            body += self.measure_headers(r)
+            if r.key_size != sized_key or r.value_size != sized_value:
+                sized_key, sized_value = r.key_size, r.value_size
+                sized = size_of_varlong(sized_key) + max(sized_key, 0)
+                sized += size_of_varlong(sized_value) + max(sized_value, 0)
+            body += sized
+            r.header_count = 0
+            body += self.measure_headers(r) if has_headers else 1
             r.body = body
             total += size_of_varlong(body) + body
-        self.clock_offset = self.offset + count
-        self.now_ms, self.now_units = now_ms, units
+        self.clock.offset = self.offset + count
+        self.clock.ms, self.clock.units = now_ms, units
         return total
-
-    cdef int64_t turn_clock(self, int64_t offset) noexcept nogil:
-        """The time of ``offset``, which is not before those asked for earlier."""
-        if offset != self.clock_offset:
-            self.advance((offset - self.clock_offset) * self.units_per_offset)
-            self.clock_offset = offset
-        return self.now_ms
-
-    cdef inline void advance(self, int64_t units) noexcept nogil:
-        """Let so many units pass; see ``kfuzz.corpora.clock``."""
-        cdef int64_t rate = self.pieces[self.piece].rate
-        cdef int64_t ms
-        units += self.now_units
-        if units < rate:
-            self.now_units = units
-            return
-        ms = 1 if units < 2 * rate else units // rate
-        if self.now_ms + ms < self.piece_end_ms:
-            self.now_ms += ms
-            self.now_units = units - ms * rate
-        else:
-            self.advance_pieces(units)
-
-    cdef void advance_pieces(self, int64_t units) noexcept nogil:
-        """Let ``units`` pass since the current millisecond began, into later pieces of the day or the next days."""
-        cdef int64_t rate, left_ms
-        while True:
-            rate = self.pieces[self.piece].rate
-            left_ms = self.piece_end_ms - self.now_ms
-            if rate != 0 and units // rate < left_ms:
-                self.now_ms += units // rate
-                self.now_units = units % rate
-                return
-            units -= left_ms * rate
-            self.now_ms = self.piece_end_ms
-            self.piece += 1
-            if self.piece == self.piece_count:
-                self.piece = 0
-                self.day_ms += self.pieces[self.piece_count - 1].end_ms
-            self.piece_end_ms = self.day_ms + self.pieces[self.piece].end_ms
 
     cdef inline void write_json(self, record_t *r, int64_t i) noexcept nogil:
         """Write the value of the batch's record ``i`` behind those before it."""
@@ -452,12 +413,22 @@ cdef class Synthesiser(Writers):
         r.json_at = start - self.json_values.out.start
         self.json_values.out.p = end
 
-    cdef inline void choose_key(self, record_t *r, int64_t i, uint32_t u) noexcept nogil:
-        """Choose the key of the batch's record ``i``; ``u`` is a random number."""
+    cdef int64_t measure_time(self, record_t *r) noexcept nogil:
+        """What jitter and lateness add to a record's timestamp, in ms."""
+        cdef uint64_t late
+        cdef int64_t added = 0
+        if self.jitter_ms != 0:
+            added += scaled(high(cell(r.seed, DRAW_JITTER)), self.jitter_ms + 1)
+        if self.late_share != 0:
+            late = cell(r.seed, DRAW_LATE)
+            if low(late) < self.late_share:
+                added -= 1 + scaled(high(late), self.late_ms)
+        return added
+
+    cdef void choose_key(self, record_t *r, int64_t i) noexcept nogil:
+        """Choose the key of the batch's record ``i``; ``measure`` chooses uniform keys."""
         cdef uint64_t at
-        if self.key_kind == KEYS_UNIFORM:
-            at = skewed(u, self.key_cardinality, 1)
-        elif self.key_kind == KEYS_ZIPF:
+        if self.key_kind == KEYS_ZIPF:
             at = zipf_rank(&self.zipf, cell(r.seed, DRAW_KEY)) - 1
         else:
             # Across the partitions of the topic, as a producer that takes the partitions by turns would write them.
@@ -467,16 +438,14 @@ cdef class Synthesiser(Writers):
         if self.key_kind == KEYS_SEQUENTIAL:
             r.key = at
 
-    cdef inline int64_t measure_headers(self, record_t *r) noexcept nogil:
+    cdef int64_t measure_headers(self, record_t *r) noexcept nogil:
         cdef uint64_t u
         cdef int64_t total = 0
         cdef int64_t size
         cdef int32_t k
-        r.header_count = 0
-        if self.header_share != 0:
-            u = cell(r.seed, DRAW_HEADERS)
-            if low(u) < self.header_share:
-                r.header_count = <int32_t> draw(&self.header_count, high(u))
+        u = cell(r.seed, DRAW_HEADERS)
+        if low(u) < self.header_share:
+            r.header_count = <int32_t> draw(&self.header_count, high(u))
         for k in range(r.header_count):
             size = draw(&self.header_size, low(cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)))
             total += 1 + HEADER_NAME_BYTES + size_of_varlong(size) + size
@@ -497,29 +466,38 @@ cdef class Synthesiser(Writers):
 
     cdef void frame_records(self, uint8_t *p, int64_t count) noexcept nogil:
         """Write the framing of the drawn records over a filled payload. The bytes skipped here are the values."""
-        cdef int64_t i, size
-        cdef int32_t k
-        cdef uint64_t u
-        cdef record_t *r
-        for i in range(count):
-            r = &self.drawn[i]
+        cdef int64_t base_timestamp = self.base_timestamp
+        cdef const record_t *r = self.drawn
+        cdef int64_t _
+        for _ in range(count):
             p = put_varlong(p, r.body)
             p = put_int8(p, 0)
-            p = put_varlong(p, r.timestamp - self.base_timestamp)
+            p = put_varlong(p, r.timestamp - base_timestamp)
             p = put_varlong(p, r.delta)
             p = put_varlong(p, r.key_size)
             if r.key_size > 0:
                 p = self.put_key_exactly(p, r)
             p = put_varlong(p, r.value_size)
             p = self.put_value(p, r)
-            p = put_varlong(p, r.header_count)
-            for k in range(r.header_count):
-                u = cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)
-                size = draw(&self.header_size, low(u))
-                p = put_varlong(p, HEADER_NAME_BYTES)
-                p = put_bytes(p, header_keys + HEADER_NAME_BYTES * (high(u) % HEADER_NAMES), HEADER_NAME_BYTES)
-                p = put_varlong(p, size)
-                p += size
+            if r.header_count == 0:
+                p = put_int8(p, 0)
+            else:
+                p = self.put_headers(p, r)
+            r += 1
+
+    cdef uint8_t *put_headers(self, uint8_t *p, const record_t *r) noexcept nogil:
+        cdef int64_t size
+        cdef int32_t k
+        cdef uint64_t u
+        p = put_varlong(p, r.header_count)
+        for k in range(r.header_count):
+            u = cell(cell(r.seed, DRAW_HEADER_SIZES), <uint64_t> k)
+            size = draw(&self.header_size, low(u))
+            p = put_varlong(p, HEADER_NAME_BYTES)
+            p = put_bytes(p, header_keys + HEADER_NAME_BYTES * (high(u) % HEADER_NAMES), HEADER_NAME_BYTES)
+            p = put_varlong(p, size)
+            p += size
+        return p
 
     cdef inline uint8_t *put_value(self, uint8_t *p, const record_t *r) noexcept nogil:
         """Skip a filled value, or copy a JSON value."""
@@ -565,10 +543,22 @@ cdef class Synthesiser(Writers):
             at -= codecs.weight[i]
         return codecs.codec[codecs.count - 1]
 
-    cdef int64_t pack(self, int64_t at, int64_t size, int codec, int magic) except -1 with gil:
-        """Compress the ``size`` payload bytes at ``at`` in place; returns the compressed size."""
+    cdef int64_t compressed(self, int64_t at, int64_t size, int codec, int magic) except -1 nogil:
+        """Compress the ``size`` bytes of ``payload`` to byte ``at`` of the chunk; returns the compressed size."""
+        cdef int64_t bound = packed_bound(codec, size)
+        cdef int64_t found
+        # Writers of magic 0 made other lz4 headers.
+        if magic == 0 or bound < 0 or bound > self.capacity - at:
+            return self.compressed_by_python(at, size, codec, magic)
+        found = pack(&self.packer, codec, self.payload, size, self.base + at, bound)
+        if found < 0:
+            with gil:
+                raise MemoryError
+        return found
+
+    cdef int64_t compressed_by_python(self, int64_t at, int64_t size, int codec, int magic) except -1 with gil:
         cdef str name = CODECS[codec]
-        cdef bytes packed = self.compress(name, self.view[at:at + size], magic=magic)
+        cdef bytes packed = self.compress(name, memoryview(self.plain)[:size], magic=magic)
         if at + len(packed) > self.capacity:
             raise MemoryError(f"{name} made {len(packed)} bytes of {size}")
         memcpy(self.base + at, PyBytes_AS_STRING(packed), <size_t> len(packed))
@@ -582,6 +572,7 @@ cdef class Synthesiser(Writers):
         cdef int64_t size, top
         cdef header_t h
         cdef int codec = self.codec_of(&self.codecs)
+        cdef uint8_t *payload = self.base + at + HEADER_SIZE if codec == NO_CODEC else self.payload
         h.attributes = 0
         size = self.measure(count, 2)
         self.base_timestamp = self.drawn[0].timestamp
@@ -589,8 +580,8 @@ cdef class Synthesiser(Writers):
         if self.cleaned:
             kept = self.clean(s, count, &size, &h)
         if kept > 0:
-            self.fill_payload(self.base + at + HEADER_SIZE, size)
-            self.frame_records(self.base + at + HEADER_SIZE, kept)
+            self.fill_payload(payload, size)
+            self.frame_records(payload, kept)
         if kept == 0:
             # An empty batch has no payload and no base timestamp (DefaultRecordBatch.writeEmptyHeader).
             codec, self.base_timestamp = NO_CODEC, -1
@@ -690,7 +681,7 @@ cdef class Synthesiser(Writers):
         cdef int64_t at = self.used
         cdef uint8_t *p = self.base + at + HEADER_SIZE
         cdef int64_t coordinator_epoch = 0
-        cdef int64_t millis = self.turn_clock(self.offset)
+        cdef int64_t millis = turn_to(&self.clock, self.offset)
         cdef int64_t base_timestamp = millis
         cdef header_t h
         h.attributes = TRANSACTIONAL | CONTROL
@@ -731,14 +722,14 @@ cdef class Synthesiser(Writers):
     cdef int finish_batch(self, int64_t at, int64_t size, int codec, header_t *h) except -1 nogil:
         """Compress the payload, write the header, update the sums. Fills in the missing fields of ``h``."""
         cdef uint8_t *p = self.base + at
-        cdef uint32_t content = crc32c_of(p + HEADER_SIZE, size)
+        cdef uint32_t content = crc32c_of(p + HEADER_SIZE if codec == NO_CODEC else self.payload, size)
         cdef uint32_t crc
         cdef int64_t offsets = h.last_offset_delta + 1
         cdef bint has_base = not self.log_append and not h.attributes & DELETE_HORIZON and h.record_count > 0
         cdef int64_t earliest = h.base_timestamp if has_base else h.max_timestamp
         cdef bint packed = codec != NO_CODEC
         if packed:
-            size = self.pack(at + HEADER_SIZE, size, codec, 2)
+            size = self.compressed(at + HEADER_SIZE, size, codec, 2)
         h.base_offset = self.offset
         h.partition_leader_epoch = 0
         if self.leader_epoch_offsets != 0:
@@ -793,9 +784,9 @@ cdef class Synthesiser(Writers):
                 self.drawn[i].timestamp = top
         if codec == NO_CODEC:
             self.fill_payload(self.base + at, size)
-            self.frame_messages(at, count, magic, attributes, self.offset)
+            self.frame_messages(self.base + at, count, magic, attributes, self.offset)
             for i in range(count):
-                size = message_bytes(&self.drawn[i], fields)
+                size = size_of_message(fields, self.drawn[i].key_size, self.drawn[i].value_size)
                 content = crc32c_of(self.base + at + fields, size - fields)
                 self.sum_message(at, size, fields, content)
                 self.add_to_log_crc(self.base + at, fields, size - fields, content)
@@ -806,11 +797,11 @@ cdef class Synthesiser(Writers):
             return 0
         # Inside a wrapper, offsets of magic 1 count from 0; those of magic 0 are absolute.
         offset = 0 if magic == 1 else self.offset
-        self.fill_payload(self.base + at + fields + LENGTHS_BYTES, size)
-        self.frame_messages(at + fields + LENGTHS_BYTES, count, magic, attributes, offset)
-        self.sum_inner(at + fields + LENGTHS_BYTES, count, fields)
-        content = crc32c_of(self.base + at + fields + LENGTHS_BYTES, size)
-        packed = self.pack(at + fields + LENGTHS_BYTES, size, codec, magic)
+        self.fill_payload(self.payload, size)
+        self.frame_messages(self.payload, count, magic, attributes, offset)
+        self.sum_inner(self.payload, count, fields)
+        content = crc32c_of(self.payload, size)
+        packed = self.compressed(at + fields + LENGTHS_BYTES, size, codec, magic)
         attributes |= codec
         put_message(self.base + at, self.offset + count - 1, magic, attributes, top, -1, packed)
         self.sum_message(at, fields + LENGTHS_BYTES + packed, fields, content)
@@ -820,8 +811,7 @@ cdef class Synthesiser(Writers):
         self.appended(at, count, top, top)
         return 0
 
-    cdef void frame_messages(self, int64_t at, int64_t count, int magic, int attributes, int64_t offset) noexcept nogil:
-        cdef uint8_t *p = self.base + at
+    cdef void frame_messages(self, uint8_t *p, int64_t count, int magic, int attributes, int64_t offset) noexcept nogil:
         cdef int64_t i
         cdef record_t *r
         for i in range(count):
@@ -833,16 +823,13 @@ cdef class Synthesiser(Writers):
                 p = put_int32(p, r.value_size)
             p = self.put_value(p, r)
 
-    cdef void sum_inner(self, int64_t at, int64_t count, int64_t fields) noexcept nogil:
+    cdef void sum_inner(self, uint8_t *p, int64_t count, int64_t fields) noexcept nogil:
         """Write the CRCs of the messages inside a wrapper."""
         cdef int64_t i, size
         for i in range(count):
-            size = message_bytes(&self.drawn[i], fields)
-            self.put_message_crc(at, size)
-            at += size
-
-    cdef inline void put_message_crc(self, int64_t at, int64_t size) noexcept nogil:
-        put_int32(self.base + at + MESSAGE_AT_CRC, <int32_t> crc32_of(self.base + at + AT_MAGIC, size - AT_MAGIC))
+            size = size_of_message(fields, self.drawn[i].key_size, self.drawn[i].value_size)
+            put_message_crc(p, size)
+            p += size
 
     cdef int sum_message(self, int64_t at, int64_t size, int64_t fields, uint32_t content) except -1 nogil:
         """Write the CRC of the message of ``size`` bytes at ``at``; add its fields to the content fingerprint."""
@@ -850,7 +837,7 @@ cdef class Synthesiser(Writers):
         memcpy(header, self.base + at, <size_t> fields)
         put_int32(put_int32(header + AT_BATCH_LENGTH, 0), 0)
         self.digest_batch(header, fields, content)
-        self.put_message_crc(at, size)
+        put_message_crc(self.base + at, size)
         return 0
 
     cdef int appended(self, int64_t at, int64_t count, int64_t max_timestamp, int64_t min_timestamp) except -1 nogil:
@@ -890,26 +877,5 @@ cdef class Synthesiser(Writers):
         return 0
 
 
-cdef inline int64_t message_fields(int magic) noexcept nogil:
-    """The number of bytes in a message before the length of its key."""
-    return KEY_AT_V1 if magic == 1 else KEY_AT_V0
-
-
-cdef inline int64_t message_bytes(const record_t *r, int64_t fields) noexcept nogil:
-    """The size of a record as an uncompressed message; ``fields`` is the result of ``message_fields``."""
-    return fields + LENGTHS_BYTES + max(r.key_size, 0) + max(r.value_size, 0)
-
-
-cdef inline uint8_t *put_message(uint8_t *p, int64_t offset, int magic, int attributes, int64_t timestamp,
-                                 int64_t key_size, int64_t value_size) noexcept nogil:
-    """Write the fields of a message up to both lengths, as if the key were empty; the CRC stays 0."""
-    p = put_int64(p, offset)
-    p = put_int32(p, <int32_t> (message_fields(magic) + LENGTHS_BYTES - LOG_OVERHEAD + max(key_size, 0)
-                                + max(value_size, 0)))
-    p = put_int32(p, 0)
-    p = put_int8(p, magic)
-    p = put_int8(p, attributes)
-    if magic == 1:
-        p = put_int64(p, timestamp)
-    p = put_int32(p, <int32_t> key_size)
-    return put_int32(p, <int32_t> value_size)
+cdef bint is_compressed(topic):
+    return any(name != "none" for name, _ in (*topic.batches.codecs, *topic.legacy.codecs))

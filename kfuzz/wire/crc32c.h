@@ -92,6 +92,13 @@ static uint32_t kfuzz_crc32c(uint32_t crc, const uint8_t *p, size_t n)
         n -= 8;
     }
     crc = (uint32_t) wide;
+    if (n >= 4) {
+        uint32_t half;
+        memcpy(&half, p, 4);
+        crc = __builtin_ia32_crc32si(crc, half);
+        p += 4;
+        n -= 4;
+    }
     while (n--)
         crc = __builtin_ia32_crc32qi(crc, *p++);
     return ~crc;
@@ -141,6 +148,16 @@ static uint32_t kfuzz_crc_of_vector(const uint64_t *folded, int words)
     for (i = 0; i < words; i++)
         crc = __builtin_ia32_crc32di(crc, folded[i]);
     return (uint32_t) crc;
+}
+
+/* Clear the upper halves of the registers: while they are in use, later SSE code in any library takes up to twice as
+ * long on some processors. `crc` must be there before, or the compiler loads the vector that it comes from after this. */
+KFUZZ_CRC_256
+static inline uint32_t kfuzz_crc_leave_wide(uint32_t crc)
+{
+    __asm__ volatile("" : "+r"(crc));
+    _mm256_zeroupper();
+    return crc;
 }
 
 /* One word of each of the three lanes of a block. */
@@ -209,10 +226,8 @@ static uint32_t kfuzz_crc32c_256(uint32_t crc, const uint8_t *p, size_t n)
     near = _mm256_set_epi64x((long long) over->near[1], (long long) over->near[0],
                              (long long) over->near[1], (long long) over->near[0]);
     crc = ~kfuzz_crc_blocks(~crc, &p, &n, far, near);
-    if (n < 128) {
-        _mm256_zeroupper();
-        return kfuzz_crc32c(crc, p, n);
-    }
+    if (n < 128)
+        return kfuzz_crc32c(kfuzz_crc_leave_wide(crc), p, n);
     /* The CRC of the preceding bytes is added to the first 32 bits. */
     a = _mm256_xor_si256(kfuzz_crc_load_256(p), _mm256_set_epi64x(0, 0, 0, (long long) (uint64_t) ~crc));
     b = kfuzz_crc_load_256(p + 32);
@@ -228,10 +243,7 @@ static uint32_t kfuzz_crc32c_256(uint32_t crc, const uint8_t *p, size_t n)
     for (; n >= 32; p += 32, n -= 32)
         d = kfuzz_crc_fold_256(d, near, kfuzz_crc_load_256(p));
     _mm256_storeu_si256((__m256i *) (void *) folded, d);
-    /* Without this the upper halves of the registers stay in use, and later SSE code in any library runs slower on some
-     * processors. The compiler does not add this by itself. */
-    _mm256_zeroupper();
-    return kfuzz_crc32c(~kfuzz_crc_of_vector(folded, 4), p, n);
+    return kfuzz_crc32c(kfuzz_crc_leave_wide(~kfuzz_crc_of_vector(folded, 4)), p, n);
 }
 
 KFUZZ_CRC_512
@@ -260,8 +272,7 @@ static uint32_t kfuzz_crc32c_512(uint32_t crc, const uint8_t *p, size_t n)
     for (; n >= 64; p += 64, n -= 64)
         d = kfuzz_crc_fold_512(d, near, _mm512_loadu_si512(p));
     _mm512_storeu_si512(folded, d);
-    _mm256_zeroupper();
-    return kfuzz_crc32c(~kfuzz_crc_of_vector(folded, 8), p, n);
+    return kfuzz_crc32c(kfuzz_crc_leave_wide(~kfuzz_crc_of_vector(folded, 8)), p, n);
 }
 
 /* Call this once, before the first checksum. */

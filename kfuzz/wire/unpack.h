@@ -3,9 +3,10 @@
 #ifndef KFUZZ_UNPACK_H
 #define KFUZZ_UNPACK_H
 
-#include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "library.h"
 
 /* z_stream of zlib.h; its layout is the same in all versions 1.x. */
 typedef struct {
@@ -39,12 +40,6 @@ static void *(*kfuzz_zstd_new)(void);
 static size_t (*kfuzz_zstd_free)(void *);
 static size_t (*kfuzz_zstd_decompress)(void *, void *, size_t, const void *, size_t);
 static unsigned (*kfuzz_zstd_is_error)(size_t);
-
-/* ISO C does not allow converting an object pointer to a function pointer; POSIX allows it for dlsym's result. */
-static void kfuzz_find(void *library, const char *name, void *function)
-{
-    *(void **) function = library ? dlsym(library, name) : NULL;
-}
 
 static int kfuzz_use_zlib(const char *path)
 {

@@ -16,19 +16,18 @@ from kfuzz.errors import UsageError
 from kfuzz.kafka import Codec
 from kfuzz.records.codecs import gzip, lz4, snappy, zstd
 from kfuzz.records.codecs.container import Broken, Decompressed
+from kfuzz.wire import pack, unpack
 from kfuzz.wire.output import Full, Output
-from kfuzz.wire.unpack import use
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 # Python itself loads this zlib. The lz4 package exports the functions of its library. zstandard has two extensions: the
 # default one hides the functions, and `_cffi` exports them. cramjam hides the functions of snappy.
-use(
-    zlib="libz.so.1",
-    lz4=getattr(sys.modules["lz4.frame._frame"], "__file__", None),
-    zstd=getattr(find_spec("zstandard._cffi"), "origin", None),
-)
+_LZ4 = getattr(sys.modules["lz4.frame._frame"], "__file__", None)
+_ZSTD = getattr(find_spec("zstandard._cffi"), "origin", None)
+unpack.use(zlib="libz.so.1", lz4=_LZ4, zstd=_ZSTD)
+pack.use(lz4=_LZ4, zstd=_ZSTD)
 
 __all__ = ["Decompressed", "compress", "compress_parts", "decompress", "open_stream"]
 
