@@ -133,6 +133,11 @@ cdef codecs_t to_codecs(weights):
     return found
 
 
+cdef inline int64_t size_of_small(int64_t value) noexcept nogil:
+    """The size of a varlong that is mostly small and seldom changes its size."""
+    return 1 if 0 <= value < 64 else 2 if 0 <= value < 8192 else size_of_varlong(value)
+
+
 cdef uint8_t *more_of(out_t *out, int64_t size) except NULL nogil:
     """Append room for ``size`` bytes and return where it begins; the caller writes them."""
     reserve(out, size)
@@ -390,7 +395,7 @@ cdef class Synthesiser(Writers):
                 continue
             if i == 0:
                 base_timestamp = r.timestamp
-            body = 1 + size_of_varlong(r.timestamp - base_timestamp) + size_of_varlong(i)
+            body = 1 + size_of_small(r.timestamp - base_timestamp) + size_of_small(i)
             if r.key_size != sized_key or r.value_size != sized_value:
                 sized_key, sized_value = r.key_size, r.value_size
                 sized = size_of_varlong(sized_key) + max(sized_key, 0)
@@ -399,7 +404,7 @@ cdef class Synthesiser(Writers):
             r.header_count = 0
             body += self.measure_headers(r) if has_headers else 1
             r.body = body
-            total += size_of_varlong(body) + body
+            total += size_of_small(body) + body
         self.clock.offset = self.offset + count
         self.clock.ms, self.clock.units = now_ms, units
         return total
