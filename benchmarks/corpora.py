@@ -28,6 +28,7 @@ from benchmarks.measure import LAP_MS, Contest, Ratio
 from benchmarks.peers import AioKafka, PeerMissing
 from benchmarks.remote import Job, compare, made
 from kfuzz.corpora.generation import generate
+from kfuzz.corpora.targets import LocalTarget, as_they_end
 from kfuzz.corpora.workload import MIB, Topic, Workload, parse_size
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import require_writable
@@ -103,8 +104,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not size:
             raise UsageError(f'--size is {options.size!r}; give a size such as "1GiB"')
         require_writable(options.place, directory=True)
+        options.place.mkdir(parents=True, exist_ok=True)
         console.print(_table(list(_results(options, size, console))))
-    except KfuzzError as error:
+    except (KfuzzError, OSError) as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -187,11 +189,16 @@ def _on_disk(place: Path, size: int, rounds: int) -> Result:
 
 
 def _write_zeros(out: Path, sizes: Sequence[int]) -> None:
-    for at, size in enumerate(sizes):
+    """As many files at a time as the generator writes."""
+
+    def write(at: int) -> None:
         with open(out / str(at), "wb", buffering=0) as file:
-            for start in range(0, size, len(ZEROS)):
-                file.write(ZEROS[: size - start])
+            for start in range(0, sizes[at], len(ZEROS)):
+                file.write(ZEROS[: sizes[at] - start])
             os.fsync(file.fileno())
+
+    for _ in as_they_end(write, range(len(sizes)), LocalTarget(out).default_jobs()):
+        pass
 
 
 def _table(results: Sequence[Result]) -> Table:

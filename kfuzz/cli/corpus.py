@@ -56,7 +56,7 @@ size_option = click.option(
 def jobs_option(done: str, default: str) -> Callable[[F], F]:
     """The option ``--jobs`` of a command that takes several segments at a time."""
     return click.option(
-        "--jobs", type=click.IntRange(1, 64), help=f"How many segments are {done} at a time.  [default: {default}]"
+        "--jobs", type=click.IntRange(1, 1024), help=f"How many segments are {done} at a time.  [default: {default}]"
     )
 
 
@@ -90,7 +90,7 @@ def command() -> None:
     help="Continue an unfinished corpus: keep segments of the right size; with =verify, read them too.",
 )
 @click.option("--break-lock", is_flag=True, help="Take the corpus from another driver that is dead.")
-@jobs_option("made", "processors + 1")
+@jobs_option("made", "processors + 1; 1 where only one can be written")
 @json_option
 def generate(
     workload: Path,
@@ -141,7 +141,7 @@ def generate(
     is_flag=True,
     help="Compare distributions with the workload too; the results are in _verify.json.",
 )
-@jobs_option("read", "processors")
+@jobs_option("read", "processors; 1 if the corpus is remote")
 @json_option
 @click.pass_context
 def verify(ctx: click.Context, directory: Target, with_statistics: bool, jobs: int | None, as_json: bool) -> None:

@@ -25,7 +25,7 @@ from kfuzz.corpora.resolution import WORKLOAD, resolve
 from kfuzz.corpora.rows import ROWS, Ids, KeptRows, RowWriter
 from kfuzz.corpora.segment import write_segment
 from kfuzz.corpora.snapshot import snapshot_name
-from kfuzz.corpora.targets import Listing, Target, default_jobs, in_parallel
+from kfuzz.corpora.targets import Listing, Target, as_they_end, in_parallel
 from kfuzz.corpora.workload import Workload, parse, render, show_size
 from kfuzz.errors import UsageError
 
@@ -69,8 +69,8 @@ def generate(
 ) -> Manifest:
     """Make the whole corpus in this process and return the manifest's rows. ``name`` names the workload in errors.
 
-    ``jobs`` segments are made at a time, in threads; None chooses one more than there are processors, because a thread
-    waits while the disk takes its files.
+    ``jobs`` segments are made at a time, in threads; None chooses by the target, mostly one more than there are
+    processors.
 
     ``out`` is a directory or a URI, see :meth:`Target.of`. ``resume`` continues an unfinished corpus: ``sizes`` keeps
     segments whose log has the size that its row says, ``verify`` also reads them. ``set_done`` is called with the
@@ -83,20 +83,24 @@ def generate(
     with claimed(target, plan, overwrite=overwrite, resume=resume, break_lock=break_lock) as lock:
         work = prepare(target, workload, overwrite=overwrite, resume=resume)
         if resume == "verify":
-            rows = KeptRows.of(target, workload)
-            work.rewrite(row.segment_id for row in work.kept(rows) if verify_row(target, plan, row))
+
+            def bad(row: Row) -> int | None:
+                return row.segment_id if verify_row(target, plan, row) else None
+
+            kept = list(work.kept(KeptRows.of(target, workload)))
+            found = as_they_end(bad, kept, jobs or target.default_jobs(reading=True))
+            work.rewrite(segment_id for segment_id in found if segment_id is not None)
         attempt, cancelled, done = f"{lock.id}-local", Event(), len(plan) - len(work.left)
 
         def write(segment_id: int) -> Row:
             return write_segment(plan[segment_id], segment_id, workload, target, attempt, cancelled)
 
-        jobs = jobs or default_jobs() + 1
         with (
             RowWriter(target, workload, work.run, attempt) as writer,
-            contextlib.closing(in_parallel(write, work.left, jobs, cancelled.set)) as written,
+            contextlib.closing(as_they_end(write, work.left, jobs or target.default_jobs(), cancelled.set)) as written,
         ):
             set_done(done)
-            for _, row in written:
+            for row in written:
                 writer.add(row)
                 done += 1
                 set_done(done)
@@ -284,9 +288,9 @@ def held_workload(target: Target) -> Workload:
 def publish(out: str | Path | Target, plan: Plan, rows: Iterable[Row]) -> None:
     """Write the files of the corpus as a whole: leader epochs, manifest, and last ``_SUCCESS`` with the fingerprint.
 
-    ``rows`` come in the plan's order. Raises ``UsageError`` if the segments were made with different versions of the
-    codec libraries, because another run could give other bytes. Also raises it if a row or a file is missing, or if a
-    log has another size than its row says.
+    ``rows`` come in the plan's order. Raises ``UsageError`` if the segments were made with different versions of
+    kfuzz's generator or of the codec libraries, because another run could give other bytes. Also raises it if a row or
+    a file is missing, or if a log has another size than its row says.
     """
     target = Target.of(out)
     target.remove_directory(MANIFEST)
@@ -314,8 +318,9 @@ def _whole(target: Target, plan: Plan, rows: Iterable[Row]) -> Iterator[Row]:
             yield row
     if len(versions) > 1:
         raise UsageError(
-            f"the segments were made by different codec libraries ({' and '.join(sorted(versions))}); "
-            "install the same versions on every executor and generate again with --overwrite"
+            "the segments were made by different versions of kfuzz or of the codec libraries "
+            f"({' and '.join(sorted(versions))}); install the same versions on every executor and generate again "
+            "with --overwrite"
         )
     if wrong:
         more = f" (and {wrong - 1} more segments are missing or wrong)" if wrong > 1 else ""

@@ -42,7 +42,9 @@ __all__ = [
 
 ROWS_PER_FILE, ROWS_PER_GROUP = 100_000, 10_000
 PARTS = "part-*.parquet"
-FORMAT = b"kfuzz-manifest/1"
+FORMAT = b"kfuzz-manifest/2"
+# A generator that makes other bytes of a workload than the one before it has another number.
+GENERATOR = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,13 @@ def require_pyarrow() -> None:
 
 @cache
 def codec_versions() -> str:
-    """The versions of the libraries that compressed bytes depend on, as JSON with sorted keys."""
+    """The versions that the bytes of a segment depend on, as JSON with sorted keys: the generator's and the codecs'."""
     import cramjam
     import lz4
     import zstandard
 
     versions = {
+        "generator": GENERATOR,
         "zlib": zlib.ZLIB_RUNTIME_VERSION,
         "snappy": f"cramjam-{cramjam.__version__}",
         "lz4": lz4.library_version_string(),

@@ -79,7 +79,7 @@ def write_segment(
         aborted = making.transaction_index_bytes()
         if aborted:
             files.write(f"{segment.stem}.txnindex", [aborted])
-        snapshot = encode(_known_producers(segment, segment_id, workload, making))
+        snapshot = encode(_known_producers(segment, segment_id, workload, making, cancelled))
         files.write(snapshot_name(segment.last_offset), [snapshot])
         if labels := _labels(segment, making):
             # They are there before the log is.
@@ -125,7 +125,9 @@ def _producers(making: Synthesiser) -> dict[int, Producer]:
     return {fields[0]: Producer(*fields) for fields in making.producers()}
 
 
-def _known_producers(segment: Segment, segment_id: int, workload: Workload, making: Synthesiser) -> Iterable[Producer]:
+def _known_producers(
+    segment: Segment, segment_id: int, workload: Workload, making: Synthesiser, cancelled: Event | None
+) -> Iterable[Producer]:
     """The producers that wrote to ``segment`` or before it, for its snapshot.
 
     Every producer writes data to every full segment. So only a partition's last segment can lack some; then the segment
@@ -138,7 +140,7 @@ def _known_producers(segment: Segment, segment_id: int, workload: Workload, maki
     lacking = {number for number in before.producer_ids if number not in found or found[number].last_offset < 0}
     if lacking:
         earlier = synthesiser(before, workload.index_interval_bytes)
-        while earlier.fill():
+        for _ in _until(cancelled, _chunks(earlier)):
             pass
         known = _producers(earlier)
         found |= {number: known[number].followed_by(found.get(number)) for number in lacking}

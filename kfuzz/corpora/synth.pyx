@@ -1,9 +1,9 @@
 """Makes the bytes of one segment, batch by batch, in a reused buffer.
 
 A batch takes three passes: ``measure`` draws the sizes and sums them, ``fill_payload`` fills the payload in bulk, and
-``frame_records`` writes the framing over it. All of it runs ``nogil``, so several threads can make segments at a time;
-only codecs and hostile batches need Python, once per batch. Every random number is a hash of (segment seed, batch,
-record, purpose), so the bytes depend on nothing else.
+``frame_records`` writes the framing over it. All of it runs ``nogil``, so several threads can make segments at a time.
+Python is called only for hostile batches, and for codecs that ``pack`` leaves to it. Every random number is a hash of
+(segment seed, batch, record, purpose), so the bytes depend on nothing else.
 """
 
 cimport cython
@@ -98,6 +98,8 @@ cdef enum:
 
 cdef const uint8_t *header_keys = b"trace-idapp-nameschema-vencodingprioritylocationlanguagechecksum"
 
+if len(CODECS) != CODEC_COUNT:
+    raise ImportError("CODEC_COUNT is not the number of codecs")
 KEY_KINDS = {"uniform": KEYS_UNIFORM, "zipf": KEYS_ZIPF, "sequential": KEYS_SEQUENTIAL}
 DIGEST_BYTES = 16
 
@@ -125,7 +127,7 @@ cdef codecs_t to_codecs(weights):
     cdef codecs_t found
     found.count, found.total = 0, 0
     if len(weights) > CODEC_COUNT:
-        raise ValueError("a codec has two weights")
+        raise ValueError(f"{len(weights)} weights for {CODEC_COUNT} codecs")
     for name, weight in weights:
         found.codec[found.count], found.weight[found.count] = CODECS.index(name), weight
         found.total += found.weight[found.count]
@@ -155,7 +157,7 @@ cdef class Synthesiser(Writers):
     cdef readonly list labels
     cdef tuple hostile
     cdef object buffer, compress, digest
-    # What is compressed stands here before.
+    # The payload before compression.
     cdef object plain
     cdef packer_t packer
     cdef bytes phrases

@@ -23,7 +23,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -31,7 +31,7 @@ from typing import Any, Final, TypeVar
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import cannot_write, local_path, require_writable
 
-__all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "default_jobs", "in_parallel"]
+__all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "as_they_end", "in_parallel", "processors"]
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -51,8 +51,6 @@ PACKAGES: Final = {
 PART_BYTES = 5 << 20
 # How much of a log is given to an upload at once: the upload's buffer grows to PART_BYTES plus this.
 PIECE_BYTES = 1 << 20
-# More threads would wait for each other: Python's lock is held around each call of a codec.
-JOBS_MAX = 16
 # How much of a file is copied at once from a remote file system.
 COPY_BYTES = 4 << 20
 # Listings wait for the network or the disk, so many run at a time, on any number of cores.
@@ -158,6 +156,10 @@ class Target(ABC):
         """How much can be written, in bytes; None if the file system does not say."""
 
     @abstractmethod
+    def default_jobs(self, *, reading: bool = False) -> int:
+        """How many segments are written here at a time, or read, unless the caller says otherwise."""
+
+    @abstractmethod
     def check_writable(self) -> None:
         """Raise ``UsageError`` if it is clear, without writing, that nothing can be made here."""
 
@@ -194,35 +196,56 @@ class Target(ABC):
                     self.remove(f"{directory}/{name}" if directory else name)
 
 
-def default_jobs() -> int:
-    """How many segments are made or read at a time: one for each processor that this process may use."""
-    return min(len(os.sched_getaffinity(0)), JOBS_MAX)
+def processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_parallel(
-    function: Callable[[A], T], arguments: Iterable[A], threads: int = LISTERS, stop: Callable[[], None] = lambda: None
+    function: Callable[[A], T], arguments: Iterable[A], jobs: int = LISTERS
 ) -> Generator[tuple[A, T], None, None]:
-    """Each of ``arguments`` with its result, in their order. ``threads`` calls run at a time, and few results wait.
-
-    If the caller takes no more results, ``stop`` is called before the calls that still run are waited for.
-    """
-    with ThreadPoolExecutor(threads) as pool:
+    """Each of ``arguments`` with its result, in their order. ``jobs`` calls run at a time, and few results wait."""
+    if jobs == 1:
+        yield from ((argument, function(argument)) for argument in arguments)
+        return
+    with ThreadPoolExecutor(jobs) as pool:
         waiting: deque[tuple[A, Future[T]]] = deque()
         try:
             for argument in arguments:
                 waiting.append((argument, pool.submit(function, argument)))
-                if len(waiting) >= 2 * threads:
+                if len(waiting) >= 2 * jobs:
                     first, future = waiting.popleft()
                     yield first, future.result()
             while waiting:
                 first, future = waiting.popleft()
                 yield first, future.result()
-        except BaseException:
-            stop()
-            raise
         finally:
             for _, future in waiting:
                 future.cancel()
+
+
+def as_they_end(
+    function: Callable[[A], T], arguments: Iterable[A], jobs: int, stop: Callable[[], None] = lambda: None
+) -> Generator[T, None, None]:
+    """The results of ``arguments`` as they come. ``jobs`` calls run at a time.
+
+    When a call fails or the caller takes no more results, ``stop`` is called before the other calls are waited for.
+    """
+    if jobs == 1:
+        yield from map(function, arguments)
+        return
+    with ThreadPoolExecutor(jobs) as pool:
+        running: set[Future[T]] = set()
+        try:
+            for argument in arguments:
+                running.add(pool.submit(function, argument))
+                if len(running) >= jobs:
+                    done, running = wait(running, return_when=FIRST_COMPLETED)
+                    yield from (future.result() for future in done)
+            yield from (future.result() for future in as_completed(running))
+        except BaseException:
+            stop()
+            raise
 
 
 class LocalTarget(Target):
@@ -313,6 +336,10 @@ class LocalTarget(Target):
     def remove_if_empty(self) -> None:
         with contextlib.suppress(OSError):
             self.root.rmdir()
+
+    def default_jobs(self, *, reading: bool = False) -> int:
+        # A job waits while the disk takes its files.
+        return processors() if reading else processors() + 1
 
     def free_bytes(self) -> int | None:
         existing = next(path for path in (self.root.absolute(), *self.root.absolute().parents) if path.is_dir())
@@ -477,6 +504,16 @@ class RemoteTarget(Target):
 
     def remove_if_empty(self) -> None: ...
 
+    def has_multipart(self) -> bool:
+        """Whether the file system can abandon an upload, as those of object stores can."""
+        from fsspec.asyn import AsyncFileSystem
+
+        return isinstance(self._fs, AsyncFileSystem)
+
+    def default_jobs(self, *, reading: bool = False) -> int:
+        # What is read is first copied to a temporary file. And not all packages may be called by several threads.
+        return 1 if reading or not self.has_multipart() else processors() + 1
+
     def free_bytes(self) -> int | None:
         return None
 
@@ -508,7 +545,7 @@ class RemoteTarget(Target):
         """Tell any error of the file system as one sentence. Each package of fsspec has exceptions of its own."""
         try:
             yield
-        except KfuzzError:
+        except (KfuzzError, CancelledError):
             raise
         except Exception as error:
             done = {"read": "read", "write": "written", "remove": "removed"}[deed]
@@ -554,19 +591,13 @@ class _RemoteStage(Stage):
 
     def _open(self, name: str) -> Any:
         path = self._target.path(name)
-        if self._multipart():
+        if self._target.has_multipart():
             file = self._fs.open(path, "wb", block_size=PART_BYTES, autocommit=False)
             self._staged.append((name, file))
             return file
         temporary = self._temporary_path(path)
         self._staged.append((name, temporary))
         return self._fs.open(temporary, "wb")
-
-    def _multipart(self) -> bool:
-        """Whether the file system can abandon an upload, as those of object stores can."""
-        from fsspec.asyn import AsyncFileSystem
-
-        return isinstance(self._fs, AsyncFileSystem)
 
     def _temporary_path(self, path: str) -> str:
         directory, _, base = path.rpartition("/")
@@ -587,7 +618,7 @@ class _RemoteStage(Stage):
         self._staged.clear()
 
     def _put(self, path: str, content: bytes) -> None:
-        if self._multipart():
+        if self._target.has_multipart():
             self._fs.pipe_file(path, content)
             return
         temporary = self._temporary_path(path)

@@ -35,7 +35,7 @@ from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.rows import ROWS
 from kfuzz.corpora.snapshot import snapshot_name
-from kfuzz.corpora.targets import Listing, Target, default_jobs, in_parallel
+from kfuzz.corpora.targets import Listing, Target, in_parallel
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
 from kfuzz.corpora.writers import HOSTILE
@@ -101,8 +101,9 @@ def verify(
 ) -> list[Problem]:
     """Everything that is wrong with the corpus in ``out``, in the plan's order; empty if nothing is wrong.
 
-    ``jobs`` segments are read at a time, in threads; None chooses as many as there are processors. ``set_done`` is
-    called with the number of verified segments. Raises ``UsageError`` like :meth:`Corpus.open`.
+    ``jobs`` segments are read at a time, in threads; None chooses as many as there are processors, and one if the
+    corpus is remote. ``set_done`` is called with the number of verified segments. Raises ``UsageError`` like
+    :meth:`Corpus.open`.
     """
     corpus = Corpus.open(out)
     problems = check_whole(corpus)
@@ -111,7 +112,7 @@ def verify(
         segment, row = known
         return verify_segment(corpus.out, segment, corpus.workload, row)
 
-    with closing(in_parallel(check, corpus.segments(), jobs or default_jobs())) as checked:
+    with closing(in_parallel(check, corpus.segments(), jobs or corpus.out.default_jobs(reading=True))) as checked:
         for done, (_, found) in enumerate(checked):
             problems += found
             set_done(done + 1)

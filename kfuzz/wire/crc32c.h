@@ -150,8 +150,9 @@ static uint32_t kfuzz_crc_of_vector(const uint64_t *folded, int words)
     return (uint32_t) crc;
 }
 
-/* Clear the upper halves of the registers: while they are in use, later SSE code in any library takes up to twice as
- * long on some processors. `crc` must be there before, or the compiler loads the vector that it comes from after this. */
+/* Clear the upper halves of the registers: while they are in use, later SSE code in any library takes up to three
+ * times as long on some processors. The empty instruction takes `crc`, so that the compiler finishes it first: otherwise
+ * it loads the vector that `crc` comes from behind vzeroupper. */
 KFUZZ_CRC_256
 static inline uint32_t kfuzz_crc_leave_wide(uint32_t crc)
 {

@@ -1,7 +1,8 @@
 # Compresses without Python, at Kafka's default levels; pack.pyi says what.
 from libc.stdint cimport int64_t, uint8_t
 
-# A writer's compressors; each is created when it is first needed. Set it to NULL before, and free it at the end.
+# A writer's compressors; each is created when it is first needed. The caller sets ``zstd`` to NULL before, and calls
+# ``free_packer`` at the end.
 cdef struct packer_t:
     void *zstd
 

@@ -277,6 +277,7 @@ def test_a_full_disk_is_one_sentence_with_the_path_and_leaves_nothing(tmp_path: 
         "main(sys.argv[1:])"
     )
     argv = [sys.executable, "-c", program, "corpus", "generate", str(WORKLOAD), "--out", "out", "--size", "64KiB"]
+    argv += ["--jobs", "1"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 2
     log = tmp_path / "out/demo-0/00000000000000000000.log"

@@ -175,7 +175,9 @@ def test_segments_of_different_codec_libraries_are_not_published(tmp_path: Path)
     plan = Plan(WORKLOAD)
     rows = [write_segment(segment, at, WORKLOAD, tmp_path / "out", "a") for at, segment in enumerate(plan)]
     rows[1] = replace(rows[1], codec_versions='{"zstd": "0.0.1"}')
-    with pytest.raises(UsageError, match=r"different codec libraries .* install the same versions"):
+    with pytest.raises(
+        UsageError, match=r"different versions of kfuzz or of the codec libraries .* install the same versions"
+    ):
         publish(tmp_path / "out", plan, rows)
     assert not (tmp_path / "out" / generation.SUCCESS).exists()
 

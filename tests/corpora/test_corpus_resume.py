@@ -311,6 +311,6 @@ def small_disk() -> Iterator[None]:
 
 @pytest.mark.usefixtures("small_disk")
 def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"t-0/0{20}\.log cannot be written: File too large; free space there"):
+    with pytest.raises(UsageError, match=r"t-\d/\d{20}\.log cannot be written: File too large; free space"):
         generate(WORKLOAD, tmp_path / "out")
     assert set(digests(tmp_path / "out")) == {"_workload.toml"}
