@@ -87,7 +87,7 @@ def generate(
             def bad(row: Row) -> int | None:
                 return row.segment_id if verify_row(target, plan, row) else None
 
-            kept = list(work.kept(KeptRows.of(target, workload)))
+            kept = work.kept(KeptRows.of(target, workload))
             found = as_they_end(bad, kept, jobs or target.default_jobs(reading=True))
             work.rewrite(segment_id for segment_id in found if segment_id is not None)
         attempt, cancelled, done = f"{lock.id}-local", Event(), len(plan) - len(work.left)
