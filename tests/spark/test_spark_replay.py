@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from replay.fake_broker import FakeBroker
 from replay.hand_made import batch, marker, seen, write_log
-from test_spark_corpus import spark  # noqa: F401
 
 from kfuzz.errors import UsageError
 from kfuzz.records import RecordBatch
@@ -54,7 +53,7 @@ def test_shares_divide_partitions_and_bounds(log: Path) -> None:
 
 
 @pytest.mark.spark
-def test_tasks_send_what_one_process_sends_and_their_reports_add_up(spark: Any, log: Path) -> None:  # noqa: F811
+def test_tasks_send_what_one_process_sends_and_their_reports_add_up(spark: Any, log: Path) -> None:
     from kfuzz.spark.replaying import replay
 
     with FakeBroker() as broker:
@@ -78,7 +77,7 @@ def test_tasks_send_what_one_process_sends_and_their_reports_add_up(spark: Any, 
 
 
 @pytest.mark.spark
-def test_a_task_that_dies_is_not_sent_again(spark: Any, log: Path, tmp_path: Path, monkeypatch: Any) -> None:  # noqa: F811
+def test_a_task_that_dies_is_not_sent_again(spark: Any, log: Path, tmp_path: Path, monkeypatch: Any) -> None:
     from kfuzz.spark import replaying as module
 
     note = tmp_path / "died"
@@ -109,7 +108,7 @@ def test_a_task_that_dies_is_not_sent_again(spark: Any, log: Path, tmp_path: Pat
 
 
 @pytest.mark.spark
-def test_speculation_is_refused(spark: Any, log: Path) -> None:  # noqa: F811
+def test_speculation_is_refused(spark: Any, log: Path) -> None:
     from kfuzz.spark.replaying import replay
 
     class Speculating:
@@ -123,7 +122,7 @@ def test_speculation_is_refused(spark: Any, log: Path) -> None:  # noqa: F811
 
 
 @pytest.mark.spark
-def test_the_job_reports_and_refuses_as_the_command_does(spark: Any, log: Path, capsys: Any) -> None:  # noqa: F811
+def test_the_job_reports_and_refuses_as_the_command_does(spark: Any, log: Path, capsys: Any) -> None:
     from kfuzz.spark.jobs import replay_main
 
     with FakeBroker() as broker:
