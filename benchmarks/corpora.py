@@ -13,6 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -120,7 +121,7 @@ def _results(options: argparse.Namespace, size: int, console: Console) -> Iterat
         if sys.stderr.isatty():
             print(f"{name} …", file=sys.stderr)
         if name == DISK:
-            yield _on_disk(
+            yield from _on_disk(
                 options.place, SEGMENT_BYTES // 16 if options.quick else size, 1 if options.quick else DISK_ROUNDS
             )
             continue
@@ -158,18 +159,23 @@ def _verdict(goal: str, met: bool) -> str:
     return f"{goal}, {'met' if met else 'missed'}"
 
 
-def _on_disk(place: Path, size: int, rounds: int) -> Result:
-    """A corpus written to ``place``, beside files of zeros with the same sizes, each with fsync; by the clock."""
+def _on_disk(place: Path, size: int, rounds: int) -> Iterator[Result]:
+    """A corpus written to ``place``, beside files of zeros with the same sizes, each with fsync; by the clock.
+
+    The zeros are written by one thread, as ``dd`` does it, and by as many as the generator has.
+    """
     workload = replace(Workload(topics=(Topic("uniform"),)), size=size, segment_bytes=SEGMENT_BYTES)
     out = Path(tempfile.mkdtemp(prefix="kfuzz-bench-", dir=place))
-    ratios, rates = [], []
+    jobs = {DISK: 1, f"{DISK}-parallel": LocalTarget(out).default_jobs()}
+    laps = []
     try:
         # The first corpus says which sizes its files have.
         generate(workload, out / "corpus")
         sizes = [path.stat().st_size for path in (out / "corpus").rglob("*.log")]
-        for at in range(rounds):
+        order = deque(["corpus", *jobs])
+        for _ in range(rounds):
             taken = {}
-            for kind in ("zeros", "corpus") if at % 2 else ("corpus", "zeros"):
+            for kind in order:
                 shutil.rmtree(out)
                 out.mkdir()
                 os.sync()
@@ -177,27 +183,28 @@ def _on_disk(place: Path, size: int, rounds: int) -> Result:
                 if kind == "corpus":
                     generate(workload, out / "corpus")
                 else:
-                    _write_zeros(out, sizes)
+                    _write_zeros(out, sizes, jobs[kind])
                 taken[kind] = time.perf_counter() - start
-            ratios.append(taken["zeros"] / taken["corpus"])
-            rates.append(sum(sizes) / taken["corpus"] / 1e6)
+            order.rotate(-1)
+            laps.append(taken)
     finally:
         shutil.rmtree(out, ignore_errors=True)
-    median = statistics.median(ratios)
-    goal = _verdict(f"≥ {DISK_GOAL:g}", median >= DISK_GOAL)
-    return Result(DISK, "zeros", median, min(ratios), max(ratios), statistics.median(rates), goal)
+    rate = statistics.median(sum(sizes) / lap["corpus"] / 1e6 for lap in laps)
+    for kind in jobs:
+        ratios = [lap[kind] / lap["corpus"] for lap in laps]
+        median = statistics.median(ratios)
+        goal = _verdict(f"≥ {DISK_GOAL:g}", median >= DISK_GOAL) if kind == DISK else ""
+        yield Result(kind, "zeros", median, min(ratios), max(ratios), rate, goal)
 
 
-def _write_zeros(out: Path, sizes: Sequence[int]) -> None:
-    """As many files at a time as the generator writes."""
-
+def _write_zeros(out: Path, sizes: Sequence[int], jobs: int) -> None:
     def write(at: int) -> None:
         with open(out / str(at), "wb", buffering=0) as file:
             for start in range(0, sizes[at], len(ZEROS)):
                 file.write(ZEROS[: sizes[at] - start])
             os.fsync(file.fileno())
 
-    for _ in as_they_end(write, range(len(sizes)), LocalTarget(out).default_jobs()):
+    for _ in as_they_end(write, range(len(sizes)), jobs):
         pass
 
 
