@@ -58,7 +58,7 @@ class GeneratedSet(MixedSet):
     def contents(self) -> list[list[Content]]:
         rows = [
             [Content(one.timestamp or 0, one.key, one.value, []) for one in batch.records]
-            for batch in records.decode(self.uncompressed.log)
+            for batch in records.decode(self.log)
         ]
         if self.magic == 2:
             return rows

@@ -53,16 +53,4 @@ static inline void kfuzz_fill(uint8_t *p, int64_t n, const uint64_t *seeds, cons
     }
 }
 
-/* Bytes that do not compress. */
-static inline void kfuzz_fill_random(uint8_t *p, int64_t n, const uint64_t *seeds)
-{
-    kfuzz_fill(p, n, seeds, 0);
-}
-
-/* Random bytes from 33 to 126. */
-static inline void kfuzz_fill_printable(uint8_t *p, int64_t n, const uint64_t *seeds)
-{
-    kfuzz_fill(p, n, seeds, 1);
-}
-
 #endif

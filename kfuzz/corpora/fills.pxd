@@ -9,8 +9,7 @@ from kfuzz.wire.splitmix cimport mix
 cdef extern from "fill.h":
     enum:
         LANES "KFUZZ_LANES"
-    void kfuzz_fill_random(uint8_t *p, int64_t n, const uint64_t *seeds) nogil
-    void kfuzz_fill_printable(uint8_t *p, int64_t n, const uint64_t *seeds) nogil
+    void kfuzz_fill(uint8_t *p, int64_t n, const uint64_t *seeds, int printable) nogil
 
 cdef enum:
     PHRASE_BYTES = 16
@@ -18,13 +17,14 @@ cdef enum:
     FRESH_PERIOD = 512
     SHORT_PERIOD = 128
 
-# Write ``n`` bytes that do not compress. May overwrite up to 63 bytes after them.
-cdef inline void fill_random(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
+# Write ``n`` bytes that do not compress, or with ``printable`` random ones from 33 to 126. May overwrite up to 63 bytes
+# after them.
+cdef inline void fill_fresh(uint8_t *p, int64_t n, uint64_t seed, bint printable) noexcept nogil:
     cdef uint64_t seeds[LANES]
     cdef int i
     for i in range(LANES):
         seeds[i] = cell(seed, <uint64_t> i)
-    kfuzz_fill_random(p, n, seeds)
+    kfuzz_fill(p, n, seeds, printable)
 
 # Write ``n`` bytes made of 256 phrases. May overwrite up to 127 bytes after them.
 cdef inline void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *phrases) noexcept nogil:
@@ -37,14 +37,6 @@ cdef inline void fill_text(uint8_t *p, int64_t n, uint64_t seed, const uint8_t *
             memcpy(p, phrases + PHRASE_BYTES * (word & 0xff), PHRASE_BYTES)
             word >>= 8
             p += PHRASE_BYTES
-
-# Write ``n`` random bytes from 33 to 126. May overwrite up to 63 bytes after them.
-cdef inline void fill_printable(uint8_t *p, int64_t n, uint64_t seed) noexcept nogil:
-    cdef uint64_t seeds[LANES]
-    cdef int i
-    for i in range(LANES):
-        seeds[i] = cell(seed, <uint64_t> i)
-    kfuzz_fill_printable(p, n, seeds)
 
 # Write ``n`` bytes: in each ``period`` ``fresh`` bytes that repeat nothing, then 16 bytes again and again.
 #
@@ -61,10 +53,7 @@ cdef inline void fill_mixed(uint8_t *p, int64_t n, uint64_t seed, int64_t period
         start = max(at, 0)
         end = min(at + fresh, n)
         if start < end:
-            if phrases != NULL:
-                fill_printable(p + start, end - start, seed)
-            else:
-                fill_random(p + start, end - start, seed)
+            fill_fresh(p + start, end - start, seed, phrases != NULL)
         u = cell(seed, FRESH_PERIOD)
         if phrases != NULL:
             memcpy(one, phrases + PHRASE_BYTES * (u & 0xff), PHRASE_BYTES)

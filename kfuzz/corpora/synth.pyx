@@ -30,8 +30,8 @@ from kfuzz.corpora.fills cimport (
     FRESH_PERIOD,
     PHRASE_BYTES,
     SHORT_PERIOD,
+    fill_fresh,
     fill_mixed,
-    fill_random,
     fill_text,
 )
 from kfuzz.corpora.json_writer cimport JsonWriter
@@ -178,7 +178,6 @@ cdef class Synthesiser(Writers):
     # Of values with a compression ratio: the fresh bytes in each period, by codec, and of this batch's codec.
     cdef int64_t[CODEC_COUNT] fresh_bytes
     cdef int64_t fresh, period
-    cdef bint has_fresh
     cdef JsonWriter json
     cdef Scratch json_values
     cdef bint cleaned
@@ -232,6 +231,7 @@ cdef class Synthesiser(Writers):
         PyMem_Free(self.drawn)
 
     cdef int set_topic(self, topic) except -1:
+        cdef int i
         self.key_size = to_range(topic.keys.size)
         self.key_cardinality, self.key_kind = topic.keys.cardinality, KEY_KINDS[topic.keys.kind]
         if self.key_kind == KEYS_ZIPF:
@@ -241,7 +241,8 @@ cdef class Synthesiser(Writers):
         self.value_nulls = threshold(topic.values.null_share)
         self.tombstones = threshold(topic.values.tombstone_share)
         self.text = topic.values.kind == "text"
-        self.fresh = -1
+        for i in range(CODEC_COUNT):
+            self.fresh_bytes[i] = -1
         if topic.values.ratio:
             self.set_fresh(topic)
         if topic.values.kind == "json":
@@ -266,7 +267,6 @@ cdef class Synthesiser(Writers):
         # Uncompressed batches look like those of one of the codecs.
         for number, codec in enumerate(CODECS):
             self.fresh_bytes[<int> number] = found.get(codec, max(found.values()))
-        self.has_fresh = True
         return 0
 
     cdef int set_zipf(self, table) except -1:
@@ -469,7 +469,7 @@ cdef class Synthesiser(Writers):
         elif self.text or self.is_json:
             fill_text(p, n, seed, self.phrase_bytes)
         else:
-            fill_random(p, n, seed)
+            fill_fresh(p, n, seed, False)
 
     cdef void frame_records(self, uint8_t *p, int64_t count) noexcept nogil:
         """Write the framing of the drawn records over a filled payload. The bytes skipped here are the values."""
@@ -534,8 +534,7 @@ cdef class Synthesiser(Writers):
     cdef int codec_of(self, const codecs_t *codecs) noexcept nogil:
         """One of the weighted codecs, chosen by this batch's random number. It decides how the values are filled."""
         cdef int codec = self.weighed(codecs)
-        if self.has_fresh:
-            self.fresh = self.fresh_bytes[codec]
+        self.fresh = self.fresh_bytes[codec]
         return codec
 
     cdef inline int weighed(self, const codecs_t *codecs) noexcept nogil:
@@ -746,8 +745,7 @@ cdef class Synthesiser(Writers):
         # The length and the CRC depend on the codec library, so the content fingerprint treats them as 0.
         put_header(p, h)
         self.digest_batch(p, HEADER_SIZE, content)
-        h.batch_length = <int32_t> (HEADER_SIZE - LOG_OVERHEAD + size)
-        put_header(p, h)
+        put_int32(p + AT_BATCH_LENGTH, <int32_t> (HEADER_SIZE - LOG_OVERHEAD + size))
         self.used = at + HEADER_SIZE + size
         # Each byte is summed once, compressed ones once more: the other sums follow from those of the parts.
         if packed:

@@ -31,7 +31,7 @@ from typing import Any, Final, TypeVar
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import cannot_write, local_path, require_writable
 
-__all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "as_they_end", "in_parallel", "processors"]
+__all__ = ["Listing", "LocalTarget", "RemoteTarget", "Stage", "Target", "as_they_end", "in_parallel"]
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -196,7 +196,7 @@ class Target(ABC):
                     self.remove(f"{directory}/{name}" if directory else name)
 
 
-def processors() -> int:
+def _processors() -> int:
     """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -339,7 +339,7 @@ class LocalTarget(Target):
 
     def default_jobs(self, *, reading: bool = False) -> int:
         # A job waits while the disk takes its files.
-        return processors() if reading else processors() + 1
+        return _processors() if reading else _processors() + 1
 
     def free_bytes(self) -> int | None:
         existing = next(path for path in (self.root.absolute(), *self.root.absolute().parents) if path.is_dir())
@@ -511,8 +511,9 @@ class RemoteTarget(Target):
         return isinstance(self._fs, AsyncFileSystem)
 
     def default_jobs(self, *, reading: bool = False) -> int:
-        # What is read is first copied to a temporary file. And not all packages may be called by several threads.
-        return 1 if reading or not self.has_multipart() else processors() + 1
+        # Reading first copies a segment to a temporary file, which needs room. And the packages of some file systems do
+        # not allow that several threads call them.
+        return 1 if reading or not self.has_multipart() else _processors() + 1
 
     def free_bytes(self) -> int | None:
         return None

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 # Python itself loads this zlib. The lz4 package exports the functions of its library. zstandard has two extensions: the
 # default one hides the functions, and `_cffi` exports them. cramjam hides the functions of snappy.
-_LZ4 = getattr(sys.modules["lz4.frame._frame"], "__file__", None)
-_ZSTD = getattr(find_spec("zstandard._cffi"), "origin", None)
-unpack.use(zlib="libz.so.1", lz4=_LZ4, zstd=_ZSTD)
-pack.use(lz4=_LZ4, zstd=_ZSTD)
+LZ4_LIBRARY = getattr(sys.modules["lz4.frame._frame"], "__file__", None)
+ZSTD_LIBRARY = getattr(find_spec("zstandard._cffi"), "origin", None)
+unpack.use(zlib="libz.so.1", lz4=LZ4_LIBRARY, zstd=ZSTD_LIBRARY)
+pack.use(lz4=LZ4_LIBRARY, zstd=ZSTD_LIBRARY)
 
 __all__ = ["Decompressed", "compress", "compress_parts", "decompress", "open_stream"]
 
