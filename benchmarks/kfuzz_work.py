@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -20,6 +21,7 @@ from kfuzz.records import Codec
 __all__ = [
     "bare_compress",
     "bare_decompress",
+    "bare_eager",
     "census_of",
     "columns",
     "eager",
@@ -105,6 +107,22 @@ def eager(mixed: MixedSet, codec: Codec = "none") -> InProcess:
         return record.offset + 1
 
     return InProcess(run, lambda: census_of(fetches))
+
+
+def bare_eager(mixed: MixedSet) -> InProcess:
+    """Let CPython's marshal make the same keys, values and headers from its own format, a batch at a time."""
+    dumped = [
+        marshal.dumps([(content.key, content.value, tuple(content.headers)) for content in batch])
+        for batch in mixed.contents
+    ]
+
+    def run() -> int:
+        for data in dumped:
+            for key, value, headers in marshal.loads(data):
+                key, value, headers  # noqa: B018
+        return mixed.census.records
+
+    return InProcess(run, lambda: count(one for data in dumped for one in marshal.loads(data)))
 
 
 def encode(mixed: MixedSet, codec: Codec = "none", level: int | None = None) -> InProcess:

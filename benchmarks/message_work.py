@@ -5,6 +5,7 @@ Definitions are found and compiled before anything is timed, and so are the othe
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from kfuzz.messages.model import key_of
 from kfuzz.messages.schemas import schema
 from kfuzz.wire.message import Schema
 
-__all__ = ["decode", "dicts", "encode", "look", "size", "verdict"]
+__all__ = ["bare_dicts", "decode", "dicts", "encode", "look", "size", "verdict"]
 
 
 def verdict(messages: MessageSet) -> InProcess:
@@ -64,6 +65,25 @@ def dicts(messages: MessageSet) -> InProcess:
         return messages.census_of_values([values or {} for _, _, values in (read(data) for read, data in works)])
 
     return InProcess(_one_by_one(works), census)
+
+
+def bare_dicts(messages: MessageSet) -> InProcess:
+    """Let CPython's marshal make the same dicts from its own format."""
+    dumped = [marshal.dumps(_builtin(sample.values)) for sample in messages.samples]
+
+    def run() -> int:
+        for data in dumped:
+            marshal.loads(data)
+        return len(dumped)
+
+    return InProcess(run, lambda: messages.census_of_values([marshal.loads(data) for data in dumped]))
+
+
+def _builtin(value: Any) -> Any:
+    """The same value without subclasses of ``list``, which marshal refuses."""
+    if isinstance(value, dict):
+        return {key: _builtin(inner) for key, inner in value.items()}
+    return [_builtin(inner) for inner in value] if isinstance(value, list) else value
 
 
 def size(messages: MessageSet) -> InProcess:

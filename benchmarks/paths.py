@@ -153,7 +153,15 @@ def run_message_path(path: str, peers: Sequence[MessagePeer], run: Run) -> list[
     theirs = {"verdict": "decode", "dicts": "decode", "size": "encode"}.get(way, way)
     jobs = {"kfuzz": Job(partial(ours, messages))}
     jobs |= {peer.name: Job(partial(made, type(peer), theirs, messages)) for peer in peers}
-    return compare(path, jobs, _against(peers), messages.census, run.rounds, run.lap_ms)
+    contests = _against(peers)
+    if way == "dicts":
+        jobs["marshal"] = Job(partial(message_work.bare_dicts, messages))
+        contests.insert(0, _MARSHAL)
+    return compare(path, jobs, contests, messages.census, run.rounds, run.lap_ms)
+
+
+# The cost of the objects alone: CPython makes them from its own format, which needs no check.
+_MARSHAL: Final = Contest("kfuzz", "marshal", ("marshal",))
 
 
 def _against(peers: Sequence[Peer] | Sequence[MessagePeer]) -> list[Contest]:
@@ -177,7 +185,11 @@ def _uncompressed(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[di
     }[path]
     theirs = "eager" if path == "eager-records" else "verdict"
     jobs = {"kfuzz": Job(partial(ours, mixed))} | {peer.name: _theirs(peer, theirs, mixed) for peer in peers}
-    return jobs, _against(peers)
+    contests = _against(peers)
+    if path == "eager-records":
+        jobs["marshal"] = Job(partial(kfuzz_work.bare_eager, mixed))
+        contests.insert(0, _MARSHAL)
+    return jobs, contests
 
 
 def _encode(path: str, mixed: MixedSet, peers: Sequence[Peer]) -> tuple[dict[str, Job], list[Contest]]:

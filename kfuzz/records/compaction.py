@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from kfuzz.errors import EncodeError, UsageError
@@ -121,7 +122,8 @@ def compact(
 
 @dataclass(slots=True)
 class _Tally:
-    pieces: list[bytes] = field(default_factory=list)
+    # Its memory becomes that of the result. A list of pieces would need as much memory again.
+    made: BytesIO = field(default_factory=BytesIO)
     size: int = 0
     bytes_read: int = 0
     records_read: int = 0
@@ -142,12 +144,11 @@ class _Tally:
             self.max_timestamp, self.offset_of_max_timestamp = made.max_timestamp, made.offset_of_max_timestamp
         self.max_offset = max(self.max_offset, max_offset)
         self.records_retained += records
-        self.pieces.append(made.data)
-        self.size += len(made.data)
+        self.size += self.made.write(made.data)
 
     def result(self) -> Compacted:
         return Compacted(
-            b"".join(self.pieces),
+            self.made.getvalue(),
             self.bytes_read,
             self.records_read,
             self.records_retained,

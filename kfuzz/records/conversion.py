@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from kfuzz.errors import EncodeError, UsageError
@@ -132,7 +133,8 @@ def convert(
     ['headers', 'producer-state']
     """
     _require(magic, compression)
-    pieces: list[bytes | memoryview] = []
+    # Its memory becomes that of the result. A list of pieces would need as much memory again.
+    made = BytesIO()
     losses: list[Loss] = []
     for i, (batch, raw, _) in enumerate(_sources(source, limits)):
         if batch is None:
@@ -147,15 +149,15 @@ def convert(
                 f"batch[{i}] is compressed with zstd, which magic {magic} does not know; give another codec"
             )
         if batch.magic == magic or (batch.magic < magic < 2):
-            pieces.append(raw)
+            made.write(raw)
             continue
         records = batch.records
         if magic < 2 and batch.compression == "none" and first_offset is not None:
             records = [record for record in records if record.offset >= first_offset]
         losses += _lost(batch, records, i, magic, codec)
         if records:
-            pieces.append(_converted(batch, records, magic, codec))
-    return Converted(b"".join(pieces), tuple(losses), limits)
+            made.write(_converted(batch, records, magic, codec))
+    return Converted(made.getvalue(), tuple(losses), limits)
 
 
 def convert_appended(

@@ -8,7 +8,7 @@
  *
  * The kernels of 256 and 512 bits use carry-less products and fold four vectors at a time. To fold means: bytes that
  * are D bits before others are multiplied by x^D mod P and added to those others. The remainder modulo P is unchanged.
- * For long data the kernel of 256 bits runs the CRC instruction beside the products.
+ * For long data both also run the CRC instruction beside the products.
  */
 #ifndef KFUZZ_CRC32C_H
 #define KFUZZ_CRC32C_H
@@ -27,6 +27,7 @@
 #define KFUZZ_CRC_LONG 2048
 #define KFUZZ_CRC_LANE 512
 #define KFUZZ_CRC_SHORT 128
+#define KFUZZ_CRC_WIDE_BLOCK ((size_t) (3 * KFUZZ_CRC_LANE + 2 * KFUZZ_CRC_LONG))
 
 static uint32_t kfuzz_crc_over_long[4][256];
 static uint32_t kfuzz_crc_over_lane[4][256];
@@ -247,6 +248,45 @@ static uint32_t kfuzz_crc32c_256(uint32_t crc, const uint8_t *p, size_t n)
     return kfuzz_crc32c(kfuzz_crc_leave_wide(~kfuzz_crc_of_vector(folded, 4)), p, n);
 }
 
+/* Blocks of three lanes for the CRC instruction, and twice KFUZZ_CRC_LONG for carry-less products: about 1.2 times as
+ * fast as the products alone if `p` is a multiple of 64. `crc` is inverted here. */
+KFUZZ_CRC_512
+static uint32_t kfuzz_crc_wide_blocks(uint32_t crc, const uint8_t **at, size_t *left, __m512i far, __m512i near)
+{
+    const uint8_t *p = *at;
+    size_t n = *left;
+    for (; n >= KFUZZ_CRC_WIDE_BLOCK; p += KFUZZ_CRC_WIDE_BLOCK, n -= KFUZZ_CRC_WIDE_BLOCK) {
+        const uint8_t *vector = p + 3 * KFUZZ_CRC_LANE;
+        uint64_t lanes[3] = {crc, 0, 0}, folded[8];
+        __m512i a = _mm512_loadu_si512(vector), b = _mm512_loadu_si512(vector + 64);
+        __m512i c = _mm512_loadu_si512(vector + 128), d = _mm512_loadu_si512(vector + 192);
+        int i;
+        for (i = 32; i < KFUZZ_CRC_LANE; i += 32) {
+            const uint8_t *words = p + i - 32;
+            vector += 256;
+            a = kfuzz_crc_fold_512(a, far, _mm512_loadu_si512(vector));
+            kfuzz_crc_step(lanes, words);
+            kfuzz_crc_step(lanes, words + 8);
+            b = kfuzz_crc_fold_512(b, far, _mm512_loadu_si512(vector + 64));
+            c = kfuzz_crc_fold_512(c, far, _mm512_loadu_si512(vector + 128));
+            kfuzz_crc_step(lanes, words + 16);
+            kfuzz_crc_step(lanes, words + 24);
+            d = kfuzz_crc_fold_512(d, far, _mm512_loadu_si512(vector + 192));
+        }
+        for (i = KFUZZ_CRC_LANE - 32; i < KFUZZ_CRC_LANE; i += 8)
+            kfuzz_crc_step(lanes, p + i);
+        d = kfuzz_crc_fold_512(kfuzz_crc_fold_512(kfuzz_crc_fold_512(a, near, b), near, c), near, d);
+        _mm512_storeu_si512(folded, d);
+        crc = kfuzz_crc_move(kfuzz_crc_over_lane, (uint32_t) lanes[0]) ^ (uint32_t) lanes[1];
+        crc = kfuzz_crc_move(kfuzz_crc_over_lane, crc) ^ (uint32_t) lanes[2];
+        crc = kfuzz_crc_move(kfuzz_crc_over_long, kfuzz_crc_move(kfuzz_crc_over_long, crc));
+        crc ^= kfuzz_crc_of_vector(folded, 8);
+    }
+    *at = p;
+    *left = n;
+    return crc;
+}
+
 KFUZZ_CRC_512
 static uint32_t kfuzz_crc32c_512(uint32_t crc, const uint8_t *p, size_t n)
 {
@@ -259,6 +299,15 @@ static uint32_t kfuzz_crc32c_512(uint32_t crc, const uint8_t *p, size_t n)
                             (long long) over->far[1], (long long) over->far[0]);
     near = _mm512_set4_epi64((long long) over->near[1], (long long) over->near[0],
                              (long long) over->near[1], (long long) over->near[0]);
+    if (n >= KFUZZ_CRC_WIDE_BLOCK + 64) {
+        const size_t head = (0 - (size_t) p) & 63;
+        crc = ~kfuzz_crc32c(crc, p, head);
+        p += head;
+        n -= head;
+        crc = ~kfuzz_crc_wide_blocks(crc, &p, &n, far, near);
+        if (n < 256)
+            return kfuzz_crc32c(kfuzz_crc_leave_wide(crc), p, n);
+    }
     a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int) ~crc)));
     b = _mm512_loadu_si512(p + 64);
     c = _mm512_loadu_si512(p + 128);

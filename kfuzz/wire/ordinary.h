@@ -52,7 +52,15 @@ typedef struct {
     int64_t offset_before;  /* the previous record's offset delta; -1 before the first record */
     int64_t offset_most;    /* the largest offset delta that needs no note */
     int64_t timestamp_most; /* the largest timestamp delta that needs no note */
+    int64_t turn_records;   /* how many records to read before their headers; at first KFUZZ_TURN_RECORDS */
 } kfuzz_run;
+
+/* A record with headers that are not read yet. */
+typedef struct {
+    const uint8_t *headers; /* after the count */
+    const uint8_t *wall;
+    kfuzz_row *row; /* if rows are filled */
+} kfuzz_delayed;
 
 /* A record's fields before its headers. */
 typedef struct {
@@ -70,6 +78,10 @@ typedef struct {
  * for the timestamp, the offset and the key's length. The general loop reads records with fewer bytes left. */
 #define KFUZZ_ORDINARY_BYTES 18
 
+/* The most records that a run reads before it reads their headers. After headers that are not ordinary this number is 1,
+ * and doubles with each turn, because the records of such a turn are read again. */
+#define KFUZZ_TURN_RECORDS 64
+
 #define kfuzz_rare(x) __builtin_expect(!!(x), 0)
 
 /* Returns p, but hides its origin: the compiler cannot assume that it equals another pointer. */
@@ -83,10 +95,11 @@ KFUZZ_INLINE const uint8_t *kfuzz_apart(const uint8_t *p)
  * the varint is longer than two bytes or longer than necessary. */
 KFUZZ_INLINE const uint8_t *kfuzz_get_mixed(const uint8_t *p, uint64_t *raw, int64_t *bad)
 {
-    const uint64_t first = p[0], two = first >> 7;
-    const uint64_t found = (first & 0x7f) | ((uint64_t) p[1] << 7 & (0 - two));
-    *raw = found;
-    *bad |= (int64_t) (found - (first & 0x80)) | (int64_t) (0x3fff - found);
+    const int64_t first = p[0], two = first >> 7;
+    /* The second byte without 1, or 0 if there is none: the first byte has that 1 as its upper bit. */
+    const int64_t more = ((int8_t) p[1] & -two) - two;
+    *raw = (uint64_t) (first + more * 128);
+    *bad |= more;
     return p + 1 + two;
 }
 
@@ -100,10 +113,11 @@ KFUZZ_INLINE const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, in
         *raw = p[0];
         return p + 1;
     }
-    found = (uint64_t) (p[0] & 0x7f) | (uint64_t) p[1] << 7;
+    last = (int64_t) p[1] - 1;
+    found = (uint64_t) (p[0] + last * 128);
     if (p[1] < 0x80) {
         *raw = found;
-        *bad |= (int64_t) p[1] - 1;
+        *bad |= last;
         return p + 2;
     }
     found = (found & 0x3fff) | (uint64_t) p[2] << 14;
@@ -123,10 +137,10 @@ KFUZZ_INLINE const uint8_t *kfuzz_get_steady(const uint8_t *p, uint64_t *raw, in
     return p;
 }
 
-/* Negative if a zigzag length is below -1. */
-KFUZZ_INLINE int64_t kfuzz_bad_length(uint64_t raw)
+/* Not 0 if a zigzag length is below -1. */
+KFUZZ_INLINE uint64_t kfuzz_bad_length(uint64_t raw)
 {
-    return -(int64_t) (raw >> 1 & (0 - (raw & 1)));
+    return raw >> 1 & (0 - (raw & 1));
 }
 
 KFUZZ_INLINE int32_t kfuzz_length(uint64_t raw)
@@ -135,31 +149,34 @@ KFUZZ_INLINE int32_t kfuzz_length(uint64_t raw)
 }
 
 /* Reads the fields before the headers. Returns where the header count is, or NULL if the record is not ordinary. The
- * conditions are collected in `bad` and tested at only two places, because tests take most of the time. */
+ * conditions are collected in `bad` (negative: not ordinary) and tested at only two places, because tests take most of
+ * the time. */
 KFUZZ_INLINE const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *end, kfuzz_fields *out)
 {
-    uint64_t raw;
+    uint64_t raw, more;
     int64_t bad = 0, size;
     p = kfuzz_get_mixed(p, &raw, &bad);
     out->length = raw >> 1;
-    out->wall = p + out->length;
+    /* As a number, because after a bad length it is no place in the buffer. */
+    out->wall = (const uint8_t *) ((uintptr_t) p + out->length);
     /* Require that the length is not negative and that the attributes are 0. */
-    bad |= -(int64_t) ((raw & 1) | p[0]);
+    more = (raw & 1) | p[0];
     bad |= end - out->wall;
     p = kfuzz_get_steady(p + 1, &out->timestamp, &bad);
     p = kfuzz_get_steady(p, &out->offset, &bad);
     p = kfuzz_get_steady(p, &out->key, &bad);
     out->key_at = p;
-    bad |= kfuzz_bad_length(out->key);
+    more |= kfuzz_bad_length(out->key);
     size = (int64_t) (out->key >> 1);
     /* Require two bytes after the key, because the next step reads two: a value length of two bytes, or one of one byte
      * and the byte after it. */
     bad |= out->wall - p - 2 - size;
+    bad |= -(int64_t) more;
     if (kfuzz_rare(bad < 0))
         return NULL;
     p = kfuzz_get_mixed(p + size, &out->value, &bad);
     out->value_at = p;
-    bad |= kfuzz_bad_length(out->value);
+    bad |= -(int64_t) kfuzz_bad_length(out->value);
     size = (int64_t) (out->value >> 1);
     bad |= out->wall - p - 1 - size;
     if (kfuzz_rare(bad < 0))
@@ -190,75 +207,125 @@ KFUZZ_INLINE const uint8_t *kfuzz_get_header(const uint8_t *p, const uint8_t *wa
     p += size;
     raw = *p++;
     size = raw >> 1;
-    if (kfuzz_rare(raw > 0x7f || kfuzz_bad_length(raw) < 0 || (int64_t) size > wall - p))
+    if (kfuzz_rare(raw > 0x7f || kfuzz_bad_length(raw) != 0 || (int64_t) size > wall - p))
         return NULL;
     row->value_at = (int32_t) (p - base);
     row->value_length = kfuzz_length(raw);
     return p + size;
 }
 
+/* Reads the headers of the delayed records and requires that each record ends where its length says. Returns how many
+ * of them are ordinary. */
+KFUZZ_INLINE int64_t kfuzz_get_delayed(const kfuzz_delayed *delayed, int64_t n, const uint8_t *base, const uint8_t *end,
+                                       kfuzz_rows *sink, const int filled)
+{
+    kfuzz_header_row scratch;
+    int64_t k;
+    for (k = 0; k < n; k++) {
+        const uint8_t *p = delayed[k].headers;
+        uint32_t left = (uint32_t) p[-1] >> 1;
+        if (filled && sink->with_headers) {
+            kfuzz_header_row *headers = &sink->headers[sink->header_count];
+            if (left > sink->header_capacity - sink->header_count)
+                break;
+            delayed[k].row->first_header = (int32_t) sink->header_count;
+            sink->header_count += left;
+            for (; left && p != NULL; left--)
+                p = kfuzz_get_header(p, delayed[k].wall, end, base, headers++);
+        } else {
+            for (; left && p != NULL; left--)
+                p = kfuzz_get_header(p, delayed[k].wall, end, base, &scratch);
+        }
+        if (kfuzz_rare(p != delayed[k].wall))
+            break;
+    }
+    return k;
+}
+
 /* Reads ordinary records from *at on, `most` at most, moves *at to their end, and returns how many there were. If
- * `filled`, it writes their rows into `sink`. It stops when `sink` is full, and the general loop then makes room. */
+ * `filled`, it writes their rows into `sink`. It stops when `sink` is full, and the general loop then makes room.
+ *
+ * The processor cannot predict which records have headers. So the first loop reads the fields before the headers and
+ * only remembers where headers are, without a branch, and a second loop reads those headers. */
 KFUZZ_INLINE int64_t kfuzz_run_as(const uint8_t **at, const uint8_t *base, const uint8_t *end, kfuzz_run *run,
                                     int64_t most, kfuzz_rows *sink, const int filled)
 {
     const int64_t timestamp_most = run->timestamp_most, offset_most = run->offset_most;
-    int64_t offset_before = run->offset_before, i;
-    const uint8_t *p = *at;
-    kfuzz_header_row scratch;
+    int64_t done = 0;
+    kfuzz_delayed delayed[KFUZZ_TURN_RECORDS];
     if (filled && most > sink->capacity - sink->count)
         most = sink->capacity - sink->count;
-    for (i = 0; i < most && end - p >= KFUZZ_ORDINARY_BYTES; i++) {
-        kfuzz_fields fields;
-        const uint8_t *following, *next = kfuzz_get_fields(p, end, &fields);
-        int64_t offset, timestamp, headers_before = 0;
-        uint32_t count, left;
-        if (kfuzz_rare(next == NULL))
-            break;
-        /* The next record's start depends only on the length field, so the processor can begin that record early. */
-        following = kfuzz_apart(fields.wall);
-        count = *next++;
+    while (done < most) {
+        const int64_t turn = run->turn_records < most - done ? run->turn_records : most - done;
+        const int64_t headers_before = filled ? sink->header_count : 0;
+        kfuzz_row *const rows = filled ? &sink->rows[sink->count] : NULL;
+        const uint8_t *p = *at;
+        int64_t offset_before = run->offset_before, n_delayed = 0, good, i;
+        for (i = 0; i < turn && end - p >= KFUZZ_ORDINARY_BYTES; i++) {
+            kfuzz_fields fields;
+            const uint8_t *following, *next = kfuzz_get_fields(p, end, &fields);
+            int64_t offset, timestamp, bad;
+            uint32_t count;
+            if (kfuzz_rare(next == NULL))
+                break;
+            /* The next record's start depends only on the length field, so the processor can begin that record early. */
+            following = kfuzz_apart(fields.wall);
+            count = *next++;
+            delayed[n_delayed].headers = next;
+            delayed[n_delayed].wall = fields.wall;
+            if (filled)
+                delayed[n_delayed].row = &rows[i];
+            n_delayed += count != 0;
+            offset = (int64_t) (fields.offset >> 1);
+            timestamp = (int64_t) (fields.timestamp >> 1 ^ (0 - (fields.timestamp & 1)));
+            bad = (offset_most - offset) | (timestamp_most - timestamp) | (offset - offset_before - 1);
+            /* Without headers the record must end here. */
+            bad |= (next - fields.wall) & ((int64_t) count - 1);
+            bad |= -(int64_t) ((count & 0x81) | (fields.offset & 1));
+            if (kfuzz_rare(bad < 0)) {
+                n_delayed -= count != 0;
+                break;
+            }
+            if (filled) {
+                kfuzz_row *row = &rows[i];
+                row->timestamp_delta = timestamp;
+                row->offset_delta = offset;
+                row->at = (int32_t) (p - base);
+                row->length = (int32_t) fields.length;
+                row->key_at = (int32_t) (fields.key_at - base);
+                row->key_length = kfuzz_length(fields.key);
+                row->value_at = (int32_t) (fields.value_at - base);
+                row->value_length = kfuzz_length(fields.value);
+                row->headers_at = (int32_t) (next - base);
+                row->header_count = (int32_t) (count >> 1);
+                row->first_header = 0;
+                row->attributes = 0;
+                row->untimed = 0;
+            }
+            offset_before = offset;
+            p = following;
+        }
+        good = kfuzz_get_delayed(delayed, n_delayed, base, end, sink, filled);
+        if (kfuzz_rare(good < n_delayed)) {
+            /* The run ends at that record. Short turns find the records before it. */
+            if (filled)
+                sink->header_count = headers_before;
+            if (turn == 1)
+                break;
+            run->turn_records = 1;
+            continue;
+        }
         if (filled)
-            headers_before = sink->header_count;
-        if (count != 0) {
-            const int keep = filled && sink->with_headers;
-            if (kfuzz_rare((count & 0x81) != 0))
-                break;
-            count >>= 1;
-            if (keep && count > sink->header_capacity - headers_before)
-                break;
-            for (left = count; left && next != NULL; left--)
-                next = kfuzz_get_header(next, fields.wall, end, base, keep ? &sink->headers[headers_before++] : &scratch);
-        }
-        offset = (int64_t) (fields.offset >> 1);
-        timestamp = (int64_t) (fields.timestamp >> 1 ^ (0 - (fields.timestamp & 1)));
-        if (kfuzz_rare(next != fields.wall || (fields.offset & 1) != 0))
+            sink->count += i;
+        *at = p;
+        run->offset_before = offset_before;
+        done += i;
+        if (i < turn)
             break;
-        if (kfuzz_rare(((offset_most - offset) | (timestamp_most - timestamp) | (offset - offset_before - 1)) < 0))
-            break;
-        if (filled) {
-            kfuzz_row *row = &sink->rows[sink->count++];
-            row->timestamp_delta = timestamp;
-            row->offset_delta = offset;
-            row->at = (int32_t) (p - base);
-            row->length = (int32_t) fields.length;
-            row->key_at = (int32_t) (fields.key_at - base);
-            row->key_length = kfuzz_length(fields.key);
-            row->value_at = (int32_t) (fields.value_at - base);
-            row->value_length = kfuzz_length(fields.value);
-            row->headers_at = row->value_at + (int32_t) (fields.value >> 1) + 1;
-            row->header_count = (int32_t) count;
-            row->first_header = (int32_t) sink->header_count;
-            row->attributes = 0;
-            row->untimed = 0;
-            sink->header_count = headers_before;
-        }
-        offset_before = offset;
-        p = following;
+        if (run->turn_records < KFUZZ_TURN_RECORDS)
+            run->turn_records *= 2;
     }
-    *at = p;
-    run->offset_before = offset_before;
-    return i;
+    return done;
 }
 
 static int64_t kfuzz_run_counted(const uint8_t **at, const uint8_t *base, const uint8_t *end, kfuzz_run *run,

@@ -90,6 +90,8 @@ cdef extern from "ordinary.h":
         int64_t offset_before
         int64_t offset_most
         int64_t timestamp_most
+        int64_t turn_records
+    int64_t KFUZZ_TURN_RECORDS
     int64_t kfuzz_run_counted(const uint8_t **at, const uint8_t *base, const uint8_t *end, run_t *run,
                               int64_t most) nogil
     int64_t kfuzz_run_filled(const uint8_t **at, const uint8_t *base, const uint8_t *end, run_t *run, int64_t most,
@@ -311,6 +313,7 @@ cdef inline bint is_far(int64_t timestamp) noexcept nogil:
 cdef void begin_run(run_t *run, const header_t *h, int64_t room) noexcept nogil:
     """Set the bounds for this batch's ordinary records; ``room`` is the largest delta that does not overflow."""
     run.offset_before = -1
+    run.turn_records = KFUZZ_TURN_RECORDS
     run.offset_most = min(<int64_t> h.last_offset_delta, room)
     run.timestamp_most = INT64_MAX // 4
     if not h.attributes & LOG_APPEND_TIME:

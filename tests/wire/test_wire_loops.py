@@ -41,9 +41,16 @@ SIZES = [
     3585,
     3711,
     3712,
+    5632,
+    5695,
+    5696,
+    5697,
+    5952,
     6143,
     7168,
     7300,
+    11_264,
+    11_392,
     20_000,
 ]
 
@@ -71,10 +78,10 @@ def test_the_kernel_of_messages_agrees_with_zlib_at_every_alignment(size: int) -
 @pytest.mark.parametrize("bits", [64, 256, 512])
 @pytest.mark.parametrize("size", SIZES)
 def test_the_crc_kernels_agree_with_the_library_at_every_alignment(size: int, bits: int) -> None:
-    data = random.Random(size).randbytes(size + 8)
+    data = random.Random(size).randbytes(size + 64)
     if kernel(b"", 0, bits) is None:
         pytest.skip("this processor has not the instructions; the other kernel or the library does the work")
-    for at in range(8):
+    for at in (*range(8), 9, 31, 33, 48, 63):
         view = memoryview(data)[at : at + size]
         assert kernel(view, 0, bits) == crc32c(view)
         assert kernel(view, 0xDEADBEEF, bits) == crc32c(view, 0xDEADBEEF)
