@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
@@ -64,6 +63,12 @@ REFERENCE = f"kafka-clients@{LATEST}"
 )
 @click.option("--update-expected", is_flag=True, help="Rewrite vectors/expected/ from the outcomes of a whole run.")
 @click.option(
+    "--expected",
+    "expected_file",
+    metavar="FILE",
+    help="Compare with the outcomes in FILE instead of vectors/expected/; --update-expected writes them to FILE.",
+)
+@click.option(
     "--jobs", type=click.IntRange(1, 64), default=2, show_default=True, help="How many testees run at a time."
 )
 @click.option(
@@ -73,6 +78,22 @@ REFERENCE = f"kafka-clients@{LATEST}"
     metavar="SECONDS",
     help="How long to wait for a testee's handshake.  [default: 60; 10 for --command]",
 )
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.IntRange(1, 3600),
+    metavar="SECONDS",
+    help="CPU time for one answer; five times as much on the clock.  [default: 10, or the vector's budget]",
+)
+@click.option(
+    "--causes",
+    "causes_shown",
+    type=click.IntRange(min=1),
+    default=25,
+    show_default=True,
+    help="How many causes to print.",
+)
+@click.option("--only-failures", is_flag=True, help="Print only causes with an outcome that is not as expected.")
 @click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
 @click.option("--differential", "differs", is_flag=True, help="Compare a testee with kfuzz on mutated inputs.")
 @click.option(
@@ -100,8 +121,12 @@ def command(
     html_file: str | None,
     publish: bool,
     update_expected: bool,
+    expected_file: str | None,
     jobs: int,
     start_timeout_s: int | None,
+    timeout_s: int | None,
+    causes_shown: int,
+    only_failures: bool,
     root: str | None,
     differs: bool,
     streams: bool,
@@ -130,6 +155,8 @@ def command(
       kfuzz conform --testee aiokafka --html out/aiokafka.html
       kfuzz conform --command "node my-testee.js" "records/v2/count/*"
       kfuzz conform --testee kafka-clients@4.4.0 --update-expected
+      kfuzz conform --command ./my-testee --expected outcomes.txt --update-expected
+      kfuzz conform --command ./my-testee --expected outcomes.txt --only-failures
       kfuzz conform --publish --html public/matrix.html
       kfuzz conform --differential --count 100000 --seed 7
       kfuzz conform --differential --role broker --count 50000
@@ -188,8 +215,10 @@ def command(
     cases = cases_of(load_suite(globs or "*", suite, kinds=KINDS), roles or ALL_ROLES)
     if not cases:
         raise UsageError("no vector matches these GLOBs and roles; choose others")
-    places = Places.beside(suite)
     testees = chosen(names, commands, start_timeout_ms=start_timeout_ms)
+    if expected_file is not None and len(testees) != 1:
+        raise UsageError("--expected is about one testee; name it with --testee NAME@VERSION or --command")
+    places = Places.beside(suite, Path(expected_file) if expected_file else None)
     quiet = json_file == "-"
     with progress("conform", len(testees) * len(cases)) as set_done:
         done = run(
@@ -199,12 +228,13 @@ def command(
             whole=whole,
             jobs=jobs,
             publish=publish,
+            answer_timeout_ms=None if timeout_s is None else timeout_s * 1000,
             on_progress=set_done,
             on_notice=_notice,
         )
     _write_reports(done, json_file, junit_file, html_file)
     if not quiet:
-        _print(done)
+        _print(done, causes_shown, only_failures)
     if update_expected:
         for sentence in rewrite_expected(done, places):
             click.echo(sentence, err=quiet)
@@ -280,23 +310,21 @@ def _write_reports(done: Run, json_file: str | None, junit_file: str | None, htm
         write_whole(html_file, report.to_html(done))
 
 
-def _print(done: Run) -> None:
-    from rich.console import Console
-
+def _print(done: Run, causes_shown: int, only_failures: bool) -> None:
+    from kfuzz.cli.report import print_run
     from kfuzz.conformance import report
 
-    width = shutil.get_terminal_size((120, 40)).columns
-    console = Console(width=width, highlight=False)
-    for table in report.to_terminal(done, width=width):
-        console.print(table)
+    print_run(done, causes_shown=causes_shown, only_new=only_failures)
     for testee in done.testees:
         for note in report.notes_of(testee):
             click.echo(f"{testee.label}: {note}")
     for sentence in done.dropped:
         click.echo(sentence)
-    wrong = report.sentences(done)
-    for sentence in wrong[:SENTENCES_SHOWN]:
+    without_cause = report.sentences(done, with_causes=False)
+    for sentence in without_cause[:SENTENCES_SHOWN]:
         click.echo(f"unexpected: {sentence}")
-    if len(wrong) > SENTENCES_SHOWN:
-        click.echo(f"… and {len(wrong) - SENTENCES_SHOWN} more; --html or --json shows them all")
-    click.echo("as expected" if not wrong else f"{len(wrong)} not as expected")
+    if len(without_cause) > SENTENCES_SHOWN:
+        click.echo(f"… and {len(without_cause) - SENTENCES_SHOWN} more; --html or --json shows them all")
+    count = len(report.sentences(done))
+    by_cause = "; the causes marked with ! have them" if count > len(without_cause) else ""
+    click.echo(f"{count} not as expected{by_cause}" if count else "as expected")

@@ -29,6 +29,7 @@ VERBS = {
     "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),
     "messages": ("kfuzz.cli.messages", "Show, compare, decode and encode Kafka's messages."),
     "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),
+    "report": ("kfuzz.cli.report", "Show, convert and compare the results of `conform`."),
     "testee": ("kfuzz.cli.testee", "Run kfuzz's own decoder as a testee."),
     "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),
     "corpus": ("kfuzz.cli.corpus", "Generate and verify corpora of log segments."),

@@ -74,6 +74,102 @@ def without(batches: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
     return [{name: value for name, value in batch.items() if name not in names} for batch in batches]
 
 
+# --- harm ------------------------------------------------------------------------------------------------------------
+
+EXTRA = changed(outcomes=frozenset({"nothing", "stalled", "panic"}))
+
+
+@pytest.mark.parametrize(
+    ("cell", "harm"),
+    [
+        (judged(case_of(batch()), outcome="rejected"), "refuses"),
+        (judged(invalid_case(), outcome="accepted", batches=[]), "accepts"),
+        (judged(invalid_case(), outcome="rejected", finding="crc-mismatch"), "differs"),
+        (judged(invalid_case(), outcome="fault", error="KeyError"), "panics"),
+        (judged(invalid_case(), handshake=EXTRA, outcome="panic", error="index out of range"), "panics"),
+        (judged(invalid_case(), handshake=EXTRA, outcome="stalled"), "hangs"),
+        (accepted(case_of(batch()), batches=[]), "loses"),
+        (accepted(case_of(batch()), consumed=3), "differs"),
+        (accepted(case_of(batch())), ""),
+        (judged(case_of(batch()), outcome="unsupported"), ""),
+    ],
+)
+def test_each_deviation_has_a_class_of_harm(cell: Cell, harm: str) -> None:
+    assert cell.harm == harm
+    assert (cell.harm == "") == (cell.outcome in ("pass", "unsupported"))
+
+
+def test_a_recommended_verdict_differs_only() -> None:
+    case = case_of(batch(), level="recommended")
+    assert judged(case, outcome="rejected").harm == "differs"
+    assert accepted(case, batches=[]).harm == "loses"
+
+
+def test_a_stall_is_wrong_even_where_either_verdict_is_allowed() -> None:
+    either = case_of(batch(), verdict="acceptable")
+    assert judged(either, outcome="rejected").outcome == "pass"
+    assert judged(either, handshake=EXTRA, outcome="stalled").outcome == "stall"
+
+
+def test_records_left_out_in_silence_are_lost_unless_all_good_ones_were_given() -> None:
+    for verdict in ("valid", "acceptable"):
+        case = case_of(batch(), verdict=verdict)
+        lost = judged(case, handshake=EXTRA, outcome="nothing")
+        assert (lost.outcome, lost.harm) == ("fail", "loses")
+        assert lost.text == "handed out 0 of 2 records, without an error"
+        given = case.expectation["batches"]
+        assert judged(case, handshake=EXTRA, outcome="nothing", batches=given).outcome == "pass"
+    skipped = judged(invalid_case(), handshake=EXTRA, outcome="nothing")
+    assert (skipped.outcome, skipped.harm) == ("fail", "accepts")
+
+
+@pytest.mark.parametrize("outcome", ["nothing", "stalled", "panic"])
+def test_an_outcome_that_the_handshake_does_not_declare_breaks_the_protocol(outcome: str) -> None:
+    cell = judged(invalid_case(), outcome=outcome)
+    assert (cell.outcome, cell.harm) == ("protocol-error", "panics")
+    assert "does not declare" in cell.text
+
+
+@pytest.mark.parametrize(
+    ("want", "have", "right"),
+    [(1500, 1000, True), (1500, 2000, True), (1500, 2500, False), (10**15, 3, True), (-1, 5, True)],
+)
+def test_timestamps_are_compared_within_the_declared_range_and_resolution(want: int, have: int, right: bool) -> None:
+    case = case_of(batch(records.Record(0, want, None, b"v")))
+    shown = json.loads(json.dumps(case.expectation["batches"]))
+    shown[0]["records"][0]["timestamp"] = str(have)
+    coarse = changed(timestamps={"low": "0", "high": "100000", "resolution_ms": 1000})
+    assert (accepted(case, handshake=coarse, batches=shown).outcome == "pass") is right
+    assert accepted(case, batches=shown).harm == "loses"
+
+
+def test_headers_of_a_map_have_no_order_and_a_lost_one_is_still_lost() -> None:
+    case = case_of(batch(records.Record(0, 1, None, b"v", ((b"b", b"1"), (b"a", b"2"), (b"b", None)))))
+    shown = json.loads(json.dumps(case.expectation["batches"]))
+    record = shown[0]["records"][0]
+    record["headers"] = [record["headers"][i] for i in (1, 2, 0)]
+    as_map = changed(headers="map")
+    assert accepted(case, handshake=as_map, batches=shown).outcome == "pass"
+    assert accepted(case, batches=shown).harm == "loses"
+    del record["headers"][1]
+    assert accepted(case, handshake=as_map, batches=shown).harm == "loses"
+
+
+def test_framings_and_tails_that_a_library_does_not_read_are_not_asked() -> None:
+    [xerial] = load_suite("records/v2/codec/snappy-xerial-later-version")
+    [raw] = load_suite("records/v2/snappy/raw-block-too-short")
+    codecs = frozenset({"none", "snappy"})
+    for vector, own, other in ((xerial, "xerial", "raw"), (raw, "raw", "xerial")):
+        case = Case(vector, "consumer")
+        assert declared_unsupported(case, changed(codecs=codecs, snappy=frozenset({own}))) is None
+        assert declared_unsupported(case, changed(codecs=codecs, snappy=frozenset({other}))) == (
+            f"does not read {own} snappy"
+        )
+    cut = case_of(batch(), expect={"partial_tail": True})
+    assert declared_unsupported(cut, FULL) is None
+    assert declared_unsupported(cut, changed(tails="refused")) == "refuses an incomplete batch at the end"
+
+
 # --- verdicts -------------------------------------------------------------------------------------------------------
 
 

@@ -53,8 +53,9 @@ def test_a_run_in_which_all_is_as_expected_exits_with_0(good: Path) -> None:
 def test_an_unexpected_outcome_exits_with_1_and_is_named(bad: Path) -> None:
     done = conform(bad)
     assert done.returncode == 1
-    assert "unexpected: dies@1: toy/misread consumer: fail: accepted bytes that must be refused" in done.stdout
-    assert done.stdout.splitlines()[-1] == "1 not as expected"
+    assert "! dies@1: crc-mismatch: accepted bytes that must be refused" in done.stdout
+    assert "1 vector, smallest toy/misread" in done.stdout
+    assert done.stdout.splitlines()[-1] == "1 not as expected; the causes marked with ! have them"
 
 
 def test_expected_outcomes_are_written_and_then_expected_until_they_pass(bad: Path) -> None:
@@ -68,6 +69,59 @@ def test_expected_outcomes_are_written_and_then_expected_until_they_pass(bad: Pa
     passed = conform(bad)
     assert passed.returncode == 1
     assert "toy/empty consumer: pass (a line expects fail; now it is pass)" in passed.stdout
+
+
+def test_somebody_s_own_file_of_outcomes_withholds_nothing_and_touches_no_other(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "vectors", [ACCEPTED, MISREAD, {"id": "toy/trap"}])
+    own = tmp_path / "outcomes.txt"
+    first = conform(suite, "--expected", str(own))
+    assert first.returncode == 1
+    assert "no line expects" not in first.stdout
+    assert conform(suite, "--expected", str(own), "--update-expected").returncode == 0
+    assert [line.split("  #")[0] for line in own.read_text().splitlines()[1:]] == [
+        "toy/misread consumer fail",
+        "toy/trap consumer crash",
+    ]
+    assert not (suite / "expected").exists()
+    assert not (tmp_path / "embargo").exists()
+    again = conform(suite, "--expected", str(own), "--only-failures")
+    assert again.returncode == 0
+    assert "cause" not in again.stdout.split("Causes by class of harm")[1]
+    own.write_text("toy/misread consumer fail  # a bug\n")
+    changed = conform(suite, "--expected", str(own), "--only-failures")
+    assert changed.returncode == 1
+    assert "wild pointer" in changed.stdout
+    assert "toy/misread" not in changed.stdout
+
+
+def test_an_own_file_belongs_to_one_testee(good: Path) -> None:
+    done = conform(good, "--expected", "out.txt", "--testee", "kfuzz")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kfuzz: --expected is about one testee")
+
+
+def test_lines_with_the_cause_of_an_explained_line_get_its_reason(tmp_path: Path) -> None:
+    twice = [{**MISREAD, "id": f"toy/misread-{name}"} for name in ("one", "two")]
+    suite = write_suite(tmp_path / "vectors", [ACCEPTED, *twice])
+    assert conform(suite, "--update-expected").returncode == 0
+    lines = suite / "expected" / "dies@1.txt"
+    text = lines.read_text()
+    assert text.count("unexplained") == 2
+    lines.write_text(
+        text.replace("unexplained: accepted bytes that must be refused (crc-mismatch)", "checks no CRC", 1)
+    )
+    assert conform(suite, "--update-expected").returncode == 0
+    assert lines.read_text().splitlines()[1:] == [
+        "toy/misread-one consumer fail  # checks no CRC",
+        "toy/misread-two consumer fail  # checks no CRC",
+    ]
+
+
+def test_a_time_limit_for_an_answer_is_kept(tmp_path: Path) -> None:
+    suite = write_suite(tmp_path / "vectors", [ACCEPTED, {"id": "toy/trap"}])
+    done = conform(suite, "--timeout", "1", testee=wicked("hangs"))
+    assert done.returncode == 1
+    assert "hangs or stalls" in done.stdout
 
 
 @pytest.mark.parametrize("part", [["toy/*"], ["--role", "consumer"]], ids=["glob", "role"])
@@ -108,7 +162,7 @@ def test_a_clean_clone_expects_what_is_withheld_and_notices_what_is_not(tmp_path
     local = conform(suite)
     assert local.returncode == 0
     assert "toy/trap" in local.stdout
-    assert "CRASH" in local.stdout
+    assert "kills the process" in local.stdout
     public = conform(suite, "--publish", "--json", "-")
     assert public.returncode == 0
     assert "crash" not in public.stdout

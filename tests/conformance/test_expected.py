@@ -238,7 +238,7 @@ def test_a_crash_that_is_gone_takes_its_seal_with_it(tmp_path: Path) -> None:
     ("listed", "embargoed", "complaint"),
     [
         ("toy/a consumer fail  # x\n", "toy/a consumer crash  # y\n", "toy/a consumer has a line in .* too"),
-        ("", "toy/a consumer fail  # y\n", "no outcome 'fail' here; write one of crash, memory, timeout"),
+        ("", "toy/a consumer fail  # y\n", "no outcome 'fail' here; write one of crash, memory, panic, stall, timeout"),
         ("", f"{SEALED.seal}\n", "a `withheld` line belongs in"),
         (f"{SEALED.seal}\n{SEALED.seal}\n", "", "a second `withheld` line"),
         ("withheld 0 scrypt:00\n", "", "no role '0'"),

@@ -19,8 +19,10 @@ from rich.console import Console
 from kfuzz.conformance import report
 from kfuzz.conformance.judge.compare import Case, cases_of
 from kfuzz.conformance.judge.expected import Seal, Standing
+from kfuzz.conformance.judge.harm import HARMS
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.errors import UsageError
 from kfuzz.vectors.model import KINDS, load_suite
 
 
@@ -79,6 +81,7 @@ def test_the_json_report_keeps_its_schema_and_says_what_happened(done: Run) -> N
     assert cells["toy/trap"] == {
         "outcome": "crash",
         "standing": "listed",
+        "harm": "kills",
         "text": "died of SIGSEGV: wild pointer",
         "reason": "the secret reason",
     }
@@ -179,22 +182,71 @@ def test_a_new_crash_fails_a_published_run_without_being_named(published: Run, t
     assert [failure.get("message") for failure in failures][-1] == "withheld"
 
 
-def test_identical_rows_of_the_matrix_are_folded(done: Run) -> None:
-    folds = {fold.cases[0].vector.id: len(fold.cases) for fold in report.folded(done)}
-    assert folds["toy/passes/one"] == 2
-    assert sum(folds.values()) == len(done.cases)
+def test_a_document_gives_the_same_run_again(done: Run) -> None:
+    document = json.loads(json.dumps(report.to_json(done)))
+    again = report.from_json(document, [case.vector for case in done.cases])
+    assert report.to_json(again) == document
+    assert report.to_junit(again) == report.to_junit(done)
+    assert report.to_html(again) == report.to_html(done)
+    assert not report.changes(done, again)
+
+
+def test_a_document_of_another_suite_or_form_is_refused(done: Run) -> None:
+    document = json.loads(json.dumps(report.to_json(done)))
+    with pytest.raises(UsageError, match="the suite has no vector toy/fails/listed"):
+        report.from_json(document, [])
+    with pytest.raises(UsageError, match="not a report of"):
+        report.from_json({"format": "kfuzz-report/1"}, [])
+
+
+def test_changes_between_two_runs_are_causes(done: Run, tmp_path: Path) -> None:
+    document = json.loads(json.dumps(report.to_json(done)))
+    for case in document["cases"]:
+        if case["id"] == "toy/trap":
+            case["cells"]["dies@1"] = {"outcome": "pass", "standing": "ok"}
+        if case["id"] == "toy/passes/one":
+            case["cells"]["dies@1"] = {
+                "outcome": "fail",
+                "standing": "unexpected",
+                "harm": "loses",
+                "text": "batch[0] has 0 records; expected 2",
+            }
+    newer = report.from_json(document, [case.vector for case in done.cases])
+    assert report.changes(done, newer).sentences() == [
+        "new: dies@1 loses: batch[#] has # records; expected #; 1 vector, smallest toy/passes/one",
+        "gone: dies@1 kills: died of SIGSEGV: wild pointer; 1 vector, smallest toy/trap",
+        "1 new, 1 gone, 0 with other vectors",
+    ]
+
+
+def test_causes_come_worst_first_and_count_each_deviation_once(done: Run) -> None:
+    causes = done.causes
+    ranks = [[harm.name for harm in HARMS].index(cause.harm) for cause in causes]
+    assert ranks == sorted(ranks)
+    inputs = [(one.implementation, one.input, one.role) for cause in causes for one in cause.deviations]
+    assert len(set(inputs)) == len(inputs)
+    deviating = [(testee.label, *key) for testee in done.testees for key, cell in testee.cells.items() if cell.harm]
+    assert sorted(inputs) == sorted(deviating)
+    assert {cause.harm for cause in causes if cause.smallest.implementation == "dies@1"} == {
+        "kills",
+        "accepts",
+        "differs",
+    }
 
 
 def test_what_is_unexpected_is_a_sentence_each(done: Run) -> None:
-    accepted = "fail: accepted bytes that must be refused (crc-mismatch) (no line expects this fail)"
+    accepted = "fail: accepted bytes that must be refused (crc-mismatch)"
+    # The testee rubbish has no file of expected outcomes, so no line is spoken of.
     assert report.sentences(done) == [
-        f"dies@1: toy/fails/new consumer: {accepted}",
+        f"dies@1: toy/fails/new consumer: {accepted} (no line expects this fail)",
         f"rubbish@1: toy/fails/listed consumer: {accepted}",
         f"rubbish@1: toy/fails/new consumer: {accepted}",
         "rubbish@1: toy/trap consumer: protocol-error: the answer is not a line of JSON: "
-        "'Segmentation fault (just kidding)'; print nothing else on standard output "
-        "(no line expects this protocol-error)",
+        "'Segmentation fault (just kidding)'; print nothing else on standard output",
         "broken@1: /nonexistent/testee cannot be started: No such file or directory",
+    ]
+    assert report.sentences(done, with_causes=False) == [
+        "broken@1: /nonexistent/testee cannot be started: No such file or directory"
     ]
 
 
@@ -213,13 +265,19 @@ def test_the_page_says_what_roles_streams_and_topics_are_asked(tmp_path: Path) -
     }
 
 
-def test_a_testee_that_cannot_be_started_has_no_column_in_the_terminal(done: Run) -> None:
-    console = Console(width=200, record=True, file=io.StringIO())
-    for part in report.to_terminal(done, width=200):
-        console.print(part)
-    shown = console.export_text()
-    [head] = [line for line in shown.splitlines() if "vectors" in line.split()]
-    assert head.split() == ["vectors", "1", "1"], shown
+def test_the_terminal_shows_causes_worst_first_and_says_how_many_it_left_out(done: Run) -> None:
+    def shown(**options: int) -> str:
+        console = Console(width=200, record=True, file=io.StringIO())
+        for part in report.to_terminal(done, **{"causes_shown": 99} | options):  # type: ignore[arg-type]
+            console.print(part)
+        return console.export_text()
+
+    text = shown()
+    assert text.index("kills the process") < text.index("accepts what Kafka refuses") < text.index("differs where")
+    assert "! dies@1" in text
+    assert "  dies@1: died of SIGSEGV: wild pointer" in text
+    assert f"and {len(done.causes) - 1} more; --causes N" in shown(causes_shown=1)
+    assert "wild pointer" not in shown(only_new=True)
 
 
 def test_the_bytes_of_a_question_are_shown_sixteen_to_a_line(done: Run) -> None:

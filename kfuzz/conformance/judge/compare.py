@@ -10,9 +10,10 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kfuzz import records
+from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.protocol.words import (
     APPEND_STREAM,
     DECODE,
@@ -22,7 +23,9 @@ from kfuzz.conformance.protocol.words import (
     ENCODE,
     ENCODE_MESSAGE,
     ENCODE_PRIMITIVE,
+    MORE_OUTCOMES,
     READER,
+    SNAPPY_FRAMINGS,
     Answer,
     Handshake,
 )
@@ -52,6 +55,8 @@ OUTCOMES: Final = (
     "unsupported",
     "fail",
     "fault",
+    "panic",
+    "stall",
     "crash",
     "timeout",
     "memory",
@@ -65,6 +70,10 @@ CONTENTS: Final = {kind.name: str(kind.contents) for kind in KINDS.values() if R
 ALL_ROLES: Final = (*ROLES, READER, ENCODE_ROLE)
 
 CRC_FINDING: Final = "crc-mismatch"
+# How a payload of snappy begins if snappy-java's blocks frame it.
+XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+# Where a payload begins: after the header of a batch, or after a wrapper's fields with a null key.
+PAYLOAD_AT: Final = {0: 26, 1: 34, 2: 61}
 
 Json = Mapping[str, Any]
 
@@ -103,10 +112,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One judged case. ``text`` says why it is not a pass; ``answer`` is the testee's answer, if it gave one."""
+    """One judged case. ``text`` says why it is not a pass; ``answer`` is the testee's answer, if it gave one.
+
+    ``harm`` is the name of a class in ``kfuzz.conformance.judge.harm``, or empty if nothing deviates.
+    """
 
     outcome: str
     text: str = ""
+    harm: str = ""
     # Unsupported by the handshake. An *answer* of unsupported must be listed as expected; otherwise it could hide a
     # regression.
     declared: bool = False
@@ -208,8 +221,14 @@ def declared_unsupported(case: Case, handshake: Handshake) -> str | None:
         return f"does not support magic {missing[0]}"
     if missing_codecs := sorted(codecs - handshake.codecs):
         return f"does not support {missing_codecs[0]}"
-    if case.operation == DECODE and not handshake.checks_crc and _only_fault_is_crc(case.expectation):
+    if case.operation != DECODE:
+        return None
+    if not handshake.checks_crc and _only_fault_is_crc(case.expectation):
         return "does not check CRCs"
+    if handshake.tails == "refused" and case.expectation.get("partial_tail"):
+        return "refuses an incomplete batch at the end"
+    if handshake.snappy != frozenset(SNAPPY_FRAMINGS) and (lacking := snappy_framings(case) - handshake.snappy):
+        return f"does not read {min(lacking)} snappy"
     return None
 
 
@@ -243,6 +262,18 @@ def features(case: Case) -> tuple[frozenset[int], frozenset[str]]:
     return frozenset(magics), frozenset(codecs)
 
 
+def snappy_framings(case: Case) -> frozenset[str]:
+    """How the snappy payloads of a vector are framed, by their first bytes."""
+    found = set()
+    data = case.vector.data
+    for at in (0, *(at + size for at, size, _ in frames(data))):
+        for magic, codec in _frames(data[at : at + PAYLOAD_AT[2]]):
+            if codec == "snappy":
+                start = at + PAYLOAD_AT[magic]
+                found.add("xerial" if data[start : start + len(XERIAL_MAGIC)] == XERIAL_MAGIC else "raw")
+    return frozenset(found)
+
+
 def _frames(data: bytes) -> Iterator[tuple[int, str]]:
     """Magic and codec of each entry, also of a cut or refused one after the last; unknown magics are skipped.
 
@@ -258,13 +289,30 @@ def _frames(data: bytes) -> Iterator[tuple[int, str]]:
 # --- the verdict on an answer ---------------------------------------------------------------------------------------
 
 
+class Wrong(NamedTuple):
+    """What is wrong with an answer, and the class of harm."""
+
+    text: str
+    harm: str
+
+
+# The outcome of a cell for answers that are wrong whatever the vector says.
+_ALWAYS_WRONG: Final = {"fault": "fault", "panic": "panic", "stalled": "stall"}
+
+
 def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
-    """Judge the answer: pass, fail, unsupported or fault."""
+    """Judge the answer: pass, fail, unsupported, fault, panic or stall."""
+    if answer.outcome in MORE_OUTCOMES and answer.outcome not in handshake.outcomes:
+        why = f"answered {answer.outcome}, which its handshake does not declare in outcomes"
+        return Cell("protocol-error", why, HARM_OF["protocol-error"])
     if answer.outcome == "unsupported":
         return Cell("unsupported", answer.error or "answered unsupported", answer=answer.raw)
-    if answer.outcome == "fault":
-        return Cell("fault", answer.error or "answered fault", answer=answer.raw)
-    if case.operation == ENCODE:
+    if answer.outcome in _ALWAYS_WRONG:
+        outcome = _ALWAYS_WRONG[answer.outcome]
+        return Cell(outcome, answer.error or f"answered {answer.outcome}", HARM_OF[outcome], answer=answer.raw)
+    if answer.outcome == "nothing":
+        wrong = _wrong_silence(case, answer)
+    elif case.operation == ENCODE:
         wrong = _wrong_encoding(case, answer)
     elif case.operation == DECODE:
         wrong = _wrong_decoding(case, handshake, answer)
@@ -276,21 +324,42 @@ def judge(case: Case, handshake: Handshake, answer: Answer) -> Cell:
         wrong = _wrong_message_bytes(case, answer)
     else:
         wrong = _wrong_appends(case.expectation, answer)
-    return Cell("fail", wrong, answer=answer.raw) if wrong else Cell("pass")
+    if wrong is None:
+        return Cell("pass")
+    # Where a vector is only recommended, either verdict is allowed.
+    either = case.vector.level == "recommended" and wrong.harm in ("accepts", "refuses")
+    return Cell("fail", wrong.text, "differs" if either else wrong.harm, answer=answer.raw)
 
 
-def _wrong_decoding(case: Case, handshake: Handshake, answer: Answer) -> str | None:
+def _loses(text: str | None) -> Wrong | None:
+    return Wrong(text, "loses") if text else None
+
+
+def _wrong_silence(case: Case, answer: Answer) -> Wrong | None:
+    """What is wrong with records that were left out without an error. Only good data can be lost."""
+    if case.expectation["verdict"] == "invalid":
+        return Wrong(f"skipped bytes that must be refused ({case.expectation.get('finding', 'invalid')})", "accepts")
+    wanted = sum(len(batch.get("records", ())) for batch in case.expectation.get("batches", ()))
+    given = answer.records
+    if given is None:
+        given = [record for batch in answer.batches or () for record in batch.get("records", ())]
+    if wanted <= len(given):
+        return None
+    return Wrong(f"handed out {len(given)} of {wanted} records, without an error" + _because(answer.error), "loses")
+
+
+def _wrong_decoding(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
     if answer.outcome == "accepted" and case.expectation["verdict"] != "invalid":
         return _wrong_contents(case.expectation, handshake, answer)
     return _wrong_outcome(case.expectation, handshake, answer)
 
 
-def _wrong_outcome(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
+def _wrong_outcome(expectation: Json, handshake: Handshake, answer: Answer) -> Wrong | None:
     """What is wrong with a rejection, or with an acceptance of bytes that must be refused."""
     if answer.outcome == "accepted":
-        return f"accepted bytes that must be refused ({expectation.get('finding', 'invalid')})"
+        return Wrong(f"accepted bytes that must be refused ({expectation.get('finding', 'invalid')})", "accepts")
     if expectation["verdict"] == "valid":
-        return "refused bytes that must be accepted" + _because(answer.error)
+        return Wrong("refused bytes that must be accepted" + _because(answer.error), "refuses")
     return _wrong_rejection(expectation, handshake, answer)
 
 
@@ -298,27 +367,27 @@ def _because(error: str) -> str:
     return f": {error}" if error else ""
 
 
-def _wrong_rejection(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
+def _wrong_rejection(expectation: Json, handshake: Handshake, answer: Answer) -> Wrong | None:
     wanted = expectation.get("finding")
     if wanted and answer.finding and answer.finding != wanted:
-        return f"refused for {answer.finding}; the fault is {wanted}"
+        return Wrong(f"refused for {answer.finding}; the fault is {wanted}", "differs")
     if expectation["verdict"] == "invalid" and "batches" in expectation:
         # Here `batches` are the good batches before the bad one; a testee may leave them out.
-        return wrong_reading(expectation["batches"], handshake, answer)
+        return _loses(wrong_reading(expectation["batches"], handshake, answer))
     return None
 
 
-def _wrong_contents(expectation: Json, handshake: Handshake, answer: Answer) -> str | None:
+def _wrong_contents(expectation: Json, handshake: Handshake, answer: Answer) -> Wrong | None:
     if "batches" not in expectation:
         return None
     wrong = wrong_reading(expectation["batches"], handshake, answer)
     if wrong is None:
         wanted = expectation.get("consumed")
         if wanted is not None and answer.consumed is not None and answer.consumed != wanted:
-            return f"consumed {answer.consumed} bytes; the last complete batch ends at {wanted}"
+            return Wrong(f"consumed {answer.consumed} bytes; the last complete batch ends at {wanted}", "differs")
         return None
     others = expectation.get("alternatives", ())
-    return None if any(wrong_reading(other, handshake, answer) is None for other in others) else wrong
+    return None if any(wrong_reading(other, handshake, answer) is None for other in others) else _loses(wrong)
 
 
 def wrong_reading(expected: Sequence[Json], handshake: Handshake, answer: Answer) -> str | None:
@@ -327,18 +396,19 @@ def wrong_reading(expected: Sequence[Json], handshake: Handshake, answer: Answer
     shown = [batch for batch in expected if not (hidden and batch["control"])]
     if answer.records is not None:
         flat = [record for batch in shown for record in batch.get("records", ())]
-        return _records_differ(flat, answer.records, "")
+        return _records_differ(flat, answer.records, "", handshake)
     if answer.batches is None:
         return None
-    wrong = _batches_differ(shown, answer.batches)
+    wrong = _batches_differ(shown, answer.batches, handshake)
     if wrong and hidden:
         # A reader that hides the records of a control batch may still show the batch.
         emptied = [{**batch, "records": []} if batch["control"] else batch for batch in expected]
-        return _batches_differ(emptied, answer.batches) and wrong
+        return _batches_differ(emptied, answer.batches, handshake) and wrong
     return wrong
 
 
-def _batches_differ(expected: Sequence[Json], got: Sequence[Json]) -> str | None:
+def _batches_differ(expected: Sequence[Json], got: Sequence[Json], shows: Handshake | None = None) -> str | None:
+    """The first difference. ``shows`` declares which headers and timestamps the testee can show; None: all."""
     for index, (want, have) in enumerate(zip(expected, got, strict=False)):
         for name, value in have.items():
             if name != "records" and name in want and value != want[name]:
@@ -347,28 +417,48 @@ def _batches_differ(expected: Sequence[Json], got: Sequence[Json]) -> str | None
         if ("records" in want) != ("records" in have):
             read = "cannot be read back" if "records" in want else "was read back, which must be impossible"
             return f"batch[{index}] {read}"
-        if "records" in want and (wrong := _records_differ(want["records"], have["records"], f"batch[{index}].")):
-            return wrong
+        if "records" in want:
+            wrong = _records_differ(want["records"], have["records"], f"batch[{index}].", shows)
+            if wrong:
+                return wrong
     return None if len(expected) == len(got) else f"read {_count(got, 'batch', 'es')}; expected {len(expected)}"
 
 
-def _records_differ(expected: Sequence[Json], got: Sequence[Json], where: str) -> str | None:
+def _records_differ(
+    expected: Sequence[Json], got: Sequence[Json], where: str, shows: Handshake | None = None
+) -> str | None:
     # The usual and fastest case. The rest is for values that can be written in more than one way.
     if expected == got:
         return None
     for index, (want, have) in enumerate(zip(expected, got, strict=False)):
         place = f"{where}records[{index}]"
-        for name in ("offset", "timestamp"):
-            if want[name] != have[name]:
-                return f"{place}.{name} is {_shown(have[name])}; expected {_shown(want[name])}"
+        if want["offset"] != have["offset"]:
+            return f"{place}.offset is {_shown(have['offset'])}; expected {_shown(want['offset'])}"
+        if not _same_timestamp(want["timestamp"], have["timestamp"], shows):
+            return f"{place}.timestamp is {_shown(have['timestamp'])}; expected {_shown(want['timestamp'])}"
         for name in ("key", "value"):
             if not _same_octets(want[name], have[name]):
                 return f"{place}.{name} is {_shown(have[name])}; expected {_shown(want[name])}"
-        if wrong := _headers_differ(want["headers"], have["headers"], place):
+        wanted_headers, headers = want["headers"], have["headers"]
+        if shows is not None and shows.headers == "map":
+            wanted_headers, headers = sorted(wanted_headers, key=str), sorted(headers, key=str)
+        if wrong := _headers_differ(wanted_headers, headers, place):
             return wrong
     if len(expected) != len(got):
         return f"{where and where[:-1] + ' has '}{_count(got, 'record', 's')}; expected {len(expected)}"
     return None
+
+
+def _same_timestamp(want: str | None, have: str | None, shows: Handshake | None) -> bool:
+    """Whether both are the same within the range and resolution that the testee declares."""
+    if want == have:
+        return True
+    if shows is None or shows.timestamps is None or want is None or have is None:
+        return False
+    low, high = int(shows.timestamps["low"]), int(shows.timestamps["high"])
+    if not low <= int(want) <= high:
+        return True
+    return abs(int(want) - int(have)) < int(shows.timestamps["resolution_ms"])
 
 
 def _headers_differ(expected: Sequence[Any], got: Sequence[Any], place: str) -> str | None:
@@ -418,9 +508,9 @@ def _collapsed(data: bytes) -> str:
     return re.sub("\ufffd+", "\ufffd", data.decode("utf-8", "replace"))
 
 
-def _wrong_encoding(case: Case, answer: Answer) -> str | None:
+def _wrong_encoding(case: Case, answer: Answer) -> Wrong | None:
     if answer.outcome == "rejected":
-        return "refused to encode valid contents" + _because(answer.error)
+        return Wrong("refused to encode valid contents" + _because(answer.error), "refuses")
     assert answer.data is not None
     if case.vector.canonical and answer.data == case.vector.data:
         # Other tests check once per vector that its canonical bytes hold the contents.
@@ -428,16 +518,17 @@ def _wrong_encoding(case: Case, answer: Answer) -> str | None:
     expected = case.expectation["batches"]
     reading = records.read(answer.data)
     if reading.fatal:
-        return f"encoded bytes that cannot be read: {reading.fatal}"
+        return Wrong(f"encoded bytes that cannot be read: {reading.fatal}", "loses")
     if reading.partial_tail or reading.consumed != len(answer.data):
-        return f"encoded {len(answer.data)} bytes, but only {reading.consumed} of them are whole batches"
+        whole = f"encoded {len(answer.data)} bytes, but only {reading.consumed} of them are whole batches"
+        return Wrong(whole, "loses")
     if wrong := _batches_differ(expected, records.to_json(reading.batches)):
-        return f"encoded other contents: {wrong}"
+        return Wrong(f"encoded other contents: {wrong}", "loses")
     # Compressed bytes differ between versions of a library, so only their contents are compared.
     exact = case.vector.canonical and all(batch["compression"] == "none" for batch in expected)
     if exact and answer.data != case.vector.data:
         where = _first_odd_byte(answer.data, case.vector.data)
-        return f"the contents are right, but the vector is canonical and the bytes {where}"
+        return Wrong(f"the contents are right, but the vector is canonical and the bytes {where}", "differs")
     return None
 
 
@@ -449,49 +540,52 @@ def _first_odd_byte(got: bytes, expected: bytes) -> str:
 # --- messages and primitives ------------------------------------------------------------------------------------------
 
 
-def _wrong_message(case: Case, handshake: Handshake, answer: Answer) -> str | None:
+def _wrong_message(case: Case, handshake: Handshake, answer: Answer) -> Wrong | None:
     expectation = case.expectation
     if answer.outcome == "rejected" or expectation["verdict"] == "invalid":
         return _wrong_outcome(expectation, handshake, answer)
     name = CONTENTS[case.vector.kind]
     if wrong := first_difference(answer.raw[name], expectation[name], name):
-        return wrong
+        return Wrong(wrong, "loses")
     if answer.consumed is not None and answer.consumed != expectation["consumed"]:
-        return f"consumed {answer.consumed} bytes; it ends at {expectation['consumed']}"
+        return Wrong(f"consumed {answer.consumed} bytes; it ends at {expectation['consumed']}", "differs")
     return None
 
 
-def _wrong_message_bytes(case: Case, answer: Answer) -> str | None:
+def _wrong_message_bytes(case: Case, answer: Answer) -> Wrong | None:
     if answer.outcome == "rejected":
-        return "refused to encode valid contents" + _because(answer.error)
+        return Wrong("refused to encode valid contents" + _because(answer.error), "refuses")
     assert answer.data is not None
-    return None if answer.data == case.vector.data else "the bytes " + _first_odd_byte(answer.data, case.vector.data)
+    if answer.data == case.vector.data:
+        return None
+    return Wrong("the bytes " + _first_odd_byte(answer.data, case.vector.data), "loses")
 
 
 # --- streams --------------------------------------------------------------------------------------------------------
 
 
-def _wrong_handing_out(case: Case, answer: Answer) -> str | None:
+def _wrong_handing_out(case: Case, answer: Answer) -> Wrong | None:
     """Compares the records that were handed out with those of all steps before the refused one."""
     steps, verdict = case.expectation["steps"], case.expectation["verdict"]
     refused = next((index for index, step in enumerate(steps) if step["verdict"] != "valid"), len(steps))
     if answer.outcome == "rejected":
         if verdict == "valid":
-            return "refused bytes that must be accepted" + _because(answer.error)
+            return Wrong("refused bytes that must be accepted" + _because(answer.error), "refuses")
         if wrong := _wrong_finding(steps[refused], answer.finding):
-            return wrong
+            return Wrong(wrong, "differs")
         if answer.records is None or case.role == "log":
             # A log's markers are read first, so the records before the refused step may not have been handed out.
             return None
         wanted = [record for step in steps[:refused] for record in step["records"]]
-        return _records_differ(wanted, answer.records, "")
+        return _loses(_records_differ(wanted, answer.records, ""))
     if verdict == "invalid":
-        return f"accepted bytes that must be refused ({steps[refused]['finding']})"
+        return Wrong(f"accepted bytes that must be refused ({steps[refused]['finding']})", "accepts")
     wanted = [record for step in steps for record in step["records"]]
     if wrong := _records_differ(wanted, answer.records or (), ""):
-        return wrong
+        return Wrong(wrong, "loses")
     if answer.next_offset is not None and answer.next_offset != steps[-1]["next_offset"]:
-        return f"the next fetch begins at {answer.next_offset}; expected {steps[-1]['next_offset']}"
+        text = f"the next fetch begins at {answer.next_offset}; expected {steps[-1]['next_offset']}"
+        return Wrong(text, "differs")
     return None
 
 
@@ -500,19 +594,26 @@ def _wrong_finding(expectation: Json, finding: str | None) -> str | None:
     return f"refused for {finding}; the fault is {wanted}" if wanted and finding and finding != wanted else None
 
 
-def _wrong_appends(expectation: Json, answer: Answer) -> str | None:
+def _wrong_appends(expectation: Json, answer: Answer) -> Wrong | None:
     """Compares each step, up to the first acceptable step that was decided otherwise: after it the two logs differ."""
     if answer.outcome == "rejected":
-        return "refused the stream; each step must be answered" + _because(answer.error)
+        return Wrong("refused the stream; each step must be answered" + _because(answer.error), "refuses")
     steps, got = expectation["steps"], answer.steps or []
     for index, (want, have) in enumerate(zip(steps, got, strict=False)):
         refusals = [step["outcome"] == "rejected" for step in (want, have)]
         if want["verdict"] == "acceptable" and refusals[0] != refusals[1]:
             return None
+        harm = "differs"
+        if refusals[0] != refusals[1]:
+            harm = "accepts" if refusals[0] else "refuses"
         for name, value in have.items():
             if name in want and value != want[name]:
-                return f"step[{index}].{name} is {_shown(value)}; expected {_shown(want[name])}"
-    return None if len(steps) == len(got) else f"answered {_count(got, 'step', 's')}; expected {len(steps)}"
+                return Wrong(f"step[{index}].{name} is {_shown(value)}; expected {_shown(want[name])}", harm)
+    return (
+        None
+        if len(steps) == len(got)
+        else Wrong(f"answered {_count(got, 'step', 's')}; expected {len(steps)}", "loses")
+    )
 
 
 def _count(items: Sequence[Any], one: str, plural: str) -> str:

@@ -17,17 +17,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kfuzz.conformance.judge.causes import deviation
 from kfuzz.conformance.judge.compare import ALL_ROLES, OUTCOMES, Case, Cell
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 
-__all__ = ["Expectations", "Line", "Seal", "Standing", "load", "parse", "stand", "unsealed", "update", "withholdable"]
+__all__ = [
+    "Expectations",
+    "Line",
+    "Seal",
+    "Standing",
+    "load",
+    "load_own",
+    "parse",
+    "stand",
+    "unsealed",
+    "update",
+    "withholdable",
+]
 
 Key = tuple[str, str]
 
 UNEXPLAINED: Final = "unexplained"
 # Outcomes that an attacker could exploit against a program in use. New ones go to the embargo first.
-DANGEROUS: Final = frozenset({"crash", "timeout", "memory"})
+DANGEROUS: Final = frozenset({"crash", "panic", "timeout", "stall", "memory"})
 WITHHOLDABLE: Final = tuple(sorted(DANGEROUS))
 LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", "withheld"))
 _SEAL = re.compile(r"withheld\s+([1-9][0-9]*)\s+scrypt:([0-9a-f]{64})")
@@ -82,6 +95,8 @@ class Expectations:
     listed: Mapping[Key, Line] = field(default_factory=dict)
     embargoed: Mapping[Key, Line] = field(default_factory=dict)
     seal: Seal = field(default_factory=Seal)
+    # Whether there is a file at all. Without one, nobody has said what to expect.
+    exist: bool = True
 
     def of(self, key: Key) -> Line | None:
         """The line for ``key``; no key has a line in both files."""
@@ -159,7 +174,16 @@ def load(label: str, directory: Path, embargo: Path) -> Expectations:
         raise UsageError(f"{embargo / name}: a `withheld` line belongs in {directory / name}; move it there")
     for id, role in sorted(listed.keys() & embargoed.keys()):
         raise UsageError(f"{embargo / name}: {id} {role} has a line in {directory / name} too; keep one of them")
-    return Expectations(label, listed, embargoed, seal)
+    exist = (directory / name).exists() or (embargo / name).exists()
+    return Expectations(label, listed, embargoed, seal, exist)
+
+
+def load_own(label: str, file: Path) -> Expectations:
+    """The expectations of the testee ``label`` in somebody's own ``file``, which withholds nothing."""
+    listed, seal = _parse(file, LISTABLE)
+    if seal.count:
+        raise UsageError(f"{file}: a `withheld` line belongs in vectors/expected/; remove it")
+    return Expectations(label, listed, exist=file.exists())
 
 
 def withholdable(cells: Mapping[Key, Cell], expectations: Expectations) -> dict[Key, str]:
@@ -197,7 +221,7 @@ def stand(case: Case, cell: Cell, expectations: Expectations, *, sealed: bool = 
             return Standing("listed", "one of the withheld outcomes", withheld)
         if case.vector.level == "recommended":
             return Standing("miss", withheld=withheld)
-        why = f"no line expects this {cell.outcome}"
+        why = f"no line expects this {cell.outcome}" if expectations.exist else ""
         if withheld and expectations.seal.count:
             why += f", and it is not one of the {expectations.seal.count} withheld outcomes"
         return Standing("unexpected", why, withheld)
@@ -215,14 +239,23 @@ def stale(cases: Iterable[Case], expectations: Expectations) -> list[str]:
 
 
 def update(
-    cases: Iterable[Case], cells: Mapping[Key, Cell], expectations: Expectations, directory: Path, embargo: Path
+    cases: Iterable[Case],
+    cells: Mapping[Key, Cell],
+    expectations: Expectations,
+    directory: Path,
+    embargo: Path,
+    own: Path | None = None,
 ) -> tuple[int, int]:
     """Rewrite a testee's files from the outcomes of a whole run; returns how many lines each has (listed, embargoed).
 
     A line that still holds keeps its reason and its file. A new crash, timeout or memory fault goes to the embargo. Any
     other new outcome goes to the listed file. Its reason is the testee's own text for unsupported and fault; otherwise
-    it starts with "unexplained", and a person must replace it. The listed file gets the seal over the embargoed lines.
+    it starts with "unexplained", and a person must replace it: once per cause, because lines with the cause of an
+    explained line get its reason. The listed file gets the seal over the embargoed lines. All lines go to the file
+    ``own``, if it is given.
     """
+    cases = list(cases)
+    explained = _explained(cases, cells, expectations)
     listed: list[Line] = []
     embargoed: list[Line] = []
     for case in cases:
@@ -230,17 +263,35 @@ def update(
         if cell.outcome == "pass" or cell.declared:
             continue
         old = expectations.of(case.key)
-        if old and old.outcome == cell.outcome:
+        if old and old.outcome == cell.outcome and not old.reason.startswith(UNEXPLAINED):
             (embargoed if case.key in expectations.embargoed else listed).append(old)
         else:
-            new = Line(*case.key, cell.outcome, _first_reason(cell))
-            (embargoed if cell.outcome in DANGEROUS else listed).append(new)
+            found = deviation(expectations.label, case, cell, "")
+            reason = explained.get(found.key if found else (), "") or _first_reason(cell)
+            new = Line(*case.key, cell.outcome, reason)
+            (embargoed if cell.outcome in DANGEROUS and own is None else listed).append(new)
+    if own is not None:
+        _write(own, expectations.label, listed)
+        return len(listed), 0
     seal = Seal.of(expectations.label, {line.key: line.outcome for line in embargoed})
     _write(directory / f"{expectations.label}.txt", expectations.label, listed, seal)
     embargo_file = embargo / f"{expectations.label}.txt"
     if embargoed or embargo_file.exists():
         _write(embargo_file, expectations.label, embargoed)
     return len(listed), len(embargoed)
+
+
+def _explained(
+    cases: Iterable[Case], cells: Mapping[Key, Cell], expectations: Expectations
+) -> dict[tuple[str, ...], str]:
+    """The reason that a person gave for each cause. Lines under embargo explain no line outside it."""
+    reasons: dict[tuple[str, ...], str] = {}
+    for case in cases:
+        line = expectations.listed.get(case.key)
+        found = deviation(expectations.label, case, cells[case.key], "")
+        if line and found and line.outcome == cells[case.key].outcome and not line.reason.startswith(UNEXPLAINED):
+            reasons.setdefault(found.key, line.reason)
+    return reasons
 
 
 def _first_reason(cell: Cell) -> str:

@@ -6,9 +6,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from kfuzz.conformance.judge import expected
+from kfuzz.conformance.judge.causes import Cause, causes_of, deviation
 from kfuzz.conformance.judge.compare import OUTCOMES, Case, Cell
 from kfuzz.conformance.judge.expected import Expectations, Standing
 from kfuzz.conformance.judge.runner import Outcome, run_cases
@@ -29,11 +31,17 @@ class Places:
 
     expected: Path
     embargo: Path
+    # Somebody's own file, which has the outcomes of one testee; nothing of it is withheld.
+    own: Path | None = None
 
     @classmethod
-    def beside(cls, suite: Path) -> Places:
-        """The folders that belong to the suite directory ``suite``."""
-        return cls(suite / "expected", suite.parent / "embargo")
+    def beside(cls, suite: Path, own: Path | None = None) -> Places:
+        """The folders that belong to the suite directory ``suite``, or the file ``own`` in their place."""
+        return cls(suite / "expected", suite.parent / "embargo", own)
+
+    def load(self, label: str) -> Expectations:
+        """The expected outcomes of the testee ``label``."""
+        return expected.load_own(label, self.own) if self.own else expected.load(label, self.expected, self.embargo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,7 @@ class Judged:
         return {outcome: shown.count(outcome) for outcome in OUTCOMES if outcome in shown}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Run:
     """The data of a report. It holds no time and no path, so that equal behaviour gives equal reports."""
 
@@ -89,6 +97,18 @@ class Run:
     testees: tuple[Judged, ...]
     # Sentences about testees that were left out because their toolchain is missing.
     dropped: tuple[str, ...]
+
+    @cached_property
+    def causes(self) -> list[Cause]:
+        """The causes of all deviations that the report may show, worst first."""
+        found = [
+            deviation(testee.label, case, testee.cells[case.key], testee.standings[case.key].status)
+            for testee in self.testees
+            if not testee.broken
+            for case in self.cases
+            if not testee.hides(case.key)
+        ]
+        return causes_of(one for one in found if one)
 
     @property
     def failed(self) -> bool:
@@ -105,6 +125,7 @@ def run(
     jobs: int = 1,
     publish: bool = False,
     limits: Limits | None = None,
+    answer_timeout_ms: int | None = None,
     on_progress: Callable[[int], None] = lambda done: None,
     on_notice: Callable[[str], None] = lambda text: None,
 ) -> Run:
@@ -113,6 +134,7 @@ def run(
     ``whole``: the cases are the whole suite, so that a line of expected outcomes without a case is out of date.
     ``publish``: the run's reports withhold crashes, hangs and memory faults that have no public line.
     ``jobs``: how many testees run at the same time.
+    ``answer_timeout_ms``: the CPU time for one answer in place of the default.
     ``on_progress`` gets the number of cells done. ``on_notice`` gets a sentence when a testee keeps the run waiting.
     Both may be called from other threads.
 
@@ -122,6 +144,8 @@ def run(
     present = [testee for testee in testees if not testee.missing()]
     if not present:
         raise UsageError("; ".join(dropped) or "no testee; name one with --testee or --command")
+    if answer_timeout_ms is not None:
+        limits = replace(limits or Limits(), cpu_ms=answer_timeout_ms, wall_ms=5 * answer_timeout_ms)
     tally = _Tally(on_progress)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         futures = [pool.submit(_ask, testee, cases, limits, tally.add, on_notice) for testee in present]
@@ -185,7 +209,7 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     handshake = outcome.handshake
     if handshake is None:
         return Judged(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
-    expectations = expected.load(handshake.label, places.expected, places.embargo)
+    expectations = places.load(handshake.label)
     # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}
     # Only a whole run has all outcomes that the seal covers.
@@ -227,7 +251,7 @@ def update_expected(done: Run, places: Places) -> list[str]:
             said.append(f"{testee.label}: its file is unchanged, because it could not be asked")
             continue
         listed, embargoed = expected.update(
-            done.cases, testee.cells, testee.expectations, places.expected, places.embargo
+            done.cases, testee.cells, testee.expectations, places.expected, places.embargo, places.own
         )
         text = f"{testee.label}: {listed} expected outcomes listed"
         if embargoed:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from kfuzz.conformance.judge.compare import Case, Cell, declared_unsupported, judge, request
+from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.protocol.pipeline import Pipeline, Result, ask
 from kfuzz.conformance.protocol.session import (
     RESIDENT_SLACK_BYTES,
@@ -100,7 +101,7 @@ class _Runner:
                 try:
                     session.start(self.limits)
                 except NoHandshake as error:
-                    self._settle(queue.popleft(), Cell("crash", f"did not start again: {error}"))
+                    self._settle(queue.popleft(), Cell("crash", f"did not start again: {error}", HARM_OF["crash"]))
                     continue
                 work(session, queue)
 
@@ -125,7 +126,7 @@ class _Runner:
 
     def _judge(self, case: Case, result: Result) -> None:
         if isinstance(result, Trouble):
-            self._settle(case, Cell(result.outcome, result.text))
+            self._settle(case, Cell(result.outcome, result.text, HARM_OF[result.outcome]))
         else:
             self._settle(case, judge(case, self.handshake, result))
 

@@ -86,6 +86,10 @@ OPERATIONS: Final = (
 # The only role for messages and primitives.
 READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
+# Outcomes that a testee may use if its handshake declares them.
+MORE_OUTCOMES: Final = ("nothing", "stalled", "panic")
+# How a snappy payload is framed: one raw block, or the blocks of the library snappy-java.
+SNAPPY_FRAMINGS: Final = ("raw", "xerial")
 # The runner sends this many requests before it waits for an answer.
 AHEAD: Final = 64
 # No answer needs a longer line, because a testee may give the hash of a value over 64 KiB.
@@ -162,6 +166,14 @@ class StepJson(_StepOutcome, total=False):
     finding: Annotated[str, Wire(_LABEL)]
 
 
+class TimestampsJson(TypedDict):
+    """The timestamps that a library can hold, in milliseconds: the least, the greatest, and the smallest step."""
+
+    low: IntegerText
+    high: IntegerText
+    resolution_ms: Annotated[int, Wire(Integer(1, 86_400_000))]
+
+
 # --- from a testee --------------------------------------------------------------------------------------------------
 
 
@@ -181,6 +193,11 @@ class Handshake:
     # The lowest and the highest version of each message, by the definitions' names.
     messages: Annotated[Mapping[str, tuple[int, int]], Wire(VersionsForm())] = field(default_factory=dict)
     primitives: Annotated[frozenset[str], Wire(ListOf("primitives by their names", _PRIMITIVE))] = frozenset()
+    outcomes: Annotated[frozenset[str], Wire(SubsetOf(MORE_OUTCOMES))] = frozenset()
+    timestamps: Annotated[Mapping[str, Any] | None, Wire(fields_of(TimestampsJson))] = None
+    headers: Annotated[str, Wire(OneOf(("list", "map")))] = "list"
+    tails: Annotated[str, Wire(OneOf(("ignored", "refused")))] = "ignored"
+    snappy: Annotated[frozenset[str], Wire(SubsetOf(SNAPPY_FRAMINGS))] = frozenset(SNAPPY_FRAMINGS)
 
     @property
     def label(self) -> str:
@@ -196,8 +213,10 @@ class Answer:
     """
 
     id: Annotated[str, Wire(TEXT)]
-    outcome: Annotated[str, Wire(OneOf(OUTCOMES))]
+    outcome: Annotated[str, Wire(OneOf((*OUTCOMES, *MORE_OUTCOMES)))]
     error: Annotated[str, Wire(TEXT)] = ""
+    # The library's innermost line of source in the stack of an error: `path/in/library.go:123`.
+    at: Annotated[str, Wire(TEXT)] = ""
     finding: Annotated[str | None, Wire(_LABEL)] = None
     consumed: Annotated[int | None, Wire(_SIZE)] = None
     batches: Annotated[list[dict[str, Any]] | None, Wire(BATCHES)] = None
@@ -393,7 +412,7 @@ def parse_handshake(line: bytes) -> Handshake:
     for name, needing in _DECLARED_FOR:
         if operations & needing and name not in raw:
             raise ProtocolError(f"the handshake lacks {name}: it must declare what it supports")
-    lists = ("operations", "roles", "magic", "codecs", "primitives")
+    lists = ("operations", "roles", "magic", "codecs", "primitives", "outcomes", "snappy")
     declared: dict[str, Any] = {name: frozenset(value) if name in lists else value for name, value in raw.items()}
     del declared["protocol"]
     declared["messages"] = {name: (low, high) for name, (low, high) in raw.get("messages", {}).items()}

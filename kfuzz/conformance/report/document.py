@@ -2,24 +2,41 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Any, Final
 
 from kfuzz import __version__
-from kfuzz.conformance.judge.compare import Case
+from kfuzz.conformance.judge.causes import Cause
+from kfuzz.conformance.judge.compare import Case, Cell
+from kfuzz.conformance.judge.expected import Expectations, Standing
+from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.judge.matrix import Judged, Run
+from kfuzz.errors import UsageError
+from kfuzz.vectors.model import Vector
 
-__all__ = ["FORMAT", "counted", "notes_of", "sentences", "to_json"]
+__all__ = ["FORMAT", "cause_json", "counted", "from_json", "notes_of", "sentences", "shortened", "to_json"]
 
 FORMAT: Final = "kfuzz-report/1"
+# A longer answer is shown without its contents.
+ANSWER_CHARACTERS_MAX: Final = 4000
+ANSWER_FIELD_CHARACTERS_MAX: Final = 400
+
+Json = Mapping[str, Any]
 
 
-def sentences(run: Run) -> list[str]:
-    """One sentence per reason why the run fails; empty if everything is as expected."""
+def sentences(run: Run, *, with_causes: bool = True) -> list[str]:
+    """One sentence per reason why the run fails; empty if everything is as expected.
+
+    Without ``with_causes`` only those that no cause shows: a testee that could not be asked, a line that is out of
+    date, an outcome that is better than expected.
+    """
     said = []
     for testee in run.testees:
-        if testee.broken:
-            said.append(f"{testee.label}: {testee.broken}")
-        said += [f"{testee.label}: {sentence}" for sentence in testee.stale]
+        said += [
+            f"{testee.label}: {sentence}" for sentence in (*([testee.broken] if testee.broken else []), *testee.stale)
+        ]
         hidden = [key for key in testee.unexpected if testee.hides(key)]
         if hidden:
             said.append(
@@ -27,8 +44,11 @@ def sentences(run: Run) -> list[str]:
             )
         for key in [key for key in testee.unexpected if key not in hidden]:
             cell, standing = testee.cells[key], testee.standings[key]
+            if cell.harm and not with_causes:
+                continue
             why = f": {cell.text}" if cell.text else ""
-            said.append(f"{testee.label}: {key[0]} {key[1]}: {cell.outcome}{why} ({standing.reason})")
+            reason = f" ({standing.reason})" if standing.reason else ""
+            said.append(f"{testee.label}: {key[0]} {key[1]}: {cell.outcome}{why}{reason}")
     return said
 
 
@@ -40,8 +60,51 @@ def to_json(run: Run) -> dict[str, Any]:
         "failed": run.failed,
         "dropped": list(run.dropped),
         "testees": [_testee_json(testee) for testee in run.testees],
+        "causes": [cause_json(cause) for cause in run.causes],
         "cases": [_case_json(run, case) for case in run.cases],
     }
+
+
+def from_json(document: Any, suite: Sequence[Vector]) -> Run:
+    """The run of a document that ``to_json`` made. Its vectors must be in ``suite``.
+
+    Raises ``UsageError`` if the document is none, or if a vector is not in the suite.
+    """
+    import jsonschema
+
+    schema = json.loads(files("kfuzz.conformance.report").joinpath("report.schema.json").read_text())
+    try:
+        jsonschema.validate(document, schema)
+    except jsonschema.ValidationError as error:
+        raise UsageError(f"not a report of `kfuzz conform --json`: {error.json_path}: {error.message[:160]}") from None
+    vectors = {vector.id: vector for vector in suite}
+    if missing := [case["id"] for case in document["cases"] if case["id"] not in vectors]:
+        raise UsageError(f"the suite has no vector {missing[0]}, which the report names; use the suite of that run")
+    cases = [Case(vectors[case["id"]], case["role"]) for case in document["cases"]]
+    return Run(
+        tuple(cases),
+        tuple(_testee(testee, document["cases"]) for testee in document["testees"]),
+        tuple(document["dropped"]),
+    )
+
+
+def _testee(testee: Json, cases: Sequence[Json]) -> Judged:
+    label = testee["label"]
+    shown = {(case["id"], case["role"]): case["cells"][label] for case in cases if label in case["cells"]}
+    return Judged(
+        name=testee["name"],
+        version=testee["version"],
+        language=testee["language"],
+        cells={
+            key: Cell(cell["outcome"], cell.get("text", ""), cell.get("harm", ""), answer=cell.get("answer", {}))
+            for key, cell in shown.items()
+        },
+        standings={key: Standing(cell["standing"], cell.get("reason", "")) for key, cell in shown.items()},
+        expectations=Expectations(label),
+        stale=tuple(testee["stale"]),
+        notes=tuple(testee["notes"]),
+        broken=testee.get("broken", ""),
+    )
 
 
 def _testee_json(testee: Judged) -> dict[str, Any]:
@@ -56,6 +119,24 @@ def _testee_json(testee: Judged) -> dict[str, Any]:
         "notes": notes_of(testee),
     }
     return shown | ({"broken": testee.broken} if testee.broken else {})
+
+
+def cause_json(cause: Cause) -> dict[str, Any]:
+    """A cause as it stands in ``kfuzz-report/1``."""
+    smallest = cause.smallest
+    return {
+        "id": cause.id,
+        "testee": smallest.implementation,
+        "harm": cause.harm,
+        "finding": smallest.finding,
+        "text": cause.text,
+        "at": smallest.at,
+        "why": harm_named(cause.harm).why,
+        "new": cause.is_new,
+        "smallest": {"id": smallest.input, "role": smallest.role, "size_bytes": smallest.size_bytes},
+        "requirements": list(smallest.requirements),
+        "cases": [[one.input, one.role] for one in cause.deviations],
+    }
 
 
 def counted(number: int, one: str) -> str:
@@ -78,13 +159,18 @@ def _case_json(run: Run, case: Case) -> dict[str, Any]:
     }
 
 
-def _cell_json(testee: Judged, case: Case) -> dict[str, str]:
-    standing = testee.standings[case.key]
-    shown = {"outcome": testee.shown(case.key), "standing": standing.status}
+def _cell_json(testee: Judged, case: Case) -> dict[str, Any]:
+    standing, cell = testee.standings[case.key], testee.cells[case.key]
+    shown: dict[str, Any] = {"outcome": testee.shown(case.key), "standing": standing.status}
     if testee.hides(case.key):
         return shown
-    if text := testee.cells[case.key].text:
-        shown["text"] = text
-    if standing.reason:
-        shown["reason"] = standing.reason
-    return shown
+    told = {"harm": cell.harm, "text": cell.text, "reason": standing.reason, "answer": shortened(cell.answer)}
+    return shown | {name: value for name, value in told.items() if value}
+
+
+def shortened(answer: Json) -> Json:
+    """The answer as reports show it: long contents are left out."""
+    if len(json.dumps(answer)) <= ANSWER_CHARACTERS_MAX:
+        return answer
+    kept = {name: value for name, value in answer.items() if len(json.dumps(value)) <= ANSWER_FIELD_CHARACTERS_MAX}
+    return kept | {"left_out": sorted(answer.keys() - kept.keys())}

@@ -11,7 +11,7 @@ from kfuzz import __version__
 from kfuzz.conformance.judge.compare import ENCODE_ROLE, OUTCOMES, Case
 from kfuzz.conformance.judge.expected import Standing
 from kfuzz.conformance.judge.matrix import Judged, Run
-from kfuzz.conformance.report.document import counted, notes_of, sentences
+from kfuzz.conformance.report.document import counted, notes_of, sentences, shortened
 
 __all__ = ["to_html"]
 
@@ -139,7 +139,7 @@ def _html_cell(testee: Judged, case: Case) -> dict[str, Any]:
         "standing": standing.status,
         "reason": "" if hidden else standing.reason,
         "text": "" if hidden else cell.text,
-        "answer": "" if hidden or not cell.answer else _pretty(cell.answer),
+        "answer": "" if hidden or not cell.answer else _pretty(shortened(cell.answer)),
     }
 
 

@@ -1,61 +1,42 @@
-"""The matrix in a terminal."""
+"""A run in a terminal: totals, causes by class of harm, and the causes themselves, worst first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kfuzz.conformance.judge.compare import OUTCOMES, Case
+from kfuzz.conformance.judge.causes import Cause
+from kfuzz.conformance.judge.compare import OUTCOMES
+from kfuzz.conformance.judge.harm import HARMS, harm_named
 from kfuzz.conformance.judge.matrix import Run
 from kfuzz.conformance.report.document import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Fold", "folded", "to_terminal"]
+__all__ = ["to_terminal"]
 
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """Cases with the same row: each testee has the same outcome and standing in all of them."""
-
-    cases: tuple[Case, ...]
-    outcomes: tuple[str, ...]
-    standings: tuple[str, ...]
-
-
-def folded(run: Run) -> list[Fold]:
-    """The rows of the matrix, with identical rows folded into one, in the order of their first cases."""
-    judged = [testee for testee in run.testees if not testee.broken]
-    folds: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Case]] = {}
-    for case in run.cases:
-        row = tuple(testee.shown(case.key) for testee in judged)
-        standings = tuple(testee.standings[case.key].status for testee in judged)
-        folds.setdefault((row, standings), []).append(case)
-    return [Fold(tuple(cases), *row) for row, cases in folds.items()]
-
-
-# Outcome → (word in a cell, style on a terminal). The words show the outcome where there are no colours.
-_TERMINAL: Final = {
-    "pass": ("pass", "blue"),
-    "unsupported": ("–", "dim"),
-    "fail": ("fail", "bold red"),
-    "fault": ("fault", "bold red"),
-    "crash": ("CRASH", "bold white on red"),
-    "timeout": ("TIMEOUT", "bold white on red"),
-    "memory": ("MEMORY", "bold white on red"),
-    "protocol-error": ("PROTOCOL", "bold white on red"),
-    "withheld": ("withheld", "bold magenta"),
+# The classes that can stop or corrupt a user's program have a colour.
+_STYLES: Final = {
+    "kills": "bold white on red",
+    "hangs": "bold white on red",
+    "memory": "bold white on red",
+    "panics": "bold red",
+    "loses": "bold red",
 }
 
 
-def to_terminal(run: Run, *, width: int) -> Iterator[RenderableType]:
-    """The tables of ``kfuzz conform``: totals per testee, then the folded rows in which a testee does not pass."""
+def to_terminal(run: Run, *, causes_shown: int, only_new: bool = False) -> Iterator[RenderableType]:
+    """The tables of ``kfuzz conform``: totals, the number of causes by class, and at most ``causes_shown`` causes.
+
+    ``only_new`` leaves out causes whose outcomes are all as expected.
+    """
     yield _totals_table(run)
-    rows = [fold for fold in folded(run) if set(fold.outcomes) - {"pass", "unsupported"}]
-    if rows:
-        yield _matrix_table(run, rows, width)
+    if run.causes:
+        yield _harm_table(run)
+    shown = [cause for cause in run.causes if cause.is_new or not only_new]
+    if shown:
+        yield from _causes(shown, causes_shown)
 
 
 def _totals_table(run: Run) -> RenderableType:
@@ -77,32 +58,46 @@ def _totals_table(run: Run) -> RenderableType:
     return table
 
 
-def _matrix_table(run: Run, rows: Sequence[Fold], width: int) -> RenderableType:
+def _harm_table(run: Run) -> RenderableType:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        title="Where a testee does not pass (! unexpected, ~ only recommended)",
-        title_justify="left",
-        pad_edge=False,
-    )
-    table.add_column("vectors", overflow="fold", ratio=1, min_width=min(40, width // 2))
-    for testee in run.testees:
-        if not testee.broken:
-            table.add_column(f"{testee.name}\n{testee.version}", justify="left", overflow="fold")
-    marks = {"unexpected": "!", "miss": "~"}
-    for fold in rows:
-        cells = [
-            Text(_TERMINAL[outcome][0] + marks.get(standing, ""), style=_TERMINAL[outcome][1])
-            for outcome, standing in zip(fold.outcomes, fold.standings, strict=True)
-        ]
-        table.add_row(_fold_name(fold.cases), *cells)
+    counts = {testee.label: dict.fromkeys((harm.name for harm in HARMS), 0) for testee in run.testees}
+    for cause in run.causes:
+        counts[cause.smallest.implementation][cause.harm] += 1
+    table = Table(box=box.SIMPLE_HEAD, title="Causes by class of harm", title_justify="left", pad_edge=False)
+    table.add_column("testee")
+    for harm in HARMS:
+        table.add_column(harm.name, justify="right")
+    for label, found in counts.items():
+        if any(found.values()):
+            table.add_row(label, *(str(count or "·") for count in found.values()))
     return table
 
 
-def _fold_name(cases: Sequence[Case], shown: int = 3) -> str:
-    names = [case.vector.id + ("" if case.role == "consumer" else f" [{case.role}]") for case in cases[:shown]]
-    more = len(cases) - len(names)
-    return "\n".join(names) + (f"\nand {more} more" if more else "")
+def _causes(causes: Sequence[Cause], shown: int) -> Iterator[RenderableType]:
+    """The causes under the heading of their class."""
+    from rich.padding import Padding
+    from rich.text import Text
+
+    yield Text(f"{counted(len(causes), 'cause')}, worst first (! not as expected)")
+    harm = ""
+    for cause in causes[:shown]:
+        if cause.harm != harm:
+            harm = cause.harm
+            about = harm_named(harm)
+            yield Text.assemble("\n", (about.title, _STYLES.get(harm, "bold")), f": {about.why}")
+        yield Padding(Text(_told(cause)), (0, 0, 0, 2), expand=False)
+    if len(causes) > shown:
+        yield Text(f"\nand {len(causes) - shown} more; --causes N, --json or --html shows them")
+
+
+def _told(cause: Cause) -> str:
+    one = cause.smallest
+    what = f"{one.finding}: {cause.text}" if one.finding else cause.text
+    where = f" ({one.at})" if one.at else ""
+    role = "" if one.role == "consumer" else f" [{one.role}]"
+    mark = "!" if cause.is_new else " "
+    return (
+        f"{mark} {one.implementation}: {what}{where}\n    {counted(cause.count, 'vector')}, smallest {one.input}{role}"
+    )

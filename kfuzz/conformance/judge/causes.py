@@ -1,0 +1,142 @@
+"""Groups deviations by their cause, so that a person reads each fault of an implementation once.
+
+One model serves vectors, differentials and campaigns: each turns what it found into :class:`Deviation` objects.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kfuzz.conformance.judge.compare import ENCODE_ROLE, Case, Cell
+from kfuzz.conformance.judge.harm import HARMS
+
+__all__ = ["Cause", "Deviation", "causes_of", "deviation", "masked"]
+
+TEXT_CHARACTERS_MAX: Final = 160
+# The parts of an error that differ from input to input: quoted texts, bytes in hex, and numbers.
+_QUOTED = re.compile(r"b?'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_HEX = re.compile(r"\b0x[0-9a-fA-F]+\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b")
+_NUMBER = re.compile(r"[-+]?\b\d[\d_]*(?:\.\d+)?\b")
+_RANK: Final = {harm.name: rank for rank, harm in enumerate(HARMS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """One input on which an implementation does not do what it must.
+
+    - ``implementation``: ``name@version``.
+    - ``harm``: the name of a class in :mod:`kfuzz.conformance.judge.harm`.
+    - ``finding``: the code of what is wrong with the input; empty if the input is good.
+    - ``error``: what went wrong, in words. ``at``: the library's line of source, if a stack names it.
+    - ``input``, ``role``, ``size_bytes``: the input's name, its role, its size.
+    - ``requirements``: the requirements that the input tests.
+    - ``status``: the standing of the outcome: ``listed``, ``miss`` or ``unexpected``.
+    """
+
+    implementation: str
+    harm: str
+    finding: str
+    error: str
+    at: str
+    input: str
+    role: str
+    size_bytes: int
+    requirements: tuple[str, ...] = ()
+    status: str = "unexpected"
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What deviations with one cause have in common. A line of source says more than any text."""
+        if self.at:
+            return self.implementation, self.harm, self.at
+        return self.implementation, self.harm, self.finding, masked(self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A fault of an implementation: all deviations with one key, the smallest input first."""
+
+    deviations: tuple[Deviation, ...]
+
+    @property
+    def smallest(self) -> Deviation:
+        """The deviation with the smallest input."""
+        return self.deviations[0]
+
+    @property
+    def id(self) -> str:
+        """Eight hex digits that depend on the key alone, so that they are the same in every run."""
+        return hashlib.sha256("\0".join(self.smallest.key).encode()).hexdigest()[:8]
+
+    @property
+    def harm(self) -> str:
+        """The name of the class of harm."""
+        return self.smallest.harm
+
+    @property
+    def text(self) -> str:
+        """The error with its numbers masked."""
+        return masked(self.smallest.error)
+
+    @property
+    def count(self) -> int:
+        """The number of deviations."""
+        return len(self.deviations)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether a deviation is not as expected."""
+        return any(one.status == "unexpected" for one in self.deviations)
+
+
+def masked(error: str) -> str:
+    """The error without what differs from input to input, and not too long.
+
+    >>> from kfuzz.conformance.judge.causes import masked
+    >>> masked("batch[0].records[12].key is 6b6579316b657932; expected 'a key'")
+    'batch[#].records[#].key is #; expected #'
+    """
+    text = " ".join(error.split())
+    for pattern in (_QUOTED, _HEX, _NUMBER):
+        text = pattern.sub("#", text)
+    return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "…"
+
+
+def deviation(implementation: str, case: Case, cell: Cell, status: str) -> Deviation | None:
+    """The deviation of a judged case; None if its cell has no class of harm."""
+    if not cell.harm:
+        return None
+    expectation = case.expectation if case.role != ENCODE_ROLE else {}
+    return Deviation(
+        implementation,
+        cell.harm,
+        str(expectation.get("finding", "")),
+        cell.text,
+        str(cell.answer.get("at", "")),
+        case.vector.id,
+        case.role,
+        len(case.vector.data),
+        tuple(case.vector.requirements),
+        status,
+    )
+
+
+def causes_of(deviations: Iterable[Deviation]) -> list[Cause]:
+    """The causes, worst class first, then the implementation, then the number of deviations, then the text."""
+    groups: dict[tuple[str, ...], list[Deviation]] = {}
+    for one in deviations:
+        groups.setdefault(one.key, []).append(one)
+    causes = [Cause(tuple(sorted(group, key=_by_size))) for group in groups.values()]
+    return sorted(causes, key=_by_harm)
+
+
+def _by_size(one: Deviation) -> tuple[int, str, str]:
+    return one.size_bytes, one.input, one.role
+
+
+def _by_harm(cause: Cause) -> tuple[int, str, int, Sequence[str]]:
+    return _RANK[cause.harm], cause.smallest.implementation, -cause.count, cause.smallest.key

@@ -1,0 +1,63 @@
+"""What a deviation does to the users of a decoder: eight classes of harm, the worst first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["HARMS", "HARM_OF", "Harm", "harm_named", "worst"]
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """A class of harm: its ``name`` in documents, its ``title`` in tables, and ``why`` it matters to a user."""
+
+    name: str
+    title: str
+    why: str
+
+
+KILLS: Final = Harm("kills", "kills the process", "one message ends the whole program, and again after each restart")
+HANGS: Final = Harm("hangs", "hangs or stalls", "the consumer stops at this offset for ever, without an error")
+MEMORY: Final = Harm("memory", "memory beyond the budget", "a few bytes make the program take memory without a limit")
+PANICS: Final = Harm(
+    "panics", "panic or undeclared error", "a program that handles the documented errors does not handle this one"
+)
+LOSES: Final = Harm(
+    "loses", "loses or changes data", "the program goes on with missing or wrong data, and nobody is told"
+)
+ACCEPTS: Final = Harm(
+    "accepts",
+    "accepts what Kafka refuses",
+    "damaged data passes for good data, and other clients stop where this one went on",
+)
+REFUSES: Final = Harm(
+    "refuses", "refuses what Kafka accepts", "the program cannot read data that Kafka stores and other clients read"
+)
+DIFFERS: Final = Harm(
+    "differs", "differs where either is allowed", "other clients see this differently; no data is lost"
+)
+
+# The class of an outcome that is always wrong. A ``fail`` has its class from what is wrong with the answer.
+HARM_OF: Final = {
+    "crash": KILLS.name,
+    "timeout": HANGS.name,
+    "stall": HANGS.name,
+    "memory": MEMORY.name,
+    "panic": PANICS.name,
+    "fault": PANICS.name,
+    "protocol-error": PANICS.name,
+}
+# Worst first.
+HARMS: Final = (KILLS, HANGS, MEMORY, PANICS, LOSES, ACCEPTS, REFUSES, DIFFERS)
+_BY_NAME: Final = {harm.name: harm for harm in HARMS}
+
+
+def harm_named(name: str) -> Harm:
+    """The class of this name; ``KeyError`` if there is none."""
+    return _BY_NAME[name]
+
+
+def worst(names: set[str]) -> str | None:
+    """The worst of these classes; None if there are none."""
+    return next((harm.name for harm in HARMS if harm.name in names), None)
