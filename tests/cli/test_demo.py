@@ -45,6 +45,7 @@ def test_the_demo_ends_with_what_to_open_and_only_what_is_there(
     assert run("--out", str(tmp_path / "out")) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[-2].startswith("done in ")
+    assert any(line.startswith("not judged here: ") and "kafka-clients" not in line for line in told)
     assert told[-1] == f"  {report}  open this in a browser: what each implementation decodes, and why it fails"
     fail = [("Make", [sys.executable, "-c", ""]), ("Fail", [sys.executable, "-c", "raise SystemExit(3)"])]
     monkeypatch.setattr(demo, "steps", lambda out, seconds, size: fail)

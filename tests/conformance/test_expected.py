@@ -234,6 +234,17 @@ def test_a_crash_that_is_gone_takes_its_seal_with_it(tmp_path: Path) -> None:
         assert load("toy@1", directory, embargo).seal.count == withheld
 
 
+def test_time_and_memory_are_one_budget_but_a_crash_is_something_else() -> None:
+    listed = Expectations("toy@1", {CASE.key: Line(*CASE.key, "timeout", "a bomb")})
+    assert stand(CASE, Cell("memory"), listed).status == "listed"
+    assert stand(CASE, Cell("crash"), listed).status == "unexpected"
+    seals = {
+        outcome: Seal.of("toy@1", {CASE.key: outcome}) for outcome in ("timeout", "memory", "crash", "panic", "stall")
+    }
+    assert seals["timeout"] == seals["memory"]
+    assert len({seal.digest for seal in seals.values()}) == 4
+
+
 @pytest.mark.parametrize(
     ("listed", "embargoed", "complaint"),
     [

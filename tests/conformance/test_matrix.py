@@ -30,13 +30,15 @@ def sample(percent: int) -> list[str]:
 @pytest.mark.parametrize("percent", counts(15, 100))
 def test_every_testee_does_what_its_expected_outcomes_say(percent: int, tmp_path: Path) -> None:
     for testee in all_testees():
-        if reason := testee.missing():
+        # Java and the Python libraries must be there. The other toolchains may be missing.
+        if testee.language in ("python", "java") and (reason := testee.missing()):
             missing(reason, "install it")
+    there = [testee for testee in all_testees() if not testee.missing()]
     report = tmp_path / "report.json"
     words = [] if percent == 100 else sample(percent)
-    # All testees and all vectors take a minute on a machine that does nothing else.
-    done = kfuzz_process("conform", "--json", report, *words, timeout_s=600)
+    # All testees and all vectors take minutes, and so does building them for the first time.
+    done = kfuzz_process("conform", "--json", report, *words, timeout_s=1800)
     assert done.returncode == 0, done.stdout[-3000:]
     testees = json.loads(report.read_text())["testees"]
-    assert [entry["unexpected"] for entry in testees] == [0] * len(all_testees())
+    assert [entry["unexpected"] for entry in testees] == [0] * len(there)
     assert next(entry["totals"] for entry in testees if entry["name"] == "kfuzz").keys() == {"pass"}

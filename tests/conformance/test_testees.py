@@ -43,6 +43,26 @@ def test_every_version_is_a_testee_and_kfuzz_is_the_first(tmp_path: Path) -> Non
     assert [testee.label for testee in select(testees, ["toy@2", "toy"])] == ["toy@2", "toy@1"]
 
 
+def test_a_change_of_the_kit_builds_again(tmp_path: Path) -> None:
+    kit = tmp_path / "kit"
+    kit.mkdir()
+    (kit / "kit.go").write_text("one")
+    folder = folder_of(
+        tmp_path,
+        'name = "toy"\nlanguage = "go"\nkit = "../kit"\n[[versions]]\nrun = ["true"]\nproduct = "target/made"\n'
+        'build = ["sh", "-c", "mkdir -p target; cat ../kit/kit.go >> target/made"]\n',
+    )
+    made = folder / "target" / "made"
+    for _ in range(2):
+        all_testees(tmp_path)[-1].make_ready()
+        assert made.read_text() == "one"
+    (kit / "kit.go").write_text("two")
+    later = made.stat().st_mtime + 10
+    os.utime(kit / "kit.go", (later, later))
+    all_testees(tmp_path)[-1].make_ready()
+    assert made.read_text() == "onetwo"
+
+
 def test_the_committed_testees_can_be_read() -> None:
     assert {"kfuzz", "aiokafka", "kafka-clients", "kafka-python"} <= {testee.name for testee in all_testees()}
 

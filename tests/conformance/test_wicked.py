@@ -49,6 +49,13 @@ def test_a_testee_that_hangs_is_one_timeout(how: list[str]) -> None:
     assert cell.text == ("gave no answer within 3000 ms" if how else "took more than its 500 ms of CPU time")
 
 
+def test_a_stall_counts_only_if_it_is_seen_again_alone(tmp_path: Path) -> None:
+    cell = outcome_of(wicked("stalls")).cells[TRAP]
+    assert (cell.outcome, cell.harm, cell.text) == ("stall", "hangs", "no progress")
+    once = outcome_of(wicked("stalls", str(tmp_path / "seen"))).cells[TRAP]
+    assert once.outcome == "pass"
+
+
 @pytest.mark.parametrize("kind", RUBBISH)
 def test_a_testee_that_prints_rubbish_is_one_protocol_error(kind: str) -> None:
     cell = outcome_of(wicked("rubbish", kind)).cells[TRAP]

@@ -43,6 +43,8 @@ UNEXPLAINED: Final = "unexplained"
 DANGEROUS: Final = frozenset({"crash", "panic", "timeout", "stall", "memory"})
 WITHHOLDABLE: Final = tuple(sorted(DANGEROUS))
 LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", "withheld"))
+# Which budget a greedy reader exceeds first, time or memory, depends on the machine.
+_BUDGET: Final = {"timeout": "budget", "memory": "budget"}
 _SEAL = re.compile(r"withheld\s+([1-9][0-9]*)\s+scrypt:([0-9a-f]{64})")
 # Slow on purpose, so that nobody can find a set of two or more cells by trying all sets.
 _SCRYPT: Final = {"n": 2**15, "r": 8, "p": 1, "maxmem": 2**26, "dklen": 32}
@@ -79,7 +81,7 @@ class Seal:
         """The seal over these outcomes of the testee ``label`` (``name@version``)."""
         if not outcomes:
             return cls()
-        lines = sorted(f"{id} {role} {outcome}\n" for (id, role), outcome in outcomes.items())
+        lines = sorted(f"{id} {role} {_BUDGET.get(outcome, outcome)}\n" for (id, role), outcome in outcomes.items())
         digest = hashlib.scrypt("".join(lines).encode(), salt=label.encode(), **_SCRYPT)
         return cls(len(outcomes), digest.hex())
 
@@ -225,10 +227,15 @@ def stand(case: Case, cell: Cell, expectations: Expectations, *, sealed: bool = 
         if withheld and expectations.seal.count:
             why += f", and it is not one of the {expectations.seal.count} withheld outcomes"
         return Standing("unexpected", why, withheld)
-    if cell.outcome == line.outcome and not cell.declared:
+    if same_outcome(cell.outcome, line.outcome) and not cell.declared:
         return Standing("listed", line.reason, withheld)
     became = "declared unsupported" if cell.declared else cell.outcome
     return Standing("unexpected", f"a line expects {line.outcome}; now it is {became}", withheld)
+
+
+def same_outcome(one: str, other: str) -> bool:
+    """Whether two outcomes are the same, or both are an exceeded budget."""
+    return one == other or (one in _BUDGET and other in _BUDGET)
 
 
 def stale(cases: Iterable[Case], expectations: Expectations) -> list[str]:
@@ -263,7 +270,7 @@ def update(
         if cell.outcome == "pass" or cell.declared:
             continue
         old = expectations.of(case.key)
-        if old and old.outcome == cell.outcome and not old.reason.startswith(UNEXPLAINED):
+        if old and same_outcome(old.outcome, cell.outcome) and not old.reason.startswith(UNEXPLAINED):
             (embargoed if case.key in expectations.embargoed else listed).append(old)
         else:
             found = deviation(expectations.label, case, cell, "")
@@ -289,7 +296,12 @@ def _explained(
     for case in cases:
         line = expectations.listed.get(case.key)
         found = deviation(expectations.label, case, cells[case.key], "")
-        if line and found and line.outcome == cells[case.key].outcome and not line.reason.startswith(UNEXPLAINED):
+        if (
+            line
+            and found
+            and same_outcome(line.outcome, cells[case.key].outcome)
+            and not line.reason.startswith(UNEXPLAINED)
+        ):
             reasons.setdefault(found.key, line.reason)
     return reasons
 

@@ -55,6 +55,9 @@ class Testee:
     modules: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
     product: Path | None = None
+    # A folder that testees of one language share; its sources are part of the build.
+    kit: Path | None = None
+    language: str = ""
     start_timeout_ms: int = START_TIMEOUT_MS
 
     @property
@@ -104,7 +107,10 @@ class Testee:
         if not self.product or not self.product.exists():
             return False
         assert self.folder
-        return all(file.stat().st_mtime <= self.product.stat().st_mtime for file in _sources(self.folder))
+        folders = [self.folder, *([self.kit] if self.kit else [])]
+        return all(
+            file.stat().st_mtime <= self.product.stat().st_mtime for folder in folders for file in _sources(folder)
+        )
 
 
 def _sources(folder: Path) -> Iterable[Path]:
@@ -210,7 +216,7 @@ def only(names: Sequence[str], commands: Sequence[str], *, default: str, start_t
     return testees[0]
 
 
-_TOP: Final = {"name": str, "language": str, "requires": list, "modules": list, "versions": list}
+_TOP: Final = {"name": str, "language": str, "requires": list, "modules": list, "kit": str, "versions": list}
 _VERSION: Final = {"version": str, "build": list, "product": str, "run": list}
 
 
@@ -241,6 +247,7 @@ def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> 
     product = item.get("product")
     return Testee(
         name=document["name"],
+        language=document.get("language", ""),
         version=version,
         argv=_argv(f"{file}: {place}.run", item["run"], folder, version),
         folder=folder,
@@ -248,6 +255,7 @@ def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> 
         modules=tuple(document.get("modules", ())),
         build=_argv(f"{file}: {place}.build", item["build"], folder, version) if "build" in item else (),
         product=folder / _filled(product, folder, version) if product else None,
+        kit=folder / document["kit"] if "kit" in document else None,
     )
 
 

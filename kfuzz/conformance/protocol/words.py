@@ -48,11 +48,14 @@ __all__ = [
     "ENCODE_MESSAGE",
     "ENCODE_PRIMITIVE",
     "LINE_BYTES_MAX",
+    "MORE_OUTCOMES",
     "OPERATIONS",
     "PROTOCOL",
     "READER",
     "REQUESTS",
     "ROLES",
+    "SNAPPY_FRAMINGS",
+    "STALLED",
     "Answer",
     "Handshake",
     "ProtocolError",
@@ -87,7 +90,8 @@ OPERATIONS: Final = (
 READER: Final = "reader"
 OUTCOMES: Final = ("accepted", "rejected", "unsupported", "fault")
 # Outcomes that a testee may use if its handshake declares them.
-MORE_OUTCOMES: Final = ("nothing", "stalled", "panic")
+STALLED: Final = "stalled"
+MORE_OUTCOMES: Final = ("nothing", STALLED, "panic")
 # How a snappy payload is framed: one raw block, or the blocks of the library snappy-java.
 SNAPPY_FRAMINGS: Final = ("raw", "xerial")
 # The runner sends this many requests before it waits for an answer.

@@ -37,8 +37,8 @@ def answer(request):
         say({"id": request["id"], "outcome": "accepted", "consumed": 0, "batches": []})
 
 
-def serve(name, trap=lambda request: None):
-    handshake(name)
+def serve(name, trap=lambda request: None, **changes):
+    handshake(name, **changes)
     for line in sys.stdin:
         request = json.loads(line)
         if "trap" in request["id"] and trap(request) == "answered":

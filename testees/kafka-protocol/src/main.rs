@@ -1,0 +1,34 @@
+//! kafka-protocol as a testee: record batches, and every message that the library has.
+
+mod messages;
+mod records;
+
+use kfuzz_testee::contents::{self, CODECS};
+use kfuzz_testee::{bytes, text, unsupported, BadRequest, Request};
+use serde_json::{json, Value};
+use std::io;
+
+const VERSION: &str = env!("LIBRARY_VERSION");
+
+fn main() -> io::Result<()> {
+    let handshake = json!({
+        "protocol": "kfuzz-testee/1", "name": "kafka-protocol", "version": VERSION, "language": "rust",
+        "operations": ["decode-records", "encode-records", "decode-message", "encode-message"],
+        "roles": ["consumer"], "magic": [2], "codecs": CODECS, "checks_crc": true, "control": "shown",
+        // The library decodes whole batches. Its caller must cut off an incomplete one.
+        "tails": "refused", "messages": messages::versions(), "outcomes": ["panic"],
+    });
+    kfuzz_testee::serve(handshake, ("kafka-protocol", VERSION), answer)
+}
+
+fn answer(request: &Request) -> Result<Value, BadRequest> {
+    match text(request, "operation")? {
+        "decode-records" if request.get("role").is_none_or(|role| role == "consumer") => {
+            Ok(records::read(bytes(request, "hex")?.into()))
+        }
+        "encode-records" => Ok(records::write(&contents::batches(request)?)),
+        "decode-message" => messages::read(request),
+        "encode-message" => messages::write(request),
+        other => Ok(unsupported(format!("operation {other}, or its role"))),
+    }
+}
