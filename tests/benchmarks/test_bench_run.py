@@ -49,8 +49,8 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
 
 # One of each kind: each path starts a process for each contestant.
 SOME_PATHS = (
-    *("verdict", "encode-columns", "read-lz4", "write-gzip", "verdict-v1-gzip", "encode-v1", "call-1", "encode-call-1"),
-    *("log-1", "broker-1", "append", "verify-corpus-mixed", "replay"),
+    *("eager-records", "encode-columns", "write-gzip", "verdict-v1-gzip", "call-1", "encode-call-1"),
+    *("log-1", "append", "verify-corpus-mixed", "replay"),
 )
 
 

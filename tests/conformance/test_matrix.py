@@ -34,10 +34,14 @@ def test_every_testee_does_what_its_expected_outcomes_say(percent: int, tmp_path
         if testee.language in ("python", "java") and (reason := testee.missing()):
             missing(reason, "install it")
     there = [testee for testee in all_testees() if not testee.missing()]
+    if percent < 100:
+        # The testees in other languages have a test each; all of them together take minutes.
+        there = [testee for testee in there if testee.language in ("", "python", "java")]
+    names = [word for testee in there for word in ("--testee", testee.label)]
     report = tmp_path / "report.json"
     words = [] if percent == 100 else sample(percent)
     # All testees and all vectors take minutes, and so does building them for the first time.
-    done = kfuzz_process("conform", "--json", report, *words, timeout_s=1800)
+    done = kfuzz_process("conform", "--json", report, *names, *words, timeout_s=1800)
     assert done.returncode == 0, done.stdout[-3000:]
     testees = json.loads(report.read_text())["testees"]
     assert [entry["unexpected"] for entry in testees] == [0] * len(there)

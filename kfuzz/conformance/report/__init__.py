@@ -13,7 +13,7 @@ report shows a crash, hang or memory fault without a public line as "withheld", 
     the same for a differential: ``keep``, ``sentences``, ``to_json``
 """
 
-from kfuzz.conformance.report.changes import Changes, changes
+from kfuzz.conformance.report.comparison import Changes, changes
 from kfuzz.conformance.report.document import FORMAT, counted, from_json, notes_of, sentences, to_json
 from kfuzz.conformance.report.junit import to_junit
 from kfuzz.conformance.report.page import to_html
