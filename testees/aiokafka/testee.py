@@ -2,7 +2,7 @@
 
 It follows ``aiokafka.consumer.fetcher.PartitionRecords``, but it also reads and shows control batches, which the
 consumer skips. For streams it uses that class itself. aiokafka does not expose a batch's size and leader epoch, and it
-exposes almost nothing of a legacy batch.
+exposes almost nothing of a legacy batch. Batches are written with the builders of its producer.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ try:
     from aiokafka import codec
     from aiokafka.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, PartitionRecords
     from aiokafka.errors import CorruptRecordException, KafkaError
+    from aiokafka.record.default_records import DefaultRecordBatchBuilder
+    from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
     from aiokafka.record.memory_records import MemoryRecords
     from aiokafka.structs import TopicPartition
 except ImportError as error:
@@ -88,4 +90,6 @@ if __name__ == "__main__":
         read,
         rejections=(KafkaError,),
         stream=read_stream,
+        write=kfuzz_testee.producer_writer(DefaultRecordBatchBuilder, LegacyRecordBatchBuilder),
+        package="aiokafka",
     )

@@ -1,25 +1,40 @@
-"""kafka-python as a testee: reads the records of a fetch like its consumer, and checks CRCs.
+"""kafka-python as a testee: reads the records of a fetch like its consumer, and checks CRCs. Reads and writes messages.
 
-It follows ``kafka.consumer.fetcher.Fetcher.PartitionRecords``, but it also reads and shows control batches, which the
-consumer skips. For streams it uses that class itself. kafka-python does not expose a delete horizon. Of a legacy batch
-it exposes no offsets except those of the records.
+For records it follows ``kafka.consumer.fetcher.Fetcher.PartitionRecords``, but it also reads and shows control batches,
+which the consumer skips. For streams it uses that class itself. kafka-python does not expose a delete horizon. Of a
+legacy batch it exposes no offsets except those of the records. Batches are written with the builders of its producer.
+
+Messages go through the classes that kafka-python makes from Kafka's definitions, as in ``kafka.protocol.parser``, which
+takes ``ValueError`` and ``struct.error`` for bad input. Each class has all versions from 0, also those that Kafka has
+dropped. The fields are found by the definitions that kafka-python carries: it has its own names and types for some.
 """
 
 from __future__ import annotations
 
+import io
+import struct
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
 import kfuzz_testee
+from kfuzz_testee import Unsupported, from_json, to_json
 
 try:
     import kafka
     from kafka import codec
     from kafka.consumer.fetcher import Fetcher, IsolationLevel
     from kafka.errors import CorruptRecordError, KafkaError
+    from kafka.protocol import admin, consumer, metadata, producer, sasl
+    from kafka.protocol.api_data import ApiData
+    from kafka.protocol.api_header import ApiHeader, RequestHeader, ResponseHeader
+    from kafka.protocol.api_message import ApiMessage
+    from kafka.protocol.schemas import BaseField, load_json
+    from kafka.record.default_records import DefaultRecordBatchBuilder
+    from kafka.record.legacy_records import LegacyRecordBatchBuilder
     from kafka.record.memory_records import MemoryRecords
     from kafka.structs import TopicPartition
 except ImportError as error:
@@ -89,6 +104,139 @@ def batch_json(batch: Any) -> dict[str, Any]:
     }
 
 
+# --- messages ---------------------------------------------------------------------------------------------------------
+
+MESSAGES: dict[str, Any] = {
+    name: value
+    for module in (admin, consumer, metadata, producer, sasl)
+    for name, value in vars(module).items()
+    if isinstance(value, type) and issubclass(value, (ApiMessage, ApiData)) and value not in (ApiMessage, ApiData)
+} | {"RequestHeader": RequestHeader, "ResponseHeader": ResponseHeader}
+
+# Kafka's number for operations that are not known. kafka-python's word is None; else it has a set of the bits' numbers.
+NOT_KNOWN = -(1 << 31)
+
+
+def versions_of(message: Any) -> list[int]:
+    if issubclass(message, ApiHeader):
+        low, high = BaseField.parse_versions(message._json["validVersions"])
+        return [low, high]
+    return [message.min_version, message.max_version]
+
+
+def is_flexible(header: Any, version: int) -> bool:
+    return bool(version >= BaseField.parse_versions(header._json["flexibleVersions"])[0])
+
+
+@cache
+def definition_of(name: str) -> list[Any]:
+    """The fields in Kafka's own names and types. The classes' fields are the same in the same order."""
+    fields: list[Any] = load_json(name)["fields"]
+    return fields
+
+
+def message_of(name: str, version: int) -> Any:
+    if name not in MESSAGES or not versions_of(MESSAGES[name])[0] <= version <= versions_of(MESSAGES[name])[1]:
+        raise Unsupported(f"no version {version} of {name}")
+    return MESSAGES[name]
+
+
+def decode_message(name: str, version: int, data: bytes) -> tuple[dict[str, Any], int | None]:
+    message = message_of(name, version)
+    buffer, consumed = io.BytesIO(data), None
+    if issubclass(message, ApiMessage):
+        value = message[version].decode(data)
+    elif issubclass(message, ApiData):
+        value, consumed = message.decode(buffer, version=version, header=False), buffer.tell()
+    else:
+        value, consumed = message.decode(buffer, flexible=is_flexible(message, version)), buffer.tell()
+    return Form(name, version).of_struct(definition_of(name), message.fields, value), consumed
+
+
+def encode_message(name: str, version: int, body: dict[str, Any]) -> bytes:
+    message = message_of(name, version)
+    value = Form(name, version).to_struct(definition_of(name), message, body)
+    if issubclass(message, ApiMessage):
+        return bytes(value.encode(version=version))
+    if issubclass(message, ApiData):
+        return bytes(value.encode(version=version, header=False))
+    return bytes(value.encode(flexible=is_flexible(message, version)))
+
+
+class Form(NamedTuple):
+    """Converts the values of one message, in one version, to the protocol's JSON form and back."""
+
+    message: str
+    version: int
+
+    def key_of(self, defined: dict[str, Any]) -> str:
+        name = defined["name"]
+        key = name[0].lower() + name[1:]
+        return kfuzz_testee.NEWER_NAMES.get((self.message, key), key)
+
+    def of_struct(self, definition: list[Any], fields: dict[str, Any], value: Any) -> dict[str, Any]:
+        said = {
+            self.key_of(defined): self.of_field(defined, field, getattr(value, field.name))
+            for defined, field in zip(definition, fields.values(), strict=True)
+            if field.for_version_q(self.version)
+        }
+        if value.unknown_tags:
+            unknown = value.unknown_tags.items()
+            said["_unknownTaggedFields"] = [{"tag": int(name[1:]), "hex": tagged.hex()} for name, tagged in unknown]
+        return said
+
+    def of_field(self, defined: dict[str, Any], field: Any, value: Any) -> Any:
+        is_default = value is None and field.is_struct() and field.tagged_field_q(self.version)
+        if is_default and not field.nullable_for_version_q(self.version):
+            # kafka-python's word for a tagged struct that is not there. To Kafka it has its default.
+            value = field(version=self.version)
+        if field.type_str == "bitfield":
+            bits = NOT_KNOWN if value is None else sum(1 << bit for bit in value)
+            return bits - (1 << 32) if bits >= 1 << 31 else bits
+        if value is None and defined["type"] != "uuid":
+            return None
+        if field.is_struct_array():
+            return [self.of_struct(defined["fields"], field.fields, element) for element in value]
+        if field.is_struct():
+            return self.of_struct(defined["fields"], field.fields, value)
+        if field.is_array():
+            return [to_json(defined["type"].removeprefix("[]"), element) for element in value]
+        return to_json(defined["type"], value)
+
+    def to_struct(self, definition: list[Any], kind: Any, body: dict[str, Any]) -> Any:
+        """An object of ``kind``, a class of a message or a field with a struct."""
+        known = {
+            self.key_of(defined): (defined, field)
+            for defined, field in zip(definition, kind.fields.values(), strict=True)
+        }
+        values = {}
+        for key, value in body.items():
+            if key == "_unknownTaggedFields":
+                values |= {f"_{unknown['tag']}": bytes.fromhex(unknown["hex"]) for unknown in value}
+            elif key in known:
+                defined, field = known[key]
+                values[field.name] = self.to_field(defined, field, value)
+            else:
+                # The class refuses a name that it does not know.
+                values[BaseField.underscore_name(key)] = value
+        return kind(version=self.version, **values)
+
+    def to_field(self, defined: dict[str, Any], field: Any, value: Any) -> Any:
+        if field.type_str == "bitfield":
+            return None if value == NOT_KNOWN else {bit for bit in range(32) if value >> bit & 1}
+        if value is None:
+            return None
+        if field.is_struct_array():
+            return [self.to_struct(defined["fields"], field, element) for element in value]
+        if field.is_struct():
+            return self.to_struct(defined["fields"], field, value)
+        if field.is_array():
+            return [from_json(defined["type"].removeprefix("[]"), element) for element in value]
+        converted = from_json(defined["type"], value)
+        # kafka-python's word for the zero uuid is None.
+        return None if defined["type"] == "uuid" and not converted.int else converted
+
+
 if __name__ == "__main__":
     installed = {
         "gzip": codec.has_gzip(),
@@ -105,8 +253,14 @@ if __name__ == "__main__":
             "codecs": ["none", *(name for name, there in installed.items() if there)],
             "checks_crc": True,
             "control": "shown",
+            "messages": {name: versions_of(message) for name, message in sorted(MESSAGES.items())},
         },
         read,
         rejections=(KafkaError,),
         stream=read_stream,
+        write=kfuzz_testee.producer_writer(DefaultRecordBatchBuilder, LegacyRecordBatchBuilder),
+        messages=kfuzz_testee.Codec(
+            decode_message, encode_message, rejections=(KafkaError, ValueError, struct.error), refusals=(ValueError,)
+        ),
+        package="kafka",
     )

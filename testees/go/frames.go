@@ -1,0 +1,36 @@
+package testee
+
+import "encoding/binary"
+
+// Frame is one whole batch, or one legacy message, in the bytes of a fetch. A testee uses frames only to see whether
+// the library has left out records without an error: most libraries do not tell how far they have read.
+type Frame struct {
+	Start, End int // positions in the bytes
+	Magic      int8
+	Count      int32 // the number of records that the header promises; -1 for a legacy message
+	LastOffset int64
+}
+
+// Frames splits bytes at the length fields. Whatever follows the last frame is either an incomplete batch, which a
+// fetch may end with, or bytes that can never become a batch; then whole is false.
+func Frames(data []byte) (frames []Frame, whole bool) {
+	at := 0
+	for len(data)-at > 16 {
+		left := data[at:]
+		size := int64(int32(binary.BigEndian.Uint32(left[8:])))
+		if size < 14 { // the overhead of the smallest message, of magic 0
+			return frames, false
+		}
+		if size+12 > int64(len(left)) {
+			break
+		}
+		frame := Frame{at, at + int(size) + 12, int8(left[16]), -1, int64(binary.BigEndian.Uint64(left))}
+		if frame.Magic == 2 && size >= 49 {
+			frame.Count = int32(binary.BigEndian.Uint32(left[57:]))
+			frame.LastOffset += int64(int32(binary.BigEndian.Uint32(left[23:])))
+		}
+		frames = append(frames, frame)
+		at = frame.End
+	}
+	return frames, true
+}

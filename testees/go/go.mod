@@ -1,0 +1,3 @@
+module kfuzz_testee
+
+go 1.26
