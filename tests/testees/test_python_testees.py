@@ -106,7 +106,7 @@ def test_a_bad_request_is_answered_and_the_next_one_too(testee: RunningTestee, l
 
 @pytest.mark.parametrize(
     "request_fields",
-    [{"operation": "encode-records", "batches": []}, {"operation": "decode-records", "role": "broker"}],
+    [{"operation": "append-stream", "role": "broker", "steps": []}, {"operation": "decode-records", "role": "broker"}],
 )
 def test_what_a_testee_does_not_offer_is_unsupported(testee: RunningTestee, request_fields: dict[str, Any]) -> None:
     assert testee.ask(**request_fields)["outcome"] == "unsupported"

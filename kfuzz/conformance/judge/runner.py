@@ -126,7 +126,7 @@ class _Runner:
             self.on_cell()
 
     def _judge(self, case: Case, result: Result) -> None:
-        most_bytes = self.limits.memory_bytes
+        most_bytes = self._memory_bytes(case)
         if isinstance(result, Answer) and (result.allocated_bytes or 0) > most_bytes:
             # Pages that nobody touches are not resident, so only the testee itself can tell.
             result = over_memory(most_bytes)
