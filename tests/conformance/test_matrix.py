@@ -15,6 +15,8 @@ from kfuzz.vectors import load_suite
 from kfuzz.vectors.model import KINDS
 
 SEED = 7
+# A hundred vectors of these need a process each.
+SLOW = {"kio"}
 
 
 def sample(percent: int) -> list[str]:
@@ -36,7 +38,7 @@ def test_every_testee_does_what_its_expected_outcomes_say(percent: int, tmp_path
     there = [testee for testee in all_testees() if not testee.missing()]
     if percent < 100:
         # The testees in other languages have a test each; all of them together take minutes.
-        there = [testee for testee in there if testee.language in ("", "python", "java")]
+        there = [one for one in there if one.language in ("", "python", "java") and one.name not in SLOW]
     names = [word for testee in there for word in ("--testee", testee.label)]
     report = tmp_path / "report.json"
     words = [] if percent == 100 else sample(percent)
