@@ -30,6 +30,7 @@ VERBS = {
     "messages": ("kfuzz.cli.messages", "Show, compare, decode and encode Kafka's messages."),
     "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),
     "report": ("kfuzz.cli.report", "Show, convert and compare the results of `conform`."),
+    "serve": ("kfuzz.cli.serve", "Run a broker from which any client can fetch the vectors."),
     "testee": ("kfuzz.cli.testee", "Run kfuzz's own decoder as a testee."),
     "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),
     "corpus": ("kfuzz.cli.corpus", "Generate and verify corpora of log segments."),

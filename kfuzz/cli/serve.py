@@ -1,0 +1,153 @@
+"""``kfuzz serve``: a broker that shows the golden vectors to any client. ``kfuzz.serve`` does the work."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import stat
+from collections.abc import AsyncIterator
+from typing import Any, BinaryIO
+
+import click
+
+from kfuzz.cli.console import standard_input
+from kfuzz.errors import UsageError
+from kfuzz.messages.model import Versions
+from kfuzz.serve import Report, Server, Settings, Topics, feed, topics_of
+from kfuzz.serve.server import stopped_by
+from kfuzz.vectors import load_suite
+
+__all__ = ["command"]
+
+# A line holds the bytes of one fetch in hex.
+LINE_BYTES_MAX = 256 << 20
+
+
+class _Range(click.ParamType[Versions]):
+    name = "low-high"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Versions:
+        found = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", str(value))
+        if found is None or not (versions := Versions(int(found[1]), int(found[2] or found[1]))):
+            self.fail(f"{value!r} is no range of versions; give one like 4-11, or a single version", param, ctx)
+        return versions
+
+
+@click.command()
+@click.argument("globs", nargs=-1, metavar="[GLOB]...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; any free one if it is not given.")
+@click.option("--yes", is_flag=True, help="The address may be one that other machines can reach.")
+@click.option("--fetch-versions", type=_Range(), help="Offer only these versions of Fetch.  [default: all]")
+@click.option("--from-stdin", is_flag=True, help="Take topics from standard input instead of the suite.")
+@click.option("--vectors", "root", metavar="DIR", help="Use the suite in DIR instead of kfuzz's own.")
+@click.option("--json", "as_json", is_flag=True, help="Print lines of JSON instead of text.")
+def command(
+    globs: tuple[str, ...],
+    host: str,
+    port: int,
+    yes: bool,
+    fetch_versions: Versions | None,
+    from_stdin: bool,
+    root: str | None,
+    as_json: bool,
+) -> None:
+    """Run a broker from which any client can fetch the golden vectors: one topic for each vector.
+
+    A topic is called like its vector, with dots for slashes, and has one partition. A fetch returns exactly the bytes
+    of the vector. Nothing can be written. Give each vector a fresh consumer, and a fresh process after anything odd.
+
+    The first line says where the broker is. Ctrl-C ends it; then it says what was asked. docs/serve.md has the rules,
+    and the form of the lines for --from-stdin.
+
+    Exit code 0: ended by Ctrl-C, or by the end of standard input; 2: wrong use, or the port cannot be opened.
+
+    \b
+    Examples:
+      kfuzz serve
+      kfuzz serve "records/v2/count/*" --port 9092
+      kfuzz serve "records/v2/*" --fetch-versions 4-11 --json
+      kfuzz serve --from-stdin --json
+    """
+    if from_stdin and (globs or root):
+        raise UsageError("--from-stdin serves only what it is given; leave out the globs and --vectors")
+    given = standard_input() if from_stdin else None
+    suite = {} if from_stdin else topics_of(load_suite(globs or "*", root))
+    if not suite and not from_stdin:
+        raise UsageError("none of these vectors is for a consumer; `kfuzz vectors list` shows all")
+    topics = Topics()
+    for topic in suite.values():
+        topics.put(topic)
+    names = {vector: topic.name for vector, topic in suite.items()}
+    asyncio.run(_serve(topics, names, Settings(host, port, fetch_versions, yes), given, as_json))
+
+
+async def _serve(
+    topics: Topics, names: dict[str, str], settings: Settings, given: BinaryIO | None, as_json: bool
+) -> None:
+    ended = asyncio.Event()
+    async with Server(topics, settings, tell=lambda sentence: click.echo(sentence, err=True)) as server:
+        with stopped_by((signal.SIGINT, signal.SIGTERM), ended.set):
+            if as_json:
+                _say({"host": server.host, "port": server.port, "topics": names})
+            else:
+                held = "the topics that standard input gives" if given else _counted(len(names), "topic")
+                click.echo(f"kfuzz serves {held} at {server.host}:{server.port}")
+            feeding = asyncio.create_task(_fed(topics, given, ended)) if given else None
+            await ended.wait()
+            if feeding is not None:
+                feeding.cancel()
+                await asyncio.gather(feeding, return_exceptions=True)
+    _summary(server.report, as_json)
+
+
+async def _fed(topics: Topics, given: BinaryIO, ended: asyncio.Event) -> None:
+    """Take topics from ``given``; the server ends when a pipe does. A file is at its end at once, so Ctrl-C ends it."""
+    mode = os.fstat(given.fileno()).st_mode
+    try:
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or given.isatty():
+            reader = asyncio.StreamReader(limit=LINE_BYTES_MAX)
+            loop = asyncio.get_running_loop()
+            pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), given)
+            with contextlib.closing(pipe):
+                await feed(topics, reader, _say)
+        else:
+            # Only what can keep a reader waiting can be watched; /dev/null cannot.
+            await feed(topics, _lines_of_file(given), _say)
+    except ValueError:
+        click.echo(f"a line has more than {LINE_BYTES_MAX} bytes; the server ends", err=True)
+        ended.set()
+    finally:
+        if not stat.S_ISREG(mode):
+            ended.set()
+
+
+async def _lines_of_file(given: BinaryIO) -> AsyncIterator[bytes]:
+    for line in given:
+        yield line
+
+
+def _say(value: dict[str, Any]) -> None:
+    # Another program waits for the line: click.echo flushes.
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count != 1 else ''}"
+
+
+def _summary(report: Report, as_json: bool) -> None:
+    if as_json:
+        _say({"connections": report.connections, "refused": report.refused, "requests": dict(report.requests)})
+        return
+    click.echo(f"{_counted(report.connections, 'connection')}, {_counted(report.requests.total(), 'request')}")
+    for api, count in sorted(report.requests.items(), key=lambda one: (-one[1], one[0])):
+        click.echo(f"  {count:>8}  {api}")
+    if report.refused:
+        click.echo(
+            f"{_counted(report.refused, 'connection')} closed because of a bad request; standard error has the reasons"
+        )

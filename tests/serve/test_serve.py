@@ -1,0 +1,546 @@
+"""`kfuzz serve`: any client gets exactly the bytes of the vectors, in every version; a bad request harms only itself.
+
+Loopback only. Servers run in the test's own event loop, or as a child that the test ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import logging
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import missing
+
+from kfuzz import messages
+from kfuzz.cli.main import main
+from kfuzz.errors import UsageError
+from kfuzz.messages.catalogues import catalogue
+from kfuzz.messages.headers import request_header_version, response_header_version
+from kfuzz.messages.model import Versions
+from kfuzz.serve import Broker, Server, Settings, Topics, feed, topics_of
+from kfuzz.serve import server as serving
+from kfuzz.serve.answers import APIS, WAIT_MS_MAX, Place, Refused, released
+from kfuzz.serve.topics import FAR, end_of, is_legal
+from kfuzz.vectors import find_vector, load_suite
+
+ROOT = Path(__file__).resolve().parents[2]
+MINIMAL = "records/v2/header/minimal"
+INVALID = "records/v2/count/negative-one"
+SECONDS_MAX = 30
+HERE = Place("127.0.0.1", 9092)
+
+
+def topics(*globs: str) -> Topics:
+    made = Topics()
+    for topic in topics_of(load_suite(globs or (MINIMAL, INVALID))).values():
+        made.put(topic)
+    return made
+
+
+def request(api: str, version: int, values: dict[str, Any], number: int = 7) -> bytes:
+    definition = catalogue().find(f"{api}Request")
+    header = {
+        "requestApiKey": definition.api_key,
+        "requestApiVersion": version,
+        "correlationId": number,
+        "clientId": "test",
+    }
+    head = messages.encode("RequestHeader", request_header_version(definition, version), header)
+    return head + messages.encode(definition, version, values)
+
+
+def response(api: str, version: int, answer: bytes, number: int = 7) -> dict[str, Any]:
+    definition = catalogue().find(f"{api}Response")
+    header = messages.read("ResponseHeader", response_header_version(definition, version), answer)
+    assert header.message is not None
+    assert header.message["correlationId"] == number
+    return messages.decode(definition, version, answer[header.consumed :], profile="strict")
+
+
+class Client:
+    """A raw socket's side of the conversation."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    async def __aenter__(self) -> Client:
+        self.reader, self.writer = await asyncio.open_connection(self.server.host, self.server.port)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.writer.close()
+
+    async def ask(self, api: str, version: int, values: dict[str, Any]) -> dict[str, Any]:
+        return response(api, version, await self.exchange(request(api, version, values)))
+
+    async def exchange(self, frame: bytes) -> bytes:
+        self.writer.write(struct.pack(">i", len(frame)) + frame)
+        [size] = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def is_closed_after(self, data: bytes) -> bool:
+        self.writer.write(data)
+        try:
+            return await self.reader.read() == b""
+        except ConnectionResetError:
+            return True
+
+
+def run(scenario: Callable[[Server], Coroutine[Any, Any, Any]], of: Topics | None = None, **settings: Any) -> list[str]:
+    """Run ``scenario`` with a server; what the server told, in the end."""
+    told: list[str] = []
+
+    async def bounded() -> None:
+        async with (
+            asyncio.timeout(SECONDS_MAX),
+            Server(of or topics(), Settings(**settings), tell=told.append) as server,
+        ):
+            await scenario(server)
+
+    asyncio.run(bounded())
+    return told
+
+
+def fetch_of(name: str, version: int, topic_id: bytes, offset: int, max_wait_ms: int = 0) -> dict[str, Any]:
+    partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
+    named = {"topicId": topic_id} if version >= 13 else {"topic": name}
+    return {"maxWaitMs": max_wait_ms, "minBytes": 1, "topics": [{**named, "partitions": [partition]}]}
+
+
+def _part(name: str, by_id: bool) -> dict[str, Any]:
+    return {**({"topicId": bytes(16)} if by_id else {"name": name}), "partitionIndexes": [0]}
+
+
+# What a version needs that has no default.
+NEEDED: dict[str, Callable[[int], dict[str, Any]]] = {
+    "Fetch": lambda version: fetch_of("t", version, bytes(16), 0),
+    "Produce": lambda version: {
+        "acks": 1,
+        "topicData": [
+            {
+                **({"topicId": bytes(16)} if version >= 13 else {"name": "t"}),
+                "partitionData": [{"index": 0, "records": b""}],
+            }
+        ],
+    },
+    "OffsetFetch": lambda version: (
+        {"groups": [{"groupId": "g", "topics": [_part("t", version >= 10)]}]}
+        if version >= 8
+        else {"groupId": "g", "topics": [_part("t", False)]}
+    ),
+    "JoinGroup": lambda version: {"groupId": "g", "protocolType": "consumer", "protocols": [{"name": "range"}]},
+    "FindCoordinator": lambda version: {"coordinatorKeys": ["g"]} if version >= 4 else {"key": "g"},
+}
+
+
+@pytest.mark.parametrize("version", [released("Fetch").lowest, released("Fetch").highest])
+@pytest.mark.parametrize("vector", [MINIMAL, INVALID])
+def test_a_raw_client_gets_exactly_the_bytes_of_a_vector(vector: str, version: int) -> None:
+    async def scenario(server: Server) -> None:
+        async with Client(server) as client:
+            offered = (await client.ask("ApiVersions", 4, {"clientSoftwareName": "test"}))["apiKeys"]
+            assert (1, 4, 18) in [(one["apiKey"], one["minVersion"], one["maxVersion"]) for one in offered]
+            told = await client.ask("Metadata", 12, {"topics": None})
+            assert [(one["host"], one["port"]) for one in told["brokers"]] == [(server.host, server.port)]
+            name = vector.replace("/", ".")
+            topic_id = next(one["topicId"] for one in told["topics"] if one["name"] == name)
+            for timestamp, wanted in ((-2, 0), (-1, 1 if vector == MINIMAL else FAR)):
+                asked = {"name": name, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}
+                offsets = await client.ask("ListOffsets", 7, {"replicaId": -1, "topics": [asked]})
+                assert offsets["topics"][0]["partitions"][0]["offset"] == wanted
+            got = await client.ask("Fetch", version, fetch_of(name, version, topic_id, 0))
+            [partition] = got["responses"][0]["partitions"]
+            assert partition["records"] == find_vector(vector).data
+            assert partition["highWatermark"] == wanted
+
+    assert run(scenario) == []
+
+
+def test_behind_the_end_there_is_nothing_and_the_answer_waits() -> None:
+    async def scenario(server: Server) -> None:
+        name = MINIMAL.replace("/", ".")
+        async with Client(server) as client:
+            began = asyncio.get_running_loop().time()
+            got = await client.ask("Fetch", 12, fetch_of(name, 12, b"", 1, max_wait_ms=60_000))
+            took = asyncio.get_running_loop().time() - began
+            [partition] = got["responses"][0]["partitions"]
+            assert (partition["errorCode"], partition["records"], partition["highWatermark"]) == (0, b"", 1)
+            assert WAIT_MS_MAX / 1000 <= took < 10
+
+    run(scenario)
+
+
+def test_every_version_of_every_api_is_answered() -> None:
+    broker = Broker(topics())
+    for api in APIS:
+        for version in released(api):
+            values = NEEDED.get(api, lambda version: {})(version)
+            answer = response(api, version, broker.answer(request(api, version, values), HERE).data)
+            assert answer.get("errorCode", 0) == 0, (api, version)
+    assert broker.report.requests["Fetch"] == len(list(released("Fetch")))
+
+
+def test_a_version_of_api_versions_that_is_too_new_gets_version_0() -> None:
+    async def scenario(server: Server) -> None:
+        async with Client(server) as client:
+            known = request("ApiVersions", released("ApiVersions").highest, {})
+            newer = known[:2] + struct.pack(">h", 99) + known[4:]
+            told = response("ApiVersions", 0, await client.exchange(newer))
+            assert told["errorCode"] == 35
+            assert [(one["apiKey"], one["maxVersion"]) for one in told["apiKeys"]] == [(18, 5)]
+            # The same connection goes on.
+            assert (await client.ask("ApiVersions", 0, {}))["errorCode"] == 0
+
+    assert run(scenario) == []
+
+
+def test_topics_that_are_not_there_have_kafkas_errors() -> None:
+    broker = Broker(topics())
+
+    def asked(api: str, version: int, values: dict[str, Any]) -> dict[str, Any]:
+        return response(api, version, broker.answer(request(api, version, values), HERE).data)
+
+    unknown = asked("Metadata", 12, {"topics": [{"name": "no"}, {"name": None, "topicId": b"x" * 16}]})
+    assert [one["errorCode"] for one in unknown["topics"]] == [3, 100]
+    named = asked("Fetch", 12, fetch_of("no", 12, b"", 0))["responses"][0]["partitions"][0]
+    by_id = asked("Fetch", 13, fetch_of("no", 13, b"x" * 16, 0))["responses"][0]["partitions"][0]
+    below = asked("Fetch", 12, fetch_of(MINIMAL.replace("/", "."), 12, b"", -1))["responses"][0]["partitions"][0]
+    assert [one["errorCode"] for one in (named, by_id, below)] == [3, 100, 1]
+    assert asked("Fetch", 12, {"sessionId": 9})["errorCode"] == 70
+    assert asked("Metadata", 0, {"topics": []})["topics"]
+    assert asked("Metadata", 1, {"topics": []})["topics"] == []
+
+
+def test_the_first_records_of_an_answer_come_however_little_room_there_is() -> None:
+    made = topics()
+    parts = [{"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1}]
+    values = {"maxBytes": 1, "topics": [{"topic": topic.name, "partitions": parts} for topic in made]}
+    got = response("Fetch", 12, Broker(made).answer(request("Fetch", 12, values), HERE).data)
+    sizes = [len(one["partitions"][0]["records"]) for one in got["responses"]]
+    assert sizes == [len(next(iter(made)).data), 0]
+
+
+def test_nothing_can_be_written() -> None:
+    broker = Broker(topics())
+    data = [{"name": "t", "partitionData": [{"index": 0, "records": b""}]}]
+    got = response("Produce", 9, broker.answer(request("Produce", 9, {"acks": 1, "topicData": data}), HERE).data)
+    assert got["responses"][0]["partitionResponses"][0]["errorCode"] == 29
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        struct.pack(">i", -1),
+        struct.pack(">i", serving.FRAME_BYTES_MAX + 1),
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">ihhi", 8, 999, 0, 1),
+        struct.pack(">ihhi", 8, 1, 3, 1),
+        struct.pack(">ihhi", 8, 1, 12, 1),
+        struct.pack(">ihhi", 60, 1, 4, 1) + b"\xff" * 52,
+        (lambda frame: struct.pack(">i", len(frame)) + frame)(request("Produce", 9, {"acks": 0})),
+    ],
+)
+def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
+    async def scenario(server: Server) -> None:
+        async with Client(server) as good, Client(server) as bad:
+            assert await bad.is_closed_after(garbage)
+            assert (await good.ask("ApiVersions", 0, {}))["apiKeys"]
+
+    [sentence] = run(scenario)
+    assert ": connection closed: " in sentence
+
+
+def test_damaged_requests_are_answered_or_refused() -> None:
+    broker = Broker(topics())
+    dice = random.Random(1)
+    outcomes = Counter[str]()
+    for api in APIS:
+        for version in released(api):
+            good = request(api, version, NEEDED.get(api, lambda version: {})(version))
+            for _ in range(100):
+                bad = bytearray(good)
+                for _ in range(dice.randint(1, 3)):
+                    bad[dice.randrange(8, len(bad))] = dice.choice((0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)))
+                try:
+                    broker.answer(bytes(bad[: dice.randint(8, 2 * len(bad))]), HERE)
+                    outcomes["answered"] += 1
+                except Refused:
+                    outcomes["refused"] += 1
+    assert outcomes["answered"] > 1000 < outcomes["refused"]
+    # Each byte that is not UTF-8 becomes three.
+    frame = request("JoinGroup", 5, {"groupId": "g", "memberId": "m" * 30_000, "protocolType": "", "protocols": []})
+    with pytest.raises(Refused, match="cannot be written"):
+        broker.answer(frame.replace(b"m" * 30_000, b"\xff" * 30_000), HERE)
+
+
+def test_a_client_may_go_away_in_the_middle_of_a_frame() -> None:
+    async def scenario(server: Server) -> None:
+        async with Client(server) as client:
+            client.writer.write(b"\0\0")
+        async with Client(server) as client:
+            assert (await client.ask("ApiVersions", 0, {}))["apiKeys"]
+
+    assert run(scenario) == []
+
+
+def test_there_is_a_bound_on_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "CONNECTIONS_MAX", 1)
+
+    async def scenario(server: Server) -> None:
+        async with Client(server) as first:
+            await first.ask("ApiVersions", 0, {})
+            async with Client(server) as second:
+                assert await second.is_closed_after(b"")
+        assert (server.report.connections, server.report.refused) == (1, 1)
+
+    run(scenario)
+
+
+def test_only_the_versions_of_fetch_that_were_asked_for_are_offered() -> None:
+    broker = Broker(topics(), fetch_versions=Versions(5, 6))
+    offered = response("ApiVersions", 0, broker.answer(request("ApiVersions", 0, {}), HERE).data)["apiKeys"]
+    assert [one for one in offered if one["apiKey"] == 1] == [{"apiKey": 1, "minVersion": 5, "maxVersion": 6}]
+    with pytest.raises(UsageError, match="4-18 of Fetch"):
+        Broker(topics(), fetch_versions=Versions(3, 6))
+
+
+def test_two_runs_give_the_same_bytes() -> None:
+    frames = [request("Metadata", 12, {"topics": None}), request("Fetch", 12, fetch_of("t", 12, b"", 0))]
+    frames += [request("ApiVersions", 3, {}), request("FindCoordinator", 4, {"coordinatorKeys": ["g"]})]
+    one, two = Broker(topics("records/v2/*")), Broker(topics("records/v2/*"))
+    assert [one.answer(frame, HERE) for frame in frames] == [two.answer(frame, HERE) for frame in frames]
+
+
+def test_every_vector_has_a_legal_topic_of_its_own_and_a_client_at_0_gets_its_bytes() -> None:
+    suite = load_suite("*")
+    made = topics_of(suite)
+    assert len({topic.name for topic in made.values()}) == len({topic.id for topic in made.values()}) == len(made)
+    for vector in suite:
+        if vector.id in made and isinstance(vector.source, bytes):
+            topic = made[vector.id]
+            assert is_legal(topic.name)
+            assert topic.fetched(0) == vector.data
+            assert topic.high_watermark >= topic.end >= (1 if vector.data else 0)
+
+
+def test_bytes_that_never_become_a_batch_have_no_end() -> None:
+    whole = find_vector(MINIMAL).data
+    assert end_of(b"") == 0
+    assert end_of(whole) == end_of(whole[:-1]) == end_of(whole + whole[:30]) == 1
+    assert end_of(whole + bytes(30)) == FAR
+    assert not any(is_legal(name) for name in ("", ".", "..", "a/b", "ä", "a" * 250))
+
+
+# -- real consumers
+
+
+def test_the_consumer_of_kafka_python_reads_a_vector() -> None:
+    kafka = pytest.importorskip("kafka")
+
+    def read(server: Server, group: str | None) -> list[Any]:
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=f"{server.host}:{server.port}",
+            group_id=group,
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=SECONDS_MAX * 1000,
+        )
+        try:
+            consumer.assign([kafka.TopicPartition(MINIMAL.replace("/", "."), 0)])
+            return [next(consumer)]
+        finally:
+            consumer.close()
+
+    async def scenario(server: Server) -> None:
+        for group in (None, "g"):
+            [record] = await asyncio.to_thread(read, server, group)
+            assert_minimal(record)
+
+    run(scenario)
+
+
+def test_the_consumer_of_aiokafka_reads_a_vector_alone_and_in_a_group() -> None:
+    aiokafka = pytest.importorskip("aiokafka")
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+
+    async def scenario(server: Server) -> None:
+        for group in (None, "g"):
+            consumer = aiokafka.AIOKafkaConsumer(
+                MINIMAL.replace("/", "."),
+                bootstrap_servers=f"{server.host}:{server.port}",
+                group_id=group,
+                auto_offset_reset="earliest",
+            )
+            await consumer.start()
+            try:
+                assert_minimal(await consumer.getone())
+            finally:
+                await consumer.stop()
+
+    run(scenario)
+
+
+def assert_minimal(record: Any) -> None:
+    [batch] = find_vector(MINIMAL).expect["consumer"]["batches"]
+    [wanted] = batch["records"]
+    got = [str(record.offset), str(record.timestamp), record.key.hex(), record.value.hex(), list(record.headers)]
+    assert got == [wanted[name] for name in ("offset", "timestamp", "key", "value", "headers")]
+
+
+def test_the_testee_of_librdkafka_reads_and_refuses() -> None:
+    if importlib.util.find_spec("confluent_kafka") is None:
+        missing("confluent-kafka", "install it as in pyproject.toml")
+    asked = [
+        {"id": "good", "operation": "decode-records", "role": "consumer", "hex": find_vector(MINIMAL).data.hex()},
+        {"id": "bad", "operation": "decode-records", "hex": find_vector(MINIMAL).data[:-1].hex() + "ff"},
+        {"id": "cut", "operation": "decode-records", "hex": find_vector(MINIMAL).data[:-1].hex()},
+        {"id": "empty", "operation": "decode-records", "hex": ""},
+        {"id": "other", "operation": "encode-records", "batches": []},
+    ]
+    done = subprocess.run(
+        [sys.executable, "testees/librdkafka/testee.py"],
+        cwd=ROOT,
+        input="".join(json.dumps(one) + "\n" for one in asked),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+    )
+    hello, *answers = map(json.loads, done.stdout.splitlines())
+    assert (done.returncode, hello["name"]) == (0, "librdkafka")
+    outcomes = [(one["id"], one["outcome"]) for one in answers]
+    assert outcomes == [
+        ("good", "accepted"),
+        ("bad", "rejected"),
+        ("cut", "accepted"),
+        ("empty", "accepted"),
+        ("other", "unsupported"),
+    ]
+    [batch] = find_vector(MINIMAL).expect["consumer"]["batches"]
+    assert answers[0]["records"] == batch["records"]
+
+
+# -- topics from another program
+
+
+def test_topics_are_added_replaced_asked_and_removed() -> None:
+    made, said = Topics(), []
+    data = find_vector(MINIMAL).data
+
+    async def lines(*given: Any) -> Any:
+        for one in given:
+            yield one if isinstance(one, bytes) else json.dumps(one).encode()
+
+    def told(*given: Any) -> list[Any]:
+        said.clear()
+        asyncio.run(feed(made, lines(*given), said.append))
+        return said
+
+    assert told({"topic": "t", "hex": data.hex()}, b"\n") == [{"topic": "t", "next_offset": "1"}]
+    assert told({"topic": "t", "hex": data.hex(), "next_offset": "5"}) == [{"topic": "t", "next_offset": "5"}]
+    assert told({"topic": "t"}) == [{"topic": "t", "fetch_offset": "-1", "times": 0}]
+    for offset in (0, 5, 5):
+        Broker(made).answer(request("Fetch", 12, fetch_of("t", 12, b"", offset)), HERE)
+    assert told({"topic": "t"}) == [{"topic": "t", "fetch_offset": "5", "times": 2}]
+    assert told({"topic": "t", "hex": None}) == [{"topic": "t"}]
+    assert len(made) == len(made.by_id) == 0
+    bad = [b"[", b"[]", b"{}", {"topic": 1}, {"topic": "t"}, {"topic": "t", "hxe": ""}, {"topic": "t", "hex": "0"}]
+    bad += [{"topic": "t", "hex": "", "next_offset": "x"}, {"topic": "a/b", "hex": ""}]
+    assert [list(one) for one in told(*bad)] == [["error"]] * len(bad)
+    assert len(made) == 0
+
+
+# -- the verb
+
+
+@contextmanager
+def started(*arguments: str, stdin: Any = subprocess.PIPE) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kfuzz", "serve", "--json", *arguments],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout
+        yield process, json.loads(process.stdout.readline())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_verb_says_where_it_is_and_in_the_end_what_was_asked(number: int) -> None:
+    with started(MINIMAL) as (process, ready):
+        assert ready["topics"] == {MINIMAL: MINIMAL.replace("/", ".")}
+        with socket.create_connection((ready["host"], ready["port"]), timeout=SECONDS_MAX) as one:
+            frame = request("ApiVersions", 0, {})
+            one.sendall(struct.pack(">i", len(frame)) + frame)
+            assert one.recv(4)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=SECONDS_MAX)
+        assert json.loads(out) == {"connections": 1, "refused": 0, "requests": {"ApiVersions": 1}}
+        assert (err, process.returncode) == ("", 0)
+
+
+def test_the_verb_ends_with_its_standard_input() -> None:
+    with started("--from-stdin") as (process, ready):
+        assert ready["topics"] == {}
+        out, _ = process.communicate('{"topic": "t1", "hex": ""}\n', timeout=SECONDS_MAX)
+        added, summary = map(json.loads, out.splitlines())
+        assert (added, summary["requests"]) == ({"topic": "t1", "next_offset": "0"}, {})
+        assert process.returncode == 0
+
+
+def test_without_a_pipe_there_is_nothing_to_wait_for() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kfuzz", "serve", "--from-stdin", "--json"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+    )
+    assert (done.returncode, done.stderr, len(done.stdout.splitlines())) == (0, "", 2)
+
+
+def test_the_topics_of_a_file_are_served_until_the_server_is_stopped(tmp_path: Path) -> None:
+    file = tmp_path / "topics.jsonl"
+    file.write_text('{"topic": "t1", "hex": ""}\n')
+    with file.open() as given, started("--from-stdin", stdin=given) as (process, _):
+        assert process.stdout
+        assert json.loads(process.stdout.readline()) == {"topic": "t1", "next_offset": "0"}
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=SECONDS_MAX)
+        assert process.returncode == 0
+
+
+def test_wrong_use_is_one_sentence_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        used = str(taken.getsockname()[1])
+        for arguments, words in (
+            ([MINIMAL, "--port", used], "another program uses it; take another"),
+            (["records/v2/no-such/*"], "no vector matches"),
+            ([MINIMAL, "--host", "0.0.0.0"], "add --yes"),
+            ([MINIMAL, "--host", "no.such.host.invalid"], "is no address"),
+            ([MINIMAL, "--fetch-versions", "9-4"], "no range of versions"),
+            ([MINIMAL, "--fetch-versions", "0-4"], "kfuzz knows the versions"),
+            ([MINIMAL, "--from-stdin"], "leave out the globs"),
+        ):
+            with pytest.raises(SystemExit) as ended:
+                main(["serve", *arguments])
+            out, err = capsys.readouterr()
+            assert (ended.value.code, out, err.count("\n")) == (2, "", 1), arguments
+            assert words in err
