@@ -225,9 +225,11 @@ KFUZZ_INLINE int64_t kfuzz_get_delayed(const kfuzz_delayed *delayed, int64_t n, 
         const uint8_t *p = delayed[k].headers;
         uint32_t left = (uint32_t) p[-1] >> 1;
         if (filled && sink->with_headers) {
-            kfuzz_header_row *headers = &sink->headers[sink->header_count];
+            kfuzz_header_row *headers;
             if (left > sink->header_capacity - sink->header_count)
                 break;
+            /* Only now is there room, and so an array. */
+            headers = &sink->headers[sink->header_count];
             delayed[k].row->first_header = (int32_t) sink->header_count;
             sink->header_count += left;
             for (; left && p != NULL; left--)
