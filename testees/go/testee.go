@@ -102,7 +102,11 @@ func answer(line []byte, library string, answers Answers) (result Object) {
 			result = Panicked(trouble, library)
 		}
 		result["id"] = request.ID
-		result["allocated_bytes"] = allocated() - before
+		taken := allocated() - before
+		result["allocated_bytes"] = taken
+		if taken > large {
+			emptyPools()
+		}
 	}()
 	operation, known := answers[request.Operation]
 	if !known {
@@ -120,6 +124,16 @@ func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
+}
+
+// Allocations of this size and more may leave a buffer behind that the next request would find.
+const large = 1 << 20
+
+// emptyPools takes the buffers out of every sync.Pool, so that what a request allocates does not depend on the ones
+// before it. A pool keeps its buffers for one collection after the one that no longer finds them in use.
+func emptyPools() {
+	runtime.GC()
+	runtime.GC()
 }
 
 // Unsupported is the answer for something that the library cannot do.
