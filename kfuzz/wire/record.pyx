@@ -5,8 +5,8 @@ from sys import intern
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.object cimport PyObject, PyTypeObject
-from cpython.ref cimport Py_INCREF
-from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from kfuzz.errors import EncodeError, UsageError
@@ -60,6 +60,11 @@ cdef extern from "Python.h":
     object PyObject_GenericGetAttr(object op, object name)
     int PyObject_GenericSetAttr(object op, object name, object value) except -1
 
+cdef extern from "spare.h":
+    int KFUZZ_SPARE_HEADERS
+    bint kfuzz_headers_are_spare(const spare_headers_t *spare, const PyObject *holder, int32_t count)
+    int kfuzz_set_item(PyObject *pair, int i, const uint8_t *p, int64_t n, int64_t readable, bint roomy) except -1
+
 cdef str OFFSET = intern("offset")
 cdef str KEY = intern("key")
 cdef str VALUE = intern("value")
@@ -77,46 +82,81 @@ cdef object new_bytes(const uint8_t *p, int64_t n):
     return PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
 
 
-cdef inline void put_item(tuple items, Py_ssize_t i, object item) noexcept:
-    Py_INCREF(item)
-    PyTuple_SET_ITEM(items, i, item)
-
-
 cdef object changed():
     """Parsed bytes can be invalid later only if other code has written into their buffer."""
     return UsageError("the buffer was changed while it was read; pass bytes, or do not change it before reading ends")
 
 
-cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
-    """The headers at ``p``, which a parse has checked before, as pairs of key and value."""
-    cdef tuple pairs = PyTuple_New(count)
+cdef tuple fill_headers(tuple pairs, bint is_new, bint roomy, const uint8_t *p, const uint8_t *end):
+    """Set ``pairs`` to the headers at ``p``, which a parse has checked before. ``roomy`` is described in spare.h."""
     cdef tuple pair
     cdef cursor_t c
     cdef report_t report
     cdef int64_t n
-    cdef int32_t i
+    cdef Py_ssize_t i
     clear(&report)
     c = cursor_t(base=p, end=end, report=&report, record=-1, header=-1)
-    for i in range(count):
-        pair = PyTuple_New(2)
+    for i in range(PyTuple_GET_SIZE(pairs)):
+        if is_new:
+            pair = PyTuple_New(2)
+            # Tuples of bytes cannot be part of a cycle. The collector would untrack them too, but only after visiting
+            # them.
+            PyObject_GC_UnTrack(<PyObject *> pair)
+            Py_INCREF(pair)
+            PyTuple_SET_ITEM(pairs, i, pair)
+        else:
+            pair = <tuple> PyTuple_GET_ITEM(pairs, i)
         p = get_zigzag(&c, p, end, F_HEADER_KEY_LENGTH, VARINT, &n)
         if unlikely(p == NULL or not 0 <= <int32_t> n <= end - p):
             raise changed()
-        put_item(pair, 0, new_bytes(p, <int32_t> n))
+        kfuzz_set_item(<PyObject *> pair, 0, p, <int32_t> n, end - p, roomy)
         p += <int32_t> n
         p = get_zigzag(&c, p, end, F_HEADER_VALUE_LENGTH, VARINT, &n)
         if unlikely(p == NULL or <int32_t> n > end - p):
             raise changed()
+        kfuzz_set_item(<PyObject *> pair, 1, p, <int32_t> n, end - p, roomy)
         if <int32_t> n >= 0:
-            put_item(pair, 1, new_bytes(p, <int32_t> n))
             p += <int32_t> n
-        else:
-            put_item(pair, 1, None)
-        # Tuples of bytes cannot be part of a cycle. The collector would untrack them too, but only after visiting them.
-        PyObject_GC_UnTrack(<PyObject *> pair)
-        put_item(pairs, i, pair)
-    PyObject_GC_UnTrack(<PyObject *> pairs)
     return pairs
+
+
+cdef tuple new_headers(const uint8_t *p, const uint8_t *end, int32_t count, bint roomy):
+    cdef tuple pairs = PyTuple_New(count)
+    PyObject_GC_UnTrack(<PyObject *> pairs)
+    return fill_headers(pairs, True, roomy, p, end)
+
+
+cdef tuple read_headers(const uint8_t *p, const uint8_t *end, int32_t count):
+    """The headers at ``p``, which a parse has checked before, as pairs of key and value."""
+    return new_headers(p, end, count, False)
+
+
+cdef tuple spare_headers(spare_headers_t *spare, const PyObject *holder, const uint8_t *p, const uint8_t *end,
+                         int32_t count):
+    """The same, in the tuples and bytes objects of earlier headers if nobody keeps them."""
+    cdef bint is_spare
+    cdef unsigned bit
+    cdef PyObject *before
+    cdef tuple pairs
+    if count > KFUZZ_SPARE_HEADERS:
+        return read_headers(p, end, count)
+    is_spare = kfuzz_headers_are_spare(spare, holder, count)
+    bit = 1 << (count - 1)
+    if is_spare and spare.roomy & bit:
+        return fill_headers(<tuple> spare.tuples[count - 1], False, True, p, end)
+    pairs = new_headers(p, end, count, is_spare)
+    before = spare.tuples[count - 1]
+    Py_INCREF(pairs)
+    spare.tuples[count - 1] = <PyObject *> pairs
+    spare.roomy = spare.roomy & ~bit | (bit if is_spare else 0)
+    Py_XDECREF(before)
+    return pairs
+
+
+cdef void free_spare_headers(spare_headers_t *spare) noexcept:
+    cdef int i
+    for i in range(KFUZZ_SPARE_HEADERS):
+        Py_XDECREF(spare.tuples[i])
 
 
 # The objects in a record cannot refer back to it, so the garbage collector need not track it.

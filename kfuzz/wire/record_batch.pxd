@@ -1,4 +1,4 @@
-from kfuzz.wire.record cimport LazyRecord, Record
+from kfuzz.wire.record cimport LazyRecord, Record, spare_headers_t
 # Magic 2: the header's struct and inline writers for compiled callers. Also the rows that a parse of any magic fills.
 from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -63,6 +63,7 @@ cdef extern from "spare.h":
 cdef struct spares_t:
     spare_t key
     spare_t value
+    spare_headers_t headers
 
 cdef inline uint8_t *put_header(uint8_t *p, const header_t *h) noexcept nogil:
     """Write the 61 bytes of a header without changing any field; the caller sets length and CRC."""

@@ -42,7 +42,7 @@ from kfuzz.wire.format cimport (
     VARLONG,
 )
 from kfuzz.wire.held cimport Held, hold
-from kfuzz.wire.record cimport LazyRecord, Record, read_headers
+from kfuzz.wire.record cimport LazyRecord, Record, free_spare_headers, spare_headers
 from kfuzz.wire.report cimport (
     CONTROL_KEY_INVALID,
     CONTROL_RECORD_COUNT,
@@ -442,7 +442,8 @@ cdef int fill_whole(Record record, const uint8_t *base, object source, const hea
     # After the headers the row must not be read again: making tuples may run the garbage collector, and dropping the
     # old objects may run ``__del__``. Either may move the scan on to other rows.
     if row.header_count:
-        headers = read_headers(base + row.headers_at, end, row.header_count)
+        headers = spare_headers(&spares.headers, <PyObject *> record.c_headers, base + row.headers_at, end,
+                                row.header_count)
     record.c_key = key
     record.c_value = value
     record.c_headers = headers
@@ -452,6 +453,7 @@ cdef int fill_whole(Record record, const uint8_t *base, object source, const hea
 cdef void free_spares(spares_t *spares) noexcept:
     Py_XDECREF(spares.key.bytes)
     Py_XDECREF(spares.value.bytes)
+    free_spare_headers(&spares.headers)
 
 
 cdef list to_records(const uint8_t *base, object source, const header_t *h, const rows_t *rows):

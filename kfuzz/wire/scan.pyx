@@ -150,10 +150,14 @@ cdef class Scan:
         self.has_columns = columns is not None
 
     cdef int open(self, object data, bint with_rows, Policy policy, int64_t limit) except -1:
-        self.held = hold(data)
         self.data = data
-        self.n = self.held.n
-        self.base = self.held.p
+        if type(data) is bytes:
+            self.base = <const uint8_t *> PyBytes_AS_STRING(data)
+            self.n = PyBytes_GET_SIZE(data)
+        else:
+            self.held = hold(data)
+            self.base = self.held.p
+            self.n = self.held.n
         self.policy = policy
         self.has_policy = policy is not None
         self.with_rows = with_rows or self.has_policy and policy.reads_rows

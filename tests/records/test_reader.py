@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -168,6 +168,10 @@ def test_records_outlive_the_iterator_and_changes_of_a_mutable_buffer(kind: type
     assert kept == rows + rows
 
 
+# Readers keep the tuples of up to four headers for reuse.
+HEADER_COUNTS: Final = (0, 0, 0, 0, 0, 1, 2, 2, 3, 4, 5, 6)
+
+
 def drawn_records(count: int) -> list[Record]:
     rng = random.Random(count)
 
@@ -175,7 +179,7 @@ def drawn_records(count: int) -> list[Record]:
         return None if rng.random() < 0.2 else rng.randbytes(rng.randint(0, most))
 
     return [
-        Record(i, i, some(70), some(700), tuple((rng.randbytes(3), some(9)) for _ in range(rng.choice((0, 0, 0, 2)))))
+        Record(i, i, some(70), some(700), tuple((some(90) or b"", some(90)) for _ in range(rng.choice(HEADER_COUNTS))))
         for i in range(count)
     ]
 
@@ -204,6 +208,29 @@ def test_a_loop_gets_what_it_asks_for_whatever_it_asked_before(fields: tuple[str
                 kept.append((i, (name, found)))
     assert [(i, found) for i, found in kept] == [(i, (name, getattr(rows[i], name))) for i, (name, _) in kept]
     assert hashes == [(i, hash(rows[i].value)) for i, _ in hashes]
+
+
+@pytest.mark.parametrize("part", ["headers", "pair", "key", "value", "view of value"])
+@pytest.mark.parametrize("each", [1, 2, 5])
+def test_a_part_of_the_headers_that_a_loop_keeps_stays_as_it_is(part: str, each: int) -> None:
+    rows = drawn_records(2000)
+    kept: list[tuple[Any, Any]] = []
+    for i, (record, row) in enumerate(zip(records.iterate(encoded(rows)), rows)):
+        assert (record.key, record.value, record.headers) == (row.key, row.value, row.headers)
+        assert hash(record.headers) == hash(row.headers)
+        if i % each or not row.headers:
+            continue
+        if part == "headers":
+            kept.append((record.headers, row.headers))
+        elif part == "pair":
+            kept.append((record.headers[-1], row.headers[-1]))
+        elif part == "key":
+            kept.append((record.headers[0][0], row.headers[0][0]))
+        elif record.headers[-1][1] is not None:
+            value = record.headers[-1][1]
+            kept.append((value if part == "value" else memoryview(value), row.headers[-1][1]))
+    assert len(kept) > 100
+    assert [found for found, _ in kept] == [wanted for _, wanted in kept]
 
 
 def test_records_that_a_loop_keeps_stay_as_they_are() -> None:

@@ -5,6 +5,7 @@ needed, so a call on good bytes costs little more than the scan.
 """
 
 cimport cython
+from libc.stdint cimport int64_t
 
 from kfuzz.records.model cimport Reading, RecordBatch, Verdict, batch_of, new_verdict
 from kfuzz.wire.policy cimport ENDED, PICKED, REFUSED, Choice, Policy
@@ -28,6 +29,12 @@ cdef tuple known = (None, None)
 
 cdef tuple PROFILES = tuple(NAMES_OF_PROFILES)
 cdef tuple ROLES = tuple(NAMES_OF_ROLES)
+# The defaults, which are compared by identity: most calls leave them as they are.
+cdef str KAFKA = "kafka"
+cdef str CONSUMER = "consumer"
+cdef object DEFAULT = DEFAULT_LIMITS
+cdef object TOPIC = DEFAULT_TOPIC
+cdef int64_t DEFAULT_BYTES = DEFAULT_LIMITS.decompressed_bytes
 
 
 @cython.final
@@ -85,6 +92,8 @@ cdef ProduceRules rules_of(topic):
 cdef Reader reader_of(Verdict into, data, profile, role, limits, topic, bint objects):
     """A pass that has not begun. Raises ``UsageError`` for a wrong profile, role or topic."""
     cdef Policy policy = None
+    if role is CONSUMER and profile is KAFKA and topic is TOPIC:
+        return reader_with(None, into, data, KAFKA, CONSUMER, limits, objects)
     if profile not in PROFILES or role not in ROLES:
         require_profile_and_role(profile, role)
     if role == "broker":
@@ -98,7 +107,8 @@ cdef Reader reader_of(Verdict into, data, profile, role, limits, topic, bint obj
 
 cdef Reader reader_with(Policy policy, Verdict into, data, profile, role, limits, bint objects):
     cdef Reader reader = Reader.__new__(Reader)
-    reader.scan = open_scan(data, objects, policy, limits.decompressed_bytes)
+    cdef int64_t most = DEFAULT_BYTES if limits is DEFAULT else limits.decompressed_bytes
+    reader.scan = open_scan(data, objects, policy, most)
     reader.verdict = into
     reader.data = data
     reader.profile = profile
@@ -253,9 +263,9 @@ def chosen(data, Choice choice not None):
 def iterate(data, *, profile="kafka", limits=DEFAULT_LIMITS):
     """Iterate over the records in ``data`` as a consumer gets them, including control records.
 
-    This is the fastest way to get objects, because they are reused. Unless you keep a reference to a record, its key or
-    its value, the object is reused two iterations later. Objects that you keep never change. CPython's reference counts
-    show whether an object is still in use.
+    This is the fastest way to get objects, because they are reused. Unless you keep a reference to a record, its key,
+    its value or its headers, the object is reused two iterations later. Objects that you keep never change. CPython's
+    reference counts show whether an object is still in use.
 
     Only one thread may use an iterator at a time; otherwise ``ValueError`` or ``RuntimeError`` may be raised. Each
     batch is judged as a whole before its first record is returned. Raises ``RecordsError`` with the first fatal
