@@ -18,7 +18,10 @@ def found_in_messages() -> Differential:
     made = Differential("toy@1", of="message", setting="in 3 versions", inputs=17, rule_names=("counts",))
     made.agreements += Counter(decoded=11, encoded=1)
     made.rules["counts"] = 2
-    made.disagreements += [Disagreement(i, f"Fetch {i}: other bytes", {"hex": f"0{i}"}) for i in range(3)]
+    made.disagreements += [Disagreement(i, f"Fetch {i}: other bytes", {"hex": f"0{i}"}) for i in range(2)]
+    made.disagreements.append(
+        Disagreement(2, "Fetch 2: other bytes", {"hex": "02"}, harm="accepts", finding="too-long", error="other bytes")
+    )
     return made
 
 
@@ -32,9 +35,10 @@ def test_what_differs_is_told_and_kept_as_the_request_that_shows_it(tmp_path: Pa
     assert [file.name for file in files] == [f"seed-5-message-{i}.json" for i in range(3)]
     assert files[1].read_text() == '{\n  "hex": "01",\n  "id": "message"\n}\n'
     assert sentences(found, files, seed=5, shown=2) == [
-        f"message 0 of seed 5: Fetch 0: other bytes ({files[0]})",
-        f"message 1 of seed 5: Fetch 1: other bytes ({files[1]})",
-        f"… and 1 more in {tmp_path}",
+        "accepts what Kafka refuses: too-long: other bytes (1 message)",
+        f"  message 2 of seed 5: Fetch 2: other bytes ({files[2]})",
+        "differs where either is allowed: Fetch #: other bytes (2 messages)",
+        f"  message 0 of seed 5: Fetch 0: other bytes ({files[0]})",
         "2 under the rule: counts",
         "toy@1 in 3 versions, seed 5: 12 of 17 messages agree (11 decoded, 1 encoded), 3 differ",
     ]
@@ -48,9 +52,9 @@ def test_an_input_of_records_is_kept_as_its_bytes_beside_what_the_testee_made_of
     assert (first.name, first.read_bytes()) == ("seed-5-input-1.bin", b"\1")
     assert json.loads(first.with_suffix(".json").read_text()) == {"testee": "toy@1", "outcome": "fault", "error": "x"}
     assert json.loads(second.with_suffix(".json").read_text())["role"] == "log"
-    assert sentences(found, [first, second], seed=5, shown=9)[0] == (
-        f"input 1 of seed 5: other contents\n  01  ({first})"
-    )
+    told = sentences(found, [first, second], seed=5, shown=1)
+    assert told[0] == "differs where either is allowed: other contents (2 inputs)"
+    assert told[1] == f"  input 1 of seed 5: other contents\n  01  ({first})"
 
 
 def test_what_was_left_unanswered_is_kept_behind_what_differs(tmp_path: Path) -> None:
@@ -61,7 +65,7 @@ def test_what_was_left_unanswered_is_kept_behind_what_differs(tmp_path: Path) ->
     assert [file.name for file in files] == [f"seed-5-input-{i}.bin" for i in (1, 3, 4)]
     assert not files[1].with_suffix(".json").exists()
     told = sentences(found, files, seed=5, shown=9)
-    assert told[1] == f"{found.broken}; the unanswered inputs are in {tmp_path}"
+    assert told[2] == f"{found.broken}; the unanswered inputs are in {tmp_path}"
     assert told[-1] == "toy@1, seed 5: 0 of 1 inputs agree, 1 differ"
 
 
@@ -70,6 +74,10 @@ def test_the_document_has_the_bytes_of_records_and_the_requests_of_all_else() ->
     assert document["disagreements"][1] == {
         "index": 1, "reason": "Fetch 1: other bytes", "answer": {}, "request": {"hex": "01"},
     }  # fmt: skip
+    assert [(cause["harm"], cause["smallest"]["id"], len(cause["cases"])) for cause in document["causes"]] == [
+        ("accepts", "message 2", 1),
+        ("differs", "message 0", 2),
+    ]
     assert (document["of"], document["agreed"], document["rules"]) == ("message", 12, {"counts": 2})
     found = Differential("toy@1", disagreements=[input_of(1, "log", {})])
     assert to_json(found, seed=5)["disagreements"][0]["hex"] == "01"

@@ -334,7 +334,9 @@ def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_pa
     kept = tmp_path / "differential" / f"seed-4-input-{first['index']}.bin"
     assert kept.read_bytes().hex() == first["hex"]
     assert json.loads(kept.with_suffix(".json").read_text()) == {"testee": "refusing@1", "outcome": "rejected"}
-    assert f"input {first['index']} of seed 4: refused bytes that must be accepted" in done.stdout
+    [cause] = document["causes"]
+    assert (cause["harm"], len(cause["cases"])) == ("refuses", len(document["disagreements"]))
+    assert f"{cause['smallest']['id']} of seed 4: refused bytes that must be accepted" in done.stdout
     assert done.stdout.splitlines()[-1].endswith(f"{len(document['disagreements'])} differ")
 
 

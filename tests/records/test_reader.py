@@ -215,7 +215,7 @@ def test_a_loop_gets_what_it_asks_for_whatever_it_asked_before(fields: tuple[str
 def test_a_part_of_the_headers_that_a_loop_keeps_stays_as_it_is(part: str, each: int) -> None:
     rows = drawn_records(2000)
     kept: list[tuple[Any, Any]] = []
-    for i, (record, row) in enumerate(zip(records.iterate(encoded(rows)), rows)):
+    for i, (record, row) in enumerate(zip(records.iterate(encoded(rows)), rows, strict=True)):
         assert (record.key, record.value, record.headers) == (row.key, row.value, row.headers)
         assert hash(record.headers) == hash(row.headers)
         if i % each or not row.headers:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
+from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of
+from kfuzz.conformance.judge.harm import DIFFERS
 from kfuzz.conformance.protocol.pipeline import Pipeline
 from kfuzz.conformance.protocol.session import Limits, Session, Trouble
 from kfuzz.conformance.protocol.words import Answer
@@ -19,12 +22,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """An input on which kfuzz and the testee differ: its number in the run, the reason, the request, the answer."""
+    """An input on which kfuzz and the testee differ: its number in the run, the reason, the request, the answer.
+
+    ``harm``, ``finding`` and ``error`` are those of a :class:`~kfuzz.conformance.judge.causes.Deviation`.
+    """
 
     index: int
     reason: str
     request: Mapping[str, Any]
     answer: Mapping[str, Any] = field(default_factory=dict)
+    harm: str = DIFFERS.name
+    finding: str = ""
+    error: str = ""
 
     @property
     def data(self) -> bytes:
@@ -64,9 +73,22 @@ class Differential:
         """Whether the run found a disagreement or the testee broke."""
         return bool(self.disagreements or self.broken)
 
-    def differ(self, index: int, reason: str, request: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
-        """Add a disagreement."""
-        self.disagreements.append(Disagreement(index, reason, dict(request), dict(answer)))
+    @property
+    def causes(self) -> list[Cause]:
+        """The disagreements by their cause, worst class first. An input is named by its number."""
+        return causes_of(
+            Deviation(
+                self.testee,
+                item.harm,
+                item.finding,
+                item.error or item.reason,
+                str(item.answer.get("at", "")),
+                f"{self.of} {item.index}",
+                str(item.request.get("role", "consumer")),
+                len(item.data) or len(json.dumps(item.request)),
+            )
+            for item in self.disagreements
+        )
 
     def require_support(self) -> None:
         """Raise ``UsageError`` if the testee supports no input, because then nothing was compared."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
-from kfuzz.conformance.differential.found import Differential, Question, compare_ahead
+from kfuzz.conformance.differential.found import Differential, Disagreement, Question, compare_ahead
+from kfuzz.conformance.judge.harm import ACCEPTS, HARM_OF, LOSES, REFUSES, Harm
 from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
@@ -167,14 +168,17 @@ def _compare(found: Differential, question: Question[Asked], answer: Answer) -> 
         elif isinstance(expected, Finding) and (rule := _rule(expected, found.testee)):
             found.rules[rule] += 1
         else:
-            _differ(found, question, answer, f"kfuzz refuses ({expected}), {found.testee} {answer.outcome}")
+            finding = expected.code if isinstance(expected, Finding) else ""
+            reason = f"kfuzz refuses ({expected}), {found.testee} {answer.outcome}"
+            _differ(found, question, answer, reason, ACCEPTS, finding)
         return
     given = {name: answer.raw.get(name) for name in expected}
     if answer.outcome == "accepted" and given == expected:
         found.agreements[asked.what] += 1
     else:
         words = f" ({answer.error})" if answer.error else ""
-        _differ(found, question, answer, f"{found.testee} {answer.outcome}{words}; kfuzz has another result")
+        reason = f"{found.testee} {answer.outcome}{words}; kfuzz has another result"
+        _differ(found, question, answer, reason, LOSES if answer.outcome == "accepted" else REFUSES)
 
 
 def _rule(finding: Finding, testee: str) -> str | None:
@@ -185,7 +189,18 @@ def _rule(finding: Finding, testee: str) -> str | None:
     return None
 
 
-def _differ(found: Differential, question: Question[Asked], answer: Answer, reason: str) -> None:
-    name, version = question.request["message"], question.request["version"]
-    why = f"{name} {version}, {question.expected.what}: {reason}"
-    found.differ(question.index, why, question.request, answer.raw)
+def _differ(
+    found: Differential, question: Question[Asked], answer: Answer, reason: str, harm: Harm, finding: str = ""
+) -> None:
+    name, version, what = question.request["message"], question.request["version"], question.expected.what
+    found.disagreements.append(
+        Disagreement(
+            question.index,
+            f"{name} {version}, {what}: {reason}",
+            question.request,
+            answer.raw,
+            harm=HARM_OF.get(answer.outcome, harm.name),
+            finding=finding,
+            error=f"{what}: {reason}",
+        )
+    )

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kfuzz.conformance.differential.found import Differential, Question, compare_ahead
+from kfuzz.conformance.differential.found import Differential, Disagreement, Question, compare_ahead
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
+from kfuzz.conformance.judge.harm import LOSES
 from kfuzz.conformance.judge.reference import Verdict, as_vector, verdict
 from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.start import started
@@ -335,7 +336,18 @@ class _Run:
         else:
             theirs = f"{answer.outcome} ({answer.error})" if answer.error else answer.outcome
             reason = f"{wrong}; kfuzz: {made.fatal or 'accepted'}; {self.found.testee}: {theirs}"
-            self.found.differ(question.index, reason, question.request, answer.raw)
+            self.found.disagreements.append(
+                Disagreement(
+                    question.index,
+                    reason,
+                    question.request,
+                    answer.raw,
+                    # A cell that passes has no harm; then the stored bytes differ.
+                    harm=cell.harm or LOSES.name,
+                    finding=made.fatal.code if made.fatal else "",
+                    error=wrong,
+                )
+            )
         self._done()
 
     def _rule(self, data: bytes, made: Verdict, answer: Answer) -> Rule | None:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz import records
-from kfuzz.conformance.differential.found import Differential
+from kfuzz.conformance.differential.found import Differential, Disagreement
 from kfuzz.conformance.judge.compare import Case
+from kfuzz.conformance.judge.harm import DIFFERS
 from kfuzz.conformance.judge.own import answer_stream
 from kfuzz.conformance.judge.runner import run_cases
 from kfuzz.conformance.protocol.session import Limits
@@ -85,7 +86,17 @@ def _differ_on(
         elif cell.outcome == "pass" or (cell.outcome == "fault" and refused):
             found.agreements[case.operation] += 1
         else:
-            found.differ(index, f"{cell.outcome}: {cell.text}", asked[index], cell.answer)
+            found.disagreements.append(
+                Disagreement(
+                    index,
+                    f"{cell.outcome}: {cell.text}",
+                    asked[index],
+                    cell.answer,
+                    harm=cell.harm or DIFFERS.name,
+                    finding=case.expectation.get("finding", ""),
+                    error=cell.text,
+                )
+            )
 
 
 def random_streams(seed: int, count: int) -> Iterator[dict[str, Any]]:

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfuzz.conformance.judge.compare import ENCODE_ROLE, Case, Cell
-from kfuzz.conformance.judge.harm import HARMS
+from kfuzz.conformance.judge.harm import HANGS, HARMS, LOSES
 
 __all__ = ["Cause", "Deviation", "causes_of", "deviation", "masked"]
 
+# The classes in which an implementation does not say that something is wrong.
+IN_SILENCE: Final = frozenset({HANGS.name, LOSES.name})
 TEXT_CHARACTERS_MAX: Final = 160
 # The parts of an error that differ from input to input: quoted texts, bytes in hex, and numbers.
 _QUOTED = re.compile(r"b?'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
@@ -50,10 +52,15 @@ class Deviation:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What deviations with one cause have in common. A line of source says more than any text."""
+        """What deviations with one cause have in common.
+
+        A line of source says more than any text. A decoder that goes on in silence after damage, or waits for ever,
+        does so whatever is damaged: the fault is that it drops the error. So the finding does not count there.
+        """
         if self.at:
             return self.implementation, self.harm, self.at
-        return self.implementation, self.harm, self.finding, masked(self.error)
+        finding = "damaged" if self.finding and self.harm in IN_SILENCE else self.finding
+        return self.implementation, self.harm, finding, masked(self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +85,21 @@ class Cause:
         return self.smallest.harm
 
     @property
+    def finding(self) -> str:
+        """What is wrong with the inputs: a code, or how many kinds of damage there are; empty for good inputs."""
+        kinds = {one.finding for one in self.deviations if one.finding}
+        return f"{len(kinds)} kinds of damage" if len(kinds) > 1 else "".join(kinds)
+
+    @property
     def text(self) -> str:
         """The error with its numbers masked."""
         return masked(self.smallest.error)
+
+    @property
+    def what(self) -> str:
+        """The finding, the text and the line of source, as far as there are any, for people."""
+        what = f"{self.finding}: {self.text}" if self.finding else self.text
+        return f"{what} ({self.smallest.at})" if self.smallest.at else what
 
     @property
     def count(self) -> int:
@@ -101,7 +120,7 @@ def masked(error: str) -> str:
     'batch[#].records[#].key is #; expected #'
     """
     text = " ".join(error.split())
-    for pattern in (_QUOTED, _HEX, _NUMBER):
+    for pattern in (_QUOTED, _NUMBER, _HEX):
         text = pattern.sub("#", text)
     return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "…"
 

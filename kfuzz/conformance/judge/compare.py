@@ -112,7 +112,9 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One judged case. ``text`` says why it is not a pass; ``answer`` is the testee's answer, if it gave one.
+    """One judged case. ``text`` says why it is not a pass.
+
+    ``answer`` is the testee's answer, if it gave one. After a crash it has only ``at``, if a stack names the line.
 
     ``harm`` is the name of a class in ``kfuzz.conformance.judge.harm``, or empty if nothing deviates.
     """

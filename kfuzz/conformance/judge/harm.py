@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["HARMS", "HARM_OF", "Harm", "harm_named", "worst"]
+__all__ = [
+    "ACCEPTS",
+    "DIFFERS",
+    "HANGS",
+    "HARMS",
+    "HARM_OF",
+    "LOSES",
+    "REFUSES",
+    "Harm",
+    "harm_named",
+    "worst",
+]
 
 
 @dataclass(frozen=True, slots=True)

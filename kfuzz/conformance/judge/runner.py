@@ -135,7 +135,8 @@ class _Runner:
             self.stalled.add(case.key)
             result = self._trial(case)
         if isinstance(result, Trouble):
-            self._settle(case, Cell(result.outcome, result.text, HARM_OF[result.outcome]))
+            answer = {"at": result.at} if result.at else {}
+            self._settle(case, Cell(result.outcome, result.text, HARM_OF[result.outcome], answer=answer))
         else:
             self._settle(case, judge(case, self.handshake, result))
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from kfuzz.conformance.protocol.session import Budget, Session, Trouble
+from kfuzz.conformance.protocol.stacks import library_line
 from kfuzz.conformance.protocol.words import AHEAD, Answer, ProtocolError, parse_answer, to_line
 
 __all__ = ["Pipeline", "Result", "ask"]
@@ -66,8 +67,11 @@ class Pipeline(Generic[T]):
 def _receive(session: Session, request: Request, budget: Budget) -> Result:
     line = session.next_line(budget)
     if isinstance(line, Trouble):
-        words = session.last_words() if line.outcome == "crash" else ""
-        return replace(line, text=f"{line.text}: {words}") if words else line
+        if line.outcome != "crash":
+            return line
+        words = session.last_words()
+        text = f"{line.text}: {words}" if words else line.text
+        return replace(line, text=text, at=library_line(session.standard_error()))
     try:
         return parse_answer(line, id=request["id"], operation=request["operation"])
     except ProtocolError as error:

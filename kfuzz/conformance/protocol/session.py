@@ -25,6 +25,7 @@ from typing import IO
 
 import psutil
 
+from kfuzz.conformance.protocol.stacks import headline
 from kfuzz.conformance.protocol.words import LINE_BYTES_MAX, Handshake, ProtocolError, parse_handshake
 from kfuzz.errors import KfuzzError
 
@@ -37,7 +38,9 @@ POLL_S = 0.05
 # If a testee prints nothing for this long at the start, the user gets a notice.
 NOTICE_AFTER_S = 2.0
 READ_BYTES = 1 * MIB
-STDERR_TAIL_BYTES = 4096
+# The stack of a crash may name hundreds of functions, the innermost first.
+STDERR_TAIL_BYTES = 64 * 1024
+LAST_WORDS_CHARACTERS_MAX = 500
 # What a runtime may map besides the allocation under test: a codec library that is loaded late, a thread's stack, one
 # 64 MiB heap arena of Go. The allocations that vectors provoke are much larger.
 ADDRESS_SPACE_SLACK_BYTES = 96 * MIB
@@ -82,6 +85,8 @@ class Trouble:
 
     outcome: str
     text: str
+    # The library's line of source, if the stack of a crash names one.
+    at: str = ""
 
     @property
     def deed(self) -> str:
@@ -396,10 +401,17 @@ class Session:
         return f"ended with status {status}"
 
     def last_words(self) -> str:
-        """The last lines of the testee's standard error, for a report; may be empty."""
-        lines = self._stderr_tail.decode("utf-8", "replace").splitlines()
-        said = [line.strip() for line in lines if line.strip() and not line.startswith("Picked up ")]
-        return " | ".join(said[-3:])[-500:]
+        """What the testee's standard error says of its end, for a report: its headline or last lines; may be empty."""
+        text = self.standard_error()
+        if said := headline(text):
+            return said[:LAST_WORDS_CHARACTERS_MAX]
+        lines = text.splitlines()
+        last = [line.strip() for line in lines if line.strip() and not line.startswith("Picked up ")]
+        return " | ".join(last[-3:])[-LAST_WORDS_CHARACTERS_MAX:]
+
+    def standard_error(self) -> str:
+        """The end of what the testee wrote to its standard error, at most 64 KiB."""
+        return self._stderr_tail.decode("utf-8", "replace")
 
     @property
     def _stdin(self) -> IO[bytes]:

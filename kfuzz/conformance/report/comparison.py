@@ -63,6 +63,4 @@ def _inputs(cause: Cause) -> list[tuple[str, str]]:
 
 def _told(cause: Cause) -> str:
     one = cause.smallest
-    where = f" ({one.at})" if one.at else ""
-    what = f"{one.finding}: {cause.text}" if one.finding else cause.text
-    return f"{one.implementation} {cause.harm}: {what}{where}; {counted(cause.count, 'vector')}, smallest {one.input}"
+    return f"{one.implementation} {cause.harm}: {cause.what}; {counted(cause.count, 'vector')}, smallest {one.input}"

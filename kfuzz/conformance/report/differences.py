@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.conformance.judge.harm import harm_named
+from kfuzz.conformance.report.document import cause_json, counted
 from kfuzz.files import write_whole
 
 __all__ = ["keep", "outcome_of", "sentences", "to_json"]
@@ -30,6 +32,7 @@ def to_json(found: Differential, *, seed: int) -> dict[str, Any]:
         "rules": dict(sorted(found.rules.items())),
         "broken": found.broken or None,
         "unanswered": [{"index": item.index} | _input(found, item) for item in found.unanswered],
+        "causes": [cause_json(cause) for cause in found.causes],
         "disagreements": [
             {"index": item.index, "reason": item.reason, "answer": item.answer} | _input(found, item)
             for item in found.disagreements
@@ -81,14 +84,17 @@ def _document(value: Mapping[str, Any]) -> str:
 
 
 def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
-    """The report for people: the first ``shown`` disagreements with their ``files``, then the counts."""
-    pairs = list(zip(found.disagreements, files, strict=False))
-    lines = [
-        f"{found.of} {item.index} of seed {seed}: {item.reason}{_hex(found, item)} ({file})"
-        for item, file in pairs[:shown]
-    ]
-    if len(pairs) > shown:
-        lines.append(f"… and {len(pairs) - shown} more in {files[0].parent}")
+    """The report for people: the worst ``shown`` causes, each with its smallest input and its file; then the counts."""
+    pairs = zip(found.disagreements, files, strict=False)
+    items = {f"{found.of} {item.index}": (item, file) for item, file in pairs}
+    lines = []
+    causes = found.causes
+    for cause in causes[:shown]:
+        item, file = items[cause.smallest.input]
+        lines.append(f"{harm_named(cause.harm).title}: {cause.what} ({counted(cause.count, found.of)})")
+        lines.append(f"  {cause.smallest.input} of seed {seed}: {item.reason}{_hex(found, item)} ({file})")
+    if len(causes) > shown:
+        lines.append(f"… and {counted(len(causes) - shown, 'cause')} more; the inputs are in {files[0].parent}")
     # Print every rule, also one that excused nothing, so that a reader sees how much the agreement depends on rules.
     lines += [f"{found.rules[name]} under the rule: {name}" for name in found.rule_names]
     if found.unsupported:

@@ -128,7 +128,7 @@ def cause_json(cause: Cause) -> dict[str, Any]:
         "id": cause.id,
         "testee": smallest.implementation,
         "harm": cause.harm,
-        "finding": smallest.finding,
+        "finding": cause.finding,
         "text": cause.text,
         "at": smallest.at,
         "why": harm_named(cause.harm).why,

@@ -94,10 +94,8 @@ def _causes(causes: Sequence[Cause], shown: int) -> Iterator[RenderableType]:
 
 def _told(cause: Cause) -> str:
     one = cause.smallest
-    what = f"{one.finding}: {cause.text}" if one.finding else cause.text
-    where = f" ({one.at})" if one.at else ""
     role = "" if one.role == "consumer" else f" [{one.role}]"
     mark = "!" if cause.is_new else " "
     return (
-        f"{mark} {one.implementation}: {what}{where}\n    {counted(cause.count, 'vector')}, smallest {one.input}{role}"
+        f"{mark} {one.implementation}: {cause.what}\n    {counted(cause.count, 'vector')}, smallest {one.input}{role}"
     )
