@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option
+from kfuzz.cli.console import echo_json, json_option, progress
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, require_writable, write_whole
 
@@ -29,6 +29,12 @@ CAUSES_SHOWN = 25
     "--causes", "shown", type=click.IntRange(min=1), default=CAUSES_SHOWN, show_default=True, help="How many to show."
 )
 @click.option("--only-failures", is_flag=True, help="Leave out causes whose outcomes are all as expected.")
+@click.option(
+    "--disclose",
+    "private",
+    metavar="DIR",
+    help="Write a report for the maintainers about each cause, and try its reproducer.",
+)
 @click.option("--vectors", "root", metavar="DIR", help="The suite of that run, if it is not kfuzz's own.")
 @json_option
 @click.pass_context
@@ -40,6 +46,7 @@ def command(
     junit_file: str | None,
     shown: int,
     only_failures: bool,
+    private: str | None,
     root: str | None,
     as_json: bool,
 ) -> None:
@@ -48,6 +55,11 @@ def command(
     Deviations with one cause are one line, with the number of vectors and the smallest of them. With a second result,
     only the changes are shown: causes that are new, and causes that are gone.
 
+    With --disclose, DIR gets a folder for each cause: a report that its maintainers can use, the bytes, and a short
+    program in their language that shows the fault. kfuzz runs each program, within bounds, and the report says what it
+    did. Outcomes that differ where either is allowed have no report. The reports are not public: send them as
+    DISCLOSURE.md says.
+
     Exit code 0: every outcome is as expected, or nothing changed; 1: otherwise; 2: wrong use.
 
     \b
@@ -55,13 +67,14 @@ def command(
       kfuzz report result.json
       kfuzz report result.json --html result.html
       kfuzz report monday.json tuesday.json
+      kfuzz report result.json --disclose embargo/reports
       kfuzz report result.json --json | jq '.causes[0]'
     """
     for file in (html_file, junit_file):
         if file is not None:
             require_writable(file)
-    if newer and (html_file or junit_file or only_failures):
-        raise UsageError("--html, --junit and --only-failures are about one result; give only one")
+    if newer and (html_file or junit_file or only_failures or private):
+        raise UsageError("--html, --junit, --disclose and --only-failures are about one result; give only one")
     from kfuzz.conformance import report
     from kfuzz.vectors import KINDS, default_root, load_suite
 
@@ -79,11 +92,34 @@ def command(
         write_whole(html_file, report.to_html(run))
     if junit_file:
         write_whole(junit_file, report.to_junit(run))
+    if private:
+        _disclose(run, Path(private), root)
     if as_json:
         echo_json(report.to_json(run))
     else:
         print_run(run, causes_shown=shown, only_new=only_failures)
     ctx.exit(1 if run.failed else 0)
+
+
+def _disclose(run: Run, directory: Path, root: str | None) -> None:
+    from kfuzz.conformance.protocol.testees import all_testees
+    from kfuzz.conformance.report import disclosure
+    from kfuzz.vectors.model import load_requirements
+
+    disclosure.require_private(directory)
+    requirements, documents = load_requirements(root)
+    with progress("reports", len(disclosure.faults(run))) as set_done:
+        done = disclosure.disclose(
+            run,
+            directory,
+            testees=all_testees(),
+            requirements=requirements,
+            documents=documents,
+            on_progress=set_done,
+        )
+    for note in done.notes:
+        click.echo(note, err=True)
+    click.echo(f"{len(done.folders)} reports in {directory}; they are not public", err=True)
 
 
 def _document(file: str) -> Any:

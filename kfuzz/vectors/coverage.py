@@ -21,7 +21,7 @@ from kfuzz.findings import Code
 from kfuzz.messages.codec import CODES as MESSAGE_CODES
 from kfuzz.records import CODES as RECORD_CODES
 from kfuzz.vectors import statements
-from kfuzz.vectors.model import KINDS, REQUIREMENTS_FILE, SuiteFile, Vector, load_files
+from kfuzz.vectors.model import KINDS, REQUIREMENTS_FILE, SuiteFile, Vector, load_files, load_requirements
 from kfuzz.vectors.statements import STATEMENTS_FILE, Statement, missing_test
 
 __all__ = [
@@ -116,13 +116,13 @@ def measure(root: Path, files: Sequence[SuiteFile] | None = None) -> Coverage:
                 for link in (*file.flags[flag].links, *file.flags[flag].cves):
                     links[link].add(vector.id)
     tables = _read(root / COVERAGE_FILE)
-    required = _read(root / REQUIREMENTS_FILE)
+    requirements, documents = load_requirements(root)
     return Coverage(
-        requirements={entry["id"]: entry for entry in required["requirements"]},
+        requirements=requirements,
         families=tables["families"],
         incidents=tables["incidents"],
         vectors=vectors,
-        documents=required["documents"],
+        documents=documents,
         statements=statements.load(root),
         about=_sorted(about),
         obeyed=_sorted(obeyed),

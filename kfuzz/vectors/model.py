@@ -167,6 +167,18 @@ def suite_version(root: str | Path | None = None) -> str | None:
         raise UsageError(f'{path} must be JSON such as {{"version": "1.0.0"}}; correct it') from None
 
 
+def load_requirements(root: str | Path | None = None) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+    """A suite's requirements by id, and the titles of the documents that they come from by the documents' numbers."""
+    path = _root(root)[0] / REQUIREMENTS_FILE
+    if root is not None and not path.is_file():
+        path = default_root() / REQUIREMENTS_FILE
+    try:
+        document = json.loads(read_bytes(path))
+    except ValueError as error:
+        raise UsageError(f"{path}: not JSON ({error}); mend the syntax") from None
+    return {entry["id"]: entry for entry in document["requirements"]}, document["documents"]
+
+
 def load_suite(
     pattern: str | Sequence[str] = "*", root: str | Path | None = None, *, kinds: Collection[str] = ("records",)
 ) -> tuple[Vector, ...]:

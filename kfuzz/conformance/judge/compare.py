@@ -623,5 +623,5 @@ def _count(items: Sequence[Any], one: str, plural: str) -> str:
 
 
 def _shown(value: Any, width: int = 48) -> str:
-    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    text = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value) or "empty"
     return text if len(text) <= width else f"{text[:width]}…"

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,17 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import locked, read_bytes
 from kfuzz.kafka import RELEASES, major_of
 
-__all__ = ["BuildFailed", "Testee", "all_testees", "build_all", "chosen", "from_command", "only", "select"]
+__all__ = [
+    "BuildFailed",
+    "Reproducer",
+    "Testee",
+    "all_testees",
+    "build_all",
+    "chosen",
+    "from_command",
+    "only",
+    "select",
+]
 
 BUILD_TIMEOUT_S: Final = 900
 # A testee of this repository may have to start a Java virtual machine on a busy computer. A silent --command is more
@@ -37,6 +47,32 @@ BUILT_FOLDERS: Final = frozenset({"target", "build", "node_modules", "__pycache_
 
 class BuildFailed(KfuzzError):
     """A testee's build failed; the text is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reproducer:
+    """A short program that decodes a file with a library, as a user of the library would.
+
+    ``program`` is its source. ``run`` starts it in ``folder``; ``command`` fills its placeholders.
+    """
+
+    program: Path
+    run: tuple[str, ...]
+    build: tuple[str, ...]
+    folder: Path
+
+    def make_ready(self) -> None:
+        """Build the program; raises ``BuildFailed``."""
+        if self.build:
+            with locked(self.folder.parent):
+                _built(self.build, self.folder)
+
+    def command(self, values: Mapping[str, str]) -> list[str]:
+        """The command that decodes a file; ``values`` has a text for each placeholder."""
+        words = list(self.run)
+        for name, value in values.items():
+            words = [word.replace(f"{{{name}}}", value) for word in words]
+        return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +95,8 @@ class Testee:
     kit: Path | None = None
     language: str = ""
     start_timeout_ms: int = START_TIMEOUT_MS
+    # By the kind of vectors that they decode: "records" or "messages".
+    reproducers: Mapping[str, Reproducer] = field(default_factory=dict, hash=False)
 
     @property
     def label(self) -> str:
@@ -85,18 +123,8 @@ class Testee:
                 self._build()
 
     def _build(self) -> None:
-        try:
-            done = subprocess.run(
-                self.build, cwd=self.folder, capture_output=True, timeout=BUILD_TIMEOUT_S, stdin=subprocess.DEVNULL
-            )
-        except OSError as error:
-            raise BuildFailed(f"{self.build[0]} cannot be started: {error.strerror}") from None
-        except subprocess.TimeoutExpired:
-            raise BuildFailed(f"`{shlex.join(self.build)}` did not finish within {BUILD_TIMEOUT_S} s") from None
-        if done.returncode != 0:
-            said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
-            words = f": {said[0][:200]}" if said else ""
-            raise BuildFailed(f"`{shlex.join(self.build)}` in {self.folder} ended with {done.returncode}{words}")
+        assert self.folder
+        _built(self.build, self.folder)
         if self.product:
             if not self.product.exists():
                 raise BuildFailed(f"`{shlex.join(self.build)}` succeeded, but did not make {self.product}")
@@ -111,6 +139,20 @@ class Testee:
         return all(
             file.stat().st_mtime <= self.product.stat().st_mtime for folder in folders for file in _sources(folder)
         )
+
+
+def _built(build: Sequence[str], folder: Path) -> None:
+    """Run the command ``build`` in ``folder``; raises ``BuildFailed``."""
+    try:
+        done = subprocess.run(build, cwd=folder, capture_output=True, timeout=BUILD_TIMEOUT_S, stdin=subprocess.DEVNULL)
+    except OSError as error:
+        raise BuildFailed(f"{build[0]} cannot be started: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise BuildFailed(f"`{shlex.join(build)}` did not finish within {BUILD_TIMEOUT_S} s") from None
+    if done.returncode != 0:
+        said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
+        words = f": {said[0][:200]}" if said else ""
+        raise BuildFailed(f"`{shlex.join(build)}` in {folder} ended with {done.returncode}{words}")
 
 
 def _sources(folder: Path) -> Iterable[Path]:
@@ -216,8 +258,17 @@ def only(names: Sequence[str], commands: Sequence[str], *, default: str, start_t
     return testees[0]
 
 
-_TOP: Final = {"name": str, "language": str, "requires": list, "modules": list, "kit": str, "versions": list}
+_TOP: Final = {
+    "name": str,
+    "language": str,
+    "requires": list,
+    "modules": list,
+    "kit": str,
+    "versions": list,
+    "reproduce": dict,
+}
 _VERSION: Final = {"version": str, "build": list, "product": str, "run": list}
+_REPRODUCER: Final = {"program": str, "build": list, "run": list}
 
 
 def _load(file: Path) -> list[Testee]:
@@ -256,7 +307,22 @@ def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> 
         build=_argv(f"{file}: {place}.build", item["build"], folder, version) if "build" in item else (),
         product=folder / _filled(product, folder, version) if product else None,
         kit=folder / document["kit"] if "kit" in document else None,
+        reproducers={
+            kind: _reproducer(f"{file}: reproduce.{kind}", one, folder, version)
+            for kind, one in document.get("reproduce", {}).items()
+        },
     )
+
+
+def _reproducer(place: str, table: Any, folder: Path, release: str) -> Reproducer:
+    _check_table(place, table, _REPRODUCER, ("program", "run"))
+
+    def words(name: str) -> tuple[str, ...]:
+        # Here {version} is a message's version, so the testee's own version is {release}.
+        return tuple(word.replace("{release}", release).replace("{python}", sys.executable) for word in table[name])
+
+    build = words("build") if "build" in table else ()
+    return Reproducer(folder / table["program"], words("run"), build, folder)
 
 
 def _argv(place: str, words: Any, folder: Path, version: str) -> tuple[str, ...]:

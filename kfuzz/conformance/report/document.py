@@ -139,9 +139,9 @@ def cause_json(cause: Cause) -> dict[str, Any]:
     }
 
 
-def counted(number: int, one: str) -> str:
-    """The number with its noun: ``1 testee``, ``2 testees``."""
-    return f"{number} {one}{'' if number == 1 else 's'}"
+def counted(number: int, one: str, several: str = "") -> str:
+    """The number with its noun: ``1 testee``, ``2 testees``. ``several`` is the plural if it is irregular."""
+    return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
 def notes_of(testee: Judged) -> list[str]:
