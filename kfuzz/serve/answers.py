@@ -87,7 +87,7 @@ class Place(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A request: what stands in its header, and its values."""
+    """A request: the fields of its header, and the values of its body."""
 
     api: str
     version: int

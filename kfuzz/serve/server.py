@@ -104,7 +104,7 @@ class Server:
         self._open.add(task)
         self.report.connections += 1
         try:
-            # A client that goes away in the middle of a frame is nobody's fault.
+            # A client may close its connection in the middle of a frame. That is no error.
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                 await self._answer_all(reader, writer)
         except Refused as why:

@@ -157,7 +157,7 @@ KFUZZ_INLINE const uint8_t *kfuzz_get_fields(const uint8_t *p, const uint8_t *en
     int64_t bad = 0, size;
     p = kfuzz_get_mixed(p, &raw, &bad);
     out->length = raw >> 1;
-    /* As a number, because after a bad length it is no place in the buffer. */
+    /* A number, not a pointer: after a bad length it may lie outside the buffer, which C does not define for pointers. */
     out->wall = (const uint8_t *) ((uintptr_t) p + out->length);
     /* Require that the length is not negative and that the attributes are 0. */
     more = (raw & 1) | p[0];

@@ -1,4 +1,4 @@
-"""The testees in Python: what they do beside reading records is as expected, and their kit says what happened."""
+"""The Python testees: their messages and encoders have the expected outcomes, and their kit reports what happened."""
 
 from __future__ import annotations
 

@@ -56,6 +56,11 @@ def test_a_stall_counts_only_if_it_is_seen_again_alone(tmp_path: Path) -> None:
     assert once.outcome == "pass"
 
 
+def test_what_was_a_stall_only_once_is_still_a_memory_fault(tmp_path: Path) -> None:
+    cell = outcome_of(wicked("stalls", str(tmp_path / "seen"), "large"), budget={"memory_bytes": 1 << 28}).cells[TRAP]
+    assert cell.outcome == "memory"
+
+
 @pytest.mark.parametrize("kind", RUBBISH)
 def test_a_testee_that_prints_rubbish_is_one_protocol_error(kind: str) -> None:
     cell = outcome_of(wicked("rubbish", kind)).cells[TRAP]

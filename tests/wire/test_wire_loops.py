@@ -201,7 +201,7 @@ def test_a_batch_is_read_without_those_behind_it() -> None:
 
 @pytest.mark.parametrize("size", range(19))
 def test_a_header_key_is_looked_at_to_its_last_byte_and_no_further(size: int) -> None:
-    """Sixteen bytes are looked at at once; what follows the key is nobody's fault."""
+    """The loop tests sixteen bytes at once. Bytes after the key must not count."""
     for byte in (0x00, 0x01, 0x41, 0x7F, 0x80, 0xC3, 0xFF):
         for at in range(size + 1):
             key = bytearray(b"k" * size)

@@ -126,14 +126,14 @@ class _Runner:
             self.on_cell()
 
     def _judge(self, case: Case, result: Result) -> None:
-        most_bytes = self._memory_bytes(case)
-        if isinstance(result, Answer) and (result.allocated_bytes or 0) > most_bytes:
-            # Pages that nobody touches are not resident, so only the testee itself can tell.
-            result = over_memory(most_bytes)
         if isinstance(result, Answer) and result.outcome == STALLED and case.key not in self.stalled:
             # On a busy machine, waiting can look like a stall: only one that is seen twice counts.
             self.stalled.add(case.key)
             result = self._trial(case)
+        most_bytes = self._memory_bytes(case)
+        if isinstance(result, Answer) and (result.allocated_bytes or 0) > most_bytes:
+            # Pages that nobody touches are not resident, so only the testee itself can tell.
+            result = over_memory(most_bytes)
         if isinstance(result, Trouble):
             answer = {"at": result.at} if result.at else {}
             self._settle(case, Cell(result.outcome, result.text, HARM_OF[result.outcome], answer=answer))

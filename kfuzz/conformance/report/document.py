@@ -122,7 +122,7 @@ def _testee_json(testee: Judged) -> dict[str, Any]:
 
 
 def cause_json(cause: Cause) -> dict[str, Any]:
-    """A cause as it stands in ``kfuzz-report/1``."""
+    """The cause in the form of ``kfuzz-report/1``."""
     smallest = cause.smallest
     return {
         "id": cause.id,
