@@ -127,7 +127,7 @@ def end_of(data: bytes) -> int:
 
 
 def _bounded(offset: int, data: bytes) -> int:
-    """The end offset that clients are told: at least 1 if there are bytes, so that a client at offset 0 fetches them."""
+    """The end offset that clients see: at least 1 if there are bytes, so that a client at offset 0 fetches them."""
     return min(max(offset, 1), INT64_MAX) if data else 0
 
 

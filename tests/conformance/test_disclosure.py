@@ -116,7 +116,9 @@ def test_a_reproducer_that_cannot_be_built_is_a_note(done: Run, root: Path, tmp_
     ],
 )
 def test_a_trial_is_bounded(program: str, end: str, tmp_path: Path) -> None:
-    trial = tried([sys.executable, "-S", "-c", program], tmp_path, timeout_s=2, memory_bytes=256 * MIB)
+    # Where the time is not the bound, a busy machine has as much as it needs.
+    timeout_s = 2 if "within" in end else 60
+    trial = tried([sys.executable, "-S", "-c", program], tmp_path, timeout_s=timeout_s, memory_bytes=256 * MIB)
     assert trial.end == end
     assert len(trial.output) <= 4096
 
