@@ -1,7 +1,7 @@
 """Sends the batches of a Kafka log directory to a broker. docs/replay.md is the guide.
 
 ``source`` says what a producer may send, ``sending`` sends one partition of it, and ``running`` all of them. Below them
-are ``pace`` (when), ``cluster`` (where), ``link`` (one connection) and ``protocol`` (the bytes of requests).
+is ``pace`` (when); :mod:`kfuzz.client` is the client that they use.
 """
 
 from kfuzz.replay.report import Count, Report, TopicReport

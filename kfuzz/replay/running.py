@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from kfuzz.client.cluster import Cluster, ClusterFailed
+from kfuzz.client.protocol import API_VERSIONS, ConnectionLost
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.replay.cluster import Cluster, ReplayFailed
 from kfuzz.replay.pace import Pace
-from kfuzz.replay.protocol import API_VERSIONS, ConnectionLost
 from kfuzz.replay.report import Report, require_histogram
 from kfuzz.replay.sending import DRAIN_S, Sender
 from kfuzz.replay.settings import Settings
@@ -50,7 +50,7 @@ def prepare_topics(parts: Sequence[Part], settings: Settings) -> None:
         try:
             await cluster.open()
             await cluster.prepare(wanted)
-        except ReplayFailed as error:
+        except ClusterFailed as error:
             raise UsageError(f"{error}") from None
         finally:
             await cluster.close()
@@ -158,7 +158,7 @@ async def _run_all(senders: Sequence[Sender], pace: Pace, report: Report, set_do
                 if (error := task.exception()) is None:
                     continue
                 pace.stopping.set()
-                if isinstance(error, ReplayFailed | ConnectionLost):
+                if isinstance(error, ClusterFailed | ConnectionLost):
                     report.failure = report.failure or str(error)
                 else:
                     failure = failure or error

@@ -14,11 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from kfuzz.errors import DecodeError
-from kfuzz.replay.cluster import Cluster, ReplayFailed, backoff_s
-from kfuzz.replay.link import Link
-from kfuzz.replay.pace import Pace
-from kfuzz.replay.protocol import (
+from kfuzz.client.cluster import Cluster, ClusterFailed, backoff_s
+from kfuzz.client.link import Link
+from kfuzz.client.protocol import (
     DUPLICATE,
     FENCED,
     LOST,
@@ -31,6 +29,8 @@ from kfuzz.replay.protocol import (
     error_name,
     response,
 )
+from kfuzz.errors import DecodeError
+from kfuzz.replay.pace import Pace
 from kfuzz.replay.report import Count, Report, TopicReport
 from kfuzz.replay.settings import Settings
 from kfuzz.replay.source import EMPTY, Batch, Left, Marker, Step, set_producer
@@ -209,7 +209,7 @@ class Sender:
                 await link.room()
                 continue
             if link is not None and not self.settings.acks:
-                raise ReplayFailed(f"{link.address}: {link.lost}; with acks 0 nobody knows which batches arrived")
+                raise ClusterFailed(f"{link.address}: {link.lost}; with acks 0 nobody knows which batches arrived")
             try:
                 self._link = await self.cluster.leader(self.topic, self.partition, self.connection)
             except ConnectionLost:
@@ -217,7 +217,7 @@ class Sender:
             if self._link is None:
                 attempt += 1
                 if attempt > self.settings.retries:
-                    raise ReplayFailed(
+                    raise ClusterFailed(
                         f"{self.topic}-{self.partition} has no leader that can be reached; look at the brokers"
                     )
                 await asyncio.sleep(backoff_s(attempt))

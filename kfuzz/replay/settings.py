@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from kfuzz.client.settings import PLAIN, Address, Security
 from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
@@ -29,28 +30,8 @@ Acks = Literal[-1, 0, 1]
 
 # The words for acks.
 ACKS: Final[Mapping[str, Acks]] = {"0": 0, "1": 1, "all": -1}
-PORT_MAX: Final = 65535
 NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
 SECONDS: Final[Mapping[str, float]] = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    @staticmethod
-    def parse(text: str) -> Address:
-        """``HOST:PORT``, where an IPv6 address may stand in brackets. ``UsageError`` for anything else."""
-        host, colon, port = text.rpartition(":")
-        if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
-            raise UsageError(f"{text!r} is not the address of a broker; give HOST:PORT, such as 127.0.0.1:9092")
-        return Address(host.removeprefix("[").removesuffix("]"), int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +47,6 @@ class Rate:
             None if self.records_per_s is None else self.records_per_s * share,
             None if self.bytes_per_s is None else self.bytes_per_s * share,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    """How to connect. With a ``user``, SASL/PLAIN is used. ``ca`` is a file of trusted certificates."""
-
-    tls: bool = False
-    ca: str | None = None
-    user: str | None = None
-    password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +70,7 @@ class Settings:
     """
 
     bootstrap: Address
-    security: Security = Security()
+    security: Security = PLAIN
     connections: int = 1
     in_flight: int = 5
     pipelined: bool = False

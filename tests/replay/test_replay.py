@@ -20,6 +20,7 @@ from replay.hand_made import FIRST_MS, batch, marker, old, seen, write_log
 from signals import KFUZZ, interrupt_when, start
 
 from kfuzz import records
+from kfuzz.client.link import Link
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 from kfuzz.records import RecordBatch
@@ -36,7 +37,6 @@ from kfuzz.replay import (
     parse_speed,
     replay,
 )
-from kfuzz.replay.link import Link
 from kfuzz.replay.pace import Pace
 from kfuzz.replay.source import Batch, Left, set_producer, steps
 
@@ -318,7 +318,7 @@ def test_a_throttled_replay_waits_and_says_so(tmp_path: Path, monkeypatch: pytes
         await real(delay)
 
     real = asyncio.sleep
-    monkeypatch.setattr("kfuzz.replay.link.asyncio.sleep", sleep)
+    monkeypatch.setattr("kfuzz.client.link.asyncio.sleep", sleep)
     with FakeBroker({"t": 1}, throttle_ms=60) as broker:
         report = play(tmp_path, broker)
     assert report.is_clean

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from kfuzz.client.link import Link
+from kfuzz.client.protocol import MOVED, RETRIABLE, BrokerError, ConnectionLost, error_name, first_error
+from kfuzz.client.settings import Access, Address
 from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.messages.codec import Message
-from kfuzz.replay.link import Link
-from kfuzz.replay.protocol import MOVED, RETRIABLE, BrokerError, ConnectionLost, error_name, first_error
-from kfuzz.replay.settings import Address, Settings
 
-__all__ = ["Cluster", "ReplayFailed", "backoff_s"]
+__all__ = ["Cluster", "ClusterFailed", "backoff_s"]
 
 BACKOFF_S: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
@@ -28,11 +28,11 @@ TOPIC_EXISTS: Final = 36
 UNKNOWN_TOPIC: Final = 3
 INVALID_TIMEOUT: Final = 50
 # With it, the broker keeps what is older than a week, as a corpus mostly is.
-KEPT: Final = [{"name": "retention.ms", "value": "-1"}]
+KEPT: Final = {"retention.ms": "-1"}
 
 
-class ReplayFailed(KfuzzError):
-    """The whole replay cannot go on; the text says why."""
+class ClusterFailed(KfuzzError):
+    """The brokers cannot be worked with any longer; the text says why."""
 
 
 def backoff_s(attempt: int) -> float:
@@ -43,11 +43,18 @@ def backoff_s(attempt: int) -> float:
 class Cluster:
     """The brokers behind ``settings.bootstrap``. Close it at the end.
 
-    ``count_reconnect`` is called for each connection that is opened again.
+    ``count_reconnect`` is called for each connection that is opened again. ``permit`` is called with each address
+    before a connection to it is opened, and may raise.
     """
 
-    def __init__(self, settings: Settings, count_reconnect: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        settings: Access,
+        count_reconnect: Callable[[], None],
+        permit: Callable[[Address], None] = lambda address: None,
+    ) -> None:
         self.settings = settings
+        self._permit = permit
         self._count_reconnect = count_reconnect
         self._reconnects = 0
         self._addresses: dict[int, Address] = {BOOTSTRAP: settings.bootstrap}
@@ -84,6 +91,7 @@ class Cluster:
     # -- connections
 
     def _new(self, broker: int, number: int) -> Link:
+        self._permit(self._addresses[broker])
         in_flight = CONTROL_IN_FLIGHT if number == CONTROL else self.settings.in_flight
         link = Link(
             self._addresses[broker],
@@ -97,7 +105,7 @@ class Cluster:
     async def link(self, broker: int, number: int = CONTROL) -> Link:
         """A connection to a broker. One that was lost is opened again, once in a call.
 
-        ``ConnectionLost`` if that fails, ``ReplayFailed`` if it has been done too often.
+        ``ConnectionLost`` if that fails, ``ClusterFailed`` if it has been done too often.
         """
         place = broker, number
         async with self._locks.setdefault(place, asyncio.Lock()):
@@ -107,7 +115,7 @@ class Cluster:
                     return old
                 self._reconnects += 1
                 if self._reconnects > self.settings.reconnects:
-                    raise ReplayFailed(
+                    raise ClusterFailed(
                         f"{old.address}: {old.lost or 'the broker has another address'}, after {self._reconnects - 1} "
                         "connections were opened again; look at the broker, or allow more with --reconnects"
                     )
@@ -171,12 +179,11 @@ class Cluster:
         found = await self._refresh(wanted)
         missing = [name for name in wanted if found.get(name, 0) == 0]
         if missing and self.settings.create:
-            await self._create({name: wanted[name] for name in missing})
-            for attempt in range(1, self.settings.retries + 2):
-                found = await self._refresh(wanted)
-                if all(place in self._leaders for name in missing for place in _places(name, wanted[name])):
-                    break
-                await asyncio.sleep(backoff_s(attempt))
+            try:
+                await self.create({name: wanted[name] for name in missing}, KEPT)
+            except BrokerError as error:
+                raise UsageError(f"{error}; create them yourself") from None
+            found = await self._refresh(wanted)
             missing = [name for name in missing if found.get(name, 0) == 0]
         if missing:
             raise UsageError(
@@ -190,13 +197,17 @@ class Cluster:
                     f"{count}; add partitions, or send to another topic with --topic"
                 )
 
-    async def _create(self, wanted: Mapping[str, int]) -> None:
+    async def create(self, wanted: Mapping[str, int], configs: Mapping[str, str]) -> None:
+        """Create topics with so many partitions, and wait a moment until these have leaders.
+
+        A topic that exists already stays as it is. ``BrokerError`` if the broker refuses.
+        """
         topics = [
             {
                 "name": name,
                 "numPartitions": count,
                 "replicationFactor": self.settings.replication,
-                "configs": KEPT,
+                "configs": [{"name": key, "value": value} for key, value in configs.items()],
             }
             for name, count in wanted.items()
         ]
@@ -208,10 +219,20 @@ class Cluster:
             answer["topics"] = [one for one in answer["topics"] if one["errorCode"] != TOPIC_EXISTS]
             return answer
 
-        try:
-            await self.until_done("the topics cannot be created", ask, moved=lambda: None)
-        except BrokerError as error:
-            raise UsageError(f"{error}; create them yourself") from None
+        await self.until_done("the topics cannot be created", ask, moved=lambda: None)
+        for attempt in range(1, self.settings.retries + 2):
+            await self._refresh(wanted)
+            if all(place in self._leaders for name in wanted for place in _places(name, wanted[name])):
+                break
+            await asyncio.sleep(backoff_s(attempt))
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Delete topics, once. ``ConnectionLost``, ``BrokerError`` or ``UsageError`` if that cannot be done."""
+        link = await self._any()
+        values = {"topicNames": list(names), "timeoutMs": self.settings.timeout_ms}
+        code, message = first_error(await link.ask("DeleteTopics", values))
+        if code:
+            raise BrokerError("the topics cannot be deleted", code, message)
 
     async def _refresh(self, names: Iterable[str]) -> dict[str, int]:
         """Ask where the partitions of topics are; the number of partitions by topic."""
@@ -229,7 +250,7 @@ class Cluster:
             except ConnectionLost as error:
                 attempt += 1
                 if attempt > self.settings.retries:
-                    raise ReplayFailed(f"{error}; the brokers cannot be asked") from None
+                    raise ClusterFailed(f"{error}; the brokers cannot be asked") from None
                 await asyncio.sleep(backoff_s(attempt))
         for one in answer["brokers"]:
             self._addresses[one["nodeId"]] = Address(one["host"], one["port"])
@@ -277,7 +298,7 @@ class Cluster:
             answer = await self._coordinated(transactional_id, "InitProducerId", values)
         except BrokerError as error:
             if error.code == INVALID_TIMEOUT:
-                raise ReplayFailed(
+                raise ClusterFailed(
                     f"the brokers refuse a transaction timeout of {self.settings.transaction_timeout_ms} ms; give a "
                     "lower one with --transaction-timeout"
                 ) from None

@@ -17,10 +17,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kfuzz import __version__
-from kfuzz.errors import DecodeError, UsageError
-from kfuzz.messages.codec import Message
-from kfuzz.messages.model import Versions
-from kfuzz.replay.protocol import (
+from kfuzz.client.protocol import (
     ANSWER_SIZE_MAX,
     API_VERSIONS,
     CLIENT_ID,
@@ -32,9 +29,17 @@ from kfuzz.replay.protocol import (
     request,
     response,
 )
-from kfuzz.replay.settings import Address, Security
+from kfuzz.client.settings import Address, Security
+from kfuzz.errors import DecodeError, UsageError
+from kfuzz.messages.codec import Message
+from kfuzz.messages.model import Versions
 
-__all__ = ["Link"]
+__all__ = ["CLOSED", "GARBLED", "SILENT", "Link"]
+
+# How a connection was lost: it was closed, no answer came in time, or what came was no answer.
+CLOSED: Final = "closed"
+SILENT: Final = "silent"
+GARBLED: Final = "garbled"
 
 # How many buffers one call may send. Linux takes 1024.
 BUFFERS_MAX: Final = 128
@@ -66,6 +71,7 @@ class Link:
         self.timeout_s = timeout_ms / 1000
         self.versions: dict[str, Versions] = {}
         self.lost: str | None = None
+        self.lost_how = CLOSED
         # Until then, the broker wants no requests; on the clock of ``time.monotonic``.
         self.muted_until = 0.0
         self._loop = asyncio.get_running_loop()
@@ -154,7 +160,7 @@ class Link:
             is_old = int.from_bytes(answer[4:6], "big", signed=True) == UNSUPPORTED_VERSION
             if is_old and version:
                 continue
-            said = self._values(API_VERSIONS, version, answer)
+            said = self.read(API_VERSIONS, version, answer)
             if said["errorCode"]:
                 raise BrokerError(f"{self.address} does not tell its versions", said["errorCode"])
             self.versions = in_common(said["apiKeys"])
@@ -182,19 +188,24 @@ class Link:
     async def ask(self, api: str, values: Message, version: int | None = None) -> Message:
         """The values of the answer; ``ConnectionLost`` if there is none. Errors in it are for the caller."""
         version = self.version(api) if version is None else min(version, self.version(api))
-        return self._values(api, version, await self._asked(api, version, values))
+        return self.read(api, version, await self._asked(api, version, values))
 
-    def _values(self, api: str, version: int, answer: bytes) -> Message:
+    def read(self, api: str, version: int, answer: bytes) -> Message:
+        """The values of an answer; the link is lost, with ``ConnectionLost``, if it cannot be read."""
         try:
             return response(api, version, answer)
         except DecodeError as error:
-            self.lose(f"the answer to {api} cannot be read: {error}")
+            self.lose(f"the answer to {api} cannot be read: {error}", GARBLED)
             raise ConnectionLost(f"{self.address}: {self.lost}") from None
 
     async def _asked(self, api: str, version: int, values: Message) -> bytes:
-        answer: asyncio.Future[bytes | None] = self._loop.create_future()
         number = self.next_number()
-        self.send(number, [request(api, version, number, values)], lambda data: _give(answer, data))
+        return await self.answer(number, [request(api, version, number, values)])
+
+    async def answer(self, number: int, pieces: list[Any]) -> bytes:
+        """Send a request of several buffers, and wait for its answer. ``ConnectionLost`` if there is none."""
+        answer: asyncio.Future[bytes | None] = self._loop.create_future()
+        self.send(number, pieces, lambda data: _give(answer, data))
         # Without an answer within the timeout, the link is lost, and so is this.
         if (data := await answer) is None:
             raise ConnectionLost(f"{self.address}: {self.lost}")
@@ -249,17 +260,18 @@ class Link:
     def expire(self) -> None:
         """Lose the link if its oldest request has waited too long. To be called now and then."""
         if self._sent and self._sent[0].deadline < time.monotonic():
-            self.lose(f"no answer within {self.timeout_s:g} s")
+            self.lose(f"no answer within {self.timeout_s:g} s", SILENT)
 
     def close(self) -> None:
         """Close the connection."""
         self.lose("closed")
 
-    def lose(self, reason: str) -> None:
+    def lose(self, reason: str, how: str = CLOSED) -> None:
         """Close the connection because of ``reason``. All requests without an answer are lost."""
         if self.lost is not None:
             return
         self.lost = reason
+        self.lost_how = how
         if self._socket is not None:
             self._loop.remove_reader(self._socket)
             self._loop.remove_writer(self._socket)
@@ -339,14 +351,14 @@ class Link:
         while len(self._in) - at >= SIZE.size and self.lost is None:
             [size] = SIZE.unpack_from(self._in, at)
             if not SIZE.size <= size <= ANSWER_SIZE_MAX:
-                self.lose(f"an answer of {size} bytes")
+                self.lose(f"an answer of {size} bytes", GARBLED)
                 return
             if len(self._in) - at < SIZE.size + size:
                 break
             answer = bytes(self._in[at + SIZE.size : at + SIZE.size + size])
             at += SIZE.size + size
             if not self._sent or correlation_id(answer) != self._sent[0].correlation:
-                self.lose("an answer to no request")
+                self.lose("an answer to no request", GARBLED)
                 return
             self._sent.popleft().take(answer)
             self._wake(1)
