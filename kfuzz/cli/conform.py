@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from kfuzz.cli.console import echo_json, progress
+from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
@@ -234,7 +235,7 @@ def command(
         )
     _write_reports(done, json_file, junit_file, html_file)
     if not quiet:
-        _print(done, causes_shown, only_failures)
+        print_outcome(done, causes_shown=causes_shown, only_failures=only_failures)
     if update_expected:
         for sentence in rewrite_expected(done, places):
             click.echo(sentence, err=quiet)
@@ -308,23 +309,3 @@ def _write_reports(done: Run, json_file: str | None, junit_file: str | None, htm
         write_whole(junit_file, report.to_junit(done))
     if html_file:
         write_whole(html_file, report.to_html(done))
-
-
-def _print(done: Run, causes_shown: int, only_failures: bool) -> None:
-    from kfuzz.cli.report import print_run
-    from kfuzz.conformance import report
-
-    print_run(done, causes_shown=causes_shown, only_new=only_failures)
-    for testee in done.testees:
-        for note in report.notes_of(testee):
-            click.echo(f"{testee.label}: {note}")
-    for sentence in done.dropped:
-        click.echo(sentence)
-    without_cause = report.sentences(done, with_causes=False)
-    for sentence in without_cause[:SENTENCES_SHOWN]:
-        click.echo(f"unexpected: {sentence}")
-    if len(without_cause) > SENTENCES_SHOWN:
-        click.echo(f"… and {len(without_cause) - SENTENCES_SHOWN} more; --html or --json shows them all")
-    count = len(report.sentences(done))
-    by_cause = "; the causes marked with ! have them" if count > len(without_cause) else ""
-    click.echo(f"{count} not as expected{by_cause}" if count else "as expected")

@@ -31,6 +31,7 @@ VERBS = {
     "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),
     "report": ("kfuzz.cli.report", "Show, convert and compare the results of `conform`."),
     "serve": ("kfuzz.cli.serve", "Run a broker from which any client can fetch the vectors."),
+    "probe": ("kfuzz.cli.probe", "Show the vectors to a running broker, and compare it with Kafka."),
     "testee": ("kfuzz.cli.testee", "Run kfuzz's own decoder as a testee."),
     "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),
     "corpus": ("kfuzz.cli.corpus", "Generate and verify corpora of log segments."),

@@ -15,9 +15,10 @@ from kfuzz.files import read_bytes, require_writable, write_whole
 if TYPE_CHECKING:
     from kfuzz.conformance.judge.matrix import Run
 
-__all__ = ["CAUSES_SHOWN", "command", "print_run"]
+__all__ = ["CAUSES_SHOWN", "command", "print_outcome", "print_run"]
 
 CAUSES_SHOWN = 25
+SENTENCES_SHOWN = 20
 
 
 @click.command()
@@ -140,3 +141,23 @@ def print_run(run: Run, *, causes_shown: int, only_new: bool) -> None:
     console = Console(width=shutil.get_terminal_size((120, 40)).columns, highlight=False)
     for table in report.to_terminal(run, causes_shown=causes_shown, only_new=only_new):
         console.print(table)
+
+
+def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
+    """Print the tables of a run, its notes, and the outcomes that are not as expected."""
+    from kfuzz.conformance import report
+
+    print_run(done, causes_shown=causes_shown, only_new=only_failures)
+    for testee in done.testees:
+        for note in report.notes_of(testee):
+            click.echo(f"{testee.label}: {note}")
+    for sentence in done.dropped:
+        click.echo(sentence)
+    without_cause = report.sentences(done, with_causes=False)
+    for sentence in without_cause[:SENTENCES_SHOWN]:
+        click.echo(f"unexpected: {sentence}")
+    if len(without_cause) > SENTENCES_SHOWN:
+        click.echo(f"… and {len(without_cause) - SENTENCES_SHOWN} more; --html or --json shows them all")
+    count = len(report.sentences(done))
+    by_cause = "; the causes marked with ! have them" if count > len(without_cause) else ""
+    click.echo(f"{count} not as expected{by_cause}" if count else "as expected")

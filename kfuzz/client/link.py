@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import time
@@ -381,4 +382,7 @@ def _why(error: OSError) -> str:
     with contextlib.suppress(AttributeError):
         if isinstance(error, ssl.SSLError):
             return str(error.reason or error)
+    if error.errno and not isinstance(error, socket.gaierror | ssl.SSLError):
+        # asyncio puts a text of its own in the place of the system's.
+        return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__

@@ -16,9 +16,10 @@ from kfuzz.conformance.judge.expected import Expectations, Standing
 from kfuzz.conformance.judge.runner import Outcome, run_cases
 from kfuzz.conformance.protocol.session import Limits
 from kfuzz.conformance.protocol.testees import BuildFailed, Testee
+from kfuzz.conformance.protocol.words import Handshake
 from kfuzz.errors import UsageError
 
-__all__ = ["Judged", "Places", "Run", "run", "update_expected"]
+__all__ = ["Judged", "Places", "Run", "judged", "run", "update_expected"]
 
 Key = tuple[str, str]
 
@@ -155,12 +156,14 @@ def run(
             # After an interrupt, do not wait until the testees have finished.
             tally.stop()
             raise
-    judged = [_judged(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)]
-    if all(testee.broken for testee in judged):
-        broken = "; ".join(f"{testee.label}: {testee.broken}" for testee in judged)
+    columns = [
+        _judged(testee, outcome, cases, places, whole) for testee, outcome in zip(present, outcomes, strict=True)
+    ]
+    if all(testee.broken for testee in columns):
+        broken = "; ".join(f"{testee.label}: {testee.broken}" for testee in columns)
         raise UsageError(f"{broken}; docs/testee-protocol.md says how a testee starts")
-    judged = [replace(testee, published=publish) for testee in _unique(judged)]
-    return Run(tuple(cases), tuple(judged), tuple(dropped))
+    columns = [replace(testee, published=publish) for testee in _unique(columns)]
+    return Run(tuple(cases), tuple(columns), tuple(dropped))
 
 
 class _Stopped(Exception):
@@ -209,16 +212,33 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     handshake = outcome.handshake
     if handshake is None:
         return Judged(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
-    expectations = places.load(handshake.label)
     # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}
+    return judged(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes)
+
+
+def judged(
+    handshake: Handshake,
+    cells: Mapping[Key, Cell],
+    cases: Sequence[Case],
+    *,
+    places: Places,
+    whole: bool,
+    notes: Sequence[str] = (),
+    publish: bool = False,
+) -> Judged:
+    """The column with these ``cells``, compared with the expected outcomes in ``places``.
+
+    ``whole`` and ``publish`` as for :func:`run`. ``UsageError`` for a bad file of expected outcomes.
+    """
+    expectations = places.load(handshake.label)
     # Only a whole run has all outcomes that the seal covers.
     unsealed = expected.unsealed(cells, expectations) if whole else None
     stale = [*expected.stale(cases, expectations), *([unsealed] if unsealed else [])] if whole else []
     sealed = unsealed is None if whole else expected.may_be_sealed(cells, expectations)
     sealed = sealed and expectations.seal.count > 0
     guessed = 0 if whole or not sealed else len(expected.withholdable(cells, expectations))
-    notes = list(outcome.notes)
+    notes = list(notes)
     if guessed:
         notes.append(f"{guessed} of the outcomes are taken for withheld ones; only a whole run can check that")
     return Judged(
@@ -230,17 +250,18 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
         expectations=expectations,
         stale=tuple(stale),
         notes=tuple(notes),
+        published=publish,
     )
 
 
-def _unique(judged: Sequence[Judged]) -> Sequence[Judged]:
+def _unique(columns: Sequence[Judged]) -> Sequence[Judged]:
     """Refuse two testees with one name, because their cells and expectations could not be told apart."""
     seen: set[str] = set()
-    for testee in judged:
+    for testee in columns:
         if testee.label in seen:
             raise UsageError(f"two testees have the name {testee.label}; run them one at a time")
         seen.add(testee.label)
-    return judged
+    return columns
 
 
 def update_expected(done: Run, places: Places) -> list[str]:

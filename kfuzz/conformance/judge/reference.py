@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kfuzz import records
 from kfuzz.errors import RecordsError
+from kfuzz.kafka import BROKER_RELEASE
 from kfuzz.records import Finding, Profile, Reading, Role
 from kfuzz.records.appending import append
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic
-from kfuzz.vectors.model import Vector
+from kfuzz.vectors.model import TOPIC, Vector
 
-__all__ = ["Verdict", "as_vector", "verdict"]
+__all__ = ["Verdict", "as_vector", "for_broker", "verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,22 @@ def as_vector(name: str, data: bytes, made: Verdict, role: Role) -> Vector:
         budget=None,
         file=Path(name),
     )
+
+
+def for_broker(vector: Vector) -> Vector:
+    """The vector of records with an expectation for the role broker: the suite's, or kfuzz's own verdict.
+
+    Most vectors are about readers, but a broker can be asked about all of them. If Kafka's own broker did something
+    else, as with bombs that are above kfuzz's limits, either answer is fine.
+    """
+    if "broker" in vector.expect:
+        return vector
+    made = verdict(vector.data, "broker", topic=Topic.from_json(vector.options.get(TOPIC, {})))
+    expectation = as_vector(vector.id, vector.data, made, "broker").expect["broker"]
+    said = vector.kafka.get(BROKER_RELEASE, {}).get("broker")
+    if said is not None and (said == "accepted") != (made.fatal is None):
+        expectation = {"verdict": "acceptable"}
+    return replace(vector, expect={**vector.expect, "broker": expectation})
 
 
 def _stored(data: bytes, reading: Reading) -> list[records.RecordBatch]:

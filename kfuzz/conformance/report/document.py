@@ -13,6 +13,7 @@ from kfuzz.conformance.judge.compare import Case, Cell
 from kfuzz.conformance.judge.expected import Expectations, Standing
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.judge.matrix import Judged, Run
+from kfuzz.conformance.judge.reference import for_broker
 from kfuzz.errors import UsageError
 from kfuzz.vectors.model import Vector
 
@@ -80,12 +81,17 @@ def from_json(document: Any, suite: Sequence[Vector]) -> Run:
     vectors = {vector.id: vector for vector in suite}
     if missing := [case["id"] for case in document["cases"] if case["id"] not in vectors]:
         raise UsageError(f"the suite has no vector {missing[0]}, which the report names; use the suite of that run")
-    cases = [Case(vectors[case["id"]], case["role"]) for case in document["cases"]]
+    cases = [_case(vectors[case["id"]], case["role"]) for case in document["cases"]]
     return Run(
         tuple(cases),
         tuple(_testee(testee, document["cases"]) for testee in document["testees"]),
         tuple(document["dropped"]),
     )
+
+
+def _case(vector: Vector, role: str) -> Case:
+    # `kfuzz probe` asks brokers about every vector of records.
+    return Case(for_broker(vector) if role == "broker" and vector.kind == "records" else vector, role)
 
 
 def _testee(testee: Json, cases: Sequence[Json]) -> Judged:

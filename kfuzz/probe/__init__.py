@@ -1,0 +1,26 @@
+"""Shows the golden vectors to a running broker: each goes into a Produce request, and is fetched back (docs/probe.md).
+
+>>> from kfuzz.probe import cases_for_broker
+>>> from kfuzz.vectors import load_suite
+>>> [case.vector.id for case in cases_for_broker(load_suite("records/v2/count/of-2"))]
+['records/v2/count/of-2']
+
+``cases_for_broker(vectors)``
+    the questions: every vector of records, in the role broker
+``probe(cases, settings, places=, name=, whole=)``
+    ask a broker these questions; returns a ``Probed`` with a ``kfuzz.conformance.Run``
+``Settings``, ``Address``, ``Security``
+    where the broker is, and what the probe may cost
+``summary(run, wanted)``
+    what was answered, stored and served, in a few lines
+
+Below them, ``asking`` asks about one vector, ``observed`` says what the broker did with it, and ``judging`` compares
+that with Kafka.
+"""
+
+from kfuzz.client.settings import Address, Security
+from kfuzz.probe.judging import cases_for_broker, summary
+from kfuzz.probe.running import Probed, probe
+from kfuzz.probe.settings import Settings
+
+__all__ = ["Address", "Probed", "Security", "Settings", "cases_for_broker", "probe", "summary"]

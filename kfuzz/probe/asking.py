@@ -1,0 +1,168 @@
+"""Asks a broker about one vector: a Produce request with exactly its bytes, then a fetch of the partition."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Final, NamedTuple
+
+from kfuzz.client.cluster import Cluster
+from kfuzz.client.link import CLOSED, GARBLED, Link
+from kfuzz.client.protocol import ConnectionLost, ProduceForm, error_name
+from kfuzz.messages.codec import Message
+from kfuzz.probe.observed import ACCEPTED, NO_ERROR, REFUSED, Observed
+from kfuzz.wire.framing import frames
+from kfuzz.wire.layout import HEADER_AT, TRANSACTIONAL
+
+__all__ = ["Place", "ask", "is_transactional"]
+
+ALL: Final = -1
+# Without it, a broker refuses a transactional batch unread.
+TRANSACTIONAL_ID: Final = "kfuzz-probe"
+# The connection for batches; Cluster has another one for everything else.
+BATCHES: Final = 0
+FETCH_BYTES_MAX: Final = 16 << 20
+# A fetch that ends in the middle of what was stored is followed by another one.
+FETCHES_MAX: Final = 16
+# An accepted batch may not be served at once.
+SERVED_WITHIN_S: Final = 1.0
+PAUSE_S: Final = 0.05
+THROTTLE_S_MAX: Final = 5.0
+# A new partition has no leader for a moment: UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER.
+NOT_READY: Final = (3, 5, 6)
+
+
+class Place(NamedTuple):
+    """A partition that nothing has been written to."""
+
+    topic: str
+    partition: int
+
+
+def is_transactional(data: bytes) -> bool:
+    """Whether a batch of magic 2 has the bit of transactions."""
+    at = HEADER_AT["attributes"] + 1
+    return any(magic == 2 and data[start + at] & TRANSACTIONAL for start, _, magic in frames(data))
+
+
+async def ask(cluster: Cluster, place: Place, data: bytes) -> Observed:
+    """What the broker does with ``data``. The way in which a connection is lost is an observation too.
+
+    ``ConnectionLost`` if the broker cannot be reached before the request.
+    """
+    seen = await _produce(cluster, place, data)
+    if seen.outcome not in (ACCEPTED, REFUSED):
+        return seen
+    stored, failure = await _fetch(cluster, place, wait_s=SERVED_WITHIN_S if seen.outcome == ACCEPTED else 0)
+    if seen.outcome == REFUSED:
+        # There is nothing to fetch, so how that failed says nothing about the vector.
+        failure = ""
+    return Observed(seen.outcome, seen.error, seen.text, seen.base_offset, stored, failure)
+
+
+async def _leader(cluster: Cluster, place: Place) -> Link | None:
+    generation = cluster.generation
+    link = await cluster.leader(*place, BATCHES)
+    if link is None:
+        await asyncio.sleep(PAUSE_S)
+        await cluster.look_again(place.topic, generation)
+    return link
+
+
+async def _produce(cluster: Cluster, place: Place, data: bytes) -> Observed:
+    timeout_ms = cluster.settings.timeout_ms
+    deadline = time.monotonic() + timeout_ms / 1000
+    while True:
+        link = await _leader(cluster, place)
+        if link is None:
+            if time.monotonic() < deadline:
+                continue
+            return Observed(REFUSED, "LEADER_NOT_AVAILABLE")
+        version = link.version("Produce")
+        form = ProduceForm(version, *place, ALL, timeout_ms, TRANSACTIONAL_ID if is_transactional(data) else None)
+        number = link.next_number()
+        framed = form.around(number, len(data))
+        try:
+            values = link.read("Produce", version, await link.answer(number, [framed.before, data, framed.after]))
+            said = values["responses"][0]["partitionResponses"][0]
+        except ConnectionLost:
+            return Observed(link.lost_how, text=link.lost or "")
+        except IndexError:
+            link.lose("the answer to Produce has no partition", GARBLED)
+            return Observed(GARBLED, text=link.lost or "")
+        await _rest(values)
+        code = said["errorCode"]
+        if code in NOT_READY and time.monotonic() < deadline:
+            await asyncio.sleep(PAUSE_S)
+            await cluster.look_again(place.topic, cluster.generation)
+            continue
+        text = said.get("errorMessage") or ""
+        if code:
+            return Observed(REFUSED, error_name(code), text)
+        return Observed(ACCEPTED, NO_ERROR, text, said["baseOffset"])
+
+
+async def _rest(values: Message) -> None:
+    """Do as a broker asks that throttles its clients."""
+    if throttle_ms := values.get("throttleTimeMs", 0):
+        await asyncio.sleep(min(throttle_ms / 1000, THROTTLE_S_MAX))
+
+
+async def _fetch(cluster: Cluster, place: Place, *, wait_s: float) -> tuple[bytes, str]:
+    """All bytes of a partition, and how the last fetch failed. Waits for the first bytes at most ``wait_s``."""
+    stored = b""
+    offset = 0
+    deadline = time.monotonic() + wait_s
+    for _ in range(FETCHES_MAX):
+        while True:
+            try:
+                said = await _fetched(cluster, place, offset)
+            except ConnectionLost:
+                return stored, CLOSED
+            if isinstance(said, str):
+                return stored, said
+            if said["records"] or time.monotonic() >= deadline:
+                break
+            await asyncio.sleep(PAUSE_S)
+        data = bytes(said["records"] or b"")
+        stored += data
+        end = _end(data)
+        if not data or end <= offset or end >= said["highWatermark"] or len(stored) > FETCH_BYTES_MAX:
+            break
+        offset = end
+    return stored, ""
+
+
+async def _fetched(cluster: Cluster, place: Place, offset: int) -> Any:
+    """The partition in the answer to a Fetch, or how the fetch failed."""
+    link = await _leader(cluster, place)
+    if link is None:
+        return "LEADER_NOT_AVAILABLE"
+    partition = {"partition": place.partition, "fetchOffset": offset, "partitionMaxBytes": FETCH_BYTES_MAX}
+    values = {
+        "replicaId": -1,
+        "maxWaitMs": 0,
+        "minBytes": 0,
+        "maxBytes": FETCH_BYTES_MAX,
+        "topics": [{"topic": place.topic, "partitions": [partition]}],
+    }
+    try:
+        answer = await link.ask("Fetch", values)
+        said = answer["responses"][0]["partitions"][0] if not answer.get("errorCode") else answer
+    except ConnectionLost:
+        return link.lost_how
+    except IndexError:
+        return GARBLED
+    await _rest(answer)
+    return error_name(said["errorCode"]) if said["errorCode"] else said
+
+
+def _end(data: bytes) -> int:
+    """The offset behind the last whole entry."""
+    end = 0
+    for at, _, magic in frames(data):
+        end = int.from_bytes(data[at : at + 8], "big", signed=True) + 1
+        if magic == 2:
+            delta = at + HEADER_AT["last_offset_delta"]
+            end += int.from_bytes(data[delta : delta + 4], "big", signed=True)
+    return end

@@ -1,0 +1,162 @@
+"""Compares what a broker did with what Apache Kafka does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from kfuzz.client.link import CLOSED, GARBLED, SILENT
+from kfuzz.conformance.judge.compare import Case, Cell, judge
+from kfuzz.conformance.judge.harm import HARM_OF, worst
+from kfuzz.conformance.judge.matrix import Run
+from kfuzz.conformance.judge.reference import for_broker
+from kfuzz.conformance.protocol.words import DECODE, Answer, Handshake
+from kfuzz.errors import UsageError
+from kfuzz.kafka import BROKER_RELEASE, CODECS
+from kfuzz.probe.observed import ACCEPTED, GONE, NOT_ASKED, Observed
+from kfuzz.vectors import Vector
+
+__all__ = ["cases_for_broker", "cell_of", "handshake_of", "summary"]
+
+BROKER: Final = "broker"
+UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
+STORAGE_ERROR: Final = "KAFKA_STORAGE_ERROR"
+# How each way to lose a connection is called in files of expected outcomes.
+OUTCOME_OF: Final = {CLOSED: "fault", SILENT: "timeout", GARBLED: "protocol-error", GONE: "crash"}
+TEXT_OF: Final = {
+    CLOSED: "closed the connection instead of an answer",
+    SILENT: "gave no answer",
+    GARBLED: "answered with bytes that cannot be read",
+    GONE: "the broker ended",
+}
+
+
+def cases_for_broker(vectors: Sequence[Vector]) -> tuple[Case, ...]:
+    """The questions to a broker: every vector of records. Where the suite says nothing of brokers, kfuzz does."""
+    return tuple(Case(for_broker(vector), BROKER) for vector in vectors if vector.kind == "records")
+
+
+def handshake_of(name: str) -> Handshake:
+    """What a testee would say of itself. ``name`` is ``NAME@VERSION``, or just a name, which no file belongs to."""
+    who, _, version = name.partition("@")
+    return Handshake(
+        name=who,
+        version=version,
+        language="",
+        operations=frozenset({DECODE}),
+        roles=frozenset({BROKER}),
+        magic=frozenset({0, 1, 2}),
+        codecs=frozenset(CODECS),
+    )
+
+
+def cell_of(case: Case, seen: Observed) -> Cell:
+    """The judgement on one vector, with the observation as its answer."""
+    told = seen.to_json(case.vector.data)
+    if seen.outcome == NOT_ASKED:
+        return Cell("unsupported", seen.text, declared=True, answer=told)
+    return replace(_judged(case, seen), answer=told)
+
+
+def _judged(case: Case, seen: Observed) -> Cell:
+    if seen.outcome in OUTCOME_OF:
+        return _lost(seen.outcome, "")
+    if _is_undeclared(case, seen):
+        return Cell("fault", _spoken(seen), HARM_OF["fault"])
+    cell = judge(case, handshake_of(BROKER), _answer(case, seen))
+    if cell.harm == "loses" and _contents_are_kept(case, seen):
+        cell = replace(cell, harm="differs")
+    behind = _trouble_behind(case, seen)
+    if behind is None:
+        return cell
+    # The worse of the two; of two equals the one that says more.
+    return behind if worst({cell.harm, behind.harm}) == behind.harm else cell
+
+
+def _lost(how: str, where: str) -> Cell:
+    outcome = OUTCOME_OF[how]
+    return Cell(outcome, f"{TEXT_OF[how]}{where}", HARM_OF[outcome])
+
+
+def _is_undeclared(case: Case, seen: Observed) -> bool:
+    """Whether the error says that something went wrong inside. Kafka's broker itself answers so to some bytes."""
+    if seen.error == STORAGE_ERROR:
+        return True
+    return seen.error == UNFORESEEN and case.vector.kafka.get(BROKER_RELEASE, {}).get("error") != UNFORESEEN
+
+
+def _spoken(seen: Observed) -> str:
+    return f"{seen.error} ({seen.text})" if seen.text else seen.error
+
+
+def _answer(case: Case, seen: Observed) -> Answer:
+    """The observation as a testee's answer."""
+    if seen.outcome != ACCEPTED:
+        return Answer(case.vector.id, "rejected", _spoken(seen))
+    if not seen.stored:
+        # Whether it may accept these bytes is one question; what became of them is another.
+        batches = case.expectation.get("batches", [])
+        return Answer(case.vector.id, ACCEPTED, batches=list(batches))
+    return Answer(case.vector.id, ACCEPTED, batches=seen.batches())
+
+
+def _trouble_behind(case: Case, seen: Observed) -> Cell | None:
+    """What is wrong with what is served, whatever the answer was."""
+    if seen.outcome != ACCEPTED:
+        return Cell("fail", f"answered {seen.error}, but serves the batch", "accepts") if seen.stored else None
+    if seen.fetch in OUTCOME_OF:
+        return _lost(seen.fetch, ", when the accepted batch was fetched")
+    if seen.fetch:
+        return Cell("fault", f"accepted the batch, but a fetch of it gets {seen.fetch}", HARM_OF["fault"])
+    if not seen.stored:
+        return Cell("fail", "accepted the batch, but does not serve it", "loses")
+    batches = seen.batches()
+    if batches and int(batches[0]["base_offset"]) != seen.base_offset:
+        text = f"answered base offset {seen.base_offset}, but serves the batch at {batches[0]['base_offset']}"
+        return Cell("fail", text, "differs")
+    if not seen.refusal:
+        return None
+    if case.expectation["verdict"] == "invalid":
+        why = case.expectation["finding"]
+        text = f"accepted bytes that must be refused ({why}), and consumers refuse what it serves"
+        return Cell("fail", text, "accepts")
+    if all("records" in batch for batch in case.expectation.get("batches", ())):
+        return Cell("fail", f"serves what consumers refuse ({seen.refusal}), but it got good data", "loses")
+    return None
+
+
+def _contents_are_kept(case: Case, seen: Observed) -> bool:
+    """Whether the served records are the expected ones, whatever the headers of their batches say."""
+    expected = [batch.get("records") for batch in case.expectation.get("batches", ())]
+    return bool(expected) and expected == [batch.get("records") for batch in seen.batches()]
+
+
+def summary(run: Run, wanted: int) -> list[str]:
+    """Lines that say what the broker answered, stored and served. Withheld outcomes are left out.
+
+    ``wanted``: the number of vectors that the probe was asked for.
+    """
+    (broker,) = run.testees
+    told: list[dict[str, Any]] = [dict(cell.answer) for key, cell in broker.cells.items() if not broker.hides(key)]
+    asked = [one for one in told if one.get("outcome") != NOT_ASKED]
+    served = [one for one in asked if "consumer" in one]
+    lines = [f"asked     {len(asked)} of {wanted}"]
+    for title, names in (
+        ("answered", [one.get("error") or one.get("outcome", "") for one in asked]),
+        ("stored", [one["stored"] for one in asked if "stored" in one]),
+        ("consumers", ["read it" if one["consumer"] == "accepted" else "refuse it" for one in served]),
+    ):
+        if names:
+            counts = sorted(Counter(names).items(), key=lambda one: (-one[1], one[0]))
+            lines.append(f"{title:<9} {', '.join(f'{name} {count}' for name, count in counts)}")
+    return lines
+
+
+def checked_name(name: str) -> str:
+    """``NAME@VERSION``; ``UsageError`` for anything else."""
+    who, at, version = name.partition("@")
+    if not (at and who and version) or "/" in name:
+        raise UsageError(f"{name!r} names no broker; give NAME@VERSION, such as broker-kafka@{BROKER_RELEASE}")
+    return name

@@ -1,0 +1,139 @@
+"""What a broker did with the bytes of one vector: its answer, what it stored, and what a consumer makes of that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from kfuzz import records
+from kfuzz.errors import RecordsError
+from kfuzz.wire.framing import frames
+from kfuzz.wire.layout import BATCH_HEADER_SIZE
+
+__all__ = [
+    "ACCEPTED",
+    "CHANGED",
+    "EDITED",
+    "GONE",
+    "NOT_ASKED",
+    "NO_ERROR",
+    "RECOMPRESSED",
+    "REFUSED",
+    "SAME",
+    "Observed",
+    "stored_as",
+]
+
+ACCEPTED: Final = "accepted"
+REFUSED: Final = "rejected"
+# The broker ended.
+GONE: Final = "gone"
+NOT_ASKED: Final = "not asked"
+NO_ERROR: Final = "NONE"
+TOO_LARGE: Final = "decompressed-size-exceeded"
+# Longer bytes are not in a report.
+SHOWN_BYTES_MAX: Final = 16 << 10
+
+SAME: Final = "same"
+EDITED: Final = "edited"
+RECOMPRESSED: Final = "recompressed"
+CHANGED: Final = "changed"
+NOTHING: Final = "nothing"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What happened to one vector.
+
+    - ``outcome``: ``accepted`` or ``rejected``; ``closed``, ``silent`` or ``garbled`` as in :mod:`kfuzz.client.link`;
+      ``gone`` or ``not asked``.
+    - ``error``: Kafka's name of the error in the response. ``text``: the broker's message, or another remark.
+    - ``base_offset``: that of the response.
+    - ``stored``: the bytes that a fetch from the start of the partition returns.
+    - ``fetch``: how that fetch failed; empty if it did not.
+    """
+
+    outcome: str
+    error: str = ""
+    text: str = ""
+    base_offset: int = -1
+    stored: bytes = b""
+    fetch: str = ""
+
+    @cached_property
+    def refusal(self) -> str:
+        """The code of the finding for which consumers refuse what the broker serves; empty if they read it.
+
+        What is only too large for kfuzz is not refused: other consumers have other limits.
+        """
+        fatal = records.read(self.stored).fatal
+        return "" if fatal is None or fatal.code == TOO_LARGE else fatal.code
+
+    def batches(self) -> list[dict[str, Any]]:
+        """The served batches in JSON, without their records if no consumer can read them.
+
+        The leader epoch is left out: it belongs to the partition, and tells nothing about the bytes.
+        """
+        try:
+            found = records.to_json(records.decode(self.stored))
+        except RecordsError:
+            found = records.to_json(records.read(self.stored, role="log").batches)
+        for batch in found:
+            batch.pop("partition_leader_epoch", None)
+        return found
+
+    def to_json(self, sent: bytes) -> dict[str, Any]:
+        """The observation for a report; ``sent`` are the vector's bytes."""
+        told: dict[str, Any] = {"outcome": self.outcome}
+        told |= {name: value for name in ("error", "text", "fetch") if (value := getattr(self, name))}
+        if self.outcome != ACCEPTED and not self.stored:
+            return told
+        told |= {"base_offset": str(self.base_offset), "stored": stored_as(sent, self.stored)}
+        if self.stored:
+            told["consumer"] = "rejected" if self.refusal else "accepted"
+            told |= {"finding": self.refusal} if self.refusal else {}
+            if len(self.stored) <= SHOWN_BYTES_MAX:
+                told["hex"] = self.stored.hex()
+        return told
+
+
+def stored_as(sent: bytes, stored: bytes) -> str:
+    """How stored bytes differ from those that were sent.
+
+    ``same``: only base offset and leader epoch differ, which a broker must set. ``edited``: headers differ, payloads do
+    not. ``recompressed``: payloads differ, contents do not. Otherwise ``changed``, or ``nothing`` if there are none.
+    """
+    if not stored:
+        return NOTHING
+    if _placed_anew(sent) == _placed_anew(stored):
+        return SAME
+    if (payloads := _payloads(sent)) and payloads == _payloads(stored):
+        return EDITED
+    return RECOMPRESSED if _contents(sent) == _contents(stored) is not None else CHANGED
+
+
+def _payloads(data: bytes) -> list[bytes]:
+    """What stands behind the headers of batches of magic 2; empty if there is anything else."""
+    found = list(frames(data))
+    if any(magic != 2 for _, _, magic in found):
+        return []
+    return [data[at + BATCH_HEADER_SIZE : at + size] for at, size, _ in found]
+
+
+def _placed_anew(data: bytes) -> list[bytes]:
+    """The entries without base offset, and without the leader epoch in magic 2; the rest of the bytes behind them."""
+    found, end = [], 0
+    for at, size, magic in frames(data):
+        end = at + size
+        found.append(data[at + 8 : at + 12] + data[at + (16 if magic == 2 else 12) : end])
+    return [*found, data[end:]]
+
+
+def _contents(data: bytes) -> list[Any] | None:
+    """The records without their offsets; None if they cannot be read."""
+    try:
+        found = [record for batch in records.decode(data) for record in batch.records]
+    except RecordsError:
+        return None
+    return [(record.timestamp, record.key, record.value, list(record.headers)) for record in found]

@@ -1,0 +1,364 @@
+"""`kfuzz probe`: a broker gets exactly the bytes of the vectors, and whatever it does with them is an outcome.
+
+The broker is a fake one that makes trouble; test_probe_brokers.py has real ones.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from probe import odd_broker
+from probe.odd_broker import OddBroker
+
+from kfuzz import records
+from kfuzz.cli.main import cli
+from kfuzz.conformance import report
+from kfuzz.conformance.judge.compare import Cell
+from kfuzz.conformance.judge.matrix import Places
+from kfuzz.conformance.judge.reference import for_broker
+from kfuzz.errors import KfuzzError, UsageError
+from kfuzz.kafka import BROKER_RELEASE
+from kfuzz.probe import Address, Probed, Settings, cases_for_broker, probe, summary
+from kfuzz.probe.observed import CHANGED, EDITED, RECOMPRESSED, SAME, stored_as
+from kfuzz.records.appending import recompress, stamp_log_append_time
+from kfuzz.vectors import Vector, default_root, load_suite
+from vectors import mini_suite
+
+GLOB = "records/v2/count/*"
+GOOD = "records/v2/count/of-2"
+BAD = "records/v2/count/negative-one"
+# Bombs whose contents are above kfuzz's limits, so only Kafka's own answer is known.
+TOO_LARGE = {f"records/v2/bomb/{codec}-value-96mib" for codec in ("gzip", "lz4", "zstd")}
+
+
+@cache
+def suite() -> tuple[Vector, ...]:
+    return tuple(load_suite())
+
+
+def some(*globs: str) -> list[Vector]:
+    """The vectors whose ids match. Loading the suite takes a second, so it is loaded once."""
+    return [vector for vector in suite() if any(fnmatchcase(vector.id, glob) for glob in globs)]
+
+
+def bytes_of(id: str) -> bytes:
+    (vector,) = some(id)
+    return vector.data
+
+
+def probed(broker: OddBroker, *globs: str, **settings: Any) -> Probed:
+    """The probe of a fake broker, without a file of expected outcomes."""
+    cases = cases_for_broker(some(*(globs or (GOOD, BAD, "records/v2/count/of-3"))))
+    asked = Settings(Address("127.0.0.1", broker.port), **{"timeout_ms": 2000, **settings})
+    return probe(cases, asked, places=Places.beside(default_root()))
+
+
+def cells(done: Probed) -> dict[str, Cell]:
+    (column,) = done.run.testees
+    return {id: cell for (id, _), cell in column.cells.items()}
+
+
+def test_the_broker_gets_exactly_the_bytes_of_the_vectors_each_in_its_own_partition() -> None:
+    with OddBroker() as broker:
+        done = probed(broker, GLOB)
+    vectors = some(GLOB)
+    sent = [data for data in broker.produced if data in {vector.data for vector in vectors}]
+    assert sorted(sent) == sorted(vector.data for vector in vectors)
+    assert {cell.outcome for cell in cells(done).values()} == {"pass"}
+    [(_, topic, partitions)] = [event for event in broker.events if event[0] == "create"]
+    assert topic.startswith("kfuzz-probe-")
+    # One more for the good batch.
+    assert partitions == len(vectors) + 1
+
+
+def test_the_topics_of_a_probe_are_deleted_unless_they_are_to_be_kept() -> None:
+    with OddBroker(topics={"mine": 1}) as broker:
+        probed(broker, prefix="other")
+        assert list(broker.topics) == ["mine"]
+        probed(broker, prefix="other", keep=True)
+    _, topic = broker.topics
+    assert topic.startswith("other-")
+
+
+def test_many_vectors_need_several_topics_but_only_one_at_a_time() -> None:
+    with OddBroker() as broker:
+        probed(broker, "records/v2/headers/*", "records/v2/count/*")
+    names = [event[0] for event in broker.events if event[0] in ("create", "delete")]
+    assert len(names) > 2
+    assert names == ["create", "delete"] * (len(names) // 2)
+
+
+@pytest.mark.parametrize(
+    ("id", "odd", "outcome", "harm", "text"),
+    [
+        (GOOD, odd_broker.CLOSE, "fault", "panics", "closed the connection instead of an answer"),
+        (GOOD, odd_broker.KEEP_SILENT, "timeout", "hangs", "gave no answer"),
+        (GOOD, odd_broker.GARBLE, "protocol-error", "panics", "answered with bytes that cannot be read"),
+        (GOOD, odd_broker.RESTART, "crash", "kills", "the broker ended"),
+        (GOOD, 87, "fail", "refuses", "refused bytes that must be accepted: INVALID_RECORD"),
+        (GOOD, -1, "fault", "panics", "UNKNOWN_SERVER_ERROR"),
+        (GOOD, 56, "fault", "panics", "KAFKA_STORAGE_ERROR"),
+        (GOOD, odd_broker.STORE_REFUSED, "fail", "accepts", "answered INVALID_RECORD, but serves the batch"),
+        (GOOD, odd_broker.LOSE, "fail", "loses", "accepted the batch, but does not serve it"),
+        (GOOD, odd_broker.DAMAGE, "fail", "loses", "serves what consumers refuse (crc-mismatch), but it got good data"),
+        (GOOD, odd_broker.WRONG_OFFSET, "fail", "differs", "answered base offset 5, but serves the batch at 0"),
+        (
+            GOOD,
+            odd_broker.CLOSE_AT_FETCH,
+            "fault",
+            "panics",
+            "closed the connection instead of an answer, when the accepted batch was fetched",
+        ),
+        (
+            GOOD,
+            odd_broker.SILENT_AT_FETCH,
+            "timeout",
+            "hangs",
+            "gave no answer, when the accepted batch was fetched",
+        ),
+        (
+            BAD,
+            odd_broker.ACCEPT,
+            "fail",
+            "accepts",
+            "accepted bytes that must be refused (record-count-negative), and consumers refuse what it serves",
+        ),
+    ],
+)
+def test_whatever_a_broker_does_is_the_outcome_of_that_vector_alone(
+    id: str, odd: str | int, outcome: str, harm: str, text: str
+) -> None:
+    with OddBroker(odd={bytes_of(id): odd}) as broker:
+        done = probed(broker, GLOB, timeout_ms=1000)
+    found = cells(done)
+    assert (found[id].outcome, found[id].harm, found[id].text) == (outcome, harm, text)
+    assert {other for other, cell in found.items() if cell.outcome != "pass"} == {id}
+    assert len(found) == len(some(GLOB))
+    assert done.ended == ""
+    assert broker.topics == {}
+
+
+def test_a_vector_without_an_answer_is_asked_again_before_it_is_blamed() -> None:
+    with OddBroker(odd={bytes_of(GOOD): odd_broker.SILENT_ONCE}) as broker:
+        done = probed(broker, GLOB, timeout_ms=1000)
+    assert broker.produced.count(bytes_of(GOOD)) == 2
+    assert {cell.outcome for cell in cells(done).values()} == {"pass"}
+
+
+def test_a_broker_that_is_gone_ends_the_probe_with_what_was_seen() -> None:
+    with OddBroker(odd={bytes_of(GOOD): odd_broker.DIE}) as broker:
+        done = probed(broker, GLOB, timeout_ms=1000)
+    found = cells(done)
+    assert found[GOOD].outcome == "crash"
+    assert {cell.outcome for id, cell in found.items() if id != GOOD} == {"pass"}
+    assert 1 < len(found) < len(some(GLOB))
+    assert done.ended.startswith(f"the broker does not work any more since {GOOD}: 127.0.0.1:{broker.port} cannot be")
+    assert "\n" not in done.ended
+
+
+def test_a_broker_that_keeps_silent_ends_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kfuzz.probe.running.SILENT_MAX", 2)
+    odd: dict[bytes, str | int] = {vector.data: odd_broker.KEEP_SILENT for vector in some(GLOB)}
+    with OddBroker(odd=odd) as broker:
+        done = probed(broker, GLOB, timeout_ms=500)
+        assert broker.topics == {}
+    assert [cell.outcome for cell in cells(done).values()] == ["timeout"] * 2
+    assert done.ended == "2 vectors got no answer; raise --timeout, or choose fewer vectors"
+
+
+def test_a_probe_ends_when_its_time_is_over_and_removes_its_topics() -> None:
+    with OddBroker() as broker:
+        done = probed(broker, duration_s=0)
+    assert done.ended == "0 s are over, and not all vectors were asked; add --duration"
+    assert cells(done) == {}
+    assert broker.topics == {}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "sentence"),
+    [
+        ({"refuses": 29}, "refuses a good batch: TOPIC_AUTHORIZATION_FAILED"),
+        ({"denied": 31}, "the topics cannot be created: CLUSTER_AUTHORIZATION_FAILED"),
+        ({"host": "192.0.2.1"}, "is not this machine; add --yes"),
+        ({"versions": {"ApiVersions": (0, 4)}}, "offers no version of CreateTopics that kfuzz knows"),
+    ],
+)
+def test_a_broker_that_cannot_be_probed_is_refused_with_a_sentence(trouble: dict[str, Any], sentence: str) -> None:
+    with OddBroker(**trouble) as broker, pytest.raises(UsageError, match=sentence) as raised:
+        probed(broker)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_broker_without_settings_of_topics_is_probed_with_its_defaults() -> None:
+    topic = "records/v2/topic/compacted-without-key"
+    with OddBroker(knows_settings=False) as broker:
+        done = probed(broker, GOOD, topic)
+    assert cells(done)[GOOD].outcome == "pass"
+    assert cells(done)[topic].outcome == "unsupported"
+    assert "INVALID_CONFIG" in cells(done)[topic].text
+    assert any("so defaults were used" in note for note in done.run.testees[0].notes)
+
+
+def test_an_answer_that_depends_on_a_coordinator_is_no_judgement() -> None:
+    ids = [vector.id for vector in some("records/v2/header/transactional*")]
+    odd: dict[bytes, str | int] = {bytes_of(one): 48 for one in ids}
+    with OddBroker(odd=odd) as broker:
+        done = probed(broker, *ids)
+    assert {cell.outcome for cell in cells(done).values()} == {"unsupported"}
+
+
+def test_every_vector_is_expected_as_a_real_broker_answered_it() -> None:
+    either = set()
+    for vector in suite():
+        verdict = for_broker(vector).expect["broker"]["verdict"]
+        said = vector.kafka[BROKER_RELEASE]["broker"]
+        if verdict == "acceptable" and "broker" not in vector.expect:
+            either.add(vector.id)
+        else:
+            assert (said == "accepted") == (verdict != "invalid"), vector.id
+    assert either == TOO_LARGE
+
+
+BATCH = records.encode([records.RecordBatch(0, 0, [records.Record(0, 5, b"k", b"v" * 50)])])
+MOVED = (7).to_bytes(8, "big") + BATCH[8:12] + (3).to_bytes(4, "big") + BATCH[16:]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda: BATCH, SAME),
+        (lambda: MOVED, SAME),
+        (lambda: stamp_log_append_time(BATCH, 9), EDITED),
+        (lambda: recompress(BATCH, "gzip"), RECOMPRESSED),
+        (lambda: records.encode([records.RecordBatch(0, 0, [records.Record(0, 5, b"k", b"w" * 50)])]), CHANGED),
+        (lambda: BATCH + BATCH, CHANGED),
+        (lambda: BATCH[:-1], CHANGED),
+        (lambda: b"", "nothing"),
+    ],
+)
+def test_stored_bytes_are_told_apart(change: Callable[[], Any], word: str) -> None:
+    assert stored_as(BATCH, bytes(change())) == word
+
+
+def test_the_report_says_what_was_answered_stored_and_served_and_can_be_read_again() -> None:
+    with OddBroker(odd={bytes_of(BAD): odd_broker.ACCEPT}) as broker:
+        done = probed(broker)
+    assert summary(done.run, 3) == [
+        "asked     3 of 3",
+        "answered  NONE 3",
+        "stored    same 3",
+        "consumers read it 2, refuse it 1",
+    ]
+    document = json.loads(json.dumps(report.to_json(done.run)))
+    told = next(case["cells"]["broker"]["answer"] for case in document["cases"] if case["id"] == BAD)
+    assert told["consumer"] == "rejected"
+    assert told["finding"] == "record-count-negative"
+    assert bytes.fromhex(told["hex"]) == bytes_of(BAD)
+    again = report.from_json(document, suite())
+    assert [cause.id for cause in again.causes] == [cause.id for cause in done.run.causes]
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(cli, ["probe", *arguments])
+    if isinstance(done.exception, KfuzzError):
+        return 2, str(done.exception)
+    return done.exit_code, done.output
+
+
+def test_outcomes_of_ones_own_are_written_and_a_change_is_noticed(tmp_path: Path) -> None:
+    root = str(mini_suite.write(tmp_path / "suite"))
+    file = tmp_path / "mine.txt"
+    with OddBroker(odd={bytes_of(BAD): odd_broker.CLOSE}) as broker:
+        address = f"127.0.0.1:{broker.port}"
+        assert run(address, "--vectors", root)[0] == 1
+        code, output = run(address, "--vectors", root, "--expected", str(file), "--update-expected")
+        assert code == 0, output
+        assert f"{BAD} broker fault  # lets escape: closed the connection" in file.read_text()
+        code, output = run(address, "--vectors", root, "--expected", str(file))
+        assert code == 0
+        assert output.endswith("as expected\n")
+        broker.odd.clear()
+        code, output = run(address, "--vectors", root, "--expected", str(file))
+    assert code == 1
+    assert "a line expects fault; now it is pass" in output
+
+
+def test_a_crash_that_nobody_knows_of_is_withheld(tmp_path: Path) -> None:
+    root = mini_suite.write(tmp_path / "suite")
+    (root / "expected").mkdir()
+    with OddBroker(odd={bytes_of(BAD): odd_broker.RESTART}) as broker:
+        arguments = (f"127.0.0.1:{broker.port}", "--vectors", str(root), "--name", "broker-odd@1", "--timeout", "2")
+        assert run(*arguments, "--update-expected")[0] == 0
+        listed = (root / "expected/broker-odd@1.txt").read_text()
+        assert BAD not in listed
+        assert "withheld 1 scrypt:" in listed
+        assert f"{BAD} broker crash" in (tmp_path / "embargo/broker-odd@1.txt").read_text()
+        code, output = run(*arguments, "--publish", "--json", "-")
+    assert code == 0
+    assert "crash" not in output.replace('"crashes', "")
+
+
+def test_a_broker_that_is_gone_is_told_with_exit_code_1() -> None:
+    with OddBroker(odd={bytes_of(BAD): odd_broker.DIE}) as broker:
+        code, output = run(f"127.0.0.1:{broker.port}", BAD, GOOD, "--timeout", "1")
+    assert code == 1
+    assert f"kfuzz: the broker does not work any more since {BAD}" in output
+    assert "asked     1 of 2" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("nonsense",), "'nonsense' is not the address of a broker"),
+        (("127.0.0.1:70000",), "is not the address of a broker"),
+        (("192.0.2.1:9092",), "192.0.2.1:9092 is not this machine; add --yes"),
+        (("127.0.0.1:1", GOOD, "--update-expected"), "--update-expected needs the whole suite"),
+        (("127.0.0.1:1", "--update-expected"), "--update-expected needs a file"),
+        (("127.0.0.1:1", GOOD, "--name", "kafka"), "'kafka' names no broker; give NAME@VERSION"),
+        (("127.0.0.1:1", GOOD, "--prefix", "a b"), "'a b' cannot begin the name of a topic"),
+        (("127.0.0.1:1", "messages/*"), "no vector"),
+        (("127.0.0.1:1", GOOD), "127.0.0.1:1 cannot be reached: Connection refused"),
+    ],
+)
+def test_wrong_use_is_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+    code, output = run(*arguments)
+    assert code == 2
+    assert sentence in output
+    assert "\n" not in output.strip()
+
+
+def test_a_server_that_never_answers_is_one_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code, output = run(f"127.0.0.1:{server.getsockname()[1]}", GOOD, "--timeout", "1")
+    assert code == 2
+    assert "cannot be reached: no answer in time" in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_probe_that_is_interrupted_removes_its_topics(number: signal.Signals) -> None:
+    with OddBroker(odd={bytes_of(GOOD): odd_broker.KEEP_SILENT}) as broker:
+        argv = [sys.executable, "-m", "kfuzz", "probe", f"127.0.0.1:{broker.port}", GOOD, "--timeout", "60"]
+        with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            deadline = time.monotonic() + 60
+            while bytes_of(GOOD) not in broker.produced and time.monotonic() < deadline:
+                time.sleep(0.02)
+            process.send_signal(number)
+            _, said = process.communicate(timeout=60)
+        assert broker.topics == {}
+    assert process.returncode == 128 + number
+    assert said.strip() == ("kfuzz: interrupted" if number == signal.SIGINT else "kfuzz: terminated")
