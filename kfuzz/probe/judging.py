@@ -15,7 +15,7 @@ from kfuzz.conformance.judge.reference import for_broker
 from kfuzz.conformance.protocol.words import DECODE, Answer, Handshake
 from kfuzz.errors import UsageError
 from kfuzz.kafka import BROKER_RELEASE, CODECS
-from kfuzz.probe.observed import ACCEPTED, GONE, NOT_ASKED, Observed
+from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, Observed
 from kfuzz.vectors import Vector
 
 __all__ = ["cases_for_broker", "cell_of", "handshake_of", "summary"]
@@ -55,7 +55,7 @@ def handshake_of(name: str) -> Handshake:
 def cell_of(case: Case, seen: Observed) -> Cell:
     """The judgement on one vector, with the observation as its answer."""
     told = seen.to_json(case.vector.data)
-    if seen.outcome == NOT_ASKED:
+    if seen.outcome == NOT_JUDGED:
         return Cell("unsupported", seen.text, declared=True, answer=told)
     return replace(_judged(case, seen), answer=told)
 
@@ -140,12 +140,12 @@ def summary(run: Run, wanted: int) -> list[str]:
     """
     (broker,) = run.testees
     told: list[dict[str, Any]] = [dict(cell.answer) for key, cell in broker.cells.items() if not broker.hides(key)]
-    asked = [one for one in told if one.get("outcome") != NOT_ASKED]
-    served = [one for one in asked if "consumer" in one]
-    lines = [f"asked     {len(asked)} of {wanted}"]
+    clear = [one for one in told if one.get("outcome") != NOT_JUDGED]
+    served = [one for one in clear if "consumer" in one]
+    lines = [f"judged    {len(clear)} of {wanted}"]
     for title, names in (
-        ("answered", [one.get("error") or one.get("outcome", "") for one in asked]),
-        ("stored", [one["stored"] for one in asked if "stored" in one]),
+        ("answered", [one.get("error") or one.get("outcome", "") for one in clear]),
+        ("stored", [one["stored"] for one in clear if "stored" in one]),
         ("consumers", ["read it" if one["consumer"] == "accepted" else "refuse it" for one in served]),
     ):
         if names:

@@ -16,7 +16,7 @@ __all__ = [
     "CHANGED",
     "EDITED",
     "GONE",
-    "NOT_ASKED",
+    "NOT_JUDGED",
     "NO_ERROR",
     "RECOMPRESSED",
     "REFUSED",
@@ -29,7 +29,7 @@ ACCEPTED: Final = "accepted"
 REFUSED: Final = "rejected"
 # The broker ended.
 GONE: Final = "gone"
-NOT_ASKED: Final = "not asked"
+NOT_JUDGED: Final = "not judged"
 NO_ERROR: Final = "NONE"
 TOO_LARGE: Final = "decompressed-size-exceeded"
 # Longer bytes are not in a report.
@@ -47,7 +47,7 @@ class Observed:
     """What happened to one vector.
 
     - ``outcome``: ``accepted`` or ``rejected``; ``closed``, ``silent`` or ``garbled`` as in :mod:`kfuzz.client.link`;
-      ``gone`` or ``not asked``.
+      ``gone`` or ``not judged``.
     - ``error``: Kafka's name of the error in the response. ``text``: the broker's message, or another remark.
     - ``base_offset``: that of the response.
     - ``stored``: the bytes that a fetch from the start of the partition returns.

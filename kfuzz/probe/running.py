@@ -27,7 +27,7 @@ from kfuzz.conformance.judge.matrix import Places, Run, judged
 from kfuzz.errors import UsageError
 from kfuzz.probe.asking import Place, ask, is_transactional
 from kfuzz.probe.judging import BROKER, STORAGE_ERROR, cell_of, checked_name, handshake_of
-from kfuzz.probe.observed import ACCEPTED, GONE, NOT_ASKED, REFUSED, Observed
+from kfuzz.probe.observed import ACCEPTED, GONE, NOT_JUDGED, REFUSED, Observed
 from kfuzz.probe.settings import Settings
 from kfuzz.records import Record, RecordBatch
 from kfuzz.vectors.model import TOPIC
@@ -181,7 +181,7 @@ class _Worker:
         if config is None:
             names = " or ".join(OF_THE_BROKER.values())
             for case in left:
-                self._settle(case, Observed(NOT_ASKED, text=f"needs another {names}, which a client cannot set"))
+                self._settle(case, Observed(NOT_JUDGED, text=f"needs another {names}, which a client cannot set"))
             return
         self.topic = ""
         for number, case in enumerate(left):
@@ -191,7 +191,7 @@ class _Worker:
                 if not config:
                     raise
                 for one in left[number:]:
-                    self._settle(one, Observed(NOT_ASKED, text=f"needs a topic with other settings: {error}"))
+                    self._settle(one, Observed(NOT_JUDGED, text=f"needs a topic with other settings: {error}"))
                 return
             await self._one(case, config)
         await self._drop()
@@ -254,17 +254,17 @@ class _Worker:
             self._settle(self.last, Observed(GONE, text="after its answer"))
             seen = await self._ask(case)
         self.last = case
-        if seen.outcome == SILENT:
+        if SILENT in (seen.outcome, seen.fetch):
             # A busy machine may be slow once. The vector gets another partition of another topic.
             self.on_notice(f"{case.vector.id}: no answer; asked again")
             seen = await self._recovered(case, seen, config)
-            if seen.outcome == SILENT:
+            if seen.outcome != GONE:
                 await self._place(config, 1)
                 seen = await self._ask(case)
         if seen.outcome not in SOUND or seen.fetch or seen.error == STORAGE_ERROR:
             seen = await self._recovered(case, seen, config)
         self._settle(case, seen)
-        if seen.outcome == SILENT:
+        if SILENT in (seen.outcome, seen.fetch):
             self.silent += 1
             if self.silent == SILENT_MAX:
                 raise _Ended(f"{SILENT_MAX} vectors got no answer; raise --timeout, or choose fewer vectors")
@@ -274,7 +274,7 @@ class _Worker:
         seen = await ask(self.cluster, place, case.vector.data)
         transactional = seen.outcome == REFUSED and is_transactional(case.vector.data)
         if transactional and seen.error in NO_TRANSACTION:
-            return Observed(NOT_ASKED, text=f"asks for the transaction before it looks at the batch: {seen.error}")
+            return Observed(NOT_JUDGED, text=f"asks for the transaction before it looks at the batch: {seen.error}")
         return seen
 
     async def _recovered(self, case: Case, seen: Observed, config: Config) -> Observed:

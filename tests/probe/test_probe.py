@@ -256,7 +256,7 @@ def test_the_report_says_what_was_answered_stored_and_served_and_can_be_read_aga
     with OddBroker(odd={bytes_of(BAD): odd_broker.ACCEPT}) as broker:
         done = probed(broker)
     assert summary(done.run, 3) == [
-        "asked     3 of 3",
+        "judged    3 of 3",
         "answered  NONE 3",
         "stored    same 3",
         "consumers read it 2, refuse it 1",
@@ -318,7 +318,7 @@ def test_a_broker_that_is_gone_is_told_with_exit_code_1() -> None:
         code, output = run(f"127.0.0.1:{broker.port}", BAD, GOOD, "--timeout", "1")
     assert code == 1
     assert f"kfuzz: the broker does not work any more since {BAD}" in output
-    assert "asked     1 of 2" in output
+    assert "judged    1 of 2" in output
 
 
 @pytest.mark.parametrize(
