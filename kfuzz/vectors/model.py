@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 FORMAT = "kfuzz-vectors/1"
-# Files list the contents of up to this many records; for more, they hold a digest.
+# Files list the contents of up to this many records and headers; for more, they hold a digest.
 CONTENT_RECORDS_MAX = 1000
 SCHEMA_FILE = "schema.json"
 # Holds the version of the suite.

@@ -32,8 +32,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
 
         return make
 
-    for name, maker in bombs.RAWS.items():
-        monkeypatch.setitem(bombs.RAWS, name, counted(name, maker))
+    for table in (bombs.RAWS, bombs.MANY_HEADERS):
+        for name, maker in table.items():
+            monkeypatch.setitem(table, name, counted(name, maker))
     # What an earlier test made is forgotten, or nothing would be counted.
     bombs.raw_of.cache_clear()
     yield counts
@@ -46,7 +47,7 @@ def test_loading_the_suite_makes_no_bomb(made: Counter[str]) -> None:
     for vector in vectors:
         assert vector.size >= 0
         assert all("verdict" in expectation for expectation in vector.expect.values())
-    assert sum(isinstance(vector.source, Bomb) for vector in vectors) == 3 * len(bombs.RAWS)
+    assert sum(isinstance(vector.source, Bomb) for vector in vectors) == 2 * len(bombs.BOMBS) + len(bombs.RAWS)
     assert not made
 
 
@@ -64,6 +65,15 @@ def test_contents_that_the_file_has_the_digest_of_are_made_when_they_are_asked_f
     assert len(expectation["batches"][0]["records"]) == 131_071
     assert dict(expectation)["batches"] == expectation["batches"]
     assert made == {"records-131071": 1}
+
+
+def test_contents_with_many_headers_are_made_when_they_are_asked_for(made: Counter[str]) -> None:
+    expectation = find_vector("records/v2/header-count/true-65536-zstd").expect["consumer"]
+    assert (expectation["verdict"], "batches" in expectation) == ("valid", True)
+    assert not made
+    [record] = expectation["batches"][0]["records"]
+    assert record["headers"] == [["", ""]] * 65_536
+    assert made == {"headers-65536-zstd": 1}
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,11 @@ def refuses(finding: str) -> Judged:
     return Judged("invalid", finding)
 
 
+def _entries(raw: Raw) -> int:
+    """How many records and headers the contents list."""
+    return sum(1 + len(record["headers"]) for read in raw.batches for record in read["records"])
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One step of a stream: its bytes, and each role's expectation after the earlier steps, in the schema's form."""
@@ -184,7 +189,7 @@ class Theme:
         }
         document |= {"budget": budget} if budget else {}
         document |= {"topic": topic} if topic else {}
-        if bomb is not None and sum(len(read["records"]) for read in raw.batches) > CONTENT_RECORDS_MAX:
+        if bomb is not None and _entries(raw) > CONTENT_RECORDS_MAX:
             for stated in document["expect"].values():
                 stated |= {"batches": contents_digest(stated["batches"])} if "batches" in stated else {}
         self.recipes.append(Recipe(document, raw.data + tail, raw.by_content, bomb))
@@ -223,11 +228,15 @@ class Theme:
             document["aborted"] = [{"producer_id": str(producer), "first_offset": str(at)} for producer, at in aborted]
         self.recipes.append(Recipe(document, whole.data, False))
 
-    def message(self, slug: str, summary: str, body: Body, **options: Any) -> None:
-        """A vector of kind ``message``; the body holds its verdict, finding and contents."""
+    def message(self, slug: str, summary: str, body: Body, *, annotate: bool = True, **options: Any) -> None:
+        """A vector of kind ``message``; the body holds its verdict, finding and contents.
+
+        Without ``annotate`` the layout has one place, the whole message: for right messages with hundreds of elements.
+        """
         contents = {} if body.contents is None else {"message": body.contents, "consumed": body.consumed}
         which = {"message": body.definition.name, "version": body.version}
-        layout = [place.to_json() for place in body.places]
+        whole = {"at": 0, "size": len(body.data), "field": "message"}
+        layout = [place.to_json() for place in body.places] if annotate else [whole]
         self._read_by_one(slug, summary, body, which, contents, layout, **options)
 
     def primitive(self, slug: str, summary: str, single: Single, **options: Any) -> None:

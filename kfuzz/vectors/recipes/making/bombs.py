@@ -1,4 +1,4 @@
-"""Bombs: small payloads that decompress to very many bytes, and batches with very many records.
+"""Bombs: small payloads that decompress to very many bytes, and batches with very many records or headers.
 
 They are built by hand on demand, so their digests are the same on every machine.
 """
@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 
 from kfuzz.vectors.recipes.making.builder import CREATED_MS, Json, Raw, Record, batch, varint
-from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, ZSTD_MAGIC, Bits, raw_snappy, xerial, xxh32
+from kfuzz.vectors.recipes.making.containers import LZ4_MAGIC, ZSTD_MAGIC, Bits, raw_snappy, stored, xerial, xxh32
 
 MIB = 1024 * 1024
 ZSTD_BLOCK_BYTES = 128 * 1024
@@ -181,6 +181,43 @@ RAWS: dict[str, Callable[[], Raw]] = {
 }
 
 
+def _headers(codec: str, count: int, header: bytes, contents: list[str | None]) -> Raw:
+    """A batch of one record with ``count`` equal headers, whose bytes are ``header``.
+
+    The bytes are joined here: the builder of records would take a second for so many fields.
+    """
+    head = b"\x00\x00\x00" + varint(1) + b"k" + varint(1) + b"v" + varint(count)
+    length = varint(len(head) + count * len(header))
+    if codec == "none":
+        payload = length + head + header * count
+    elif any(header):
+        payload = stored(codec, length + head + header * count)
+    else:
+        payload = ZEROS[codec](length + head, count * len(header))
+    read = {**Record().contents(0, CREATED_MS), "headers": [contents] * count}
+    made = batch(
+        codec=codec,
+        payload=payload,
+        contents=[read],
+        canonical=codec == "none",
+        max_timestamp=CREATED_MS,
+        record_count=1,
+    )
+    # The batch is ordinary, only large, so no byte is marked as hostile.
+    return replace(made, layout=())
+
+
+# Three bytes each: a key of one letter, and null. Or two zero bytes each, which compress well: an empty key and value.
+MANY_HEADERS: dict[str, Callable[[], Raw]] = {
+    "headers-10000": lambda: _headers("none", 10_000, b"\x02h\x01", ["h", None]),
+    "headers-10000-gzip": lambda: _headers("gzip", 10_000, b"\x02h\x01", ["h", None]),
+    "headers-10000-snappy": lambda: _headers("snappy", 10_000, b"\x02h\x01", ["h", None]),
+    "headers-10000-lz4": lambda: _headers("lz4", 10_000, b"\x02h\x01", ["h", None]),
+    "headers-65536-gzip": lambda: _headers("gzip", 65_536, bytes(2), ["", ""]),
+    "headers-65536-zstd": lambda: _headers("zstd", 65_536, bytes(2), ["", ""]),
+}
+
+
 def contents(name: str) -> list[Json]:
     """The contents to read from the bytes of ``name``; the vector's file may have only their digest."""
     return list(raw_of(name).batches)
@@ -189,7 +226,7 @@ def contents(name: str) -> list[Json]:
 @cache
 def raw_of(name: str) -> Raw:
     """The bomb ``name`` with its contents; built once and cached."""
-    return RAWS[name]()
+    return (RAWS | MANY_HEADERS)[name]()
 
 
 def _maker(name: str) -> Callable[[], bytes]:
@@ -197,4 +234,4 @@ def _maker(name: str) -> Callable[[], bytes]:
 
 
 # The builder of a bomb's bytes, by the name in a vector's "recipe".
-BOMBS: dict[str, Callable[[], bytes]] = {name: _maker(name) for name in RAWS}
+BOMBS: dict[str, Callable[[], bytes]] = {name: _maker(name) for name in RAWS | MANY_HEADERS}

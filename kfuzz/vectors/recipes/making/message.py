@@ -22,7 +22,7 @@ from kfuzz.messages.model import INT_RANGES, Definition, Field, key_of
 from kfuzz.messages.schemas import default_of, schema
 from kfuzz.wire.cursor import uvarint
 
-__all__ = ["Body", "Place", "body", "definitions", "full", "slug_of"]
+__all__ = ["Body", "Place", "body", "definitions", "full", "slug_of", "successful"]
 
 Json = dict[str, Any]
 
@@ -55,6 +55,15 @@ def slug_of(name: str, version: int) -> str:
 def full(definition: Definition, version: int) -> Json:
     """A value for every field of the version, also tagged ones. No value is a default; arrays have one element."""
     return _Values(definition, version).struct(definition.fields)
+
+
+def _without_errors(values: Any) -> Any:
+    """The ``values`` of a message with every error code 0: some clients read no further than an error."""
+    if isinstance(values, list):
+        return [_without_errors(value) for value in values]
+    if not isinstance(values, dict):
+        return values
+    return {key: 0 if key == "errorCode" else _without_errors(value) for key, value in values.items()}
 
 
 class _Values:
@@ -215,6 +224,11 @@ def body(name: str, version: int | None = None, values: Mapping[str, Any] | None
     data = schema(definition, version).encode(given)
     contents = to_json(definition, version, given)
     return Body(definition, version, data, tuple(_places(definition, version, data)), contents)
+
+
+def successful(name: str, version: int) -> Body:
+    """A correct message with a value in every field, but with every error code 0."""
+    return body(name, version, _without_errors(full(newest(name, version), version)))
 
 
 def _places(definition: Definition, version: int, data: bytes) -> Iterator[Place]:

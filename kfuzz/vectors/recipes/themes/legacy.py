@@ -267,7 +267,7 @@ def _wrappers(made: Theme, magic: int) -> None:
     )
 
 
-def _unopened(raw: Raw) -> list[Json]:
+def unopened(raw: Raw) -> list[Json]:
     """The contents of an unreadable wrapper: all members except the records and the first offset."""
     hidden = ("base_offset", "records")
     return [{name: value for name, value in contents.items() if name not in hidden} for contents in raw.batches]
@@ -335,7 +335,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
             flags=["WrapperBroken"],
             finding=finding,
             # Kafka 3.9 does not open a wrapper to find the start of a log. Later brokers do, and crash.
-            log=accepts(finding="wrapper-start-unknown", batches=_unopened(raw)),
+            log=accepts(finding="wrapper-start-unknown", batches=unopened(raw)),
         )
     behind = concat(message(magic), wrapper_of(magic, b""))
     made.invalid(
@@ -345,7 +345,7 @@ def _bad_wrappers(made: Theme, magic: int) -> None:
         requirements=requirements,
         flags=["WrapperBroken"],
         finding="wrapper-empty",
-        log=accepts(finding="records-unreadable", batches=[behind.batches[0], *_unopened(wrapper_of(magic, b""))]),
+        log=accepts(finding="records-unreadable", batches=[behind.batches[0], *unopened(wrapper_of(magic, b""))]),
     )
     made.acceptable(
         "wrapper-partial-tail",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kfuzz.kafka import INT32_MAX
-from kfuzz.vectors.recipes.making.message import Body, Place, body, definitions
+from kfuzz.vectors.recipes.making.message import Body, Place, body, definitions, successful
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 from kfuzz.wire.cursor import uvarint
 
@@ -13,6 +14,7 @@ __all__ = ["theme"]
 
 TAG, GONE, UNKNOWN, DEFAULT = ["MSG-TAG-1"], ["MSG-TAG-2"], ["MSG-TAG-3"], ["MSG-TAG-4"]
 TAG_MAX = INT32_MAX - 1
+UINT32_MAX = 2**32 - 1
 
 
 def theme() -> Theme:
@@ -33,6 +35,8 @@ def theme() -> Theme:
         _of_root(made, body(name), bomb)
     _known(made)
     _of_structs(made)
+    _of_response(made, bomb)
+    _known_of_response(made, bomb)
     return made
 
 
@@ -214,3 +218,124 @@ def _of_structs(made: Theme) -> None:
         whole.broken(count, b"", "message-cut"),
         requirements=TAG,
     )
+
+
+def _of_response(made: Theme, flag: str) -> None:
+    """A response, which clients read: numbers beyond an int32, and tags that are large, many or deep."""
+    name = "MetadataResponse in version 12"
+    whole = successful("MetadataResponse", 12)
+    inner = whole.place("tag-count", "topics[0].partitions[0]")
+    outer = _root_count(whole)
+
+    def add(slug: str, text: str, made_body: Body, **options: Any) -> None:
+        requirements = UNKNOWN if made_body.verdict == "valid" else TAG
+        made.message(f"{whole.slug}-{slug}", f"{name}: {text}", made_body, requirements=requirements, **options)
+
+    for number, slug in ((2**31, "2-to-31"), (UINT32_MAX, "2-to-32-less-1")):
+        claimed = whole.broken(outer, uvarint(number), "tag-count-exceeds-message")
+        add(
+            f"count-{slug}",
+            f"the tag count is {number:,}; Kafka 3.9.2 reads a negative number, so no tag",
+            # kfuzz and Kafka 4 refuse it, so the contents are those of the message with the count 0.
+            replace(claimed, contents=whole.contents, places=_with_size(whole, claimed, outer)),
+            flags=[flag],
+            budget=SMALL,
+        )
+        add(
+            f"size-{slug}",
+            f"an unknown tag claims {number:,} bytes",
+            whole.broken(outer, b"\x01", "tag-size-exceeds-message", behind=b"\x14" + uvarint(number) + b"a"),
+            flags=[flag],
+            budget=SMALL,
+        )
+    rest = whole.data[inner.at + inner.size :]
+    add(
+        "count-huge-in-partition",
+        "a partition claims 2,147,483,647 tags",
+        whole.broken(inner, uvarint(INT32_MAX), "tag-count-exceeds-message"),
+        flags=[flag],
+        budget=SMALL,
+    )
+    add(
+        "size-beyond-in-partition",
+        "an unknown tag of a partition claims one byte more than the message has",
+        whole.broken(inner, b"\x01", "tag-size-exceeds-message", behind=b"\x14" + uvarint(len(rest) + 1) + rest),
+    )
+    add(
+        "repeated-in-partition",
+        "an unknown tag of a partition occurs twice",
+        whole.broken(inner, b"\x02", "tag-repeated", behind=_tags((20, b"a"), (20, b"b")) + rest),
+    )
+    add(
+        "descending-in-partition",
+        "two unknown tags of a partition are in descending order",
+        whole.broken(inner, b"\x02", "tag-not-ascending", behind=_tags((21, b"a"), (20, b"b")) + rest),
+    )
+    deep = b"\x00"
+    for _ in range(300):
+        deep = b"\x01" + _tags((20, deep))
+    for slug, text, pairs in (
+        ("large-unknown", "an unknown tag has 4,000 bytes", [(20, bytes(range(250)) * 16)]),
+        ("many-unknown", "there are 200 unknown tags without bytes", [(20 + index, b"") for index in range(200)]),
+        ("deep-unknown", "the bytes of an unknown tag look like tagged fields in 300 levels", [(20, deep)]),
+        ("message-in-unknown", "the bytes of an unknown tag are this message itself", [(20, whole.data)]),
+    ):
+        tagged = whole.broken(outer, uvarint(len(pairs)), None, behind=_tags(*pairs))
+        add(slug, text, tagged, canonical=True, annotate=False)
+
+
+def _with_size(whole: Body, claimed: Body, count: Place) -> tuple[Place, ...]:
+    """The places of ``whole``; the last one, ``count``, has the size and the mark that it has in ``claimed``."""
+    return tuple(claimed.places[-1] if one == count else one for one in whole.places)
+
+
+def _known_of_response(made: Theme, flag: str) -> None:
+    """ApiVersionsResponse has tags 0 to 3 at its root, two of them with arrays. Every client reads it first."""
+    whole = body("ApiVersionsResponse", 3, {})
+    count = _root_count(whole)
+    name = "ApiVersionsResponse in version 3"
+    # One feature, "f", with the versions 1 to 2; and an epoch.
+    feature, epoch = (0, b"\x02\x02f\x00\x01\x00\x02\x00"), (1, bytes(7) + b"\x05")
+    for slug, text, number, behind, finding, options in (
+        ("known-order", "two known tags are in order", 2, _tags(feature, epoch), None, {"canonical": True}),
+        (
+            "known-descending",
+            "two known tags are in descending order",
+            2,
+            _tags(epoch, feature),
+            "tag-not-ascending",
+            {},
+        ),
+        ("known-twice", "a known tag occurs twice", 2, _tags(epoch, (1, bytes(7) + b"\x06")), "tag-repeated", {}),
+        (
+            "known-count-huge",
+            "the array in a known tag claims 2,147,483,647 elements",
+            1,
+            _tags((0, uvarint(INT32_MAX + 1) + feature[1][1:])),
+            "count-exceeds-message",
+            {"flags": [flag], "budget": SMALL},
+        ),
+        (
+            "known-size-2-to-32-less-1",
+            "a known tag claims 4,294,967,295 bytes; Kafka reads its fields and ignores the size",
+            1,
+            b"\x01" + uvarint(UINT32_MAX) + epoch[1],
+            "tag-size-mismatch",
+            {"flags": [flag], "budget": SMALL},
+        ),
+        (
+            "known-null",
+            "the array in a known tag is null, which is not allowed",
+            1,
+            _tags((0, b"\x00")),
+            "null-not-allowed",
+            {},
+        ),
+    ):
+        made.message(
+            f"{whole.slug}-{slug}",
+            f"{name}: {text}",
+            whole.broken(count, uvarint(number), finding, behind=behind),
+            requirements=TAG,
+            **options,
+        )

@@ -1,0 +1,229 @@
+"""Counts and lengths of responses, deep inside them, and claims that multiply. Clients read responses."""
+
+from __future__ import annotations
+
+from kfuzz.kafka import INT32_MAX
+from kfuzz.vectors.recipes.making.message import Body, body, successful
+from kfuzz.vectors.recipes.theme import SMALL, Theme
+from kfuzz.wire.cursor import uvarint
+
+__all__ = ["theme"]
+
+ARRAY, BYTES, NULL, NOT_NULL = ["MSG-ARRAY-1"], ["MSG-BYTES-1"], ["MSG-NULL-1"], ["MSG-NULL-2"]
+UINT32_MAX = 2**32 - 1
+FILLED_BYTES = 2000
+# Where the filling bytes end within something else than a field of fixed size.
+FILLED_FINDINGS = {"offset-fetch-response-v8": "tag-size-exceeds-message"}
+# Responses with their arrays: a version with fixed counts and one with compact counts, each with the array's path.
+RESPONSES = (
+    ("MetadataResponse", (4, "topics[0].partitions[0].replicaNodes"), (12, "topics[0].partitions[0].replicaNodes")),
+    ("JoinGroupResponse", (5, "members"), (9, "members")),
+    ("OffsetFetchResponse", (5, "topics[0].partitions"), (8, "groups[0].topics[0].partitions")),
+    ("ApiVersionsResponse", (2, "apiKeys"), (4, "apiKeys")),
+    ("ProduceResponse", (8, "responses[0].partitionResponses"), (12, "responses[0].partitionResponses")),
+    ("DescribeGroupsResponse", (4, "groups[0].members"), (5, "groups[0].members")),
+)
+# Message, version, and a field with a length.
+LENGTHS = (
+    ("MetadataResponse", 4, "topics[0].name"),
+    ("MetadataResponse", 12, "topics[0].name"),
+    ("JoinGroupResponse", 5, "members[0].metadata"),
+    ("JoinGroupResponse", 9, "members[0].metadata"),
+    ("JoinGroupResponse", 9, "leader"),
+    ("DescribeGroupsResponse", 5, "groups[0].members[0].groupInstanceId"),
+    ("FetchResponse", 4, "responses[0].partitions[0].records"),
+    ("FetchResponse", 17, "responses[0].partitions[0].records"),
+    ("ProduceRequest", 3, "topicData[0].partitionData[0].records"),
+    ("ProduceRequest", 9, "topicData[0].partitionData[0].records"),
+)
+
+
+def theme() -> Theme:
+    """The recipes of ``vectors/messages/claims.json``."""
+    made = Theme("messages/claims", "Counts and lengths deep inside responses, and claims that multiply.", "message")
+    made.flag(
+        "NestedCountHuge",
+        "allocation",
+        "An array inside a response claims more elements than its bytes can hold.",
+        "A client that allocates memory before it checks runs out of memory. Anyone who can answer it can do that.",
+        links=["KAFKA-14063"],
+        cves=["CVE-2022-34917"],
+    )
+    made.flag(
+        "NegativeAsUnsigned",
+        "confusion",
+        "A compact count or length is 2^32 - 1. It means -2 as a signed number, and 4,294,967,294 as an unsigned one.",
+        "Kafka reads any number below 0 as null. A reader of unsigned numbers allocates four gigabytes.",
+    )
+    for name, *versions in RESPONSES:
+        for version, path in versions:
+            _count(made, successful(name, version), path)
+    for name, version, path in LENGTHS:
+        _length(made, successful(name, version), path)
+    _multiplied(made)
+    _small_elements(made)
+    return made
+
+
+def _count(made: Theme, whole: Body, path: str) -> None:
+    count = whole.place("count", path)
+    slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
+    what = f"{whole.definition.name} in version {whole.version}: {path}"
+    nullable = whole.may_be_null(count)
+    null = NULL if nullable else [*NOT_NULL, *ARRAY]
+    made.message(
+        f"{slug}-largest",
+        f"{what} claims 2,147,483,647 elements",
+        whole.broken(count, whole.number(count, INT32_MAX), "count-exceeds-message"),
+        requirements=ARRAY,
+        flags=["NestedCountHuge"],
+        budget=SMALL,
+    )
+    # In these bytes, every text is empty and every number is the same.
+    filler = (b"\x01" if whole.compact else b"\x00") * FILLED_BYTES
+    made.message(
+        f"{slug}-as-many-as-bytes",
+        f"{what} claims {FILLED_BYTES:,} elements, and {FILLED_BYTES:,} bytes are left",
+        whole.broken(
+            count,
+            whole.number(count, FILLED_BYTES),
+            FILLED_FINDINGS.get(whole.slug, "message-cut"),
+            behind=filler,
+        ),
+        requirements=ARRAY,
+        flags=["NestedCountHuge"],
+        budget=SMALL,
+    )
+    behind = whole.behind(count)
+    if whole.compact:
+        made.message(
+            f"{slug}-unsigned",
+            f"{what} has the count 2^32 - 1, which is -2 as a signed number",
+            whole.broken(
+                count, uvarint(UINT32_MAX), "length-below-minus-one" if nullable else "null-not-allowed", behind=behind
+            ),
+            requirements=null,
+            flags=["NegativeAsUnsigned"],
+        )
+    else:
+        made.message(
+            f"{slug}-minus-two",
+            f"{what} claims -2 elements",
+            whole.broken(
+                count,
+                whole.number(count, -2),
+                "length-below-minus-one" if nullable else "null-not-allowed",
+                behind=behind,
+            ),
+            requirements=null,
+        )
+    made.message(
+        f"{slug}-null",
+        f"{what} is null, which is {'allowed' if nullable else 'not allowed'}",
+        whole.broken(count, whole.number(count, -1), None if nullable else "null-not-allowed", behind=behind),
+        requirements=null,
+        canonical=nullable,
+    )
+
+
+def _length(made: Theme, whole: Body, path: str) -> None:
+    length = whole.place("length", path)
+    slug = f"{whole.slug}-{path.rpartition('.')[2].lower()}"
+    what = f"{whole.definition.name} in version {whole.version}: {path}"
+    nullable = whole.may_be_null(length)
+    number = uvarint(UINT32_MAX) if whole.compact else whole.number(length, -2)
+    made.message(
+        f"{slug}-length-{'unsigned' if whole.compact else 'minus-two'}",
+        f"{what} has the length " + ("2^32 - 1, which is -2 as a signed number" if whole.compact else "-2"),
+        whole.broken(
+            length,
+            number,
+            "length-below-minus-one" if nullable else "null-not-allowed",
+            behind=whole.behind(length),
+        ),
+        requirements=NULL if nullable else [*NOT_NULL, *NULL],
+        flags=["NegativeAsUnsigned"] if whole.compact else [],
+    )
+
+
+def _multiplied(made: Theme) -> None:
+    """Arrays in arrays, where every level claims as many elements as there are bytes."""
+    made.flag(
+        "CountsMultiply",
+        "allocation",
+        "Arrays are inside arrays, and each claims as many elements as there are bytes left.",
+        "Each count alone may pass a check. A reader that allocates for each level needs the sizes of all levels.",
+    )
+    for name, version, paths in (
+        ("CreateTopicsRequest", 4, ("topics", "topics[0].assignments", "topics[0].assignments[0].brokerIds")),
+        ("CreateTopicsRequest", 7, ("topics", "topics[0].assignments", "topics[0].assignments[0].brokerIds")),
+        (
+            "StreamsGroupDescribeResponse",
+            1,
+            (
+                "groups",
+                "groups[0].members",
+                "groups[0].members[0].assignment.activeTasks",
+                "groups[0].members[0].assignment.activeTasks[0].partitions",
+            ),
+        ),
+    ):
+        whole = successful(name, version)
+        last = whole.place("count", paths[-1])
+        data = whole.data[: last.at]
+        # From the last to the first: a longer count moves only the bytes after it.
+        for path in reversed(paths[:-1]):
+            place = whole.place("count", path)
+            number = whole.number(place, FILLED_BYTES)
+            data = data[: place.at] + number + data[place.at + place.size :]
+        first = whole.place("count", paths[0])
+        behind = data[first.at + len(whole.number(first, FILLED_BYTES)) :]
+        behind += whole.number(last, FILLED_BYTES) + bytes([1]) * FILLED_BYTES
+        made.message(
+            f"{whole.slug}-multiplied",
+            f"{name} in version {version}: arrays in {len(paths)} levels claim {FILLED_BYTES:,} elements each",
+            whole.broken(first, whole.number(first, FILLED_BYTES), "message-cut", behind=behind),
+            requirements=ARRAY,
+            flags=["CountsMultiply"],
+            budget=SMALL,
+        )
+
+
+def _small_elements(made: Theme) -> None:
+    """Elements of few bytes on the wire that need much more memory in most languages."""
+    for version in (1, 3):
+        whole = body("CreatePartitionsRequest", version)
+        count = whole.place("count", "topics[0].assignments")
+        many = {"topics": [{"name": "t", "count": 9, "assignments": [{"brokerIds": []}] * 500}], "timeoutMs": 1}
+        made.message(
+            f"{whole.slug}-empty-arrays",
+            f"CreatePartitionsRequest in version {version}: an array holds 500 empty arrays",
+            body("CreatePartitionsRequest", version, many),
+            requirements=ARRAY,
+            canonical=True,
+            annotate=False,
+        )
+        made.message(
+            f"{whole.slug}-empty-arrays-claimed",
+            f"CreatePartitionsRequest in version {version}: an array claims 100,000,000 empty arrays, and 4 are there",
+            whole.broken(
+                count,
+                whole.number(count, 100_000_000),
+                "count-exceeds-message",
+                behind=(whole.number(count, 0) + (b"\x00" if whole.compact else b"")) * 4,
+            ),
+            requirements=ARRAY,
+            flags=["NestedCountHuge"],
+            budget=SMALL,
+        )
+    for version in (4, 5):
+        whole = body("DescribeGroupsRequest", version)
+        texts = {"groups": [""] * 1000, "includeAuthorizedOperations": False}
+        made.message(
+            f"{whole.slug}-thousand-empty-texts",
+            f"DescribeGroupsRequest in version {version}: an array holds 1,000 empty texts",
+            body("DescribeGroupsRequest", version, texts),
+            requirements=[*ARRAY, *BYTES],
+            canonical=True,
+            annotate=False,
+        )
