@@ -7,8 +7,8 @@ from kfuzz.vectors.recipes.making.builder import Raw, Record, batch, varint
 from kfuzz.vectors.recipes.making.containers import stored
 from kfuzz.vectors.recipes.theme import SMALL, Theme
 
-# For many true headers: a slow reader needs half a second. One that copies all headers for each header needs ten.
-MANY = {"cpu_ms": 3_000, "memory_bytes": 256 * MIB}
+# A slow reader needs half a second for 65,536 headers. One that copies all headers for each header needs ten.
+READ_MS = {"10000": 10_000, "65536": 3_000}
 # More than 1,000, so that a reader with a limit does not stop there, and still few enough for a file.
 FILLED_BYTES = 2600
 
@@ -44,7 +44,7 @@ def _true(made: Theme) -> None:
             raw_of(name),
             requirements=["RB-HEADERS-1", "RB-HEADERS-5"],
             flags=["HeadersMany"],
-            budget=MANY,
+            budget={"cpu_ms": READ_MS[count], "memory_bytes": 256 * MIB},
             bomb=name,
         )
 
