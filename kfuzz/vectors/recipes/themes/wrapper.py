@@ -67,7 +67,7 @@ def _without_contents(made: Theme, magic: int) -> None:
         )
         refused(
             f"{codec}-without-value-behind-message",
-            f"a plain message, then a {codec} wrapper with neither a key nor a value",
+            f"a plain message, then a wrapper of {codec} with neither a key nor a value",
             concat(
                 message(magic), message(magic, offset=1, key=None, value=None, codec=codec, hostile=["value_length"])
             ),
