@@ -1,6 +1,9 @@
 package testee
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"io"
+)
 
 // Frame is one whole batch, or one legacy message, in the bytes of a fetch. A testee uses frames only to see whether
 // the library has left out records without an error: most libraries do not tell how far they have read.
@@ -33,4 +36,15 @@ func Frames(data []byte) (frames []Frame, whole bool) {
 		at = frame.End
 	}
 	return frames, true
+}
+
+// ReadSized reads a request or a response from a connection, without the size before it.
+func ReadSized(from io.Reader) ([]byte, error) {
+	var size [4]byte
+	if _, err := io.ReadFull(from, size[:]); err != nil {
+		return nil, err
+	}
+	data := make([]byte, binary.BigEndian.Uint32(size[:]))
+	_, err := io.ReadFull(from, data)
+	return data, err
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 const unknownTags = "_unknownTaggedFields"
@@ -223,4 +224,33 @@ func (m Messages) fill(value reflect.Value, text json.RawMessage) error {
 	default:
 		return json.Unmarshal(text, value.Addr().Interface())
 	}
+}
+
+// NamesIn reads a table of Kafka's names, for the fields to which KafkaName does not give them. A line has the Go field,
+// Kafka's name, and the structs in which it applies; the result's keys are "Struct.Field". "#" begins a comment.
+func NamesIn(table string) map[string]string {
+	found := map[string]string{}
+	for line := range strings.Lines(table) {
+		words := strings.Fields(line)
+		if len(words) > 2 && words[0] != "#" {
+			for _, in := range words[2:] {
+				found[in+"."+words[0]] = words[1]
+			}
+		}
+	}
+	return found
+}
+
+// KafkaName is Kafka's usual name of a Go field: TopicIDs is topicIds, ISRNodes is isrNodes.
+func KafkaName(goField string) string {
+	letters := []rune(strings.NewReplacer("IDs", "Ids", "ACLs", "Acls").Replace(goField))
+	result := make([]rune, len(letters))
+	for i, letter := range letters {
+		last := i+1 == len(letters) || !unicode.IsLower(letters[i+1])
+		if i == 0 || unicode.IsUpper(letters[i-1]) && last {
+			letter = unicode.ToLower(letter)
+		}
+		result[i] = letter
+	}
+	return string(result)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/binary"
-	"io"
 	"math"
 	"net"
 
@@ -20,12 +19,8 @@ const (
 // serve plays the broker until the library closes the connection. Every fetch gets the same bytes.
 func serve(conn net.Conn, data []byte, highWatermark int64, aborted []testee.Aborted) {
 	for {
-		var size [4]byte
-		if _, err := io.ReadFull(conn, size[:]); err != nil {
-			return
-		}
-		request := make([]byte, binary.BigEndian.Uint32(size[:]))
-		if _, err := io.ReadFull(conn, request); err != nil {
+		request, err := testee.ReadSized(conn)
+		if err != nil {
 			return
 		}
 		response := append(make([]byte, 4), request[4:8]...) // room for the size, then the correlation id

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"unicode"
 
 	testee "kfuzz_testee"
 
@@ -196,18 +195,7 @@ var structs = testee.Messages{
 var namesText string
 
 // names has Kafka's name for "package.Struct.Field" where the rule of kafkaField does not give it.
-var names = func() map[string]string {
-	found := map[string]string{}
-	for line := range strings.Lines(namesText) {
-		words := strings.Fields(line)
-		if len(words) > 2 && words[0] != "#" {
-			for _, in := range words[2:] {
-				found[in+"."+words[0]] = words[1]
-			}
-		}
-	}
-	return found
-}()
+var names = testee.NamesIn(namesText)
 
 // kafkaField is Kafka's name of a field: ThrottleTimeMs is throttleTimeMs, RackID is rackId.
 func kafkaField(in reflect.Type, name string) string {
@@ -217,14 +205,5 @@ func kafkaField(in reflect.Type, name string) string {
 	if name == "_" {
 		return ""
 	}
-	letters := []rune(strings.NewReplacer("IDs", "Ids", "ACLs", "Acls").Replace(name))
-	result := make([]rune, len(letters))
-	for i, letter := range letters {
-		last := i+1 == len(letters) || !unicode.IsLower(letters[i+1])
-		if i == 0 || unicode.IsUpper(letters[i-1]) && last {
-			letter = unicode.ToLower(letter)
-		}
-		result[i] = letter
-	}
-	return string(result)
+	return testee.KafkaName(name)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/binary"
-	"io"
 	"math"
 	"net"
 
@@ -54,12 +53,8 @@ func fetch(data []byte, aborted []testee.Aborted) (*sarama.FetchResponseBlock, e
 
 // answer reads one Fetch request and writes its response. Both end early if the library closes the connection.
 func answer(conn net.Conn, data []byte, aborted []testee.Aborted) {
-	var size [4]byte
-	if _, err := io.ReadFull(conn, size[:]); err != nil {
-		return
-	}
-	request := make([]byte, binary.BigEndian.Uint32(size[:]))
-	if _, err := io.ReadFull(conn, request); err != nil {
+	request, err := testee.ReadSized(conn)
+	if err != nil {
 		return
 	}
 	big := binary.BigEndian

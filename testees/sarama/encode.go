@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"io"
 	"math"
 	"net"
 	"strings"
@@ -182,10 +181,7 @@ func produced(request *sarama.ProduceRequest) ([]byte, error) {
 	defer stop()
 	sent := make(chan []byte, 1)
 	go func() {
-		var size [4]byte
-		io.ReadFull(server, size[:])
-		frame := make([]byte, binary.BigEndian.Uint32(size[:]))
-		io.ReadFull(server, frame)
+		frame, _ := testee.ReadSized(server)
 		sent <- frame
 	}()
 	if _, err := broker.Produce(request); err != nil {
