@@ -109,8 +109,15 @@ class BuildInTree(build_ext):
             self.build_lib, self.build_temp = usual.build_lib, usual.build_temp
 
 
+# The parts of testees/ that an installed kfuzz needs, for `kfuzz testee new`.
+KITS = ("go", "rust", "node", "python", "stubs")
+
+
 class BuildWithSuite(build_py):
-    """Puts the golden vectors, and the readers and the license that go with a copy, where kfuzz.vectors finds them."""
+    """Puts the golden vectors, and the readers and the license that go with a copy, where kfuzz.vectors finds them.
+
+    The kits for testees go where kfuzz.conformance finds them.
+    """
 
     def run(self) -> None:
         super().run()
@@ -118,6 +125,10 @@ class BuildWithSuite(build_py):
             for source, name in (("vectors", "suite"), ("examples", "examples")):
                 shutil.copytree(source, Path(self.build_lib) / "kfuzz" / "vectors" / name, dirs_exist_ok=True)
             shutil.copy("LICENSE", Path(self.build_lib) / "kfuzz" / "vectors")
+            built = shutil.ignore_patterns("target", "node_modules", "__pycache__", "Cargo.lock")
+            for name in KITS:
+                place = Path(self.build_lib) / "kfuzz" / "conformance" / "kits" / name
+                shutil.copytree(Path("testees") / name, place, dirs_exist_ok=True, ignore=built)
 
 
 setup(

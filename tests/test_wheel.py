@@ -23,12 +23,14 @@ from kfuzz.vectors.model import KINDS
 
 ROOT = Path(kfuzz.__file__).resolve().parent.parent
 # What a wheel is made from.
-SOURCES = ("kfuzz", "vectors", "examples", "pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in")
+KITS = ("testees/go", "testees/rust", "testees/node", "testees/python", "testees/stubs")
+FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in")
+SOURCES = ("kfuzz", "vectors", "examples", *KITS, *FILES)
 
 
 def build_wheel(place: Path) -> Path:
     """The wheel, built in a copy of the sources. What is compiled already and up to date is taken along."""
-    ignored = shutil.ignore_patterns("__pycache__", "*.so")
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "target", "Cargo.lock")
     for name in SOURCES:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, place / name, ignore=ignored)
@@ -134,6 +136,19 @@ def test_the_archive_for_executors_is_the_same_from_the_wheel_and_from_a_checkou
             entries.append({name: name.endswith(".so") or zipped.read(name) for name in zipped.namelist()})
     assert len(entries[0]) > 200
     assert entries[0] == entries[1]
+
+
+def test_a_testee_is_written_with_the_one_kit_of_the_repository(installed: Path, empty: Path) -> None:
+    for name in KITS[:-1]:
+        language = name.partition("/")[2]
+        done = run(installed, empty, "testee", "new", "--language", language, language)
+        assert done.returncode == 0, done.stderr
+        for path in (empty / language / "kit").rglob("*.*"):
+            assert path.read_bytes() == (ROOT / name / path.relative_to(empty / language / "kit")).read_bytes()
+    answered = subprocess.run(
+        [sys.executable, "python/testee.py"], cwd=empty, stdin=subprocess.DEVNULL, capture_output=True, check=True
+    )
+    assert json.loads(answered.stdout)["protocol"] == "kfuzz-testee/1"
 
 
 def test_check_tells_good_bytes_from_bad_ones(installed: Path, empty: Path) -> None:

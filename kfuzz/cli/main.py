@@ -32,7 +32,7 @@ VERBS = {
     "report": ("kfuzz.cli.report", "Show, convert and compare the results of `conform`."),
     "serve": ("kfuzz.cli.serve", "Run a broker from which any client can fetch the vectors."),
     "probe": ("kfuzz.cli.probe", "Show the vectors to a running broker, and compare it with Kafka."),
-    "testee": ("kfuzz.cli.testee", "Run kfuzz's own decoder as a testee."),
+    "testee": ("kfuzz.cli.testee", "Run kfuzz's own decoder as a testee, or start one for yours."),
     "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),
     "corpus": ("kfuzz.cli.corpus", "Generate and verify corpora of log segments."),
     "demo": ("kfuzz.cli.demo", "A tour of everything, in a few minutes."),

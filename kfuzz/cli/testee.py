@@ -1,21 +1,27 @@
-"""``kfuzz testee``: kfuzz's own decoder as a testee. ``kfuzz.conformance.judge.own`` does the work."""
+"""``kfuzz testee``: kfuzz's own decoder as a testee, and a start for yours.
+
+``kfuzz.conformance.judge.own`` and ``kfuzz.conformance.protocol.stubs`` do the work.
+"""
 
 from __future__ import annotations
 
+import shlex
 import sys
+from pathlib import Path
 from typing import cast
 
 import click
 
 from kfuzz import records
-from kfuzz.cli.console import standard_input
+from kfuzz.cli.console import Group, standard_input
 from kfuzz.conformance.judge.own import serve
 from kfuzz.conformance.protocol.schema import schema_text
+from kfuzz.conformance.protocol.stubs import LANGUAGES, write_stub
 
 __all__ = ["command"]
 
 
-@click.command()
+@click.group(cls=Group, invoke_without_command=True)
 @click.option(
     "--profile",
     type=click.Choice(records.PROFILES),
@@ -24,8 +30,9 @@ __all__ = ["command"]
     help="kafka accepts what Apache Kafka's reader accepts; strict accepts only what the documents allow.",
 )
 @click.option("--schema", "as_schema", is_flag=True, help="Only print the JSON Schema of the protocol.")
-def command(profile: str, as_schema: bool) -> None:
-    """Run kfuzz's own decoder as a testee.
+@click.pass_context
+def command(ctx: click.Context, profile: str, as_schema: bool) -> None:
+    """Run kfuzz's own decoder as a testee; `new` writes a testee for yours.
 
     It speaks kfuzz-testee/1 (docs/testee-protocol.md): JSON Lines on standard input and output.
 
@@ -34,8 +41,35 @@ def command(profile: str, as_schema: bool) -> None:
       kfuzz testee </dev/null
       kfuzz testee --schema > testee.schema.json
       kfuzz conform --command "kfuzz testee --profile strict"
+      kfuzz testee new --language go my-testee
     """
+    if ctx.invoked_subcommand:
+        return
     if as_schema:
         click.echo(schema_text(), nl=False)
         return
     serve(standard_input(), sys.stdout.buffer, profile=cast(records.Profile, profile))
+
+
+@command.command()
+@click.option(
+    "--language", required=True, type=click.Choice(LANGUAGES), help="The language of your decoder. It decides the kit."
+)
+@click.argument("directory", metavar="DIR")
+def new(language: str, directory: str) -> None:
+    """Write a small testee into DIR, with the kit of its language.
+
+    It runs at once, and answers "unsupported" until you put the call to your decoder into it. DIR must be empty, or not
+    exist yet. There is no kit for Java; testees/kafka-clients in kfuzz's repository is an example of a testee in Java.
+
+    \b
+    Examples:
+      kfuzz testee new --language go my-testee
+      kfuzz testee new --language python out/my-testee
+    """
+    stub = write_stub(language, directory)
+    click.echo(
+        f"{Path(directory) / stub.file} is where you call your decoder. Until then it answers unsupported. Next:"
+    )
+    click.echo(f"  cd {shlex.quote(directory)}" + (f" && {stub.build}" if stub.build else ""))
+    click.echo(f"  kfuzz conform --command {shlex.quote(stub.run)} {shlex.quote('records/v2/*')}")

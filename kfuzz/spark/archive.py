@@ -44,7 +44,7 @@ LEFT_OUT_FOLDERS: Final = frozenset(("__pycache__", "include", "tests"))
 # depend on how the package was installed.
 KEPT_OF_METADATA: Final = re.compile(r"METADATA|entry_points\.txt|(licenses/.*)?(LICEN[CS]E|NOTICE|COPYING)[^/]*", re.I)
 TAGGED: Final = re.compile(r"\.(cpython|pypy)[^/]*\.so")
-BESIDE: Final = (("vectors", "suite"), ("vectors", "examples"), ("vectors", "LICENSE"))
+BESIDE: Final = (("vectors", "suite"), ("vectors", "examples"), ("vectors", "LICENSE"), ("conformance", "kits"))
 SUFFIXES: Final = (".zip", ".tar.gz", ".tgz")
 # The first moment that a zip file can tell.
 ZIP_DATE: Final = (1980, 1, 1, 0, 0, 0)
@@ -159,7 +159,7 @@ def _kfuzz() -> Iterator[tuple[str, bytes]]:
     package = Path(kfuzz.__file__).resolve().parent
     for path in package.rglob("*"):
         inside = path.relative_to(package)
-        # The suite and the license come from their own place: a wheel has them in here, a checkout beside it.
+        # A wheel has in here what a checkout has beside it. The suite and the license are added from their own place.
         if path.is_file() and inside.parts[:2] not in BESIDE:
             name = f"kfuzz/{inside.as_posix()}"
             if _wanted(name):

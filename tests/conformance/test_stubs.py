@@ -1,0 +1,82 @@
+"""``kfuzz testee new``: what it writes builds, runs and is judged, in each language, and nothing is half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from cli_driver import kfuzz
+from conftest import require_tool
+
+from kfuzz.conformance.judge.compare import cases_of
+from kfuzz.conformance.protocol import stubs
+from kfuzz.vectors import load_suite
+
+FAMILY = "records/v2/count/*"
+TOOLS = {"go": "go", "rust": "cargo", "node": "npm", "python": "python3"}
+
+
+# Cargo compiles the kit's dependencies for each new folder.
+@pytest.mark.parametrize("language", ["go", "node", "python", pytest.param("rust", marks=pytest.mark.full)])
+def test_a_new_testee_builds_at_once_and_answers_unsupported_to_everything(
+    language: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    require_tool(TOOLS[language], f"the stub in {language} needs it")
+    done = kfuzz("testee", "new", "--language", language, "mine")
+    assert done.returncode == 0, done.stderr
+    _, enter, judge = done.stdout.splitlines()
+    folder = tmp_path / "mine"
+    environment = {**os.environ, "GOFLAGS": "-mod=readonly"}
+    built = subprocess.run(enter.strip(), shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    stub = stubs.STUBS[language]
+    assert judge.split() == ["kfuzz", "conform", "--command", *judge.split()[3:]]
+    assert stub.run in judge
+    monkeypatch.chdir(folder)
+    judged = kfuzz("conform", "--command", stub.run, FAMILY, "--json", "result.json")
+    assert judged.returncode == 1, judged.stderr
+    [testee] = json.loads((folder / "result.json").read_text())["testees"]
+    assert testee["totals"] == {"unsupported": len(cases_of(load_suite(FAMILY)))}
+    # What the README of the stub says is what the command said.
+    readme = (folder / "README.md").read_text()
+    assert stub.build in readme
+    assert f'--command "{stub.run}"' in readme
+
+
+def test_a_folder_that_holds_something_is_refused_and_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    done = kfuzz("testee", "new", "--language", "go", "mine")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kfuzz: mine is not empty; name another folder\n"
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "notes.txt"]
+
+
+def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    stubs.write_stub("python", tmp_path / "mine")
+    assert {path.name for path in (tmp_path / "mine").iterdir()} == {"README.md", "kit", "testee.py"}
+
+
+def test_an_unknown_language_is_one_sentence(tmp_path: Path) -> None:
+    done = kfuzz("testee", "new", "--language", "cobol", tmp_path / "mine")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "'cobol' is not one of 'go', 'rust', 'node', 'python'" in done.stderr
+
+
+def test_a_copy_that_fails_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*paths: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(stubs.os, "replace", full)
+    with pytest.raises(stubs.UsageError, match="cannot be written: No space left"):
+        stubs.write_stub("go", tmp_path / "deep" / "mine")
+    assert list(tmp_path.iterdir()) == []
