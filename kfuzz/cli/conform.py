@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -26,6 +26,7 @@ from kfuzz.vectors import KINDS, default_root, load_suite
 
 if TYPE_CHECKING:
     from kfuzz.conformance.differential.found import Differential
+    from kfuzz.conformance.protocol.testees import Testee
     from kfuzz.kafka import Role
 
 # Differentials and reports are imported where they are used, so that a wrong GLOB fails without delay.
@@ -44,6 +45,12 @@ REFERENCE = f"kafka-clients@{LATEST}"
     multiple=True,
     metavar="CMD",
     help="Judge the testee that this command starts; may be repeated.",
+)
+@click.option(
+    "--path",
+    "path",
+    metavar="DIR",
+    help="Judge the working copy in DIR of the library that --testee names, beside the pinned version.",
 )
 @click.option(
     "--role",
@@ -116,6 +123,7 @@ def command(
     ctx: click.Context,
     names: tuple[str, ...],
     commands: tuple[str, ...],
+    path: str | None,
     roles: tuple[str, ...],
     json_file: str | None,
     junit_file: str | None,
@@ -142,6 +150,9 @@ def command(
     Without --testee and --command, all testees whose toolchain is installed take part, and so does kfuzz itself. GLOBs
     choose vectors by id. Exit code 0: every outcome is as expected; 1: some are not; 2: wrong use.
 
+    With --path, a testee is built with a working copy of its library, in a folder of its own. The report calls it
+    NAME@path, and compares each outcome with that of the pinned version. Exit code 0: none is worse.
+
     With --differential, kfuzz and one testee (by default the latest kafka-clients) get the same inputs: mutants of
     generated batches and of the vectors. Both must agree on outcome, consumed bytes and contents. They read as a
     consumer, or in the role that --role names; brokers must also store the same bytes.
@@ -158,6 +169,7 @@ def command(
       kfuzz conform --testee kafka-clients@4.4.0 --update-expected
       kfuzz conform --command ./my-testee --expected outcomes.txt --update-expected
       kfuzz conform --command ./my-testee --expected outcomes.txt --only-failures
+      kfuzz conform --testee franz-go --path ../franz-go
       kfuzz conform --publish --html public/matrix.html
       kfuzz conform --differential --count 100000 --seed 7
       kfuzz conform --differential --role broker --count 50000
@@ -176,7 +188,7 @@ def command(
 
         place = Path(out or "out")
         require_writable(place / "differential", directory=True)
-        _refuse_with_differential(junit_file, html_file, publish, update_expected)
+        _refuse_with_differential(junit_file, html_file, publish, update_expected, path)
         testee = one_testee(names, commands, default=REFERENCE, start_timeout_ms=start_timeout_ms)
         chosen_seed = 1 if seed is None else seed
         report_on = partial(_report_differences, seed=chosen_seed, json_file=json_file, out=place)
@@ -217,6 +229,8 @@ def command(
     if not cases:
         raise UsageError("no vector matches these GLOBs and roles; choose others")
     testees = chosen(names, commands, start_timeout_ms=start_timeout_ms)
+    if path is not None:
+        testees = (_working_copy(testees, path, bool(names), update_expected),)
     if expected_file is not None and len(testees) != 1:
         raise UsageError("--expected is about one testee; name it with --testee NAME@VERSION or --command")
     places = Places.beside(suite, Path(expected_file) if expected_file else None)
@@ -243,14 +257,25 @@ def command(
     ctx.exit(1 if done.failed else 0)
 
 
+def _working_copy(testees: Sequence[Testee], path: str, named: bool, update_expected: bool) -> Testee:
+    from kfuzz.conformance.protocol.working_copy import with_working_copy
+
+    if len(testees) != 1 or not named:
+        raise UsageError("--path is about one testee; name it with --testee NAME")
+    if update_expected:
+        raise UsageError("--path is compared with the pinned version's outcomes; leave out --update-expected")
+    return with_working_copy(testees[0], path)
+
+
 def _refuse_with_differential(
-    junit_file: str | None, html_file: str | None, publish: bool, update_expected: bool
+    junit_file: str | None, html_file: str | None, publish: bool, update_expected: bool, path: str | None
 ) -> None:
     options = {
         "--junit": junit_file,
         "--html": html_file,
         "--publish": publish,
         "--update-expected": update_expected,
+        "--path": path,
     }
     for option, given in options.items():
         if given:

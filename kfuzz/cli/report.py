@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -149,8 +150,8 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
 
     print_run(done, causes_shown=causes_shown, only_new=only_failures)
     for testee in done.testees:
-        for note in report.notes_of(testee):
-            click.echo(f"{testee.label}: {note}")
+        if notes := report.notes_of(testee):
+            _print_notes(testee.label, notes)
     for sentence in done.dropped:
         click.echo(sentence)
     without_cause = report.sentences(done, with_causes=False)
@@ -160,4 +161,17 @@ def print_outcome(done: Run, *, causes_shown: int, only_failures: bool) -> None:
         click.echo(f"… and {len(without_cause) - SENTENCES_SHOWN} more; --html or --json shows them all")
     count = len(report.sentences(done))
     by_cause = "; the causes marked with ! have them" if count > len(without_cause) else ""
-    click.echo(f"{count} not as expected{by_cause}" if count else "as expected")
+    pinned = done.testees[0].pinned
+    bad, good = (
+        (f"worse than {pinned}", f"nothing worse than {pinned}") if pinned else ("not as expected", "as expected")
+    )
+    click.echo(f"{count} {bad}{by_cause}" if count else good)
+
+
+def _print_notes(label: str, notes: Sequence[str]) -> None:
+    *others, last = notes
+    for note in others[:SENTENCES_SHOWN]:
+        click.echo(f"{label}: {note}")
+    if len(others) > SENTENCES_SHOWN:
+        click.echo(f"… and {len(others) - SENTENCES_SHOWN} more; --json has them all")
+    click.echo(f"{label}: {last}")

@@ -31,6 +31,7 @@ __all__ = [
     "load_own",
     "parse",
     "stand",
+    "stand_beside",
     "unsealed",
     "update",
     "withholdable",
@@ -231,6 +232,20 @@ def stand(case: Case, cell: Cell, expectations: Expectations, *, sealed: bool = 
         return Standing("listed", line.reason, withheld)
     became = "declared unsupported" if cell.declared else cell.outcome
     return Standing("unexpected", f"a line expects {line.outcome}; now it is {became}", withheld)
+
+
+def stand_beside(case: Case, cell: Cell, expectations: Expectations, *, sealed: bool = False) -> Standing:
+    """Like :func:`stand`, for another version than the one with these lines: only what is worse is unexpected.
+
+    A better outcome is ``ok``. A recommended vector that is missed now, and was not before, is worse.
+    """
+    standing = stand(case, cell, expectations, sealed=sealed)
+    line = expectations.of(case.key)
+    if line is None and standing.status == "miss":
+        return Standing("unexpected", f"recommended, and a pass in {expectations.label}", standing.withheld)
+    if standing.status != "unexpected" or line is None or OUTCOMES.index(cell.outcome) > OUTCOMES.index(line.outcome):
+        return standing
+    return Standing("ok", f"better: {line.outcome} in {expectations.label}", standing.withheld)
 
 
 def same_outcome(one: str, other: str) -> bool:

@@ -60,6 +60,8 @@ class Judged:
     broken: str = ""
     # The report is public, so it must not show withheld outcomes.
     published: bool = False
+    # For a working copy: the pinned version (``name@version``) whose outcomes are expected.
+    pinned: str = ""
 
     @property
     def label(self) -> str:
@@ -212,9 +214,13 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     handshake = outcome.handshake
     if handshake is None:
         return Judged(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
+    pinned = "" if testee.pinned is None else testee.pinned.label if testee.pinned.version else handshake.label
+    # What a working copy mends cannot be in the seal, so its outcomes are compared like those of a partial run.
+    whole = whole and not pinned
     # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}
-    return judged(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes)
+    column = judged(handshake, cells, cases, places=places, whole=whole, notes=outcome.notes, pinned=pinned)
+    return replace(column, version=testee.version) if pinned else column
 
 
 def judged(
@@ -226,12 +232,14 @@ def judged(
     whole: bool,
     notes: Sequence[str] = (),
     publish: bool = False,
+    pinned: str = "",
 ) -> Judged:
     """The column with these ``cells``, compared with the expected outcomes in ``places``.
 
-    ``whole`` and ``publish`` as for :func:`run`. ``UsageError`` for a bad file of expected outcomes.
+    ``whole`` and ``publish`` as for :func:`run`. ``pinned`` is the label of the version that a working copy is compared
+    with. ``UsageError`` for a bad file of expected outcomes.
     """
-    expectations = places.load(handshake.label)
+    expectations = places.load(pinned or handshake.label)
     # Only a whole run has all outcomes that the seal covers.
     unsealed = expected.unsealed(cells, expectations) if whole else None
     stale = [*expected.stale(cases, expectations), *([unsealed] if unsealed else [])] if whole else []
@@ -241,17 +249,40 @@ def judged(
     notes = list(notes)
     if guessed:
         notes.append(f"{guessed} of the outcomes are taken for withheld ones; only a whole run can check that")
+    stand = expected.stand_beside if pinned else expected.stand
+    standings = {case.key: stand(case, cells[case.key], expectations, sealed=sealed) for case in cases}
+    if pinned:
+        notes += _beside(pinned, cells, standings, expectations)
     return Judged(
         name=handshake.name,
         version=handshake.version,
         language=handshake.language,
         cells=cells,
-        standings={case.key: expected.stand(case, cells[case.key], expectations, sealed=sealed) for case in cases},
+        standings=standings,
         expectations=expectations,
         stale=tuple(stale),
         notes=tuple(notes),
         published=publish,
+        pinned=pinned,
     )
+
+
+def _beside(
+    pinned: str, cells: Mapping[Key, Cell], standings: Mapping[Key, Standing], expectations: Expectations
+) -> list[str]:
+    """Sentences about the outcomes that are not those of the pinned version: worse ones, better ones, a count."""
+    if not expectations.exist:
+        return [f"nothing says what {pinned} does, so every deviation counts as worse"]
+    changed: dict[str, list[str]] = {"worse": [], "better": []}
+    for key, standing in standings.items():
+        line = expectations.of(key)
+        word = "worse" if standing.status == "unexpected" else "better"
+        if word == "worse" or standing.reason.startswith("better"):
+            before, now = line.outcome if line else "pass", cells[key].outcome
+            changed[word].append(f"{word}: {' '.join(key)} was {before}, is {now}")
+    worse, better = changed.values()
+    count = f"{len(worse)} worse, {len(better)} better, {len(cells) - len(worse) - len(better)} the same"
+    return [*worse, *better, f"beside {pinned}: {count}"]
 
 
 def _unique(columns: Sequence[Judged]) -> Sequence[Judged]:

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -97,6 +97,11 @@ class Testee:
     start_timeout_ms: int = START_TIMEOUT_MS
     # By the kind of vectors that they decode: "records" or "messages".
     reproducers: Mapping[str, Reproducer] = field(default_factory=dict, hash=False)
+    # The library as its package manager knows it, if the testee can be built with a working copy of it.
+    library: str = ""
+    # For a testee with a working copy: the testee with the pinned version, and what must be done before the build.
+    pinned: Testee | None = None
+    prepare: Callable[[], None] | None = None
 
     @property
     def label(self) -> str:
@@ -114,6 +119,8 @@ class Testee:
 
         One build runs at a time under a root, because Maven's builds share a folder of downloads.
         """
+        if self.prepare:
+            self.prepare()
         if not self.build:
             return
         assert self.folder
@@ -264,6 +271,7 @@ _TOP: Final = {
     "requires": list,
     "modules": list,
     "kit": str,
+    "library": str,
     "versions": list,
     "reproduce": dict,
 }
@@ -311,6 +319,7 @@ def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> 
             kind: _reproducer(f"{file}: reproduce.{kind}", one, folder, version)
             for kind, one in document.get("reproduce", {}).items()
         },
+        library=document.get("library", ""),
     )
 
 

@@ -1,0 +1,235 @@
+"""``kfuzz conform --path``: a working copy of a library is built, judged, and compared with the pinned version."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cli_driver import kfuzz
+from conftest import missing, require_tool
+
+from kfuzz.conformance.judge import expected
+from kfuzz.conformance.judge.compare import Case, Cell
+from kfuzz.conformance.protocol import working_copy
+from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.errors import UsageError
+from kfuzz.vectors import load_suite
+
+FAMILY = "records/v2/count/*"
+CRCS = "records/v2/header/crc*"
+
+
+def named(name: str) -> Testee:
+    (found,) = [testee for testee in all_testees() if testee.name == name]
+    for tool in found.requires:
+        require_tool(tool, f"{found.label} needs it")
+    for module in found.modules:
+        if importlib.util.find_spec(module) is None:
+            missing(module, "install the extra testees")
+    return found
+
+
+def copy_of(source: Path, target: Path, file: str, old: str, new: str) -> Path:
+    """A copy of a library, with one change."""
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"), copy_function=shutil.copyfile)
+    for folder in (target, *target.rglob("*")):
+        if folder.is_dir():
+            folder.chmod(0o755)
+    text = (target / file).read_text()
+    assert old in text
+    (target / file).write_text(text.replace(old, new))
+    return target
+
+
+def conform(name: str, path: Path, *globs: str) -> tuple[int, list[str]]:
+    """The exit code, and the last lines: a line for each changed outcome, the counts, and the closing line."""
+    done = kfuzz("conform", "--testee", name, "--path", path, *globs)
+    lines = done.stdout.splitlines()
+    return done.returncode, [
+        line.removeprefix(f"{name}@path: ") for line in lines if "@path: " in line or "than" in line
+    ]
+
+
+def test_a_worse_python_library_is_shown_beside_the_installed_one(tmp_path: Path) -> None:
+    named("kio")
+    [package] = importlib.util.find_spec("kio").submodule_search_locations  # type: ignore[union-attr]
+    crc = "if crc != crc32c("
+    folder = copy_of(
+        Path(package), tmp_path / "src" / "kio", "records/readers.py", crc, f"if False and {crc[3:]}"
+    ).parents[1]
+    code, lines = conform("kio", folder, CRCS)
+    assert code == 1
+    assert "worse: records/v2/header/crc-wrong consumer was pass, is fail" in lines
+    assert lines[-1].startswith("16 worse than kio@")
+    assert "16 worse, 0 better, " in lines[-2]
+
+
+def test_a_better_python_library_is_shown_and_fails_nothing(tmp_path: Path) -> None:
+    named("kio")
+    [package] = importlib.util.find_spec("kio").submodule_search_locations  # type: ignore[union-attr]
+    refused = "records = []\n    if num_records < 0:\n        raise ValueError(num_records)\n"
+    folder = copy_of(Path(package), tmp_path / "kio", "records/readers.py", "records = []\n", refused).parent
+    code, lines = conform("kio", folder, FAMILY)
+    assert code == 0
+    assert "better: records/v2/count/negative-one-without-records consumer was fail, is pass" in lines
+    assert "0 worse, 1 better, " in lines[-2]
+    assert lines[-1].startswith("nothing worse than kio@")
+
+
+def test_a_change_of_a_node_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
+    testee = named("kafkajs")
+    testee.make_ready()
+    assert testee.folder
+    decoder = "src/protocol/recordBatch/record/v0/decoder.js"
+    source = testee.folder / "node_modules" / "kafkajs"
+    copy_of(source, tmp_path / "kafkajs", decoder, "add(offsetDelta)", "add(offsetDelta + 1)")
+    code, lines = conform("kafkajs", tmp_path / "kafkajs", FAMILY)
+    assert code == 1
+    assert "worse: records/v2/count/of-200 consumer was pass, is fail" in lines
+    assert lines[-1].endswith(" worse than kafkajs@2.2.4; the causes marked with ! have them")
+    assert "offsetDelta + 1" not in (source / decoder).read_text()
+    # A copy that is right again is copied again.
+    shutil.copyfile(source / decoder, tmp_path / "kafkajs" / decoder)
+    code, lines = conform("kafkajs", tmp_path / "kafkajs", FAMILY)
+    assert (code, lines[-1]) == (0, "nothing worse than kafkajs@2.2.4")
+
+
+GO_PROGRAM = """package main
+
+import (
+	"fmt"
+
+	"example.com/lib"
+	"example.com/lib/pkg/inner"
+)
+
+func main() { fmt.Println(lib.Word, inner.Word) }
+"""
+
+
+def test_a_go_testee_is_built_with_the_module_and_the_modules_inside_it(tmp_path: Path) -> None:
+    require_tool("go", "the testees in Go need it")
+    toy, lib = tmp_path / "toy", tmp_path / "a lib"
+    (lib / "pkg" / "inner").mkdir(parents=True)
+    toy.mkdir()
+    modules = ("example.com/lib", "example.com/lib/pkg/inner")
+    (toy / "go.mod").write_text(
+        "module toy\n\ngo 1.26\n\nrequire (\n" + "".join(f"\t{m} v1.0.0\n" for m in modules) + ")\n"
+    )
+    (toy / "go.sum").write_text("")
+    (toy / "main.go").write_text(GO_PROGRAM)
+    for module, place in zip(modules, (lib, lib / "pkg" / "inner"), strict=True):
+        (place / "go.mod").write_text(f"module {module}\n\ngo 1.26\n")
+        (place / "word.go").write_text(f'package {place.name[-5:].strip("a ")}\n\nconst Word = "{place.name}"\n')
+    testee = Testee("toy", "1", ("toy",), folder=toy, language="go", library=modules[0], build=("false",))
+    mine = working_copy.with_working_copy(testee, lib)
+    mine.make_ready()
+    assert mine.label == "toy@path"
+    assert subprocess.run(mine.argv, capture_output=True, check=True).stdout == b"a lib inner\n"
+    assert "replace" not in (toy / "go.mod").read_text()
+
+
+# Go compiles the library again for each new folder.
+@pytest.mark.full
+def test_a_change_of_a_go_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
+    testee = named("franz-go")
+    testee.make_ready()
+    assert testee.folder
+    assert testee.product
+    before = {file: file.read_bytes() for file in (testee.product, testee.folder / "go.mod", testee.folder / "go.sum")}
+    listed = subprocess.run(
+        ["go", "list", "-m", "-f", "{{.Dir}}", testee.library], cwd=testee.folder, capture_output=True, check=True
+    )
+    check = "if !o.DisableCRCValidation {"
+    source = Path(listed.stdout.decode().strip())
+    copy_of(source, tmp_path / "go lib", "pkg/kgo/source.go", check, f"if false && {check[3:]}")
+    done = kfuzz("conform", "--testee", "franz-go", "--path", tmp_path / "go lib", CRCS, "--json", tmp_path / "r.json")
+    assert done.returncode == 1
+    assert "20 worse than franz-go@1.22.2" in done.stdout
+    [judged] = json.loads((tmp_path / "r.json").read_text())["testees"]
+    assert judged["label"] == "franz-go@path"
+    assert "worse: records/v2/header/crc-wrong consumer was pass, is fail" in judged["notes"]
+    assert {file: file.read_bytes() for file in before} == before
+
+
+@pytest.mark.full
+def test_a_change_of_a_rust_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
+    testee = named("kafka-protocol")
+    testee.make_ready()
+    assert testee.folder
+    assert testee.product
+    before = testee.product.read_bytes()
+    [source] = (Path.home() / ".cargo" / "registry" / "src").glob(f"*/{testee.library}-{testee.version}")
+    check = "if supplied_crc != actual_crc {"
+    copy_of(source, tmp_path / "rust", "src/records.rs", check, f"if false && {check[3:]}")
+    code, lines = conform("kafka-protocol", tmp_path / "rust", CRCS)
+    assert code == 1
+    assert "worse: records/v2/header/crc-wrong consumer was pass, is fail" in lines
+    assert testee.product.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--testee", "kio", "--path", "nowhere"], "--path nowhere is not a folder; name a working copy of kio"),
+        (["--testee", "kio", "--path", "."], "has no package kio; name a working copy of kio"),
+        (["--testee", "franz-go", "--path", "."], "has no go.mod that can be read; name a working copy of github.com"),
+        (["--testee", "franz-go", "--path", "other"], "has the module example.com/other; name a working copy of"),
+        (["--testee", "rskafka", "--path", "other"], "has the crate other; name a working copy of rskafka"),
+        (["--testee", "kafkajs", "--path", "other"], "has the package other; name a working copy of kafkajs"),
+        (["--testee", "kfuzz", "--path", "."], "cannot be built with a working copy; leave out --path"),
+        (
+            ["--testee", "kio", "--testee", "rskafka", "--path", "."],
+            "--path is about one testee; name it with --testee",
+        ),
+        (["--command", "cat", "--path", "."], "--path is about one testee; name it with --testee"),
+        (["--path", "."], "--path is about one testee; name it with --testee"),
+        (["--testee", "kio", "--path", ".", "--differential"], "--path is about the vectors"),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    words: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "go.mod").write_text("module example.com/other\n\ngo 1.26\n")
+    (other / "Cargo.toml").write_text('[package]\nname = "other"\nversion = "1.0.0"\n')
+    (other / "package.json").write_text('{"name": "other"}')
+    monkeypatch.setattr(Testee, "missing", lambda testee: None)
+    monkeypatch.chdir(tmp_path)
+    done = kfuzz("conform", *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert sentence in done.stderr
+
+
+def test_a_missing_toolchain_is_a_sentence(tmp_path: Path) -> None:
+    testee = replace(named("kio"), requires=("no-such-program",))
+    with pytest.raises(UsageError, match="it needs no-such-program; install that to use --path"):
+        working_copy.with_working_copy(testee, tmp_path)
+
+
+def test_expected_outcomes_of_a_working_copy_are_those_of_the_pinned_version_or_better() -> None:
+    [vector] = load_suite("records/v2/header/minimal")
+    case = Case(vector, "consumer")
+    lines = expected.Expectations("toy@1", {case.key: expected.Line(*case.key, "fault", "known")})
+
+    def status(outcome: str, lines: expected.Expectations, one: Case = case) -> str:
+        return expected.stand_beside(one, Cell(outcome), lines).status
+
+    assert {outcome: status(outcome, lines) for outcome in ("pass", "fail", "fault", "crash")} == {
+        "pass": "ok",
+        "fail": "ok",
+        "fault": "listed",
+        "crash": "unexpected",
+    }
+    none = expected.Expectations("toy@1")
+    assert [status(outcome, none) for outcome in ("pass", "fail")] == ["ok", "unexpected"]
+    # A run of the pinned version only marks this; for a working copy it is a change for the worse.
+    recommended = Case(replace(vector, level="recommended"), "consumer")
+    assert expected.stand(recommended, Cell("fail"), none).status == "miss"
+    assert status("fail", none, recommended) == "unexpected"
