@@ -139,7 +139,11 @@ def test_testees_can_be_built_before_anything_is_installed() -> None:
 
 @pytest.mark.parametrize(
     ("script", "sentence"),
-    [("echo no luck >&2; exit 3", "ended with 3: no luck"), ("true", "succeeded, but did not make")],
+    [
+        ("echo no luck >&2; exit 3", "ended with 3: no luck"),
+        ("echo '# example.com/lib' >&2; echo lib.go:1: no luck >&2; exit 3", "ended with 3: lib.go:1: no luck"),
+        ("true", "succeeded, but did not make"),
+    ],
 )
 def test_a_build_that_fails_is_a_sentence(tmp_path: Path, script: str, sentence: str) -> None:
     with pytest.raises(BuildFailed, match=sentence):

@@ -158,6 +158,8 @@ def _built(build: Sequence[str], folder: Path) -> None:
         raise BuildFailed(f"`{shlex.join(build)}` did not finish within {BUILD_TIMEOUT_S} s") from None
     if done.returncode != 0:
         said = (done.stderr + done.stdout).decode("utf-8", "replace").strip().splitlines()
+        # Go names the package in a line of its own before the first error.
+        said = [line for line in said if not line.startswith("# ")] or said
         words = f": {said[0][:200]}" if said else ""
         raise BuildFailed(f"`{shlex.join(build)}` in {folder} ended with {done.returncode}{words}")
 
