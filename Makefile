@@ -67,7 +67,8 @@ bench-corpora: build ## corpora beside a builder, bare codecs and the disk; as d
 	$(BIN)/python -m benchmarks.dataframes
 	$(BIN)/python -m benchmarks.spark_cost --size 8GiB
 
-campaign: build ## hours: kfuzz and Kafka must agree on 1,000,000 inputs as consumer, 200,000 as broker, and more
+campaign: build ## hours: all vectors for all testees; kfuzz and Kafka must agree on 1,000,000 inputs as consumer, 200,000 as broker, and more
+	$(BIN)/kfuzz conform --all
 	$(BIN)/kfuzz conform --differential --count 1000000 --seed 1
 	$(BIN)/kfuzz conform --differential --role broker --count 200000 --seed 1
 	$(BIN)/kfuzz conform --differential --role log --count 20000 --seed 1

@@ -17,7 +17,7 @@ from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
 from kfuzz.conformance.judge.matrix import Places, Run, run
 from kfuzz.conformance.judge.matrix import update_expected as rewrite_expected
-from kfuzz.conformance.protocol.testees import chosen
+from kfuzz.conformance.protocol.testees import CHOSEN, chosen
 from kfuzz.conformance.protocol.testees import only as one_testee
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_whole
@@ -68,6 +68,12 @@ REFERENCE = f"kafka-clients@{LATEST}"
     "--publish",
     is_flag=True,
     help="Hide crashes, hangs and memory faults that vectors/expected/ does not list publicly.",
+)
+@click.option(
+    "--all",
+    "ask_all",
+    is_flag=True,
+    help="Ask all vectors. Without this and without GLOBs, clients behind `kfuzz serve` are asked about 280.",
 )
 @click.option("--update-expected", is_flag=True, help="Rewrite vectors/expected/ from the outcomes of a whole run.")
 @click.option(
@@ -129,6 +135,7 @@ def command(
     junit_file: str | None,
     html_file: str | None,
     publish: bool,
+    ask_all: bool,
     update_expected: bool,
     expected_file: str | None,
     jobs: int,
@@ -165,6 +172,7 @@ def command(
     Examples:
       kfuzz conform
       kfuzz conform --testee aiokafka --html out/aiokafka.html
+      kfuzz conform --testee librdkafka --all
       kfuzz conform --command "node my-testee.js" "records/v2/count/*"
       kfuzz conform --testee kafka-clients@4.4.0 --update-expected
       kfuzz conform --command ./my-testee --expected outcomes.txt --update-expected
@@ -188,7 +196,7 @@ def command(
 
         place = Path(out or "out")
         require_writable(place / "differential", directory=True)
-        _refuse_with_differential(junit_file, html_file, publish, update_expected, path)
+        _refuse_with_differential(junit_file, html_file, publish, ask_all, update_expected, path)
         testee = one_testee(names, commands, default=REFERENCE, start_timeout_ms=start_timeout_ms)
         chosen_seed = 1 if seed is None else seed
         report_on = partial(_report_differences, seed=chosen_seed, json_file=json_file, out=place)
@@ -233,6 +241,10 @@ def command(
         testees = (_working_copy(testees, path, bool(names), update_expected),)
     if expected_file is not None and len(testees) != 1:
         raise UsageError("--expected is about one testee; name it with --testee NAME@VERSION or --command")
+    # Who names vectors wants answers about these.
+    choose = not ask_all and not globs
+    if update_expected and choose and (few := [one.label for one in testees if one.vectors == CHOSEN]):
+        raise UsageError(f"{few[0]} is asked only chosen vectors, and lines would be lost; add --all")
     places = Places.beside(suite, Path(expected_file) if expected_file else None)
     quiet = json_file == "-"
     with progress("conform", len(testees) * len(cases)) as set_done:
@@ -241,6 +253,7 @@ def command(
             cases,
             places=places,
             whole=whole,
+            choose=choose,
             jobs=jobs,
             publish=publish,
             answer_timeout_ms=None if timeout_s is None else timeout_s * 1000,
@@ -268,12 +281,13 @@ def _working_copy(testees: Sequence[Testee], path: str, named: bool, update_expe
 
 
 def _refuse_with_differential(
-    junit_file: str | None, html_file: str | None, publish: bool, update_expected: bool, path: str | None
+    junit_file: str | None, html_file: str | None, publish: bool, ask_all: bool, update_expected: bool, path: str | None
 ) -> None:
     options = {
         "--junit": junit_file,
         "--html": html_file,
         "--publish": publish,
+        "--all": ask_all,
         "--update-expected": update_expected,
         "--path": path,
     }

@@ -15,8 +15,8 @@ from kfuzz.vectors import load_suite
 from kfuzz.vectors.model import KINDS
 
 SEED = 7
-# A hundred vectors of these need a process each.
-SLOW = {"kio"}
+# A hundred vectors of these need a process each, or a client. test_serve_testees.py has the clients.
+SLOW = {"kio", "librdkafka", "kafka-consumer"}
 
 
 def sample(percent: int) -> list[str]:

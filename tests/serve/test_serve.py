@@ -9,7 +9,9 @@ import asyncio
 import importlib.util
 import json
 import logging
+import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -23,6 +25,7 @@ from typing import Any
 
 import pytest
 from conftest import missing
+from docs.pages import shows
 
 from kfuzz import messages
 from kfuzz.cli.main import main
@@ -430,6 +433,24 @@ def test_the_testee_of_librdkafka_reads_and_refuses() -> None:
     ]
     [batch] = find_vector(MINIMAL).expect["consumer"]["batches"]
     assert answers[0]["records"] == batch["records"]
+
+
+def test_the_program_of_the_documentation_prints_what_the_page_shows(tmp_path: Path) -> None:
+    if importlib.util.find_spec("confluent_kafka") is None:
+        missing("confluent-kafka", "install it as in pyproject.toml")
+    page = (ROOT / "docs/serve.md").read_text()
+    [(program, output)] = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "mine.py").write_text(program)
+    done = subprocess.run(
+        [sys.executable, "mine.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=2 * SECONDS_MAX,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert shows(output, done.stdout), done.stdout
 
 
 # -- topics from another program

@@ -39,6 +39,7 @@ from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 __all__ = [
     "ALL_ROLES",
     "ENCODE_ROLE",
+    "NOT_ASKED",
     "OUTCOMES",
     "Case",
     "Cell",
@@ -49,10 +50,13 @@ __all__ = [
     "wrong_reading",
 ]
 
+# A vector that was left out, because the testee is asked only about chosen ones.
+NOT_ASKED: Final = "not-asked"
 # Best first. ``withheld`` is how a report shows an embargoed outcome; ``judge`` never returns it.
 OUTCOMES: Final = (
     "pass",
     "unsupported",
+    NOT_ASKED,
     "fail",
     "fault",
     "panic",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz.conformance.judge.causes import deviation
-from kfuzz.conformance.judge.compare import ALL_ROLES, OUTCOMES, Case, Cell
+from kfuzz.conformance.judge.compare import ALL_ROLES, NOT_ASKED, OUTCOMES, Case, Cell
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 
@@ -43,7 +43,7 @@ UNEXPLAINED: Final = "unexplained"
 # Outcomes that an attacker could exploit against a program in use. New ones go to the embargo first.
 DANGEROUS: Final = frozenset({"crash", "panic", "timeout", "stall", "memory"})
 WITHHOLDABLE: Final = tuple(sorted(DANGEROUS))
-LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", "withheld"))
+LISTABLE: Final = tuple(outcome for outcome in OUTCOMES if outcome not in ("pass", NOT_ASKED, "withheld"))
 # Which budget a greedy reader exceeds first, time or memory, depends on the machine.
 _BUDGET: Final = {"timeout": "budget", "memory": "budget"}
 _SEAL = re.compile(r"withheld\s+([1-9][0-9]*)\s+scrypt:([0-9a-f]{64})")
@@ -116,9 +116,9 @@ class Expectations:
 class Standing:
     """How a cell compares with its expected outcome.
 
-    ``status``: ``ok`` (pass, or declared unsupported), ``listed`` (as its line or the seal says), ``miss`` (a missed
-    vector of level recommended; yellow) or ``unexpected`` (fails the run). ``reason``: the line's reason, or why the
-    outcome is unexpected. A published report shows neither the outcome nor the reason if ``withheld`` is true.
+    ``status``: ``ok`` (pass, declared unsupported, or not asked), ``listed`` (as its line or the seal says), ``miss``
+    (a missed vector of level recommended; yellow) or ``unexpected`` (fails the run). ``reason``: the line's reason, or
+    why the outcome is unexpected. A published report shows neither the outcome nor the reason if ``withheld`` is true.
     """
 
     status: str
@@ -215,6 +215,8 @@ def may_be_sealed(cells: Mapping[Key, Cell], expectations: Expectations) -> bool
 
 def stand(case: Case, cell: Cell, expectations: Expectations, *, sealed: bool = False) -> Standing:
     """Compare ``cell`` with the lines; ``sealed``: the seal covers the run's dangerous outcomes without a line."""
+    if cell.outcome == NOT_ASKED:
+        return Standing("ok")
     line = expectations.of(case.key)
     withheld = expectations.is_secret(case.key, cell)
     if line is None:

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from kfuzz.conformance.judge import expected
 from kfuzz.conformance.judge.causes import Cause, causes_of, deviation
-from kfuzz.conformance.judge.compare import OUTCOMES, Case, Cell
+from kfuzz.conformance.judge.choice import chosen_keys
+from kfuzz.conformance.judge.compare import NOT_ASKED, OUTCOMES, Case, Cell
 from kfuzz.conformance.judge.expected import Expectations, Standing
 from kfuzz.conformance.judge.runner import Outcome, run_cases
 from kfuzz.conformance.protocol.session import Limits
-from kfuzz.conformance.protocol.testees import BuildFailed, Testee
+from kfuzz.conformance.protocol.testees import CHOSEN, BuildFailed, Testee
 from kfuzz.conformance.protocol.words import Handshake
 from kfuzz.errors import UsageError
 
@@ -125,6 +126,7 @@ def run(
     *,
     places: Places,
     whole: bool,
+    choose: bool = False,
     jobs: int = 1,
     publish: bool = False,
     limits: Limits | None = None,
@@ -135,6 +137,7 @@ def run(
     """Judge ``testees`` on ``cases``.
 
     ``whole``: the cases are the whole suite, so that a line of expected outcomes without a case is out of date.
+    ``choose``: testees whose ``testee.toml`` says so are asked only about chosen vectors.
     ``publish``: the run's reports withhold crashes, hangs and memory faults that have no public line.
     ``jobs``: how many testees run at the same time.
     ``answer_timeout_ms``: the CPU time for one answer in place of the default.
@@ -149,9 +152,10 @@ def run(
         raise UsageError("; ".join(dropped) or "no testee; name one with --testee or --command")
     if answer_timeout_ms is not None:
         limits = replace(limits or Limits(), cpu_ms=answer_timeout_ms, wall_ms=5 * answer_timeout_ms)
+    chosen = chosen_keys(cases) if choose else None
     tally = _Tally(on_progress)
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        futures = [pool.submit(_ask, testee, cases, limits, tally.add, on_notice) for testee in present]
+        futures = [pool.submit(_ask, testee, cases, chosen, limits, tally.add, on_notice) for testee in present]
         try:
             outcomes = [future.result() for future in futures]
         except BaseException:
@@ -196,6 +200,7 @@ class _Tally:
 def _ask(
     testee: Testee,
     cases: Sequence[Case],
+    chosen: frozenset[Key] | None,
     limits: Limits | None,
     on_cell: Callable[[], None],
     on_notice: Callable[[str], None],
@@ -207,7 +212,15 @@ def _ask(
     except BuildFailed as error:
         return Outcome(broken=str(error))
     limits = limits or Limits(start_ms=testee.start_timeout_ms)
-    return run_cases(testee.argv, cases, cwd=testee.folder, limits=limits, on_cell=on_cell, on_notice=on_notice)
+    return run_cases(
+        testee.argv,
+        cases,
+        cwd=testee.folder,
+        limits=limits,
+        chosen=chosen if testee.vectors == CHOSEN else None,
+        on_cell=on_cell,
+        on_notice=on_notice,
+    )
 
 
 def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Places, whole: bool) -> Judged:
@@ -240,13 +253,18 @@ def judged(
     with. ``UsageError`` for a bad file of expected outcomes.
     """
     expectations = places.load(pinned or handshake.label)
+    stale = expected.stale(cases, expectations) if whole else []
+    left_out = sum(cell.outcome == NOT_ASKED for cell in cells.values())
     # Only a whole run has all outcomes that the seal covers.
+    whole = whole and not left_out
     unsealed = expected.unsealed(cells, expectations) if whole else None
-    stale = [*expected.stale(cases, expectations), *([unsealed] if unsealed else [])] if whole else []
+    stale += [unsealed] if unsealed else []
     sealed = unsealed is None if whole else expected.may_be_sealed(cells, expectations)
     sealed = sealed and expectations.seal.count > 0
     guessed = 0 if whole or not sealed else len(expected.withholdable(cells, expectations))
     notes = list(notes)
+    if left_out:
+        notes.append(f"{left_out} vectors were not asked; --all asks them")
     if guessed:
         notes.append(f"{guessed} of the outcomes are taken for withheld ones; only a whole run can check that")
     stand = expected.stand_beside if pinned else expected.stand

@@ -8,12 +8,12 @@ process. That case is to blame, and the untried ones go back into the queue.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kfuzz.conformance.judge.compare import Case, Cell, declared_unsupported, judge, request
+from kfuzz.conformance.judge.compare import NOT_ASKED, Case, Cell, declared_unsupported, judge, request
 from kfuzz.conformance.judge.harm import HARM_OF
 from kfuzz.conformance.protocol.pipeline import Pipeline, Result, ask
 from kfuzz.conformance.protocol.session import (
@@ -49,16 +49,18 @@ def run_cases(
     *,
     cwd: Path | None = None,
     limits: Limits | None = None,
+    chosen: Collection[Key] | None = None,
     on_cell: Callable[[], None] = lambda: None,
     on_notice: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Ask the testee ``argv`` every case; ``on_cell`` is called once per cell. Nothing a testee does makes this raise.
 
+    If ``chosen`` is given, only the cases with these keys are asked.
     If the handshake takes more than two seconds, ``on_notice`` is called with a sentence.
     """
     runner = _Runner(argv, cwd, limits or Limits(), on_cell, on_notice)
     try:
-        runner.run(list(cases))
+        runner.run(list(cases), chosen)
     except NoHandshake as error:
         runner.outcome.broken = str(error)
     return runner.outcome
@@ -82,10 +84,10 @@ class _Runner:
         self.stalled: set[Key] = set()
         self.handshake: Handshake
 
-    def run(self, cases: list[Case]) -> None:
+    def run(self, cases: list[Case], chosen: Collection[Key] | None) -> None:
         with self._session() as session:
             self.handshake = self.outcome.handshake = session.start(self.limits, self.on_notice)
-            asked = self._declare(cases)
+            asked = self._declare(cases, chosen)
             crowd = deque(case for case in asked if not case.vector.budget)
             self._stream(session, crowd)
         # Cases with a budget of their own run one at a time, so that each can be measured.
@@ -109,12 +111,14 @@ class _Runner:
     def _session(self, java_budget_bytes: int | None = None) -> Session:
         return Session(self.argv, cwd=self.cwd, java_budget_bytes=java_budget_bytes)
 
-    def _declare(self, cases: list[Case]) -> list[Case]:
-        """Settle the cases that the handshake declares unsupported; return the others."""
+    def _declare(self, cases: list[Case], chosen: Collection[Key] | None) -> list[Case]:
+        """Settle the cases that the handshake declares unsupported or that are not chosen; return the others."""
         asked = []
         for case in cases:
             if why := declared_unsupported(case, self.handshake):
                 self._settle(case, Cell("unsupported", why, declared=True))
+            elif chosen is not None and case.key not in chosen:
+                self._settle(case, Cell(NOT_ASKED))
             else:
                 asked.append(case)
         return asked

@@ -23,6 +23,7 @@ from kfuzz.files import locked, read_bytes
 from kfuzz.kafka import RELEASES, major_of
 
 __all__ = [
+    "CHOSEN",
     "BuildFailed",
     "Reproducer",
     "Testee",
@@ -41,6 +42,9 @@ START_TIMEOUT_MS: Final = 60_000
 COMMAND_START_TIMEOUT_MS: Final = 10_000
 # This version in testee.toml stands for one testee per Kafka release that kfuzz knows.
 KAFKA_RELEASES: Final = "{kafka}"
+# Which vectors a testee is asked in the usual run; CHOSEN are those of kfuzz.conformance.judge.choice.
+CHOSEN: Final = "chosen"
+CHOICES: Final = ("all", CHOSEN)
 # Folders of build output, which never hold sources.
 BUILT_FOLDERS: Final = frozenset({"target", "build", "node_modules", "__pycache__", "bin", "obj"})
 
@@ -94,6 +98,8 @@ class Testee:
     # A folder that testees of one language share; its sources are part of the build.
     kit: Path | None = None
     language: str = ""
+    # One of CHOICES.
+    vectors: str = "all"
     start_timeout_ms: int = START_TIMEOUT_MS
     # By the kind of vectors that they decode: "records" or "messages".
     reproducers: Mapping[str, Reproducer] = field(default_factory=dict, hash=False)
@@ -274,6 +280,7 @@ _TOP: Final = {
     "modules": list,
     "kit": str,
     "library": str,
+    "vectors": str,
     "versions": list,
     "reproduce": dict,
 }
@@ -287,6 +294,8 @@ def _load(file: Path) -> list[Testee]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: not TOML: {error}; correct the syntax") from None
     _check_table(str(file), document, _TOP, ("name", "versions"))
+    if document.get("vectors", CHOSEN) not in CHOICES:
+        raise UsageError(f"{file}: vectors must be one of {', '.join(CHOICES)}; see testees/README.md")
     return [
         _version(file, document, f"versions[{index}]", one)
         for index, item in enumerate(document["versions"])
@@ -322,6 +331,7 @@ def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> 
             for kind, one in document.get("reproduce", {}).items()
         },
         library=document.get("library", ""),
+        vectors=document.get("vectors", "all"),
     )
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from kfuzz import __version__
-from kfuzz.conformance.judge.compare import ENCODE_ROLE, OUTCOMES, Case
+from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, OUTCOMES, Case
 from kfuzz.conformance.judge.expected import Standing
 from kfuzz.conformance.judge.matrix import Judged, Run
 from kfuzz.conformance.report.document import counted, notes_of, sentences, shortened
@@ -19,7 +19,7 @@ DUMP_BYTES_MAX: Final = 512
 JSON_CHARACTERS_MAX: Final = 3000
 JSON_LINE_WIDTH: Final = 76
 # Outcome → the word in its cell.
-_CELL_WORDS: Final = {"pass": "✓", "unsupported": "–", "protocol-error": "protocol"}
+_CELL_WORDS: Final = {"pass": "✓", "unsupported": "–", NOT_ASKED: "·", "protocol-error": "protocol"}
 
 
 def to_html(run: Run) -> str:
