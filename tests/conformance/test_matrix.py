@@ -16,7 +16,7 @@ from kfuzz.vectors.model import KINDS
 
 SEED = 7
 # A hundred vectors of these need a process each, or a client. test_serve_testees.py has the clients.
-SLOW = {"kio", "librdkafka", "kafka-consumer"}
+SLOW = {"kio", "librdkafka"}
 
 
 def sample(percent: int) -> list[str]:
@@ -35,7 +35,8 @@ def test_every_testee_does_what_its_expected_outcomes_say(percent: int, tmp_path
         # Java and the Python libraries must be there. The other toolchains may be missing.
         if testee.language in ("python", "java") and (reason := testee.missing()):
             missing(reason, "install it")
-    there = [testee for testee in all_testees() if not testee.missing()]
+    # The version of kcat is the system's, so its outcomes may be unknown.
+    there = [testee for testee in all_testees() if not testee.missing() and testee.name != "kcat"]
     if percent < 100:
         # The testees in other languages have a test each; all of them together take minutes.
         there = [one for one in there if one.language in ("", "python", "java") and one.name not in SLOW]
