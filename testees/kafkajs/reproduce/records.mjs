@@ -20,13 +20,14 @@ new Worker(`setTimeout(() => { ${late} }, 30000)`, { eval: true }).unref()
 
 let data = readFileSync(process.argv[2])
 let count = 0
+let stalled = false
 let offset = -(2n ** 63n)
 const partition = { partition: 0, highWatermark: '0', abortedTransactions: [] }
 const length = bytes => (bytes == null ? 'null' : bytes.length)
 
 try {
   // Each turn is a fetch: the broker sends everything from the batch on that holds the next offset.
-  while ((data = from(offset, data)).length > 0) {
+  while (!stalled && (data = from(offset, data)).length > 0) {
     const size = Buffer.alloc(4)
     size.writeInt32BE(data.length)
     const messages = await decodeMessages(new Decoder(Buffer.concat([size, data])))
@@ -36,13 +37,11 @@ try {
       console.log(`offset ${offset} timestamp ${timestamp} key ${length(key)} value ${length(value)} headers ${names}`)
       count++
     }
-    if (batch.rawMessages.length === 0) {
-      console.log(`stalled: no record of a whole batch and no error, so the next fetch is at ${offset} again`)
-      process.exit()
-    }
-    offset = BigInt(batch.lastOffset()) + 1n
+    stalled = batch.rawMessages.length === 0
+    if (!stalled) offset = BigInt(batch.lastOffset()) + 1n
   }
-  console.log(`records: ${count}`)
+  if (stalled) console.log(`stalled: no record of a whole batch and no error; the next fetch is at ${offset} again`)
+  else console.log(`records: ${count}`)
 } catch (error) {
   if (!(error instanceof KafkaJSError)) throw error
   console.log(`error: ${error.name}: ${error.message}`)

@@ -137,6 +137,9 @@ func length(data []byte) string {
 	return fmt.Sprint(len(data))
 }
 
+// The size of a message of magic 0 without key and value.
+const smallest = 26
+
 // from is what a broker sends: the batch that holds the offset and all behind it, or nothing if no whole batch is left.
 // promised is how many records its headers count.
 func from(offset int64, data []byte) (sent []byte, promised int) {
@@ -150,10 +153,10 @@ func from(offset int64, data []byte) (sent []byte, promised int) {
 			last += int64(int32(binary.BigEndian.Uint32(batch[23:])))
 			count = int(int32(binary.BigEndian.Uint32(batch[57:])))
 		}
-		if sent == nil && (last >= offset || size < 17) {
+		if sent == nil && (last >= offset || size < smallest) {
 			sent = batch
 		}
-		if size < 17 {
+		if size < smallest {
 			return sent, promised + 1
 		}
 		if at += size; sent != nil {
