@@ -338,9 +338,11 @@ def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> 
 def _reproducer(place: str, table: Any, folder: Path, release: str) -> Reproducer:
     _check_table(place, table, _REPRODUCER, ("program", "run"))
 
+    # Here {version} is a message's version, so the testee's own version is {release}.
+    values = {"{release}": release, "{python}": sys.executable, "{folder}": str(folder)}
+
     def words(name: str) -> tuple[str, ...]:
-        # Here {version} is a message's version, so the testee's own version is {release}.
-        return tuple(word.replace("{release}", release).replace("{python}", sys.executable) for word in table[name])
+        return tuple(_replaced(word, values) for word in table[name])
 
     build = words("build") if "build" in table else ()
     return Reproducer(folder / table["program"], words("run"), build, folder)
@@ -353,12 +355,12 @@ def _argv(place: str, words: Any, folder: Path, version: str) -> tuple[str, ...]
 
 
 def _filled(word: str, folder: Path, version: str) -> str:
-    for name, value in (
-        ("{python}", sys.executable),
-        ("{folder}", str(folder)),
-        ("{version}", version),
-        ("{major}", major_of(version)),
-    ):
+    values = {"{version}": version, "{major}": major_of(version), "{python}": sys.executable, "{folder}": str(folder)}
+    return _replaced(word, values)
+
+
+def _replaced(word: str, values: Mapping[str, str]) -> str:
+    for name, value in values.items():
         word = word.replace(name, value)
     return word
 
