@@ -78,7 +78,9 @@ func consume(data []byte, offset int64, isolation kafka.IsolationLevel, aborted 
 				return answer("nothing", fmt.Sprintf("hands out %d records of %d", len(records), promised)), next
 			}
 			return answer("accepted", ""), next
-		case next <= offset && len(got) == 0:
+		case next < offset:
+			return answer("stalled", fmt.Sprintf("the next fetch goes back to %d, so the same records come again", next)), next
+		case next == offset && len(got) == 0:
 			return answer("stalled", fmt.Sprintf("the next fetch is at %d again", next)), next
 		case first == len(frames):
 			left, from = data[end(frames):], nil

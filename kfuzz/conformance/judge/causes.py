@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfuzz.conformance.judge.compare import ENCODE_ROLE, Case, Cell
-from kfuzz.conformance.judge.harm import HANGS, HARMS, LOSES
+from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, HARMS, LOSES, worst
 
 __all__ = ["Cause", "Deviation", "causes_of", "deviation", "masked"]
 
-# The classes in which an implementation does not say that something is wrong.
-IN_SILENCE: Final = frozenset({HANGS.name, LOSES.name})
 TEXT_CHARACTERS_MAX: Final = 160
 # The parts of an error that differ from input to input: quoted texts, bytes in hex, and numbers.
 _QUOTED = re.compile(r"b?'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _HEX = re.compile(r"\b0x[0-9a-fA-F]+\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b")
 _NUMBER = re.compile(r"[-+]?\b\d[\d_]*(?:\.\d+)?\b")
+# Which field is null instead of empty does not matter: one conversion makes both from all fields.
+_NULLITY = re.compile(r"\S+ is (null|empty); expected (empty|null)")
+_COUNTED = re.compile(r"\b(\d+) (batch(?:es)?|records?|headers?)\b")
+_PLURALS: Final = {"b": "batches", "r": "records", "h": "headers"}
 _RANK: Final = {harm.name: rank for rank, harm in enumerate(HARMS)}
 
 
@@ -55,12 +57,17 @@ class Deviation:
         """What deviations with one cause have in common.
 
         A line of source says more than any text. A decoder that goes on in silence after damage, or waits for ever,
-        does so whatever is damaged: the fault is that it drops the error. So the finding does not count there.
+        does so whatever is damaged: the fault is that it drops the error. So the finding does not count there. What is
+        lost of damaged inputs is often lost of good ones too. A missing check is the same one in a vector where Kafka
+        allows either; then the worst class of the cause counts.
         """
         if self.at:
             return self.implementation, self.harm, self.at
-        finding = "damaged" if self.finding and self.harm in IN_SILENCE else self.finding
-        return self.implementation, self.harm, finding, masked(self.error)
+        harm = ACCEPTS.name if self.harm == DIFFERS.name and self.finding else self.harm
+        finding = "damaged" if self.finding and self.harm == HANGS.name else self.finding
+        if self.harm == LOSES.name:
+            finding = ""
+        return self.implementation, harm, finding, masked(self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +88,10 @@ class Cause:
 
     @property
     def harm(self) -> str:
-        """The name of the class of harm."""
-        return self.smallest.harm
+        """The name of the worst class of harm among the deviations."""
+        found = worst({one.harm for one in self.deviations})
+        assert found
+        return found
 
     @property
     def finding(self) -> str:
@@ -120,6 +129,8 @@ def masked(error: str) -> str:
     'batch[#].records[#].key is #; expected #'
     """
     text = " ".join(error.split())
+    text = _NULLITY.sub(r"a field is \1; expected \2", text)
+    text = _COUNTED.sub(lambda match: f"{match[1]} {_PLURALS[match[2][0]]}", text)
     for pattern in (_QUOTED, _NUMBER, _HEX):
         text = pattern.sub("#", text)
     return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "…"

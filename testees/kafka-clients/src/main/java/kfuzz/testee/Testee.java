@@ -35,6 +35,9 @@ import org.apache.kafka.common.utils.internals.AppInfoParser;
 public final class Testee {
     private static final int LARGEST_KEPT_ANSWER_BYTES = 1 << 20;
     private static final int STREAM_BUFFER_BYTES = 1 << 16;
+    /** How the names of the classes begin whose lines explain a fault: Kafka's, and those of the codecs. */
+    private static final List<String> LIBRARIES = List.of(
+        "org.apache.kafka.", "net.jpountz.", "org.xerial.snappy.", "com.github.luben.zstd.");
 
     /** Writes fields of an answer into the JSON object that the caller has opened. */
     private interface Fields {
@@ -110,9 +113,9 @@ public final class Testee {
         } catch (UnsupportedRequestException e) {
             writeFailure(id, "unsupported", e.getMessage());
         } catch (JsonProcessingException e) {
-            writeFailure(id, "fault", describe(new BadRequestException("not JSON: " + e.getOriginalMessage())));
+            writeFailure(id, "fault", new BadRequestException("not JSON: " + e.getOriginalMessage()));
         } catch (Throwable e) {
-            writeFailure(id, "fault", describe(e));
+            writeFailure(id, "fault", e);
         }
     }
 
@@ -151,7 +154,7 @@ public final class Testee {
             json.writeObjectField("id", id);
             json.writeStringField("outcome", outcome(verdict.failure()));
             if (verdict.failure() != null)
-                json.writeStringField("error", describe(verdict.failure()));
+                writeError(json, verdict.failure());
             else
                 json.writeNumberField("consumed", verdict.consumed());
             json.writeNumberField("allocated_bytes", allocatedBytes);
@@ -210,7 +213,7 @@ public final class Testee {
         try {
             bytes = BatchWriter.write(batches);
         } catch (KafkaException | IllegalArgumentException e) {  // The builder checks its arguments with the latter.
-            writeFailure(id, "rejected", describe(e));
+            writeFailure(id, "rejected", e);
             return;
         }
         writeEncoded(id, bytes);
@@ -230,7 +233,7 @@ public final class Testee {
             json.writeObjectField("id", id);
             json.writeStringField("outcome", outcome(reading.failure()));
             if (reading.failure() != null)
-                json.writeStringField("error", describe(reading.failure()));
+                writeError(json, reading.failure());
             reading.writeTo(json);
         });
     }
@@ -259,7 +262,7 @@ public final class Testee {
             json.writeObjectField("id", id);
             json.writeStringField("outcome", outcome(reading));
             if (reading.failure() != null)
-                json.writeStringField("error", describe(reading.failure()));
+                writeError(json, reading.failure());
             json.writeNumberField("allocated_bytes", allocatedBytes);
             if (reading.failure() == null) {
                 json.writeNumberField("consumed", reading.consumed());
@@ -284,7 +287,7 @@ public final class Testee {
         try {
             bytes = type.encode(request.get("body"), version);
         } catch (RuntimeException e) {
-            writeFailure(id, MessageType.isRefusalToWrite(e) ? "rejected" : "fault", describe(e));
+            writeFailure(id, MessageType.isRefusalToWrite(e) ? "rejected" : "fault", e);
             return;
         }
         writeEncoded(id, bytes);
@@ -298,7 +301,7 @@ public final class Testee {
         try {
             value = type.decode(buffer);
         } catch (Throwable e) {
-            writeFailure(id, PrimitiveType.isRefusal(e) ? "rejected" : "fault", describe(e));
+            writeFailure(id, PrimitiveType.isRefusal(e) ? "rejected" : "fault", e);
             return;
         }
         long allocatedBytes = threads.getCurrentThreadAllocatedBytes() - allocatedBefore;
@@ -320,7 +323,7 @@ public final class Testee {
         try {
             bytes = type.encode(request.get("value"));
         } catch (RuntimeException e) {
-            writeFailure(id, PrimitiveType.isRefusal(e) ? "rejected" : "fault", describe(e));
+            writeFailure(id, PrimitiveType.isRefusal(e) ? "rejected" : "fault", e);
             return;
         }
         writeEncoded(id, bytes);
@@ -332,7 +335,7 @@ public final class Testee {
         short version = type.version(request);
         MessageType.Reading reading = MessageType.decode(type.empty(), bytes(request), version);
         if (reading.failure() != null) {
-            writeFailure(id, outcome(reading), describe(reading.failure()));
+            writeFailure(id, outcome(reading), reading.failure());
             return;
         }
         JsonNode converted = type.converted(reading.message(), version);
@@ -351,7 +354,7 @@ public final class Testee {
         for (JsonNode read : List.of(before, request)) {
             MessageType.Reading reading = MessageType.decode(message, bytes(read), type.version(read));
             if (reading.failure() != null) {
-                writeFailure(id, outcome(reading), describe(reading.failure()));
+                writeFailure(id, outcome(reading), reading.failure());
                 return;
             }
         }
@@ -379,7 +382,7 @@ public final class Testee {
         } catch (UnsupportedRequestException e) {
             throw e;
         } catch (RuntimeException e) {
-            writeFailure(id, RecordTools.isRefusal(e) ? "rejected" : "fault", describe(e));
+            writeFailure(id, RecordTools.isRefusal(e) ? "rejected" : "fault", e);
             return;
         }
         write(json -> {
@@ -407,6 +410,32 @@ public final class Testee {
     private static String nameAndMessage(Throwable failure) {
         String name = failure.getClass().getSimpleName();
         return failure.getMessage() == null ? name : name + ": " + failure.getMessage();
+    }
+
+    /** The innermost line of Kafka or of a codec, such as {@code org/apache/kafka/common/Uuid.java:12}; or null. */
+    private static String at(Throwable failure) {
+        for (StackTraceElement frame : failure.getStackTrace()) {
+            String name = frame.getClassName();
+            if (LIBRARIES.stream().anyMatch(name::startsWith) && frame.getLineNumber() > 0)
+                return name.substring(0, name.lastIndexOf('.') + 1).replace('.', '/') + frame.getFileName() + ":"
+                    + frame.getLineNumber();
+        }
+        return null;
+    }
+
+    private static void writeError(JsonGenerator json, Throwable failure) throws IOException {
+        json.writeStringField("error", describe(failure));
+        String at = at(failure);
+        if (at != null)
+            json.writeStringField("at", at);
+    }
+
+    private void writeFailure(JsonNode id, String outcome, Throwable failure) throws IOException {
+        write(json -> {
+            json.writeObjectField("id", id);
+            json.writeStringField("outcome", outcome);
+            writeError(json, failure);
+        });
     }
 
     private void writeFailure(JsonNode id, String outcome, String error) throws IOException {
