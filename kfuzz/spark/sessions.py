@@ -11,6 +11,8 @@ import signal
 import sys
 import tempfile
 import threading
+import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,9 @@ TASKS_MAX = 20_000
 POLL_S = 0.25
 # How long to wait for an interrupted job to end before the session is stopped.
 CANCEL_S = 5.0
+# How long to wait for the other tasks of a failed job. Spark notices within 2 s that a task must end, and kills its
+# Python worker 2 s later.
+KILL_S = 10.0
 # Finds errors in the text of a failed job: the exception's type, without its module, and its message.
 TOLD = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
@@ -202,9 +207,13 @@ def collect(
     over Spark Connect.
 
     Raises ``KfuzzError`` if the job fails: one sentence with the task's error, without Java and Python tracebacks.
-    An interrupt (``KeyboardInterrupt``) cancels the job.
+    An interrupt (``KeyboardInterrupt``) cancels the job. In both cases the job's other tasks have ended, so nothing
+    writes behind the caller's back, unless they hang.
     """
     spark = job.sparkSession
+    # A server of Spark Connect tells its progress by itself; it has no status to ask for.
+    remote = _is_remote(spark)
+    group = f"kfuzz-{uuid.uuid4()}"
     outcome: list[pa.Table | BaseException] = []
     done = most_failed = 0
 
@@ -215,6 +224,8 @@ def collect(
 
     def run() -> None:
         try:
+            if not remote:
+                spark.sparkContext.setJobGroup(group, "kfuzz")
             outcome.append(job.toArrow())
         except BaseException as error:
             outcome.append(error)
@@ -223,8 +234,6 @@ def collect(
     # thread waits where an interrupt does no harm.
     thread = InheritableThread(target=run, session=spark)
     thread.daemon = True
-    # A server of Spark Connect tells its progress by itself; it has no status to ask for.
-    remote = _is_remote(spark)
     hear: Any = heard
     if remote:
         spark.registerProgressHandler(hear)
@@ -241,11 +250,15 @@ def collect(
     except BaseException:
         _cancel(spark)
         thread.join(CANCEL_S)
+        if not remote:
+            _wait_for_tasks(spark, group)
         raise
     finally:
         if remote:
             spark.removeProgressHandler(hear)
     [answer] = outcome
+    if isinstance(answer, BaseException) and not remote:
+        _wait_for_tasks(spark, group)
     if isinstance(answer, PySparkException | Py4JError):
         raise KfuzzError(f"the Spark job failed: {reason(str(answer))}") from answer
     if isinstance(answer, BaseException):
@@ -261,6 +274,21 @@ def _tasks_ended(spark: SparkSession, tasks: int) -> tuple[int, int]:
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     ours = [one for one in stages if one is not None and one.numTasks == tasks]
     return max((one.numCompletedTasks for one in ours), default=0), max((one.numFailedTasks for one in ours), default=0)
+
+
+def _wait_for_tasks(spark: SparkSession, group: str) -> None:
+    """Wait until no task of the jobs in ``group`` runs. After a failure, Spark kills the other tasks but does not wait
+    for them.
+    """
+    tracker = spark.sparkContext.statusTracker()
+    end = time.monotonic() + KILL_S
+    with contextlib.suppress(PySparkException, Py4JError):
+        jobs = [tracker.getJobInfo(one) for one in tracker.getJobIdsForGroup(group)]
+        stages = [stage for one in jobs if one is not None for stage in one.stageIds]
+        while time.monotonic() < end and any(
+            one is not None and one.numActiveTasks for one in map(tracker.getStageInfo, stages)
+        ):
+            time.sleep(POLL_S)
 
 
 def _cancel(spark: SparkSession) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -114,6 +115,33 @@ def test_a_job_that_fails_for_good_says_why_in_one_sentence_and_leaves_no_succes
     )
     with pytest.raises(KfuzzError, match=f"^{re.escape(f'the Spark job failed: {said}')}$"):
         generate(spark, WORKLOAD, tmp_path / "out", tasks=2, write=write)
+    assert {name for name in digests(tmp_path / "out") if not name.startswith("_rows/")} == {"_workload.toml"}
+
+
+@pytest.mark.full
+def test_the_other_tasks_of_a_failed_job_have_ended_before_its_leftovers_are_removed(
+    spark: Any, tmp_path: Path
+) -> None:
+    from kfuzz.spark.generation import generate
+
+    (tmp_path / "notes").mkdir()
+
+    def write(segment: Any, segment_id: int, workload: Workload, out: Path, attempt: str) -> Any:
+        slow = tmp_path / "notes" / "slow"
+        if segment_id == 0:
+            # The job fails while the other task is at work.
+            while not slow.exists():
+                time.sleep(0.01)
+            raise OSError(28, "No space left on device")
+        (out / segment.directory).mkdir(parents=True, exist_ok=True)
+        slow.write_text(str(os.getpid()))
+        time.sleep(1.5)
+        (out / segment.directory / f".{segment.stem}.log.{attempt}.1.tmp").write_bytes(b"half")
+        time.sleep(60)
+
+    with pytest.raises(KfuzzError, match="No space left on device"):
+        generate(spark, WORKLOAD, tmp_path / "out", tasks=2, write=write)
+    assert not psutil.pid_exists(int((tmp_path / "notes" / "slow").read_text()))
     assert {name for name in digests(tmp_path / "out") if not name.startswith("_rows/")} == {"_workload.toml"}
 
 
