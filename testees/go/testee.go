@@ -15,7 +15,6 @@ import (
 	"path"
 	"runtime"
 	"runtime/debug"
-	"runtime/metrics"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -78,10 +77,11 @@ func Serve(hello Object, library string, answers Answers) {
 	}
 	hello["protocol"], hello["language"] = "kfuzz-testee/1", "go"
 	say(hello)
+	meter := newMeter(library)
 	for in := bufio.NewReader(os.Stdin); ; {
 		line, err := in.ReadBytes('\n')
 		if len(line) > 0 {
-			say(answer(line, library, answers))
+			say(answer(line, library, answers, meter))
 		}
 		if err == io.EOF {
 			return
@@ -91,22 +91,18 @@ func Serve(hello Object, library string, answers Answers) {
 	}
 }
 
-func answer(line []byte, library string, answers Answers) (result Object) {
+func answer(line []byte, library string, answers Answers, meter *meter) (result Object) {
 	var request Request
 	if err := json.Unmarshal(line, &request); err != nil {
 		return Object{"id": nil, "outcome": "fault", "error": "BadRequest: " + err.Error()}
 	}
-	before := allocated()
+	meter.start()
 	defer func() {
 		if trouble := recover(); trouble != nil {
 			result = Panicked(trouble, library)
 		}
 		result["id"] = request.ID
-		taken := allocated() - before
-		result["allocated_bytes"] = taken
-		if taken > large {
-			emptyPools()
-		}
+		meter.stop(result)
 	}()
 	operation, known := answers[request.Operation]
 	if !known {
@@ -118,24 +114,6 @@ func answer(line []byte, library string, answers Answers) (result Object) {
 	return operation(request)
 }
 
-// allocated is how many bytes this process has allocated so far. The peak of its memory would depend on when Go collects
-// garbage, so the referee could not judge by it.
-func allocated() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
-}
-
-// Allocations of this size and more may leave a buffer behind that the next request would find.
-const large = 1 << 20
-
-// emptyPools takes the buffers out of every sync.Pool, so that what a request allocates does not depend on the ones
-// before it. A pool keeps its buffers for one collection after the one that no longer finds them in use.
-func emptyPools() {
-	runtime.GC()
-	runtime.GC()
-}
-
 // Unsupported is the answer for something that the library cannot do.
 func Unsupported(reason string) Object { return Object{"outcome": "unsupported", "error": reason} }
 
@@ -143,7 +121,18 @@ func Unsupported(reason string) Object { return Object{"outcome": "unsupported",
 func Panicked(trouble any, library string) Object {
 	result := Object{"outcome": "panic", "error": fmt.Sprint(trouble)}
 	callers := make([]uintptr, 256)
-	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers)])
+	if at := placeIn(callers[:runtime.Callers(2, callers)], library); at != "" {
+		result["at"] = at
+	}
+	return result
+}
+
+// placeIn is the innermost source line of a stack that is in library; empty if there is none.
+func placeIn(stack []uintptr, library string) string {
+	if len(stack) == 0 {
+		return ""
+	}
+	frames := runtime.CallersFrames(stack)
 	for more := true; more; {
 		var frame runtime.Frame
 		frame, more = frames.Next()
@@ -151,11 +140,10 @@ func Panicked(trouble any, library string) Object {
 		folder, name := path.Split(frame.Function)
 		folder += strings.SplitN(name, ".", 2)[0]
 		if folder == library || strings.HasPrefix(folder, library+"/") {
-			result["at"] = folder + "/" + path.Base(frame.File) + ":" + strconv.Itoa(frame.Line)
-			break
+			return folder + "/" + path.Base(frame.File) + ":" + strconv.Itoa(frame.Line)
 		}
 	}
-	return result
+	return ""
 }
 
 // Version is the version of a module that this program was built with.

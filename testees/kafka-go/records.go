@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	testee "kfuzz_testee"
 
@@ -16,7 +17,7 @@ import (
 func decodeRecords(request testee.Request) testee.Object {
 	data := request.Hex
 	frames, whole := testee.Frames(data)
-	batches, err := readBatches(data, frames)
+	batches, ends, err := readBatches(data, frames)
 	answer := func(outcome, reason string) testee.Object {
 		return testee.Object{"outcome": outcome, "error": reason, "batches": batches}
 	}
@@ -26,9 +27,10 @@ func decodeRecords(request testee.Request) testee.Object {
 	for i, batch := range batches[:min(len(batches), len(frames))] {
 		got := len(batch["records"].([]testee.Object))
 		if want := frames[i].Count; int32(got) < want {
-			// The next fetch begins behind the last record, so the broker sends the last batch again.
 			reason := fmt.Sprintf("batch %d has %d records of %d", i, got, want)
-			if i == len(batches)-1 {
+			// The next fetch asks for the offset after the last record. The broker sends the same batch again if it
+			// still holds that offset.
+			if i == len(batches)-1 && ends[i] < frames[i].LastOffset {
 				return answer("stalled", reason)
 			}
 			return answer("nothing", reason)
@@ -40,7 +42,7 @@ func decodeRecords(request testee.Request) testee.Object {
 		if len(batches) > 0 && len(frames) > 0 {
 			at = frames[min(len(batches), len(frames))-1].End
 		}
-		more, err := readBatches(data[at:], nil)
+		more, _, err := readBatches(data[at:], nil)
 		if err != nil {
 			return answer("rejected", err.Error())
 		}
@@ -52,23 +54,24 @@ func decodeRecords(request testee.Request) testee.Object {
 	return answer("accepted", "")
 }
 
-// readBatches reads the records of a fetch response. Its fields before the records have told the size.
-func readBatches(data []byte, frames []testee.Frame) ([]testee.Object, error) {
+// readBatches reads the records of a fetch response, and gives the last offset in each batch. The size comes from the
+// fields before the records.
+func readBatches(data []byte, frames []testee.Frame) (batches []testee.Object, ends []int64, err error) {
 	var set protocol.RecordSet
 	size := binary.BigEndian.AppendUint32(nil, uint32(len(data)))
 	// The library's connection reads through a bufio.Reader too; other readers take another path.
-	_, err := set.ReadFrom(bufio.NewReader(io.MultiReader(bytes.NewReader(size), bytes.NewReader(data))))
-	batches := []testee.Object{}
+	_, err = set.ReadFrom(bufio.NewReader(io.MultiReader(bytes.NewReader(size), bytes.NewReader(data))))
+	batches = []testee.Object{}
 	stream, _ := set.Records.(*protocol.RecordStream)
 	if stream == nil {
-		return batches, err
+		return batches, ends, err
 	}
 	for i, records := range stream.Records {
 		// The library gives messages of magic 0 the time 0: it has no other way to say that there is none.
 		timeless := i < len(frames) && frames[i].Magic == 0
-		list, readErr := readRecords(records, timeless)
+		list, end, readErr := readRecords(records, timeless)
 		if readErr != nil {
-			return batches, readErr
+			return batches, ends, readErr
 		}
 		batch := testee.Object{"records": list}
 		switch b := records.(type) {
@@ -78,8 +81,9 @@ func readBatches(data []byte, frames []testee.Frame) ([]testee.Object, error) {
 			describe(batch, b.Attributes, b.BaseOffset, b.ProducerID, b.ProducerEpoch, b.BaseSequence, b.PartitionLeaderEpoch)
 		}
 		batches = append(batches, batch)
+		ends = append(ends, end)
 	}
-	return batches, err
+	return batches, ends, err
 }
 
 func describe(
@@ -95,22 +99,23 @@ func describe(
 	batch["partition_leader_epoch"] = leader
 }
 
-func readRecords(records protocol.RecordReader, timeless bool) ([]testee.Object, error) {
-	result := []testee.Object{}
+func readRecords(records protocol.RecordReader, timeless bool) (result []testee.Object, last int64, err error) {
+	result = []testee.Object{}
+	last = math.MinInt64
 	for {
 		record, err := records.ReadRecord()
 		if errors.Is(err, io.EOF) {
-			return result, nil
+			return result, last, nil
 		} else if err != nil {
-			return result, err
+			return result, last, err
 		}
 		key, err := protocol.ReadAll(record.Key)
 		if err != nil {
-			return result, err
+			return result, last, err
 		}
 		value, err := protocol.ReadAll(record.Value)
 		if err != nil {
-			return result, err
+			return result, last, err
 		}
 		timestamp := new(int64)
 		if *timestamp = record.Time.UnixMilli(); timeless && *timestamp == 0 {
@@ -120,6 +125,7 @@ func readRecords(records protocol.RecordReader, timeless bool) ([]testee.Object,
 		for _, header := range record.Headers {
 			headers = append(headers, testee.NewHeader(header.Key, header.Value))
 		}
+		last = record.Offset
 		result = append(result, testee.Record(record.Offset, timestamp, key, value, headers))
 	}
 }

@@ -79,7 +79,7 @@ class Client:
             return END
         text = b" ".join(self.errors).decode("utf-8", "replace").strip() or f"% ERROR: status {status}"
         text = re.sub(rf"\b{self.topic}\b", "the topic", text.removeprefix(ERROR.decode()))
-        return Stopped("rejected", text, "too large" in text)
+        return Stopped("rejected", text, kfuzz_serving.short_at(text))
 
     def cpu_s(self) -> float:
         # It may have ended, while its last lines are still to be read.

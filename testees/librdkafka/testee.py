@@ -63,7 +63,7 @@ class Client:
         if error.code() == KafkaError._PARTITION_EOF:
             return END
         # Asked to read a cut batch, the library wants larger fetches, until it gives up.
-        return Stopped("rejected", f"{error.name()}: {error.str()}", error.code() == KafkaError.MSG_SIZE_TOO_LARGE)
+        return Stopped("rejected", f"{error.name()}: {error.str()}", kfuzz_serving.short_at(error.str()))
 
     def cpu_s(self) -> float:
         return time.process_time()

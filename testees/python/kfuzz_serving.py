@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import resource
 import signal
 import struct
@@ -42,15 +43,23 @@ Record = dict[str, Any]
 class Stopped(NamedTuple):
     """Why a client hands out no more: it is at the end of the topic, or an ``outcome`` of the protocol with a text.
 
-    ``is_short``: the client wants larger fetches, as for a batch that is cut.
+    ``short_at``: the offset from which the client wants larger fetches, as for a batch that is cut.
     """
 
     outcome: str
     text: str = ""
-    is_short: bool = False
+    short_at: int | None = None
 
 
 END = Stopped("end")
+# What librdkafka says of a fetch that gives it nothing.
+TOO_LARGE = re.compile(r"Message at offset (\d+) might be too large")
+
+
+def short_at(text: str) -> int | None:
+    """The offset in librdkafka's error about a message that is too large; None in any other error."""
+    found = TOO_LARGE.search(text)
+    return int(found[1]) if found else None
 
 
 class Client(Protocol):
@@ -164,7 +173,7 @@ def consume(client: Client, broker: Broker, topic: str, said: Promised, records:
             watch.restart()
             continue
         if got is not None:
-            if got is END or (got.is_short and said.whole and broker.asked(topic)[0] >= said.end):
+            if got is END or (got.short_at is not None and said.whole and got.short_at >= said.end):
                 return ended()
             return got.outcome, got.text
         # What a look at the broker has shown counts only if the client has nothing more after it.

@@ -62,10 +62,20 @@ def test_the_innermost_line_of_a_library_is_found(text: str, line: str) -> None:
     assert library_line(text) == line
 
 
+def test_a_line_of_the_library_itself_comes_before_those_of_the_packages_that_it_uses() -> None:
+    stack = "at /registry/src/index/table-0.9/src/raw.rs:45\nat /registry/src/index/kafka-1.2.3/src/batch.rs:41"
+    assert library_line(stack) == "table-0.9/src/raw.rs:45"
+    assert library_line(stack, "kafka") == "kafka-1.2.3/src/batch.rs:41"
+    assert library_line(stack, "other") == "table-0.9/src/raw.rs:45"
+
+
 def test_the_headline_says_why_a_runtime_ends() -> None:
     assert headline(GO_CRASH) == "fatal error: out of memory"
     assert headline(RUST_PANIC).startswith("thread 'main' panicked at ")
     assert headline(PYTHON_CRASH) == "Fatal Python error: Segmentation fault"
+    assert (
+        headline("memory allocation of 77 bytes failed\nstack backtrace:\n") == "memory allocation of 77 bytes failed"
+    )
     assert headline(NODE_CRASH) == ""
 
 
@@ -91,8 +101,29 @@ def test_a_missing_check_is_one_cause_for_each_finding() -> None:
 def test_an_error_that_is_dropped_is_one_cause_whatever_is_damaged(harm: str) -> None:
     [cause] = causes({"harm": harm}, {"harm": harm, "finding": "trailing-bytes"})
     assert (cause.count, cause.finding) == (2, "2 kinds of damage")
-    # A good input is another matter.
-    assert len(causes({"harm": harm}, {"harm": harm, "finding": ""})) == 2
+    # Libraries have a reader for each format.
+    assert len(causes({"harm": harm, "form": "v2"}, {"harm": harm, "form": "legacy"})) == 2
+
+
+def test_a_good_input_that_hangs_is_another_cause_but_one_that_loses_data_is_not() -> None:
+    assert len(causes({"harm": "hangs"}, {"harm": "hangs", "finding": ""})) == 2
+    assert len(causes({"harm": "loses"}, {"harm": "loses", "finding": ""})) == 1
+
+
+def test_findings_of_one_check_are_one_cause_in_each_format() -> None:
+    lengths = [{"harm": "accepts", "finding": one} for one in ("record-length-mismatch", "record-length-negative")]
+    [cause] = causes(*lengths)
+    assert cause.count == 2
+    assert len(causes(*lengths, {"harm": "accepts", "finding": "crc-mismatch"})) == 2
+    assert len(causes({"harm": "accepts", "form": "v2"}, {"harm": "accepts", "form": "legacy"})) == 2
+    # Where the documents allow both, the check that is missing is the same one.
+    [cause] = causes({"harm": "accepts"}, {"harm": "differs"})
+    assert cause.harm == "accepts"
+
+
+def test_too_much_memory_and_a_death_at_one_line_are_one_cause() -> None:
+    [cause] = causes({"harm": "memory", "at": "a.go:1"}, {"harm": "kills", "at": "a.go:1"})
+    assert cause.harm == "kills"
 
 
 def test_a_line_of_source_is_one_cause_whatever_the_error_says() -> None:

@@ -79,6 +79,8 @@ def test_an_allocation_beyond_the_budget_is_a_memory_fault_even_if_it_is_never_t
     budget = {"memory_bytes": 16 * MIB, "cpu_ms": 2000}
     cell = outcome_of(wicked("allocates", how), budget=budget).cells[TRAP]
     assert (cell.outcome, cell.text) == ("memory", "took more than its 16 MiB of memory")
+    # It says where when it dies of the limit, not when it survives.
+    assert cell.answer.get("at") == {"once": "toy/reader.py:5", "caught": None}[how]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can bound the address space of another process")
@@ -89,8 +91,15 @@ def test_what_a_testee_does_with_enough_memory_counts_where_that_is_as_bad() -> 
 
 def test_a_testee_that_reports_its_allocations_is_judged_by_them() -> None:
     small, large = ({"memory_bytes": size * MIB, "cpu_ms": 2000} for size in (16, 1100))
-    assert outcome_of(wicked("allocates", "reports"), budget=small).cells[TRAP].outcome == "memory"
+    cell = outcome_of(wicked("allocates", "reports"), budget=small).cells[TRAP]
+    assert (cell.outcome, cell.answer["at"]) == ("memory", "toy/codec.py:7")
     assert outcome_of(wicked("allocates", "reports"), budget=large).cells[TRAP].outcome == "pass"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can bound the address space of another process")
+def test_a_claim_beyond_any_machine_is_refused_on_every_machine() -> None:
+    budget = {"memory_bytes": 1 << 50, "cpu_ms": 2000}
+    assert outcome_of(wicked("allocates", "claims"), budget=budget).cells[TRAP].outcome == "crash"
 
 
 def test_an_allocation_within_the_budget_is_nobodys_fault() -> None:

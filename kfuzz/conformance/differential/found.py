@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of
+from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of, form_of
 from kfuzz.conformance.judge.harm import DIFFERS
 from kfuzz.conformance.protocol.pipeline import Pipeline
 from kfuzz.conformance.protocol.session import Limits, Session, Trouble
@@ -86,6 +86,7 @@ class Differential:
                 f"{self.of} {item.index}",
                 str(item.request.get("role", "consumer")),
                 len(item.data) or len(json.dumps(item.request)),
+                form=form_of(item.data) if "records" in item.request["operation"] else "",
             )
             for item in self.disagreements
         )

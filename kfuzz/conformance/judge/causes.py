@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfuzz.conformance.judge.compare import ENCODE_ROLE, Case, Cell
-from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, HARMS, LOSES, worst
+from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, HARMS, KILLS, LOSES, MEMORY, worst
+from kfuzz.wire.layout import MAGIC_AT
 
-__all__ = ["Cause", "Deviation", "causes_of", "deviation", "masked"]
+__all__ = ["Cause", "Deviation", "causes_of", "deviation", "form_of", "masked"]
 
 TEXT_CHARACTERS_MAX: Final = 160
 # The parts of an error that differ from input to input: quoted texts, bytes in hex, and numbers.
@@ -25,6 +26,23 @@ _NUMBER = re.compile(r"[-+]?\b\d[\d_]*(?:\.\d+)?\b")
 _NULLITY = re.compile(r"\S+ is (null|empty); expected (empty|null)")
 _COUNTED = re.compile(r"\b(\d+) (batch(?:es)?|records?|headers?)\b")
 _PLURALS: Final = {"b": "batches", "r": "records", "h": "headers"}
+# Findings that one check of a reader decides. A reader without this check accepts all of them.
+_ONE_CHECK: Final = {
+    finding: check
+    for check, findings in {
+        "a record's length against what it holds": (
+            "record-length-mismatch",
+            "record-length-exceeds-payload",
+            "record-length-negative",
+            "record-truncated",
+            "length-exceeds-record",
+            "header-count-exceeds-record",
+        ),
+        "what follows the last record": ("record-count-too-low", "decompressed-size-exceeded"),
+        "a wrapper's content": ("wrapper-empty", "wrapper-value-null"),
+    }.items()
+    for finding in findings
+}
 _RANK: Final = {harm.name: rank for rank, harm in enumerate(HARMS)}
 
 
@@ -39,6 +57,7 @@ class Deviation:
     - ``input``, ``role``, ``size_bytes``: the input's name, its role, its size.
     - ``requirements``: the requirements that the input tests.
     - ``status``: the standing of the outcome: ``listed``, ``miss`` or ``unexpected``.
+    - ``form``: the format of the input, because libraries have a reader for each: ``v2``, ``legacy``, or empty.
     """
 
     implementation: str
@@ -51,23 +70,25 @@ class Deviation:
     size_bytes: int
     requirements: tuple[str, ...] = ()
     status: str = "unexpected"
+    form: str = ""
 
     @property
     def key(self) -> tuple[str, ...]:
         """What deviations with one cause have in common.
 
-        A line of source says more than any text. A decoder that goes on in silence after damage, or waits for ever,
-        does so whatever is damaged: the fault is that it drops the error. So the finding does not count there. What is
-        lost of damaged inputs is often lost of good ones too. A missing check is the same one in a vector where Kafka
-        allows either; then the worst class of the cause counts.
+        A line of source says more than any text. Whether it takes much memory or ends the process depends only on the
+        size that the input claims. A decoder that ignores an error, or hangs, does so whatever is damaged, so
+        the finding does not count there. What is lost of damaged inputs is often lost of good ones too. A missing
+        check is the same one in a vector where Kafka allows either; then the worst class of the cause counts.
         """
         if self.at:
-            return self.implementation, self.harm, self.at
-        harm = ACCEPTS.name if self.harm == DIFFERS.name and self.finding else self.harm
+            return self.implementation, MEMORY.name if self.harm == KILLS.name else self.harm, self.at
+        if self.finding and self.harm in (ACCEPTS.name, DIFFERS.name):
+            return self.implementation, ACCEPTS.name, self.form, _ONE_CHECK.get(self.finding, self.finding)
         finding = "damaged" if self.finding and self.harm == HANGS.name else self.finding
         if self.harm == LOSES.name:
             finding = ""
-        return self.implementation, harm, finding, masked(self.error)
+        return self.implementation, self.harm, self.form, finding, masked(self.error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +173,13 @@ def deviation(implementation: str, case: Case, cell: Cell, status: str) -> Devia
         len(case.vector.data),
         tuple(case.vector.requirements),
         status,
+        "" if case.vector.kind in ("message", "primitive") else form_of(case.vector.data),
     )
+
+
+def form_of(data: bytes) -> str:
+    """The format of records at the start of ``data``: ``v2``, ``legacy`` (magic 0 and 1), or empty if it is neither."""
+    return {0: "legacy", 1: "legacy", 2: "v2"}.get(data[MAGIC_AT], "") if len(data) > MAGIC_AT else ""
 
 
 def causes_of(deviations: Iterable[Deviation]) -> list[Cause]:

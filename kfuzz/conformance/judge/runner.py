@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +137,7 @@ class _Runner:
         most_bytes = self._memory_bytes(case)
         if isinstance(result, Answer) and (result.allocated_bytes or 0) > most_bytes:
             # Pages that nobody touches are not resident, so only the testee itself can tell.
-            result = over_memory(most_bytes)
+            result = over_memory(most_bytes, result.allocated_at)
         if isinstance(result, Trouble):
             answer = {"at": result.at} if result.at else {}
             self._settle(case, Cell(result.outcome, result.text, HARM_OF[result.outcome], answer=answer))
@@ -214,7 +214,7 @@ class _Runner:
             over = result.allocated_bytes > budget_bytes
         else:
             over = not bounded and session.peak_growth_bytes() > budget_bytes + RESIDENT_SLACK_BYTES
-        return over_memory(budget_bytes) if over else result
+        return over_memory(budget_bytes, result.allocated_at) if over else result
 
     # --- alone -------------------------------------------------------------------------------------------------------
 
@@ -228,9 +228,12 @@ class _Runner:
         if not _may_be_memory(bounded):
             return bounded
         free = self._trial(case)
+        if isinstance(free, Trouble) and free.outcome == "memory":
+            # Without the limit the testee is killed and says nothing. With it, it may have said where it failed.
+            return replace(free, at=free.at or bounded.at)
         if _may_be_memory(free) or isinstance(free, Trouble):
             return free
-        return over_memory(self._memory_bytes(case))
+        return over_memory(self._memory_bytes(case), bounded.at)
 
     def _trial(self, case: Case, *, bounded: bool = False) -> Result:
         with self._session(self._memory_bytes(case) if bounded else None) as session:

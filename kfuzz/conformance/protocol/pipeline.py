@@ -71,7 +71,7 @@ def _receive(session: Session, request: Request, budget: Budget) -> Result:
             return line
         words = session.last_words()
         text = f"{line.text}: {words}" if words else line.text
-        return replace(line, text=text, at=library_line(session.standard_error()))
+        return replace(line, text=text, at=library_line(session.standard_error(), session.handshake.name))
     try:
         return parse_answer(line, id=request["id"], operation=request["operation"])
     except ProtocolError as error:

@@ -45,6 +45,8 @@ LAST_WORDS_CHARACTERS_MAX = 500
 # 64 MiB heap arena of Go. The allocations that vectors provoke are much larger.
 ADDRESS_SPACE_SLACK_BYTES = 96 * MIB
 RESIDENT_SLACK_BYTES = 32 * MIB
+# Some systems promise any amount of address space, and others refuse it. This refuses a claim of 16 GiB everywhere.
+ADDRESS_SPACE_MAX_BYTES = 16 * 1024 * MIB
 # A Java heap that is large enough to decode any small vector; the budget is added to it.
 JAVA_HEAP_BASE_BYTES = 48 * MIB
 JAVA_HEAP_DEFAULT_BYTES = 1024 * MIB
@@ -94,9 +96,9 @@ class Trouble:
         return f"broke the protocol: {self.text}" if self.outcome == "protocol-error" else self.text
 
 
-def over_memory(budget_bytes: int) -> Trouble:
-    """The trouble of a testee that exceeded its memory budget."""
-    return Trouble("memory", f"took more than its {_size(budget_bytes)} of memory")
+def over_memory(budget_bytes: int, at: str = "") -> Trouble:
+    """The trouble of a testee that exceeded its memory budget, in the library's line ``at`` if it is known."""
+    return Trouble("memory", f"took more than its {_size(budget_bytes)} of memory", at)
 
 
 class NoHandshake(KfuzzError):
@@ -167,6 +169,7 @@ class Session:
             )
         except OSError as error:
             raise NoHandshake(f"{self.argv[0]} cannot be started: {error.strerror}") from None
+        _limit_address_space(self._process.pid, ADDRESS_SPACE_MAX_BYTES)
         for stream in (self._stdin, self._stdout, self._stderr):
             os.set_blocking(stream.fileno(), False)
         self._selector.register(self._stdout, selectors.EVENT_READ)
@@ -327,8 +330,7 @@ class Session:
         for process in self._tree:
             with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
                 bound = process.memory_info().vms + budget_bytes + ADDRESS_SPACE_SLACK_BYTES
-                _, hard = resource.prlimit(process.pid, resource.RLIMIT_AS)
-                resource.prlimit(process.pid, resource.RLIMIT_AS, (bound, hard))
+                _limit_address_space(process.pid, min(bound, ADDRESS_SPACE_MAX_BYTES))
         return True
 
     def reset_peak(self) -> None:
@@ -444,3 +446,9 @@ def _environment(java_budget_bytes: int | None, scratch: Path) -> dict[str, str]
 
 def _size(count: int) -> str:
     return f"{count // MIB} MiB" if count >= MIB else f"{count} bytes"
+
+
+def _limit_address_space(pid: int, size_bytes: int) -> None:
+    if hasattr(resource, "prlimit"):
+        _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+        resource.prlimit(pid, resource.RLIMIT_AS, (size_bytes, hard))

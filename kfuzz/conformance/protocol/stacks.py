@@ -21,22 +21,25 @@ _GO_VERSION: Final = re.compile(r"@v[^/]*")
 _GO_CAPITAL: Final = re.compile(r"!([a-z])")
 # How runtimes begin what they say of their own end. What they say last is the end of a long stack.
 _HEADLINE: Final = re.compile(
-    r"^(?:fatal error|panic|FATAL ERROR|Fatal Python error|thread '[^']*' (?:\(\d+\) )?panicked)\b"
+    r"^(?:fatal error|panic|memory allocation of|FATAL ERROR|Fatal Python error|thread '[^']*' (?:\(\d+\) )?panicked)\b"
 )
 
 
-def library_line(text: str) -> str:
+def library_line(text: str, library: str = "") -> str:
     """The first line of a library's source that a stack in ``text`` names, without this machine's folders.
 
-    Empty if there is none. The first line is the innermost one, except in Python's stacks, which end with it.
+    Empty if there is none. Lines whose path has ``library`` in it come before those of the packages that it uses. The
+    first line is the innermost one, except in Python's stacks, which end with it.
 
     >>> from kfuzz.conformance.protocol.stacks import library_line
     >>> library_line("main.go:7 +0x1d\\n\\t/go/pkg/mod/example.org/kafka@v1.2.3/record.go:40 +0x2f\\n")
     'example.org/kafka/record.go:40'
     """
-    found = next(_LIBRARY_LINE.finditer(text), None)
-    if found is None:
-        return ""
+    places = [_place(found) for found in _LIBRARY_LINE.finditer(text)]
+    return next((place for place in places if library in place), places[0] if places else "")
+
+
+def _place(found: re.Match[str]) -> str:
     language = next(name for name in ("go", "rust", "node", "python") if found[name])
     path = found[language]
     if language == "go":

@@ -229,6 +229,8 @@ class Answer:
     message: Annotated[dict[str, Any] | None, Wire(MessageForm())] = None
     value: Annotated[Any, Wire(ValueForm())] = None
     allocated_bytes: Annotated[int | None, Wire(_SIZE)] = None
+    # The library's line of source that allocated most of it, in the form of ``at``.
+    allocated_at: Annotated[str, Wire(TEXT)] = ""
     # For a stream: the result of each step, and the offsets after the last step.
     steps: Annotated[list[dict[str, Any]] | None, Wire(ListOf("steps", fields_of(StepJson)))] = None
     next_offset: Annotated[str | None, Wire(_INTEGER_TEXT)] = None
