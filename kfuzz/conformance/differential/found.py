@@ -86,7 +86,7 @@ class Differential:
                 f"{self.of} {item.index}",
                 str(item.request.get("role", "consumer")),
                 len(item.data) or len(json.dumps(item.request)),
-                form=form_of(item.data) if "records" in item.request["operation"] else "",
+                form=form_of(item.data) if "records" in item.request.get("operation", "") else "",
             )
             for item in self.disagreements
         )

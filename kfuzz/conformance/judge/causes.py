@@ -85,10 +85,11 @@ class Deviation:
             return self.implementation, MEMORY.name if self.harm == KILLS.name else self.harm, self.at
         if self.finding and self.harm in (ACCEPTS.name, DIFFERS.name):
             return self.implementation, ACCEPTS.name, self.form, _ONE_CHECK.get(self.finding, self.finding)
-        finding = "damaged" if self.finding and self.harm == HANGS.name else self.finding
+        if self.harm == HANGS.name:
+            return self.implementation, self.harm, self.form, "damaged" if self.finding else "", masked(self.error)
         if self.harm == LOSES.name:
-            finding = ""
-        return self.implementation, self.harm, self.form, finding, masked(self.error)
+            return self.implementation, self.harm, self.form, masked(self.error)
+        return self.implementation, self.harm, self.finding, masked(self.error)
 
 
 @dataclass(frozen=True, slots=True)
