@@ -19,7 +19,7 @@ try:
     import aiokafka
     from aiokafka import codec
     from aiokafka.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, PartitionRecords
-    from aiokafka.errors import CorruptRecordException, KafkaError
+    from aiokafka.errors import CorruptRecordException, KafkaError, UnsupportedCodecError
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
     from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
     from aiokafka.record.memory_records import MemoryRecords
@@ -90,6 +90,8 @@ if __name__ == "__main__":
         read,
         rejections=(KafkaError,),
         stream=read_stream,
-        write=kfuzz_testee.producer_writer(DefaultRecordBatchBuilder, LegacyRecordBatchBuilder),
+        write=kfuzz_testee.producer_writer(
+            DefaultRecordBatchBuilder, LegacyRecordBatchBuilder, (UnsupportedCodecError,)
+        ),
         package="aiokafka",
     )

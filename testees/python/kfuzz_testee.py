@@ -135,15 +135,21 @@ def record_of(record: dict[str, Any]) -> tuple[int, int | None, bytes | None, by
     )
 
 
-def producer_writer(builder: Callable[..., Any], legacy_builder: Callable[..., Any]) -> Writer:
+def producer_writer(
+    builder: Callable[..., Any], legacy_builder: Callable[..., Any], lacks_codec: tuple[type[Exception], ...] = ()
+) -> Writer:
     """A writer with the builders of a producer, which aiokafka and kafka-python have alike: of magic 2, and of 0 and 1.
 
     A broker puts offsets and the leader epoch into the bytes that a producer sends, without a new CRC. This writer does
-    the same. What else only brokers write is ``Unsupported``.
+    the same. What else only brokers write is ``Unsupported``, and so are ``lacks_codec``: the exceptions by which the
+    builders say that they do not write a codec in a format.
     """
 
     def write(batches: list[dict[str, Any]]) -> bytes:
-        return b"".join(map(build, batches))
+        try:
+            return b"".join(map(build, batches))
+        except lacks_codec as error:
+            raise Unsupported(str(error)) from error
 
     def build(batch: dict[str, Any]) -> bytes:
         records = [record_of(record) for record in batch["records"]]

@@ -8,6 +8,7 @@ import pytest
 from referee_tools import SMALL_LIMITS, toy_cases, wicked
 
 from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of, deviation, masked
+from kfuzz.conformance.judge.harm import HARMS
 from kfuzz.conformance.judge.runner import run_cases
 from kfuzz.conformance.protocol.stacks import headline, library_line
 
@@ -133,3 +134,8 @@ def test_a_line_of_source_is_one_cause_whatever_the_error_says() -> None:
 
 def test_numbers_are_masked_with_their_sign() -> None:
     assert masked("offset -1") == masked("offset 7") == masked("offset -9223372036854775808") == "offset #"
+
+
+def test_a_class_of_harm_says_what_it_means_for_brokers_in_words_of_their_own() -> None:
+    for harm in HARMS:
+        assert harm.why("broker") != harm.why("consumer") == harm.why("reader")

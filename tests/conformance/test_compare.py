@@ -286,9 +286,10 @@ def test_an_empty_value_is_not_null() -> None:
 def test_a_missing_or_surplus_record_or_batch_fails() -> None:
     case = case_of(batch(), batch())
     (one, two), [first, _] = case.expectation["batches"], case.expectation["batches"][0]["records"]
-    assert accepted(case, batches=[one]).text == "read 1 batch; expected 2"
+    assert accepted(case, batches=[one]).text == "read too few batches: 1; expected 2"
     assert accepted(case, batches=[one, two, two]).outcome == "fail"
-    assert accepted(case, batches=[one, two | {"records": [first]}]).text == "batch[1] has 1 record; expected 2"
+    short = two | {"records": [first]}
+    assert accepted(case, batches=[one, short]).text == "batch[1] has too few records: 1; expected 2"
 
 
 def test_flat_records_are_compared_with_all_batches_in_a_row() -> None:

@@ -59,7 +59,7 @@ def test_a_lost_record_is_named_with_its_batch(corpus: tuple[Path, list[Row]], t
     body = "if found['batches'][0]['base_offset'] == '100':\n    found['batches'][0]['records'].pop()"
     [deviation] = [one for result in asked(corpus, tmp_path, body) for one in result.deviations]
     assert (deviation.path, deviation.vector, deviation.outcome) == (corpus[1][0].path, "", "fail")
-    assert deviation.text == "batch[0] has 99 records; expected 100"
+    assert deviation.text == "batch[0] has too few records: 99; expected 100"
     log = (corpus[0] / deviation.path).read_bytes()
     assert int.from_bytes(log[deviation.at : deviation.at + 8], "big") == 100
     assert int.from_bytes(log[deviation.at + 8 : deviation.at + 12], "big") + 12 == deviation.size_bytes

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,15 @@ def test_without_a_reproducer_the_report_has_the_request(done: Run, tmp_path: Pa
     [kills] = [folder for folder in folders if "kills" in folder.name]
     assert json.loads((kills / "request.json").read_text())["hex"] == "ff" * 40
     assert "We tried this" not in (kills / "report.md").read_text()
+
+
+def test_a_fault_of_a_broker_names_the_probe_that_shows_it(done: Run, tmp_path: Path) -> None:
+    [judged] = done.testees
+    folders = disclosed(replace(done, testees=(replace(judged, language=""),)), tmp_path / "out", ())
+    [kills] = [folder for folder in folders if "kills" in folder.name]
+    text = (kills / "report.md").read_text()
+    assert "$ kfuzz probe 127.0.0.1:9092 toy/trap" in text
+    assert sorted(path.name for path in kills.iterdir()) == ["input.bin", "report.md"]
 
 
 def test_a_reproducer_that_cannot_be_built_is_a_note(done: Run, root: Path, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_step_that_was_not_answered_fails() -> None:
     asked = case("sequence/goes-on", "broker")
     answer = right(asked)
     answer["steps"].pop()
-    assert judged(asked, answer).text == "answered 2 steps; expected 3"
+    assert judged(asked, answer).text == "answered too few steps: 2; expected 3"
 
 
 def test_who_decides_otherwise_where_either_is_fine_is_not_judged_by_what_follows() -> None:
@@ -178,12 +178,12 @@ def test_an_answer_without_what_it_is_about_breaks_the_protocol(
 def test_an_aborted_record_that_is_handed_out_fails() -> None:
     asked = case("isolation/aborted", "consumer")
     shown = right(case("isolation/uncommitted-aborted", "consumer"))
-    assert judged(asked, shown).text == "2 records; expected 0"
+    assert judged(asked, shown).text == "too many records: 2; expected 0"
 
 
 def test_a_record_that_is_held_back_fails() -> None:
     asked = case("isolation/committed", "log")
-    assert judged(asked, right(asked) | {"records": []}).text == "0 records; expected 2"
+    assert judged(asked, right(asked) | {"records": []}).text == "too few records: 0; expected 2"
 
 
 def test_where_the_next_fetch_begins_is_compared_where_it_is_given() -> None:

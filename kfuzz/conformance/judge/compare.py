@@ -427,7 +427,7 @@ def _batches_differ(expected: Sequence[Json], got: Sequence[Json], shows: Handsh
             wrong = _records_differ(want["records"], have["records"], f"batch[{index}].", shows)
             if wrong:
                 return wrong
-    return None if len(expected) == len(got) else f"read {_count(got, 'batch', 'es')}; expected {len(expected)}"
+    return None if len(expected) == len(got) else f"read {_amount(got, expected, 'batches')}"
 
 
 def _records_differ(
@@ -451,7 +451,7 @@ def _records_differ(
         if wrong := _headers_differ(wanted_headers, headers, place):
             return wrong
     if len(expected) != len(got):
-        return f"{where and where[:-1] + ' has '}{_count(got, 'record', 's')}; expected {len(expected)}"
+        return f"{where and where[:-1] + ' has '}{_amount(got, expected, 'records')}"
     return None
 
 
@@ -469,7 +469,7 @@ def _same_timestamp(want: str | None, have: str | None, shows: Handshake | None)
 
 def _headers_differ(expected: Sequence[Any], got: Sequence[Any], place: str) -> str | None:
     if len(expected) != len(got):
-        return f"{place} has {_count(got, 'header', 's')}; expected {len(expected)}"
+        return f"{place} has {_amount(got, expected, 'headers')}"
     for index, ((want_key, want), (have_key, have)) in enumerate(zip(expected, got, strict=True)):
         if not _same_header_key(want_key, have_key):
             return f"{place}.headers[{index}].key is {_shown(have_key)}; expected {_shown(want_key)}"
@@ -618,12 +618,13 @@ def _wrong_appends(expectation: Json, answer: Answer) -> Wrong | None:
     return (
         None
         if len(steps) == len(got)
-        else Wrong(f"answered {_count(got, 'step', 's')}; expected {len(steps)}", "loses")
+        else Wrong(f"answered {_amount(got, steps, 'steps')}", "loses")
     )
 
 
-def _count(items: Sequence[Any], one: str, plural: str) -> str:
-    return f"{len(items)} {one}{'' if len(items) == 1 else plural}"
+def _amount(got: Sequence[Any], expected: Sequence[Any], what: str) -> str:
+    """Which way the numbers differ is told in words, because causes are grouped by the text without its numbers."""
+    return f"too {'few' if len(got) < len(expected) else 'many'} {what}: {len(got)}; expected {len(expected)}"
 
 
 def _shown(value: Any, width: int = 48) -> str:

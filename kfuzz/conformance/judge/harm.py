@@ -21,32 +21,68 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """A class of harm: its ``name`` in documents, its ``title`` in tables, and ``why`` it matters to a user."""
+    """A class of harm: its ``name`` in documents, its ``title`` in tables, and why it matters.
+
+    ``to_readers`` says that for a client that reads, ``to_brokers`` for a broker that gets the bytes of a producer.
+    """
 
     name: str
     title: str
-    why: str
+    to_readers: str
+    to_brokers: str
+
+    def why(self, role: str) -> str:
+        """Why it matters if an implementation in ``role`` does this."""
+        return self.to_brokers if role == "broker" else self.to_readers
 
 
-KILLS: Final = Harm("kills", "kills the process", "one message ends the whole program, and again after each restart")
-HANGS: Final = Harm("hangs", "hangs or stalls", "the consumer stops at this offset for ever, without an error")
-MEMORY: Final = Harm("memory", "memory beyond the budget", "a few bytes make the program take memory without a limit")
+KILLS: Final = Harm(
+    "kills",
+    "kills the process",
+    "one message ends the whole program, and again after each restart",
+    "one request ends the broker for all its clients",
+)
+HANGS: Final = Harm(
+    "hangs",
+    "hangs or stalls",
+    "the consumer stops at this offset for ever, without an error",
+    "the request gets no answer, so the producer sends it again and again",
+)
+MEMORY: Final = Harm(
+    "memory",
+    "memory beyond the budget",
+    "a few bytes make the program take memory without a limit",
+    "a few bytes make the broker take memory without a limit",
+)
 PANICS: Final = Harm(
-    "panics", "panic or undeclared error", "a program that handles the documented errors does not handle this one"
+    "panics",
+    "panic or undeclared error",
+    "a program that handles the documented errors does not handle this one",
+    "the producer gets no documented error",
 )
 LOSES: Final = Harm(
-    "loses", "loses or changes data", "the program goes on with missing or wrong data, and nobody is told"
+    "loses",
+    "loses or changes data",
+    "the program continues with missing or wrong data and reports no error",
+    "consumers get missing or wrong data, and the producer gets no error",
 )
 ACCEPTS: Final = Harm(
     "accepts",
     "accepts what Kafka refuses",
-    "damaged data passes for good data, and other clients stop where this one went on",
+    "damaged data is treated as good, and other clients stop at it",
+    "damaged data is stored, and consumers stop at it",
 )
 REFUSES: Final = Harm(
-    "refuses", "refuses what Kafka accepts", "the program cannot read data that Kafka stores and other clients read"
+    "refuses",
+    "refuses what Kafka accepts",
+    "the program cannot read data that Kafka stores and other clients read",
+    "a producer cannot write data that Kafka stores",
 )
 DIFFERS: Final = Harm(
-    "differs", "differs where either is allowed", "other clients see this differently; no data is lost"
+    "differs",
+    "differs where either is allowed",
+    "other clients see this differently; no data is lost",
+    "other brokers store this differently; no data is lost",
 )
 
 # The class of an outcome that is always wrong. A ``fail`` has its class from what is wrong with the answer.

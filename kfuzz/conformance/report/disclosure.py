@@ -80,6 +80,7 @@ def disclose(
     """
     by_label = {testee.label: testee for testee in testees} | {testee.name: testee for testee in reversed(testees)}
     cases = {(case.vector.id, case.role): case for case in run.cases}
+    languages = {judged.label: judged.language for judged in run.testees}
     done = Disclosed()
     builder = _Builder(done.notes)
     template = _template()
@@ -91,11 +92,13 @@ def disclose(
         numbers[label] += 1
         folder = directory / _NOT_IN_NAMES.sub("-", label) / f"{numbers[label]:03}-{cause.harm}-{cause.id}"
         testee = by_label.get(label) or by_label.get(name)
-        shown = _shown(case, cause, testee, folder, builder)
+        # A broker that `kfuzz probe` asked has no language, because it is no testee.
+        is_probed = not languages[label]
+        shown = _shown(case, cause, testee, folder, builder, is_probed)
         text = template.render(
             testee={"name": name, "version": version},
             title=harm_named(cause.harm).title,
-            why=harm_named(cause.harm).why,
+            why=harm_named(cause.harm).why(case.role),
             what=_sentence(cause.what),
             at=cause.smallest.at,
             links=_links(run, cause),
@@ -137,7 +140,9 @@ class _Builder:
         return self._ready[reproducer.program]
 
 
-def _shown(case: Case, cause: Cause, testee: Testee | None, folder: Path, builder: _Builder) -> dict[str, Any]:
+def _shown(
+    case: Case, cause: Cause, testee: Testee | None, folder: Path, builder: _Builder, is_probed: bool
+) -> dict[str, Any]:
     """The part of the report that shows the fault: the bytes, and a program or a request. Writes their files."""
     vector = case.vector
     data = vector.data if case.operation in (DECODE, DECODE_MESSAGE) else b""
@@ -154,10 +159,13 @@ def _shown(case: Case, cause: Cause, testee: Testee | None, folder: Path, builde
         "version": vector.options.get("version", ""),
         "key": key,
         "program": "",
+        "probe": "",
         "trial": None,
         "request_file": REQUEST_FILE,
     }
     write_whole(folder / INPUT_FILE, data)
+    if is_probed:
+        return shown | {"probe": shlex.join(("kfuzz", "probe", "127.0.0.1:9092", vector.id))}
     reproducer = _reproducer(testee, case, kind)
     if testee is None or reproducer is None or testee.missing() or not builder.is_ready(testee, reproducer):
         write_whole(folder / REQUEST_FILE, json.dumps(request(case), sort_keys=True) + "\n")

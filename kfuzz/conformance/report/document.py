@@ -137,7 +137,7 @@ def cause_json(cause: Cause) -> dict[str, Any]:
         "finding": cause.finding,
         "text": cause.text,
         "at": smallest.at,
-        "why": harm_named(cause.harm).why,
+        "why": harm_named(cause.harm).why(smallest.role),
         "new": cause.is_new,
         "smallest": {"id": smallest.input, "role": smallest.role, "size_bytes": smallest.size_bytes},
         "requirements": list(smallest.requirements),

@@ -86,7 +86,7 @@ def _causes(causes: Sequence[Cause], shown: int) -> Iterator[RenderableType]:
         if cause.harm != harm:
             harm = cause.harm
             about = harm_named(harm)
-            yield Text.assemble("\n", (about.title, _STYLES.get(harm, "bold")), f": {about.why}")
+            yield Text.assemble("\n", (about.title, _STYLES.get(harm, "bold")), f": {about.why(cause.smallest.role)}")
         yield Padding(Text(_told(cause)), (0, 0, 0, 2), expand=False)
     if len(causes) > shown:
         yield Text(f"\nand {len(causes) - shown} more; --causes N, --json or --html shows them")
