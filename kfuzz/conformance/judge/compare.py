@@ -615,11 +615,7 @@ def _wrong_appends(expectation: Json, answer: Answer) -> Wrong | None:
         for name, value in have.items():
             if name in want and value != want[name]:
                 return Wrong(f"step[{index}].{name} is {_shown(value)}; expected {_shown(want[name])}", harm)
-    return (
-        None
-        if len(steps) == len(got)
-        else Wrong(f"answered {_amount(got, steps, 'steps')}", "loses")
-    )
+    return None if len(steps) == len(got) else Wrong(f"answered {_amount(got, steps, 'steps')}", "loses")
 
 
 def _amount(got: Sequence[Any], expected: Sequence[Any], what: str) -> str:
