@@ -43,6 +43,11 @@ def definitions(*kinds: str) -> Iterator[Definition]:
     return (definition for _, definition in sorted(_last().items()) if definition.kind in kinds)
 
 
+def newest_version(name: str) -> int:
+    """The newest version of the message ``name``."""
+    return _last()[name].valid_versions.highest
+
+
 def slug_of(name: str, version: int) -> str:
     """The slug of a message version: ``fetch-request-v17`` for FetchRequest in version 17."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", name).lower()
@@ -57,13 +62,13 @@ def full(definition: Definition, version: int) -> Json:
     return _Values(definition, version).struct(definition.fields)
 
 
-def _without_errors(values: Any) -> Any:
-    """The ``values`` of a message with every error code 0: some clients read no further than an error."""
+def _with_errors(values: Any, code: int) -> Any:
+    """The ``values`` of a message with this number in every error code."""
     if isinstance(values, list):
-        return [_without_errors(value) for value in values]
+        return [_with_errors(value, code) for value in values]
     if not isinstance(values, dict):
         return values
-    return {key: 0 if key == "errorCode" else _without_errors(value) for key, value in values.items()}
+    return {key: code if key == "errorCode" else _with_errors(value, code) for key, value in values.items()}
 
 
 class _Values:
@@ -85,6 +90,8 @@ class _Values:
             return self.struct(self.definition.fields_of(one.type))
         self.count += 1
         name = one.type.name
+        if key_of(one.name) == "errorCode":
+            return 1 + self.count % ERROR_CODE_MAX
         if name == "bool":
             return not default_of(self.definition, one, self.version) or one.type.array
         if name in INT_RANGES:
@@ -100,6 +107,9 @@ class _Values:
         return made[name]()
 
 
+# Kafka's error codes up to this one are older than any client that is asked. Some clients refuse an unknown code, and
+# would read none of the other fields.
+ERROR_CODE_MAX = 87
 # The numbers are not near zero, and do not fit a smaller type.
 _NUMBERS = {"int8": 0, "int16": 1000, "uint16": 50_000, "int32": 1_000_000, "uint32": 3_000_000_000, "int64": 10**12}
 
@@ -218,7 +228,7 @@ class Body:
 def body(name: str, version: int | None = None, values: Mapping[str, Any] | None = None) -> Body:
     """A correct message; by default in its newest version, with a value in every field."""
     if version is None:
-        version = _last()[name].valid_versions.highest
+        version = newest_version(name)
     definition = newest(name, version)
     given = full(definition, version) if values is None else dict(values)
     data = schema(definition, version).encode(given)
@@ -227,8 +237,15 @@ def body(name: str, version: int | None = None, values: Mapping[str, Any] | None
 
 
 def successful(name: str, version: int) -> Body:
-    """A correct message with a value in every field, but with every error code 0."""
-    return body(name, version, _without_errors(full(newest(name, version), version)))
+    """A correct message with a value in every field, but with every error code 0: some clients read no further than an
+    error.
+    """
+    return failed(name, version, 0)
+
+
+def failed(name: str, version: int, code: int) -> Body:
+    """A correct message with a value in every field, and this number in every error code."""
+    return body(name, version, _with_errors(full(newest(name, version), version), code))
 
 
 def _places(definition: Definition, version: int, data: bytes) -> Iterator[Place]:
