@@ -58,10 +58,10 @@ def command(
 ) -> None:
     """Run a broker from which any client can fetch the golden vectors: one topic for each vector.
 
-    A topic is called like its vector, with dots for slashes, and has one partition. A fetch returns exactly the bytes
-    of the vector. Nothing can be written. Give each vector a fresh consumer, and a fresh process after anything odd.
+    A topic has the name of its vector, with dots for slashes, and one partition. A fetch returns exactly the bytes of
+    the vector. Nothing can be written. Give each vector a fresh consumer, and a fresh process after a crash or a hang.
 
-    The first line says where the broker is. Ctrl-C ends it; then it says what was asked. docs/serve.md has the rules,
+    The first line has the broker's address. After Ctrl-C it prints what clients requested. docs/serve.md has the rules,
     and the form of the lines for --from-stdin.
 
     Exit code 0: ended by Ctrl-C, or by the end of standard input; 2: wrong use, or the port cannot be opened.
@@ -116,7 +116,7 @@ async def _fed(topics: Topics, given: BinaryIO, ended: asyncio.Event) -> None:
             with contextlib.closing(pipe):
                 await feed(topics, reader, _say)
         else:
-            # Only what can keep a reader waiting can be watched; /dev/null cannot.
+            # The event loop can watch pipes, sockets and terminals, but not files or /dev/null.
             await feed(topics, _lines_of_file(given), _say)
     except ValueError:
         click.echo(f"a line has more than {LINE_BYTES_MAX} bytes; the server ends", err=True)

@@ -26,14 +26,14 @@ NODE: Final = 1
 CLUSTER: Final = "kfuzz"
 PARTITION: Final = 0
 EPOCH: Final = 0
-# However long a client wants to wait: a broker that never gets new records need not keep it waiting.
+# The longest wait in ms. No new records ever arrive, so a longer wait is useless.
 WAIT_MS_MAX: Final = 100
-# As fetch.max.bytes of a broker: a client may ask for more, and for the same partition many times.
+# Like a broker's fetch.max.bytes. A client may ask for more, or name a partition many times.
 RECORDS_BYTES_MAX: Final = 55 << 20
-# Of a group of one consumer, and of a producer that nobody asked for.
+# The generation of every group, and the id of every producer.
 GENERATION: Final = 1
 PRODUCER_ID: Final = 1
-# Kafka's words for an offset in ListOffsets: the latest of remote storage, and the newest record.
+# Special timestamps in ListOffsets: the latest offset, and the latest offset in remote storage.
 LATEST: Final = -1
 LATEST_TIERED: Final = -5
 
@@ -165,7 +165,7 @@ class Broker:
         try:
             return Answered(_framed(api, version, number, answer), wait_ms)
         except EncodeError as error:
-            # A name that was not UTF-8 is longer when it is written again.
+            # A name that is not UTF-8 gets longer when it is encoded again.
             raise Refused(f"the answer cannot be written: {error}") from None
 
     @staticmethod
@@ -265,13 +265,13 @@ class Broker:
                 failed = failed or bool(error)
                 partitions.append(told)
             responses.append({"topic": one["topic"], "topicId": one["topicId"], "partitions": partitions})
-        # As a broker: an answer with records or with an error goes out at once.
+        # Like a broker, send an answer with records or an error at once.
         wait_ms = 0 if given or failed else min(max(values["maxWaitMs"], 0), WAIT_MS_MAX)
         return {"responses": responses}, wait_ms
 
     def _Produce(self, asked: Asked) -> tuple[Values, int]:
         if not asked.values["acks"]:
-            # This is how a broker tells of an error where no answer is wanted.
+            # With acks 0 there is no answer, so a broker reports an error by closing the connection.
             raise Refused("nothing can be written here")
         error = {"errorCode": TOPIC_AUTHORIZATION_FAILED, "baseOffset": -1}
         responses = [
@@ -368,17 +368,20 @@ def _described(topic: Topic) -> Values:
 
 
 def _offset_at(topic: Topic, timestamp: int) -> int:
-    """The end for the newest record, and the start for everything else: timestamps are not looked up."""
+    """The high watermark for the latest offset, -1 for remote storage, otherwise 0. Timestamps are not looked up."""
     if timestamp == LATEST:
         return topic.high_watermark
     return -1 if timestamp == LATEST_TIERED else 0
 
 
 def _not_committed(topics: Iterable[Values] | None) -> list[Values]:
-    """For each partition that is asked for: nothing was committed. ``None`` asks for all that was."""
+    """Says for each requested partition that nothing was committed.
+
+    ``None`` requests all committed offsets; there are none.
+    """
     return [
         {
-            # A name, an id, or both: this array has another struct before version 8.
+            # A topic has a name, an id, or both. Before version 8 the array has another struct.
             **{name: one[name] for name in ("name", "topicId") if name in one},
             "partitions": [
                 {"partitionIndex": index, "committedOffset": -1, "metadata": ""} for index in one["partitionIndexes"]

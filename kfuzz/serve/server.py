@@ -121,7 +121,7 @@ class Server:
         self.tell(f"{client}: connection closed: {why}")
 
     async def _answer_all(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # The client has found this broker here, so it finds it here again, whatever the broker listens on.
+        # Return the address that the client connected to. It may differ from the one we listen on.
         place = Place(*writer.get_extra_info("sockname")[:2])
         while True:
             [size] = SIZE.unpack(await reader.readexactly(SIZE.size))

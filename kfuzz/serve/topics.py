@@ -29,7 +29,7 @@ LAST_OFFSET_DELTA_AT: Final = 23
 class Topic:
     """A topic with one partition. Every fetch below :attr:`end` gets all of its bytes.
 
-    ``end`` is the offset behind the last record. ``high_watermark`` is what a client is told about it.
+    ``end`` is the offset behind the last record. ``high_watermark`` is the value that clients get.
     """
 
     name: str
