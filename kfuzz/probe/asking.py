@@ -17,7 +17,7 @@ from kfuzz.wire.layout import HEADER_AT, TRANSACTIONAL
 __all__ = ["Place", "ask", "is_transactional"]
 
 ALL: Final = -1
-# Without it, a broker refuses a transactional batch unread.
+# Without a transactional id, a broker refuses a transactional batch before it reads it.
 TRANSACTIONAL_ID: Final = "kfuzz-probe"
 # The connection for batches; Cluster has another one for everything else.
 BATCHES: Final = 0
@@ -103,7 +103,7 @@ async def _produce(cluster: Cluster, place: Place, data: bytes) -> Observed:
 
 
 async def _rest(values: Message) -> None:
-    """Do as a broker asks that throttles its clients."""
+    """Wait as long as the broker's throttle time says, but at most ``THROTTLE_S_MAX``."""
     if throttle_ms := values.get("throttleTimeMs", 0):
         await asyncio.sleep(min(throttle_ms / 1000, THROTTLE_S_MAX))
 

@@ -23,7 +23,7 @@ __all__ = ["cases_for_broker", "cell_of", "handshake_of", "summary"]
 BROKER: Final = "broker"
 UNFORESEEN: Final = "UNKNOWN_SERVER_ERROR"
 STORAGE_ERROR: Final = "KAFKA_STORAGE_ERROR"
-# How each way to lose a connection is called in files of expected outcomes.
+# The outcome for each way a connection can be lost.
 OUTCOME_OF: Final = {CLOSED: "fault", SILENT: "timeout", GARBLED: "protocol-error", GONE: "crash"}
 TEXT_OF: Final = {
     CLOSED: "closed the connection instead of an answer",
@@ -34,7 +34,10 @@ TEXT_OF: Final = {
 
 
 def cases_for_broker(vectors: Sequence[Vector]) -> tuple[Case, ...]:
-    """The questions to a broker: every vector of records. Where the suite says nothing of brokers, kfuzz does."""
+    """The cases for a broker: every vector of records.
+
+    If the suite has no verdict for brokers, kfuzz's own verdict is used.
+    """
     return tuple(Case(for_broker(vector), BROKER) for vector in vectors if vector.kind == "records")
 
 
@@ -96,7 +99,7 @@ def _answer(case: Case, seen: Observed) -> Answer:
     if seen.outcome != ACCEPTED:
         return Answer(case.vector.id, "rejected", _spoken(seen))
     if not seen.stored:
-        # Whether it may accept these bytes is one question; what became of them is another.
+        # This checks only whether the broker may accept the bytes. The stored bytes are checked elsewhere.
         batches = case.expectation.get("batches", [])
         return Answer(case.vector.id, ACCEPTED, batches=list(batches))
     return Answer(case.vector.id, ACCEPTED, batches=seen.batches())

@@ -65,7 +65,7 @@ class Observed:
     def refusal(self) -> str:
         """The code of the finding for which consumers refuse what the broker serves; empty if they read it.
 
-        What is only too large for kfuzz is not refused: other consumers have other limits.
+        A batch that only exceeds kfuzz's limits does not count as refused: other consumers have other limits.
         """
         fatal = records.read(self.stored).fatal
         return "" if fatal is None or fatal.code == TOO_LARGE else fatal.code
@@ -114,7 +114,7 @@ def stored_as(sent: bytes, stored: bytes) -> str:
 
 
 def _payloads(data: bytes) -> list[bytes]:
-    """What stands behind the headers of batches of magic 2; empty if there is anything else."""
+    """The payloads of batches of magic 2; empty if another magic occurs."""
     found = list(frames(data))
     if any(magic != 2 for _, _, magic in found):
         return []

@@ -1,8 +1,8 @@
-"""A whole probe: topics, one vector after another, and what to do if the broker suffers.
+"""A whole probe: topics, one vector after another, and what to do when the broker fails.
 
-Each vector has a partition of its own, because it may make the log unreadable. Some partitions make a topic, which is
-deleted before the next one is created, so that a probe needs little room. After anything odd a good batch must be
-accepted, or the broker counts as ended; then the rest goes to a new topic.
+Each vector has a partition of its own, because it may make the log unreadable. A topic has a number of partitions. It
+is deleted before the next one is created, so that a probe needs little room. After a failure, such as a lost
+connection, the broker must accept a good batch, or it counts as ended; then the rest goes to a new topic.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PAUSE_S: Final = 0.2
 DELETE_TIMEOUT_S: Final = 10.0
 # Answers that nothing but the vector can have caused.
 SOUND: Final = (ACCEPTED, REFUSED)
-# What a broker that asks the coordinator first says about a transaction that nobody began.
+# Errors from a broker that asks the coordinator first, for a transaction that was never begun.
 NO_TRANSACTION: Final = (
     "INVALID_TXN_STATE",
     "INVALID_PRODUCER_ID_MAPPING",
@@ -52,10 +52,10 @@ NO_TRANSACTION: Final = (
     "COORDINATOR_NOT_AVAILABLE",
     "COORDINATOR_LOAD_IN_PROGRESS",
     "CONCURRENT_TRANSACTIONS",
-    # So Kafka's broker tells a producer that it does not reach the coordinator.
+    # Kafka's broker returns this error if it cannot reach the coordinator.
     "NOT_ENOUGH_REPLICAS",
 )
-# No answer may depend on the clock, and many partitions must find room.
+# Answers must not depend on the clock, and many partitions must fit on the disk.
 BASE: Final = {
     "retention.ms": "-1",
     "message.timestamp.after.max.ms": "9223372036854775807",
@@ -278,7 +278,7 @@ class _Worker:
         return seen
 
     async def _recovered(self, case: Case, seen: Observed, config: Config) -> Observed:
-        """What is seen once it is clear whether the broker still works. The next vector gets a new topic.
+        """Wait until the broker works again, and return the final observation. The next vector gets a new topic.
 
         ``_Ended`` if it does not work again in time.
         """
@@ -299,7 +299,10 @@ class _Worker:
         return Observed(GONE, text=seen.text) if was_away else seen
 
     async def _is_away(self) -> bool:
-        """Whether nobody listens. ``ConnectionLost`` if nobody does for longer than an answer may take."""
+        """Wait until the broker listens. Return whether it had stopped listening.
+
+        ``ConnectionLost`` if it stays away longer than the timeout.
+        """
         address = self.settings.bootstrap
         deadline = time.monotonic() + self.settings.timeout_ms / 1000
         was_away = False

@@ -76,10 +76,10 @@ class Deviation:
     def key(self) -> tuple[str, ...]:
         """What deviations with one cause have in common.
 
-        A line of source says more than any text. Whether it takes much memory or ends the process depends only on the
-        size that the input claims. A decoder that ignores an error, or hangs, does so whatever is damaged, so
-        the finding does not count there. What is lost of damaged inputs is often lost of good ones too. A missing
-        check is the same one in a vector where Kafka allows either; then the worst class of the cause counts.
+        A source line identifies a fault better than any text. Whether a line takes much memory or ends the process
+        depends only on the size that the input claims. A decoder that ignores an error or hangs does so for any damage,
+        so the finding is not part of the key. A decoder that loses data from damaged inputs often loses it from good
+        ones too. Some vectors with the same missing check allow either outcome; the worst class counts.
         """
         if self.at:
             return self.implementation, MEMORY.name if self.harm == KILLS.name else self.harm, self.at
@@ -144,7 +144,7 @@ class Cause:
 
 
 def masked(error: str) -> str:
-    """The error without what differs from input to input, and not too long.
+    """The error without the parts that differ between inputs, shortened.
 
     >>> from kfuzz.conformance.judge.causes import masked
     >>> masked("batch[0].records[12].key is 6b6579316b657932; expected 'a key'")

@@ -302,7 +302,7 @@ class Wrong(NamedTuple):
     harm: str
 
 
-# The outcome of a cell for answers that are wrong whatever the vector says.
+# The outcome for answers that are wrong for every vector.
 _ALWAYS_WRONG: Final = {"fault": "fault", "panic": "panic", "stalled": "stall"}
 
 

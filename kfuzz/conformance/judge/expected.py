@@ -98,7 +98,7 @@ class Expectations:
     listed: Mapping[Key, Line] = field(default_factory=dict)
     embargoed: Mapping[Key, Line] = field(default_factory=dict)
     seal: Seal = field(default_factory=Seal)
-    # Whether there is a file at all. Without one, nobody has said what to expect.
+    # Whether the file exists. Without it, there are no expected outcomes.
     exist: bool = True
 
     def of(self, key: Key) -> Line | None:
@@ -182,7 +182,7 @@ def load(label: str, directory: Path, embargo: Path) -> Expectations:
 
 
 def load_own(label: str, file: Path) -> Expectations:
-    """The expectations of the testee ``label`` in somebody's own ``file``, which withholds nothing."""
+    """The expectations for the testee ``label`` in a user's own ``file``. Nothing is withheld."""
     listed, seal = _parse(file, LISTABLE)
     if seal.count:
         raise UsageError(f"{file}: a `withheld` line belongs in vectors/expected/; remove it")

@@ -33,7 +33,7 @@ class Places:
 
     expected: Path
     embargo: Path
-    # Somebody's own file, which has the outcomes of one testee; nothing of it is withheld.
+    # A user's own file with the outcomes of one testee. Nothing in it is withheld.
     own: Path | None = None
 
     @classmethod
@@ -228,7 +228,7 @@ def _judged(testee: Testee, outcome: Outcome, cases: Sequence[Case], places: Pla
     if handshake is None:
         return Judged(testee.name, testee.version, "", {}, {}, Expectations(testee.label), broken=outcome.broken)
     pinned = "" if testee.pinned is None else testee.pinned.label if testee.pinned.version else handshake.label
-    # What a working copy mends cannot be in the seal, so its outcomes are compared like those of a partial run.
+    # The seal does not know what a working copy fixes, so compare as for a partial run.
     whole = whole and not pinned
     # Answers come in another order; the columns have the order of the cases.
     cells = {case.key: outcome.cells[case.key] for case in cases}

@@ -136,7 +136,7 @@ class _Runner:
             result = self._trial(case)
         most_bytes = self._memory_bytes(case)
         if isinstance(result, Answer) and (result.allocated_bytes or 0) > most_bytes:
-            # Pages that nobody touches are not resident, so only the testee itself can tell.
+            # Untouched pages are not resident, so only the testee can report them.
             result = over_memory(most_bytes, result.allocated_at)
         if isinstance(result, Trouble):
             answer = {"at": result.at} if result.at else {}

@@ -403,7 +403,7 @@ class Session:
         return f"ended with status {status}"
 
     def last_words(self) -> str:
-        """What the testee's standard error says of its end, for a report: its headline or last lines; may be empty."""
+        """The part of standard error that explains why the testee ended: its headline or last lines; may be empty."""
         text = self.standard_error()
         if said := headline(text):
             return said[:LAST_WORDS_CHARACTERS_MAX]

@@ -19,7 +19,7 @@ _LIBRARY_LINE: Final = re.compile(
 )
 _GO_VERSION: Final = re.compile(r"@v[^/]*")
 _GO_CAPITAL: Final = re.compile(r"!([a-z])")
-# How runtimes begin what they say of their own end. What they say last is the end of a long stack.
+# How runtimes begin a crash message. Its last lines are the end of a long stack.
 _HEADLINE: Final = re.compile(
     r"^(?:fatal error|panic|memory allocation of|FATAL ERROR|Fatal Python error|thread '[^']*' (?:\(\d+\) )?panicked)\b"
 )

@@ -15,7 +15,7 @@ __all__ = ["Changes", "changes"]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a newer run has and an older one has not, and the other way round. False if nothing changed."""
+    """Causes that only the newer run has, and causes that only the older one has. False if nothing changed."""
 
     appeared: Sequence[Cause]
     gone: Sequence[Cause]
