@@ -162,5 +162,5 @@ def command(
     else:
         for line in report.lines(f"{directory} to {bootstrap}"):
             click.echo(line)
-    # As a shell tells of a signal.
+    # Use the exit code that a shell uses for a signal.
     ctx.exit(128 + report.signal if report.signal else 0 if report.is_clean else 1)

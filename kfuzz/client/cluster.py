@@ -17,9 +17,9 @@ __all__ = ["Cluster", "ClusterFailed", "backoff_s"]
 BACKOFF_S: Final = 0.05
 BACKOFF_S_MAX: Final = 1.0
 EXPIRE_S: Final = 0.5
-# The number of the connection for everything that is not a batch.
+# The number of the connection for all requests except batches.
 CONTROL: Final = -1
-# Requests that are not batches wait for nothing but each other.
+# Control requests wait only for each other.
 CONTROL_IN_FLIGHT: Final = 1000
 # The address that the user gave; the brokers' own numbers begin at 0.
 BOOTSTRAP: Final = -1
@@ -27,7 +27,7 @@ TRANSACTION: Final = 1
 TOPIC_EXISTS: Final = 36
 UNKNOWN_TOPIC: Final = 3
 INVALID_TIMEOUT: Final = 50
-# With it, the broker keeps what is older than a week, as a corpus mostly is.
+# Without this setting the broker deletes records older than a week, and most corpora are older.
 KEPT: Final = {"retention.ms": "-1"}
 
 

@@ -73,7 +73,7 @@ class Link:
         self.versions: dict[str, Versions] = {}
         self.lost: str | None = None
         self.lost_how = CLOSED
-        # Until then, the broker wants no requests; on the clock of ``time.monotonic``.
+        # The broker wants no requests before this time (``time.monotonic``).
         self.muted_until = 0.0
         self._loop = asyncio.get_running_loop()
         self._socket: socket.socket | None = None
@@ -207,7 +207,7 @@ class Link:
         """Send a request of several buffers, and wait for its answer. ``ConnectionLost`` if there is none."""
         answer: asyncio.Future[bytes | None] = self._loop.create_future()
         self.send(number, pieces, lambda data: _give(answer, data))
-        # Without an answer within the timeout, the link is lost, and so is this.
+        # If no answer comes in time, the link is closed and this raises.
         if (data := await answer) is None:
             raise ConnectionLost(f"{self.address}: {self.lost}")
         return data
@@ -255,7 +255,7 @@ class Link:
         await waiting
 
     def pass_on(self) -> None:
-        """Let another one have the room that the caller waited for and does not use."""
+        """Give unused room to the next waiting caller."""
         self._wake(1)
 
     def expire(self) -> None:
@@ -383,6 +383,6 @@ def _why(error: OSError) -> str:
         if isinstance(error, ssl.SSLError):
             return str(error.reason or error)
     if error.errno and not isinstance(error, socket.gaierror | ssl.SSLError):
-        # asyncio puts a text of its own in the place of the system's.
+        # asyncio replaces the system's error text; restore it.
         return os.strerror(error.errno)
     return error.strerror or str(error) or type(error).__name__

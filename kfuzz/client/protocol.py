@@ -34,9 +34,12 @@ CLIENT_ID: Final = "kfuzz"
 API_VERSIONS: Final = "ApiVersions"
 ANSWER_SIZE_MAX: Final = 64 << 20
 
-# Newer versions are for another protocol of transactions, in which an epoch lasts for one transaction (Produce 12,
-# EndTxn 5), for topic ids (Produce 13, Fetch 13, DeleteTopics 6), for several coordinators in a request
-# (FindCoordinator 4), for brokers (AddPartitionsToTxn 4), and for two-phase commits (InitProducerId 6).
+# Newer versions need features that this client lacks:
+# - transactions that each have their own epoch: Produce 12, EndTxn 5
+# - topic ids: Produce 13, Fetch 13, DeleteTopics 6
+# - several coordinators in one request: FindCoordinator 4
+# - requests that only brokers send: AddPartitionsToTxn 4
+# - two-phase commits: InitProducerId 6
 NEWEST: Final[Mapping[str, int]] = {
     "ApiVersions": 3,
     "Produce": 11,
@@ -266,7 +269,7 @@ def response(api: str, version: int, answer: bytes) -> Message:
     definition = _definition(f"{api}Response")
     header_version = response_header_version(definition, version)
     at = CORRELATION.size + header_version
-    # Behind the number there is the count of tagged fields. No release has any.
+    # After the correlation id comes the number of tagged fields. No release sends any.
     if header_version and answer[CORRELATION.size : at] != b"\0":
         at = read("ResponseHeader", header_version, answer).consumed
     return decode(definition, version, answer[at:])
