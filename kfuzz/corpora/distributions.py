@@ -38,13 +38,13 @@ Distribution = Callable[[Numbers], Shares]
 
 BITS: Final = 1 << 32
 GOLDEN: Final = 0x9E3779B97F4A7C15
-# So many of the most frequent keys are known one by one, if their bytes are not more than this.
+# At most this many frequent keys are listed, if their bytes fit HOT_BYTES.
 HOT_KEYS: Final = 1 << 16
 HOT_BYTES: Final = 1 << 24
 # More ranks than these are counted in steps. The steps grow with the ranks.
 RANKS_EXACT: Final = 1 << 18
 RANK_STEPS: Final = 1 << 18
-# The generator's shares of ranks are right to this part.
+# The precision of the generator's rank shares.
 ZIPF_PRECISION: Final = 2.0**-27
 
 
@@ -128,7 +128,7 @@ def moved(timestamps: Timestamps) -> Distribution:
 
     def probability(at: Numbers) -> Shares:
         forward = np.clip(at + 1, 0, steps) / steps
-        # Of each jitter, count the delays that take the record to `at` or before.
+        # For each jitter, count the delays that move the record to `at` or earlier.
         back = (below(late_ms + at + 1) - below(late_ms + at + 1 - steps)) / (float(steps) * late_ms)
         return np.asarray((1 - late) * forward + late * np.clip(back, 0, 1), np.float64)
 

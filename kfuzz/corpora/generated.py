@@ -227,7 +227,7 @@ class _GeneratedAhead(Ahead):
         self.source = _windows(plan[segment_id], plan.workload)
         self.made = 0
         self.walked = -1
-        # What was made, and not yet handed out.
+        # Windows that are made but not yet returned.
         self.waiting: deque[tuple[int, memoryview]] = deque()
         # What follows in the window that is being read.
         self.rest: tuple[int, memoryview] = (0, memoryview(b""))

@@ -114,7 +114,7 @@ def owned(target: Target, directories: Iterable[str], *, break_lock: bool = Fals
     """Own ``target`` while the block runs. At the start, everything that dead drivers left in ``directories`` is swept;
     at the end, what this driver's own dead attempts left. A directory that was made for the lock does not stay empty.
 
-    Raises ``UsageError`` if another driver owns it and is alive. ``break_lock`` takes every other driver for dead.
+    Raises ``UsageError`` if another driver owns it and is alive. ``break_lock`` treats all other drivers as dead.
     """
     directories = ["", *directories]
     owner = Owner.us()

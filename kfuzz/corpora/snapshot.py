@@ -44,7 +44,7 @@ class Producer:
     current_txn_first_offset: int
 
     def followed_by(self, later: Producer | None) -> Producer:
-        """What is known of this producer when ``later`` is what a later part of the log alone says; None is nothing."""
+        """This producer's state after a later part of the log, whose own state is ``later`` (None: it has none)."""
         if later is None:
             return self
         if later.last_offset < 0 and later.epoch == self.epoch:

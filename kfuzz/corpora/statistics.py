@@ -58,7 +58,7 @@ SAMPLE_BYTES: Final = 256 << 20
 ROUNDING: Final = 1e-9
 BATCHES_MOST: Final = 1 << 32
 LIMITS: Final = Limits(2 * BATCH_BYTES_MAX)
-# Of a segment that has an old format only.
+# Settings for segments that have only an old format.
 OLD_FORMATS: Final = ("legacy.magic0_segments", "legacy.magic1_segments")
 
 
@@ -131,7 +131,7 @@ class _Sample:
     ends: list[int] = field(default_factory=lambda: [0, 0])
     markers: int = 0
     transactional_records: int = 0
-    # Of cleaned segments: the records that nobody's abort removed, and those that remain of them.
+    # For cleaned segments: the records not removed by an abort, and how many remain.
     cleaned: int = 0
     kept: int = 0
 
@@ -146,7 +146,7 @@ def check_statistics(
 ) -> tuple[list[Check], list[Problem]]:
     """Compare a corpus with its workload, and write the results to ``_verify.json``; the checks, and what is wrong.
 
-    Of a large topic, segments at equal distances are read. ``set_done`` is called with the number of topics done.
+    For a large topic, only evenly spaced segments are read. ``set_done`` is called with the number of topics done.
     ``UsageError`` if the corpus cannot be read or the results cannot be written.
     """
     checks: list[Check] = []
@@ -480,7 +480,7 @@ def _keys(sample: _Sample, alarm: float) -> Iterator[Check]:
     ranks = compute.fill_null(compute.index_in(found, value_set=hot.keys), len(hot.keys)).to_numpy()
     ours = np.cumsum(np.bincount(ranks, minlength=len(hot.keys) + 1)[:-1]) / count
     distance = float(np.abs(ours - np.cumsum(hot.shares)).max())
-    # Other keys may have the letters of one of these. Bernstein says how many records such keys can have.
+    # Other keys may have the letters of one of these. Bernstein's inequality bounds the number of their records.
     other = hot.alike + math.sqrt(2 * hot.alike * hot.other_most * log) + hot.other_most * log / 3
     name = "keys.exponent" if keys.kind == "zipf" else "keys.kind"
     yield Check(topic.name, name, count, 0.0, distance, ROUNDING + other + math.sqrt(log / (2 * count)))

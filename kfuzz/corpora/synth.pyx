@@ -175,7 +175,7 @@ cdef class Synthesiser(Writers):
     cdef bint text, log_append
     # JSON values of one batch, one after the other: written before the batch, because their sizes are not known before.
     cdef bint is_json
-    # Of values with a compression ratio: the fresh bytes in each period, by codec, and of this batch's codec.
+    # For values with a compression ratio: fresh bytes per period, for each codec and for this batch.
     cdef int64_t[CODEC_COUNT] fresh_bytes
     cdef int64_t fresh, period
     cdef JsonWriter json
@@ -438,7 +438,7 @@ cdef class Synthesiser(Writers):
         if self.key_kind == KEYS_ZIPF:
             at = zipf_rank(&self.zipf, cell(r.seed, DRAW_KEY)) - 1
         else:
-            # Across the partitions of the topic, as a producer that takes the partitions by turns would write them.
+            # Across the partitions of the topic, as a producer that alternates between them would write them.
             at = (<uint64_t> (self.offset + i) * self.partitions + self.partition) % self.key_cardinality
         r.key = cell(self.key_seed, at)
         r.key_size = <int32_t> draw(&self.key_size, low(r.key))
@@ -659,7 +659,7 @@ cdef class Synthesiser(Writers):
             kept += 1
         if kept == 0:
             size[0] = 0
-            # Of the last batch of a producer, the header stays, because of its sequence.
+            # Keep the header of a producer's last batch, because it holds the sequence.
             if s.producer_id < 0 or s.records > 0:
                 return -1
         s.remains = True
@@ -747,7 +747,7 @@ cdef class Synthesiser(Writers):
         self.digest_batch(p, HEADER_SIZE, content)
         put_int32(p + AT_BATCH_LENGTH, <int32_t> (HEADER_SIZE - LOG_OVERHEAD + size))
         self.used = at + HEADER_SIZE + size
-        # Each byte is summed once, compressed ones once more: the other sums follow from those of the parts.
+        # Each byte is summed once, and compressed bytes twice. The other sums are combined from these.
         if packed:
             crc = crc32c_of(p + AT_ATTRIBUTES, HEADER_SIZE - AT_ATTRIBUTES + size)
         else:

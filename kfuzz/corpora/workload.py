@@ -61,7 +61,7 @@ DAY_HOURS = 24
 # Shorter bursts would make a long table of the day.
 BURST_EVERY_S_MIN = 10
 RATIO_MIN, RATIO_MAX = 1.2, 8
-# Values with a compression ratio have fresh and repeated bytes by turns, together so many.
+# Values with a ratio alternate fresh and repeated bytes in periods of this size.
 FRESH_PERIOD_BYTES = 512
 # The codecs that kfuzz can write messages of magic 0 and 1 with.
 LEGACY_CODECS: tuple[Codec, ...] = ("none", "gzip")

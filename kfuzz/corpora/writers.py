@@ -256,7 +256,7 @@ class Writers:
         if each == 0 or whole.markers == 0:
             return 0, k * whole.records
         epoch = transaction_of(topic, partition, k * whole.markers) // each
-        # The first place in the row of partitions that has this epoch; the first number here at or after it.
+        # The first transaction with this epoch in all partitions, then the first one in this partition.
         place = epoch * each * topic.transactions.partitions
         number = max(0, -((partition - place) // topic.partitions))
         began_in, at = divmod(number, whole.markers)
@@ -269,7 +269,7 @@ class Writers:
         return epoch, written
 
     def _piece(self, whole: Share, partition: int, k: int) -> Stream:
-        """As much of the stream of a full segment as its cuts depend on."""
+        """The parts of a full segment's stream that decide its cuts."""
         return Stream(
             TRANSACTIONAL,
             records=whole.records,

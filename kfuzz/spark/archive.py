@@ -40,7 +40,7 @@ LEFT_OUT: Final = frozenset(
     (".a", ".c", ".cc", ".cmake", ".cpp", ".h", ".hpp", ".lib", ".pxd", ".pxi", ".pyc", ".pyi", ".pyx")
 )
 LEFT_OUT_FOLDERS: Final = frozenset(("__pycache__", "include", "tests"))
-# Of the folder that an installer leaves behind: versions for `importlib.metadata`, and the licenses. The other files
+# Files to keep from an installer's folder: versions for `importlib.metadata`, and the licenses. The other files
 # depend on how the package was installed.
 KEPT_OF_METADATA: Final = re.compile(r"METADATA|entry_points\.txt|(licenses/.*)?(LICEN[CS]E|NOTICE|COPYING)[^/]*", re.I)
 TAGGED: Final = re.compile(r"\.(cpython|pypy)[^/]*\.so")

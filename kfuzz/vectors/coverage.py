@@ -1,8 +1,8 @@
 """Coverage: which vectors stand for each requirement, for Kafka's own test cases, for each incident and each finding.
 
-``vectors/coverage.json`` holds what nobody can derive: the families of cases in Kafka's tests and the incidents, each
-with what the vectors about it are. From it and the suite :func:`measure` finds what stands for what, and :func:`gaps`
-says what has no vector. ``pages.py`` writes it down.
+``vectors/coverage.json`` holds what cannot be derived: the families of cases in Kafka's tests and the incidents, each
+with a description of its vectors. From it and the suite :func:`measure` finds the vectors for each entry, and
+:func:`gaps` lists the entries without a vector. ``pages.py`` writes the page.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def load(root: Path) -> tuple[Statement, ...]:
         entries = json.loads(read_bytes(path))["statements"]
         return tuple(map(_statement, entries))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{path}: no table of statements ({error}); mend it") from None
+        raise UsageError(f"{path}: no table of statements ({error}); fix it") from None
 
 
 def _statement(entry: Json) -> Statement:
@@ -142,7 +142,7 @@ def _unstated(statements: Sequence[Statement], requirements: Mapping[str, Json])
 
 
 def missing_test(repository: Path | None, reference: str) -> bool:
-    """Whether ``path::name`` is no test; in a copy without tests nobody can tell."""
+    """Whether ``path::name`` is not a test; unknown in a copy without tests, then False."""
     if repository is None or not (repository / "tests").is_dir():
         return False
     path, _, name = reference.partition("::")

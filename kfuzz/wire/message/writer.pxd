@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t
 from kfuzz.wire.message.plan cimport Program, op_t
 from kfuzz.wire.scratch cimport out_t
 
-# The path to the value that is being written. Each step is a local variable of the function that writes its struct.
+# The path to the value that is being written. Each function keeps its step of the path in a local variable.
 cdef struct way_t:
     const way_t *above
     const op_t *op
