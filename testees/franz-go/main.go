@@ -38,7 +38,7 @@ func main() {
 }
 
 func decodeRecords(request testee.Request) testee.Object {
-	// The lowest offset, so that no record is left out as one that nobody asked for.
+	// The lowest offset, so that the library skips no record.
 	got := fetch(request.Hex, kgo.ProcessFetchPartitionOpts{Offset: math.MinInt64, KeepControlRecords: true}, nil)
 	if batches := got.batches(); batches != nil {
 		return testee.Object{"outcome": got.outcome, "error": got.error, "batches": batches}

@@ -14,8 +14,8 @@ type Frame struct {
 	LastOffset int64
 }
 
-// Frames splits bytes at the length fields. Whatever follows the last frame is either an incomplete batch, which a
-// fetch may end with, or bytes that can never become a batch; then whole is false.
+// Frames splits bytes at the length fields. After the last frame there may be an incomplete batch, which a fetch may
+// end with. If other bytes follow, whole is false.
 func Frames(data []byte) (frames []Frame, whole bool) {
 	at := 0
 	for len(data)-at > 16 {

@@ -14,7 +14,7 @@ import (
 	"github.com/segmentio/kafka-go"
 )
 
-// How long the library may wait for bytes. The Reader waits 10 s, but nobody here sends any more.
+// How long the library may wait for bytes. The Reader waits 10 s, but here no more bytes arrive.
 const patience = time.Second
 
 var errNoProgress = errors.New("the library waits for bytes that do not come")
@@ -98,7 +98,7 @@ func end(frames []testee.Frame) int {
 	return frames[len(frames)-1].End
 }
 
-// fetch makes the calls of Reader.read. The connection is fresh, for the Reader closes one after an error.
+// fetch makes the calls of Reader.read. The connection is fresh, because the Reader closes one after an error.
 func fetch(
 	data []byte, frames []testee.Frame, offset int64, isolation kafka.IsolationLevel, aborted []testee.Aborted,
 ) (records []testee.Object, next int64, err error) {

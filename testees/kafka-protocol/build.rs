@@ -16,7 +16,7 @@ fn main() {
         println!("cargo:rerun-if-changed={}", root.join(source).display());
     }
     let library = library(&root);
-    // Of a working copy (kfuzz conform --path); a version from the registry never changes.
+    // Rebuild when a working copy (kfuzz conform --path) changes. A registry version never changes.
     println!("cargo:rerun-if-changed={}", library.join("src/messages").display());
     let (_, version) = library.to_str().unwrap().rsplit_once('-').expect("cargo names the folder name-version");
     println!("cargo:rustc-env=LIBRARY_VERSION={version}");

@@ -113,7 +113,7 @@ MESSAGES: dict[str, Any] = {
     if isinstance(value, type) and issubclass(value, (ApiMessage, ApiData)) and value not in (ApiMessage, ApiData)
 } | {"RequestHeader": RequestHeader, "ResponseHeader": ResponseHeader}
 
-# Kafka's number for operations that are not known. kafka-python's word is None; else it has a set of the bits' numbers.
+# Kafka's number for unknown operations. kafka-python uses None, otherwise a set of bit numbers.
 NOT_KNOWN = -(1 << 31)
 
 
@@ -188,7 +188,7 @@ class Form(NamedTuple):
     def of_field(self, defined: dict[str, Any], field: Any, value: Any) -> Any:
         is_default = value is None and field.is_struct() and field.tagged_field_q(self.version)
         if is_default and not field.nullable_for_version_q(self.version):
-            # kafka-python's word for a tagged struct that is not there. To Kafka it has its default.
+            # kafka-python uses None for a missing tagged struct. Kafka uses its default.
             value = field(version=self.version)
         if field.type_str == "bitfield":
             bits = NOT_KNOWN if value is None else sum(1 << bit for bit in value)
@@ -233,7 +233,7 @@ class Form(NamedTuple):
         if field.is_array():
             return [from_json(defined["type"].removeprefix("[]"), element) for element in value]
         converted = from_json(defined["type"], value)
-        # kafka-python's word for the zero uuid is None.
+        # kafka-python represents the zero uuid as None.
         return None if defined["type"] == "uuid" and not converted.int else converted
 
 

@@ -41,7 +41,7 @@ except ImportError as error:
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
 
-# Each message by Kafka's name and its version: kio's name of the API, and whether it is a request, a response, ….
+# Maps Kafka's message name and version to kio's API name and entity type.
 # The index gives the place of each class, which ends with the class's name.
 MESSAGES: dict[str, dict[int, tuple[str, Any]]] = {}
 for api, versions in schema_name_map.items():
@@ -155,12 +155,12 @@ def element_of(message: str, field: Field[Any], value: Any) -> Any:
         if kind.startswith("timedelta"):
             return int(value) * MILLISECOND
         if kind.startswith("datetime"):
-            # kio's word for -1, no time.
+            # kio represents -1 (no time) as None.
             return None if int(value) == -1 else readers.tz_aware_from_i64(int(value))
     except (ValueError, OverflowError, SerialError) as error:
         raise Unsupported(f"kio has no such value of type {kind}: {error}") from error
     converted = from_json(kind, value)
-    # kio's word for the zero uuid is None.
+    # kio represents the zero uuid as None.
     return None if kind == "uuid" and not converted.int else converted
 
 
@@ -233,14 +233,14 @@ def read_records(data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def record_json(record: Any) -> dict[str, Any]:
-    # kio takes a header's key that is null. The protocol has no form for it, because Kafka refuses it.
+    # kio accepts a null header key. Kafka refuses it, so the protocol cannot express it.
     headers = [(header.key or b"", header.value) for header in record.headers]
     timestamp_ms = (record.timestamp - EPOCH) // MILLISECOND
     return kfuzz_testee.record_json(record.offset, timestamp_ms, record.key, record.value, headers)
 
 
 def batch_json(batch: Any) -> dict[str, Any]:
-    """kio shows the attributes as a number, and instead of the last offset its distance from the base offset."""
+    """kio returns attributes as a number, and the last offset as a delta."""
     codec = batch.attributes & 7
     # kio reads a batch of a codec that Kafka does not have, and the protocol has no name for it.
     compression = {"compression": kfuzz_testee.codec_name(codec)} if codec < len(kfuzz_testee.CODECS) else {}
@@ -291,7 +291,7 @@ def record_of(record: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    # kio has classes of errors for input, but refuses much with a plain ValueError and a text of its own.
+    # kio has its own error classes, but often raises a plain ValueError.
     rejections = (SerialError, ValueError)
     # Its writer refuses a null with a TypeError, and its classes a name that they do not know.
     refusals = (SerialError, ValueError, TypeError)
@@ -305,7 +305,7 @@ if __name__ == "__main__":
             "checks_crc": True,
             "control": "shown",
             "outcomes": ["panic"],
-            # The range of kio's datetimes. They hold milliseconds, so it is a loss that read_batch drops them.
+            # The range of kio's datetimes. They can hold milliseconds, so read_batch loses data when it drops them.
             "timestamps": {"low": "0", "high": "253402300799999", "resolution_ms": 1},
             # read_batch takes one whole batch.
             "tails": "refused",

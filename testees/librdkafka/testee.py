@@ -18,7 +18,7 @@ import kfuzz_testee
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, TopicPartition
 from kfuzz_serving import END, Record, Stopped
 
-# What a handle tells about its connections is not about the bytes.
+# Connection errors say nothing about the bytes.
 CONNECTION_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
 M_ARENA_MAX = -8
 

@@ -7,7 +7,7 @@ import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import { readFileSync, readSync, writeSync } from 'node:fs'
 
-// Standard output is for the protocol only. Whoever asks for it, console.log too, gets standard error.
+// Standard output is for the protocol only. All other output, such as console.log, goes to standard error.
 Object.defineProperty(process, 'stdout', { get: () => process.stderr })
 
 const LARGEST_HEX_VALUE_BYTES = 64 * 1024
@@ -42,7 +42,7 @@ export function bytesOf(hex) {
 
 function octets(data) {
   if (data == null) return null
-  // A library may show something else than bytes. The bytes of its text say so to the referee.
+  // If a library returns something other than bytes, send the bytes of its text.
   const bytes = Buffer.isBuffer(data) ? data : Buffer.from(String(data))
   if (bytes.length <= LARGEST_HEX_VALUE_BYTES) return bytes.toString('hex')
   return { sha256: createHash('sha256').update(bytes).digest('hex'), size: bytes.length }
@@ -65,7 +65,7 @@ export async function serve(handshake, operations, { library, isRejection }) {
   say({ ...fixed, operations: Object.keys(operations), ...handshake })
   for (const line of lines()) {
     const said = await answer(line, operations, library, isRejection)
-    // What the library has left for later, such as an error event that nobody hears, must hit this request.
+    // Let delayed work, such as an unhandled error event, run now so that it counts for this request.
     await new Promise(resolve => setImmediate(resolve))
     say(said)
   }

@@ -27,8 +27,8 @@ function decodeStream({ steps, fetch_offset: fetchOffset = '0' }, said) {
 
 /** Collect the records from `fetchOffset` on, and return the offset of the next fetch. */
 function consume(data, fetchOffset, said) {
-  // Its view of the codecs' memory is dead after the memory has grown, until a call that is not empty. This call makes
-  // it live again, so that an answer does not depend on the requests before.
+  // When the codecs' memory grows, the library's view of it becomes invalid. A call with data renews the view, so
+  // answers do not depend on earlier requests.
   crc32c(Buffer.alloc(1))
   const batches = readRecordsBatches(Reader.from(data))
   let next = fetchOffset

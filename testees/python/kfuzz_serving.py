@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 POLL_S = 0.02
 # librdkafka doubles the size of its fetches ten times before it gives up on a batch that seems to be cut.
 FETCHES_MAX = 30
-# A client is silent that fetches nothing for this long, and does not work either. On a busy machine, work takes long.
+# How long to wait if the client neither fetches nor works. On a busy machine, work takes long.
 SILENCE_S_MAX = 3
 IDLE_CPU_S_MAX = 0.5
 # The CPU time for what is fetched at once. Only a bomb needs as much.
@@ -144,7 +144,7 @@ def promised(data: bytes) -> Promised:
             offset += last_offset_delta
             if attributes & CONTROL:
                 count = 0
-        # Wherever a batch says that it ends, a consumer at offset 0 is not behind it yet.
+        # The end is at least 1, so that a consumer at offset 0 fetches the bytes.
         records, end = records + max(count, 0), max(end, offset + 1, 1)
         at += 12 + size
     return Promised(records, end, True)
@@ -176,7 +176,7 @@ def consume(client: Client, broker: Broker, topic: str, said: Promised, records:
             if got is END or (got.short_at is not None and said.whole and got.short_at >= said.end):
                 return ended()
             return got.outcome, got.text
-        # What a look at the broker has shown counts only if the client has nothing more after it.
+        # Trust the broker's state only if the client has nothing more afterwards.
         offset, times = broker.asked(topic)
         is_behind = said.whole and offset >= said.end and times > 1
         stalled = watch.verdict(offset, times)
@@ -199,7 +199,7 @@ class _Watch:
         self.since_s, self.cpu_s = time.monotonic(), self.client.cpu_s()
 
     def verdict(self, offset: int, times: int) -> str:
-        """Why the client stands still, after a look at the broker; "" if it may go on."""
+        """Why the client makes no progress, from the broker's state; "" if it may go on."""
         if (offset, times) != self.seen:
             self.seen = offset, times
             self.restart()

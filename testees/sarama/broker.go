@@ -20,7 +20,7 @@ type pipe struct{ net.Conn }
 
 func (p pipe) Dial(string, string) (net.Conn, error) { return p.Conn, nil }
 
-// open starts a Broker on this connection. Each request has a fresh one, for the library closes one after an error.
+// open starts a Broker on this connection. Each request has a fresh one, because the library closes one after an error.
 func open(client net.Conn) (broker *sarama.Broker, stop func()) {
 	config := sarama.NewConfig()
 	config.ApiVersionsRequest = false
@@ -32,7 +32,7 @@ func open(client net.Conn) (broker *sarama.Broker, stop func()) {
 	return broker, func() {
 		client.Close()
 		broker.Close()
-		config.MetricRegistry.UnregisterAll() // or the meters of each connection stay for ever
+		config.MetricRegistry.UnregisterAll() // otherwise each connection's meters are kept forever
 	}
 }
 

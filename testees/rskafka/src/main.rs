@@ -61,8 +61,8 @@ fn read(data: &[u8]) -> Value {
             Err(error) => return with_batches(rejected(error), shown),
         }
     }
-    // The reader takes any early end for a batch that the broker has cut off. If the batch is whole, the client gets
-    // the same bytes at every fetch: no record, no error, and the same offset again.
+    // The reader treats any early end as a batch cut off by the broker. If the batch is whole, the client gets the
+    // same bytes at every fetch: no record, no error, and the same offset again.
     if frames(data).any(|end| end > consumed) {
         let error = "the reader took a whole batch for one that is cut off; the consumer would fetch it for ever";
         return with_batches(json!({"outcome": "stalled", "error": error, "consumed": consumed}), shown);

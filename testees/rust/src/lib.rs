@@ -36,8 +36,7 @@ pub fn serve(
     answer: impl Fn(&Request) -> Result<Value, BadRequest>,
 ) -> io::Result<()> {
     FOLDER.get_or_init(|| format!("/{}-{}/", library.0, library.1));
-    // What is printed when the process dies must not depend on the caller's environment; errors of the crate anyhow
-    // shall have a stack.
+    // Crash output must not depend on the environment. Errors of the crate anyhow must have a stack.
     env::set_var("RUST_BACKTRACE", "1"); // the referee finds the library's line in the stack of an abort
     env::set_var("RUST_LIB_BACKTRACE", "1");
     panic::set_hook(Box::new(remember_panic));
