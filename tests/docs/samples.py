@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +13,18 @@ from docs.pages import ROOT
 from kfuzz import messages, records
 from kfuzz.records import Record, RecordBatch
 
+# What commands and programs name by its place in the repository.
+LINKED: Final = (
+    "benchmarks",
+    "examples",
+    "kfuzz",
+    "pyproject.toml",
+    "spark_jobs",
+    "testees",
+    "tests",
+    "tools",
+    "vectors",
+)
 FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
 
 
@@ -24,6 +38,24 @@ def segment(batches: int = 3) -> list[bytes]:
         ]
         made.append(records.encode_batch(RecordBatch(2 * batch, 2 * batch + 1, rows, partition_leader_epoch=0)))
     return made
+
+
+def make_place(folder: Path) -> Path:
+    """Fill ``folder`` with what a reader of the documentation has at hand."""
+    for name in LINKED:
+        (folder / name).symlink_to(ROOT / name)
+    make_samples(folder)
+    return folder
+
+
+def environment() -> dict[str, str]:
+    """The environment of commands and programs: this interpreter's tools, and no settings of the tests."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "KFUZZ_"))}
+    return kept | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "COLUMNS": "120",
+        "NO_COLOR": "1",
+    }
 
 
 def make_samples(folder: Path) -> None:

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +15,7 @@ from typing import Any, Final
 import pytest
 from conftest import require_tool
 from docs.pages import ROOT, Command, commands, shows
-from docs.samples import make_samples
+from docs.samples import environment, make_place
 
 from kfuzz.fuzz.building import COMPILERS
 
@@ -26,18 +24,6 @@ TABLE: Final[dict[str, Any]] = {
     entry["is"]: entry for entry in tomllib.loads(Path(__file__).with_name("commands.toml").read_text())["command"]
 }
 KEYS: Final = {"is", "run", "exit", "needs", "full", "skip", "test", "traceback"}
-# What commands name by its place in the repository.
-LINKED: Final = (
-    "benchmarks",
-    "examples",
-    "kfuzz",
-    "pyproject.toml",
-    "spark_jobs",
-    "testees",
-    "tests",
-    "tools",
-    "vectors",
-)
 TIMEOUT_S: Final = 300
 
 
@@ -65,10 +51,7 @@ def test_output_is_compared_with_what_a_page_shows() -> None:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A folder with what a reader of the documentation has at hand."""
-    for name in LINKED:
-        (tmp_path / name).symlink_to(ROOT / name)
-    make_samples(tmp_path)
-    return tmp_path
+    return make_place(tmp_path)
 
 
 def _problem(command: Command, place: Path) -> str | None:
@@ -78,16 +61,10 @@ def _problem(command: Command, place: Path) -> str | None:
         # clang has its version in its name on some systems.
         named = next(filter(shutil.which, COMPILERS), program) if program == "clang" else program
         require_tool(named, "install it")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "KFUZZ_"))}
-    environment |= {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "COLUMNS": "120",
-        "NO_COLOR": "1",
-    }
     done = subprocess.run(
         [shutil.which("bash") or "bash", "-c", entry.get("run", command.text)],
         cwd=place,
-        env=environment,
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
