@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 from cli_driver import kfuzz
 from conftest import require_tool
+from docs.pages import ROOT, commands, shows
 from replay.fake_broker import HANG_UP, LATE_HANG_UP, OFFERED, SILENCE, FakeBroker
 from replay.hand_made import FIRST_MS, batch, marker, old, seen, write_log
 from signals import KFUZZ, interrupt_when, start
 
 from kfuzz import records
 from kfuzz.client.link import Link
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.workload import load
 from kfuzz.errors import UsageError
 from kfuzz.kafka import CODECS
 from kfuzz.records import RecordBatch
@@ -500,6 +503,18 @@ def test_the_command_reports_and_its_exit_code_says_whether_all_was_sent(tmp_pat
         assert code == 1
         assert json.loads(text)["topics"]["old"]["refused"]["magic-not-produced"]["records"] == 1
         assert run(tmp_path, "--bootstrap", place, "--convert")[0] == 0
+
+
+def test_the_command_of_the_page_prints_what_it_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    [shown, *_] = [one for one in commands() if one.page == "docs/replay.md"]
+    assert shown.output
+    monkeypatch.chdir(tmp_path)
+    generate(load(ROOT / "spark_jobs" / "workloads" / "demo.toml").resized(64 << 20), tmp_path / "out" / "corpus")
+    with FakeBroker(trouble=once(0, NOT_LEADER)) as broker:
+        place = f"127.0.0.1:{broker.port}"
+        done = kfuzz(*shown.text.replace("127.0.0.1:9092", place).split()[1:])
+    assert shows(shown.output, done.stdout.replace(place, "127.0.0.1:9092")), done.stdout
+    assert done.returncode == 0
 
 
 def test_wrong_use_gives_one_sentence_and_exit_code_2(tmp_path: Path) -> None:

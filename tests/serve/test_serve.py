@@ -12,6 +12,7 @@ import logging
 import os
 import random
 import re
+import shlex
 import signal
 import socket
 import struct
@@ -24,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import missing
-from docs.pages import shows
+from conftest import missing, require_tool
+from docs.pages import commands, shows
 
 from kfuzz import messages
 from kfuzz.cli.main import main
@@ -515,6 +516,33 @@ def test_the_verb_says_where_it_is_and_in_the_end_what_was_asked(number: int) ->
         out, err = process.communicate(timeout=SECONDS_MAX)
         assert json.loads(out) == {"connections": 1, "refused": 0, "requests": {"ApiVersions": 1}}
         assert (err, process.returncode) == ("", 0)
+
+
+def test_the_command_of_the_page_prints_what_it_shows() -> None:
+    kcat = require_tool("kcat", "install it")
+    page = [one for one in commands() if one.page == "docs/serve.md"]
+    [shown] = [one for one in page if "--port 9092" in one.text]
+    [client] = [one for one in page if one.text.startswith("kcat ")]
+    assert shown.output
+    assert client.output
+    words = shlex.split(shown.text.replace("--port 9092", "--port 0"))[1:]
+    with subprocess.Popen(
+        [sys.executable, "-m", "kfuzz", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            assert process.stdout
+            ready = process.stdout.readline()
+            place = ready.split()[-1]
+            arguments = shlex.split(client.text.replace("127.0.0.1:9092", place))[1:]
+            done = subprocess.run([kcat, *arguments], capture_output=True, text=True, timeout=SECONDS_MAX)
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=SECONDS_MAX)
+        finally:
+            process.kill()
+    assert shows(client.output, done.stdout), (done.stdout, done.stderr)
+    # A terminal shows ^C for the key.
+    text = f"{ready.replace(place, '127.0.0.1:9092')}^C{rest}"
+    assert shows(shown.output, text), text
 
 
 def test_the_verb_ends_with_its_standard_input() -> None:
