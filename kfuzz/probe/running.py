@@ -106,7 +106,7 @@ def probe(
     ``name``: ``NAME@VERSION`` of the broker, which names its file of expected outcomes in ``places``. ``whole``: the
     cases are the whole suite. ``publish``: reports withhold what is not public.
 
-    Raises ``UsageError`` if the broker cannot be reached or is on another machine, lets nobody create topics, or
+    Raises ``UsageError`` if the broker cannot be reached or is on another machine, lets no client create topics, or
     refuses a good batch. Whatever it does with a vector is an outcome.
     """
     label = checked_name(name) if name else BROKER

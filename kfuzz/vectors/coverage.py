@@ -141,7 +141,7 @@ def _read(path: Path) -> Any:
     try:
         return json.loads(read_bytes(path))
     except ValueError as error:
-        raise UsageError(f"{path}: not JSON ({error}); mend the syntax") from None
+        raise UsageError(f"{path}: not JSON ({error}); fix the syntax") from None
 
 
 # --- gaps -----------------------------------------------------------------------------------------------------------
@@ -186,5 +186,5 @@ def gaps(coverage: Coverage, repository: Path | None = None) -> Iterator[tuple[s
 
 
 def _is_missing(repository: Path | None, path: str) -> bool:
-    """Whether a test's file is not there; in a copy without tests nobody can tell."""
+    """Whether a test's file is missing; unknown in a copy without tests, then False."""
     return repository is not None and (repository / "tests").is_dir() and not (repository / path).is_file()
