@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn, Protocol
 
@@ -31,7 +32,7 @@ SILENCE_S_MAX = 3
 IDLE_CPU_S_MAX = 0.5
 # The CPU time for what is fetched at once. Only a bomb needs as much.
 WORK_CPU_S_MAX = 1
-# How often a client may hand out the first record again.
+# How often a client may hand out the same record.
 AGAIN_MAX = 100
 # Without computing. Usually it takes a hundredth of a second.
 CLOSE_S_MAX = 10
@@ -43,12 +44,14 @@ Record = dict[str, Any]
 class Stopped(NamedTuple):
     """Why a client hands out no more: it is at the end of the topic, or an ``outcome`` of the protocol with a text.
 
-    ``short_at``: the offset from which the client wants larger fetches, as for a batch that is cut.
+    ``short_at``: the offset from which the client wants larger fetches, as for a batch that is cut. ``at``: the
+    library's line of source in which it failed, if it is known.
     """
 
     outcome: str
     text: str = ""
     short_at: int | None = None
+    at: str = ""
 
 
 END = Stopped("end")
@@ -150,24 +153,24 @@ def promised(data: bytes) -> Promised:
     return Promised(records, end, True)
 
 
-def consume(client: Client, broker: Broker, topic: str, said: Promised, records: list[Record]) -> tuple[str, str]:
+def consume(client: Client, broker: Broker, topic: str, said: Promised, records: list[Record]) -> Stopped:
     """Append what the client hands out to ``records``, and return the outcome with a text."""
 
-    def ended() -> tuple[str, str]:
+    def ended() -> Stopped:
         if said.whole and len(records) >= said.records:
-            return "accepted", ""
-        return "nothing", f"hands out {len(records)} records of {said.records}"
+            return Stopped("accepted")
+        return Stopped("nothing", f"hands out {len(records)} records of {said.records}")
 
-    watch, again = _Watch(client), 0
+    watch, seen = _Watch(client), Counter[str]()
     is_last_look = False
     while True:
         got = client.poll(0 if is_last_look else POLL_S)
         if isinstance(got, dict):
-            again += bool(records) and got == records[0]
-            if again > AGAIN_MAX:
-                # One round is enough to see what it hands out.
-                del records[records.index(got, 1) :]
-                return "stalled", "hands out the same records again and again"
+            text = json.dumps(got)
+            seen[text] += 1
+            if seen[text] > AGAIN_MAX:
+                del records[_first_repeated(records) :]
+                return Stopped("stalled", "hands out the same records again and again")
             records.append(got)
             is_last_look = False
             watch.restart()
@@ -175,7 +178,7 @@ def consume(client: Client, broker: Broker, topic: str, said: Promised, records:
         if got is not None:
             if got is END or (got.short_at is not None and said.whole and got.short_at >= said.end):
                 return ended()
-            return got.outcome, got.text
+            return got
         # Trust the broker's state only if the client has nothing more afterwards.
         offset, times = broker.asked(topic)
         is_behind = said.whole and offset >= said.end and times > 1
@@ -183,8 +186,19 @@ def consume(client: Client, broker: Broker, topic: str, said: Promised, records:
         if is_last_look and is_behind:
             return ended()
         if is_last_look and stalled:
-            return "stalled", stalled
+            return Stopped("stalled", stalled)
         is_last_look = is_behind or bool(stalled)
+
+
+def _first_repeated(records: list[Record]) -> int:
+    """The place of the first record that an earlier one is equal to. One round is enough to see what a loop has."""
+    seen: set[str] = set()
+    for place, record in enumerate(records):
+        text = json.dumps(record)
+        if text in seen:
+            return place
+        seen.add(text)
+    return len(records)
 
 
 class _Watch:
@@ -222,10 +236,11 @@ def answer(broker: Broker, start: Start, forks: bool, request: dict[str, Any], t
 
     def work(client: Client) -> dict[str, Any]:
         records: list[Record] = []
-        outcome, text = consume(client, broker, topic, promised(data), records)
-        said: dict[str, Any] = {"outcome": outcome, "records": records}
+        end = consume(client, broker, topic, promised(data), records)
+        said: dict[str, Any] = {"outcome": end.outcome, "records": records}
         allocated = getattr(client, "allocated_bytes", None)
-        return said | ({"error": text} if text else {}) | ({} if allocated is None else {"allocated_bytes": allocated})
+        said |= {name: text for name, text in (("error", end.text), ("at", end.at)) if text}
+        return said if allocated is None else said | {"allocated_bytes": allocated}
 
     broker.ask(topic=topic, hex=request["hex"])
     if forks:

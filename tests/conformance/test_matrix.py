@@ -16,7 +16,7 @@ from kfuzz.vectors.model import KINDS
 
 SEED = 7
 # A hundred vectors of these need a process each, or a client. test_serve_testees.py has the clients.
-SLOW = {"kio", "librdkafka"}
+SLOW = {"kafka-consumer", "kio", "librdkafka"}
 
 
 def sample(percent: int) -> list[str]:

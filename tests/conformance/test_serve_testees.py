@@ -14,7 +14,7 @@ from kfuzz.conformance.judge.matrix import Judged, Places, run
 from kfuzz.conformance.protocol.testees import CHOSEN, Testee, all_testees
 from kfuzz.vectors import KINDS, default_root, load_suite
 
-NAMES = ("librdkafka", "kcat")
+NAMES = ("librdkafka", "kafka-consumer", "kcat")
 # Nobody has to install these: then, or if they have another version, there is nothing to test.
 OPTIONAL = ("kcat",)
 SOME = ("records/v2/count/of-*", "records/v2/transaction/*", "records/v2/headers/key-*")
