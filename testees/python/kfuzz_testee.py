@@ -141,8 +141,8 @@ def producer_writer(
     """A writer with the builders of a producer, which aiokafka and kafka-python have alike: of magic 2, and of 0 and 1.
 
     A broker puts offsets and the leader epoch into the bytes that a producer sends, without a new CRC. This writer does
-    the same. What else only brokers write is ``Unsupported``, and so are ``lacks_codec``: the exceptions by which the
-    builders say that they do not write a codec in a format.
+    the same. Anything else that only brokers set raises ``Unsupported``. So does an exception of ``lacks_codec``, by
+    which the builders say that they cannot write a codec in a format.
     """
 
     def write(batches: list[dict[str, Any]]) -> bytes:

@@ -102,6 +102,11 @@ def test_a_claim_beyond_any_machine_is_refused_on_every_machine() -> None:
     assert outcome_of(wicked("allocates", "claims"), budget=budget).cells[TRAP].outcome == "crash"
 
 
+def test_a_testee_that_limits_its_own_memory_is_judged_under_its_own_limit() -> None:
+    command = f"ulimit -v {8 * MIB}; exec {shlex.join(wicked('allocates', 'claims'))}"
+    assert outcome_of(["bash", "-c", command], budget={"memory_bytes": 1 << 50}).cells[TRAP].outcome == "crash"
+
+
 def test_an_allocation_within_the_budget_is_nobodys_fault() -> None:
     budget = {"memory_bytes": 1100 * MIB, "cpu_ms": 2000}
     assert outcome_of(wicked("allocates", "once"), budget=budget).cells[TRAP].outcome == "pass"

@@ -23,7 +23,7 @@ MESSAGE = "messages/requests/heartbeat-request-v4"
 TABLES: dict[str, dict[str, Any]] = {
     file.parent.name: tomllib.loads(file.read_text()).get("reproduce", {}) for file in TESTEES.glob("*/testee.toml")
 }
-# Cargo compiles the library, which takes a minute, if nobody has built the testee before.
+# If the testee was not built before, Cargo compiles the library first, which takes a minute.
 MARKS = {"rust": [pytest.mark.full], "java": [pytest.mark.java]}
 
 

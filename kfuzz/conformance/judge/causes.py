@@ -24,8 +24,6 @@ _HEX = re.compile(r"\b0x[0-9a-fA-F]+\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b")
 _NUMBER = re.compile(r"[-+]?\b\d[\d_]*(?:\.\d+)?\b")
 # Which field is null instead of empty does not matter: one conversion makes both from all fields.
 _NULLITY = re.compile(r"\S+ is (null|empty); expected (empty|null)")
-_COUNTED = re.compile(r"\b(\d+) (batch(?:es)?|records?|headers?)\b")
-_PLURALS: Final = {"b": "batches", "r": "records", "h": "headers"}
 # Findings that one check of a reader decides. A reader without this check accepts all of them.
 _ONE_CHECK: Final = {
     finding: check
@@ -152,7 +150,6 @@ def masked(error: str) -> str:
     """
     text = " ".join(error.split())
     text = _NULLITY.sub(r"a field is \1; expected \2", text)
-    text = _COUNTED.sub(lambda match: f"{match[1]} {_PLURALS[match[2][0]]}", text)
     for pattern in (_QUOTED, _NUMBER, _HEX):
         text = pattern.sub("#", text)
     return text if len(text) <= TEXT_CHARACTERS_MAX else text[:TEXT_CHARACTERS_MAX] + "…"

@@ -328,7 +328,7 @@ class Session:
             return False
         self._refresh_tree()
         for process in self._tree:
-            with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
+            with contextlib.suppress(psutil.Error):
                 bound = process.memory_info().vms + budget_bytes + ADDRESS_SPACE_SLACK_BYTES
                 _limit_address_space(process.pid, min(bound, ADDRESS_SPACE_MAX_BYTES))
         return True
@@ -449,6 +449,10 @@ def _size(count: int) -> str:
 
 
 def _limit_address_space(pid: int, size_bytes: int) -> None:
-    if hasattr(resource, "prlimit"):
+    """Limit a process to ``size_bytes``, or to its hard limit if that is lower; nothing happens if it has ended."""
+    if not hasattr(resource, "prlimit"):
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         _, hard = resource.prlimit(pid, resource.RLIMIT_AS)
-        resource.prlimit(pid, resource.RLIMIT_AS, (size_bytes, hard))
+        soft = size_bytes if hard == resource.RLIM_INFINITY else min(size_bytes, hard)
+        resource.prlimit(pid, resource.RLIMIT_AS, (soft, hard))

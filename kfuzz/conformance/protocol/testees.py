@@ -23,6 +23,7 @@ from kfuzz.files import locked, read_bytes
 from kfuzz.kafka import RELEASES, major_of
 
 __all__ = [
+    "ALL",
     "CHOSEN",
     "BuildFailed",
     "Reproducer",
@@ -43,8 +44,9 @@ COMMAND_START_TIMEOUT_MS: Final = 10_000
 # This version in testee.toml stands for one testee per Kafka release that kfuzz knows.
 KAFKA_RELEASES: Final = "{kafka}"
 # Which vectors a testee is asked in the usual run; CHOSEN are those of kfuzz.conformance.judge.choice.
+ALL: Final = "all"
 CHOSEN: Final = "chosen"
-CHOICES: Final = ("all", CHOSEN)
+CHOICES: Final = (ALL, CHOSEN)
 # Folders of build output, which never hold sources.
 BUILT_FOLDERS: Final = frozenset({"target", "build", "node_modules", "__pycache__", "bin", "obj"})
 
@@ -99,7 +101,7 @@ class Testee:
     kit: Path | None = None
     language: str = ""
     # One of CHOICES.
-    vectors: str = "all"
+    vectors: str = ALL
     start_timeout_ms: int = START_TIMEOUT_MS
     # By the kind of vectors that they decode: "records" or "messages".
     reproducers: Mapping[str, Reproducer] = field(default_factory=dict, hash=False)
@@ -294,7 +296,7 @@ def _load(file: Path) -> list[Testee]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: not TOML: {error}; correct the syntax") from None
     _check_table(str(file), document, _TOP, ("name", "versions"))
-    if document.get("vectors", CHOSEN) not in CHOICES:
+    if document.get("vectors", ALL) not in CHOICES:
         raise UsageError(f"{file}: vectors must be one of {', '.join(CHOICES)}; see testees/README.md")
     return [
         _version(file, document, f"versions[{index}]", one)
@@ -331,7 +333,7 @@ def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> 
             for kind, one in document.get("reproduce", {}).items()
         },
         library=document.get("library", ""),
-        vectors=document.get("vectors", "all"),
+        vectors=document.get("vectors", ALL),
     )
 
 

@@ -92,7 +92,7 @@ def disclose(
         numbers[label] += 1
         folder = directory / _NOT_IN_NAMES.sub("-", label) / f"{numbers[label]:03}-{cause.harm}-{cause.id}"
         testee = by_label.get(label) or by_label.get(name)
-        # A broker that `kfuzz probe` asked has no language, because it is no testee.
+        # What has no language is a broker that `kfuzz probe` asked; every testee has one.
         is_probed = not languages[label]
         shown = _shown(case, cause, testee, folder, builder, is_probed)
         text = template.render(

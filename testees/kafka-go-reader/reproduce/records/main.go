@@ -36,7 +36,7 @@ func main() {
 		go serve(server, data)
 		conn := kafka.NewConnWith(client, kafka.ConnConfig{Topic: "topic"})
 		conn.Seek(offset, kafka.SeekAbsolute|kafka.SeekDontCheck)
-		conn.SetReadDeadline(time.Now().Add(5 * time.Second)) // nobody here sends more bytes later
+		conn.SetReadDeadline(time.Now().Add(5 * time.Second)) // the broker here sends nothing more after its answer
 		batch := conn.ReadBatchWith(kafka.ReadBatchConfig{MinBytes: 1, MaxBytes: 1e6})
 		next := offset
 		for err = nil; err == nil; {
