@@ -44,6 +44,10 @@ if platform.machine() in ("x86_64", "AMD64"):
     C_FLAGS.append("-mtune=haswell")
 
 
+# Where the C headers are; no two have the same name.
+HEADERS = ["kfuzz/wire", "kfuzz/mutate"]
+
+
 def extensions() -> list[Extension]:
     found = []
     for source in sorted(Path("kfuzz").rglob("*.pyx")):
@@ -51,6 +55,7 @@ def extensions() -> list[Extension]:
             Extension(
                 ".".join(source.with_suffix("").parts),
                 [str(source)],
+                include_dirs=HEADERS,
                 extra_compile_args=C_FLAGS,
                 define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
             )
@@ -63,7 +68,9 @@ def includes(header: Path, seen: set[Path]) -> set[Path]:
     if header not in seen:
         seen.add(header)
         for name in re.findall(r'^#include "(.+)"', header.read_text(), re.MULTILINE):
-            includes(header.parent / name, seen)
+            for folder in HEADERS:
+                if (Path(folder) / name).is_file():
+                    includes(Path(folder) / name, seen)
     return seen
 
 

@@ -1,19 +1,15 @@
 # Random numbers that depend only on (seed, stream, counter): splitmix64.
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
-from kfuzz.wire.splitmix cimport nth
+cdef extern from "dice.h" nogil:
+    ctypedef struct dice_t "kfuzz_dice":
+        uint64_t key
+        uint64_t counter
 
-cdef struct dice_t:
-    uint64_t key
-    uint64_t counter
-
-cdef inline uint64_t roll(dice_t *dice) noexcept nogil:
-    dice.counter += 1
-    return nth(dice.key, dice.counter)
-
-# In [0, n), for n from 1 to 2^32. The small bias of scaling by multiplication does not matter here.
-cdef inline uint64_t roll_below(dice_t *dice, uint64_t n) noexcept nogil:
-    return ((roll(dice) >> 32) * n) >> 32
+    dice_t dice_of "kfuzz_dice_of"(uint64_t seed, uint64_t stream)
+    uint64_t roll "kfuzz_roll"(dice_t *dice)
+    int64_t roll_below "kfuzz_below"(dice_t *dice, int64_t n)
+    bint roll_chance "kfuzz_chance"(dice_t *dice, double probability)
 
 cdef class Dice:
     cdef dice_t state

@@ -1,62 +1,44 @@
-# The constants of Kafka's format, in one place: field offsets, attribute bits, codecs, sizes and limits.
-# ``kfuzz.wire.layout`` makes them available to Python. Constants that no compiled module needs are in ``kfuzz.kafka``.
-
-# The start of every batch and message. A batch's length counts the bytes from LOG_OVERHEAD on.
-cdef enum:
-    AT_BASE_OFFSET = 0
-    AT_BATCH_LENGTH = 8
-    LOG_OVERHEAD = 12
-    AT_MAGIC = 16
-    HEADER_UP_TO_MAGIC = 17
-    LAST_MAGIC = 2
-
-# The header of a record batch (magic 2).
-cdef enum:
-    AT_PARTITION_LEADER_EPOCH = 12
-    AT_CRC = 17
-    AT_ATTRIBUTES = 21         # the CRC covers everything from here on
-    AT_LAST_OFFSET_DELTA = 23
-    AT_BASE_TIMESTAMP = 27
-    AT_MAX_TIMESTAMP = 35
-    AT_PRODUCER_ID = 43
-    AT_PRODUCER_EPOCH = 51
-    AT_BASE_SEQUENCE = 53
-    AT_RECORD_COUNT = 57
-    HEADER_SIZE = 61
-    SMALLEST_BATCH = HEADER_SIZE - LOG_OVERHEAD
-
-# A message of magic 0 or 1. Its CRC covers everything from the magic on. Key and value each follow their length.
-cdef enum:
-    MESSAGE_AT_CRC = 12
-    MESSAGE_AT_ATTRIBUTES = 17
-    MESSAGE_AT_TIMESTAMP = 18
-    KEY_AT_V0 = 18
-    KEY_AT_V1 = 26
-    LENGTHS_BYTES = 8          # the lengths of key and value
-    SMALLEST_MESSAGE = KEY_AT_V0 + LENGTHS_BYTES - LOG_OVERHEAD
-
-# Attributes. A message of magic 1 has the codec and the timestamp type; a message of magic 0 has only the codec.
-cdef enum:
-    CODEC_MASK = 0x07
-    LOG_APPEND_TIME = 0x08
-    TRANSACTIONAL = 0x10
-    CONTROL = 0x20
-    DELETE_HORIZON = 0x40
-    UNUSED_BITS = 0xff80
-    LAST_CODEC = 4             # none, gzip, snappy, lz4, zstd
-    # org.apache.kafka.common.record.ControlRecordType: abort, commit, leader change, snapshot header and footer, KRaft
-    # version, voters.
-    LAST_CONTROL_TYPE = 6
-
-# The most bytes that a varint and a varlong take.
-cdef enum:
-    VARINT = 5
-    VARLONG = 10
-
-# Limits of Kafka's own code.
-cdef enum:
-    INNER_BYTES_MAX = 2147483639    # a message in a wrapper: the largest array that Java can allocate
-    STRING_BYTES_MAX = 0x7fff
-    ELEMENTS_MAX = 1000000          # elements of an array in a message, since Kafka 4.4
-    TAGS_MAX = 10000                # tagged fields of a struct in a message, since Kafka 4.4
-    UUID_BYTES = 16
+# The constants of Kafka's format. Their values are in format.h, which C code includes too. ``kfuzz.wire.layout`` makes
+# them available to Python. Constants that no compiled module needs are in ``kfuzz.kafka``.
+cdef extern from "format.h":
+    cdef enum:
+        AT_BASE_OFFSET "KFUZZ_AT_BASE_OFFSET"
+        AT_BATCH_LENGTH "KFUZZ_AT_BATCH_LENGTH"
+        LOG_OVERHEAD "KFUZZ_LOG_OVERHEAD"
+        AT_MAGIC "KFUZZ_AT_MAGIC"
+        HEADER_UP_TO_MAGIC "KFUZZ_HEADER_UP_TO_MAGIC"
+        LAST_MAGIC "KFUZZ_LAST_MAGIC"
+        AT_PARTITION_LEADER_EPOCH "KFUZZ_AT_PARTITION_LEADER_EPOCH"
+        AT_CRC "KFUZZ_AT_CRC"
+        AT_ATTRIBUTES "KFUZZ_AT_ATTRIBUTES"
+        AT_LAST_OFFSET_DELTA "KFUZZ_AT_LAST_OFFSET_DELTA"
+        AT_BASE_TIMESTAMP "KFUZZ_AT_BASE_TIMESTAMP"
+        AT_MAX_TIMESTAMP "KFUZZ_AT_MAX_TIMESTAMP"
+        AT_PRODUCER_ID "KFUZZ_AT_PRODUCER_ID"
+        AT_PRODUCER_EPOCH "KFUZZ_AT_PRODUCER_EPOCH"
+        AT_BASE_SEQUENCE "KFUZZ_AT_BASE_SEQUENCE"
+        AT_RECORD_COUNT "KFUZZ_AT_RECORD_COUNT"
+        HEADER_SIZE "KFUZZ_HEADER_SIZE"
+        SMALLEST_BATCH "KFUZZ_SMALLEST_BATCH"
+        MESSAGE_AT_CRC "KFUZZ_MESSAGE_AT_CRC"
+        MESSAGE_AT_ATTRIBUTES "KFUZZ_MESSAGE_AT_ATTRIBUTES"
+        MESSAGE_AT_TIMESTAMP "KFUZZ_MESSAGE_AT_TIMESTAMP"
+        KEY_AT_V0 "KFUZZ_KEY_AT_V0"
+        KEY_AT_V1 "KFUZZ_KEY_AT_V1"
+        LENGTHS_BYTES "KFUZZ_LENGTHS_BYTES"
+        SMALLEST_MESSAGE "KFUZZ_SMALLEST_MESSAGE"
+        CODEC_MASK "KFUZZ_CODEC_MASK"
+        LOG_APPEND_TIME "KFUZZ_LOG_APPEND_TIME"
+        TRANSACTIONAL "KFUZZ_TRANSACTIONAL"
+        CONTROL "KFUZZ_CONTROL"
+        DELETE_HORIZON "KFUZZ_DELETE_HORIZON"
+        UNUSED_BITS "KFUZZ_UNUSED_BITS"
+        LAST_CODEC "KFUZZ_LAST_CODEC"
+        LAST_CONTROL_TYPE "KFUZZ_LAST_CONTROL_TYPE"
+        VARINT "KFUZZ_VARINT"
+        VARLONG "KFUZZ_VARLONG"
+        INNER_BYTES_MAX "KFUZZ_INNER_BYTES_MAX"
+        STRING_BYTES_MAX "KFUZZ_STRING_BYTES_MAX"
+        ELEMENTS_MAX "KFUZZ_ELEMENTS_MAX"
+        TAGS_MAX "KFUZZ_TAGS_MAX"
+        UUID_BYTES "KFUZZ_UUID_BYTES"

@@ -2,35 +2,32 @@
 
 cimport kfuzz.wire.format as c
 
-# The start of every batch and message of any magic: (field, offset, width in bytes), all big-endian.
-FRAME_LAYOUT = (("base_offset", c.AT_BASE_OFFSET, 8), ("batch_length", c.AT_BATCH_LENGTH, 4))
+cdef extern from "fields.h":
+    ctypedef struct field_t "kfuzz_field":
+        const char *name
+        int at
+        int width
+    const field_t *kfuzz_header_fields
+    const field_t *kfuzz_v0_fields
+    const field_t *kfuzz_v1_fields
+    int KFUZZ_HEADER_FIELDS
+    int KFUZZ_V0_FIELDS
+    int KFUZZ_V1_FIELDS
+
+
+cdef tuple fields(const field_t *first, int count):
+    """(field, offset, width in bytes) for each field; all are big-endian."""
+    return tuple([(first[i].name.decode(), first[i].at, first[i].width) for i in range(count)])
+
 
 # The header of a record batch.
-HEADER_LAYOUT = (
-    *FRAME_LAYOUT,
-    ("partition_leader_epoch", c.AT_PARTITION_LEADER_EPOCH, 4),
-    ("magic", c.AT_MAGIC, 1),
-    ("crc", c.AT_CRC, 4),
-    ("attributes", c.AT_ATTRIBUTES, 2),
-    ("last_offset_delta", c.AT_LAST_OFFSET_DELTA, 4),
-    ("base_timestamp", c.AT_BASE_TIMESTAMP, 8),
-    ("max_timestamp", c.AT_MAX_TIMESTAMP, 8),
-    ("producer_id", c.AT_PRODUCER_ID, 8),
-    ("producer_epoch", c.AT_PRODUCER_EPOCH, 2),
-    ("base_sequence", c.AT_BASE_SEQUENCE, 4),
-    ("record_count", c.AT_RECORD_COUNT, 4),
-)
-
+HEADER_LAYOUT = fields(kfuzz_header_fields, KFUZZ_HEADER_FIELDS)
+# The start of every batch and message of any magic.
+FRAME_LAYOUT = HEADER_LAYOUT[:2]
 # The fixed fields of a message, by magic: magic 1 adds the timestamp.
-MESSAGE_START = (
-    *FRAME_LAYOUT,
-    ("crc", c.MESSAGE_AT_CRC, 4),
-    ("magic", c.AT_MAGIC, 1),
-    ("attributes", c.MESSAGE_AT_ATTRIBUTES, 1),
-)
 MESSAGE_LAYOUT = {
-    0: (*MESSAGE_START, ("key_length", c.KEY_AT_V0, 4)),
-    1: (*MESSAGE_START, ("timestamp", c.MESSAGE_AT_TIMESTAMP, 8), ("key_length", c.KEY_AT_V1, 4)),
+    0: fields(kfuzz_v0_fields, KFUZZ_V0_FIELDS),
+    1: fields(kfuzz_v1_fields, KFUZZ_V1_FIELDS),
 }
 
 # The offset of a field: HEADER_AT[field], MESSAGE_AT[magic][field].

@@ -1,30 +1,15 @@
-/* Calls the decompression libraries without Python. Compiling this needs none of their headers: their functions are
- * looked up at run time, and a codec whose functions are not found is left to Python. */
+/* Decompresses ordinary streams without Python; unpack.pyx says which ones. Compiling this needs no library's headers:
+ * the functions are looked up at run time, and a codec whose functions are not found is left to the caller. */
 #ifndef KFUZZ_UNPACK_H
 #define KFUZZ_UNPACK_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "library.h"
-
-/* z_stream of zlib.h; its layout is the same in all versions 1.x. */
-typedef struct {
-    const uint8_t *next_in;
-    unsigned avail_in;
-    unsigned long total_in;
-    uint8_t *next_out;
-    unsigned avail_out;
-    unsigned long total_out;
-    const char *msg;
-    void *state;
-    void *zalloc;
-    void *zfree;
-    void *opaque;
-    int data_type;
-    unsigned long adler;
-    unsigned long reserved;
-} kfuzz_zlib_stream;
+#include "memory.h"
+#include "tools.h"
 
 #define KFUZZ_ZLIB_FINISH 4
 #define KFUZZ_ZLIB_STREAM_END 1
@@ -83,6 +68,190 @@ static inline uint32_t kfuzz_xxh32_short(const uint8_t *p, size_t n)
     hash = (hash ^ hash >> 15) * 2246822519u;
     hash = (hash ^ hash >> 13) * 3266489917u;
     return hash ^ hash >> 16;
+}
+
+enum {
+    KFUZZ_GZIP_HEADER_BYTES = 10,
+    KFUZZ_GZIP_TRAILER_BYTES = 8,
+    /* The most bytes of output that deflate makes from one byte. */
+    KFUZZ_GZIP_MOST = 1032,
+    KFUZZ_LZ4_HEADER_BYTES = 7,
+    KFUZZ_LZ4_MOST = 255,
+    KFUZZ_ZSTD_BLOCK_BYTES = 128 * 1024,
+    /* The largest window that a streaming decoder accepts by default, and so zstd-jni. */
+    KFUZZ_ZSTD_WINDOW_MAX = (1 << 27) + 1,
+};
+
+static inline uint32_t kfuzz_little32(const uint8_t *p)
+{
+    return p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24;
+}
+
+/* Make room for `size` bytes in total. The caller has checked that the input can hold that many. */
+static int kfuzz_room_for(kfuzz_tools *tools, int64_t size)
+{
+    const int64_t capacity = size > 2 * tools->capacity ? size : 2 * tools->capacity;
+    void *moved;
+    if (size <= tools->capacity)
+        return 1;
+    moved = KFUZZ_REALLOC(tools->out, (size_t) capacity);
+    if (moved == NULL)
+        return 0;
+    tools->out = moved;
+    tools->capacity = capacity;
+    return 1;
+}
+
+static int kfuzz_ready_inflater(kfuzz_tools *tools)
+{
+    kfuzz_zlib_stream *z = tools->inflater;
+    if (z != NULL)
+        return kfuzz_inflate_reset(z) == 0;
+    z = KFUZZ_REALLOC(NULL, sizeof(*z));
+    if (z == NULL)
+        return 0;
+    memset(z, 0, sizeof(*z));
+    /* Raw deflate: the gzip header and trailer are read here. */
+    if (kfuzz_inflate_init(z, -15, "1", sizeof(*z)) != 0) {
+        KFUZZ_FREE(z);
+        return 0;
+    }
+    tools->inflater = z;
+    return 1;
+}
+
+/* One gzip member without optional fields. Its trailer has the output's size modulo 2^32, and the CRC-32 of the output,
+ * which the caller must compare with `*crc`. */
+static int kfuzz_gunzip(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t limit, uint32_t *crc)
+{
+    const uint8_t *trailer = p + n - KFUZZ_GZIP_TRAILER_BYTES;
+    kfuzz_zlib_stream *z;
+    int64_t size;
+    if (n < KFUZZ_GZIP_HEADER_BYTES + KFUZZ_GZIP_TRAILER_BYTES || p[0] != 0x1f || p[1] != 0x8b || p[2] != 8 || p[3])
+        return 0;
+    size = kfuzz_little32(trailer + 4);
+    if (size > limit || size > n * KFUZZ_GZIP_MOST || !kfuzz_room_for(tools, size) || !kfuzz_ready_inflater(tools))
+        return 0;
+    z = tools->inflater;
+    z->next_in = p + KFUZZ_GZIP_HEADER_BYTES;
+    z->avail_in = (unsigned) (n - KFUZZ_GZIP_HEADER_BYTES - KFUZZ_GZIP_TRAILER_BYTES);
+    z->next_out = tools->out;
+    z->avail_out = (unsigned) size;
+    if (kfuzz_inflate(z, KFUZZ_ZLIB_FINISH) != KFUZZ_ZLIB_STREAM_END || z->avail_in || z->avail_out)
+        return 0;
+    tools->size = size;
+    *crc = kfuzz_little32(trailer);
+    return 1;
+}
+
+/* The checksum in the header of an lz4 frame. In messages of magic 0 it also covers the frame's magic (KAFKA-3160). */
+static inline uint8_t kfuzz_lz4_checksum(const uint8_t *p, int covers_magic)
+{
+    return (uint8_t) ((covers_magic ? kfuzz_xxh32_short(p, 6) : kfuzz_xxh32_short(p + 4, 2)) >> 8);
+}
+
+/* One lz4 frame of independent blocks, with no content size and no checksum except the header's. */
+static int kfuzz_unlz4(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t limit, int covers_magic)
+{
+    int64_t at = KFUZZ_LZ4_HEADER_BYTES, largest;
+    if (n < KFUZZ_LZ4_HEADER_BYTES + 4 || kfuzz_little32(p) != 0x184d2204 || p[4] != 0x60 || p[5] & 0x8f || p[5] < 0x40)
+        return 0;
+    if (p[6] != kfuzz_lz4_checksum(p, covers_magic))
+        return 0;
+    largest = (int64_t) 1 << (8 + 2 * (p[5] >> 4));
+    while (n - at >= 4) {
+        const int64_t size = kfuzz_little32(p + at) & 0x7fffffff;
+        const int is_stored = p[at + 3] >> 7;
+        int64_t most;
+        at += 4;
+        if (size == 0)
+            return !is_stored && at == n;
+        if (size > largest || size > n - at)
+            return 0;
+        most = size * KFUZZ_LZ4_MOST + 16;
+        most = is_stored ? size : most < largest ? most : largest;
+        most = most < limit - tools->size ? most : limit - tools->size;
+        if (!kfuzz_room_for(tools, tools->size + most))
+            return 0;
+        if (!is_stored)
+            most = kfuzz_lz4_block((const char *) p + at, (char *) tools->out + tools->size, (int) size, (int) most);
+        else if (most == size)
+            memcpy(tools->out + tools->size, p + at, (size_t) size);
+        else
+            return 0;
+        /* Kafka takes a block without bytes as the end. */
+        if (most <= 0)
+            return 0;
+        tools->size += most;
+        at += size;
+    }
+    return 0;
+}
+
+/* The most bytes of output from the single frame in [p, p + n); -1 if the bytes are not exactly one frame. */
+static int64_t kfuzz_zstd_most(const uint8_t *p, int64_t n)
+{
+    int64_t at = 5, most = 0, window = 0;
+    int width;
+    if (n < 9 || kfuzz_little32(p) != 0xfd2fb528u)
+        return -1;
+    /* The frame needs a dictionary, and there are none here. */
+    if (p[4] & 3)
+        return -1;
+    width = 1 << (p[4] >> 6);
+    if (!(p[4] & 0x20)) {
+        window = (int64_t) (8 + (p[5] & 7)) << (7 + (p[5] >> 3));
+        at++;
+        width = width == 1 ? 0 : width;
+    } else if (width >= 4) {
+        /* A single-segment frame has no window descriptor: its window is its content size. */
+        window = width == 8 || n < 13 ? KFUZZ_ZSTD_WINDOW_MAX + 1 : (int64_t) kfuzz_little32(p + at);
+    }
+    at += width;
+    if (window > KFUZZ_ZSTD_WINDOW_MAX)
+        return -1;
+    while (n - at >= 3) {
+        const uint32_t word = p[at] | (uint32_t) p[at + 1] << 8 | (uint32_t) p[at + 2] << 16, kind = word >> 1 & 3;
+        const int64_t size = word >> 3;
+        at += 3;
+        if (kind == 3)
+            return -1;
+        most += kind == 2 ? KFUZZ_ZSTD_BLOCK_BYTES : size;
+        at += kind == 1 ? 1 : size;
+        if (at > n)
+            return -1;
+        if (word & 1)
+            return at + (p[4] & 4 ? 4 : 0) == n ? most : -1;
+    }
+    return -1;
+}
+
+/* One zstd frame without a dictionary. */
+static int kfuzz_unzstd(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t limit)
+{
+    int64_t most = kfuzz_zstd_most(p, n);
+    size_t came;
+    most = most < limit ? most : limit;
+    if (most < 0 || !kfuzz_room_for(tools, most > 1 ? most : 1))
+        return 0;
+    if (tools->zstd == NULL && (tools->zstd = kfuzz_zstd_new()) == NULL)
+        return 0;
+    came = kfuzz_zstd_decompress(tools->zstd, tools->out, (size_t) most, p, (size_t) n);
+    if (kfuzz_zstd_is_error(came))
+        return 0;
+    tools->size = (int64_t) came;
+    return 1;
+}
+
+static void kfuzz_free_tools(kfuzz_tools *tools)
+{
+    KFUZZ_FREE(tools->out);
+    if (tools->inflater != NULL) {
+        kfuzz_inflate_end(tools->inflater);
+        KFUZZ_FREE(tools->inflater);
+    }
+    if (tools->zstd != NULL)
+        kfuzz_zstd_free(tools->zstd);
 }
 
 #endif

@@ -1,18 +1,21 @@
 # Decompresses ordinary streams without Python; unpack.pyx says which ones.
 from libc.stdint cimport int64_t, uint8_t
 
-cdef enum:
-    GZIP = 1
-    LZ4 = 3
-    ZSTD = 4
+cdef extern from "tools.h":
+    cdef enum:
+        GZIP "KFUZZ_GZIP"
+        LZ4 "KFUZZ_LZ4"
+        ZSTD "KFUZZ_ZSTD"
 
-# A scan's decompressors and output buffer; each is created when it is first needed.
-cdef struct tools_t:
-    uint8_t *out
-    int64_t size               # bytes of output
-    int64_t capacity
-    void *inflater
-    void *zstd
+    ctypedef struct inflater_t "kfuzz_zlib_stream":
+        pass
+
+    ctypedef struct tools_t "kfuzz_tools":
+        uint8_t *out
+        int64_t size
+        int64_t capacity
+        inflater_t *inflater
+        void *zstd
 
 cdef bint unpack(tools_t *tools, int codec, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil
 cdef void free_tools(tools_t *tools) noexcept nogil

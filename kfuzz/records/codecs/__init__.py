@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
 # Python itself loads this zlib. The lz4 package exports the functions of its library. zstandard has two extensions: the
 # default one hides the functions, and `_cffi` exports them. cramjam hides the functions of snappy.
+# The libraries that compiled code calls itself; a codec without its library is left to Python.
+ZLIB_LIBRARY = "libz.so.1"
 LZ4_LIBRARY = getattr(sys.modules["lz4.frame._frame"], "__file__", None)
 ZSTD_LIBRARY = getattr(find_spec("zstandard._cffi"), "origin", None)
-unpack.use(zlib="libz.so.1", lz4=LZ4_LIBRARY, zstd=ZSTD_LIBRARY)
+unpack.use(zlib=ZLIB_LIBRARY, lz4=LZ4_LIBRARY, zstd=ZSTD_LIBRARY)
 pack.use(lz4=LZ4_LIBRARY, zstd=ZSTD_LIBRARY)
 
 __all__ = ["Decompressed", "compress", "compress_parts", "decompress", "open_stream"]
