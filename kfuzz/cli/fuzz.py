@@ -168,8 +168,8 @@ def _show(result: Result) -> None:
         click.echo(f"  native coverage: {result.modules} modules, {result.counters:,} counters")
     if result.mutator_calls:
         click.echo(
-            f"  mutation hook: {result.mutator_calls:,} calls, {result.repaired or 0:,} with CRC and lengths repaired"
-            f", {result.restructured or 0:,} changed by structure"
+            f"  mutation hook: {result.mutator_calls:,} calls, {result.structured or 0:,} changed by structure"
+            f", {result.crossed or 0:,} made from two inputs"
         )
     if not result.crashes:
         click.echo("  interrupted; nothing found so far" if result.interrupted else "  nothing found")

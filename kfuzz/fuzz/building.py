@@ -62,6 +62,11 @@ RUNTIMES: dict[Sanitizer, str] = {
     "address": "asan_with_fuzzer.so",
     "undefined": "ubsan_with_fuzzer.so",
 }
+# The mutator is no part of what is fuzzed, so it has no coverage and no sanitizer.
+MUTATOR_FLAGS = (
+    *("-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-shared", "-fPIC"),
+    *("-fvisibility=hidden", f"-I{PACKAGE.name}/wire", f"-I{PACKAGE.name}/mutate"),
+)
 # The decoder must handle a failed allocation itself. Memory that Python leaks at exit is not our bug.
 ASAN_OPTIONS = "detect_leaks=0:allocator_may_return_null=1:quarantine_size_mb=16"
 UBSAN_OPTIONS = "print_stacktrace=1"
@@ -179,7 +184,7 @@ def _sources() -> list[Path]:
     """The source files of the compiled modules, relative to the checkout."""
     setup = ROOT / "setup.py"
     found = [path for folder in INSTRUMENTED for path in (PACKAGE / folder).rglob("*")]
-    sources = sorted(path for path in found if path.suffix in {".pyx", ".pxd", ".h"} or path.name == "mutator.c")
+    sources = sorted(path for path in found if path.suffix in {".pyx", ".pxd", ".h", ".c"})
     if not setup.is_file() or not any(path.suffix == ".pyx" for path in sources):
         raise NoNativeCoverage("the sources of the compiled modules are not here; run this from a checkout of kfuzz")
     if importlib.util.find_spec("Cython") is None:
@@ -239,8 +244,7 @@ def _compile(work: Path, sources: list[Path], compiler: str, sanitizer: Sanitize
         flags += f" -fsanitize-ignorelist={work}/ubsan-ignored.txt"
     environment = {**os.environ, "CC": compiler, "CFLAGS": flags, "LDSHARED": f"{compiler} -shared"}
     mutator = work / "mutator.so"
-    source = work / PACKAGE.name / "fuzz" / "mutator.c"
-    _call([compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", str(mutator), str(source)], work)
+    _call([compiler, *MUTATOR_FLAGS, "-o", str(mutator), f"{PACKAGE.name}/mutate/library.c"], work)
     _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], work, environment)
 
 
@@ -291,7 +295,7 @@ def _write_executables(directory: Path, environment: dict[str, str]) -> None:
     """Write an executable ``bin/<target>`` for each target. Targets that use the mutation hook preload it."""
     hook = directory / "mutator.so"
     for target in TARGETS.values():
-        settings = {**environment, "PYTHONHASHSEED": "0"}
+        settings = {**environment, "PYTHONHASHSEED": "0", "KFUZZ_MUTATOR_STATS": "1"}
         if target.hooked and hook.is_file():
             # The sanitizer's runtime must come first in the list.
             settings["LD_PRELOAD"] += f" {hook}"

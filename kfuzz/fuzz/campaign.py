@@ -49,7 +49,7 @@ STATUS = re.compile(r"^#(\d+)\s+[A-Za-z]+\s+cov: (\d+) ft: (\d+) ")
 LOADED = re.compile(r"^INFO: Loaded (\d+) modules\s+\((\d+) inline 8-bit counters\)")
 EXECUTED = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
 RUNNING = re.compile(r"^Running: .*/(\d+)$")
-MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) repaired, (\d+) restructured")
+MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) structured, (\d+) crossed")
 ARTIFACT = re.compile(r"Test unit written to (.+)$")
 UNCAUGHT = "=== Uncaught Python exception: ==="
 NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
@@ -74,9 +74,10 @@ class Result:
     """The result of a campaign on one target.
 
     ``modules`` and ``counters`` tell how much compiled code libFuzzer watches. If it watches none,
-    ``no_native_coverage`` says why. ``coverage`` counts edges of compiled code and of Python code. ``mutator_calls``,
-    ``repaired`` and ``restructured`` count calls of the mutation hook. They are None if the target does not use the
-    hook, or if the process ended before it printed them. ``interrupted`` means that the user ended the campaign early.
+    ``no_native_coverage`` says why. ``coverage`` counts edges of compiled code and of Python code. ``mutator_calls``
+    counts calls of the mutation hook, ``structured`` the changes by structure among them, and ``crossed`` the inputs
+    that were made from two. They are None if the target does not use the hook, or if the process ended before it
+    printed them. ``interrupted`` means that the user ended the campaign early.
     """
 
     target: str
@@ -93,8 +94,8 @@ class Result:
     corpus_before: int = 0
     corpus_after: int = 0
     mutator_calls: int | None = None
-    repaired: int | None = None
-    restructured: int | None = None
+    structured: int | None = None
+    crossed: int | None = None
     interrupted: bool = False
     crashes: list[Crash] = field(default_factory=list)
 
@@ -394,7 +395,7 @@ class _Campaign:
         elif match := EXECUTED.match(line):
             result.executions = int(match[1])
         elif match := MUTATOR.match(line):
-            result.mutator_calls, result.repaired, result.restructured = (int(group) for group in match.groups())
+            result.mutator_calls, result.structured, result.crossed = (int(group) for group in match.groups())
         self.lines.append(line)
 
     def judge(self, code: int) -> None:

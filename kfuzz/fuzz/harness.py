@@ -13,11 +13,14 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import atheris
 
-# ``change_t`` of mutator.c: takes data, size, the largest size and a seed; returns the new size.
+if TYPE_CHECKING:
+    from kfuzz.fuzz.targets import Target
+
+# ``kfuzz_change`` of library.c: takes data, size, the largest size and a seed; returns the new size.
 CHANGE = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_uint)
 # Keeps callbacks alive while C code may call them.
 kept: list[Any] = []
@@ -31,8 +34,7 @@ def main(arguments: Sequence[str]) -> None:
     with atheris.instrument_imports(include=["kfuzz"]):
         from kfuzz.fuzz import targets
     target = targets.find(Path(arguments[0]).name)
-    if target.mutate is not None:
-        mutate_by(target.mutate)
+    prepare_hook(target)
     atheris.Setup(list(arguments), target.run)
     stop_timer_at_exit()
     atheris.Fuzz()
@@ -47,11 +49,20 @@ def stop_timer_at_exit() -> None:
     atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
 
 
-def mutate_by(mutate: Callable[[bytes, int, int], bytes]) -> None:
-    """Make the mutation hook use ``mutate``. If the hook is not loaded, only libFuzzer mutates."""
-    install = getattr(ctypes.CDLL(None), "kfuzz_mutate_by", None)
-    if install is None:
+def prepare_hook(target: Target) -> None:
+    """Tell the mutation hook about the target. If the hook is not loaded, only libFuzzer mutates."""
+    from kfuzz.records.codecs import ZLIB_LIBRARY, ZSTD_LIBRARY
+
+    loaded = ctypes.CDLL(None)
+    if getattr(loaded, "kfuzz_mutator_settings", None) is None:
         return
+    loaded.kfuzz_mutator_settings(ZLIB_LIBRARY.encode(), (ZSTD_LIBRARY or "").encode(), int(target.compresses))
+    if target.mutate is not None:
+        mutate_by(target.mutate, loaded.kfuzz_mutate_by)
+
+
+def mutate_by(mutate: Callable[[bytes, int, int], bytes], install: Callable[[Any], None]) -> None:
+    """Make the mutation hook use ``mutate``."""
 
     def change(data: int, size: int, size_max: int, seed: int) -> int:
         made = mutate(ctypes.string_at(data, size), size_max, seed)

@@ -69,7 +69,8 @@ class Target:
     """One fuzz target.
 
     - ``run`` takes one input.
-    - ``repairs``: inputs are record batches, so the mutation hook corrects their lengths and CRCs.
+    - ``batches``: inputs are record batches, which the native mutator changes by their structure.
+    - ``compresses``: the target compresses the payloads of its inputs, so the mutator leaves them uncompressed.
     - ``mutate`` makes a new input from an input, the largest size and a seed. If it is empty, libFuzzer mutates.
     - ``vectors``: the kinds of vectors that are seeds.
     - ``dictionary``: the name of the dictionary in ``corpus/dictionaries``.
@@ -79,16 +80,17 @@ class Target:
     name: str
     about: str
     run: Callable[[bytes], None]
-    repairs: bool
+    batches: bool
     vectors: tuple[str, ...]
     dictionary: str
+    compresses: bool = False
     length_max: int = 4096
     mutate: Callable[[bytes, int, int], bytes] | None = None
 
     @property
     def hooked(self) -> bool:
         """Whether the target uses the mutation hook."""
-        return self.repairs or self.mutate is not None
+        return self.batches or self.mutate is not None
 
 
 # ------------------------------------------------------------------------------------------------- record-batch
@@ -408,7 +410,7 @@ TARGETS: dict[str, Target] = {
             "record-batch",
             "Any bytes, every magic: read, check, write, read again. Checks the promises of kfuzz.records.",
             fuzz_record_batch,
-            repairs=True,
+            batches=True,
             vectors=BATCHES,
             dictionary="record-batch",
         ),
@@ -416,7 +418,8 @@ TARGETS: dict[str, Target] = {
             "compressed-batch",
             "Like record-batch, inside compressed payloads and wrappers; compresses them after the mutation.",
             fuzz_compressed_batch,
-            repairs=True,
+            batches=True,
+            compresses=True,
             vectors=(),
             dictionary="record-batch",
         ),
@@ -424,7 +427,7 @@ TARGETS: dict[str, Target] = {
             "columns",
             "Records as Arrow columns: valid, the same as the objects, written again. Needs pyarrow.",
             fuzz_columns,
-            repairs=True,
+            batches=True,
             vectors=BATCHES,
             dictionary="record-batch",
         ),
@@ -432,7 +435,7 @@ TARGETS: dict[str, Target] = {
             "broker",
             "A Produce request and a segment: reading in the roles broker and log, and what a broker stores.",
             fuzz_broker,
-            repairs=True,
+            batches=True,
             vectors=BATCHES,
             dictionary="record-batch",
         ),
@@ -440,7 +443,7 @@ TARGETS: dict[str, Target] = {
             "log-tools",
             "Conversion, compaction, streams, control records: a kfuzz error, or a result that reads back.",
             fuzz_log_tools,
-            repairs=True,
+            batches=True,
             vectors=BATCHES,
             dictionary="record-batch",
         ),
@@ -448,7 +451,7 @@ TARGETS: dict[str, Target] = {
             "compression",
             "Only the codecs: limits hold, nothing raises, and compressing again keeps the bytes.",
             fuzz_compression,
-            repairs=False,
+            batches=False,
             vectors=(),
             dictionary="compression",
         ),
@@ -456,7 +459,7 @@ TARGETS: dict[str, Target] = {
             "messages",
             "Any request, response or header: read, annotate, write, JSON. Checks the promises of kfuzz.messages.",
             fuzz_messages,
-            repairs=False,
+            batches=False,
             vectors=("message",),
             dictionary="message",
             mutate=mutate_message,
@@ -465,7 +468,7 @@ TARGETS: dict[str, Target] = {
             "canary",
             "A planted bug that the fuzzer must find. It tests the fuzzer itself.",
             fuzz_canary,
-            repairs=True,
+            batches=True,
             # Vectors as seeds would change how hard the canary is to find.
             vectors=(),
             dictionary="record-batch",

@@ -144,7 +144,7 @@ def lazy_records(_: object = None) -> list[Record]:
 
 def spoiled(data: bytes, at: int) -> bytes:
     """A byte of the payload changed, under a CRC that belongs to it."""
-    from kfuzz.mutate.edit import seal
+    from kfuzz.mutate.engine import seal
 
     return seal(data[:at] + bytes([data[at] ^ 0x55]) + data[at + 1 :], False, True)
 

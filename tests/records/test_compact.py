@@ -14,7 +14,7 @@ from kfuzz import records
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.kafka import KAFKA_3, LATEST, Codec
 from kfuzz.mutate.dice import Dice
-from kfuzz.mutate.edit import seal
+from kfuzz.mutate.engine import seal
 from kfuzz.records.compaction import BatchRetention, Compacted, LegacyRewrite, compact
 from kfuzz.records.model import Record, RecordBatch
 

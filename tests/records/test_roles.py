@@ -11,7 +11,7 @@ from kfuzz import records
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.findings import Profile
 from kfuzz.kafka import INT32_MAX, INT64_MAX
-from kfuzz.mutate.edit import seal
+from kfuzz.mutate.engine import seal
 from kfuzz.records import Record, RecordBatch
 from kfuzz.records.appending import append
 from kfuzz.records.read.topic import DEFAULT_TOPIC, Topic

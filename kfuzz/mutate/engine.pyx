@@ -1,0 +1,95 @@
+"""The native mutator for Python; records.h has the changes. The interface is described in engine.pyi."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memset
+
+from kfuzz.mutate.dice cimport Dice, dice_t
+
+from kfuzz.records.codecs import ZLIB_LIBRARY, ZSTD_LIBRARY
+
+cdef extern from "records.h" nogil:
+    ctypedef struct text_t "kfuzz_text":
+        uint8_t *p
+        int64_t n
+
+    ctypedef struct tools_t "kfuzz_tools":
+        uint8_t *out
+        int64_t size
+
+    ctypedef struct mutator_t "kfuzz_mutator":
+        dice_t dice
+        double repair
+        bint is_produced
+        text_t other
+        text_t text
+        text_t packed
+        tools_t tools
+        uint64_t *kinds
+
+    int KFUZZ_KIND_COUNT
+    const char **kfuzz_kind_names
+    void kfuzz_mutator_init(const char *zlib, const char *zstd)
+    void kfuzz_mutator_free(mutator_t *m)
+    void kfuzz_mutate(mutator_t *m)
+    bint kfuzz_reserve(text_t *text, int64_t room)
+    bint kfuzz_put(text_t *text, int64_t at, int64_t old, const uint8_t *data, int64_t n)
+    void kfuzz_seal(text_t *text, int64_t at, int64_t end, bint length, bint crc)
+    bint kfuzz_pack(text_t *packed, int codec, int magic, dice_t *dice, const uint8_t *p, int64_t n)
+    bint kfuzz_open(tools_t *tools, int codec, int magic, const uint8_t *p, int64_t n)
+
+kfuzz_mutator_init((ZLIB_LIBRARY or "").encode(), (ZSTD_LIBRARY or "").encode())
+
+KINDS = tuple([kfuzz_kind_names[i].decode() for i in range(KFUZZ_KIND_COUNT)])
+
+
+cdef class Engine:
+    cdef mutator_t m
+
+    def __cinit__(self, double repair=1.0, bint produced=False):
+        memset(&self.m, 0, sizeof(self.m))
+        self.m.repair = repair
+        self.m.is_produced = produced
+
+    def __dealloc__(self):
+        kfuzz_mutator_free(&self.m)
+
+    def mutate(self, bytes data not None, bytes other not None, Dice dice not None, int64_t size_max):
+        cdef mutator_t *m = &self.m
+        m.text.n = 0
+        m.other.p = <uint8_t *> PyBytes_AS_STRING(other)
+        m.other.n = PyBytes_GET_SIZE(other)
+        m.dice = dice.state
+        if not kfuzz_reserve(&m.text, max(size_max, PyBytes_GET_SIZE(data))):
+            raise MemoryError
+        kfuzz_put(&m.text, 0, 0, <uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+        # The GIL is kept: other threads may use the same engine, which has one set of buffers.
+        kfuzz_mutate(m)
+        dice.state = m.dice
+        return PyBytes_FromStringAndSize(<char *> m.text.p, <Py_ssize_t> m.text.n)
+
+    @property
+    def kinds(self):
+        return {KINDS[i]: self.m.kinds[i] for i in range(KFUZZ_KIND_COUNT) if self.m.kinds[i]}
+
+    def packed(self, int codec, int magic, bytes payload not None, Dice dice not None):
+        if codec < 1 or codec > 4:
+            raise ValueError(f"codec is {codec}; it must be from 1 to 4")
+        if not kfuzz_pack(&self.m.packed, codec, magic, &dice.state, <uint8_t *> PyBytes_AS_STRING(payload),
+                          PyBytes_GET_SIZE(payload)):
+            raise MemoryError
+        return PyBytes_FromStringAndSize(<char *> self.m.packed.p, <Py_ssize_t> self.m.packed.n)
+
+    def opened(self, int codec, int magic, bytes data not None):
+        if not kfuzz_open(&self.m.tools, codec, magic, <uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data)):
+            return None
+        return PyBytes_FromStringAndSize(<char *> self.m.tools.out, <Py_ssize_t> self.m.tools.size)
+
+
+def seal(bytes frame not None, bint length, bint crc):
+    cdef text_t text
+    out = PyBytes_FromStringAndSize(PyBytes_AS_STRING(frame), PyBytes_GET_SIZE(frame))
+    text.p = <uint8_t *> PyBytes_AS_STRING(out)
+    text.n = PyBytes_GET_SIZE(out)
+    kfuzz_seal(&text, 0, text.n, length, crc)
+    return out

@@ -1,0 +1,164 @@
+/* The mutator as a library without Python: the hooks of libFuzzer and of AFL++.
+ *
+ * libFuzzer calls LLVMFuzzerCustomMutator if the program that it fuzzes has it: link this library, or preload it. AFL++
+ * loads it from AFL_CUSTOM_MUTATOR_LIBRARY. kfuzz's own campaigns preload it beside atheris's runtime: atheris.Setup
+ * ignores a hook that is given to it there.
+ *
+ * Equal seeds give equal inputs, as long as the hooks are called in the same order: parts are taken from inputs that were
+ * seen before. One thread at a time may call the hooks. */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "records.h"
+
+#define KFUZZ_HOOK __attribute__((visibility("default")))
+
+/* libFuzzer's own mutation; NULL in other fuzzers. */
+__attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t size_max);
+
+/* Changes data in place and returns the new size, or 0 if it cannot use the input. */
+typedef size_t (*kfuzz_change)(uint8_t *data, size_t size, size_t size_max, unsigned int seed);
+
+enum {
+    /* Of these many inputs libFuzzer changes one itself: it knows the dictionary and the numbers that it saw compared. */
+    KFUZZ_BLIND_ONE_IN = 4,
+    /* Of these many inputs that libFuzzer changed, one is not mended: these checks must be fuzzed too. */
+    KFUZZ_RAW_ONE_IN = 8,
+    /* Inputs from which parts are taken: every eighth that was seen is kept. */
+    KFUZZ_KEPT = 16,
+    KFUZZ_KEEP_ONE_IN = 8,
+    KFUZZ_KEPT_BYTES = 4096,
+};
+
+static kfuzz_mutator mutator;
+static kfuzz_change change_by;
+static uint64_t calls, structured, crossed, afl_seed;
+static uint8_t kept[KFUZZ_KEPT][KFUZZ_KEPT_BYTES];
+static int64_t kept_sizes[KFUZZ_KEPT];
+
+__attribute__((constructor)) static void start(void)
+{
+    kfuzz_mutator_init("libz.so.1", "libzstd.so.1");
+    mutator.repair = 0.95;
+}
+
+/* KFUZZ_MUTATOR_STATS=1 makes the library tell at the end what it did; otherwise nobody notices a hook that nobody calls. */
+__attribute__((destructor)) static void report(void)
+{
+    const char *asked = getenv("KFUZZ_MUTATOR_STATS");
+    if (asked != NULL && strcmp(asked, "1") == 0)
+        fprintf(stderr, "mutator: %llu calls, %llu structured, %llu crossed\n", (unsigned long long) calls,
+                (unsigned long long) structured, (unsigned long long) crossed);
+}
+
+/* For kfuzz's campaigns: where zlib and libzstd are, and whether the target compresses its inputs itself. */
+KFUZZ_HOOK void kfuzz_mutator_settings(const char *zlib, const char *zstd, int packs_nothing)
+{
+    kfuzz_open_libraries(zlib, zstd);
+    mutator.packs_nothing = packs_nothing;
+}
+
+/* For kfuzz's campaigns: change inputs with this function instead. */
+KFUZZ_HOOK void kfuzz_mutate_by(kfuzz_change change)
+{
+    change_by = change;
+}
+
+/* Begin with `size` bytes at data, which have room for size_max. */
+static void begin(uint8_t *data, size_t size, size_t size_max, uint64_t seed)
+{
+    uint8_t *slot;
+    mutator.dice = kfuzz_dice_of(seed, calls);
+    mutator.text.p = data;
+    mutator.text.n = (int64_t) size;
+    mutator.text.room = (int64_t) size_max;
+    calls++;
+    mutator.other.n = 0;
+    if (calls % KFUZZ_KEEP_ONE_IN == 1 && size <= KFUZZ_KEPT_BYTES && size) {
+        slot = kept[calls / KFUZZ_KEEP_ONE_IN % KFUZZ_KEPT];
+        memcpy(slot, data, size);
+        kept_sizes[calls / KFUZZ_KEEP_ONE_IN % KFUZZ_KEPT] = (int64_t) size;
+    }
+}
+
+static size_t mutate(void)
+{
+    const int64_t i = kfuzz_below(&mutator.dice, KFUZZ_KEPT);
+    if (mutator.other.n == 0) {
+        mutator.other.p = kept[i];
+        mutator.other.n = kept_sizes[i];
+    }
+    kfuzz_mutate(&mutator);
+    structured++;
+    return (size_t) mutator.text.n;
+}
+
+KFUZZ_HOOK size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t size_max, unsigned int seed)
+{
+    int is_blind;
+    begin(data, size, size_max, seed);
+    is_blind = LLVMFuzzerMutate != NULL && kfuzz_below(&mutator.dice, KFUZZ_BLIND_ONE_IN) == 0;
+    if (change_by != NULL) {
+        const size_t changed = is_blind ? 0 : change_by(data, size, size_max, seed);
+        structured += changed != 0;
+        return changed ? changed : LLVMFuzzerMutate(data, size, size_max);
+    }
+    if (!is_blind)
+        return mutate();
+    mutator.text.n = (int64_t) LLVMFuzzerMutate(data, size, size_max);
+    if (kfuzz_below(&mutator.dice, KFUZZ_RAW_ONE_IN))
+        kfuzz_mend_all(&mutator);
+    return (size_t) mutator.text.n;
+}
+
+KFUZZ_HOOK size_t LLVMFuzzerCustomCrossOver(const uint8_t *data, size_t size, const uint8_t *other, size_t other_size,
+                                            uint8_t *out, size_t out_max, unsigned int seed)
+{
+    if (size > out_max)
+        size = out_max;
+    if (size)
+        memcpy(out, data, size);
+    begin(out, size, out_max, seed);
+    mutator.other.p = (uint8_t *) other;
+    mutator.other.n = (int64_t) other_size;
+    /* libFuzzer crosses every second input, which is too often. */
+    if (!kfuzz_chance(&mutator.dice, 0.4))
+        return mutate();
+    kfuzz_cross(&mutator);
+    crossed++;
+    return (size_t) mutator.text.n;
+}
+
+/* AFL++'s state is ours: there is one. */
+KFUZZ_HOOK void *afl_custom_init(void *afl, unsigned int seed)
+{
+    (void) afl;
+    afl_seed = seed;
+    return &mutator;
+}
+
+KFUZZ_HOOK size_t afl_custom_fuzz(void *state, uint8_t *data, size_t size, uint8_t **out, uint8_t *other,
+                                  size_t other_size, size_t size_max)
+{
+    static kfuzz_text made;
+    (void) state;
+    if (!kfuzz_reserve(&made, (int64_t) size_max)) {
+        *out = data;
+        return size;
+    }
+    size = size < size_max ? size : size_max;
+    memcpy(made.p, data, size);
+    begin(made.p, size, size_max, afl_seed);
+    mutator.other.p = other;
+    mutator.other.n = other ? (int64_t) other_size : 0;
+    *out = made.p;
+    return mutate();
+}
+
+KFUZZ_HOOK void afl_custom_deinit(void *state)
+{
+    (void) state;
+}
