@@ -1,0 +1,72 @@
+"""The mutator as a library for other fuzzers: no Python in it, hooks that they find, no byte out of bounds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kfuzz import records
+from kfuzz.fuzz.building import MUTATOR_FLAGS, ROOT
+from kfuzz.records import CODECS, Record, RecordBatch
+
+HOOKS = {
+    *("LLVMFuzzerCustomMutator", "LLVMFuzzerCustomCrossOver"),
+    *("afl_custom_init", "afl_custom_fuzz", "afl_custom_deinit"),
+}
+LIBRARY = "kfuzz/mutate/library.c"
+
+
+def compiled(out: Path, *arguments: str) -> Path:
+    """Compile with the machine's compiler, which must be there: it has compiled kfuzz."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    assert compiler is not None
+    subprocess.run([compiler, *arguments, "-o", str(out)], cwd=ROOT, check=True, capture_output=True, text=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("inputs")
+    for magic in (0, 1, 2):
+        for codec in CODECS if magic == 2 else CODECS[:4]:
+            count = 1 if magic < 2 and codec == "none" else 3
+            batch = RecordBatch(
+                5,
+                4 + count,
+                [Record(5 + i, 1_000 if magic else None, b"key", b"value" * 9) for i in range(count)],
+                magic=magic,
+                compression=codec,
+                timestamp_type="create" if magic else "none",
+            )
+            (folder / f"{magic}-{codec}").write_bytes(records.encode_batch(batch))
+    (folder / "empty").write_bytes(b"")
+    return sorted(map(str, folder.iterdir()))
+
+
+def test_the_library_has_the_hooks_and_no_python(tmp_path: Path) -> None:
+    library = compiled(tmp_path / "mutator.so", *MUTATOR_FLAGS, LIBRARY)
+    symbols = subprocess.run(["nm", "-D", library], check=True, capture_output=True, text=True).stdout.split()
+    assert set(symbols) >= HOOKS
+    assert [symbol for symbol in symbols if symbol.startswith(("Py", "_Py"))] == []
+
+
+@pytest.mark.parametrize("count", [pytest.param(100_000), pytest.param(3_000_000, marks=pytest.mark.full)])
+def test_the_hooks_keep_within_their_bounds_and_repeat(tmp_path: Path, inputs: list[str], count: int) -> None:
+    """Under AddressSanitizer and UndefinedBehaviorSanitizer, which end the program at the first fault."""
+    program = compiled(
+        tmp_path / "chain",
+        *("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"),
+        *("-Ikfuzz/wire", "-Ikfuzz/mutate", LIBRARY, "tests/mutate/chain.c", "-ldl"),
+    )
+    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0", "KFUZZ_MUTATOR_STATS": "1"}
+    first, again = (
+        subprocess.run([program, str(count), *inputs], env=environment, capture_output=True, text=True, check=False)
+        for _ in range(2)
+    )
+    assert (first.returncode, first.stderr[:2000]) == (0, again.stderr)
+    assert first.stderr.startswith(f"mutator: {count} calls, ")
+    assert first.stdout == again.stdout
