@@ -28,7 +28,16 @@ from kfuzz.records.codecs.snappy import XERIAL_MAGIC
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 from kfuzz.vectors.model import Vector
 from kfuzz.wire.framing import frames
-from kfuzz.wire.layout import BATCH_HEADER_SIZE, CODEC_AT, CODEC_MASK, LOG_OVERHEAD, MAGIC_AT, MESSAGE_AT
+from kfuzz.wire.layout import (
+    BATCH_HEADER_SIZE,
+    BATCH_LENGTH_MIN,
+    CODEC_AT,
+    CODEC_MASK,
+    HEADER_AT,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_AT,
+)
 from kfuzz.wire.message_set import parse_message
 
 __all__ = ["RULES", "Rule", "differ", "seeds_of"]
@@ -43,9 +52,14 @@ XERIAL_HEADER_BYTES: Final = 16
 OUT_OF_MEMORY: Final = ("Java heap space", "Requested array size exceeds VM limit")
 # The Java testee's heap has 512 MiB (testees/kafka-clients/testee.toml), which has no room for one array of this size.
 CLAIM_BYTES_MIN: Final = 256 * 1024 * 1024
-# Exceptions other than KafkaException that bad bytes cause in Kafka, and kfuzz's findings for the same faults. A pair
+UNKNOWN_CODEC: Final = re.compile(r"IllegalArgumentException: Unknown compression type id: (\d+)$")
+INVALID_EPOCH: Final = re.compile(
+    r"IllegalArgumentException: Received invalid partition leader epoch entry "
+    r"EpochEntry\[epoch=(-?\d+), startOffset=(-?\d+)\]$"
+)
+OVERRUN: Final = re.compile(r"IllegalArgumentException: newLimit > capacity: \((\d+) > (\d+)\)$")
+# Other exceptions than KafkaException that bad bytes cause in Kafka, and kfuzz's findings for the same faults. A pair
 # that is not listed is a disagreement, and a person must look at it.
-TRUNCATED: Final = frozenset({"length-exceeds-record", "message-truncated"})
 # Opening a broken wrapper fails in the same way for a log as for a consumer.
 BROKEN: Final = frozenset({"decompression-failed", "wrapper-start-unknown"})
 UNDECLARED: Final = tuple(
@@ -54,16 +68,9 @@ UNDECLARED: Final = tuple(
         (r"BufferUnderflowException", BROKEN | {"end-marker-invalid"}),
         (r"IllegalArgumentException: Attempted to complete a transaction", frozenset({"end-marker-invalid"})),
         (r"IllegalArgumentException: Invalid control record type", frozenset({"end-marker-invalid"})),
-        (r"IllegalArgumentException: Received invalid partition leader", frozenset({"leader-epoch-offset-negative"})),
         (r"IllegalArgumentException: The last offset of appended transactions", frozenset({"end-marker-invalid"})),
-        (
-            r"IllegalArgumentException: Unknown compression type id",
-            TRUNCATED | {"codec-unknown", "wrapper-nested", "end-marker-invalid", "wrapper-start-unknown"},
-        ),
         (r"IllegalArgumentException: Var(int|long) is too long", frozenset({"varint-too-long", "end-marker-invalid"})),
         (r"IllegalArgumentException: newLimit < 0", frozenset({"batch-length-too-large"})),
-        (r"IllegalArgumentException: newLimit > capacity", TRUNCATED | {"wrapper-start-unknown"}),
-        (r"IndexOutOfBoundsException", TRUNCATED | {"wrapper-start-unknown"}),
         (r"NegativeArraySizeException", BROKEN | {"end-marker-invalid"}),
         (r"NullPointerException: Cannot invoke \"java.nio.ByteBuffer", frozenset({"end-marker-invalid"})),
         (r"SnappyError", BROKEN | {"end-marker-invalid"}),
@@ -92,7 +99,6 @@ def _bounded(data: bytes, made: Verdict, answer: Answer) -> bool:
 
 def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
     """Kafka ran out of memory in a batch that claims a size beyond its bytes, and beyond Kafka's heap."""
-    frames = list(_frames(data))
     if answer.outcome == "accepted" or (answer.outcome == "rejected" and made.fatal is not None):
         # The testee reports a batch without records if it keeps the batch in a segment but lacks memory to read it.
         unread = [
@@ -100,13 +106,11 @@ def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
             for index, (want, have) in enumerate(zip(made.batches, answer.batches or (), strict=False))
             if "records" in want and "records" not in have
         ]
+        frames = list(_frames(data))
         return bool(unread) and all(_claims_too_much(frames[index]) for index in unread)
     if answer.outcome != "fault" or not any(words in answer.error for words in OUT_OF_MEMORY):
         return False
-    # Kafka stopped at the batch after those that it reported. If it reported no list or all batches, any batch may be
-    # the cause, because Kafka opens a segment's batches after it has read them all.
-    stopped = frames if answer.batches is None else frames[len(answer.batches) :][:1] or frames
-    return any(map(_claims_too_much, stopped))
+    return any(map(_claims_too_much, _stopped(data, answer)))
 
 
 def _claims_too_much(frame: bytes) -> bool:
@@ -174,12 +178,96 @@ def _snappy_claims(payload: bytes) -> Iterator[int]:
         at += 4 + size
 
 
+def _codec_without_a_name(data: bytes, made: Verdict, answer: Answer) -> bool:
+    """Kafka looks up a codec of 5 to 7, and the batch or a message inside it has that codec."""
+    error = UNKNOWN_CODEC.match(answer.error)
+    if error is None or not _both_refuse(made, answer):
+        return False
+    codecs = {_codec(frame) for frame in _stopped(data, answer)}
+    codecs |= {message[CODEC_AT[0]] & CODEC_MASK for frame in _stopped(data, answer) for message in _messages(frame)}
+    return int(error[1]) in codecs
+
+
+def _epoch_before_the_log(data: bytes, made: Verdict, answer: Answer) -> bool:
+    """Kafka enters a batch's leader epoch with its base offset, and the batch has that epoch and a negative offset."""
+    error = INVALID_EPOCH.match(answer.error)
+    if error is None or not _both_refuse(made, answer) or int(error[2]) >= 0:
+        return False
+    entry = struct.pack(">q", int(error[2])), struct.pack(">i", int(error[1]))
+    at = HEADER_AT["partition_leader_epoch"]
+    return any((frame[:8], frame[at : at + 4]) == entry for frame in _stopped(data, answer))
+
+
+def _legacy_length_beyond_its_message(data: bytes, made: Verdict, answer: Answer) -> bool:
+    """Kafka cuts a key or value out of a message that is too short for it, or reads a length behind the message."""
+    overrun = OVERRUN.match(answer.error)
+    outside = answer.error.startswith("IndexOutOfBoundsException")
+    if not (overrun or outside) or not _both_refuse(made, answer):
+        return False
+    found = {
+        beyond
+        for frame in _stopped(data, answer)
+        for message in _messages(frame)
+        if (beyond := _beyond(message)) is not None
+    }
+    return bool(found) if overrun is None else (int(overrun[1]), int(overrun[2])) in found
+
+
+def _both_refuse(made: Verdict, answer: Answer) -> bool:
+    return made.fatal is not None and answer.outcome == "fault"
+
+
+def _stopped(data: bytes, answer: Answer) -> list[bytes]:
+    """The batch at which Kafka stopped, the one after those that it reported. If it reported no list or all batches,
+    all of them: any may be the cause, because Kafka opens a segment's batches after it has read them all.
+    """
+    frames = list(_frames(data))
+    return frames if answer.batches is None else frames[len(answer.batches) :][:1] or frames
+
+
+def _messages(frame: bytes) -> Iterator[bytes]:
+    """A message of magic 0 or 1; if it is a wrapper, also the messages inside it, up to the first broken size."""
+    magic, codec = frame[MAGIC_AT], _codec(frame)
+    if magic == 2:
+        return
+    yield frame
+    if not 0 < codec < len(CODECS):
+        return
+    message, _ = parse_message(frame, 0, len(frame))
+    if message is None or message[6][1] < 0:
+        return
+    payload = frame[message[6][0] : sum(message[6])]
+    inner = decompress(CODECS[codec], payload, DEFAULT_LIMITS.decompressed_bytes, magic=magic).data
+    at = 0
+    while True:
+        size, begin = _message_size(inner, at)
+        if not BATCH_LENGTH_MIN[0] <= size <= len(inner) - begin:
+            return
+        yield inner[at : begin + size]
+        at = begin + size
+
+
+def _beyond(message: bytes) -> tuple[int, int] | None:
+    """The first length field of a legacy message that has more bytes than are left, and how many are left. Both are 0
+    if the field itself lies beyond the end. None if the lengths are sound.
+    """
+    # Inside a wrapper, Kafka takes every magic but 0 as 1.
+    at = MESSAGE_AT[min(message[MAGIC_AT], 1)]["key_length"]
+    for _ in ("key", "value"):
+        left = len(message) - at - 4
+        if left < 0:
+            return 0, 0
+        length = int.from_bytes(message[at : at + 4], "big", signed=True)
+        if length > left:
+            return length, left
+        at += 4 + max(length, 0)
+    return None
+
+
 def _undeclared(data: bytes, made: Verdict, answer: Answer) -> bool:
     """Both refuse the same batch for the same fault, but Kafka with an undeclared exception."""
-    return (
-        made.fatal is not None
-        and answer.outcome == "fault"
-        and any(error.match(answer.error) and made.fatal.code in codes for error, codes in UNDECLARED)
+    return _both_refuse(made, answer) and any(
+        error.match(answer.error) and made.fatal is not None and made.fatal.code in codes for error, codes in UNDECLARED
     )
 
 
@@ -207,6 +295,9 @@ def _unknown_magic(data: bytes, made: Verdict, answer: Answer) -> bool:
 RULES: Final = (
     Rule("`decompressed-size-exceeded`", _bounded),
     Rule("sizes inside a compressed payload", _allocates),
+    Rule("a codec without a name", _codec_without_a_name),
+    Rule("a legacy length beyond its message", _legacy_length_beyond_its_message),
+    Rule("a leader epoch before the log's start", _epoch_before_the_log, roles=("log",)),
     Rule("undeclared exceptions", _undeclared),
     Rule("empty gzip members", _recurses),
     Rule("an lz4 block of no bytes", _empty_lz4_block),
