@@ -44,6 +44,10 @@ if platform.machine() in ("x86_64", "AMD64"):
     C_FLAGS.append("-mtune=haswell")
 
 
+# Generated C stays out of the source folders. Each Python has a folder of its own: Cython translates again what is
+# older than Cython's own files, and then the modules of another Python would look out of date.
+BUILD = f"build/cython-{sys.implementation.cache_tag}"
+
 # Where the C headers are; no two have the same name.
 HEADERS = ["kfuzz/wire", "kfuzz/mutate"]
 
@@ -78,9 +82,7 @@ def translated() -> list[Extension]:
     """The extensions with their C files, which Cython makes of all that has changed."""
     made: list[Extension] = cythonize(
         extensions(),
-        # Generated C stays out of the source folders. Each Python has a folder of its own: Cython translates again what
-        # is older than Cython's own files, and then the modules of another Python would look out of date.
-        build_dir=f"build/cython-{sys.implementation.cache_tag}",
+        build_dir=BUILD,
         nthreads=CORES,
         language_level=3,
         annotate=bool(os.environ.get("KFUZZ_ANNOTATE")),
@@ -94,6 +96,9 @@ def translated() -> list[Extension]:
             "freethreading_compatible": False,
         },
     )
+    # Cython puts copies of some headers beside the generated C. The compiler would prefer them to the originals.
+    for copy in Path(BUILD).rglob("*.h"):
+        copy.unlink()
     for extension in made:
         # Cython names the headers that a .pxd includes, but not the headers that those include.
         headers: set[Path] = set()

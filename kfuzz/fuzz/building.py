@@ -27,7 +27,7 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import locked, write_whole
 from kfuzz.fuzz.targets import TARGETS, Target
 
-__all__ = ["SANITIZERS", "Build", "NoNativeCoverage", "Sanitizer", "build", "fallback"]
+__all__ = ["SANITIZERS", "Build", "NoNativeCoverage", "Sanitizer", "build", "compile_mutator", "fallback"]
 
 Sanitizer = Literal["none", "address", "undefined"]
 SANITIZERS: tuple[str, ...] = get_args(Sanitizer)
@@ -145,6 +145,12 @@ def _build(directory: Path, work: Path, sources: list[Path], compiler: str, sani
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def compile_mutator(out: Path, compiler: str = "cc", *, sources: Path = ROOT) -> Path:
+    """Compile ``kfuzz/mutate/library.c`` to the shared library ``out``. Raises ``NoNativeCoverage`` if that fails."""
+    _call([compiler, *MUTATOR_FLAGS, "-o", str(out), f"{PACKAGE.name}/mutate/library.c"], sources)
+    return out
+
+
 def fallback(reason: str, *, root: Path = ROOT / "build" / "fuzz") -> Build:
     """A stand-in for machines without clang: it uses the ordinary modules, so atheris sees only Python code."""
     _require_atheris()
@@ -244,7 +250,7 @@ def _compile(work: Path, sources: list[Path], compiler: str, sanitizer: Sanitize
         flags += f" -fsanitize-ignorelist={work}/ubsan-ignored.txt"
     environment = {**os.environ, "CC": compiler, "CFLAGS": flags, "LDSHARED": f"{compiler} -shared"}
     mutator = work / "mutator.so"
-    _call([compiler, *MUTATOR_FLAGS, "-o", str(mutator), f"{PACKAGE.name}/mutate/library.c"], work)
+    compile_mutator(mutator, compiler, sources=work)
     _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], work, environment)
 
 

@@ -1,4 +1,4 @@
-"""The target ``messages``: selects the message that an input holds, mutates it, and checks reading and writing.
+"""The target ``messages``: selects the message that an input holds, and checks reading and writing.
 
 The first three bytes of an input select the message: an index into ``KINDS``, the API key (for a header, an index into
 ``HEADERS``), and the version. The rest is the message. Definitions come from the newest catalogue.
@@ -7,7 +7,6 @@ The first three bytes of an input select the message: an index into ``KINDS``, t
 from __future__ import annotations
 
 import json
-import random
 import tracemalloc
 from collections.abc import Iterator
 from functools import cache
@@ -24,14 +23,13 @@ from kfuzz.messages.codec import Message, MessageReading
 from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Kind
 from kfuzz.messages.schemas import schema
-from kfuzz.mutate.message import mutant, restructured
 from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 
 if TYPE_CHECKING:
     from kfuzz.wire.message import Note, Place, Schema
     from kfuzz.wire.values import StructValue
 
-__all__ = ["KINDS", "SELECTOR_SIZE", "chosen", "fuzz_messages", "mutate", "selector"]
+__all__ = ["KINDS", "SELECTOR_SIZE", "chosen", "fuzz_messages", "schema_of", "selector"]
 
 # Saved inputs contain these indexes, so add new kinds at the end.
 KINDS: Final[tuple[Kind, ...]] = ("request", "response", "header")
@@ -76,34 +74,10 @@ def _choices() -> dict[bytes, tuple[Definition, int]]:
     }
 
 
-@cache
-def _versions() -> dict[bytes, list[bytes]]:
-    """The selectors of all versions of each message, by their first two bytes."""
-    made: dict[bytes, list[bytes]] = {}
-    for one in _choices():
-        made.setdefault(one[:-1], []).append(one)
-    return made
-
-
-# ------------------------------------------------------------------------------------------------- mutation
-
-
-def mutate(data: bytes, size_max: int, seed: int) -> bytes:
-    """``data`` after one to three changes, most of them by structure. One in ten inputs also gets a random version.
-
-    Returns no bytes if the input selects no message. Equal arguments give equal bytes.
-    """
+def schema_of(data: bytes) -> bytes | None:
+    """The flat schema of the message that an input selects, for the mutation hook; None if there is none."""
     choice = chosen(data)
-    if choice is None:
-        return b""
-    rng = random.Random(seed)
-    front, body = data[:SELECTOR_SIZE], data[SELECTOR_SIZE:]
-    if rng.random() < 0.1:
-        front = rng.choice(_versions()[front[:-1]])
-    program = schema(*choice)
-    for _ in range(rng.choice((1, 1, 2, 3))):
-        body = restructured(rng, body, program.places(body)[2]) if rng.random() < 0.9 else mutant(rng, body)
-    return (front + body)[:size_max]
+    return schema(*choice).flat() if choice else None
 
 
 # ------------------------------------------------------------------------------------------------- the oracle

@@ -18,7 +18,7 @@ from kfuzz.control import decode_control, encode_control
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.fuzz.canary import spring
 from kfuzz.fuzz.messages import fuzz_messages
-from kfuzz.fuzz.messages import mutate as mutate_message
+from kfuzz.fuzz.messages import schema_of as schema_of_message
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.fuzz.packing import pack
 from kfuzz.records import CODECS, Limits, Reading, Record, RecordBatch, Role, Verdict
@@ -71,7 +71,7 @@ class Target:
     - ``run`` takes one input.
     - ``batches``: inputs are record batches, which the native mutator changes by their structure.
     - ``compresses``: the target compresses the payloads of its inputs, so the mutator leaves them uncompressed.
-    - ``mutate`` makes a new input from an input, the largest size and a seed. If it is empty, libFuzzer mutates.
+    - ``schema_of``: inputs are messages; their first bytes select the flat schema by which the mutator changes them.
     - ``vectors``: the kinds of vectors that are seeds.
     - ``dictionary``: the name of the dictionary in ``corpus/dictionaries``.
     - ``length_max``: the longest input, in bytes.
@@ -85,12 +85,12 @@ class Target:
     dictionary: str
     compresses: bool = False
     length_max: int = 4096
-    mutate: Callable[[bytes, int, int], bytes] | None = None
+    schema_of: Callable[[bytes], bytes | None] | None = None
 
     @property
     def hooked(self) -> bool:
         """Whether the target uses the mutation hook."""
-        return self.batches or self.mutate is not None
+        return self.batches or self.schema_of is not None
 
 
 # ------------------------------------------------------------------------------------------------- record-batch
@@ -462,7 +462,7 @@ TARGETS: dict[str, Target] = {
             batches=False,
             vectors=("message",),
             dictionary="message",
-            mutate=mutate_message,
+            schema_of=schema_of_message,
         ),
         Target(
             "canary",

@@ -1,7 +1,8 @@
 from kfuzz.mutate.dice import Dice
 
-# The kinds of changes; docs/mutate.md explains each.
+# The kinds of changes of record batches, and of messages; docs/mutate.md explains each.
 KINDS: tuple[str, ...]
+MESSAGE_KINDS: tuple[str, ...]
 
 class Engine:
     """The native mutator. Several threads may share an engine; they take turns."""
@@ -14,6 +15,17 @@ class Engine:
 
         ``other`` is an input from which parts are taken; it may be empty. Equal arguments give equal bytes.
         """
+
+    def mutate_message(
+        self, data: bytes, other: bytes, schema: bytes, dice: Dice, size_max: int, kind: str | None = None
+    ) -> bytes:
+        """The message ``data`` after one to three changes; or after one of this ``kind``, if it has a part for it.
+
+        ``schema`` is ``Schema.flat()``, and ``other`` a message of the same schema.
+        """
+
+    def scramble(self, data: bytes, dice: Dice, size_max: int) -> bytes:
+        """``data`` after one to three changes that ignore its structure."""
 
     @property
     def kinds(self) -> dict[str, int]:

@@ -8,7 +8,7 @@ from kfuzz.mutate.dice cimport Dice, dice_t
 
 from kfuzz.records.codecs import ZLIB_LIBRARY, ZSTD_LIBRARY
 
-cdef extern from "records.h" nogil:
+cdef extern from "messages.h" nogil:
     ctypedef struct text_t "kfuzz_text":
         uint8_t *p
         int64_t n
@@ -27,7 +27,16 @@ cdef extern from "records.h" nogil:
         tools_t tools
         uint64_t *kinds
 
+    ctypedef struct flat_schema_t "kfuzz_flat_schema":
+        pass
+
+    bint kfuzz_memory_failed
     int KFUZZ_KIND_COUNT
+    int KFUZZ_MESSAGE_KIND_COUNT
+    const char **kfuzz_message_kind_names
+    void kfuzz_mutate_message(mutator_t *m, const flat_schema_t *schema, int64_t start)
+    bint kfuzz_apply_to_message(mutator_t *m, int kind, const flat_schema_t *schema, int64_t start)
+    void kfuzz_scramble(text_t *text, int64_t start, int64_t end, dice_t *dice)
     const char **kfuzz_kind_names
     void kfuzz_mutator_init(const char *zlib, const char *zstd)
     void kfuzz_mutator_free(mutator_t *m)
@@ -42,6 +51,8 @@ kfuzz_mutator_init((ZLIB_LIBRARY or "").encode(), (ZSTD_LIBRARY or "").encode())
 
 KINDS = tuple([kfuzz_kind_names[i].decode() for i in range(KFUZZ_KIND_COUNT)])
 
+MESSAGE_KINDS = tuple([kfuzz_message_kind_names[i].decode() for i in range(KFUZZ_MESSAGE_KIND_COUNT)])
+
 
 cdef class Engine:
     cdef mutator_t m
@@ -54,8 +65,12 @@ cdef class Engine:
     def __dealloc__(self):
         kfuzz_mutator_free(&self.m)
 
-    def mutate(self, bytes data not None, bytes other not None, Dice dice not None, int64_t size_max):
+    # The GIL is kept meanwhile: other threads may use the same engine, which has one set of buffers.
+
+    cdef int begin(self, bytes data, bytes other, Dice dice, int64_t size_max) except -1:
+        global kfuzz_memory_failed
         cdef mutator_t *m = &self.m
+        kfuzz_memory_failed = False
         m.text.n = 0
         m.other.p = <uint8_t *> PyBytes_AS_STRING(other)
         m.other.n = PyBytes_GET_SIZE(other)
@@ -63,10 +78,34 @@ cdef class Engine:
         if not kfuzz_reserve(&m.text, max(size_max, PyBytes_GET_SIZE(data))):
             raise MemoryError
         kfuzz_put(&m.text, 0, 0, <uint8_t *> PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-        # The GIL is kept: other threads may use the same engine, which has one set of buffers.
-        kfuzz_mutate(m)
-        dice.state = m.dice
-        return PyBytes_FromStringAndSize(<char *> m.text.p, <Py_ssize_t> m.text.n)
+        return 0
+
+    cdef bytes end(self, Dice dice):
+        dice.state = self.m.dice
+        if kfuzz_memory_failed:
+            raise MemoryError
+        return PyBytes_FromStringAndSize(<char *> self.m.text.p, <Py_ssize_t> self.m.text.n)
+
+    def mutate(self, bytes data not None, bytes other not None, Dice dice not None, int64_t size_max):
+        self.begin(data, other, dice, size_max)
+        kfuzz_mutate(&self.m)
+        return self.end(dice)
+
+    def mutate_message(self, bytes data not None, bytes other not None, bytes schema not None, Dice dice not None,
+                       int64_t size_max, str kind=None):
+        cdef const flat_schema_t *flat = <const flat_schema_t *> PyBytes_AS_STRING(schema)
+        cdef int number = -1 if kind is None else MESSAGE_KINDS.index(kind)
+        self.begin(data, other, dice, size_max)
+        if number < 0:
+            kfuzz_mutate_message(&self.m, flat, 0)
+        else:
+            kfuzz_apply_to_message(&self.m, number, flat, 0)
+        return self.end(dice)
+
+    def scramble(self, bytes data not None, Dice dice not None, int64_t size_max):
+        self.begin(data, b"", dice, size_max)
+        kfuzz_scramble(&self.m.text, 0, self.m.text.n, &self.m.dice)
+        return self.end(dice)
 
     @property
     def kinds(self):

@@ -12,15 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "records.h"
+#include "messages.h"
 
 #define KFUZZ_HOOK __attribute__((visibility("default")))
 
 /* libFuzzer's own mutation; NULL in other fuzzers. */
 __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t size_max);
 
-/* Changes data in place and returns the new size, or 0 if it cannot use the input. */
-typedef size_t (*kfuzz_change)(uint8_t *data, size_t size, size_t size_max, unsigned int seed);
+/* The flat schema of the message that the first three bytes of an input select; NULL if there is none. */
+typedef const kfuzz_flat_schema *(*kfuzz_schema_of)(const uint8_t *selector);
 
 enum {
     /* Of these many inputs libFuzzer changes one itself: it knows the dictionary and the numbers that it saw compared. */
@@ -31,10 +31,16 @@ enum {
     KFUZZ_KEPT = 16,
     KFUZZ_KEEP_ONE_IN = 8,
     KFUZZ_KEPT_BYTES = 4096,
+    /* An input of messages begins with three bytes: the kind, the API key, the version. */
+    KFUZZ_SELECTOR_BYTES = 3,
+    KFUZZ_SELECTORS = 3 << 16,
+    KFUZZ_OTHER_VERSION_ONE_IN = 10,
 };
 
 static kfuzz_mutator mutator;
-static kfuzz_change change_by;
+static kfuzz_schema_of schema_of;
+static const kfuzz_flat_schema *schemas[KFUZZ_SELECTORS];
+static uint8_t is_known[KFUZZ_SELECTORS];
 static uint64_t calls, structured, crossed, afl_seed;
 static uint8_t kept[KFUZZ_KEPT][KFUZZ_KEPT_BYTES];
 static int64_t kept_sizes[KFUZZ_KEPT];
@@ -61,10 +67,24 @@ KFUZZ_HOOK void kfuzz_mutator_settings(const char *zlib, const char *zstd, int p
     mutator.packs_nothing = packs_nothing;
 }
 
-/* For kfuzz's campaigns: change inputs with this function instead. */
-KFUZZ_HOOK void kfuzz_mutate_by(kfuzz_change change)
+/* For kfuzz's campaigns: inputs are messages. Each schema is asked for once, and must stay where it is. */
+KFUZZ_HOOK void kfuzz_mutate_messages(kfuzz_schema_of ask)
 {
-    change_by = change;
+    schema_of = ask;
+    mutator.repair = 0.75;
+}
+
+static const kfuzz_flat_schema *find_schema(const uint8_t *data, int64_t n)
+{
+    size_t i;
+    if (n < KFUZZ_SELECTOR_BYTES || data[0] > 2)
+        return NULL;
+    i = (size_t) kfuzz_big(data, KFUZZ_SELECTOR_BYTES);
+    if (!is_known[i]) {
+        schemas[i] = schema_of(data);
+        is_known[i] = 1;
+    }
+    return schemas[i];
 }
 
 /* Begin with `size` bytes at data, which have room for size_max. */
@@ -84,16 +104,51 @@ static void begin(uint8_t *data, size_t size, size_t size_max, uint64_t seed)
     }
 }
 
-static size_t mutate(void)
+/* Take the other input from those that were kept; of messages, one with the same schema. */
+static void take_other(void)
 {
-    const int64_t i = kfuzz_below(&mutator.dice, KFUZZ_KEPT);
-    if (mutator.other.n == 0) {
-        mutator.other.p = kept[i];
-        mutator.other.n = kept_sizes[i];
+    const uint8_t *p = mutator.text.p;
+    int64_t i = kfuzz_below(&mutator.dice, KFUZZ_KEPT), tries = schema_of ? KFUZZ_KEPT : 1;
+    for (; tries--; i = (i + 1) % KFUZZ_KEPT)
+        if (!schema_of || (kept_sizes[i] > KFUZZ_SELECTOR_BYTES && !memcmp(kept[i], p, KFUZZ_SELECTOR_BYTES))) {
+            mutator.other.p = kept[i];
+            mutator.other.n = kept_sizes[i];
+        }
+}
+
+/* 0 if the input selects no message. */
+static int mutate_message(void)
+{
+    uint8_t *p = mutator.text.p, version;
+    const kfuzz_flat_schema *schema = find_schema(p, mutator.text.n);
+    if (schema == NULL)
+        return 0;
+    if (mutator.other.n == 0)
+        take_other();
+    else if (mutator.other.n < KFUZZ_SELECTOR_BYTES || memcmp(mutator.other.p, p, KFUZZ_SELECTOR_BYTES))
+        mutator.other.n = 0;
+    kfuzz_mutate_message(&mutator, schema, KFUZZ_SELECTOR_BYTES);
+    if (kfuzz_below(&mutator.dice, KFUZZ_OTHER_VERSION_ONE_IN) == 0) {
+        version = p[2];
+        p[2] = (uint8_t) kfuzz_below(&mutator.dice, 24);
+        if (find_schema(p, mutator.text.n) == NULL)
+            p[2] = version;
     }
-    kfuzz_mutate(&mutator);
+    return 1;
+}
+
+static int mutate(void)
+{
+    if (schema_of) {
+        if (!mutate_message())
+            return 0;
+    } else {
+        if (mutator.other.n == 0)
+            take_other();
+        kfuzz_mutate(&mutator);
+    }
     structured++;
-    return (size_t) mutator.text.n;
+    return 1;
 }
 
 KFUZZ_HOOK size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t size_max, unsigned int seed)
@@ -101,15 +156,11 @@ KFUZZ_HOOK size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t siz
     int is_blind;
     begin(data, size, size_max, seed);
     is_blind = LLVMFuzzerMutate != NULL && kfuzz_below(&mutator.dice, KFUZZ_BLIND_ONE_IN) == 0;
-    if (change_by != NULL) {
-        const size_t changed = is_blind ? 0 : change_by(data, size, size_max, seed);
-        structured += changed != 0;
-        return changed ? changed : LLVMFuzzerMutate(data, size, size_max);
-    }
-    if (!is_blind)
-        return mutate();
-    mutator.text.n = (int64_t) LLVMFuzzerMutate(data, size, size_max);
-    if (kfuzz_below(&mutator.dice, KFUZZ_RAW_ONE_IN))
+    if (!is_blind && mutate())
+        return (size_t) mutator.text.n;
+    if (LLVMFuzzerMutate != NULL)
+        mutator.text.n = (int64_t) LLVMFuzzerMutate(data, size, size_max);
+    if (!schema_of && kfuzz_below(&mutator.dice, KFUZZ_RAW_ONE_IN))
         kfuzz_mend_all(&mutator);
     return (size_t) mutator.text.n;
 }
@@ -125,10 +176,12 @@ KFUZZ_HOOK size_t LLVMFuzzerCustomCrossOver(const uint8_t *data, size_t size, co
     mutator.other.p = (uint8_t *) other;
     mutator.other.n = (int64_t) other_size;
     /* libFuzzer crosses every second input, which is too often. */
-    if (!kfuzz_chance(&mutator.dice, 0.4))
-        return mutate();
-    kfuzz_cross(&mutator);
-    crossed++;
+    if (schema_of || !kfuzz_chance(&mutator.dice, 0.4)) {
+        mutate();
+    } else {
+        kfuzz_cross(&mutator);
+        crossed++;
+    }
     return (size_t) mutator.text.n;
 }
 
@@ -155,7 +208,8 @@ KFUZZ_HOOK size_t afl_custom_fuzz(void *state, uint8_t *data, size_t size, uint8
     mutator.other.p = other;
     mutator.other.n = other ? (int64_t) other_size : 0;
     *out = made.p;
-    return mutate();
+    mutate();
+    return (size_t) mutator.text.n;
 }
 
 KFUZZ_HOOK void afl_custom_deinit(void *state)

@@ -10,6 +10,7 @@
 
 #include "crc32c.h"
 #include "container.h"
+#include "places.h"
 #include "walk.h"
 
 /* The kinds of changes, their names and their weights. */
@@ -68,6 +69,9 @@ typedef struct {
     kfuzz_text payload;
     kfuzz_text packed;
     kfuzz_tools tools;
+    /* Of messages: the parts of the text, and of the other input. */
+    kfuzz_places places;
+    kfuzz_places other_places;
     /* How often each kind was applied. */
     uint64_t kinds[KFUZZ_KIND_COUNT];
 } kfuzz_mutator;
@@ -101,6 +105,8 @@ static void kfuzz_mutator_free(kfuzz_mutator *m)
     KFUZZ_FREE(m->text.p);
     KFUZZ_FREE(m->payload.p);
     KFUZZ_FREE(m->packed.p);
+    KFUZZ_FREE(m->places.made);
+    KFUZZ_FREE(m->other_places.made);
     kfuzz_free_tools(&m->tools);
 }
 

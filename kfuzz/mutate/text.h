@@ -35,7 +35,7 @@ static inline void kfuzz_put_big(uint8_t *p, int width, uint64_t value)
 static int kfuzz_reserve(kfuzz_text *text, int64_t room)
 {
     if (room > text->allocated) {
-        uint8_t *moved = KFUZZ_REALLOC(text->p, (size_t) room);
+        uint8_t *moved = kfuzz_moved(text->p, (size_t) room);
         if (moved == NULL)
             return 0;
         text->p = moved;

@@ -94,7 +94,7 @@ static int kfuzz_room_for(kfuzz_tools *tools, int64_t size)
     void *moved;
     if (size <= tools->capacity)
         return 1;
-    moved = KFUZZ_REALLOC(tools->out, (size_t) capacity);
+    moved = kfuzz_moved(tools->out, (size_t) capacity);
     if (moved == NULL)
         return 0;
     tools->out = moved;
@@ -107,7 +107,7 @@ static int kfuzz_ready_inflater(kfuzz_tools *tools)
     kfuzz_zlib_stream *z = tools->inflater;
     if (z != NULL)
         return kfuzz_inflate_reset(z) == 0;
-    z = KFUZZ_REALLOC(NULL, sizeof(*z));
+    z = kfuzz_moved(NULL, sizeof(*z));
     if (z == NULL)
         return 0;
     memset(z, 0, sizeof(*z));

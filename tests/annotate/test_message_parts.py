@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -17,7 +16,8 @@ from kfuzz.messages import parse_definition
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import check, encode
 from kfuzz.messages.sample import filled
-from kfuzz.mutate.message import mutant
+from kfuzz.mutate.dice import Dice
+from kfuzz.mutate.message import scrambled
 from kfuzz.records import Codec, Record, RecordBatch
 
 ALL = [(definition, version) for definition in catalogue().messages.values() for version in definition.valid_versions]
@@ -54,11 +54,11 @@ def assert_each_byte_once(made: Annotation, data: bytes) -> None:
 
 
 def test_every_byte_of_any_input_is_in_one_part() -> None:
-    rng = random.Random(5)
+    dice = Dice(5)
     refused = 0
     for definition, version in ALL:
         good = encode(definition, version, filled(definition, version, 2))
-        for data in (good, *(mutant(rng, good) for _ in range(2))):
+        for data in (good, *(scrambled(good, dice) for _ in range(2))):
             made = annotate(definition, version, data)
             assert_each_byte_once(made, data)
             assert made.reading == check(definition, version, data)

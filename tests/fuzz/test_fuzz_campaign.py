@@ -96,7 +96,7 @@ def test_record_batch_survives_a_short_run_with_native_coverage_and_a_hook_that_
 
 @pytest.mark.clang
 @pytest.mark.parametrize("step", [pytest.param(8), pytest.param(1, marks=pytest.mark.full)])
-def test_messages_survive_a_short_run_and_the_hook_changes_half_of_them_by_structure(
+def test_messages_survive_a_short_run_and_the_hook_changes_most_of_them_by_structure(
     native_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, step: int
 ) -> None:
     monkeypatch.setattr(campaign, "seeds", lambda target, say: seeds(target, say=say)[::step])
@@ -107,8 +107,8 @@ def test_messages_survive_a_short_run_and_the_hook_changes_half_of_them_by_struc
     assert result.mutator_calls is not None
     assert result.structured is not None
     assert result.mutator_calls > 0.8 * (result.executions - result.corpus_before)
-    # The hook asks for three of four, and some inputs have no structure that could be changed.
-    assert 0.5 < result.structured / result.mutator_calls < 0.75
+    # Blind are one in four of the mutations that are not crossovers, and inputs that select no message.
+    assert 0.75 < result.structured / result.mutator_calls < 0.95
 
 
 @pytest.mark.clang

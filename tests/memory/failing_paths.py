@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -34,7 +33,8 @@ from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.language import parse_definition
 from kfuzz.messages.schemas import schema
 from kfuzz.mutate import Mutator
-from kfuzz.mutate.message import mutant, restructured
+from kfuzz.mutate.dice import Dice
+from kfuzz.mutate.message import MessageMutator, scrambled
 from kfuzz.records import Limits, Record, RecordBatch, stream
 from kfuzz.records import appending as append
 from kfuzz.records import compaction as compact
@@ -366,10 +366,9 @@ def message_paths() -> Iterator[Path]:
             partial(lambda d, v, form: jsonform.from_json(d, v, form), definition, told.version),
             always(form),
         )
-        places = program.places(told.data)[2]
         yield Path(
-            f"restructured {called}",
-            partial(lambda places, t: [restructured(random.Random(i), t.data, places) for i in range(6)], places),
+            f"mutate {called}",
+            partial(lambda p, t: [MessageMutator(p).mutate(t.data, Dice(i), other=t.data) for i in range(6)], program),
             given,
         )
     struct = codec.decode("FetchResponse", 12, MESSAGES[0].data, objects=True).responses[0].partitions[0].divergingEpoch
@@ -393,7 +392,7 @@ def message_paths() -> Iterator[Path]:
     yield Path("request header version", lambda d: headers.request_header_version(d, 12), lambda: request)
     yield Path("read a primitive", lambda data: primitives.read("compact-string", data), lambda: b"\x03ab")
     yield Path("write a primitive", lambda value: primitives.write("compact-nullable-array", value), lambda: [70000, 2])
-    yield Path("mutant", lambda data: [mutant(random.Random(i), data) for i in range(6)], lambda: MESSAGES[1].data)
+    yield Path("scramble", lambda data: [scrambled(data, Dice(i)) for i in range(6)], lambda: MESSAGES[1].data)
 
 
 # ------------------------------------------------------------------------------------------------- the rest

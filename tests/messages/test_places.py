@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import encode
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import schema
-from kfuzz.mutate.message import mutant
+from kfuzz.mutate.dice import Dice
+from kfuzz.mutate.message import scrambled
 
 ALL = [(definition, version) for definition in catalogue().messages.values() for version in definition.valid_versions]
 
 
 def test_every_byte_up_to_the_end_or_the_fault_has_its_place() -> None:
-    rng = random.Random(4)
+    dice = Dice(4)
     refused = 0
     for definition, version in ALL:
         program = schema(definition, version)
         good = program.encode(filled(definition, version, 1))
-        for data in (good, *(mutant(rng, good) for _ in range(3))):
+        for data in (good, *(scrambled(good, dice) for _ in range(3))):
             end, notes, places = program.places(data)
             ends = [at + size for at, size, _, _, _ in places]
             assert [at for at, _, _, _, _ in places] == [0, *ends][: len(ends)], definition.name

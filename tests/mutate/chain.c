@@ -2,6 +2,9 @@
  *
  *   chain COUNT FILE…
  *
+ * A file whose name ends in ".schema" has a selector of three bytes, five zeros, and the flat schema of such messages. With
+ * one, all inputs are messages.
+ *
  * Every buffer has exactly the size that a hook may use, so that a sanitizer sees each byte too many. Prints a checksum
  * of all mutants. */
 #include <stdint.h>
@@ -16,6 +19,7 @@ void *afl_custom_init(void *afl, unsigned int seed);
 size_t afl_custom_fuzz(void *state, uint8_t *data, size_t size, uint8_t **out, uint8_t *other, size_t other_size,
                        size_t size_max);
 void afl_custom_deinit(void *state);
+void kfuzz_mutate_messages(const void *(*schema_of)(const uint8_t *selector));
 
 /* libFuzzer's own mutation: here it adds one byte or changes one. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t size_max)
@@ -27,7 +31,7 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t size_max)
     return size;
 }
 
-enum { POOL = 64, SIZE_MAX_MOST = 6000 };
+enum { POOL = 64, SIZE_MAX_MOST = 6000, SCHEMAS_MOST = 64, SELECTOR = 3, SCHEMA_AT = 8 };
 
 static uint8_t *pool[POOL];
 static size_t sizes[POOL];
@@ -41,19 +45,58 @@ static void keep(unsigned int i, const uint8_t *data, size_t size)
     sizes[i] = size;
 }
 
-static void load(unsigned int i, const char *path)
+static uint8_t *schemas[SCHEMAS_MOST];
+static unsigned int schema_count;
+
+/* The file's bytes, up to SIZE_MAX_MOST, in a buffer of that very size. */
+static uint8_t *bytes_of(const char *path, size_t *size)
 {
     static uint8_t bytes[SIZE_MAX_MOST];
+    uint8_t *copy;
     FILE *file = fopen(path, "rb");
     if (file == NULL)
         exit(2);
-    keep(i, bytes, fread(bytes, 1, sizeof(bytes), file));
+    *size = fread(bytes, 1, sizeof(bytes), file);
     fclose(file);
+    copy = malloc(*size ? *size : 1);
+    memcpy(copy, bytes, *size);
+    return copy;
+}
+
+static void load(unsigned int i, const char *path)
+{
+    free(pool[i]);
+    pool[i] = bytes_of(path, &sizes[i]);
+}
+
+static const void *schema_of(const uint8_t *selector)
+{
+    unsigned int i;
+    for (i = 0; i < schema_count; i++)
+        if (!memcmp(schemas[i], selector, SELECTOR))
+            return schemas[i] + SCHEMA_AT;
+    return NULL;
+}
+
+/* Take the schemas out of the files; how many others there are. */
+static unsigned int take_schemas(char **files, unsigned int count)
+{
+    unsigned int i, others = 0;
+    size_t size;
+    for (i = 0; i < count; i++)
+        if (strstr(files[i], ".schema") == NULL)
+            files[others++] = files[i];
+        else if (schema_count < SCHEMAS_MOST)
+            schemas[schema_count++] = bytes_of(files[i], &size);
+    if (schema_count)
+        kfuzz_mutate_messages(schema_of);
+    return others;
 }
 
 int main(int count, char **arguments)
 {
-    const unsigned int files = (unsigned int) count - 2, times = (unsigned int) atoi(arguments[1]);
+    const unsigned int files = take_schemas(arguments + 2, (unsigned int) count - 2);
+    const unsigned int times = (unsigned int) atoi(arguments[1]);
     void *state = afl_custom_init(NULL, 7);
     uint64_t checksum = 0;
     unsigned int i, k;
@@ -85,6 +128,8 @@ int main(int count, char **arguments)
     afl_custom_deinit(state);
     for (i = 0; i < POOL; i++)
         free(pool[i]);
+    for (i = 0; i < schema_count; i++)
+        free(schemas[i]);
     printf("%016llx\n", (unsigned long long) checksum);
     return 0;
 }

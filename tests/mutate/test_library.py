@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from kfuzz import records
-from kfuzz.fuzz.building import MUTATOR_FLAGS, ROOT
+from kfuzz.fuzz.building import ROOT, compile_mutator
+from kfuzz.fuzz.seeding import seeds
+from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import CODECS, Record, RecordBatch
 
 HOOKS = {
@@ -18,6 +20,9 @@ HOOKS = {
     *("afl_custom_init", "afl_custom_fuzz", "afl_custom_deinit"),
 }
 LIBRARY = "kfuzz/mutate/library.c"
+MESSAGE_BYTES_MAX = 2_000
+MESSAGES_STEP = 31
+MESSAGES_MOST = 60
 
 
 def compiled(out: Path, *arguments: str) -> Path:
@@ -48,15 +53,34 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_the_library_has_the_hooks_and_no_python(tmp_path: Path) -> None:
-    library = compiled(tmp_path / "mutator.so", *MUTATOR_FLAGS, LIBRARY)
+    library = compile_mutator(tmp_path / "mutator.so")
     symbols = subprocess.run(["nm", "-D", library], check=True, capture_output=True, text=True).stdout.split()
     assert set(symbols) >= HOOKS
     assert [symbol for symbol in symbols if symbol.startswith(("Py", "_Py"))] == []
 
 
+@pytest.fixture(scope="module")
+def messages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Inputs of the fuzz target ``messages``, and the schemas of their messages."""
+    folder = tmp_path_factory.mktemp("messages")
+    target = TARGETS["messages"]
+    assert target.schema_of is not None
+    chosen = [data for data in seeds(target) if len(data) <= MESSAGE_BYTES_MAX][::MESSAGES_STEP][:MESSAGES_MOST]
+    for i, data in enumerate(chosen):
+        (folder / f"{i}").write_bytes(data)
+        schema = target.schema_of(data[:3])
+        assert schema is not None
+        (folder / f"{i}.schema").write_bytes(data[:3] + bytes(5) + schema)
+    return sorted(map(str, folder.iterdir()))
+
+
+@pytest.mark.parametrize("kind", ["inputs", "messages"])
 @pytest.mark.parametrize("count", [pytest.param(100_000), pytest.param(3_000_000, marks=pytest.mark.full)])
-def test_the_hooks_keep_within_their_bounds_and_repeat(tmp_path: Path, inputs: list[str], count: int) -> None:
+def test_the_hooks_keep_within_their_bounds_and_repeat(
+    tmp_path: Path, request: pytest.FixtureRequest, count: int, kind: str
+) -> None:
     """Under AddressSanitizer and UndefinedBehaviorSanitizer, which end the program at the first fault."""
+    inputs: list[str] = request.getfixturevalue(kind)
     program = compiled(
         tmp_path / "chain",
         *("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import random
 from typing import Any
 
 import pytest
@@ -12,32 +11,21 @@ from kfuzz.messages import codec
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import schema
-from kfuzz.mutate import message
-from kfuzz.mutate.message import mutant, restructured
+from kfuzz.mutate.dice import Dice
+from kfuzz.mutate.message import MessageMutator, scrambled
 
 METADATA = {"topics": [{"name": name} for name in ("a", "bb", "ccc")], "_unknownTaggedFields": [(7, b"x"), (9, b"")]}
 # Of fixed sizes, and compact with tags.
 VERSIONS = (4, 12)
 
 
-@pytest.fixture
-def whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts and sizes always go with what they count."""
-    monkeypatch.setattr(message, "_KEEPS_COUNT", 0)
-    monkeypatch.setattr(message, "_KEEPS_SIZES", 0)
-
-
-def only(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
-    """Let one kind of change come up alone."""
-    monkeypatch.setattr(message, "_CHANGES", (getattr(message, change),))
-    monkeypatch.setattr(message, "_WEIGHTS", (1,))
-
-
-def mutants(name: str, version: int, values: dict[str, Any], count: int = 200) -> list[bytes]:
+def mutants(
+    name: str, version: int, values: dict[str, Any], kind: str | None = None, *, repair: float = 0.75, count: int = 300
+) -> list[bytes]:
     program = schema(catalogue().find(name), version)
     data = program.encode(values)
-    places = program.places(data)[2]
-    return [restructured(random.Random(seed), data, places) for seed in range(count)]
+    mutator = MessageMutator(program, repair=repair)
+    return [mutator.mutate(data, Dice(1, i), other=data, kind=kind) for i in range(count)]
 
 
 def metadata(version: int) -> dict[str, Any]:
@@ -49,16 +37,15 @@ def test_the_first_messages_of_a_seed_never_change() -> None:
     for version in VERSIONS:
         for data in mutants("Metadata", version, metadata(version)):
             digest.update(len(data).to_bytes(4, "big") + data)
-            bytewise = mutant(random.Random(len(data)), data)
-            digest.update(len(bytewise).to_bytes(4, "big") + bytewise)
-    assert digest.hexdigest() == "e39e6cbe169ed3d02f696d9b1736e2e6483e148143210fe391473063f60528b1"
+            blindly = scrambled(data, Dice(len(data)))
+            digest.update(len(blindly).to_bytes(4, "big") + blindly)
+    assert digest.hexdigest() == "4763cb69e530b21b713e9c4e3a3b4fe35cc752172a84f634beb89eedf9c3df00"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_elements_go_come_and_move_with_their_count(whole: None, monkeypatch: pytest.MonkeyPatch, version: int) -> None:
-    only(monkeypatch, "_other_elements")
+def test_elements_go_come_and_move_with_their_count(version: int) -> None:
     seen = set()
-    for data in mutants("Metadata", version, metadata(version)):
+    for data in mutants("Metadata", version, metadata(version), "elements", repair=1):
         reading = codec.read("Metadata", version, data)
         assert {finding.code for finding in reading.findings} <= {"tag-unknown", "tag-repeated", "tag-not-ascending"}
         assert reading.message is not None
@@ -69,12 +56,9 @@ def test_elements_go_come_and_move_with_their_count(whole: None, monkeypatch: py
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_texts_grow_shrink_and_become_null_with_their_length(
-    whole: None, monkeypatch: pytest.MonkeyPatch, version: int
-) -> None:
-    only(monkeypatch, "_other_size")
+def test_texts_grow_shrink_and_become_null_with_their_length(version: int) -> None:
     sizes = set()
-    for data in mutants("Metadata", version, metadata(version)):
+    for data in mutants("Metadata", version, metadata(version), "size", repair=1):
         reading = codec.read("Metadata", version, data)
         if reading.message is None:
             # Of version 10 on a topic's name may be null.
@@ -86,10 +70,9 @@ def test_texts_grow_shrink_and_become_null_with_their_length(
     assert (-1 in sizes) == (version > 9)
 
 
-def test_tagged_fields_that_nobody_knows_come_in_front_and_behind(whole: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    only(monkeypatch, "_one_more_tag")
+def test_tagged_fields_that_nobody_knows_come_in_front_and_behind() -> None:
     ends = set()
-    for data in mutants("Metadata", 12, METADATA):
+    for data in mutants("Metadata", 12, METADATA, "tag", repair=1):
         reading = codec.read("Metadata", 12, data)
         assert reading.message is not None
         tags = [tag for tag, _ in reading.message["_unknownTaggedFields"]]
@@ -99,38 +82,58 @@ def test_tagged_fields_that_nobody_knows_come_in_front_and_behind(whole: None, m
     assert ends == {(True, False), (False, True), (False, False)}
 
 
-def test_the_size_of_a_tagged_field_goes_with_what_it_holds(whole: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_elements_come_from_the_other_message_with_their_count(version: int) -> None:
+    program = schema(catalogue().find("Metadata"), version)
+    other = program.encode({"topics": [{"name": name} for name in ("from", "another")]})
+    mutator = MessageMutator(program, repair=1)
+    for values in (metadata(version), {"topics": []}, {"topics": None}):
+        names = set()
+        for i in range(60):
+            data = mutator.mutate(program.encode(values), Dice(2, i), other=other, kind="splice")
+            reading = codec.read("Metadata", version, data)
+            assert reading.message is not None
+            assert {finding.code for finding in reading.findings} <= {"tag-unknown"}
+            names.update(topic["name"] for topic in reading.message["topics"] or ())
+        assert names >= {"from", "another"}
+
+
+def test_the_size_of_a_tagged_field_goes_with_what_it_holds() -> None:
     values = {"responses": [{"topicId": bytes(16), "partitions": []}], "nodeEndpoints": [{"nodeId": 1, "host": "h"}]}
     grown = 0
-    for change in ("_other_elements", "_other_size", "_one_more_tag"):
-        only(monkeypatch, change)
-        for data in mutants("FetchResponse", 17, values):
+    for kind in ("elements", "size", "tag", "splice"):
+        for data in mutants("FetchResponse", 17, values, kind, repair=1):
             reading = codec.read("FetchResponse", 17, data)
             assert "tag-size-mismatch" not in {finding.code for finding in reading.findings}
             grown += reading.message is not None and reading.message["nodeEndpoints"] != values["nodeEndpoints"]
     assert grown > 100
 
 
+def test_without_repair_counts_and_sizes_stay() -> None:
+    values = {"responses": [{"topicId": bytes(16), "partitions": []}], "nodeEndpoints": [{"nodeId": 1, "host": "h"}]}
+    codes = set()
+    for kind in ("elements", "tag"):
+        for data in mutants("FetchResponse", 17, values, kind, repair=0):
+            codes.update(finding.code for finding in codec.read("FetchResponse", 17, data).findings)
+    assert "tag-size-mismatch" in codes
+
+
 @pytest.mark.parametrize("version", VERSIONS)
-def test_numbers_keep_their_form(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
-    only(monkeypatch, "_other_number")
-    monkeypatch.setattr(message, "_OVERLONG", 0)
+def test_numbers_keep_their_form(version: int) -> None:
     program = schema(catalogue().find("Metadata"), version)
     before = program.encode(metadata(version))
     codes = set()
-    for data in mutants("Metadata", version, metadata(version)):
+    for data in mutants("Metadata", version, metadata(version), "number"):
         codes.update(note[0] for note in program.check(data)[1])
         # Varints alone grow with what they say.
         assert version > 8 or len(data) == len(before)
     assert codes >= {"count-exceeds-message", "length-exceeds-message", "bytes-after-message"}
-    assert not codes & {"varint-overlong", "varint-too-long"}
-    assert version < 9 or "tag-count-exceeds-message" in codes
+    assert version < 9 or codes >= {"tag-count-exceeds-message", "varint-overlong", "varint-too-long"}
 
 
-def test_values_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    only(monkeypatch, "_other_value")
+def test_values_keep_their_size() -> None:
     values = {"entries": [{"entity": [], "ops": [{"key": "key", "value": 1.5, "remove": False}]}]}
-    made = mutants("AlterClientQuotasRequest", 1, values)
+    made = mutants("AlterClientQuotasRequest", 1, values, "value")
     readings = [codec.read("AlterClientQuotasRequest", 1, data) for data in made]
     assert len({len(data) for data in made}) == 1
     operations = [reading.message["entries"][0]["ops"][0] for reading in readings if reading.message]
@@ -148,15 +151,20 @@ def test_equal_seeds_make_equal_mutants_of_every_message_and_every_finding_comes
         for version in definition.valid_versions:
             program = schema(definition, version)
             data = program.encode(filled(definition, version, 1))
-            places = program.places(data)[2]
-            for seed in (f"{definition.name} {version}", f"{definition.name} {version} again"):
-                made = restructured(random.Random(seed), data, places)
-                assert made == restructured(random.Random(seed), data, places)
+            mutator, again = MessageMutator(program), MessageMutator(program)
+            for i in range(6):
+                made = mutator.mutate(data, Dice(i, version), other=data)
+                assert made == again.mutate(data, Dice(i, version), other=data)
                 codes.update(note[0] for note in program.check(made)[1])
     # Not what needs a message of more bytes than these, or structs in structs in structs.
     assert codes == set(codec.CODES) - {"count-too-large", "tag-count-too-large", "nested-too-deep"}
 
 
-def test_what_has_no_place_is_changed_blindly() -> None:
-    assert restructured(random.Random(1), b"", []) != b""
-    assert {restructured(random.Random(seed), b"\0" * 9, []) for seed in range(50)} != {b"\0" * 9}
+def test_any_bytes_are_taken() -> None:
+    """Mutants of mutants of random bytes: nothing is raised, and they stay small."""
+    mutator = MessageMutator(schema(catalogue().find("FetchResponse"), 17))
+    data = b""
+    for i in range(20_000):
+        dice = Dice(3, i)
+        data = mutator.mutate(data if i % 20 else dice.octets(dice.below(80)), dice, other=data)
+        assert len(data) < 1 << 20

@@ -5,11 +5,11 @@ Each message is asked with its defaults, with filled fields, and as mutants of t
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
+from zlib import crc32
 
 from kfuzz.conformance.differential.found import Differential, Disagreement, Question, compare_ahead
 from kfuzz.conformance.judge.harm import ACCEPTS, HARM_OF, LOSES, REFUSES, Harm
@@ -25,9 +25,9 @@ from kfuzz.messages.jsonform import from_json, to_json
 from kfuzz.messages.model import Definition, Kind
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import schema
-from kfuzz.mutate.message import mutant, restructured
+from kfuzz.mutate.dice import Dice
+from kfuzz.mutate.message import MessageMutator, scrambled
 from kfuzz.records import Finding
-from kfuzz.wire.message import Schema
 
 __all__ = [
     "KINDS",
@@ -71,7 +71,7 @@ def versions_of(name: str, kinds: Collection[Kind] = KINDS) -> Iterator[tuple[De
 
 def _ask(definition: Definition, version: int, seed: int, samples: int, mutants: int) -> list[Asked]:
     program = schema(definition, version)
-    rng = random.Random(f"{seed} {definition.name} {version}")
+    dice = Dice(seed, crc32(f"{definition.name} {version}".encode()))
     named = {"message": definition.name, "version": version}
     asked = []
     bodies = []
@@ -82,20 +82,19 @@ def _ask(definition: Definition, version: int, seed: int, samples: int, mutants:
         form = to_json(definition, version, values)
         asked.append(Asked("encoded", {"operation": ENCODE_MESSAGE, **named, "body": form}, {"hex": data.hex()}))
         asked.append(_to_decode("decoded", definition, version, data))
+    mutator = MessageMutator(program)
     for _ in range(mutants):
-        mutated = _to_decode("mutants", definition, version, _changed(rng, program, rng.choice(bodies)))
+        mutated = _to_decode("mutants", definition, version, _changed(dice, mutator, bodies))
         asked.append(mutated)
         if isinstance(mutated.expected, Mapping):
             asked.append(_to_write_again(definition, version, mutated.expected["message"]))
     return asked
 
 
-def _changed(rng: random.Random, program: Schema, data: bytes) -> bytes:
-    """A mutant: half are changed blindly, half by structure; of the latter, one in ten is also changed blindly."""
-    if rng.random() < 0.5:
-        return mutant(rng, data)
-    data = restructured(rng, data, program.places(data)[2])
-    return mutant(rng, data) if rng.random() < 0.1 else data
+def _changed(dice: Dice, mutator: MessageMutator, bodies: Sequence[bytes]) -> bytes:
+    """A mutant of one of the messages: a quarter are changed blindly, the others by their schema."""
+    data = dice.pick(bodies)
+    return scrambled(data, dice) if dice.chance(0.25) else mutator.mutate(data, dice, other=dice.pick(bodies))
 
 
 def _to_write_again(definition: Definition, version: int, form: Mapping[str, Any]) -> Asked:

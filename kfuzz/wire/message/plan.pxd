@@ -7,30 +7,43 @@ from libc.string cimport memcpy
 from kfuzz.wire.cursor cimport load16, load32, load64
 
 # The types of fields. Those before K_STRING have a fixed size; those before K_UUID are numbers.
-cdef enum:
-    K_BOOL
-    K_INT8
-    K_INT16
-    K_UINT16
-    K_INT32
-    K_UINT32
-    K_INT64
-    K_FLOAT64
-    K_UUID
-    K_STRING
-    K_BYTES
-    K_STRUCT
+cdef extern from "schema.h" nogil:
+    cdef enum:
+        K_BOOL "KFUZZ_K_BOOL"
+        K_INT8 "KFUZZ_K_INT8"
+        K_INT16 "KFUZZ_K_INT16"
+        K_UINT16 "KFUZZ_K_UINT16"
+        K_INT32 "KFUZZ_K_INT32"
+        K_UINT32 "KFUZZ_K_UINT32"
+        K_INT64 "KFUZZ_K_INT64"
+        K_FLOAT64 "KFUZZ_K_FLOAT64"
+        K_UUID "KFUZZ_K_UUID"
+        K_STRING "KFUZZ_K_STRING"
+        K_BYTES "KFUZZ_K_BYTES"
+        K_STRUCT "KFUZZ_K_STRUCT"
 
-cdef extern from *:
-    """
-    /* The size in bytes of a field of fixed size, by its type. */
-    static inline int kfuzz_width_of(int kind)
-    {
-        static const int widths[] = {1, 1, 2, 2, 4, 4, 8, 8, 16};
-        return widths[kind];
-    }
-    """
-    int width_of "kfuzz_width_of"(int kind) nogil
+    int width_of "kfuzz_width_of"(int kind)
+
+    ctypedef struct flat_field_t "kfuzz_flat_field":
+        uint8_t kind
+        uint8_t is_array
+        uint8_t is_nullable
+        uint8_t is_compact
+        int32_t tag
+        int32_t layout
+
+    ctypedef struct flat_struct_t "kfuzz_flat_struct":
+        int32_t first
+        int32_t count
+        int32_t tagged_count
+        int32_t is_flexible
+
+    ctypedef struct flat_schema_t "kfuzz_flat_schema":
+        int32_t structs
+        int32_t fields
+
+    const flat_struct_t *kfuzz_structs_of(const flat_schema_t *schema)
+    const flat_field_t *kfuzz_flat_fields_of(const flat_schema_t *schema)
 
 cdef struct plan_t
 
@@ -93,6 +106,8 @@ cdef class Program:
     cdef Plan root
     cdef bytes text_errors         # the error handler for text that is not UTF-8
 
+
+cdef bytes flat_of(Program program)
 
 cdef inline const op_t *op_of(const plan_t *plan, int64_t tag) noexcept nogil:
     cdef int i

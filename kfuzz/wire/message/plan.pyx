@@ -1,9 +1,11 @@
 """A schema's structs in C, made from the dicts with which ``kfuzz.messages.schemas`` describes them."""
 
 cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
+from libc.stdint cimport int32_t, uint8_t
 
 from sys import intern
 
@@ -49,6 +51,45 @@ cdef class Program:
         for plan, described in zip(self.plans, plans):
             fill(self, plan, described)
         self.root = self.plans[0]
+
+
+cdef bytes flat_of(Program program):
+    """The schema as plain numbers; schema.h describes them. A tag that only other versions have is left out."""
+    cdef Plan plan
+    cdef int fields = 0
+    cdef int i
+    for plan in program.plans:
+        fields += plan.c.count + plan.c.tagged_count
+    made = bytes(sizeof(flat_schema_t) + len(program.plans) * sizeof(flat_struct_t) + fields * sizeof(flat_field_t))
+    cdef flat_schema_t *flat = <flat_schema_t *> PyBytes_AS_STRING(made)
+    flat.structs = <int32_t> len(program.plans)
+    cdef flat_struct_t *one = <flat_struct_t *> kfuzz_structs_of(flat)
+    cdef flat_field_t *field = <flat_field_t *> kfuzz_flat_fields_of(flat)
+    cdef dict numbers = {id(plan): number for number, plan in enumerate(program.plans)}
+    for plan in program.plans:
+        one.first = flat.fields
+        one.is_flexible = plan.c.flexible
+        for i in range(plan.c.count):
+            flatten(field + flat.fields, &plan.c.ops[i], numbers)
+            flat.fields += 1
+        one.count = plan.c.count
+        for i in range(plan.c.tagged_count):
+            if plan.c.tagged[i].there:
+                flatten(field + flat.fields, &plan.c.tagged[i], numbers)
+                flat.fields += 1
+                one.tagged_count += 1
+        one += 1
+    return made
+
+
+cdef int flatten(flat_field_t *field, const op_t *op, dict numbers) except -1:
+    field.kind = <uint8_t> op.kind
+    field.is_array = op.array
+    field.is_nullable = op.nullable
+    field.is_compact = op.compact
+    field.tag = op.tag
+    field.layout = numbers[id(<object> op.plan.owner)] if op.kind == K_STRUCT else 0
+    return 0
 
 
 cdef int fill(Program program, Plan plan, dict described) except -1:

@@ -24,6 +24,9 @@ class Schema(Program):
     def places(self, data: bytes, /) -> tuple[int, tuple[Note, ...], list[Place]]:
         """As ``check``, and the places of all parts of the message, up to the byte that is refused."""
 
+    def flat(self) -> bytes:
+        """The schema as plain numbers for code without Python; ``kfuzz/wire/schema.h`` describes them."""
+
     def encode(self, message: Mapping[str, Any] | StructValue, /) -> bytes:
         """The bytes. Fields that are not given have their defaults. Raises ``EncodeError`` with a field's path.
 

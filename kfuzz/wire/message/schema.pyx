@@ -8,7 +8,7 @@ from kfuzz.wire.held cimport Held, hold
 from kfuzz.wire.message.checker cimport check_message, notes_of, walk_t
 from kfuzz.wire.message.explainer cimport places_of
 from kfuzz.wire.message.models cimport make_models
-from kfuzz.wire.message.plan cimport Program
+from kfuzz.wire.message.plan cimport Program, flat_of
 from kfuzz.wire.message.reader cimport add_absent, make_message
 from kfuzz.wire.message.writer cimport put_message
 from kfuzz.wire.scratch cimport Scratch
@@ -67,6 +67,9 @@ cdef class Schema(Program):
         # The checker has accepted all bytes before a refusal.
         refused_at = max([note[1] for note in notes])
         return -1, notes, places_of(self, start, start + refused_at)
+
+    def flat(self):
+        return flat_of(self)
 
     def encode(self, message not None, /):
         cdef Scratch scratch = Scratch.__new__(Scratch)
