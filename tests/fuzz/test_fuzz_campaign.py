@@ -249,16 +249,17 @@ def test_a_change_in_one_source_compiles_the_modules_that_depend_on_it_alone(
 ) -> None:
     checkout = tmp_path / "checkout"
     wire = checkout / "kfuzz" / "wire"
-    (checkout / "kfuzz" / "fuzz").mkdir(parents=True)
-    wire.mkdir()
-    for name in ("setup.py", "kfuzz/fuzz/mutator.c", "kfuzz/errors.py"):
-        shutil.copy(build_module.ROOT / name, checkout / name)
+    for folder in ("wire", "mutate", "fuzz"):
+        (checkout / "kfuzz" / folder).mkdir(parents=True)
+    sources = [path for folder in ("wire", "mutate") for path in (build_module.PACKAGE / folder).glob("*.[hc]")]
+    for path in (build_module.ROOT / "setup.py", build_module.PACKAGE / "errors.py", *sources):
+        shutil.copy(path, checkout / path.relative_to(build_module.ROOT))
     (wire / "one.pyx").write_text("cimport kfuzz.wire.two as two\nNUMBER = two.of(1)\n")
     (wire / "two.pxd").write_text("cdef int of(int number) noexcept\n")
     (wire / "two.pyx").write_text("cdef int of(int number) noexcept:\n    return number\n")
     monkeypatch.setattr(build_module, "ROOT", checkout)
     monkeypatch.setattr(build_module, "PACKAGE", checkout / "kfuzz")
-    monkeypatch.setattr(build_module, "INSTRUMENTED", ("wire", "fuzz"))
+    monkeypatch.setattr(build_module, "INSTRUMENTED", ("wire", "mutate", "fuzz"))
 
     def compiled() -> dict[str, int]:
         made = build(root=tmp_path / "builds")
