@@ -232,9 +232,10 @@ static int kfuzz_change_headers(kfuzz_mutator *m, kfuzz_text *text, const kfuzz_
     } else {
         header = first + 2 * kfuzz_below(&m->dice, headers);
         value = header + 1;
-        after = value->at + value->size + (value->value > 0 ? value->value : 0);
-        if (after > end)
+        after = value->at + value->size;
+        if (value->value > end - after)
             return 0;
+        after += value->value > 0 ? value->value : 0;
         switch (kfuzz_below(&m->dice, 3)) {
         case 0:
             kfuzz_cut(text, header->at, after - header->at);

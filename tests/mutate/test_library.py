@@ -14,11 +14,14 @@ from kfuzz.fuzz.building import ROOT, compile_mutator
 from kfuzz.fuzz.seeding import seeds
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.records import CODECS, Record, RecordBatch
+from kfuzz.wire.layout import BATCH_HEADER_SIZE, LOG_OVERHEAD
 
 HOOKS = {
     *("LLVMFuzzerCustomMutator", "LLVMFuzzerCustomCrossOver"),
     *("afl_custom_init", "afl_custom_fuzz", "afl_custom_deinit"),
 }
+# Behind the first record's length, which takes one byte.
+FIRST_RECORD = BATCH_HEADER_SIZE + 1
 LIBRARY = "kfuzz/mutate/library.c"
 MESSAGE_BYTES_MAX = 2_000
 MESSAGES_STEP = 31
@@ -39,16 +42,25 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     for magic in (0, 1, 2):
         for codec in CODECS if magic == 2 else CODECS[:4]:
             count = 1 if magic < 2 and codec == "none" else 3
+            headers = ((b"header", b"value"), (b"h", None)) if magic == 2 else ()
             batch = RecordBatch(
                 5,
                 4 + count,
-                [Record(5 + i, 1_000 if magic else None, b"key", b"value" * 9) for i in range(count)],
+                [Record(5 + i, 1_000 if magic else None, b"key", b"value" * 9, headers) for i in range(count)],
                 magic=magic,
                 compression=codec,
                 timestamp_type="create" if magic else "none",
             )
             (folder / f"{magic}-{codec}").write_bytes(records.encode_batch(batch))
     (folder / "empty").write_bytes(b"")
+    # Records whose last length is the largest varlong: a sum with it overflows.
+    whole = records.encode_batch(RecordBatch(0, 0, [Record(0, 0, b"k", b"v", ((b"h", None),))]))
+    assert whole[-2:] == b"h\1"
+    longest = b"\xfe" + b"\xff" * 8 + b"\1"
+    for name, record in (("key", whole[FIRST_RECORD:-3] + longest), ("value", whole[FIRST_RECORD:-1] + longest)):
+        batch = whole[:BATCH_HEADER_SIZE] + bytes((2 * len(record),)) + record
+        length = len(batch) - LOG_OVERHEAD
+        (folder / f"longest-{name}").write_bytes(batch[:8] + length.to_bytes(4, "big") + batch[12:])
     return sorted(map(str, folder.iterdir()))
 
 
