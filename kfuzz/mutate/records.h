@@ -254,7 +254,7 @@ static int kfuzz_change_headers(kfuzz_mutator *m, kfuzz_text *text, const kfuzz_
         }
     }
     if (kfuzz_mends(m))
-        return kfuzz_put_number(text, numbers[KFUZZ_N_HEADERS], numbers[KFUZZ_N_HEADERS].value + grown);
+        return kfuzz_put_number(text, numbers[KFUZZ_N_HEADERS], kfuzz_sum(numbers[KFUZZ_N_HEADERS].value, grown));
     return 1;
 }
 

@@ -59,6 +59,12 @@ static int kfuzz_put(kfuzz_text *text, int64_t at, int64_t old, const uint8_t *b
     return 1;
 }
 
+/* Numbers of the input may be of any size: sums with them wrap. */
+static inline int64_t kfuzz_sum(int64_t a, int64_t b)
+{
+    return (int64_t) ((uint64_t) a + (uint64_t) b);
+}
+
 static void kfuzz_cut(kfuzz_text *text, int64_t at, int64_t n)
 {
     memmove(text->p + at, text->p + at + n, (size_t) (text->n - at - n));
