@@ -113,8 +113,9 @@ static int kfuzz_take_value(kfuzz_places *w, const kfuzz_flat_field *field, int 
     int64_t n;
     if (field->kind == KFUZZ_K_STRUCT) {
         if (field->is_nullable && !is_element) {
-            place = kfuzz_take_number(w, KFUZZ_P_PRESENCE, 1);
-            if (place == NULL || place->value < 0)
+            /* A tagged struct has a varint, a plain one an int8. */
+            place = kfuzz_take_number(w, KFUZZ_P_PRESENCE, field->tag < 0);
+            if (place == NULL || place->value < (field->tag >= 0))
                 return place != NULL;
         }
         return depth < KFUZZ_DEPTH_MAX && kfuzz_take_struct(w, field->layout, depth + 1);

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from kfuzz.messages.catalogues import catalogue
 from kfuzz.messages.codec import encode
+from kfuzz.messages.language import parse_definition
 from kfuzz.messages.sample import filled
 from kfuzz.messages.schemas import schema
 from kfuzz.mutate.dice import Dice
@@ -60,6 +64,51 @@ def test_the_parts_of_a_flexible_request() -> None:
         (1, "._unknownTaggedFields[9]", "tag-size", 2),
         (2, "._unknownTaggedFields[9]", "value", b"\x01\x02"),
     ]
+
+
+TAGGED = {
+    "name": "Maybe",
+    "type": "data",
+    "validVersions": "0",
+    "flexibleVersions": "0+",
+    "fields": [
+        {
+            "name": "Place",
+            "type": "Where",
+            "versions": "0+",
+            "nullableVersions": "0+",
+            "taggedVersions": "0+",
+            "tag": 0,
+            "fields": [{"name": "X", "type": "int8", "versions": "0+"}],
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("presence", "found"),
+    [
+        ("01", {"place": {"x": 7}}),
+        ("00", {"place": None}),
+        # Two bytes, the largest int32, and a negative one: Kafka reads a varint, and -1 is no null here.
+        ("de52", {"place": {"x": 7}}),
+        ("ffffffff07", {"place": {"x": 7}}),
+        ("ffffffff0f", {"place": None}),
+    ],
+)
+def test_a_varint_says_whether_a_tagged_struct_is_there(presence: str, found: dict[str, Any]) -> None:
+    program = schema(parse_definition(json.dumps(TAGGED)), 0)
+    value = bytes.fromhex(presence) + (b"\7\0" if found["place"] else b"")
+    data = b"\1\0" + bytes((len(value),)) + value
+    end, notes, values = program.decode(data)
+    assert (end, values) == (len(data), found)
+    assert program.check(data) == program.places(data)[:2] == (end, notes)
+    assert program.decode_objects(data)[2].to_dict() == found
+    assert [note[0] for note in notes] == (
+        [] if presence in ("01", "00") else ["length-below-minus-one" if presence[-1] == "f" else "bool-not-0-or-1"]
+    )
+    assert program.encode({"place": {"x": 7}}) == b"\1\0\3\1\7\0"
+    assert program.encode({"place": None}) == b"\1\0\1\0"
 
 
 @pytest.mark.parametrize("presence", [1, -1])

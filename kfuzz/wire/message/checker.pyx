@@ -93,6 +93,7 @@ cdef inline const uint8_t *check_length(walk_t *w, const uint8_t *p, const op_t 
 cdef const uint8_t *check_value(walk_t *w, const uint8_t *p, const op_t *op, bint element) noexcept nogil:
     """Check a value that is not an array. Elements of arrays are never null."""
     cdef const uint8_t *start = p
+    cdef uint32_t word
     cdef int64_t n
     if op.kind < K_STRING:
         if unlikely(w.end - p < width_of(op.kind)):
@@ -102,7 +103,18 @@ cdef const uint8_t *check_value(walk_t *w, const uint8_t *p, const op_t *op, bin
             note(w, BOOL_NOT_0_OR_1, p, p[0], 1)
         return p + width_of(op.kind)
     if op.kind == K_STRUCT:
-        if op.nullable and not element:
+        if op.nullable and not element and op.tag >= 0:
+            # Kafka writes whether a tagged struct is there as a varint, and a plain one as an int8.
+            p = check_uvarint(w, p, &word)
+            if unlikely(p == NULL):
+                return NULL
+            if <int32_t> word < 0:
+                note(w, LENGTH_BELOW_MINUS_ONE, start, <int32_t> word, -1)
+            if <int32_t> word <= 0:
+                return p
+            if unlikely(word != 1):
+                note(w, BOOL_NOT_0_OR_1, start, word, 1)
+        elif op.nullable and not element:
             if unlikely(p >= w.end):
                 note(w, MESSAGE_CUT, p, 0, 1)
                 return NULL

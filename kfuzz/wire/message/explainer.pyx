@@ -107,9 +107,15 @@ cdef class Places:
         return True
 
     cdef bint take_value(self, const op_t *op, bint element, str path) except -1:
+        cdef uint32_t word
         cdef int64_t n
         if op.kind == K_STRUCT:
-            if op.nullable and not element:
+            if op.nullable and not element and op.tag >= 0:
+                if not self.take_uvarint(path, "presence", &word):
+                    return False
+                if <int32_t> word <= 0:
+                    return True
+            elif op.nullable and not element:
                 if self.p >= self.stop:
                     return False
                 n = <int8_t> self.p[0]

@@ -283,12 +283,17 @@ cdef PyObject *make_keyed(reader_t *r, Plan plan, Py_ssize_t n) except NULL:
 
 cdef inline PyObject *make_value(reader_t *r, const op_t *op, bint element) except NULL:
     cdef const uint8_t *at = r.p
+    cdef uint32_t word
     cdef int64_t n
     if op.kind < K_STRING:
         r.p = at + width_of(op.kind)
         return primitive_of(at, op.kind)
     if op.kind == K_STRUCT:
-        if op.nullable and not element:
+        if op.nullable and not element and op.tag >= 0:
+            r.p = get_uvarint(at, &word)
+            if <int32_t> word <= 0:
+                return counted(None)
+        elif op.nullable and not element:
             r.p = at + 1
             if <int8_t> at[0] < 0:
                 return counted(None)

@@ -343,7 +343,8 @@ cdef int put_value(Program program, out_t *out, const op_t *op, object given, bi
     if op.kind == K_STRUCT:
         if op.nullable and not element:
             need(out, 1)
-            out.p = put_int8(out.p, -1 if given is None else 1)
+            # The number 0 or 1 of a tagged struct is a varint, which takes one byte too.
+            out.p = put_int8(out.p, 1 if given is not None else 0 if op.tag >= 0 else -1)
             if given is None:
                 return 0
         return put_struct(program, out, <Plan> op.plan.owner, given, way)
