@@ -2,6 +2,7 @@
 
 Environment variables that a build reads:
   KFUZZ_TRACE=1     Cython line tracing, for coverage reports of the .pyx files (decoding is ~100 times slower)
+  KFUZZ_UNWATCHED   the names of modules that a build for libFuzzer compiles without its counters
 
 Modules are translated and compiled side by side, one for each core. A module is compiled again when one of its sources
 has changed: its .pyx, a .pxd that it cimports, or a .h that it includes.
@@ -21,6 +22,8 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 TRACE = os.environ.get("KFUZZ_TRACE") == "1"
+UNWATCHED = os.environ.get("KFUZZ_UNWATCHED", "").split()
+UNWATCHED_FLAGS = ["-fno-sanitize-coverage=inline-8bit-counters,pc-table,trace-cmp,indirect-calls"]
 
 # The cores that this process may use; a container may have fewer than the machine.
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -49,18 +52,19 @@ if platform.machine() in ("x86_64", "AMD64"):
 BUILD = f"build/cython-{sys.implementation.cache_tag}"
 
 # Where the C headers are; no two have the same name.
-HEADERS = ["kfuzz/wire", "kfuzz/mutate"]
+HEADERS = ["kfuzz/wire", "kfuzz/mutate", "kfuzz/fuzz"]
 
 
 def extensions() -> list[Extension]:
     found = []
     for source in sorted(Path("kfuzz").rglob("*.pyx")):
+        name = ".".join(source.with_suffix("").parts)
         found.append(
             Extension(
-                ".".join(source.with_suffix("").parts),
+                name,
                 [str(source)],
                 include_dirs=HEADERS,
-                extra_compile_args=C_FLAGS,
+                extra_compile_args=C_FLAGS + (UNWATCHED_FLAGS if name in UNWATCHED else []),
                 define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
             )
         )

@@ -166,6 +166,11 @@ def _show(result: Result) -> None:
         click.echo(f"  no native coverage: {result.no_native_coverage}")
     else:
         click.echo(f"  native coverage: {result.modules} modules, {result.counters:,} counters")
+    if result.judged:
+        click.echo(
+            f"  tiers: all {result.judged:,} inputs met the compiled checks, "
+            f"{result.judged_twice or 0:,} also the full oracle"
+        )
     if result.mutator_calls:
         click.echo(
             f"  mutation hook: {result.mutator_calls:,} calls, {result.structured or 0:,} changed by structure"

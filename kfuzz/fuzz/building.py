@@ -41,27 +41,42 @@ LINKED = (".py", ".json")
 COMPILERS = ("clang-16", "clang")
 GET_CLANG = "install clang (Debian and Ubuntu: apt-get install clang-16) and run this again"
 
-# libFuzzer mutates inputs with numbers that it saw in comparisons. Reference counts and dict versions say nothing about
-# the input, and they differ between runs. So functions in Python's own headers are not instrumented.
+# Reference counts and dict versions say nothing about the input, and they differ between runs. So functions in Python's
+# own headers are not instrumented.
+# Each module tells where its counters are (tiers.pyx). In assembly, because clang would give the compiler's own symbols
+# other names if C code used them.
 QUIET = """\
 #define PY_SSIZE_T_CLEAN
 #define CYTHON_USE_DICT_VERSIONS 0
 #pragma clang attribute push(__attribute__((noinline, no_sanitize("coverage"))), apply_to = function)
 #include <Python.h>
 #pragma clang attribute pop
+__asm__(".pushsection .data.rel.local,\\"aw\\"\\n"
+        ".weak __start___sancov_cntrs\\n.hidden __start___sancov_cntrs\\n"
+        ".weak __stop___sancov_cntrs\\n.hidden __stop___sancov_cntrs\\n"
+        ".globl kfuzz_counters\\n.type kfuzz_counters, @object\\n.size kfuzz_counters, 16\\n.balign 8\\n"
+        "kfuzz_counters:\\n.quad __start___sancov_cntrs, __stop___sancov_cntrs\\n.popsection");
 """
+# Comparisons are not traced: that takes a fifth of the time, and the canary is found as soon without it. The mutator
+# knows the format's own numbers.
+COVERAGE_FLAGS = "-fno-sanitize-coverage=trace-cmp -g"
 # Per sanitizer: the compiler flags, and the runtime of atheris to preload.
 FLAGS: dict[Sanitizer, str] = {
-    "none": "-fsanitize=fuzzer-no-link -g",
-    "address": "-fsanitize=address,fuzzer-no-link -fno-omit-frame-pointer -g",
+    "none": f"-fsanitize=fuzzer-no-link {COVERAGE_FLAGS}",
+    "address": f"-fsanitize=address,fuzzer-no-link -fno-omit-frame-pointer {COVERAGE_FLAGS}",
     # Python's own flags include -fwrapv. It makes signed overflow defined, so the sanitizer would not report it.
-    "undefined": "-fsanitize=undefined,fuzzer-no-link -fno-sanitize-recover=undefined -fno-wrapv -g",
+    "undefined": f"-fsanitize=undefined,fuzzer-no-link -fno-sanitize-recover=undefined -fno-wrapv {COVERAGE_FLAGS}",
 }
 RUNTIMES: dict[Sanitizer, str] = {
     "none": "ubsan_with_fuzzer.so",
     "address": "asan_with_fuzzer.so",
     "undefined": "ubsan_with_fuzzer.so",
 }
+# Cython's own functions and the start of a module say nothing about an input either. They are most of the branches, and
+# libFuzzer looks at each counter after each input.
+UNCOUNTED = "fun:__Pyx_*\nfun:__pyx_pymod_*\nfun:PyInit_*\nfun:Py_*\nfun:_Py_*\n"
+# What compares the loops with each other is no part of what is fuzzed either.
+UNWATCHED = "kfuzz.fuzz.tiers"
 # The mutator is no part of what is fuzzed, so it has no coverage and no sanitizer.
 MUTATOR_FLAGS = (
     *("-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-variable", "-shared", "-fPIC"),
@@ -244,11 +259,18 @@ def _compile(work: Path, sources: list[Path], compiler: str, sanitizer: Sanitize
     for folder in {Path(PACKAGE.name), *(source.parent for source in sources if source.suffix == ".pyx")}:
         (work / folder / "__init__.py").touch()
     (work / "quiet.h").write_text(QUIET)
-    flags = f"{FLAGS[sanitizer]} -include {work}/quiet.h"
+    (work / "uncounted.txt").write_text(UNCOUNTED)
+    flags = f"{FLAGS[sanitizer]} -include {work}/quiet.h -fsanitize-coverage-ignorelist={work}/uncounted.txt"
     if sanitizer == "undefined":
         (work / "ubsan-ignored.txt").write_text(UBSAN_IGNORED)
         flags += f" -fsanitize-ignorelist={work}/ubsan-ignored.txt"
-    environment = {**os.environ, "CC": compiler, "CFLAGS": flags, "LDSHARED": f"{compiler} -shared"}
+    environment = {
+        **os.environ,
+        "CC": compiler,
+        "CFLAGS": flags,
+        "LDSHARED": f"{compiler} -shared",
+        "KFUZZ_UNWATCHED": UNWATCHED,
+    }
     mutator = work / "mutator.so"
     compile_mutator(mutator, compiler, sources=work)
     _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], work, environment)

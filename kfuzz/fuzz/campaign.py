@@ -49,6 +49,7 @@ STATUS = re.compile(r"^#(\d+)\s+[A-Za-z]+\s+cov: (\d+) ft: (\d+) ")
 LOADED = re.compile(r"^INFO: Loaded (\d+) modules\s+\((\d+) inline 8-bit counters\)")
 EXECUTED = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
 RUNNING = re.compile(r"^Running: .*/(\d+)$")
+TIERS = re.compile(r"^tiers: (\d+) inputs, (\d+) in both")
 MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) structured, (\d+) crossed")
 ARTIFACT = re.compile(r"Test unit written to (.+)$")
 UNCAUGHT = "=== Uncaught Python exception: ==="
@@ -77,7 +78,9 @@ class Result:
     ``no_native_coverage`` says why. ``coverage`` counts edges of compiled code and of Python code. ``mutator_calls``
     counts calls of the mutation hook, ``structured`` the changes by structure among them, and ``crossed`` the inputs
     that were made from two. They are None if the target does not use the hook, or if the process ended before it
-    printed them. ``interrupted`` means that the user ended the campaign early.
+    printed them. ``judged`` counts the inputs of the first tier, and ``judged_twice`` those that met the full oracle as
+    well; None if the target has one tier, or if the process ended early. ``interrupted`` means that the user ended the
+    campaign early.
     """
 
     target: str
@@ -96,6 +99,8 @@ class Result:
     mutator_calls: int | None = None
     structured: int | None = None
     crossed: int | None = None
+    judged: int | None = None
+    judged_twice: int | None = None
     interrupted: bool = False
     crashes: list[Crash] = field(default_factory=list)
 
@@ -278,7 +283,7 @@ def _keep(directory: Path, kind: str, summary: str, details: str, data: bytes) -
 
 def _reproduce_here(target: Target, data: bytes, path: Path) -> Crash | None:
     try:
-        target.run(data)
+        target.tiers(all_twice=True)(data)
     except Exception as error:
         lines = traceback.format_exception(error)
         # Skip this function's own frame.
@@ -396,6 +401,8 @@ class _Campaign:
             result.executions = int(match[1])
         elif match := MUTATOR.match(line):
             result.mutator_calls, result.structured, result.crossed = (int(group) for group in match.groups())
+        elif match := TIERS.match(line):
+            result.judged, result.judged_twice = int(match[1]), int(match[2])
         self.lines.append(line)
 
     def judge(self, code: int) -> None:

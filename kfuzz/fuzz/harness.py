@@ -24,11 +24,23 @@ def main(arguments: Sequence[str]) -> None:
     # Branches of Python code count as coverage too.
     with atheris.instrument_imports(include=["kfuzz"]):
         from kfuzz.fuzz import hook, targets
+        from kfuzz.fuzz.tiers import Tiers
     target = targets.find(Path(arguments[0]).name)
     hook.prepare(ctypes.CDLL(None), target)
-    atheris.Setup(list(arguments), target.run)
+    run = target.tiers(all_twice=is_replay(arguments[1:]))
+    atheris.Setup(list(arguments), run)
     stop_timer_at_exit()
+    if isinstance(run, Tiers):
+        run.tell_at_exit()
     atheris.Fuzz()
+
+
+def is_replay(arguments: Sequence[str]) -> bool:
+    """Whether the process runs given inputs, merges a corpus or shrinks a crash. Then the full oracle judges all."""
+    return any(
+        argument.startswith(("-merge", "-minimize_crash")) or (argument[:1] != "-" and Path(argument).is_file())
+        for argument in arguments
+    )
 
 
 def stop_timer_at_exit() -> None:

@@ -24,9 +24,9 @@ def prepare(library: ctypes.CDLL, target: Target) -> None:
     if getattr(library, "kfuzz_mutator_settings", None) is None:
         return
     library.kfuzz_mutator_settings(ZLIB_LIBRARY.encode(), (ZSTD_LIBRARY or "").encode(), int(target.compresses))
-    if target.schema_of is None:
+    if target.flat_schema_of is None:
         return
-    ask = target.schema_of
+    ask = target.flat_schema_of
 
     def schema_of(selector: int) -> int | None:
         schema = ask(ctypes.string_at(selector, SELECTOR_SIZE))

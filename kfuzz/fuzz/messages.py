@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kfuzz.wire.message import Note, Place, Schema
     from kfuzz.wire.values import StructValue
 
-__all__ = ["KINDS", "SELECTOR_SIZE", "chosen", "fuzz_messages", "schema_of", "selector"]
+__all__ = ["KINDS", "SELECTOR_SIZE", "chosen", "flat_schema_of", "fuzz_messages", "schema_of", "selector"]
 
 # Saved inputs contain these indexes, so add new kinds at the end.
 KINDS: Final[tuple[Kind, ...]] = ("request", "response", "header")
@@ -74,10 +74,16 @@ def _choices() -> dict[bytes, tuple[Definition, int]]:
     }
 
 
-def schema_of(data: bytes) -> bytes | None:
-    """The flat schema of the message that an input selects, for the mutation hook; None if there is none."""
+def schema_of(data: bytes) -> Schema | None:
+    """The schema of the message that an input selects; None if there is none."""
     choice = chosen(data)
-    return schema(*choice).flat() if choice else None
+    return schema(*choice) if choice else None
+
+
+def flat_schema_of(data: bytes) -> bytes | None:
+    """The same as a flat table, for the mutation hook."""
+    found = schema_of(data)
+    return found.flat() if found else None
 
 
 # ------------------------------------------------------------------------------------------------- the oracle

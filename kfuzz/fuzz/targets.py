@@ -11,16 +11,17 @@ import difflib
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 from kfuzz import records
 from kfuzz.control import decode_control, encode_control
 from kfuzz.errors import EncodeError, RecordsError, UsageError
 from kfuzz.fuzz.canary import spring
-from kfuzz.fuzz.messages import fuzz_messages
-from kfuzz.fuzz.messages import schema_of as schema_of_message
+from kfuzz.fuzz.messages import flat_schema_of, fuzz_messages, schema_of
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.fuzz.packing import pack
+from kfuzz.fuzz.tiers import First, Messages, Packed, Records, Tiers
 from kfuzz.records import CODECS, Limits, Reading, Record, RecordBatch, Role, Verdict
 from kfuzz.records.appending import append
 from kfuzz.records.codecs import compress, decompress
@@ -68,10 +69,11 @@ class PlantedBug(Exception):
 class Target:
     """One fuzz target.
 
-    - ``run`` takes one input.
+    - ``run`` takes one input: it is the full oracle.
+    - ``first`` makes the first tier (:mod:`kfuzz.fuzz.tiers`), which all inputs meet. Without it they meet ``run``.
     - ``batches``: inputs are record batches, which the native mutator changes by their structure.
     - ``compresses``: the target compresses the payloads of its inputs, so the mutator leaves them uncompressed.
-    - ``schema_of``: inputs are messages; their first bytes select the flat schema by which the mutator changes them.
+    - ``flat_schema_of``: inputs are messages; their first bytes select the schema by which the mutator changes them.
     - ``vectors``: the kinds of vectors that are seeds.
     - ``dictionary``: the name of the dictionary in ``corpus/dictionaries``.
     - ``length_max``: the longest input, in bytes.
@@ -85,12 +87,17 @@ class Target:
     dictionary: str
     compresses: bool = False
     length_max: int = 4096
-    schema_of: Callable[[bytes], bytes | None] | None = None
+    flat_schema_of: Callable[[bytes], bytes | None] | None = None
+    first: Callable[[], First] | None = None
+
+    def tiers(self, *, all_twice: bool) -> Callable[[bytes], None]:
+        """The function that a fuzzer calls: both tiers, or ``run`` alone if there is one."""
+        return self.run if self.first is None else Tiers(self.first(), self.run, all_twice)
 
     @property
     def hooked(self) -> bool:
         """Whether the target uses the mutation hook."""
-        return self.batches or self.schema_of is not None
+        return self.batches or self.flat_schema_of is not None
 
 
 # ------------------------------------------------------------------------------------------------- record-batch
@@ -410,6 +417,7 @@ TARGETS: dict[str, Target] = {
             "record-batch",
             "Any bytes, every magic: read, check, write, read again. Checks the promises of kfuzz.records.",
             fuzz_record_batch,
+            first=Records,
             batches=True,
             vectors=BATCHES,
             dictionary="record-batch",
@@ -418,6 +426,7 @@ TARGETS: dict[str, Target] = {
             "compressed-batch",
             "Like record-batch, inside compressed payloads and wrappers; compresses them after the mutation.",
             fuzz_compressed_batch,
+            first=partial(Packed, pack),
             batches=True,
             compresses=True,
             vectors=(),
@@ -427,6 +436,7 @@ TARGETS: dict[str, Target] = {
             "columns",
             "Records as Arrow columns: valid, the same as the objects, written again. Needs pyarrow.",
             fuzz_columns,
+            first=Records,
             batches=True,
             vectors=BATCHES,
             dictionary="record-batch",
@@ -435,6 +445,7 @@ TARGETS: dict[str, Target] = {
             "broker",
             "A Produce request and a segment: reading in the roles broker and log, and what a broker stores.",
             fuzz_broker,
+            first=partial(Records, "broker"),
             batches=True,
             vectors=BATCHES,
             dictionary="record-batch",
@@ -443,6 +454,7 @@ TARGETS: dict[str, Target] = {
             "log-tools",
             "Conversion, compaction, streams, control records: a kfuzz error, or a result that reads back.",
             fuzz_log_tools,
+            first=partial(Records, "log"),
             batches=True,
             vectors=BATCHES,
             dictionary="record-batch",
@@ -462,7 +474,8 @@ TARGETS: dict[str, Target] = {
             batches=False,
             vectors=("message",),
             dictionary="message",
-            schema_of=schema_of_message,
+            flat_schema_of=flat_schema_of,
+            first=partial(Messages, schema_of),
         ),
         Target(
             "canary",

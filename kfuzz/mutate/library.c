@@ -23,7 +23,7 @@ __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t
 typedef const kfuzz_flat_schema *(*kfuzz_schema_of)(const uint8_t *selector);
 
 enum {
-    /* Of these many inputs libFuzzer changes one itself: it knows the dictionary and the numbers that it saw compared. */
+    /* Of these many inputs libFuzzer changes one itself: it knows the dictionary. */
     KFUZZ_BLIND_ONE_IN = 4,
     /* Of these many inputs that libFuzzer changed, one is not mended: these checks must be fuzzed too. */
     KFUZZ_RAW_ONE_IN = 8,

@@ -8,3 +8,7 @@ cdef uint32_t crc32c_on(uint32_t crc, const uint8_t *data, int64_t n) noexcept n
 cdef uint32_t crc32c_over(int64_t n) noexcept nogil
 cdef uint32_t crc32c_moved(uint32_t crc, uint32_t factor) noexcept nogil
 cdef uint32_t crc32_of(const uint8_t *data, int64_t n) noexcept nogil
+
+# The same without this machine's fastest instructions. The fuzz targets compare them.
+cdef uint32_t plain_crc32c_of(const uint8_t *data, int64_t n) noexcept nogil
+cdef uint32_t plain_crc32_of(const uint8_t *data, int64_t n) noexcept nogil

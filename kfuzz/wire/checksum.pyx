@@ -94,6 +94,14 @@ cdef uint32_t crc32_of(const uint8_t *data, int64_t n) noexcept nogil:
     return kfuzz_crc32_plain(0, data, <size_t> n) if n < LONG_BYTES else by_zlib(data, n)
 
 
+cdef uint32_t plain_crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:
+    return kfuzz_crc32c(0, data, <size_t> n) if there else by_library(0, data, n)
+
+
+cdef uint32_t plain_crc32_of(const uint8_t *data, int64_t n) noexcept nogil:
+    return kfuzz_crc32_plain(0, data, <size_t> n)
+
+
 def zlib_kernel(data not None, uint32_t value=0):
     """The CRC-32 kernel by itself, for tests. None if it is off or this machine lacks its instructions."""
     cdef Held held = hold(data)

@@ -26,32 +26,9 @@ cdef extern from "rows.h":
     int KFUZZ_INLINE_BYTES
     int KFUZZ_ENDS
     int KFUZZ_LARGE_ENDS
-    int KFUZZ_VIEWS
-    int KFUZZ_ABSENT
     bint KFUZZ_WIDE_THERE
-    ctypedef struct column_t "kfuzz_column":
-        int kind
-        const uint8_t *valid
-        int64_t first_bit
-        const uint8_t *places
-        int64_t rows
-        const uint8_t **data
-        const int64_t *sizes
-        int64_t data_count
     ctypedef struct piece_t "kfuzz_piece":
         int64_t n
-    ctypedef struct table_t "kfuzz_table":
-        column_t keys
-        column_t values
-        column_t header_keys
-        column_t header_values
-        const uint8_t *timestamps
-        const uint8_t *offsets
-        const uint8_t *header_ends
-        const uint8_t *timestamps_valid
-        int64_t timestamps_bit
-        const uint8_t *headers_valid
-        int64_t headers_bit
     bint kfuzz_bit_at(const uint8_t *bits, int64_t i) nogil
     int64_t kfuzz_int32_at(const uint8_t *numbers, int64_t i) nogil
     int64_t kfuzz_int64_at(const uint8_t *numbers, int64_t i) nogil
@@ -157,20 +134,9 @@ cdef inline column_t column_of(Bytes bytes) noexcept:
     return column_t(KFUZZ_ABSENT, NULL, 0, NULL, 0, &NOTHING, &NO_BYTES, 1) if bytes is None else bytes.column
 
 
-# The row that cannot be written. `invalid`: the columns are not valid Arrow data; otherwise the row does not fit.
-cdef struct fault_t:
-    int64_t row
-    bint invalid
-
-
 @cython.final
 cdef class ColumnWriter:
     """Rows of columns as record batches; the interface is described in column_writer.pyi."""
-
-    cdef table_t table
-    cdef list held
-    cdef bint wide
-    cdef readonly int64_t length
 
     def __init__(self, int64_t length, *, Bytes keys, Bytes values, timestamps, offsets, header_ends, Bytes header_keys,
                  Bytes header_values, bint wide=WIDE):
@@ -215,7 +181,7 @@ cdef class ColumnWriter:
         first[0] = array.offset
         return start_of(array.buffers()[0], 0, (first[0] + self.length + 7) / 8)
 
-    cdef inline int64_t timestamp(self, int64_t i) noexcept nogil:
+    cdef int64_t timestamp(self, int64_t i) noexcept nogil:
         cdef const table_t *table = &self.table
         if table.timestamps == NULL:
             return -1
@@ -223,7 +189,7 @@ cdef class ColumnWriter:
             return -1
         return kfuzz_int64_at(table.timestamps, i)
 
-    cdef inline int64_t header_count(self, int64_t i) noexcept nogil:
+    cdef int64_t header_count(self, int64_t i) noexcept nogil:
         """The row's header count by its ends, which invalid data can make negative; 0 for a null row."""
         cdef const table_t *table = &self.table
         if table.header_ends == NULL:

@@ -87,6 +87,7 @@ cdef class Columns:
     cdef int64_t *sizes
     cdef uint8_t *timed         # validity bits of the timestamps
 
+    cdef void clear(self) noexcept
     cdef void put(self, int which, const void *spans, size_t stride, int64_t count,
                   const source_t *source) noexcept nogil
     cdef bint note_untimed(self, int64_t index) noexcept nogil

@@ -83,6 +83,7 @@ cdef class Scan:
     cdef readonly int64_t found
 
     cdef int open(self, object data, bint with_rows, Policy policy, int64_t limit) except -1
+    cdef void begin_at(self, const uint8_t *p, int64_t n, bint with_rows, int64_t limit) noexcept
     cdef int begin(self) except -1
     cdef int go_on(self) except -1
     cdef int require_memory(self) except -1

@@ -169,6 +169,18 @@ cdef class Scan:
             self.limit = min(self.limit, SMALL_PAYLOAD_BYTES)
         return 0
 
+    cdef void begin_at(self, const uint8_t *p, int64_t n, bint with_rows, int64_t limit) noexcept:
+        """Begin again, without a policy, with bytes that the caller keeps. Only compiled loops may use such a scan: it
+        cannot make records of rows in these bytes.
+        """
+        self.base = p
+        self.n = n
+        self.at = self.size = self.batch_count = self.record_count = self.found = 0
+        self.unfinished = self.is_cut = False
+        self.each = self.with_rows = with_rows
+        self.limit = limit
+        self.window = -1
+
     def __dealloc__(self):
         global spare_rows
         cdef int i

@@ -90,6 +90,11 @@ def test_record_batch_survives_a_short_run_with_native_coverage_and_a_hook_that_
     assert result.mutator_calls > 0.8 * (result.executions - result.corpus_before)
     assert result.structured > 0.5 * result.mutator_calls
     assert 0 < result.crossed < 0.3 * result.mutator_calls
+    # All inputs meet the first tier; the second one gets those with new coverage and one in 128 of the others.
+    assert result.judged is not None
+    assert result.judged_twice is not None
+    assert result.executions <= result.judged <= result.executions + result.corpus_before
+    assert result.judged / 128 + result.corpus_after - result.corpus_before < result.judged_twice < result.judged / 4
     assert json.loads((tmp_path / "record-batch" / "result.json").read_text()) == result.to_json()
     assert "inline 8-bit counters" in (tmp_path / "record-batch" / "log.txt").read_text()
 

@@ -76,11 +76,11 @@ def messages(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Inputs of the fuzz target ``messages``, and the schemas of their messages."""
     folder = tmp_path_factory.mktemp("messages")
     target = TARGETS["messages"]
-    assert target.schema_of is not None
+    assert target.flat_schema_of is not None
     chosen = [data for data in seeds(target) if len(data) <= MESSAGE_BYTES_MAX][::MESSAGES_STEP][:MESSAGES_MOST]
     for i, data in enumerate(chosen):
         (folder / f"{i}").write_bytes(data)
-        schema = target.schema_of(data[:3])
+        schema = target.flat_schema_of(data[:3])
         assert schema is not None
         (folder / f"{i}.schema").write_bytes(data[:3] + bytes(5) + schema)
     return sorted(map(str, folder.iterdir()))
