@@ -31,6 +31,7 @@ MODULES: Final = (
     "kfuzz.messages",
     "kfuzz.control",
     "kfuzz.mutate",
+    "kfuzz.strategies",
     "kfuzz.findings",
     "kfuzz.vectors",
     "kfuzz.corpora.logs",

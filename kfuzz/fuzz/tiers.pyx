@@ -7,11 +7,11 @@ import ctypes
 import sys
 
 from cpython.buffer cimport PyBUF_READ
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.ref cimport Py_INCREF
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
 from kfuzz.errors import EncodeError
@@ -80,13 +80,13 @@ cdef class Coverage:
         cdef int64_t i = 0
         modules = [module for name, module in sys.modules.items() if name.rpartition(".")[0] == folder]
         found = [region for module in modules if (region := counters_of(module)) is not None]
-        self.regions = <region_t *> malloc(<size_t> (len(found) + 1) * sizeof(region_t))
+        self.regions = <region_t *> PyMem_Malloc(<size_t> (len(found) + 1) * sizeof(region_t))
         if self.regions == NULL:
             raise MemoryError
         for first, last in found:
             self.regions[i].counters = <const uint8_t *> <uintptr_t> first
             self.regions[i].n = last - first
-            self.regions[i].seen = <uint8_t *> malloc(<size_t> (last - first))
+            self.regions[i].seen = <uint8_t *> PyMem_Malloc(<size_t> (last - first))
             if self.regions[i].seen == NULL:
                 raise MemoryError
             memset(self.regions[i].seen, 0, <size_t> (last - first))
@@ -96,8 +96,8 @@ cdef class Coverage:
     def __dealloc__(self):
         cdef int64_t i
         for i in range(self.count):
-            free(self.regions[i].seen)
-        free(self.regions)
+            PyMem_Free(self.regions[i].seen)
+        PyMem_Free(self.regions)
 
     cdef bint is_new(self) noexcept:
         """Whether this input has reached something for the first time."""
@@ -213,7 +213,7 @@ cdef class Records(First):
         self.tabled = Scan(b"", True, with_headers=True, columns=self.wide)
 
     def __dealloc__(self):
-        free(self.made)
+        PyMem_Free(self.made)
 
     cdef int weigh(self, bytes data) except -1:
         cdef const uint8_t *p = <const uint8_t *> PyBytes_AS_STRING(data)
@@ -276,7 +276,7 @@ cdef class Records(First):
         """Read the batch from memory of exactly its size, so that a sanitizer sees an over-read by one byte."""
         cdef Scan rows = self.rows
         cdef Scan alone = self.alone
-        cdef uint8_t *copy = <uint8_t *> malloc(<size_t> rows.size)
+        cdef uint8_t *copy = <uint8_t *> PyMem_Malloc(<size_t> rows.size)
         cdef int other
         if copy == NULL:
             raise MemoryError
@@ -292,7 +292,7 @@ cdef class Records(First):
                 if not rows_are_inside(&rows.rows, rows.tools.size if rows.in_tools else rows.size):
                     raise OracleFailure(f"a row of the batch at byte {rows.at} lies outside its bytes")
         finally:
-            free(copy)
+            PyMem_Free(copy)
         return 0
 
     cdef int check_columns(self, const uint8_t *p, int64_t n, int state) except -1:
@@ -395,9 +395,9 @@ cdef class Records(First):
         writer.wide = wide and table.wide
         room = HEADER_SIZE + writer.room(before, table.count)
         if room > self.capacity:
-            free(self.made)
+            PyMem_Free(self.made)
             self.capacity = 0
-            self.made = <uint8_t *> malloc(<size_t> room)
+            self.made = <uint8_t *> PyMem_Malloc(<size_t> room)
             if self.made == NULL:
                 raise MemoryError
             self.capacity = room
@@ -490,14 +490,14 @@ cdef class Messages(First):
         body = data[SELECTOR_SIZE:]
         n = len(body)
         # Memory of exactly this size, so that a sanitizer sees an over-read by one byte.
-        copy = <uint8_t *> malloc(<size_t> (n + (n == 0)))
+        copy = <uint8_t *> PyMem_Malloc(<size_t> (n + (n == 0)))
         if copy == NULL:
             raise MemoryError
         memcpy(copy, PyBytes_AS_STRING(body), <size_t> n)
         try:
             checked = schema.check(PyMemoryView_FromMemory(<char *> copy, n, PyBUF_READ))
         finally:
-            free(copy)
+            PyMem_Free(copy)
         end, notes, values = schema.decode(body)
         if checked != (end, notes):
             raise OracleFailure(f"check says {checked!r}, decode {(end, notes)!r}")

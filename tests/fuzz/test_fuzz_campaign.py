@@ -117,6 +117,7 @@ def test_messages_survive_a_short_run_and_the_hook_changes_most_of_them_by_struc
 
 
 @pytest.mark.clang
+@pytest.mark.full
 def test_the_canary_is_found_and_its_reproducer_is_whole(native_build: Build, tmp_path: Path) -> None:
     [result] = campaign.run(["canary"], 180, runs=CANARY_RUNS_MOST, seed=CANARY_SEED, out=tmp_path)
     [crash] = result.crashes

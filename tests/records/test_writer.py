@@ -8,57 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
-from kfuzz import records
+from kfuzz import records, strategies
 from kfuzz.errors import EncodeError, UsageError
-from kfuzz.java import wrap64
 from kfuzz.records import Record, RecordBatch
 
-INT64 = st.integers(-(2**63), 2**63 - 1)
-SPANS = st.none() | st.binary(max_size=40)
 
-
-@st.composite
-def batches(draw: st.DrawFn) -> RecordBatch:
-    base = draw(INT64)
-    deltas = sorted(draw(st.sets(st.integers(0, 2**31 - 1), max_size=6)))
-    log_append = draw(st.booleans())
-    stamp = draw(INT64)
-    contents = [
-        Record(
-            wrap64(base + delta),
-            stamp if log_append else draw(INT64),
-            draw(SPANS),
-            draw(SPANS),
-            tuple(draw(st.lists(st.tuples(st.binary(max_size=9), SPANS), max_size=3))),
-        )
-        for delta in deltas
-    ]
-    return RecordBatch(
-        base,
-        wrap64(base + (deltas[-1] if deltas else 0)),
-        contents,
-        compression=draw(st.sampled_from(records.CODECS)),
-        timestamp_type="log-append" if log_append else "create",
-        transactional=draw(st.booleans()),
-        producer_id=draw(INT64),
-        producer_epoch=draw(st.integers(-(2**15), 2**15 - 1)),
-        base_sequence=draw(st.integers(-(2**31), 2**31 - 1)),
-        partition_leader_epoch=draw(st.integers(-(2**31), 2**31 - 1)),
-        delete_horizon=draw(st.none() | INT64),
-        max_timestamp=stamp if log_append else None,
-    )
-
-
-@given(batches())
+@given(strategies.hostile_batches())
 def test_what_is_written_reads_the_same(batch: RecordBatch) -> None:
     reading = records.read(records.encode_batch(batch))
     assert reading.fatal is None
     assert records.to_json(reading.batches) == records.to_json([batch])
 
 
-@given(batches())
+@given(strategies.hostile_batches())
 def test_the_json_form_loses_nothing(batch: RecordBatch) -> None:
     told = json.loads(json.dumps(records.to_json([batch])))
     assert records.to_json(records.from_json(told)) == records.to_json([batch])
