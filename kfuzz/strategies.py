@@ -57,10 +57,16 @@ SIZE_MAX: Final = 1 << 16
 UNKNOWN_TAGS: Final = st.integers(10_000, INT32_MAX - 1)
 
 _SPANS: Final = st.none() | st.binary(max_size=64)
-_TEXT: Final = st.text(st.characters(codec="utf-8"), max_size=30)
+# All that UTF-8 can hold: all but surrogates. `codec="utf-8"` says the same, but tries every character at its first use,
+# which takes so long that a health check of hypothesis fails.
+_SURROGATES: Final = ("Cs",)
+_TEXT: Final = st.text(st.characters(exclude_categories=_SURROGATES), max_size=30)
 # A header's key is UTF-8 without a NUL.
 _HEADERS: Final = st.lists(
-    st.tuples(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12).map(str.encode), _SPANS),
+    st.tuples(
+        st.text(st.characters(exclude_categories=_SURROGATES, exclude_characters="\0"), max_size=12).map(str.encode),
+        _SPANS,
+    ),
     max_size=3,
 ).map(tuple)
 _ANY_HEADERS: Final = st.lists(st.tuples(st.binary(max_size=9), _SPANS), max_size=3).map(tuple)
@@ -99,6 +105,11 @@ def batches(
     or a wrapper if it has a codec. ``first_offset``: the lowest base offset; without it, any. Raises ``UsageError`` for
     an unknown magic or codec, and if a magic has none of the codecs.
     """
+    return _batches(_forms(magics, codecs), first_offset)
+
+
+def _forms(magics: Sequence[int], codecs: Sequence[Codec]) -> st.SearchStrategy[tuple[int, Codec]]:
+    """A magic with a codec that it has. Raises ``UsageError`` as :func:`batches` says."""
     _require_magics(magics)
     if unknown := set(codecs) - set(CODECS):
         raise UsageError(f"codecs are {', '.join(CODECS)}; {', '.join(sorted(unknown))} is none of them")
@@ -108,7 +119,7 @@ def batches(
         if not there:
             raise UsageError(f"magic {magic} has none of the codecs {', '.join(codecs)}; add another codec")
         forms.append(st.tuples(st.just(magic), st.sampled_from(there)))
-    return _batches(st.one_of(forms), first_offset)
+    return st.one_of(forms)
 
 
 @st.composite
@@ -189,18 +200,17 @@ def batch_bytes(
     ``hostile``: after up to three changes of structure, of which most have correct lengths and CRCs. Raises
     ``UsageError`` as :func:`batches` does.
     """
-    batches(magics=magics, codecs=codecs)
-    return _batch_bytes(hostile, magics, codecs, batches_max)
+    return _batch_bytes(_forms(magics, codecs), hostile, batches_max)
 
 
 @st.composite
 def _batch_bytes(
-    draw: st.DrawFn, hostile: bool, magics: Sequence[int], codecs: Sequence[Codec], batches_max: int
+    draw: st.DrawFn, forms: st.SearchStrategy[tuple[int, Codec]], hostile: bool, batches_max: int
 ) -> bytes:
     made: list[RecordBatch] = []
     for _ in range(draw(st.integers(1, batches_max))):
         first = made[-1].last_offset + 1 if made else None
-        made.append(draw(batches(magics=magics, codecs=codecs, first_offset=first)))
+        made.append(draw(_batches(forms, first)))
     data = encode(made)
     for seed in draw(_CHANGES) if hostile else ():
         data = _ENGINE.mutate(data, b"", Dice(seed), SIZE_MAX)
