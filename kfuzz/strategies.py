@@ -57,8 +57,8 @@ SIZE_MAX: Final = 1 << 16
 UNKNOWN_TAGS: Final = st.integers(10_000, INT32_MAX - 1)
 
 _SPANS: Final = st.none() | st.binary(max_size=64)
-# All that UTF-8 can hold: all but surrogates. `codec="utf-8"` says the same, but tries every character at its first use,
-# which takes so long that a health check of hypothesis fails.
+# UTF-8 can hold all characters but surrogates. `codec="utf-8"` says the same, but tries every character at its first
+# use, which takes so long that a health check of hypothesis fails.
 _SURROGATES: Final = ("Cs",)
 _TEXT: Final = st.text(st.characters(exclude_categories=_SURROGATES), max_size=30)
 # A header's key is UTF-8 without a NUL.

@@ -74,7 +74,7 @@ RUNTIMES: dict[Sanitizer, str] = {
 }
 # Cython's own functions and the start of a module say nothing about an input either. They are most of the branches, and
 # libFuzzer looks at each counter after each input.
-UNCOUNTED = "fun:__Pyx_*\nfun:__pyx_pymod_*\nfun:PyInit_*\nfun:Py_*\nfun:_Py_*\n"
+UNCOUNTED = "fun:__Pyx_*\nfun:__pyx_pymod_*\nfun:PyInit_*\n"
 # What compares the loops with each other is no part of what is fuzzed either.
 UNWATCHED = "kfuzz.fuzz.tiers"
 # The mutator is no part of what is fuzzed, so it has no coverage and no sanitizer.

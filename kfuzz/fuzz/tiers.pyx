@@ -15,11 +15,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_
 from libc.string cimport memcmp, memcpy, memset
 
 from kfuzz.errors import EncodeError
+from kfuzz.fuzz.messages import SELECTOR_SIZE
 from kfuzz.fuzz.oracle import OracleFailure
 
 from kfuzz.wire.batch_writer cimport seal
 from kfuzz.wire.checksum cimport crc32_of, crc32c_of, plain_crc32_of, plain_crc32c_of
-from kfuzz.wire.column_writer cimport KFUZZ_VIEWS, ColumnWriter, column_t, fault_t
+from kfuzz.wire.column_writer cimport KFUZZ_INLINE_BYTES, KFUZZ_VIEWS, ColumnWriter, column_t, fault_t
 from kfuzz.wire.columns cimport HEADER_KEYS, HEADER_VALUES, KEYS, VALUES, Columns, views_t
 from kfuzz.wire.format cimport (
     AT_ATTRIBUTES,
@@ -30,6 +31,7 @@ from kfuzz.wire.format cimport (
     LOG_APPEND_TIME,
 )
 from kfuzz.wire.policy cimport Policy
+from kfuzz.wire.produced cimport ProduceRules, rules_like
 from kfuzz.wire.record_batch cimport header_row_t, header_t, row_t, rows_t
 from kfuzz.wire.report cimport note_t, report_t
 from kfuzz.wire.scan cimport AT_BATCH, AT_END, AT_PAYLOAD, Scan, open_scan
@@ -38,9 +40,9 @@ from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.wire.segment import SegmentRules
 
-# An input of messages begins with three bytes that select the message.
-cdef enum:
-    SELECTOR_SIZE = 3
+cdef Py_ssize_t SELECTOR_BYTES = SELECTOR_SIZE
+# The broker's rules; reading what they say of a topic takes longer than a small batch.
+cdef ProduceRules PRODUCED = DEFAULT_TOPIC.rules()
 
 cdef extern from "coverage.h":
     ctypedef struct region_t "kfuzz_region":
@@ -57,7 +59,6 @@ cdef enum:
     # A payload that grows larger is left to the second tier.
     PAYLOAD_BYTES_MAX = 64 * 1024
     BUFFERS_MAX = 64
-    INLINE_BYTES = 12
     # What an input weighs, and what the inputs weigh between two that meet the second tier. UNJUDGED: the first tier
     # cannot judge it to its end. DOUBTFUL: only the second tier can tell whether it shows a fault.
     JUDGED = 1
@@ -151,6 +152,35 @@ cdef bint same_notes(const report_t *one, const report_t *other) noexcept nogil:
     return True
 
 
+cdef int compare(str what, int state, Scan scan, int expected, Scan rows) except -1:
+    """Both scans stop in the same way at a batch of the same size, with the same findings."""
+    if (state != expected or scan.size != rows.size or scan.magic != rows.magic or scan.found != rows.found
+            or not same_notes(scan.report, rows.report)):
+        raise OracleFailure(f"{what} differs from the rows, at byte {rows.at}: {said(state, scan)}; "
+                            f"{said(expected, rows)}")
+    return 0
+
+
+cdef int compare_verdict(str what, Scan whole, int expected, Scan rows) except -1:
+    """The verdict alone goes on to where the rows have stopped, and has counted the same."""
+    cdef int state = whole.advance()
+    whole.require_memory()
+    compare(what, state, whole, expected, rows)
+    if whole.at != rows.at or whole.batch_count != rows.batch_count or whole.record_count != rows.record_count:
+        raise OracleFailure(f"{what} counts {whole.batch_count} batches with {whole.record_count} records up to byte "
+                            f"{whole.at}; with rows {rows.batch_count}, {rows.record_count}, {rows.at}")
+    return 0
+
+
+cdef uint8_t *copy_of(const uint8_t *p, int64_t n) except NULL:
+    """The bytes in memory of exactly their size, so that a sanitizer sees an over-read by one byte."""
+    cdef uint8_t *copy = <uint8_t *> PyMem_Malloc(<size_t> n)
+    if copy == NULL:
+        raise MemoryError
+    memcpy(copy, p, <size_t> n)
+    return copy
+
+
 cdef bint same_rows(const rows_t *one, const rows_t *other) noexcept nogil:
     if one.count != other.count or one.header_count != other.header_count:
         return False
@@ -195,7 +225,8 @@ cdef class Records(First):
     cdef Columns wide
     cdef Columns plain
     cdef ColumnWriter writer
-    cdef object role
+    cdef str role
+    cdef str verdict_alone
     # The memory of the last written batch.
     cdef uint8_t *made
     cdef int64_t capacity
@@ -204,6 +235,7 @@ cdef class Records(First):
 
     def __init__(self, str role="consumer"):
         self.role = role
+        self.verdict_alone = f"as {role} the verdict alone"
         self.wide = Columns(0)
         self.plain = Columns(0, wide=False)
         self.writer = ColumnWriter.__new__(ColumnWriter)
@@ -220,14 +252,13 @@ cdef class Records(First):
         cdef int64_t n = PyBytes_GET_SIZE(data)
         cdef bint is_judged = self.consumer_passes(p, n)
         if self.role != "consumer":
-            is_judged = self.role_passes(p, n) and is_judged
+            is_judged = self.role_passes(data) and is_judged
         return JUDGED if is_judged else UNJUDGED
 
     cdef bint consumer_passes(self, const uint8_t *p, int64_t n) except -1:
         cdef Scan rows = self.rows
         cdef Scan whole = self.whole
         cdef int state
-        cdef int other
         self.wide.clear()
         self.plain.clear()
         whole.begin_at(p, n, False, PAYLOAD_BYTES_MAX)
@@ -242,22 +273,9 @@ cdef class Records(First):
             self.check_columns(p, n, state)
             # The verdict alone stops only where there is something to say.
             if state != AT_BATCH or rows.report.count:
-                other = whole.advance()
-                self.compare("the verdict alone", other, whole, state)
-                if whole.at != rows.at or whole.batch_count != rows.batch_count \
-                        or whole.record_count != rows.record_count:
-                    raise OracleFailure(f"{whole.batch_count} batches with {whole.record_count} records up to byte "
-                                        f"{whole.at}; with rows {rows.batch_count}, {rows.record_count}, {rows.at}")
+                compare_verdict(self.verdict_alone, whole, state, rows)
             if state != AT_BATCH:
                 return state != AT_PAYLOAD
-
-    cdef int compare(self, str what, int state, Scan scan, int expected) except -1:
-        cdef Scan rows = self.rows
-        if (state != expected or scan.size != rows.size or scan.magic != rows.magic or scan.found != rows.found
-                or not same_notes(scan.report, rows.report)):
-            raise OracleFailure(f"{what} differs from the rows, at byte {rows.at}: {said(state, scan)}; "
-                                f"{said(expected, rows)}")
-        return 0
 
     cdef int check_crc(self, const uint8_t *p, int64_t size, int magic) except -1:
         cdef int64_t at = AT_ATTRIBUTES if magic == LAST_MAGIC else AT_MAGIC
@@ -273,19 +291,16 @@ cdef class Records(First):
         return 0
 
     cdef int check_alone(self, const uint8_t *p, int state) except -1:
-        """Read the batch from memory of exactly its size, so that a sanitizer sees an over-read by one byte."""
+        """Read the batch from memory of its own."""
         cdef Scan rows = self.rows
         cdef Scan alone = self.alone
-        cdef uint8_t *copy = <uint8_t *> PyMem_Malloc(<size_t> rows.size)
+        cdef uint8_t *copy = copy_of(p + rows.at, rows.size)
         cdef int other
-        if copy == NULL:
-            raise MemoryError
-        memcpy(copy, p + rows.at, <size_t> rows.size)
         alone.begin_at(copy, rows.size, True, PAYLOAD_BYTES_MAX)
         try:
             other = alone.advance()
             alone.require_memory()
-            self.compare("the batch by itself", other, alone, state)
+            compare("the batch by itself", other, alone, state, rows)
             if state == AT_BATCH:
                 if not same_rows(&alone.rows, &rows.rows):
                     raise OracleFailure(f"the batch at byte {rows.at} has other rows by itself")
@@ -302,7 +317,7 @@ cdef class Records(First):
         cdef int64_t shift
         cdef int other = tabled.advance()
         tabled.require_memory()
-        self.compare("columns", other, tabled, state)
+        compare("columns", other, tabled, state, rows)
         if state != AT_BATCH or rows.rows.count == 0:
             return 0
         if not same_rows(&tabled.rows, &rows.rows):
@@ -318,8 +333,7 @@ cdef class Records(First):
         if (rows.magic == LAST_MAGIC and not rows.in_tools and rows.report.count == 0
                 and not rows.h.attributes & (LOG_APPEND_TIME | CODEC_MASK) and self.wide.buffer < BUFFERS_MAX):
             self.starts[self.wide.buffer], self.sizes[self.wide.buffer] = p, n
-            self.check_written(p, before, True)
-            self.check_written(p, before, False)
+            self.check_written(p, before)
         return 0
 
     cdef bint has_rows(self, int64_t before, int64_t shift) noexcept:
@@ -369,20 +383,21 @@ cdef class Records(First):
                 or <bint> (others.bits[i >> 6] >> (i & 63) & 1) != (length >= 0)
                 or (<const uint32_t *> view)[0] != <uint64_t> n):
             return False
-        if n <= INLINE_BYTES:
+        if n <= KFUZZ_INLINE_BYTES:
             return not n or not memcmp(view + 4, p, <size_t> n)
         return (not memcmp(view + 4, p, 4) and (<const uint32_t *> view)[2] == <uint32_t> self.wide.buffer
                 and (<const uint32_t *> view)[3] == <uint32_t> (shift + at))
 
-    cdef int check_written(self, const uint8_t *p, int64_t before, bint wide) except -1:
-        """Write the batch's columns again: they have no findings, so the bytes must be the same."""
+    cdef int check_written(self, const uint8_t *p, int64_t before) except -1:
+        """Write the batch's columns again, by both loops: they have no findings, so the bytes must be the same."""
         cdef ColumnWriter writer = self.writer
         cdef Scan rows = self.rows
         cdef Columns table = self.wide
-        cdef header_t h = rows.h
+        cdef header_t h
         cdef fault_t fault
         cdef int64_t largest
         cdef int64_t room
+        cdef bint wide
         cdef uint8_t *end
         self.column(&writer.table.keys, KEYS)
         self.column(&writer.table.values, VALUES)
@@ -392,7 +407,6 @@ cdef class Records(First):
         writer.table.offsets = <const uint8_t *> table.offsets
         writer.table.header_ends = <const uint8_t *> table.header_ends
         writer.length = table.count
-        writer.wide = wide and table.wide
         room = HEADER_SIZE + writer.room(before, table.count)
         if room > self.capacity:
             PyMem_Free(self.made)
@@ -401,13 +415,16 @@ cdef class Records(First):
             if self.made == NULL:
                 raise MemoryError
             self.capacity = room
-        end = writer.put_batch(self.made + HEADER_SIZE, self.made + room, before, table.count, h.base_offset,
-                               h.base_timestamp, &largest, &fault)
-        if end != NULL:
-            seal(self.made, end - self.made, &h)
-        if end == NULL or end - self.made != rows.size or memcmp(self.made, p + rows.at, <size_t> rows.size):
-            written = "" if end == NULL else self.made[:end - self.made].hex()
-            raise OracleFailure(f"canonical bytes change: {(p + rows.at)[:rows.size].hex()} becomes {written!r}")
+        for wide in (True, False):
+            writer.wide = wide and table.wide
+            h = rows.h
+            end = writer.put_batch(self.made + HEADER_SIZE, self.made + room, before, table.count, h.base_offset,
+                                   h.base_timestamp, &largest, &fault)
+            if end != NULL:
+                seal(self.made, end - self.made, &h)
+            if end == NULL or end - self.made != rows.size or memcmp(self.made, p + rows.at, <size_t> rows.size):
+                written = "" if end == NULL else self.made[:end - self.made].hex()
+                raise OracleFailure(f"canonical bytes change: {(p + rows.at)[:rows.size].hex()} becomes {written!r}")
         return 0
 
     cdef void column(self, column_t *column, int which) noexcept:
@@ -422,34 +439,22 @@ cdef class Records(First):
         column.sizes = self.sizes
         column.data_count = self.wide.buffer + 1
 
-    cdef bint role_passes(self, const uint8_t *p, int64_t n) except -1:
+    cdef bint role_passes(self, bytes data) except -1:
         """A broker's or a log's rules, up to the first batch with a finding: the verdict alone and the rows stop at the
         same byte with the same findings.
         """
-        cdef Scan whole = open_scan(b"", False, self.rules(), 0)
-        cdef Scan rows = open_scan(b"", True, self.rules(), 0)
-        cdef bint is_there = whole.policy.reads_rows
-        cdef int state
-        cdef int other
-        whole.begin_at(p, n, False, 0 if whole.policy.skims else PAYLOAD_BYTES_MAX)
-        whole.with_rows = is_there
-        rows.begin_at(p, n, True, whole.limit)
-        while True:
+        cdef Scan whole = open_scan(data, False, self.rules(), PAYLOAD_BYTES_MAX)
+        cdef Scan rows = open_scan(data, True, self.rules(), PAYLOAD_BYTES_MAX)
+        cdef int state = AT_BATCH
+        while state == AT_BATCH and rows.report.count == 0:
             state = rows.advance()
             rows.require_memory()
-            if state != AT_BATCH or rows.report.count:
-                other = whole.advance()
-                whole.require_memory()
-                if (other != state or whole.at != rows.at or whole.size != rows.size or whole.found != rows.found
-                        or whole.batch_count != rows.batch_count or whole.record_count != rows.record_count
-                        or not same_notes(whole.report, rows.report)):
-                    raise OracleFailure(f"as {self.role} the verdict alone differs from the rows, at byte {rows.at}: "
-                                        f"{said(other, whole)}; {said(state, rows)}")
-                return state != AT_PAYLOAD
+        compare_verdict(self.verdict_alone, whole, state, rows)
+        return state != AT_PAYLOAD
 
     cdef Policy rules(self):
         if self.role == "broker":
-            return DEFAULT_TOPIC.rules()
+            return rules_like(PRODUCED)
         return SegmentRules(INDEX_INTERVAL_BYTES)
 
 
@@ -487,13 +492,9 @@ cdef class Messages(First):
         cdef uint8_t *copy
         if schema is None:
             return JUDGED
-        body = data[SELECTOR_SIZE:]
+        body = data[SELECTOR_BYTES:]
         n = len(body)
-        # Memory of exactly this size, so that a sanitizer sees an over-read by one byte.
-        copy = <uint8_t *> PyMem_Malloc(<size_t> (n + (n == 0)))
-        if copy == NULL:
-            raise MemoryError
-        memcpy(copy, PyBytes_AS_STRING(body), <size_t> n)
+        copy = copy_of(<const uint8_t *> PyBytes_AS_STRING(body), n)
         try:
             checked = schema.check(PyMemoryView_FromMemory(<char *> copy, n, PyBUF_READ))
         finally:

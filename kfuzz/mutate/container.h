@@ -42,6 +42,17 @@ static int kfuzz_copy_back(uint8_t *out, int64_t *size, int64_t room, int64_t le
     return 1;
 }
 
+/* Add the bytes that follow a length of 15 in a token, up to one below 255. NULL if they are cut. */
+static const uint8_t *kfuzz_longer(const uint8_t *p, const uint8_t *end, int64_t *length)
+{
+    do {
+        if (p == end)
+            return NULL;
+        *length += *p;
+    } while (*p++ == 255);
+    return p;
+}
+
 /* An lz4 block, with the interface of LZ4_decompress_safe. */
 static int kfuzz_unlz4_block(const char *data, char *output, int n, int room)
 {
@@ -51,12 +62,8 @@ static int kfuzz_unlz4_block(const char *data, char *output, int n, int room)
     while (p < end) {
         const int token = *p++;
         int64_t literals = token >> 4, length = token & 15;
-        if (literals == 15)
-            do {
-                if (p == end)
-                    return -1;
-                literals += *p;
-            } while (*p++ == 255);
+        if (literals == 15 && (p = kfuzz_longer(p, end, &literals)) == NULL)
+            return -1;
         if (literals > end - p || literals > room - size)
             return -1;
         memcpy(out + size, p, (size_t) literals);
@@ -68,12 +75,8 @@ static int kfuzz_unlz4_block(const char *data, char *output, int n, int room)
             return -1;
         const int64_t distance = p[0] | p[1] << 8;
         p += 2;
-        if (length == 15)
-            do {
-                if (p == end)
-                    return -1;
-                length += *p;
-            } while (*p++ == 255);
+        if (length == 15 && (p = kfuzz_longer(p, end, &length)) == NULL)
+            return -1;
         if (!kfuzz_copy_back(out, &size, room, length + KFUZZ_MATCH_MIN, distance))
             return -1;
     }

@@ -51,7 +51,8 @@ __attribute__((constructor)) static void start(void)
     mutator.repair = 0.95;
 }
 
-/* KFUZZ_MUTATOR_STATS=1 makes the library tell at the end what it did; otherwise nobody notices a hook that nobody calls. */
+/* With KFUZZ_MUTATOR_STATS=1 the library prints at the end how often its hooks were called. It shows whether a fuzzer calls
+ * them at all. */
 __attribute__((destructor)) static void report(void)
 {
     const char *asked = getenv("KFUZZ_MUTATOR_STATS");

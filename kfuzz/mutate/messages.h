@@ -23,13 +23,10 @@
 #define KFUZZ_MESSAGE_KIND_NUMBER(number, name, weight) KFUZZ_M_##number,
 enum kfuzz_message_kind { KFUZZ_MESSAGE_KINDS(KFUZZ_MESSAGE_KIND_NUMBER) KFUZZ_MESSAGE_KIND_COUNT };
 
-#define KFUZZ_MESSAGE_KIND_NAME(number, name, weight) name,
-static const char *const kfuzz_message_kind_names[] = {KFUZZ_MESSAGE_KINDS(KFUZZ_MESSAGE_KIND_NAME)};
+static const char *const kfuzz_message_kind_names[] = {KFUZZ_MESSAGE_KINDS(KFUZZ_KIND_NAME)};
+static const uint8_t kfuzz_message_kind_weights[] = {KFUZZ_MESSAGE_KINDS(KFUZZ_KIND_WEIGHT)};
 
-#define KFUZZ_MESSAGE_KIND_WEIGHT(number, name, weight) weight,
-static const uint8_t kfuzz_message_kind_weights[] = {KFUZZ_MESSAGE_KINDS(KFUZZ_MESSAGE_KIND_WEIGHT)};
-
-enum { KFUZZ_MESSAGE_WEIGHTS = 100, KFUZZ_INSERTED_MAX = 1024 };
+enum { KFUZZ_MESSAGE_WEIGHTS = 0 KFUZZ_MESSAGE_KINDS(KFUZZ_KIND_SUM), KFUZZ_INSERTED_MAX = 1024 };
 
 /* Boundary values: where a varint grows by a byte, Kafka's limits, and the limits of int16 and int32. */
 static const int64_t kfuzz_boundaries[] = {
@@ -355,14 +352,10 @@ static void kfuzz_mutate_message(kfuzz_mutator *m, const kfuzz_flat_schema *sche
     static const uint8_t rounds[] = {1, 1, 2, 3};
     int round = KFUZZ_PICK(&m->dice, rounds), tries;
     while (round--) {
-        int kind = KFUZZ_M_SCRAMBLE;
-        for (tries = 0; tries < KFUZZ_TRIES; tries++) {
-            int64_t drawn = kfuzz_below(&m->dice, KFUZZ_MESSAGE_WEIGHTS);
-            for (kind = 0; drawn >= kfuzz_message_kind_weights[kind]; kind++)
-                drawn -= kfuzz_message_kind_weights[kind];
-            if (kfuzz_apply_to_message(m, kind, schema, from))
+        for (tries = 0; tries < KFUZZ_TRIES; tries++)
+            if (kfuzz_apply_to_message(m, kfuzz_draw_kind(m, kfuzz_message_kind_weights, KFUZZ_MESSAGE_WEIGHTS), schema,
+                                       from))
                 break;
-        }
         if (tries == KFUZZ_TRIES)
             kfuzz_apply_to_message(m, KFUZZ_M_SCRAMBLE, schema, from);
     }

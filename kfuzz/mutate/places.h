@@ -26,7 +26,7 @@ typedef struct {
     int64_t size;
     /* The end of what it counts or measures: elements, tagged fields, content. */
     int64_t end;
-    /* The number as it is written: a compact length is one more than the length. */
+    /* The written number. In a compact field it is the length plus 1. */
     int64_t value;
     enum kfuzz_part part;
     /* The width of a number of fixed size; 0 for a varint. */

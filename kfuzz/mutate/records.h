@@ -48,10 +48,13 @@ static const char *const kfuzz_kind_names[] = {KFUZZ_KINDS(KFUZZ_KIND_NAME)};
 #define KFUZZ_KIND_WEIGHT(number, name, weight) weight,
 static const uint8_t kfuzz_kind_weights[] = {KFUZZ_KINDS(KFUZZ_KIND_WEIGHT)};
 
+#define KFUZZ_KIND_SUM(number, name, weight) +(weight)
+
 enum {
     /* How often a kind is drawn again for input that has no part for it. */
     KFUZZ_TRIES = 8,
     KFUZZ_ROUNDS = 5,
+    KFUZZ_WEIGHTS = 0 KFUZZ_KINDS(KFUZZ_KIND_SUM),
 };
 
 typedef struct {
@@ -76,14 +79,12 @@ typedef struct {
     uint64_t kinds[KFUZZ_KIND_COUNT];
 } kfuzz_mutator;
 
-static int kfuzz_drawn_weights;
-static uint8_t kfuzz_drawn[256];
 static uint32_t kfuzz_crc32c_table[256];
 
 /* Call once before anything else. */
 static void kfuzz_mutator_init(const char *zlib, const char *zstd)
 {
-    int kind, i, bit;
+    int i, bit;
     kfuzz_open_libraries(zlib, zstd);
     kfuzz_crc32_init();
     if (KFUZZ_CRC_THERE)
@@ -94,10 +95,6 @@ static void kfuzz_mutator_init(const char *zlib, const char *zstd)
             crc = crc >> 1 ^ (crc & 1 ? KFUZZ_CRC_POLYNOMIAL : 0);
         kfuzz_crc32c_table[i] = crc;
     }
-    kfuzz_drawn_weights = 0;
-    for (kind = 0; kind < KFUZZ_KIND_COUNT; kind++)
-        for (i = 0; i < kfuzz_kind_weights[kind]; i++)
-            kfuzz_drawn[kfuzz_drawn_weights++] = (uint8_t) kind;
 }
 
 static void kfuzz_mutator_free(kfuzz_mutator *m)
@@ -127,7 +124,8 @@ static uint32_t kfuzz_checksum32c(const uint8_t *p, size_t n)
     return ~crc;
 }
 
-/* Give the batch or message in [at, end) its right length and CRC. A frame too short to hold them stays as it is. */
+/* Correct the length (if `length`) and the CRC (if `crc`) of the batch or message in [at, end). A frame that is too short
+ * to have them stays as it is. */
 static void kfuzz_seal(kfuzz_text *text, int64_t at, int64_t end, int length, int crc)
 {
     uint8_t *p = text->p + at;
@@ -376,7 +374,7 @@ typedef struct {
     int64_t length_at;
 } kfuzz_container;
 
-/* What the batch or message holds. 0 if it holds none: a message that is no wrapper, or a header that is cut. */
+/* Find the payload of the batch or wrapper at `frame`. 0 if there is none: a plain message, or a header that is cut. */
 static int kfuzz_container_of(const kfuzz_text *text, kfuzz_span frame, kfuzz_container *container)
 {
     const uint8_t *p = text->p + frame.at;
@@ -396,8 +394,8 @@ static int kfuzz_container_of(const kfuzz_text *text, kfuzz_span frame, kfuzz_co
     return container->codec > 0 && container->codec < KFUZZ_ZSTD;
 }
 
-/* Copy the payload, decompressed, into m->payload. What cannot be decompressed is taken as it is: a target may compress
- * its inputs only after the mutation. */
+/* Decompress the payload into m->payload. A payload that cannot be decompressed is copied: a target may compress its
+ * inputs only after the mutation. */
 static int kfuzz_open_payload(kfuzz_mutator *m, const kfuzz_text *text, const kfuzz_container *container)
 {
     const uint8_t *p = text->p + container->at.at;
@@ -571,7 +569,7 @@ static int64_t kfuzz_change_codec(kfuzz_mutator *m, kfuzz_span frame)
     if (!kfuzz_container_of(&m->text, frame, &container) || !kfuzz_open_payload(m, &m->text, &container))
         return INT64_MIN;
     codec = (int) kfuzz_below(&m->dice, KFUZZ_CODEC_MASK + 1);
-    /* A codec that nobody has, three times in eight, has nothing to write. */
+    /* Three of the eight codecs do not exist. For those the payload stays as it is. */
     grown = codec > KFUZZ_LAST_CODEC ? 0 : kfuzz_close_payload(m, &container, codec);
     if (grown == INT64_MIN)
         return INT64_MIN;
@@ -678,7 +676,7 @@ static int kfuzz_change_frame(kfuzz_mutator *m, enum kfuzz_kind kind)
     default:
         grown = kfuzz_change_payload(m, kind, frame);
         if (grown == INT64_MIN && magic < KFUZZ_LAST_MAGIC)
-            /* A message that is no wrapper is its own record. */
+            /* A plain message has no payload: change the message itself. */
             grown = kfuzz_change_message(m, kind, text, frame) ? 0 : INT64_MIN;
     }
     if (grown == INT64_MIN)
@@ -706,6 +704,16 @@ static int kfuzz_apply(kfuzz_mutator *m, enum kfuzz_kind kind)
     }
 }
 
+/* A kind, each as often as its weight says of the sum of all weights. */
+static int kfuzz_draw_kind(kfuzz_mutator *m, const uint8_t *weights, int64_t sum)
+{
+    int64_t drawn = kfuzz_below(&m->dice, sum);
+    int kind = 0;
+    for (; drawn >= weights[kind]; kind++)
+        drawn -= weights[kind];
+    return kind;
+}
+
 /* Apply one to three changes to m->text. */
 static void kfuzz_mutate(kfuzz_mutator *m)
 {
@@ -714,7 +722,7 @@ static void kfuzz_mutate(kfuzz_mutator *m)
     while (round--) {
         enum kfuzz_kind kind = KFUZZ_RAW_SCRAMBLE;
         for (tries = 0; tries < KFUZZ_TRIES; tries++) {
-            kind = (enum kfuzz_kind) kfuzz_drawn[kfuzz_below(&m->dice, kfuzz_drawn_weights)];
+            kind = (enum kfuzz_kind) kfuzz_draw_kind(m, kfuzz_kind_weights, KFUZZ_WEIGHTS);
             if (kfuzz_apply(m, kind))
                 break;
         }
@@ -725,7 +733,6 @@ static void kfuzz_mutate(kfuzz_mutator *m)
         m->kinds[kind]++;
     }
 }
-
 
 /* Join m->text and m->other: a record, a message or a batch of the other one comes into the text. */
 static void kfuzz_cross(kfuzz_mutator *m)

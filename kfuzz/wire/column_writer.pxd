@@ -5,6 +5,8 @@ cdef extern from "rows.h":
     # How a column says where its bytes are: by views, or not at all.
     int KFUZZ_VIEWS
     int KFUZZ_ABSENT
+    # A view holds up to this many bytes itself.
+    int KFUZZ_INLINE_BYTES
     ctypedef struct column_t "kfuzz_column":
         int kind
         const uint8_t *valid

@@ -23,7 +23,6 @@ cdef extern from "rows.h":
     int KFUZZ_BLOCK
     int KFUZZ_BLOCK_SLACK
     int KFUZZ_HEADER_FIXED_BYTES
-    int KFUZZ_INLINE_BYTES
     int KFUZZ_ENDS
     int KFUZZ_LARGE_ENDS
     bint KFUZZ_WIDE_THERE

@@ -123,7 +123,7 @@ class Broker:
 class Promised(NamedTuple):
     """What the headers say: how many records a consumer hands out, and the offset behind them.
 
-    ``whole`` is true if all bytes are batches, except perhaps an incomplete one at the end, which is no error.
+    ``whole`` is true if the bytes are whole batches. The last batch may be incomplete.
     """
 
     records: int

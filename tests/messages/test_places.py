@@ -90,7 +90,8 @@ TAGGED = {
     [
         ("01", {"place": {"x": 7}}),
         ("00", {"place": None}),
-        # Two bytes, the largest int32, and a negative one: Kafka reads a varint, and -1 is no null here.
+        # A varint of two bytes; as an int8, its first byte would be negative and mean null.
+        # Then the largest int32, and -1, which means null.
         ("de52", {"place": {"x": 7}}),
         ("ffffffff07", {"place": {"x": 7}}),
         ("ffffffff0f", {"place": None}),

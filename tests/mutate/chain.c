@@ -36,10 +36,16 @@ enum { POOL = 64, SIZE_MAX_MOST = 6000, SCHEMAS_MOST = 64, SELECTOR = 3, SCHEMA_
 static uint8_t *pool[POOL];
 static size_t sizes[POOL];
 
-static void keep(unsigned int i, const uint8_t *data, size_t size)
+static uint8_t *copy_of(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size ? size : 1);
     memcpy(copy, data, size);
+    return copy;
+}
+
+static void keep(unsigned int i, const uint8_t *data, size_t size)
+{
+    uint8_t *copy = copy_of(data, size);
     free(pool[i]);
     pool[i] = copy;
     sizes[i] = size;
@@ -52,15 +58,12 @@ static unsigned int schema_count;
 static uint8_t *bytes_of(const char *path, size_t *size)
 {
     static uint8_t bytes[SIZE_MAX_MOST];
-    uint8_t *copy;
     FILE *file = fopen(path, "rb");
     if (file == NULL)
         exit(2);
     *size = fread(bytes, 1, sizeof(bytes), file);
     fclose(file);
-    copy = malloc(*size ? *size : 1);
-    memcpy(copy, bytes, *size);
-    return copy;
+    return copy_of(bytes, *size);
 }
 
 static void load(unsigned int i, const char *path)
@@ -118,7 +121,7 @@ int main(int count, char **arguments)
             return 3;
         for (k = 0; k < size; k++)
             checksum = (checksum ^ out[k]) * 1099511628211u;
-        /* Now and then an input as it was, so that the pool does not turn to noise. */
+        /* Load one of the files again every seventh time. Otherwise the whole pool would become noise. */
         if (i % 7 == 0)
             load(from, arguments[2 + i % files]);
         else if (size <= SIZE_MAX_MOST)

@@ -119,21 +119,16 @@ def _claims_too_much(frame: bytes) -> bool:
 
 def _claims(frame: bytes) -> Iterator[int]:
     """The sizes in bytes that a compressed batch claims; Kafka allocates each of them before it reads."""
-    magic, codec = frame[MAGIC_AT], _codec(frame)
-    if not 0 < codec < len(CODECS):
+    payload = _compressed(frame)
+    if payload is None:
         return
-    payload = frame[BATCH_HEADER_SIZE:]
+    magic = frame[MAGIC_AT]
     if magic == 2:
         # Kafka puts the records of a segment's control batch into a list, which takes at least four bytes per record.
         yield 4 * int.from_bytes(frame[BATCH_HEADER_SIZE - 4 : BATCH_HEADER_SIZE], "big", signed=True)
-    else:
-        message, _ = parse_message(frame, 0, len(frame))
-        if message is None or message[6][1] < 0:
-            return
-        payload = frame[message[6][0] : sum(message[6])]
-    if CODECS[codec] == "snappy":
+    if CODECS[_codec(frame)] == "snappy":
         yield from _snappy_claims(payload)
-    inner = decompress(CODECS[codec], payload, DEFAULT_LIMITS.decompressed_bytes, magic=magic).data
+    inner = _decompressed(frame, payload)
     at = 0
     while True:
         size, begin = _varint(inner, at, zigzag=True) if magic == 2 else _message_size(inner, at)
@@ -142,6 +137,21 @@ def _claims(frame: bytes) -> Iterator[int]:
         if size <= 0 or size > len(inner) - begin:
             return
         at = begin + size
+
+
+def _compressed(frame: bytes) -> bytes | None:
+    """The compressed payload of a batch or wrapper; None if there is none."""
+    if not 0 < _codec(frame) < len(CODECS):
+        return None
+    if frame[MAGIC_AT] == 2:
+        return frame[BATCH_HEADER_SIZE:]
+    message, _ = parse_message(frame, 0, len(frame))
+    return None if message is None or message[6][1] < 0 else frame[message[6][0] : sum(message[6])]
+
+
+def _decompressed(frame: bytes, payload: bytes) -> bytes:
+    """What the payload of ``frame`` decompresses to, as far as it can be decompressed."""
+    return decompress(CODECS[_codec(frame)], payload, DEFAULT_LIMITS.decompressed_bytes, magic=frame[MAGIC_AT]).data
 
 
 def _message_size(payload: bytes, at: int) -> tuple[int, int]:
@@ -183,8 +193,9 @@ def _codec_without_a_name(data: bytes, made: Verdict, answer: Answer) -> bool:
     error = UNKNOWN_CODEC.match(answer.error)
     if error is None or not _both_refuse(made, answer):
         return False
-    codecs = {_codec(frame) for frame in _stopped(data, answer)}
-    codecs |= {message[CODEC_AT[0]] & CODEC_MASK for frame in _stopped(data, answer) for message in _messages(frame)}
+    stopped = _stopped(data, answer)
+    codecs = {_codec(frame) for frame in stopped}
+    codecs |= {message[CODEC_AT[0]] & CODEC_MASK for frame in stopped for message in _messages(frame)}
     return int(error[1]) in codecs
 
 
@@ -227,17 +238,13 @@ def _stopped(data: bytes, answer: Answer) -> list[bytes]:
 
 def _messages(frame: bytes) -> Iterator[bytes]:
     """A message of magic 0 or 1; if it is a wrapper, also the messages inside it, up to the first broken size."""
-    magic, codec = frame[MAGIC_AT], _codec(frame)
-    if magic == 2:
+    if frame[MAGIC_AT] == 2:
         return
     yield frame
-    if not 0 < codec < len(CODECS):
+    payload = _compressed(frame)
+    if payload is None:
         return
-    message, _ = parse_message(frame, 0, len(frame))
-    if message is None or message[6][1] < 0:
-        return
-    payload = frame[message[6][0] : sum(message[6])]
-    inner = decompress(CODECS[codec], payload, DEFAULT_LIMITS.decompressed_bytes, magic=magic).data
+    inner = _decompressed(frame, payload)
     at = 0
     while True:
         size, begin = _message_size(inner, at)
