@@ -56,19 +56,17 @@ SIZE_MAX: Final = 1 << 16
 # Above the tags that Kafka uses. The largest int32 means "no tag".
 UNKNOWN_TAGS: Final = st.integers(10_000, INT32_MAX - 1)
 
+
+def _text(max_size: int, *, without: str = "") -> st.SearchStrategy[str]:
+    """Text that UTF-8 can hold: any characters but surrogates. ``codec="utf-8"`` says the same, but tries every one
+    of them at its first use, which takes so long that a health check of hypothesis fails.
+    """
+    return st.text(st.characters(exclude_categories=("Cs",), exclude_characters=without), max_size=max_size)
+
+
 _SPANS: Final = st.none() | st.binary(max_size=64)
-# UTF-8 can hold all characters but surrogates. `codec="utf-8"` says the same, but tries every character at its first
-# use, which takes so long that a health check of hypothesis fails.
-_SURROGATES: Final = ("Cs",)
-_TEXT: Final = st.text(st.characters(exclude_categories=_SURROGATES), max_size=30)
 # A header's key is UTF-8 without a NUL.
-_HEADERS: Final = st.lists(
-    st.tuples(
-        st.text(st.characters(exclude_categories=_SURROGATES, exclude_characters="\0"), max_size=12).map(str.encode),
-        _SPANS,
-    ),
-    max_size=3,
-).map(tuple)
+_HEADERS: Final = st.lists(st.tuples(_text(12, without="\0").map(str.encode), _SPANS), max_size=3).map(tuple)
 _ANY_HEADERS: Final = st.lists(st.tuples(st.binary(max_size=9), _SPANS), max_size=3).map(tuple)
 _INT16: Final = st.integers(*INT_RANGES["int16"])
 _INT32: Final = st.integers(*INT_RANGES["int32"])
@@ -329,5 +327,5 @@ def _element(definition: Definition, field: Field, version: int) -> st.SearchStr
     if name == "float64":
         return st.floats(allow_nan=False)
     if name == "string":
-        return _TEXT
+        return _text(30)
     return st.binary(min_size=16, max_size=16) if name == "uuid" else st.binary(max_size=64)
