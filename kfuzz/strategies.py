@@ -61,7 +61,7 @@ def _text(max_size: int, *, without: str = "") -> st.SearchStrategy[str]:
     """Text that UTF-8 can hold: any characters but surrogates. ``codec="utf-8"`` says the same, but tries every one
     of them at its first use, which takes so long that a health check of hypothesis fails.
     """
-    return st.text(st.characters(exclude_categories=("Cs",), exclude_characters=without), max_size=max_size)
+    return st.text(st.characters(exclude_categories=["Cs"], exclude_characters=without), max_size=max_size)
 
 
 _SPANS: Final = st.none() | st.binary(max_size=64)
