@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["PLAIN_INTERVAL_S", "progress"]
+__all__ = ["PLAIN_INTERVAL_S", "live_table", "progress"]
 
 PLAIN_INTERVAL_S = 5.0
+# A table says more than a line, and its work takes minutes or hours.
+PLAIN_TABLE_INTERVAL_S = 30.0
 
 
 @contextlib.contextmanager
@@ -42,3 +44,43 @@ def progress(what: str, total: int | None, *, quiet: bool = False) -> Iterator[C
                 print(f"{what}: {far}", file=sys.stderr)
 
         yield set_done
+
+
+@contextlib.contextmanager
+def live_table(
+    columns: Sequence[str], *, quiet: bool = False
+) -> Iterator[Callable[[Sequence[Sequence[str]], Sequence[str]], None]]:
+    """Show a table that changes on standard error; yields ``show(rows, lines)``.
+
+    On a terminal it is a table of ``rows``, which is gone at the end. In a pipe it is ``lines``, every half minute.
+    """
+    if quiet or sys.stderr is None:
+        yield lambda rows, lines: None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.live import Live
+        from rich.table import Table
+
+        with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+
+            def draw(rows: Sequence[Sequence[str]], lines: Sequence[str]) -> None:
+                table = Table()
+                for i, column in enumerate(columns):
+                    table.add_column(column, justify="left" if i < 2 else "right", no_wrap=True)
+                for row in rows:
+                    table.add_row(*row)
+                live.update(table, refresh=True)
+
+            yield draw
+    else:
+        last = 0.0
+
+        def say(rows: Sequence[Sequence[str]], lines: Sequence[str]) -> None:
+            nonlocal last
+            last = last or time.monotonic()
+            if time.monotonic() - last >= PLAIN_TABLE_INTERVAL_S:
+                last = time.monotonic()
+                for line in lines:
+                    print(line, file=sys.stderr)
+
+        yield say

@@ -7,7 +7,7 @@ import difflib
 import io
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Group",
     "LocalPath",
+    "Word",
     "echo_json",
     "json_option",
     "keep_going_without_reader",
@@ -105,3 +106,19 @@ class LocalPath(click.ParamType[Path]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         return local_path(value)
+
+
+class Word(click.ParamType[Any]):
+    """A value that a function reads from text."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self.parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.parse(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)

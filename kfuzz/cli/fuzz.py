@@ -1,30 +1,55 @@
-"""``kfuzz fuzz``: parses, prints and exits. ``kfuzz.fuzz.campaign`` does the work."""
+"""``kfuzz fuzz``: parses, prints and exits. ``kfuzz.fuzz.campaign`` and ``once`` do the work."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from typing import Any, Final, cast
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option, progress
+from kfuzz.cli.console import LocalPath, Word, echo_json, json_option
+from kfuzz.conformance.judge.harm import harm_named
+from kfuzz.display import live_table
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
-from kfuzz.fuzz import campaign
+from kfuzz.fuzz import campaign, once
 from kfuzz.fuzz.building import SANITIZERS, Sanitizer
-from kfuzz.fuzz.campaign import Crash, Result
+from kfuzz.fuzz.campaign import Result, Row
+from kfuzz.fuzz.faults import Fault
+from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import TARGETS
+from kfuzz.units import parse_duration
 
 __all__ = ["command"]
 
-SHOWN_HEX_DIGITS = 400
+SHOWN_HEX_DIGITS: Final = 400
+SECONDS: Final = 60
+SECONDS_MAX: Final = 7 * 86400
+JOBS_MAX: Final = 256
+COLUMNS: Final = ("target", "state", "inputs", "per second", "coverage", "corpus", "finds", "since new")
+
+
+def _seconds(text: str) -> int:
+    seconds = round(parse_duration(text))
+    if not 1 <= seconds <= SECONDS_MAX:
+        raise UsageError(f"{text!r} is not between 1s and {SECONDS_MAX // 86_400}d")
+    return seconds
 
 
 @click.command()
 @click.argument("targets", nargs=-1, metavar="TARGET...")
 @click.option(
-    "--seconds", type=click.IntRange(1, 7 * 86400), default=60, show_default=True, help="Time for each target."
+    "--time", "time_s", type=Word("time", _seconds), help="Time for each target: 90s, 10m, 1h, 1d.  [default: 60s]"
+)
+@click.option("--seconds", type=click.IntRange(1, SECONDS_MAX), help="The same, in seconds.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, JOBS_MAX),
+    default=1,
+    show_default=True,
+    help="Processes at the same time. With more than there are targets, a target has several.",
 )
 @click.option("--runs", type=click.IntRange(1), help="Stop a target after this many inputs, even if time is left.")
 @click.option("--seed", type=click.IntRange(1, 2**32 - 1), default=1, show_default=True, help="Seed of the mutations.")
@@ -33,7 +58,12 @@ SHOWN_HEX_DIGITS = 400
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("out/fuzz"),
     show_default=True,
-    help="Where corpus and crashes are kept.",
+    help="Where causes, logs and the corpora are kept.",
+)
+@click.option(
+    "--corpus",
+    type=LocalPath(),
+    help="Folder of the corpora, one folder per target.  [default: in --out]",
 )
 @click.option(
     "--sanitize",
@@ -42,6 +72,7 @@ SHOWN_HEX_DIGITS = 400
     show_default=True,
     help="Also build with this sanitizer.",
 )
+@click.option("--stop-at-first", is_flag=True, help="End a target when it has found something.")
 @click.option("--reproduce", "file", type=click.Path(path_type=Path), help="Only run this one input, without fuzzing.")
 @click.option(
     "--replay",
@@ -52,28 +83,34 @@ SHOWN_HEX_DIGITS = 400
 @json_option
 def command(
     targets: tuple[str, ...],
-    seconds: int,
+    time_s: int | None,
+    seconds: int | None,
+    jobs: int,
     runs: int | None,
     seed: int,
     out: Path,
+    corpus: Path | None,
     sanitize: str,
+    stop_at_first: bool,
     file: Path | None,
     replay: bool,
     as_list: bool,
     as_json: bool,
 ) -> int:
-    """Run fuzz targets under atheris. Each runs until its time is up or it finds something.
+    """Run fuzz targets under atheris. What they find is grouped by cause, and they go on until their time is up.
 
-    Exit code 0: nothing found; 1: something found, and the input is printed; 2: wrong use; 130: interrupted. Ctrl-C
-    ends the campaign early and shows the results so far.
+    Exit code 0: nothing found; 1: something found, and each cause is printed with its smallest input; 2: wrong use;
+    130: interrupted. Ctrl-C ends the campaign early and shows the results so far. The next campaign in the same folder
+    goes on from its corpus and its causes.
 
     \b
     Examples:
       kfuzz fuzz --list
-      kfuzz fuzz record-batch --seconds 60
+      kfuzz fuzz record-batch --time 1m
+      kfuzz fuzz record-batch messages broker --time 1h --jobs 2
       kfuzz fuzz record-batch compression --sanitize address --json
       kfuzz fuzz --replay --sanitize undefined
-      kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/crashes/crash-0123456789ab
+      kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/causes/panics-01234567
     """
     if as_list:
         return _list(as_json)
@@ -86,28 +123,36 @@ def command(
         raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --list` describes them")
     if file is not None:
         return _reproduce(targets, file, sanitizer, as_json)
+    if time_s is not None and seconds is not None:
+        raise UsageError("--time and --seconds are the same time in two units; use one of them")
     out = require_writable(out, directory=True)
-    order = list(dict.fromkeys(targets))
-    with progress(f"fuzzing {', '.join(order)}, seconds", seconds * len(order), quiet=as_json) as set_done:
+    if corpus is not None:
+        corpus = require_writable(corpus, directory=True)
+    with live_table(COLUMNS, quiet=as_json) as show:
         results = campaign.run(
             targets,
-            seconds,
+            time_s or seconds or SECONDS,
             runs=runs,
             seed=seed,
+            jobs=jobs,
             out=out,
+            corpus=corpus,
             sanitizer=sanitizer,
+            stop_at_first=stop_at_first,
             say=_say,
-            progress=lambda target, done_s: set_done(order.index(target) * seconds + min(done_s, seconds)),
+            watch=lambda rows: show(
+                [_cells(row) for row in rows], [_line(row) for row in rows if row.state != "waiting"]
+            ),
         )
     if as_json:
         echo_json({"targets": [result.to_json() for result in results]})
     else:
         for result in results:
             _show(result)
-    if results[-1].interrupted:
+    if any(result.interrupted for result in results):
         # The results so far are printed; the exit code is that of an interrupt.
         raise click.Abort
-    return int(any(result.crashes for result in results))
+    return int(any(result.causes for result in results))
 
 
 def _say(line: str) -> None:
@@ -127,40 +172,67 @@ def _list(as_json: bool) -> int:
 def _reproduce(targets: tuple[str, ...], file: Path, sanitizer: Sanitizer, as_json: bool) -> int:
     if len(targets) != 1:
         raise UsageError(f"--reproduce runs one target, not {len(targets)}; name one")
-    crash = campaign.reproduce(targets[0], file, sanitizer=sanitizer)
+    find = once.reproduce(targets[0], file, sanitizer=sanitizer)
     if as_json:
-        echo_json({"target": targets[0], "crash": None if crash is None else _crash_json(crash)})
-    elif crash is None:
+        echo_json({"target": targets[0], "find": None if find is None else _find_json(find)})
+    elif find is None:
         click.echo(f"{targets[0]}: {file} does not break it")
     else:
-        click.echo(f"{targets[0]}: {crash.summary}\n{crash.details}")
-    return int(crash is not None)
+        click.echo(f"{targets[0]}: {find.summary}\n{find.details}")
+    return int(find is not None)
+
+
+def _find_json(find: Find) -> dict[str, Any]:
+    fields = {name: getattr(find, name) for name in ("kind", "summary", "at", "details")}
+    return {**fields, "input_hex": find.data.hex()}
 
 
 def _replay(targets: tuple[str, ...], sanitizer: Sanitizer, out: Path, as_json: bool) -> int:
-    done = campaign.replay(targets, sanitizer=sanitizer, out=out, say=_say)
+    done = once.replay(targets, sanitizer=sanitizer, out=out, say=_say)
     if as_json:
         echo_json({"targets": [asdict(one) for one in done]})
     for one in () if as_json else done:
-        if one.crash is None:
-            click.echo(f"{one.target}: {one.executions:,} known inputs, nothing found (sanitizer: {one.sanitizer})")
-        else:
-            click.echo(f"{one.target}: {one.input} breaks it: {one.crash.summary}\n{one.crash.details}")
-            click.echo(
-                f"  to run it again: kfuzz fuzz {one.target} --sanitize {sanitizer} --reproduce {one.crash.file}"
-            )
-    return int(any(one.crash for one in done))
+        found = f"{len(one.causes)} causes" if one.causes else "nothing"
+        click.echo(f"{one.target}: {one.executions:,} known inputs, {found} found (sanitizer: {one.sanitizer})")
+        _show_causes(one.target, one.causes, sanitizer)
+    return int(any(one.causes for one in done))
 
 
-def _crash_json(crash: Crash) -> dict[str, str]:
-    return {name: getattr(crash, name) for name in Crash.__slots__}
+def _cells(row: Row) -> list[str]:
+    if row.state == "waiting":
+        return [row.target, row.state, *[""] * (len(COLUMNS) - 2)]
+    return [
+        row.target,
+        f"{row.state}, {_time(row.seconds)}",
+        f"{row.executions:,}",
+        f"{row.per_second:,}",
+        f"{row.coverage:,}",
+        f"{row.corpus:,}",
+        f"{row.causes:,}",
+        _time(row.since_new_s),
+    ]
+
+
+def _line(row: Row) -> str:
+    return (
+        f"{row.target}: {row.state}, {_time(row.seconds)}, {row.executions:,} inputs, {row.per_second:,} per second, "
+        f"coverage {row.coverage:,}, corpus {row.corpus:,}, {row.causes:,} finds, {_time(row.since_new_s)} since new"
+    )
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _show(result: Result) -> None:
+    jobs = f" by {result.jobs} jobs" if result.jobs > 1 else ""
     click.echo(
-        f"{result.target}: {result.executions:,} inputs in {result.seconds:.0f} s "
+        f"{result.target}: {result.executions:,} inputs in {result.seconds:.0f} s{jobs} "
         f"({result.executions_per_cpu_second:,} per CPU-second), coverage {result.coverage:,}, "
         f"features {result.features:,}, corpus {result.corpus_before:,} → {result.corpus_after:,}"
+        f"{'' if result.corpus_merged is None else f', merged into {result.corpus_merged:,}'}"
     )
     if result.no_native_coverage:
         click.echo(f"  no native coverage: {result.no_native_coverage}")
@@ -176,10 +248,28 @@ def _show(result: Result) -> None:
             f"  mutation hook: {result.mutator_calls:,} calls, {result.structured or 0:,} changed by structure"
             f", {result.crossed or 0:,} made from two inputs"
         )
-    if not result.crashes:
+    if result.restarts:
+        click.echo(
+            f"  {_inputs(result.restarts)} ended the process, and {result.unconfirmed:,} of them did not do so again"
+        )
+    if result.set_aside:
+        click.echo(f"  set aside from the corpus, because they break the target: {_inputs(result.set_aside)}")
+    if not result.causes:
         click.echo("  interrupted; nothing found so far" if result.interrupted else "  nothing found")
-    for crash in result.crashes:
-        shown = crash.input_hex[:SHOWN_HEX_DIGITS] + ("…" if len(crash.input_hex) > SHOWN_HEX_DIGITS else "")
-        click.echo(f"  {crash.kind}: {crash.summary}")
-        click.echo(f"  input: {shown}")
-        click.echo(f"  to run it again: kfuzz fuzz {result.target} --reproduce {crash.file}")
+    _show_causes(result.target, result.causes, result.sanitizer)
+
+
+def _inputs(count: int) -> str:
+    return "1 input" if count == 1 else f"{count:,} inputs"
+
+
+def _show_causes(target: str, causes: Iterable[Fault], sanitizer: str) -> None:
+    option = "" if sanitizer == "none" else f" --sanitize {sanitizer}"
+    for cause in causes:
+        shown = cause.input_hex[:SHOWN_HEX_DIGITS] + ("…" if len(cause.input_hex) > SHOWN_HEX_DIGITS else "")
+        at = f" ({cause.at})" if cause.at else ""
+        click.echo(f"  {cause.id} {harm_named(cause.harm).title}: {cause.summary}{at}")
+        known = f", among them {', '.join(cause.known[:3])}" if cause.known else ""
+        more = f" and {len(cause.known) - 3:,} more known ones" if len(cause.known) > 3 else ""
+        click.echo(f"    {_inputs(cause.count)}{known}{more}; the smallest has {len(cause.data):,} bytes: {shown}")
+        click.echo(f"    to run it again: kfuzz fuzz {target}{option} --reproduce {cause.file}")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
-from kfuzz.cli.console import LocalPath, echo_json, json_option, progress
+from kfuzz.cli.console import LocalPath, Word, echo_json, json_option, progress
 from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
@@ -19,32 +17,16 @@ from kfuzz.replay import (
     Security,
     Settings,
     find_parts,
-    parse_duration,
     parse_name,
     parse_rate,
     parse_speed,
     replay,
 )
+from kfuzz.units import parse_duration
 
 __all__ = ["command"]
 
 MB = 1_000_000
-
-
-class _Word(click.ParamType[Any]):
-    """A value that a function reads from text."""
-
-    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
-        self.name = name
-        self.parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, str):
-            return value
-        try:
-            return self.parse(value)
-        except UsageError as error:
-            self.fail(str(error), param, ctx)
 
 
 def _bytes(text: str) -> int:
@@ -56,14 +38,14 @@ def _bytes(text: str) -> int:
 
 @click.command("replay")
 @click.argument("directory", type=LocalPath())
-@click.option("--bootstrap", type=_Word("host:port", Address.parse), required=True, help="A broker of the cluster.")
-@click.option("--rate", type=_Word("rate", parse_rate), help="Records or bytes per second: 50000, 20MB/s.")
-@click.option("--speed", type=_Word("speed", parse_speed), help="Follow the timestamps of the log: 1x, 10x.")
-@click.option("--duration", type=_Word("time", parse_duration), help="End after this time: 90s, 5m.")
+@click.option("--bootstrap", type=Word("host:port", Address.parse), required=True, help="A broker of the cluster.")
+@click.option("--rate", type=Word("rate", parse_rate), help="Records or bytes per second: 50000, 20MB/s.")
+@click.option("--speed", type=Word("speed", parse_speed), help="Follow the timestamps of the log: 1x, 10x.")
+@click.option("--duration", type=Word("time", parse_duration), help="End after this time: 90s, 5m.")
 @click.option("--records", type=click.IntRange(0), help="Send at most so many records.")
 @click.option("--topics", default="*", metavar="GLOB", help="Only these topics of the log.")
 @click.option(
-    "--topic", "names", type=_Word("A=B", parse_name), multiple=True, help="Send topic A to topic B; may be repeated."
+    "--topic", "names", type=Word("A=B", parse_name), multiple=True, help="Send topic A to topic B; may be repeated."
 )
 @click.option("--create", is_flag=True, help="Create missing topics, with retention.ms=-1.")
 @click.option("--replication", type=click.IntRange(1), help="Replicas of created topics (default: the broker's).")
@@ -76,14 +58,14 @@ def _bytes(text: str) -> int:
     "--pipeline", is_flag=True, help="Faster; a batch that is sent again may come after later ones of its partition."
 )
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True)
-@click.option("--timeout", type=_Word("time", parse_duration), default="30s", show_default=True, help="For an answer.")
+@click.option("--timeout", type=Word("time", parse_duration), default="30s", show_default=True, help="For an answer.")
 @click.option("--retries", type=click.IntRange(0, 1000), default=10, show_default=True, help="Of one batch.")
 @click.option("--reconnects", type=click.IntRange(0), default=20, show_default=True, help="Of the whole replay.")
 @click.option("--transactional-id", default="kfuzz-replay", show_default=True, help="How the transactional ids begin.")
 @click.option(
-    "--transaction-timeout", type=_Word("time", parse_duration), default="15m", show_default=True, help="At the broker."
+    "--transaction-timeout", type=Word("time", parse_duration), default="15m", show_default=True, help="At the broker."
 )
-@click.option("--decompressed-bytes", type=_Word("size", _bytes), help="The most that one batch may decompress to.")
+@click.option("--decompressed-bytes", type=Word("size", _bytes), help="The most that one batch may decompress to.")
 @click.option("--tls", is_flag=True, help="Encrypt, and check the broker's certificate.")
 @click.option("--tls-ca", type=LocalPath(), help="A file of certificates to trust, instead of the system's.")
 @click.option("--user", help="Log in by SASL/PLAIN; the password is taken from KFUZZ_PASSWORD.")

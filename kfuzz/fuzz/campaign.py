@@ -1,9 +1,10 @@
 """Fuzz targets for a given time and report the results.
 
-Targets run one after the other, each in its own process. A campaign starts from ``OUT/<target>/corpus`` and adds to
-it. Each crash goes to ``OUT/<target>/crashes``: the input, and a text file beside it. ``log.txt`` is libFuzzer's own
-output. ``result.json`` holds the result, also if the campaign was interrupted. Equal seed, ``runs``, build, starting
-corpus and environment give equal campaigns, if the machine supports fixed addresses (``setarch -R``).
+``OUT/<target>/`` holds what a campaign leaves, and the next one goes on from it: ``corpus``, ``causes`` (the smallest
+input of each cause), ``aside`` (inputs of the corpus that break the target), ``log.txt`` (libFuzzer's own output) and
+``result.json``, also if the campaign was interrupted. Nothing that is found ends a campaign. Equal seed, ``runs``,
+build, starting corpus and environment give equal campaigns of one job, if the machine supports fixed addresses
+(``setarch -R``).
 """
 
 from __future__ import annotations
@@ -13,61 +14,39 @@ import fcntl
 import hashlib
 import json
 import os
-import re
 import shutil
-import signal
-import subprocess
-import tempfile
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Final, Literal
 
 from kfuzz.errors import UsageError
-from kfuzz.files import cannot_write, open_whole, read_bytes, write_whole
+from kfuzz.files import cannot_write, open_whole, write_whole
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build, fallback
-from kfuzz.fuzz.seeding import dictionary, inputs, read_hex, seeds
+from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
+from kfuzz.fuzz.once import run_alone
+from kfuzz.fuzz.recorder import FINDS, STOP_AT_FIRST, Find, failing, taken
+from kfuzz.fuzz.running import Ended, Fuzzer, Totals, flags
+from kfuzz.fuzz.seeding import dictionary, inputs, seeds
 from kfuzz.fuzz.targets import Target
 
-__all__ = ["Crash", "Replay", "Result", "replay", "reproduce", "run"]
+__all__ = ["Result", "Row", "run"]
 
-RSS_LIMIT_MIB = {"none": 1024, "undefined": 1024, "address": 2048}
-INPUT_TIMEOUT_S = 20
-# A replay has inputs of any size, and a sanitizer makes many of them slow.
-REPLAY_TIMEOUT_S = 300
-# libFuzzer ends on its own. If it still runs after this extra time, it is stuck.
-GRACE_S = 60
-# How long an interrupted libFuzzer may take to finish its current input and print its totals.
-WIND_DOWN_S = 5
-TRACEBACK_LINES = 12
-
-STATUS = re.compile(r"^#(\d+)\s+[A-Za-z]+\s+cov: (\d+) ft: (\d+) ")
-LOADED = re.compile(r"^INFO: Loaded (\d+) modules\s+\((\d+) inline 8-bit counters\)")
-EXECUTED = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
-RUNNING = re.compile(r"^Running: .*/(\d+)$")
-TIERS = re.compile(r"^tiers: (\d+) inputs, (\d+) in both")
-MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) structured, (\d+) crossed")
-ARTIFACT = re.compile(r"Test unit written to (.+)$")
-UNCAUGHT = "=== Uncaught Python exception: ==="
-NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
+# How often ``watch`` is called.
+WATCH_S: Final = 0.5
+# A merge runs every input of the corpus once; each is small.
+MERGE_S: Final = 3600
+SEED_MAX: Final = 2**32 - 1
+# Each process of a campaign has its own seed.
+JOB_STEP: Final = 7919
+RESTART_STEP: Final = 104_729
 
 Say = Callable[[str], None]
-Progress = Callable[[str, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Crash:
-    """An input that broke a promise. ``kind`` is "crash", "timeout" or "oom"; ``details`` is the short traceback."""
-
-    kind: str
-    summary: str
-    details: str
-    input_hex: str
-    file: str
+State = Literal["waiting", "running", "merging", "done"]
 
 
 @dataclass(slots=True)
@@ -75,17 +54,22 @@ class Result:
     """The result of a campaign on one target.
 
     ``modules`` and ``counters`` tell how much compiled code libFuzzer watches. If it watches none,
-    ``no_native_coverage`` says why. ``coverage`` counts edges of compiled code and of Python code. ``mutator_calls``
-    counts calls of the mutation hook, ``structured`` the changes by structure among them, and ``crossed`` the inputs
-    that were made from two. They are None if the target does not use the hook, or if the process ended before it
-    printed them. ``judged`` counts the inputs of the first tier, and ``judged_twice`` those that met the full oracle as
-    well; None if the target has one tier, or if the process ended early. ``interrupted`` means that the user ended the
+    ``no_native_coverage`` says why. ``coverage`` counts edges of compiled code and of Python code, by the job that
+    reached most. ``corpus_before`` and ``corpus_after`` count the inputs of the corpus before and after the fuzzing,
+    ``corpus_merged`` those that are left of them (None without a merge), and ``set_aside`` those that break the target.
+
+    ``mutator_calls`` counts calls of the mutation hook, ``structured`` the changes by structure among them, and
+    ``crossed`` the inputs that were made from two. ``judged`` counts the inputs of the first tier, and ``judged_twice``
+    those that met the full oracle as well. All five are None if nothing was counted: the target has no hook or one
+    tier, or no process ended by itself. ``restarts`` counts how often an input ended the fuzzing process,
+    ``unconfirmed`` those of them that did so in no fresh process. ``interrupted`` means that the user ended the
     campaign early.
     """
 
     target: str
     seed: int
     sanitizer: Sanitizer
+    jobs: int = 1
     no_native_coverage: str | None = None
     modules: int = 0
     counters: int = 0
@@ -94,6 +78,7 @@ class Result:
     features: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
+    merge_cpu_seconds: float = 0.0
     corpus_before: int = 0
     corpus_after: int = 0
     mutator_calls: int | None = None
@@ -101,8 +86,12 @@ class Result:
     crossed: int | None = None
     judged: int | None = None
     judged_twice: int | None = None
+    restarts: int = 0
+    unconfirmed: int = 0
+    set_aside: int = 0
+    corpus_merged: int | None = None
     interrupted: bool = False
-    crashes: list[Crash] = field(default_factory=list)
+    causes: list[Fault] = field(default_factory=list)
 
     @property
     def executions_per_cpu_second(self) -> int:
@@ -112,9 +101,33 @@ class Result:
         """The result as the JSON object in ``--json`` and ``result.json``. Times are in seconds."""
         out = asdict(self)
         out["executions_per_cpu_second"] = self.executions_per_cpu_second
-        for name in ("seconds", "cpu_seconds"):
+        for name in ("seconds", "cpu_seconds", "merge_cpu_seconds"):
             out[name] = round(out[name], 2)
+        for cause in out["causes"]:
+            cause["known"] = list(cause["known"])
         return out
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How far a target is, for a table that moves.
+
+    ``seconds`` counts from its start, ``since_new_s`` from the last time that something new was found. ``per_second``
+    counts inputs by the wall, of all jobs. ``corpus`` counts inputs.
+    """
+
+    target: str
+    state: State
+    seconds: float
+    executions: int
+    per_second: int
+    coverage: int
+    corpus: int
+    causes: int
+    since_new_s: float
+
+
+Watch = Callable[[list[Row]], None]
 
 
 def run(
@@ -123,33 +136,47 @@ def run(
     *,
     runs: int | None = None,
     seed: int = 1,
+    jobs: int = 1,
     out: str | Path = "out/fuzz",
+    corpus: str | Path | None = None,
     sanitizer: Sanitizer = "none",
+    stop_at_first: bool = False,
     say: Say = lambda line: None,
-    progress: Progress = lambda target, done_s: None,
+    watch: Watch = lambda rows: None,
 ) -> list[Result]:
-    """Fuzz each target for ``seconds``, or for ``runs`` inputs if that ends earlier. A target stops at its first crash.
+    """Fuzz each target for ``seconds``, or for ``runs`` inputs if that ends earlier.
 
-    ``KeyboardInterrupt`` ends the current target and skips the rest; the last result then has ``interrupted`` set.
-    Raises ``UsageError`` if a target does not exist, if the fuzzer does not start, or if another campaign runs in the
-    same folder.
+    Up to ``jobs`` processes run at the same time. With more jobs than targets, a target has several, which share its
+    corpus; ``runs`` counts for each. ``corpus`` is the folder of the corpora, one folder per target; without it they
+    are in ``out``. With ``stop_at_first`` a job ends when it has found something.
+
+    ``KeyboardInterrupt`` ends all targets; those that had begun have a result with ``interrupted`` set. Raises
+    ``UsageError`` if a target does not exist, if the fuzzer does not start, or if another campaign runs in the same
+    folder.
     """
     chosen = [table.find(name) for name in dict.fromkeys(names)]
-    folders = {target: Path(out).resolve() / target.name for target in chosen}
-    results = []
+    root = Path(out).resolve()
     with contextlib.ExitStack() as stack:
-        locks = {target: stack.enter_context(_locked(folder)) for target, folder in folders.items()}
+        locks = {target: stack.enter_context(_locked(root / target.name)) for target in chosen}
         try:
             made = build(sanitizer, say=say)
         except NoNativeCoverage as error:
             made = fallback(str(error))
             say(f"no native coverage: {error}")
-        for target, folder in folders.items():
-            campaign = _Campaign(target, made, folder, seed, locks[target])
-            results.append(campaign.run(seconds, runs, say, progress))
-            if results[-1].interrupted:
-                break
-    return results
+        campaigns = []
+        for i, target in enumerate(chosen):
+            count = max(1, jobs // len(chosen) + (i < jobs % len(chosen)))
+            folder = root / target.name
+            kept = folder / "corpus" if corpus is None else Path(corpus).resolve() / target.name
+            campaigns.append(
+                _Campaign(target, made, folder, kept, seed, locks[target], count, stop_at_first=stop_at_first, say=say)
+            )
+        try:
+            _Crew(campaigns, jobs, seconds, runs).work(watch)
+            return [campaign.finish() for campaign in campaigns if campaign.began]
+        finally:
+            for campaign in campaigns:
+                campaign.clean()
 
 
 @contextlib.contextmanager
@@ -182,264 +209,348 @@ def _locked(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> Crash | None:
-    """Run one input once through a target, without fuzzing. Returns the crash, or None if there is none.
+class _Crew:
+    """The threads that run the jobs of all targets. Each job is a libFuzzer process, and another one if it dies."""
 
-    ``path`` is a file of raw bytes, or a ``.hex`` file with one input. With a sanitizer, the input runs in the
-    instrumented build.
-    """
-    target = table.find(name)
-    path = Path(path)
-    data = read_bytes(path)
-    if path.suffix == ".hex":
-        inputs = read_hex(path)
-        if len(inputs) != 1:
-            raise UsageError(f"{path} holds {len(inputs)} inputs; give a file with one")
-        data = inputs[0]
-    if sanitizer == "none":
-        return _reproduce_here(target, data, path)
-    try:
-        made = build(sanitizer)
-    except NoNativeCoverage as error:
-        raise UsageError(f"--sanitize needs the instrumented build: {error}") from None
-    with tempfile.TemporaryDirectory(prefix="kfuzz-fuzz-") as directory:
-        file = Path(directory) / "input"
-        file.write_bytes(data)
-        command = [
-            str(made.executable(target)),
-            f"-artifact_prefix={directory}/",
-            f"-timeout={INPUT_TIMEOUT_S}",
-            str(file),
-        ]
-        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode == 0:
-        return None
-    summary, details = _explain(done.stderr.splitlines(), done.returncode)
-    return Crash("crash", summary, details, data.hex(), str(path))
+    def __init__(self, campaigns: Sequence[_Campaign], jobs: int, seconds: int, runs: int | None) -> None:
+        self._campaigns = campaigns
+        self._threads = ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="kfuzz-fuzz")
+        self._seconds = seconds
+        self._runs = runs
 
+    def work(self, watch: Watch) -> None:
+        """Run all jobs; call ``watch`` while they run. An interrupt stops them, a second one kills them."""
+        futures: set[Future[None]] = {
+            self._threads.submit(campaign.work, job, self._seconds, self._runs)
+            for campaign in self._campaigns
+            for job in range(campaign.result.jobs)
+        }
+        try:
+            self._follow(futures, watch)
+        except KeyboardInterrupt:
+            for campaign in self._campaigns:
+                campaign.stop()
+            try:
+                self._follow(futures, lambda rows: None)
+            except KeyboardInterrupt:
+                self._kill()
+        except BaseException:
+            self._kill()
+            raise
+        finally:
+            self._threads.shutdown(cancel_futures=True)
+        for future in futures:
+            if not future.cancelled():
+                future.result()
 
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """The result of running ``executions`` known inputs of a target once. ``input`` names the input that crashed it."""
+    def _follow(self, futures: set[Future[None]], watch: Watch) -> None:
+        waiting = futures
+        while waiting:
+            done, waiting = wait(waiting, timeout=WATCH_S, return_when=FIRST_EXCEPTION)
+            for future in done:
+                if not future.cancelled():
+                    future.result()
+            watch([campaign.row() for campaign in self._campaigns])
 
-    target: str
-    sanitizer: Sanitizer
-    executions: int
-    input: str | None = None
-    crash: Crash | None = None
-
-
-def replay(
-    names: Sequence[str],
-    *,
-    sanitizer: Sanitizer = "none",
-    out: str | Path = "out/fuzz",
-    say: Say = lambda line: None,
-) -> list[Replay]:
-    """Run every known input of each target (:func:`kfuzz.fuzz.seeding.inputs`) once through the instrumented build.
-
-    Nothing is mutated. A target stops at its first crash. Raises ``UsageError`` if that build cannot be made.
-    """
-    chosen = [table.find(name) for name in dict.fromkeys(names)]
-    try:
-        made = build(sanitizer, say=say)
-    except NoNativeCoverage as error:
-        raise UsageError(f"a replay needs the instrumented build: {error}") from None
-    return [_replay(target, made, Path(out).resolve() / target.name) for target in chosen]
-
-
-def _replay(target: Target, made: Build, directory: Path) -> Replay:
-    known = inputs(target)
-    with tempfile.TemporaryDirectory(prefix="kfuzz-replay-") as folder:
-        # libFuzzer prints the number, which leads back to the input's name.
-        files = [Path(folder) / str(i) for i in range(len(known))]
-        for file, (_, data) in zip(files, known, strict=True):
-            file.write_bytes(data)
-        flags = [
-            f"-artifact_prefix={folder}/",
-            f"-timeout={REPLAY_TIMEOUT_S}",
-            f"-rss_limit_mb={RSS_LIMIT_MIB[made.sanitizer]}",
-        ]
-        command = [str(made.executable(target)), *flags, *map(str, files)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", check=False)
-    lines = done.stderr.splitlines()
-    started = [int(match[1]) for line in lines if (match := RUNNING.match(line))]
-    if done.returncode == 0 and len(started) == len(known):
-        return Replay(target.name, made.sanitizer, len(known))
-    summary, details = _explain(lines, done.returncode)
-    if not started:
-        raise UsageError(f"the replay of {target.name} ended before its first input: {summary}")
-    name, data = known[started[-1]]
-    return Replay(target.name, made.sanitizer, len(started), name, _keep(directory, "crash", summary, details, data))
-
-
-def _keep(directory: Path, kind: str, summary: str, details: str, data: bytes) -> Crash:
-    """Write the input and a text beside it to ``directory/crashes``, and return the crash."""
-    file = directory / "crashes" / f"{kind}-{hashlib.sha1(data).hexdigest()[:12]}"
-    write_whole(file, data)
-    write_whole(file.with_suffix(".txt"), f"{summary}\n\n{details}\n\ninput: {data.hex()}\n")
-    return Crash(kind, summary, details, data.hex(), str(file))
-
-
-def _reproduce_here(target: Target, data: bytes, path: Path) -> Crash | None:
-    try:
-        target.tiers(all_twice=True)(data)
-    except Exception as error:
-        lines = traceback.format_exception(error)
-        # Skip this function's own frame.
-        details = "".join([lines[0], *lines[2:]])
-        return Crash("crash", f"{type(error).__name__}: {error}", details, data.hex(), str(path))
-    return None
+    def _kill(self) -> None:
+        for campaign in self._campaigns:
+            campaign.stop(at_once=True)
 
 
 class _Campaign:
-    """A campaign on one target, in one process."""
+    """The campaign on one target: its jobs, what they found, and the merge at the end."""
 
-    def __init__(self, target: Target, made: Build, directory: Path, seed: int, lock: int) -> None:
+    def __init__(
+        self,
+        target: Target,
+        made: Build,
+        folder: Path,
+        corpus: Path,
+        seed: int,
+        lock: int,
+        jobs: int,
+        *,
+        stop_at_first: bool,
+        say: Say,
+    ) -> None:
         self.target = target
-        self.lock = lock
-        self.build = made
-        self.directory = directory
-        self.corpus = directory / "corpus"
-        self.result = Result(target.name, seed, made.sanitizer, no_native_coverage=made.reason or None)
-        self.lines: list[str] = []
+        self.began = False
+        self.result = Result(target.name, seed, made.sanitizer, jobs, no_native_coverage=made.reason or None)
+        self._build = made
+        self._folder = folder
+        self._corpus = corpus
+        self._held = lock
+        self._stop_at_first = stop_at_first
+        self._say = say
+        self._faults = Faults(folder, target.name)
+        # Guards all below; each job has a thread.
+        self._mutex = threading.Lock()
+        self._stopping = False
+        self._state: State = "waiting"
+        self._work = folder / f".work.{os.getpid()}"
+        self._began_at = self._ended_at = 0.0
+        self._known: dict[str, str] = {}
+        self._left = jobs
+        self._running: dict[int, Fuzzer] = {}
+        self._folders = 0
+        self._found: set[str] = set()
+        self._new_at = 0.0
+        self._corpus_size = 0
 
-    def run(self, seconds: int, runs: int | None, say: Say, progress: Progress) -> Result:
-        result = self.result
-        self.corpus.mkdir(parents=True, exist_ok=True)
-        for data in seeds(self.target, say=say):
-            write_once(self.corpus / hashlib.sha1(data).hexdigest(), data)
-        result.corpus_before = count_files(self.corpus)
-        artifacts = Path(tempfile.mkdtemp(prefix=".artifacts.", dir=self.directory))
+    # ---------------------------------------------------------------------------------------------- one job
+
+    def work(self, job: int, seconds: int, runs: int | None) -> None:
+        """Run one job until its time is up. The first one makes the corpus ready, the last one merges it."""
+        with self._mutex:
+            if self._stopping:
+                return
+            if not self.began:
+                self._begin()
         try:
-            code = self.fuzz(self.command(seconds, runs, artifacts), seconds, progress)
-            self.judge(code)
+            self._fuzz(job, seconds, runs)
         finally:
-            shutil.rmtree(artifacts, ignore_errors=True)
-        result.corpus_after = count_files(self.corpus)
-        write_whole(self.directory / "result.json", json.dumps(result.to_json(), indent=2, sort_keys=True) + "\n")
-        return result
+            with self._mutex:
+                self._left -= 1
+                is_last = self._left == 0
+        if is_last:
+            self.result.corpus_after = count_files(self._corpus)
+            if not self._stopping and not self._stop_at_first:
+                self._merge()
+            with self._mutex:
+                self._ended_at = time.monotonic()
+                if not self._stopping:
+                    self._state = "done"
 
-    def command(self, seconds: int, runs: int | None, artifacts: Path) -> list[str]:
-        flags = [
-            f"-seed={self.result.seed}",
-            f"-max_total_time={seconds}",
-            f"-max_len={self.target.length_max}",
-            f"-timeout={INPUT_TIMEOUT_S}",
-            f"-rss_limit_mb={RSS_LIMIT_MIB[self.build.sanitizer]}",
-            f"-artifact_prefix={artifacts}/",
-            "-print_final_stats=1",
-            # No other process writes to the corpus. Reloading it every second would make runs depend on the clock.
-            "-reload=0",
-        ]
-        if runs is not None:
-            flags.append(f"-runs={runs}")
-        if words := dictionary(self.target):
-            flags.append(f"-dict={words}")
-        return [str(self.build.executable(self.target)), *flags, str(self.corpus)]
+    def _begin(self) -> None:
+        self.began = True
+        self._began_at = self._new_at = time.monotonic()
+        self._state = "running"
+        try:
+            self._corpus.mkdir(parents=True, exist_ok=True)
+            self._work.mkdir()
+        except OSError as error:
+            raise cannot_write(self._corpus, error) from None
+        for data in seeds(self.target, say=self._say):
+            write_once(self._corpus / hashlib.sha1(data).hexdigest(), data)
+        self.result.corpus_before = count_files(self._corpus)
+        self._known = {hashlib.sha1(data).hexdigest(): name for name, data in inputs(self.target)}
 
-    def fuzz(self, command: list[str], seconds: int, progress: Progress) -> int:
-        """Run libFuzzer until it ends. Returns its exit code, negative for a signal."""
-        began = time.monotonic()
-        with open_whole(self.directory / "log.txt") as log:
-            process = subprocess.Popen(
-                command,
-                cwd=self.directory,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                # The fuzzing process also holds the lock, because it writes to the folder.
-                pass_fds=[self.lock],
-            )
-            output = cast(IO[bytes], process.stdout)
+    def _fuzz(self, job: int, seconds: int, runs: int | None) -> None:
+        """Run libFuzzer, and run it again after each input that ends it."""
+        until = time.monotonic() + seconds
+        restarts = executed = 0
+        with open_whole(self._folder / ("log.txt" if job == 0 else f"log-{job + 1}.txt")) as log:
+            while True:
+                left_s = until - time.monotonic()
+                if (restarts and left_s < 1) or self._stopping or (runs is not None and executed >= runs):
+                    return
+                name = f"{job}-{restarts}"
+                command = self._command(job, restarts, left_s, None if runs is None else runs - executed)
+                totals, ended = self._run_one(job, command, log, left_s, name)
+                executed += totals.executions
+                if not self._judge(ended, totals, name):
+                    return
+                restarts += 1
 
-            def follow() -> None:
-                for raw in output:
-                    log.write(raw)
-                    self.take(raw.decode(errors="replace").rstrip("\n"))
-                    progress(self.target.name, int(time.monotonic() - began))
+    def _run_one(self, job: int, command: list[str], log: IO[bytes], left_s: float, name: str) -> tuple[Totals, Ended]:
+        settings = {FINDS: str(self._work / f"finds-{name}")}
+        if self._stop_at_first:
+            settings[STOP_AT_FIRST] = "1"
+        fuzzer = Fuzzer(command, cwd=self._folder, log=log, seconds=left_s, environment=settings, held=[self._held])
+        with self._mutex:
+            self._running[job] = fuzzer
+            # An interrupt may have come between.
+            if self._stopping:
+                fuzzer.stop()
+        try:
+            ended = fuzzer.run()
+        finally:
+            with self._mutex:
+                del self._running[job]
+        self._count(fuzzer.totals, ended)
+        return fuzzer.totals, ended
 
-            # libFuzzer checks the clock only between inputs, and a target may hang where no alarm reaches it.
-            watchdog = threading.Timer(seconds + GRACE_S, kill_group, [process.pid])
-            watchdog.start()
-            try:
-                try:
-                    follow()
-                except KeyboardInterrupt:
-                    self.result.interrupted = True
-                    watchdog.cancel()
-                    watchdog = threading.Timer(WIND_DOWN_S, kill_group, [process.pid])
-                    watchdog.start()
-                    # At this signal libFuzzer finishes its current input, prints its totals and ends.
-                    process.send_signal(signal.SIGUSR1)
-                    # A second interrupt kills it at once.
-                    with contextlib.suppress(KeyboardInterrupt):
-                        follow()
-                    kill_group(process.pid)
-                _, status, usage = os.wait4(process.pid, 0)
-                process.returncode = os.waitstatus_to_exitcode(status)
-            except BaseException:
-                kill_group(process.pid)
-                process.wait()
-                raise
-            finally:
-                watchdog.cancel()
-                output.close()
-        self.result.seconds = time.monotonic() - began
-        self.result.cpu_seconds = usage.ru_utime + usage.ru_stime
-        return process.returncode
-
-    def take(self, line: str) -> None:
-        """Parse one line of libFuzzer's output."""
+    def _command(self, job: int, restarts: int, left_s: float, runs: int | None) -> list[str]:
+        artifacts = self._folder_for("artifacts")
         result = self.result
-        if match := STATUS.match(line):
-            result.executions, result.coverage, result.features = (int(group) for group in match.groups())
-            return
-        if match := LOADED.match(line):
-            result.modules, result.counters = int(match[1]), int(match[2])
-        elif match := EXECUTED.match(line):
-            result.executions = int(match[1])
-        elif match := MUTATOR.match(line):
-            result.mutator_calls, result.structured, result.crossed = (int(group) for group in match.groups())
-        elif match := TIERS.match(line):
-            result.judged, result.judged_twice = int(match[1]), int(match[2])
-        self.lines.append(line)
+        seed = 1 + (result.seed - 1 + job * JOB_STEP + restarts * RESTART_STEP) % SEED_MAX
+        chosen = flags(result.sanitizer, artifacts, seed=seed, length_max=self.target.length_max)
+        chosen.append(f"-max_total_time={max(1, round(left_s))}")
+        # Reloading the corpus lets jobs share it, and makes runs depend on the clock.
+        chosen.append(f"-reload={int(result.jobs > 1)}")
+        if runs is not None:
+            chosen.append(f"-runs={runs}")
+        if words := dictionary(self.target):
+            chosen.append(f"-dict={words}")
+        return [str(self._build.executable(self.target)), *chosen, str(self._corpus)]
 
-    def judge(self, code: int) -> None:
-        """Add a crash to the result if the process found one; raise ``UsageError`` if the fuzzer itself failed."""
-        log = self.directory / "log.txt"
-        written = next((match[1] for line in reversed(self.lines) if (match := ARTIFACT.search(line))), None)
-        if self.result.interrupted and written is None:
-            return
-        if code == 0:
-            if self.build.native and not self.result.counters:
-                raise UsageError(
-                    f"libFuzzer watches no compiled code; delete {self.build.directory} and run this again ({log})"
-                )
-            return
-        summary, details = _explain(self.lines, code)
-        if written is None:
+    def _count(self, totals: Totals, ended: Ended) -> None:
+        result = self.result
+        with self._mutex:
+            result.modules, result.counters = totals.modules, totals.counters
+            result.executions += totals.executions
+            result.coverage = max(result.coverage, totals.coverage)
+            result.features = max(result.features, totals.features)
+            result.cpu_seconds += ended.cpu_seconds
+            self._new_at = max(self._new_at, totals.new_at)
+            for name in ("mutator_calls", "structured", "crossed", "judged", "judged_twice"):
+                number = getattr(totals, name)
+                if number is not None:
+                    setattr(result, name, (getattr(result, name) or 0) + number)
+
+    def _judge(self, ended: Ended, totals: Totals, name: str) -> bool:
+        """Record what one process found. Returns whether an input ended it, so that another one must go on."""
+        self._take(self._work / f"finds-{name}")
+        if ended.data is not None:
+            with self._mutex:
+                self.result.restarts += 1
+            self._take_end(ended)
+            return not self._stop_at_first
+        if self._stopping:
+            return False
+        log = self._folder / "log.txt"
+        if ended.code:
+            summary, _ = explain(ended.lines, ended.code)
             raise UsageError(
                 f"the fuzzer of {self.target.name} ended without a result: {summary}; its output is in {log}"
             )
-        data = Path(written).read_bytes()
-        kind = Path(written).name.partition("-")[0]
-        self.result.crashes.append(_keep(self.directory, kind, summary, details, data))
+        if self._build.native and not totals.counters:
+            raise UsageError(
+                f"libFuzzer watches no compiled code; delete {self._build.directory} and run this again ({log})"
+            )
+        return False
 
+    def _take(self, folder: Path, *, is_again: bool = False) -> None:
+        """Add the finds of a recorder."""
+        with self._mutex:
+            for find, named in taken(folder, self._known):
+                self._faults.add(find, named, is_again=is_again)
 
-def _explain(lines: Sequence[str], code: int) -> tuple[str, str]:
-    """Why a fuzzing process failed: a summary line, and a few lines of details."""
-    for i, line in enumerate(lines):
-        if line.strip() == UNCAUGHT:
-            block = [line for line in lines[i + 1 : i + 1 + TRACEBACK_LINES] if not line.startswith("==")]
-            return block[0] if block else "an exception without a message", "\n".join(block)
-    for i, line in enumerate(lines):
-        if NATIVE_ERROR.match(line):
-            return re.sub(r"^==\d+==\s*", "", line), "\n".join(lines[i : i + TRACEBACK_LINES])
-    if code < 0:
-        with contextlib.suppress(ValueError):
-            return f"killed by {signal.Signals(-code).name}", "\n".join(lines[-TRACEBACK_LINES:])
-    return (lines[-1] if lines else f"exit code {code} and no output"), "\n".join(lines[-TRACEBACK_LINES:])
+    def _take_end(self, ended: Ended) -> None:
+        """Add an input that ended its process, if it also ends a fresh one. It must not stay in the corpus."""
+        assert ended.data is not None
+        if self._stopping or self._stop_at_first:
+            find: Find | None = of_end(ended.kind, ended.lines, ended.code, ended.data)
+        else:
+            find = run_alone(self._build, self.target, ended.data, self._folder_for("alone"), kind=ended.kind)
+        digest = hashlib.sha1(ended.data).hexdigest()
+        with self._mutex:
+            if find is None:
+                self.result.unconfirmed += 1
+                self._say(f"{self.target.name}: {ended.kind} that does not come again, for input {digest}")
+                return
+            self._faults.add(find, [self._known[digest]] if digest in self._known else [])
+            self._set_aside([digest])
+
+    def _folder_for(self, what: str) -> Path:
+        self._folders += 1
+        folder = self._work / f"{what}-{self._folders}"
+        folder.mkdir()
+        return folder
+
+    def _set_aside(self, digests: Sequence[str]) -> None:
+        """Move inputs out of the corpus, because they break the target."""
+        aside = self._folder / "aside"
+        for digest in digests:
+            with contextlib.suppress(FileNotFoundError):
+                aside.mkdir(exist_ok=True)
+                os.replace(self._corpus / digest, aside / digest)
+                self.result.set_aside += 1
+
+    # ---------------------------------------------------------------------------------------------- all jobs
+
+    def _merge(self) -> None:
+        """Replace the corpus by the smallest inputs that reach as much. Inputs that break the target are set aside."""
+        if self.result.corpus_after == self.result.corpus_before:
+            return
+        self._state = "merging"
+        smaller, artifacts = self._folder_for("smaller"), self._folder_for("artifacts")
+        chosen = flags(self.result.sanitizer, artifacts, seed=self.result.seed, length_max=self.target.length_max)
+        command = [
+            str(self._build.executable(self.target)),
+            *chosen,
+            f"-merge_control_file={self._work / 'merge'}",
+            "-merge=1",
+            str(smaller),
+            str(self._corpus),
+        ]
+        failed = self._work / "finds-merge"
+        with open_whole(self._folder / "merge.txt") as log:
+            merger = Fuzzer(
+                command,
+                cwd=self._folder,
+                log=log,
+                seconds=MERGE_S,
+                environment={FINDS: str(failed)},
+                held=[self._held],
+            )
+            with self._mutex:
+                self._running[-1] = merger
+            try:
+                ended = merger.run()
+            finally:
+                with self._mutex:
+                    del self._running[-1]
+        self.result.merge_cpu_seconds = ended.cpu_seconds
+        if self._stopping:
+            return
+        if ended.code:
+            self._say(f"{self.target.name}: the corpus was not merged ({ended.lines[-1] if ended.lines else ''})")
+            return
+        # Some inputs meet the full oracle only here.
+        self._take(failed, is_again=True)
+        broken = failing(failed)
+        self._set_aside(sorted(broken))
+        kept = {entry.name for entry in os.scandir(smaller)} - broken.keys()
+        for entry in list(os.scandir(self._corpus)):
+            if entry.name not in kept:
+                os.unlink(entry.path)
+        self.result.corpus_merged = count_files(self._corpus)
+
+    def row(self) -> Row:
+        """How far this target is."""
+        with self._mutex:
+            now = time.monotonic()
+            running = [fuzzer.totals for job, fuzzer in self._running.items() if job >= 0]
+            folders = self._work.glob("finds-*/*.json") if self.began and self._state == "running" else ()
+            self._found.update(file.stem for file in folders)
+            seconds = (self._ended_at or now) - self._began_at if self.began else 0.0
+            self._corpus_size = max([0, *(totals.corpus for totals in running)]) or self._corpus_size
+            executions = self.result.executions + sum(totals.executions for totals in running)
+            return Row(
+                self.target.name,
+                self._state,
+                seconds,
+                executions,
+                round(executions / seconds) if seconds else 0,
+                max([self.result.coverage, *(totals.coverage for totals in running)]),
+                self._corpus_size,
+                len(self._found) + self.result.restarts - self.result.unconfirmed,
+                now - max([self._new_at, *(totals.new_at for totals in running)]) if self.began else 0.0,
+            )
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """End the running processes early: they finish their input, or are killed ``at_once``."""
+        with self._mutex:
+            self._stopping = True
+            self.result.interrupted = self._state != "done"
+            for fuzzer in self._running.values():
+                if at_once:
+                    fuzzer.kill()
+                else:
+                    fuzzer.stop()
+
+    def finish(self) -> Result:
+        """Write and return the result."""
+        result = self.result
+        result.seconds = (self._ended_at or time.monotonic()) - self._began_at
+        result.causes = self._faults.write()
+        write_whole(self._folder / "result.json", json.dumps(result.to_json(), indent=2, sort_keys=True) + "\n")
+        return result
+
+    def clean(self) -> None:
+        """Remove what only the running campaign needs."""
+        shutil.rmtree(self._work, ignore_errors=True)
 
 
 def write_once(path: Path, data: bytes) -> None:
@@ -450,9 +561,3 @@ def write_once(path: Path, data: bytes) -> None:
 
 def count_files(directory: Path) -> int:
     return sum(1 for entry in os.scandir(directory) if entry.is_file())
-
-
-def kill_group(pid: int) -> None:
-    """Kill a session leader and all processes in its group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)

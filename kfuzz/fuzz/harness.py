@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import faulthandler
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import atheris
+
+from kfuzz.fuzz.recorder import FINDS, STACK_AFTER, Recorder
+
+# Inputs are small, and what they may decompress to is limited.
+ALLOCATION_BYTES_MAX: Final = 16 << 20
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -24,10 +31,16 @@ def main(arguments: Sequence[str]) -> None:
     # Branches of Python code count as coverage too.
     with atheris.instrument_imports(include=["kfuzz"]):
         from kfuzz.fuzz import hook, targets
-        from kfuzz.fuzz.tiers import Tiers
+        from kfuzz.fuzz.tiers import Tiers, refuse_allocations_above
     target = targets.find(Path(arguments[0]).name)
     hook.prepare(ctypes.CDLL(None), target)
-    run = target.tiers(all_twice=is_replay(arguments[1:]))
+    folder = os.environ.get(FINDS)
+    run = target.tiers(all_twice=is_replay(arguments[1:]), report=Recorder(Path(folder)) if folder else None)
+    if timeout_s := os.environ.get(STACK_AFTER):
+        # For a crash that the campaign runs again alone: where it was in Python.
+        faulthandler.enable()
+        faulthandler.dump_traceback_later(float(timeout_s))
+    refuse_allocations_above(ALLOCATION_BYTES_MAX)
     atheris.Setup(list(arguments), run)
     stop_timer_at_exit()
     if isinstance(run, Tiers):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from array import array
 
-__all__ = ["OracleFailure", "exact_buffer"]
+__all__ = ["MemoryRefused", "OracleFailure", "exact_buffer"]
 
 
 class OracleFailure(Exception):
     """A promise of the target is broken. The text says which one."""
+
+
+class MemoryRefused(MemoryError):
+    """An input made the target ask for more memory at once than the input justifies, and it went on without."""
 
 
 def exact_buffer(data: bytes) -> array[int]:

@@ -21,6 +21,7 @@ from kfuzz.fuzz.canary import spring
 from kfuzz.fuzz.messages import flat_schema_of, fuzz_messages, schema_of
 from kfuzz.fuzz.oracle import OracleFailure, exact_buffer
 from kfuzz.fuzz.packing import pack
+from kfuzz.fuzz.recorder import guarded
 from kfuzz.fuzz.tiers import First, Messages, Packed, Records, Tiers
 from kfuzz.records import CODECS, Limits, Reading, Record, RecordBatch, Role, Verdict
 from kfuzz.records.appending import append
@@ -90,9 +91,16 @@ class Target:
     flat_schema_of: Callable[[bytes], bytes | None] | None = None
     first: Callable[[], First] | None = None
 
-    def tiers(self, *, all_twice: bool) -> Callable[[bytes], None]:
-        """The function that a fuzzer calls: both tiers, or ``run`` alone if there is one."""
-        return self.run if self.first is None else Tiers(self.first(), self.run, all_twice)
+    def tiers(
+        self, *, all_twice: bool, report: Callable[[bytes, Exception], None] | None = None
+    ) -> Callable[[bytes], None]:
+        """The function that a fuzzer calls: both tiers, or ``run`` alone if there is one.
+
+        ``report`` gets each input that breaks the target, with the exception. Without it, the function raises.
+        """
+        if self.first is not None:
+            return Tiers(self.first(), self.run, all_twice, report)
+        return self.run if report is None else guarded(self.run, report)
 
     @property
     def hooked(self) -> bool:

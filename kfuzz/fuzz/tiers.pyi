@@ -26,10 +26,16 @@ class Tiers:
 
     Each input meets ``first``. ``second``, the full oracle in Python, gets each input that reaches something new in the
     compiled modules, and one in at most 128 of the others; with ``all_twice`` it gets all of them. A failure of either
-    is an exception.
+    is an exception; ``report`` gets it with its input, if there is one.
     """
 
-    def __init__(self, first: First, second: Callable[[bytes], None], all_twice: bool = False) -> None: ...
+    def __init__(
+        self,
+        first: First,
+        second: Callable[[bytes], None],
+        all_twice: bool = False,
+        report: Callable[[bytes, Exception], None] | None = None,
+    ) -> None: ...
     def __call__(self, data: bytes) -> None: ...
     @property
     def inputs(self) -> int:
@@ -39,3 +45,9 @@ class Tiers:
         """How many of them met the second tier."""
     def tell_at_exit(self) -> None:
         """Print both numbers when the process ends."""
+
+def refuse_allocations_above(size_bytes: int) -> None:
+    """From now on, an allocation of more than ``size_bytes`` through Python's allocators fails.
+
+    ``Tiers`` raises :class:`~kfuzz.fuzz.oracle.MemoryRefused` after an input for which this happened unnoticed.
+    """

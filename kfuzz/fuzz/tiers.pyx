@@ -16,7 +16,7 @@ from libc.string cimport memcmp, memcpy, memset
 
 from kfuzz.errors import EncodeError
 from kfuzz.fuzz.messages import SELECTOR_SIZE
-from kfuzz.fuzz.oracle import OracleFailure
+from kfuzz.fuzz.oracle import MemoryRefused, OracleFailure
 
 from kfuzz.wire.batch_writer cimport seal
 from kfuzz.wire.checksum cimport crc32_of, crc32c_of, plain_crc32_of, plain_crc32c_of
@@ -54,6 +54,10 @@ cdef extern from "coverage.h":
         int64_t twice
     bint is_new_coverage "kfuzz_is_new"(const region_t *regions, int64_t count)
     int kfuzz_tell_at_exit(const tally_t *tally)
+
+cdef extern from "allocations.h":
+    void kfuzz_refuse_above(size_t size)
+    size_t kfuzz_refused()
 
 cdef enum:
     # A payload that grows larger is left to the second tier.
@@ -520,19 +524,31 @@ cdef class Tiers:
     cdef First first
     cdef Coverage coverage
     cdef object second
+    cdef object report
     cdef bint all_twice
     # The second tier's next turn comes when this reaches TURN.
     cdef int64_t waited
     cdef tally_t tally
 
-    def __init__(self, First first not None, second, bint all_twice=False):
+    def __init__(self, First first not None, second, bint all_twice=False, report=None):
         self.first = first
         self.second = second
+        self.report = report
         self.all_twice = all_twice
         self.coverage = Coverage(first.folder)
 
     def __call__(self, bytes data not None):
+        if self.report is None:
+            self._judge(data)
+            return
+        try:
+            self._judge(data)
+        except Exception as error:
+            self.report(data, error)
+
+    cdef int _judge(self, bytes data) except -1:
         cdef bint is_due = self.all_twice
+        cdef size_t refused
         self.waited += self.first.weigh(data)
         self.tally.inputs += 1
         if self.waited >= TURN:
@@ -541,6 +557,10 @@ cdef class Tiers:
         if self.coverage.is_new() or is_due:
             self.tally.twice += 1
             self.second(data)
+        refused = kfuzz_refused()
+        if refused:
+            raise MemoryRefused(f"asked for {refused} bytes at once, for an input of {len(data)}")
+        return 0
 
     @property
     def inputs(self):
@@ -554,3 +574,7 @@ cdef class Tiers:
         # The tally must stay where it is.
         Py_INCREF(self)
         kfuzz_tell_at_exit(&self.tally)
+
+
+def refuse_allocations_above(size_t size_bytes):
+    kfuzz_refuse_above(size_bytes)

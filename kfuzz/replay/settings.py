@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -12,6 +11,7 @@ from kfuzz.corpora.workload import parse_size
 from kfuzz.errors import UsageError
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
+from kfuzz.units import NUMBER, parse_duration
 
 __all__ = [
     "ACKS",
@@ -30,8 +30,6 @@ Acks = Literal[-1, 0, 1]
 
 # The words for acks.
 ACKS: Final[Mapping[str, Acks]] = {"0": 0, "1": 1, "all": -1}
-NUMBER: Final = re.compile(r"\d{1,15}(\.\d{1,9})?")
-SECONDS: Final[Mapping[str, float]] = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +136,3 @@ def parse_speed(text: str) -> float:
     if not NUMBER.fullmatch(number) or float(number) <= 0:
         raise UsageError(f"{text!r} is not a speed; give a number above 0, such as 10x")
     return float(number)
-
-
-def parse_duration(text: str) -> float:
-    """Seconds: ``90``, ``90s``, ``1.5m``, ``2h``. ``UsageError`` for anything else, and for 0."""
-    match = re.fullmatch(r"\s*([\d.]+)\s*([a-z]*)\s*", text)
-    if match is None or not NUMBER.fullmatch(match[1]) or match[2] not in SECONDS or float(match[1]) <= 0:
-        raise UsageError(f"{text!r} is not a time; give seconds, or a number with ms, s, m or h, such as 90s")
-    return float(match[1]) * SECONDS[match[2]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from signals import interrupt_when, start
 from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import building as build_module
-from kfuzz.fuzz import campaign
+from kfuzz.fuzz import campaign, once, running
 from kfuzz.fuzz.building import COMPILERS, Build, NoNativeCoverage, Sanitizer, build
 from kfuzz.fuzz.seeding import inputs, seeds
 from kfuzz.fuzz.targets import TARGETS
@@ -74,7 +76,7 @@ def test_record_batch_survives_a_short_run_with_native_coverage_and_a_hook_that_
     native_build: Build, tmp_path: Path
 ) -> None:
     [result] = campaign.run(["record-batch"], 60, runs=20_000, out=tmp_path)
-    assert result.crashes == []
+    assert result.causes == []
     assert result.no_native_coverage is None
     assert result.modules >= 6
     assert result.counters > 10_000
@@ -82,6 +84,10 @@ def test_record_batch_survives_a_short_run_with_native_coverage_and_a_hook_that_
     assert result.features > result.coverage
     assert 0 < result.executions <= 20_000
     assert result.corpus_after > result.corpus_before > 0
+    # The smallest inputs that reach as much.
+    assert result.corpus_merged is not None
+    assert 0.2 * result.corpus_after < result.corpus_merged < 0.9 * result.corpus_after
+    assert campaign.count_files(tmp_path / "record-batch" / "corpus") == result.corpus_merged
     assert result.executions_per_cpu_second > 0
     # Every mutation but those of the seeds' own first runs goes through the hook, and most are structured.
     assert result.mutator_calls is not None
@@ -107,7 +113,7 @@ def test_messages_survive_a_short_run_and_the_hook_changes_most_of_them_by_struc
     monkeypatch.setattr(campaign, "seeds", lambda target, say: seeds(target, say=say)[::step])
     # Enough for the seeds, of which most are run a second time, to be a small part.
     [result] = campaign.run(["messages"], 60, runs=16_000 // step, out=tmp_path)
-    assert result.crashes == []
+    assert result.causes == []
     assert result.coverage >= COVERAGE_LEAST
     assert result.mutator_calls is not None
     assert result.structured is not None
@@ -119,16 +125,17 @@ def test_messages_survive_a_short_run_and_the_hook_changes_most_of_them_by_struc
 @pytest.mark.clang
 @pytest.mark.full
 def test_the_canary_is_found_and_its_reproducer_is_whole(native_build: Build, tmp_path: Path) -> None:
-    [result] = campaign.run(["canary"], 180, runs=CANARY_RUNS_MOST, seed=CANARY_SEED, out=tmp_path)
-    [crash] = result.crashes
-    assert crash.kind == "crash"
-    assert crash.summary.startswith("PlantedBug: ")
-    assert "fuzz_canary" in crash.details
-    assert Path(crash.file).read_bytes().hex() == crash.input_hex
-    assert crash.input_hex in Path(crash.file).with_suffix(".txt").read_text()
-    again = campaign.reproduce("canary", crash.file)
+    [result] = campaign.run(["canary"], 180, runs=CANARY_RUNS_MOST, seed=CANARY_SEED, stop_at_first=True, out=tmp_path)
+    [cause] = result.causes
+    assert cause.harm == "panics"
+    assert cause.summary.startswith("kfuzz.fuzz.targets.PlantedBug: ")
+    assert cause.at.startswith("kfuzz/fuzz/targets.py:")
+    assert "fuzz_canary" in cause.details
+    assert Path(cause.file).read_bytes() == cause.data
+    assert cause.input_hex in Path(cause.file).with_suffix(".txt").read_text()
+    again = once.reproduce("canary", cause.file)
     assert again is not None
-    assert again.summary == crash.summary
+    assert again.at == cause.at
     leftovers = [path.name for path in (tmp_path / "canary").iterdir() if path.name.startswith(".")]
     assert leftovers == []
 
@@ -172,10 +179,10 @@ def test_equal_seeds_give_equal_campaigns(native_build: Build, monkeypatch: pyte
 def test_an_over_read_by_one_byte_is_seen_by_the_address_sanitizer(address_build: Build, tmp_path: Path) -> None:
     file = tmp_path / "input"
     file.write_bytes(CANARY_INPUT)
-    crash = campaign.reproduce("canary", file, sanitizer="address")
-    assert crash is not None
-    assert "heap-buffer-overflow" in crash.summary
-    assert "climb" in crash.details or "spring" in crash.details
+    find = once.reproduce("canary", file, sanitizer="address")
+    assert find is not None
+    assert "heap-buffer-overflow" in find.summary
+    assert find.at in ("kfuzz.fuzz.canary.climb", "kfuzz.fuzz.canary.spring")
 
 
 @pytest.mark.full
@@ -185,10 +192,10 @@ def test_a_sum_that_does_not_fit_is_seen_by_the_undefined_behaviour_sanitizer(
 ) -> None:
     file = tmp_path / "input"
     file.write_bytes(CANARY_INPUT)
-    crash = campaign.reproduce("canary", file, sanitizer="undefined")
-    assert crash is not None
-    assert "signed integer overflow" in crash.summary
-    assert "spring" in crash.details
+    find = once.reproduce("canary", file, sanitizer="undefined")
+    assert find is not None
+    assert "signed integer overflow" in find.summary
+    assert "spring" in find.details
 
 
 @pytest.mark.full
@@ -198,8 +205,8 @@ def test_every_known_input_is_clean_under_the_sanitizers(
     sanitizer: Sanitizer, address_build: Build, undefined_build: Build, tmp_path: Path
 ) -> None:
     names = [name for name in TARGETS if name != "canary"]
-    done = campaign.replay(names, sanitizer=sanitizer, out=tmp_path)
-    assert [(one.input, one.crash) for one in done] == [(None, None)] * len(names)
+    done = once.replay(names, sanitizer=sanitizer, out=tmp_path)
+    assert [one.causes for one in done] == [()] * len(names)
     executions = {one.target: one.executions for one in done}
     assert executions == {name: len(inputs(TARGETS[name])) for name in names}
     suite = {vector.data for vector in load_suite(kinds=("records", "stream"))}
@@ -211,13 +218,15 @@ def test_every_known_input_is_clean_under_the_sanitizers(
 def test_a_replay_names_the_input_that_breaks_a_target(
     address_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    known = [("harmless", CANARY_INPUT[:-1]), ("harmful", CANARY_INPUT), ("not reached", CANARY_INPUT[:-2])]
-    monkeypatch.setattr(campaign, "inputs", lambda target: known)
-    [done] = campaign.replay(["canary"], sanitizer="address", out=tmp_path)
-    assert (done.input, done.executions) == ("harmful", 2)
-    assert done.crash is not None
-    assert "heap-buffer-overflow" in done.crash.summary
-    assert Path(done.crash.file).read_bytes() == CANARY_INPUT
+    known = [("harmless", CANARY_INPUT[:-1]), ("harmful", CANARY_INPUT), ("after it", CANARY_INPUT[:-2])]
+    monkeypatch.setattr(once, "inputs", lambda target: known)
+    [done] = once.replay(["canary"], sanitizer="address", out=tmp_path)
+    assert done.executions == 3
+    [cause] = done.causes
+    assert cause.known == ("harmful",)
+    assert cause.harm == "kills"
+    assert "heap-buffer-overflow" in cause.summary
+    assert Path(cause.file).read_bytes() == CANARY_INPUT
 
 
 @pytest.mark.clang
@@ -306,19 +315,19 @@ def test_without_clang_it_says_how_to_get_it_and_fuzzes_without_native_coverage(
     assert result.counters == 0
     assert 0 < result.coverage < COVERAGE_LEAST
     assert result.executions == 2_000
-    assert result.crashes == []
+    assert result.causes == []
 
 
 def test_a_replay_without_clang_is_refused(no_clang: None, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a replay needs the instrumented build: clang is not installed"):
-        campaign.replay(["record-batch"], out=tmp_path)
+        once.replay(["record-batch"], out=tmp_path)
 
 
 def test_a_sanitizer_without_clang_is_refused_when_reproducing(no_clang: None, tmp_path: Path) -> None:
     file = tmp_path / "input"
     file.write_bytes(CANARY_INPUT)
     with pytest.raises(UsageError, match="--sanitize needs the instrumented build: clang is not installed"):
-        campaign.reproduce("canary", file, sanitizer="address")
+        once.reproduce("canary", file, sanitizer="address")
 
 
 def test_a_compiler_that_fails_costs_native_coverage_and_leaves_no_build(
@@ -381,7 +390,7 @@ def test_an_interrupted_campaign_leaves_its_summary_and_its_result_and_ends_its_
 
         def is_fuzzing() -> bool:
             fuzzers[:] = psutil.Process(running.pid).children()
-            if not seeded and list(folder.glob(".artifacts.*")):
+            if not seeded and list(folder.glob(".work.*/artifacts-*")):
                 seeded.append(campaign.count_files(folder / "corpus"))
             # New inputs are kept once libFuzzer has run all seeds.
             return bool(seeded) and campaign.count_files(folder / "corpus") > seeded[0]
@@ -390,7 +399,7 @@ def test_an_interrupted_campaign_leaves_its_summary_and_its_result_and_ends_its_
     assert running.returncode == 128 + number
     result = json.loads((tmp_path / "out/record-batch/result.json").read_text())
     assert result["interrupted"] is True
-    assert result["crashes"] == []
+    assert result["causes"] == []
     assert result["executions"] > 0
     assert result["coverage"] > 0
     assert result["cpu_seconds"] > 0
@@ -405,11 +414,11 @@ def test_an_interrupted_campaign_leaves_its_summary_and_its_result_and_ends_its_
     assert [path.name for path in (tmp_path / "out/record-batch").iterdir() if path.name.startswith(".")] == []
 
 
-def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, *, shell: str = "sh") -> None:
     """A build whose canary is ``script``."""
     executable = tmp_path / "bin" / "canary"
     executable.parent.mkdir()
-    executable.write_text(f"#!/bin/sh\n{script}\n")
+    executable.write_text(f"#!/usr/bin/env {shell}\n{script}\n")
     executable.chmod(0o755)
     made: Any = Build(tmp_path, "none", native=False)
     monkeypatch.setattr(campaign, "build", lambda sanitizer, say: made)
@@ -478,29 +487,124 @@ def test_an_interrupt_that_the_fuzzer_does_not_heed_ends_it_all_the_same(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     stub(tmp_path, monkeypatch, "trap '' USR1; echo '#7\tNEW    cov: 3 ft: 4 corp: 1/1b'; sleep 600 & wait")
-    monkeypatch.setattr(campaign, "WIND_DOWN_S", 0.5)
+    monkeypatch.setattr(running, "WIND_DOWN_S", 0.5)
 
-    def interrupt(target: str, done_s: int) -> None:
-        raise KeyboardInterrupt
-
-    [result] = campaign.run(["canary", "compression"], 600, out=tmp_path / "out", progress=interrupt)
+    interrupt = interrupt_at(lambda row: row.coverage == 3)
+    [result] = campaign.run(["canary", "compression"], 600, out=tmp_path / "out", watch=interrupt)
     assert result.interrupted
     assert (result.executions, result.coverage, result.features) == (7, 3, 4)
     assert result.seconds < 60
     assert json.loads((tmp_path / "out/canary/result.json").read_text()) == result.to_json()
 
 
+def interrupt_at(is_time: Callable[[campaign.Row], bool]) -> Callable[[list[campaign.Row]], None]:
+    """A watcher that interrupts the campaign when its first row says so."""
+    done = []
+
+    def watch(rows: list[campaign.Row]) -> None:
+        if not done and is_time(rows[0]):
+            done.append(True)
+            raise KeyboardInterrupt
+
+    return watch
+
+
+WRITES_A_CRASH = (
+    'for word in "$@"; do case $word in -artifact_prefix=*) place=${word#*=} ;; esac; done\n'
+    'found() { printf %s "$1" > ${place}$2-1; echo "Test unit written to ${place}$2-1"; }\n'
+)
+
+
 def test_a_crash_that_was_found_before_the_interrupt_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    script = (
-        'for word in "$@"; do case $word in -artifact_prefix=*) place=${word#*=} ;; esac; done\n'
-        'printf found > ${place}crash-1; echo "Test unit written to ${place}crash-1"; exec sleep 600'
+    stub(
+        tmp_path,
+        monkeypatch,
+        WRITES_A_CRASH + "found found crash; echo '#9\tNEW    cov: 3 ft: 4 corp: 1/1b'; sleep 600",
     )
-    stub(tmp_path, monkeypatch, script)
-
-    def interrupt(target: str, done_s: int) -> None:
-        raise KeyboardInterrupt
-
-    [result] = campaign.run(["canary"], 600, out=tmp_path / "out", progress=interrupt)
+    monkeypatch.setattr(running, "WIND_DOWN_S", 0.5)
+    interrupt = interrupt_at(lambda row: row.executions == 9)
+    [result] = campaign.run(["canary"], 600, out=tmp_path / "out", watch=interrupt)
     assert result.interrupted
-    [crash] = result.crashes
-    assert Path(crash.file).read_bytes() == b"found"
+    [cause] = result.causes
+    assert Path(cause.file).read_bytes() == b"found"
+
+
+# A fuzzer that ends at each of its first three inputs, of which the last is not found again, and then finds nothing.
+DIES_THREE_TIMES = (
+    WRITES_A_CRASH
+    + """
+case "$*" in *alone-*) grep -q gone "${!#}" 2>/dev/null && exit 0; tail -1 ../../said; exit 77;; esac
+n=$(cat count 2>/dev/null || echo 0); echo $((n + 1)) > count
+echo "#100 NEW    cov: 3 ft: 4 corp: 1/1b"; echo "$*" >> seeds
+case $n in
+0) found one crash; echo '    #0 0x1 in f /b/kfuzz/wire/one.h:7:1' | tee said; exit 77;;
+1) found two timeout; echo '    #0 0x1 in f /b/kfuzz/wire/two.h:8:1' | tee said; exit 70;;
+2) found gone oom; exit 71;;
+esac
+echo "stat::number_of_executed_units: 50"
+"""
+)
+
+
+def test_a_campaign_goes_on_when_its_fuzzer_dies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stub(tmp_path, monkeypatch, DIES_THREE_TIMES, shell="bash")
+    said: list[str] = []
+    out = tmp_path / "out"
+    [result] = campaign.run(["canary"], 600, runs=350, out=out, say=said.append)
+    assert [(cause.harm, cause.at, cause.data, cause.count) for cause in result.causes] == [
+        ("kills", "kfuzz/wire/one.h:7", b"one", 1),
+        ("hangs", "kfuzz/wire/two.h:8", b"two", 1),
+    ]
+    assert (result.restarts, result.unconfirmed, result.executions) == (3, 1, 350)
+    assert any("oom that does not come again" in line for line in said)
+    # Each process has a seed of its own, and only the runs that are left.
+    starts = (out / "canary" / "seeds").read_text().splitlines()
+    assert len({start.split("-seed=")[1].split()[0] for start in starts}) == 4
+    assert [start.split("-runs=")[1].split()[0] for start in starts] == ["350", "250", "150", "50"]
+    # The next campaign finds nothing, and the causes stay.
+    [result] = campaign.run(["canary"], 600, runs=50, out=out)
+    assert result.causes == []
+    assert len(json.loads((out / "canary" / "causes" / "causes.json").read_text())) == 2
+
+
+def test_with_more_jobs_than_targets_a_target_has_several_processes_with_seeds_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stub(tmp_path, monkeypatch, 'echo "#7 DONE   cov: 3 ft: 4 corp: 1/1b"; echo "$*" >> seeds; sleep 0.2')
+    rows: list[campaign.Row] = []
+    [result] = campaign.run(["canary"], 600, jobs=3, out=tmp_path / "out", watch=rows.extend)
+    assert (result.jobs, result.executions) == (3, 21)
+    starts = (tmp_path / "out" / "canary" / "seeds").read_text().splitlines()
+    assert len({start.split("-seed=")[1].split()[0] for start in starts}) == 3
+    # They see what the others find.
+    assert all("-reload=1" in start for start in starts)
+    assert rows[-1].state == "done"
+    assert rows[-1].executions == 21
+    names = sorted(path.name for path in (tmp_path / "out" / "canary").glob("log*"))
+    assert names == ["log-2.txt", "log-3.txt", "log.txt"]
+
+
+@pytest.mark.clang
+def test_a_seed_that_breaks_the_target_is_named_and_set_aside(
+    native_build: Build, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: [CANARY_INPUT[:-1], CANARY_INPUT])
+    monkeypatch.setattr(campaign, "inputs", lambda target: [("the seed", CANARY_INPUT)])
+    [result] = campaign.run(["canary"], 60, runs=3_000, out=tmp_path)
+    [cause] = result.causes
+    assert cause.known == ("the seed",)
+    assert result.executions == 3_000
+    assert result.corpus_merged is not None
+    digest = hashlib.sha1(CANARY_INPUT).hexdigest()
+    assert (tmp_path / "canary" / "aside" / digest).read_bytes() == CANARY_INPUT
+    assert digest not in {path.name for path in (tmp_path / "canary" / "corpus").iterdir()}
+    assert result.set_aside >= 1
+
+
+def test_causes_that_are_no_causes_are_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stub(tmp_path, monkeypatch, "exit 0")
+    kept = tmp_path / "out" / "canary" / "causes" / "causes.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("[1]")
+    with pytest.raises(UsageError, match=r"causes.json is not what a campaign writes; remove it"):
+        campaign.run(["canary"], 1, out=tmp_path / "out")

@@ -40,6 +40,11 @@ def test_list_as_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> Non
         ([], "name a target: record-batch"),
         (["record-bach"], "did you mean record-batch?"),
         (["record-batch", "--seconds", "0"], "0 is not in the range"),
+        (["record-batch", "--time", "1w"], "'1w' is not a time; give seconds, or a number with"),
+        (["record-batch", "--time", "8d"], "'8d' is not between 1s and 7d"),
+        (["record-batch", "--time", "1m", "--seconds", "9"], "--time and --seconds are the same time in two units"),
+        (["record-batch", "--jobs", "0"], "0 is not in the range"),
+        (["record-batch", "--corpus", __file__], "test_fuzz_cli.py is not a directory; name another place"),
         (["record-batch", "--sanitize", "thread"], "'thread' is not one of"),
         (["record-batch", "--reproduce", "no-such-file"], "no-such-file does not exist"),
         (["record-batch", "canary", "--reproduce", "x"], "--reproduce runs one target, not 2"),
@@ -67,14 +72,14 @@ def test_reproducing_a_crash_exits_with_1_and_shows_where(tmp_path: Path, capsys
     (tmp_path / "bad.hex").write_text(f"# opens every gate\n{CANARY_INPUT.hex()}\n")
     assert kfuzz("canary", "--reproduce", str(tmp_path / "bad.hex")) == 1
     out = capsys.readouterr().out
-    assert out.startswith("canary: PlantedBug: the canary is found")
+    assert out.startswith("canary: kfuzz.fuzz.targets.PlantedBug: the canary is found")
     assert "in fuzz_canary" in out
 
 
 def test_reproducing_as_json_is_one_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bad").write_bytes(CANARY_INPUT)
     assert kfuzz("canary", "--reproduce", str(tmp_path / "bad"), "--json") == 1
-    assert json.loads(capsys.readouterr().out)["crash"]["input_hex"] == CANARY_INPUT.hex()
+    assert json.loads(capsys.readouterr().out)["find"]["input_hex"] == CANARY_INPUT.hex()
 
 
 def test_a_file_with_two_inputs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

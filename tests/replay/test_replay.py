@@ -418,7 +418,7 @@ def test_words_for_rates_speeds_and_times() -> None:
     assert parse_rate("50000") == parse_rate("50000/s") == Rate(records_per_s=50000)
     assert parse_rate("20MB/s") == parse_rate("20 MB") == Rate(bytes_per_s=20_000_000)
     assert (parse_duration("90"), parse_duration("1.5m"), parse_duration("200ms")) == (90, 90, 0.2)
-    for parse, word in [(parse_rate, "fast"), (parse_rate, "0"), (parse_speed, "x"), (parse_duration, "5d")]:
+    for parse, word in [(parse_rate, "fast"), (parse_rate, "0"), (parse_speed, "x"), (parse_duration, "5w")]:
         with pytest.raises(UsageError, match=f"'{word}' is not a"):
             parse(word)
     with pytest.raises(UsageError, match="HOST:PORT"):

@@ -1,0 +1,199 @@
+"""The faults of a target: its finds by their cause, in the referee's model, with the smallest input of each.
+
+``FOLDER/causes/`` holds for each cause the input, a text beside it, and ``causes.json`` with all of them. A later
+campaign in the same folder reads that file and goes on counting.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz.conformance.judge.causes import Cause, Deviation
+from kfuzz.conformance.judge.harm import HANGS, HARMS, KILLS, LOSES, MEMORY, PANICS
+from kfuzz.errors import UsageError
+from kfuzz.files import read_bytes, write_whole
+from kfuzz.fuzz.recorder import Find, Kind
+
+__all__ = ["Fault", "Faults", "explain", "of_end"]
+
+HARM_OF: Final[Mapping[Kind, str]] = {
+    "promise": LOSES.name,
+    "exception": PANICS.name,
+    "memory": MEMORY.name,
+    "crash": KILLS.name,
+    "timeout": HANGS.name,
+}
+RANK: Final = {harm.name: rank for rank, harm in enumerate(HARMS)}
+# libFuzzer's words for inputs that end the process; all others are crashes.
+KIND_OF: Final[Mapping[str, Kind]] = {"timeout": "timeout", "oom": "memory"}
+DETAIL_LINES: Final = 12
+UNCAUGHT: Final = "=== Uncaught Python exception: ==="
+NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
+# A frame of a sanitizer's stack, the place of undefined behaviour, and a frame of Python's own stack.
+FRAME = re.compile(r"^\s+#\d+ 0x[0-9a-f]+ in (?P<function>\S+) \S*?/(?P<file>kfuzz/[^\s:]+)(?::(?P<line>\d+))?")
+UNDEFINED = re.compile(r"^\S*?(?P<file>kfuzz/[^\s:]+):(?P<line>\d+):\d+: runtime error: ")
+PYTHON_FRAME = re.compile(r'^\s+File "\S*?(?P<file>kfuzz/[^"]+)", line (?P<line>\d+) in ')
+MANGLED = re.compile(r"__pyx_[a-z]+_(?P<rest>.+)")
+LENGTH = re.compile(r"([1-9][0-9]?)(?=[A-Za-z_])")
+# These files call the target; they are in every stack.
+CALLERS = ("kfuzz/fuzz/harness.py", "kfuzz/fuzz/recorder.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One cause. ``id`` is the same in every run. ``harm`` is a class of :mod:`kfuzz.conformance.judge.harm`.
+
+    ``summary``, ``at`` and ``details`` tell what happened and where, ``count`` how many inputs it broke.
+    ``input_hex`` is the smallest one, ``file`` holds it, and ``known`` names the vectors and seeds among the inputs.
+    """
+
+    id: str
+    harm: str
+    summary: str
+    at: str
+    details: str
+    count: int
+    input_hex: str
+    file: str = ""
+    known: tuple[str, ...] = ()
+
+    @property
+    def data(self) -> bytes:
+        """The smallest input."""
+        return bytes.fromhex(self.input_hex)
+
+    def merged(self, other: Fault) -> Fault:
+        """Both as one: the smaller input, the sum of the counts, all names."""
+        smaller = min(self, other, key=lambda fault: (len(fault.input_hex), fault.input_hex))
+        known = tuple(sorted({*self.known, *other.known}))
+        return replace(smaller, count=self.count + other.count, known=known)
+
+
+class Faults:
+    """The faults of one target, in the folder of its campaigns."""
+
+    def __init__(self, folder: Path, target: str) -> None:
+        self._folder = folder / "causes"
+        self._target = target
+        self._before = {fault.id: fault for fault in _load(self._folder / "causes.json")}
+        self._now: dict[str, Fault] = {}
+
+    def add(self, find: Find, known: Iterable[str] = (), *, is_again: bool = False) -> None:
+        """Count a find. ``known`` names the vectors and seeds among its inputs.
+
+        ``is_again`` means that the inputs may have been counted; then only a new cause is.
+        """
+        one = Cause((self._deviation(find),))
+        fault = Fault(
+            one.id, one.harm, find.summary, find.at, find.details, find.count, find.data.hex(), known=tuple(known)
+        )
+        earlier = self._now.get(one.id)
+        if earlier is not None and is_again:
+            return
+        self._now[one.id] = fault if earlier is None else earlier.merged(fault)
+
+    def _deviation(self, find: Find) -> Deviation:
+        return Deviation(
+            "kfuzz", HARM_OF[find.kind], "", find.summary, find.at, find.data.hex(), self._target, len(find.data)
+        )
+
+    def write(self) -> list[Fault]:
+        """Write all faults, and return those of this campaign, the worst first, each with its smallest input so far."""
+        merged = dict(self._before)
+        for fault in self._now.values():
+            merged[fault.id] = fault.merged(merged[fault.id]) if fault.id in merged else fault
+        written = []
+        for fault in sorted(merged.values(), key=_by_harm):
+            file = self._folder / f"{fault.harm}-{fault.id}"
+            written.append(replace(fault, file=str(file)))
+            if fault.id in self._now:
+                write_whole(file, fault.data)
+                known = "".join(f"known as: {name}\n" for name in fault.known)
+                write_whole(
+                    file.with_suffix(".txt"),
+                    f"{fault.summary}\n\n{fault.details}\n\ninputs: {fault.count}\n{known}input: {fault.input_hex}\n",
+                )
+        if self._now:
+            text = json.dumps([_stored(fault) for fault in written], indent=2, sort_keys=True)
+            write_whole(self._folder / "causes.json", text + "\n")
+        return [
+            replace(fault, count=self._now[fault.id].count, known=self._now[fault.id].known)
+            for fault in written
+            if fault.id in self._now
+        ]
+
+
+def _by_harm(fault: Fault) -> tuple[int, int, str]:
+    return RANK[fault.harm], -fault.count, fault.id
+
+
+def _stored(fault: Fault) -> dict[str, Any]:
+    # The path of a folder that was moved would be wrong.
+    return {name: value for name, value in asdict(fault).items() if name != "file"}
+
+
+def _load(path: Path) -> list[Fault]:
+    if not path.is_file():
+        return []
+    try:
+        return [Fault(**{**entry, "known": tuple(entry["known"])}) for entry in json.loads(read_bytes(path))]
+    except (ValueError, TypeError, KeyError):
+        raise UsageError(f"{path} is not what a campaign writes; remove it, or use another --out") from None
+
+
+def of_end(kind: str, lines: Sequence[str], code: int, data: bytes) -> Find:
+    """The find of an input that ended the process. ``kind`` is libFuzzer's word for it."""
+    summary, details = explain(lines, code)
+    return Find(KIND_OF.get(kind, "crash"), summary, _place(lines), details, data)
+
+
+def _place(lines: Sequence[str]) -> str:
+    """The innermost line of kfuzz's code in a sanitizer's stack, or in Python's; empty if there is none."""
+    for pattern in (UNDEFINED, FRAME, PYTHON_FRAME):
+        for line in lines:
+            match = pattern.match(line)
+            if match is None or match["file"] in CALLERS:
+                continue
+            # The lines of generated C say nothing, and change with every build.
+            if not match["file"].endswith(".c"):
+                return f"{match['file']}:{match['line']}"
+            if pattern is FRAME:
+                return _plain_name(match["function"])
+    return ""
+
+
+def _plain_name(function: str) -> str:
+    """``kfuzz.wire.cursor.skip`` for ``__pyx_f_5kfuzz_4wire_6cursor_skip``, Cython's name of this function in C."""
+    name = MANGLED.match(function)
+    if name is None:
+        return function
+    parts, rest = [], name["rest"]
+    # Each package, module and class has its length before it. A number that is no length counts functions.
+    while (match := LENGTH.match(rest)) and rest[match.end() + int(match[1]) :].startswith("_"):
+        end = match.end() + int(match[1])
+        parts.append(rest[match.end() : end])
+        rest = rest[end + 1 :]
+    return ".".join([*parts, rest.lstrip("0123456789")])
+
+
+def explain(lines: Sequence[str], code: int) -> tuple[str, str]:
+    """Why a fuzzing process ended: a summary line, and a few lines of details."""
+    for i, line in enumerate(lines):
+        if line.strip() == UNCAUGHT:
+            block = [line for line in lines[i + 1 : i + 1 + DETAIL_LINES] if not line.startswith("==")]
+            return block[0] if block else "an exception without a message", "\n".join(block)
+    for i, line in enumerate(lines):
+        if NATIVE_ERROR.match(line):
+            return re.sub(r"^==\d+==\s*", "", line), "\n".join(lines[i : i + DETAIL_LINES])
+    if code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}", "\n".join(lines[-DETAIL_LINES:])
+        except ValueError:
+            pass
+    return (lines[-1] if lines else f"exit code {code} and no output"), "\n".join(lines[-DETAIL_LINES:])

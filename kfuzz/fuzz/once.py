@@ -1,0 +1,145 @@
+"""Run given inputs of a target once, without fuzzing: one that broke it, or all that are known."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kfuzz.errors import UsageError
+from kfuzz.files import read_bytes
+from kfuzz.fuzz import targets as table
+from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build
+from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
+from kfuzz.fuzz.recorder import FINDS, STACK_AFTER, Find, of_error, taken
+from kfuzz.fuzz.running import INPUT_TIMEOUT_S, Ended, Fuzzer, flags
+from kfuzz.fuzz.seeding import inputs, read_hex
+from kfuzz.fuzz.targets import Target
+
+__all__ = ["Replay", "read_input", "replay", "reproduce", "run_alone"]
+
+# A replay has inputs of any size, and a sanitizer makes many of them slow.
+REPLAY_TIMEOUT_S = 300
+REPLAY_S = 3600
+
+
+def read_input(path: str | Path) -> bytes:
+    """The input in a file of raw bytes, or in a ``.hex`` file that has one."""
+    path = Path(path)
+    if path.suffix != ".hex":
+        return read_bytes(path)
+    found = read_hex(path)
+    if len(found) != 1:
+        raise UsageError(f"{path} holds {len(found)} inputs; give a file with one")
+    return found[0]
+
+
+def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> Find | None:
+    """Run one input once through a target, without fuzzing. Returns what it breaks, or None if there is nothing.
+
+    ``path`` is a file of raw bytes, or a ``.hex`` file with one input. With a sanitizer, the input runs in the
+    instrumented build.
+    """
+    target = table.find(name)
+    data = read_input(path)
+    if sanitizer == "none":
+        try:
+            target.tiers(all_twice=True)(data)
+        except Exception as error:
+            return of_error(error, data)
+        return None
+    try:
+        made = build(sanitizer)
+    except NoNativeCoverage as error:
+        raise UsageError(f"--sanitize needs the instrumented build: {error}") from None
+    with tempfile.TemporaryDirectory(prefix="kfuzz-fuzz-") as directory:
+        return run_alone(made, target, data, Path(directory))
+
+
+def run_alone(made: Build, target: Target, data: bytes, folder: Path, *, kind: str = "crash") -> Find | None:
+    """Run one input in a fresh process of the instrumented build, in an existing ``folder``.
+
+    Returns what it breaks, or None if it breaks nothing. ``kind`` is libFuzzer's word for how an earlier process ended.
+    """
+    file = folder / "input"
+    file.write_bytes(data)
+    command = [
+        str(made.executable(target)),
+        *flags(made.sanitizer, folder, seed=1, timeout_s=INPUT_TIMEOUT_S),
+        str(file),
+    ]
+    settings = {STACK_AFTER: str(INPUT_TIMEOUT_S - 2)}
+    with (folder / "log").open("wb") as log:
+        ended = Fuzzer(command, cwd=folder, log=log, seconds=INPUT_TIMEOUT_S, environment=settings).run()
+    if ended.code == 0:
+        return None
+    return of_end(ended.kind or kind, ended.lines, ended.code, data)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The result of running ``executions`` known inputs of a target once, and what they broke."""
+
+    target: str
+    sanitizer: Sanitizer
+    executions: int
+    causes: tuple[Fault, ...] = ()
+
+
+def replay(
+    names: Sequence[str],
+    *,
+    sanitizer: Sanitizer = "none",
+    out: str | Path = "out/fuzz",
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Replay]:
+    """Run every known input of each target (:func:`kfuzz.fuzz.seeding.inputs`) once through the instrumented build.
+
+    Nothing is mutated, and nothing that is found ends it. Raises ``UsageError`` if that build cannot be made.
+    """
+    chosen = [table.find(name) for name in dict.fromkeys(names)]
+    try:
+        made = build(sanitizer, say=say)
+    except NoNativeCoverage as error:
+        raise UsageError(f"a replay needs the instrumented build: {error}") from None
+    return [_replay(target, made, Path(out).resolve() / target.name) for target in chosen]
+
+
+def _replay(target: Target, made: Build, directory: Path) -> Replay:
+    known = inputs(target)
+    faults = Faults(directory, target.name)
+    with tempfile.TemporaryDirectory(prefix="kfuzz-replay-") as name:
+        folder = Path(name)
+        # In order, because an input that ends the process is the last one that it began.
+        files = [folder / str(i) for i in range(len(known))]
+        for file, (_, data) in zip(files, known, strict=True):
+            file.write_bytes(data)
+        done = rounds = 0
+        while done < len(known):
+            recorded = folder / f"finds-{rounds}"
+            fuzzer, ended = _run_all(made, target, files[done:], folder, recorded)
+            started = fuzzer.totals.started
+            if not started or (ended.code == 0 and started != len(known) - done):
+                summary, _ = explain(ended.lines, ended.code)
+                raise UsageError(f"the replay of {target.name} ended before its first input: {summary}")
+            for find, named in taken(recorded, {hashlib.sha1(data).hexdigest(): name for name, data in known}):
+                faults.add(find, named)
+            done += started
+            rounds += 1
+            if ended.code:
+                name, data = known[done - 1]
+                faults.add(of_end(ended.kind, ended.lines, ended.code, data), [name])
+    return Replay(target.name, made.sanitizer, len(known), tuple(faults.write()))
+
+
+def _run_all(made: Build, target: Target, files: Sequence[Path], folder: Path, recorded: Path) -> tuple[Fuzzer, Ended]:
+    command = [
+        str(made.executable(target)),
+        *flags(made.sanitizer, folder, seed=1, timeout_s=REPLAY_TIMEOUT_S),
+        *map(str, files),
+    ]
+    with (folder / "log").open("wb") as log:
+        fuzzer = Fuzzer(command, cwd=folder, log=log, seconds=REPLAY_S, environment={FINDS: str(recorded)})
+        return fuzzer, fuzzer.run()

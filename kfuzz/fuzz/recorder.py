@@ -1,0 +1,182 @@
+"""Records what breaks a target, in the process that fuzzes it, so that the fuzzer goes on.
+
+A *find* is all that breaks a target in one way: the same kind of fault at the same line of code. The recorder keeps the
+smallest input of each find in a folder, from which the campaign reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import re
+import signal
+import struct
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Literal
+
+from kfuzz.files import read_bytes, write_whole
+from kfuzz.fuzz.oracle import OracleFailure
+
+__all__ = [
+    "FINDS",
+    "STACK_AFTER",
+    "STOP_AT_FIRST",
+    "Find",
+    "Kind",
+    "Recorder",
+    "failing",
+    "guarded",
+    "of_error",
+    "taken",
+]
+
+# A broken promise; an exception that no promise allows; memory that the input does not justify; a process that ended;
+# an input without an end.
+Kind = Literal["promise", "exception", "memory", "crash", "timeout"]
+
+# What the fuzzing process is told by its environment: the folder in which finds are recorded (without it, the first one
+# ends the process), after how many seconds the stack of a process that hangs is printed, and whether to end after the
+# first find.
+FINDS: Final = "KFUZZ_FINDS"
+STACK_AFTER: Final = "KFUZZ_STACK_AFTER_S"
+STOP_AT_FIRST: Final = "KFUZZ_STOP_AT_FIRST"
+# Enough for the inputs of a corpus that fail. After that, only finds are recorded.
+FAILING_MAX: Final = 20_000
+# As many finds as nobody reads.
+FINDS_MAX: Final = 4096
+COUNT: Final = struct.Struct("<q")
+NAME_CHARACTERS: Final = 16
+LINE_CHARACTERS: Final = 40 + 1 + NAME_CHARACTERS
+PACKAGE: Final = Path(__file__).resolve().parent.parent
+# The words that a broken promise begins with, before what differs from input to input.
+_WORDS: Final = re.compile(r"[A-Za-z_ -]*[A-Za-z_]")
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """What breaks a target in one way: ``data`` is the smallest input that does, ``count`` how many inputs did.
+
+    ``summary`` is one line, ``at`` the place in the code (empty if it is not known), ``details`` a short stack.
+    """
+
+    kind: Kind
+    summary: str
+    at: str
+    details: str
+    data: bytes
+    count: int = 1
+
+
+class Recorder:
+    """Takes each input that breaks the target, with its exception, and keeps one file per find in ``folder``.
+
+    The counts are in mapped memory, so that they are right even if the process is killed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        # The number and the smallest input's size of each find.
+        self._known: dict[str, tuple[int, int]] = {}
+        self._failing = 0
+        self._list = os.open(folder / "failing", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        with (folder / "counts").open("w+b") as file:
+            file.truncate(COUNT.size * FINDS_MAX)
+            self._counts = mmap.mmap(file.fileno(), 0)
+
+    def __call__(self, data: bytes, error: Exception) -> None:
+        kind, at = _kind(error), _place(error)
+        name = hashlib.sha256(f"{kind}\0{at}".encode()).hexdigest()[:NAME_CHARACTERS]
+        if self._failing < FAILING_MAX:
+            self._failing += 1
+            os.write(self._list, f"{hashlib.sha1(data).hexdigest()} {name}\n".encode())
+        if name not in self._known and len(self._known) == FINDS_MAX:
+            return
+        number, size = self._known.setdefault(name, (len(self._known), sys.maxsize))
+        [count] = COUNT.unpack_from(self._counts, COUNT.size * number)
+        COUNT.pack_into(self._counts, COUNT.size * number, count + 1)
+        if len(data) < size:
+            self._known[name] = number, len(data)
+            # The count is looked up by the number.
+            fields = {**asdict(of_error(error, data)), "data": data.hex(), "count": number}
+            write_whole(self._folder / f"{name}.json", json.dumps(fields))
+        if os.environ.get(STOP_AT_FIRST):
+            # libFuzzer then prints its totals and ends.
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+
+def of_error(error: Exception, data: bytes) -> Find:
+    """The find of one input that raised ``error``."""
+    summary = traceback.format_exception_only(error)[-1].strip()
+    # A file's place on this machine says nothing.
+    details = "".join(traceback.format_exception(error)).replace(f"{PACKAGE.parent}{os.sep}", "")
+    return Find(_kind(error), summary, _place(error), details, data)
+
+
+def _kind(error: Exception) -> Kind:
+    if isinstance(error, OracleFailure):
+        return "promise"
+    return "memory" if isinstance(error, MemoryError) else "exception"
+
+
+def _place(error: Exception) -> str:
+    """The innermost line of kfuzz's code in the stack; for a broken promise, also the first words of its text."""
+    last = ""
+    for file, line in _frames(error.__traceback__):
+        head, found, rest = file.replace(os.sep, "/").rpartition(f"{PACKAGE.name}/")
+        if found and "site-packages" not in head:
+            last = f"{found}{rest}:{line}"
+    words = _WORDS.match(str(error)) if isinstance(error, OracleFailure) else None
+    return f"{last} {words[0]}" if words else last or type(error).__name__
+
+
+def _frames(stack: TracebackType | None) -> Iterator[tuple[str, int]]:
+    while stack is not None:
+        yield stack.tb_frame.f_code.co_filename, stack.tb_lineno
+        stack = stack.tb_next
+
+
+def guarded(run: Callable[[bytes], None], report: Callable[[bytes, Exception], None]) -> Callable[[bytes], None]:
+    """``run``, with each exception given to ``report``."""
+
+    def one(data: bytes) -> None:
+        try:
+            run(data)
+        except Exception as error:
+            report(data, error)
+
+    return one
+
+
+def failing(folder: Path) -> dict[str, str]:
+    """The SHA-1 of inputs that broke the target, as libFuzzer names files, each with the name of its find."""
+    listed = folder / "failing"
+    if not listed.is_file():
+        return {}
+    lines = read_bytes(listed).decode().splitlines()
+    # A process that was killed may have left a part of a line.
+    return dict(line.split(" ", 1) for line in lines if len(line) == LINE_CHARACTERS)
+
+
+def taken(folder: Path, known: Mapping[str, str]) -> list[tuple[Find, list[str]]]:
+    """The finds that a recorder left in ``folder``, each with the names that ``known`` has for its inputs' SHA-1."""
+    named: dict[str, set[str]] = {}
+    for digest, name in failing(folder).items():
+        if digest in known:
+            named.setdefault(name, set()).add(known[digest])
+    files = sorted(folder.glob("*.json"))
+    counts = read_bytes(folder / "counts") if files else b""
+    found = []
+    for file in files:
+        fields = json.loads(read_bytes(file))
+        [count] = COUNT.unpack_from(counts, COUNT.size * fields["count"])
+        find = Find(**{**fields, "data": bytes.fromhex(fields["data"]), "count": count})
+        found.append((find, sorted(named.get(file.stem, ()))))
+    return found

@@ -1,0 +1,197 @@
+"""One libFuzzer process: its flags, what it prints while it runs, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final, cast
+
+from kfuzz.fuzz.building import Sanitizer
+
+__all__ = ["INPUT_TIMEOUT_S", "Ended", "Fuzzer", "Totals", "flags", "kill_group"]
+
+RSS_LIMIT_MIB: Final[Mapping[Sanitizer, int]] = {"none": 1024, "undefined": 1024, "address": 2048}
+# Wall time. An input takes milliseconds, and a suspect is run again alone.
+INPUT_TIMEOUT_S = 10
+# libFuzzer ends on its own. If it still runs after this extra time, it is stuck.
+GRACE_S = 60
+# How long an interrupted libFuzzer may take to finish its current input and print its totals.
+WIND_DOWN_S = 5
+# The last lines say why a process ended. A long campaign prints many more before them.
+LINES_KEPT = 2000
+
+STATUS = re.compile(r"^#(\d+)\s+([A-Za-z]+)\s+cov: (\d+) ft: (\d+) (?:corp: (\d+)/)?")
+LOADED = re.compile(r"^INFO: Loaded (\d+) modules\s+\((\d+) inline 8-bit counters\)")
+EXECUTED = re.compile(r"^stat::number_of_executed_units:\s+(\d+)")
+TIERS = re.compile(r"^tiers: (\d+) inputs, (\d+) in both")
+MUTATOR = re.compile(r"^mutator: (\d+) calls, (\d+) structured, (\d+) crossed")
+STARTED = re.compile(r"^Running: ")
+EXECUTED_ONE = re.compile(r"^Executed .+ in \d+ ms$")
+ARTIFACT = re.compile(r"Test unit written to (.+)$")
+
+
+@dataclass(slots=True)
+class Totals:
+    """What libFuzzer has printed so far.
+
+    ``started`` counts inputs that were given by name, as in a replay. ``new_at`` is when something new was last found,
+    by ``time.monotonic``. Numbers of the hook and of the tiers are None until the process ends by itself.
+    """
+
+    modules: int = 0
+    counters: int = 0
+    executions: int = 0
+    coverage: int = 0
+    features: int = 0
+    corpus: int = 0
+    started: int = 0
+    mutator_calls: int | None = None
+    structured: int | None = None
+    crossed: int | None = None
+    judged: int | None = None
+    judged_twice: int | None = None
+    new_at: float = field(default_factory=time.monotonic)
+
+    def take(self, line: str) -> bool:
+        """Parse one line; returns whether it is a line about progress, which says nothing about how it ends."""
+        if match := STATUS.match(line):
+            self.executions, self.coverage, self.features = int(match[1]), int(match[3]), int(match[4])
+            self.corpus = int(match[5] or self.corpus)
+            if match[2] in ("NEW", "INITED"):
+                self.new_at = time.monotonic()
+            return True
+        if match := LOADED.match(line):
+            self.modules, self.counters = int(match[1]), int(match[2])
+        elif STARTED.match(line):
+            self.started += 1
+            return True
+        elif EXECUTED_ONE.match(line):
+            return True
+        elif match := EXECUTED.match(line):
+            self.executions = int(match[1])
+        elif match := MUTATOR.match(line):
+            self.mutator_calls, self.structured, self.crossed = (int(group) for group in match.groups())
+        elif match := TIERS.match(line):
+            self.judged, self.judged_twice = int(match[1]), int(match[2])
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended: its exit code (negative for a signal), its last lines, and the input that ended it, if any.
+
+    ``kind`` is libFuzzer's own word for that input: ``crash``, ``timeout``, ``oom``, ``leak`` or ``slow-unit``.
+    """
+
+    code: int
+    lines: tuple[str, ...]
+    cpu_seconds: float
+    kind: str = ""
+    data: bytes | None = None
+
+
+def flags(
+    sanitizer: Sanitizer, artifacts: Path, *, seed: int, length_max: int = 0, timeout_s: int = INPUT_TIMEOUT_S
+) -> list[str]:
+    """The flags that all runs of libFuzzer have. What ends a run goes to ``artifacts``.
+
+    Inputs are cut at ``length_max`` bytes; 0 means that they are not.
+    """
+    return [
+        f"-seed={seed}",
+        f"-max_len={length_max}",
+        f"-timeout={timeout_s}",
+        f"-rss_limit_mb={RSS_LIMIT_MIB[sanitizer]}",
+        f"-artifact_prefix={artifacts}/",
+        "-print_final_stats=1",
+    ]
+
+
+class Fuzzer:
+    """A libFuzzer process. ``run`` waits for its end in one thread; ``stop`` may be called by another."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        log: IO[bytes],
+        seconds: float,
+        environment: Mapping[str, str] | None = None,
+        held: Sequence[int] = (),
+        totals: Totals | None = None,
+    ) -> None:
+        self.totals = totals or Totals()
+        self._log = log
+        self._lines: list[str] = []
+        self._timers: list[threading.Timer] = []
+        self._process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, **(environment or {})},
+            pass_fds=held,
+        )
+        # libFuzzer checks the clock only between inputs, and a target may hang where no alarm reaches it.
+        self._kill_after(seconds + GRACE_S)
+
+    def _kill_after(self, seconds: float) -> None:
+        timer = threading.Timer(seconds, self.kill)
+        timer.daemon = True
+        timer.start()
+        self._timers.append(timer)
+
+    def run(self, saw: Callable[[], None] = lambda: None) -> Ended:
+        """Follow the output until the process ends, and call ``saw`` after each line."""
+        output = cast(IO[bytes], self._process.stdout)
+        try:
+            for raw in output:
+                self._log.write(raw)
+                line = raw.decode(errors="replace").rstrip("\n")
+                if not self.totals.take(line):
+                    self._lines.append(line)
+                    del self._lines[:-LINES_KEPT]
+                saw()
+            _, status, usage = os.wait4(self._process.pid, 0)
+            self._process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+            if self._process.returncode is None:
+                self.kill()
+                self._process.wait()
+            output.close()
+        written = next((match[1] for line in reversed(self._lines) if (match := ARTIFACT.search(line))), None)
+        kind, data = "", None
+        if written is not None:
+            kind, data = Path(written).name.partition("-")[0], Path(written).read_bytes()
+        cpu_s = usage.ru_utime + usage.ru_stime
+        return Ended(self._process.returncode, tuple(self._lines), cpu_s, kind, data)
+
+    def stop(self) -> None:
+        """Ask libFuzzer to finish its current input, print its totals and end; kill it if it does not."""
+        self._kill_after(WIND_DOWN_S)
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """End the process and all that it started at once."""
+        if self._process.returncode is None:
+            kill_group(self._process.pid)
+
+
+def kill_group(pid: int) -> None:
+    """Kill a session leader and all processes in its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
