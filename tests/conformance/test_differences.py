@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,14 @@ def input_of(index: int, role: str, answer: dict[str, Any]) -> Disagreement:
 def test_what_differs_is_told_and_kept_as_the_request_that_shows_it(tmp_path: Path) -> None:
     found = found_in_messages()
     files = keep(found, tmp_path, seed=5)
-    assert [file.name for file in files] == [f"seed-5-message-{i}.json" for i in range(3)]
-    assert files[1].read_text() == '{\n  "hex": "01",\n  "id": "message"\n}\n'
+    # The smallest input of each cause.
+    assert [file.name for file in files] == [f"seed-5-message-{i}.json" for i in (2, 0)]
+    assert files[1].read_text() == '{\n  "hex": "00",\n  "id": "message"\n}\n'
     assert sentences(found, files, seed=5, shown=2) == [
         "accepts what Kafka refuses: too-long: other bytes (1 message)",
-        f"  message 2 of seed 5: Fetch 2: other bytes ({files[2]})",
+        f"  message 2 of seed 5: Fetch 2: other bytes ({files[0]})",
         "differs where either is allowed: Fetch #: other bytes (2 messages)",
-        f"  message 0 of seed 5: Fetch 0: other bytes ({files[0]})",
+        f"  message 0 of seed 5: Fetch 0: other bytes ({files[1]})",
         "2 under the rule: counts",
         "toy@1 in 3 versions, seed 5: 12 of 17 messages agree (11 decoded, 1 encoded), 3 differ",
     ]
@@ -47,26 +49,25 @@ def test_what_differs_is_told_and_kept_as_the_request_that_shows_it(tmp_path: Pa
 def test_an_input_of_records_is_kept_as_its_bytes_beside_what_the_testee_made_of_it(tmp_path: Path) -> None:
     answer = {"outcome": "fault", "error": "x", "batches": []}
     found = Differential("toy@1", setting="as log", inputs=2)
-    found.disagreements += [input_of(1, "consumer", answer), input_of(2, "log", answer)]
+    found.disagreements += [
+        input_of(1, "consumer", answer),
+        replace(input_of(2, "log", answer), reason="too few contents"),
+    ]
     first, second = keep(found, tmp_path, seed=5)
     assert (first.name, first.read_bytes()) == ("seed-5-input-1.bin", b"\1")
     assert json.loads(first.with_suffix(".json").read_text()) == {"testee": "toy@1", "outcome": "fault", "error": "x"}
     assert json.loads(second.with_suffix(".json").read_text())["role"] == "log"
     told = sentences(found, [first, second], seed=5, shown=1)
-    assert told[0] == "differs where either is allowed: other contents (2 inputs)"
+    assert told[0] == "differs where either is allowed: other contents (1 input)"
     assert told[1] == f"  input 1 of seed 5: other contents\n  01  ({first})"
 
 
-def test_what_was_left_unanswered_is_kept_behind_what_differs(tmp_path: Path) -> None:
-    found = Differential("toy@1", inputs=1, broken="toy@1 died; input 3 is the first without an answer")
-    found.disagreements.append(input_of(1, "consumer", {"outcome": "rejected"}))
-    found.unanswered += [input_of(3, "consumer", {}), input_of(4, "consumer", {})]
-    files = keep(found, tmp_path, seed=5)
-    assert [file.name for file in files] == [f"seed-5-input-{i}.bin" for i in (1, 3, 4)]
-    assert not files[1].with_suffix(".json").exists()
-    told = sentences(found, files, seed=5, shown=9)
-    assert told[2] == f"{found.broken}; the unanswered inputs are in {tmp_path}"
-    assert told[-1] == "toy@1, seed 5: 0 of 1 inputs agree, 1 differ"
+def test_a_testee_that_was_started_again_is_told(tmp_path: Path) -> None:
+    found = Differential("toy@1", inputs=1, restarts=2, unconfirmed=1)
+    assert sentences(found, keep(found, tmp_path, seed=5), seed=5, shown=9) == [
+        "toy@1 was started again 2 times; no input alone explains 1 of them",
+        "toy@1, seed 5: 0 of 1 inputs agree, 0 differ",
+    ]
 
 
 def test_the_document_has_the_bytes_of_records_and_the_requests_of_all_else() -> None:
@@ -88,4 +89,4 @@ def test_a_testee_that_supports_nothing_has_agreed_on_nothing() -> None:
         Differential("toy@1", inputs=4, unsupported=4).require_support()
     Differential("toy@1", inputs=4, unsupported=3).require_support()
     assert not Differential("toy@1").failed
-    assert Differential("toy@1", broken="toy@1 died").failed
+    assert Differential("toy@1", restarts=1).failed

@@ -81,7 +81,7 @@ def test_kafka_and_kfuzz_agree_on_mutated_inputs(role: Role, most: int, accepted
     seeds = [v.data for v in load_suite() if v.kind == "records" and not v.budget and len(v.data) <= 4096]
     found = differ(testee, islice(Mutator(1, seeds=seeds, role=role), count), role=role)
     assert [f"{item.reason}\n{item.data.hex()}" for item in found.disagreements] == []
-    assert (found.inputs, found.broken) == (count, "")
+    assert (found.inputs, found.restarts) == (count, 0)
     assert found.agreed + found.rules.total() == count
     # Both sides must be kept busy, and rules must stay the exception, or agreement means little.
     assert found.agreements["accepted"] > count // accepted
@@ -152,13 +152,38 @@ def test_what_a_testee_declares_unsupported_is_not_asked(tmp_path: Path) -> None
     assert found.inputs == 200
 
 
-def test_a_testee_that_dies_is_one_sentence_and_its_open_requests_are_kept(tmp_path: Path) -> None:
-    found = differ(refusing(tmp_path, "if count == 100: sys.exit('wild pointer')"), islice(Mutator(1), 300))
-    assert found.broken == "refusing@1 ended with status 1: wild pointer; input 100 is the first without an answer"
+@pytest.mark.parametrize(
+    ("action", "harm", "text"),
+    [
+        ("sys.exit('wild pointer')", "kills", "ended with status 1: wild pointer"),
+        ("toy.say({{'id': 'of another'}})", "panics", "the answer lacks outcome"),
+    ],
+)
+def test_an_input_that_breaks_the_testee_is_found_and_the_run_goes_on(
+    tmp_path: Path, action: str, harm: str, text: str
+) -> None:
+    deadly = [Mutator(1).input_at(i) for i in (100, 101, 250)]
+    wanted = [data.hex() for data in deadly]
+    testee = refusing(
+        tmp_path, f"if json.loads(line)['hex'] in {wanted}: {action.replace('{{', '{').replace('}}', '}')}"
+    )
+    found = differ(testee, islice(Mutator(1), 300))
+    broken = [item for item in found.disagreements if item.harm == harm]
+    assert [item.data for item in broken] == deadly
+    assert all(text in item.error for item in broken)
+    assert (found.inputs, found.restarts, found.unconfirmed) == (300, 3, 0)
     assert found.failed
-    assert found.inputs == 100
-    assert [item.index for item in found.unanswered] == list(range(100, 164))
-    assert found.unanswered[0].data == Mutator(1).input_at(100)
+    # Every input has one answer: each other input is refused, rightly or not.
+    indexes = [item.index for item in found.disagreements]
+    assert len(set(indexes)) == len(indexes)
+    assert found.agreed == 300 - len(indexes)
+
+
+def test_a_testee_that_breaks_for_no_input_alone_is_told(tmp_path: Path) -> None:
+    found = differ(refusing(tmp_path, "if count == 100: sys.exit('tired')"), islice(Mutator(1), 150))
+    assert (found.inputs, found.restarts, found.unconfirmed) == (150, 1, 1)
+    assert found.failed
+    assert all("tired" not in item.error for item in found.disagreements)
 
 
 def test_a_testee_that_does_not_begin_is_wrong_use() -> None:
@@ -371,11 +396,14 @@ def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_pa
     assert done.returncode == 1, done.stderr
     document = json.loads((tmp_path / "report.json").read_text())
     assert (document["testee"], document["seed"], document["inputs"]) == ("refusing@1", 4, 200)
-    first = document["disagreements"][0]
+    [cause] = document["causes"]
+    named = {f"input {item['index']}": item for item in document["disagreements"]}
+    first = named[cause["smallest"]["id"]]
+    assert len(first["hex"]) == min(len(item["hex"]) for item in named.values())
     kept = tmp_path / "differential" / f"seed-4-input-{first['index']}.bin"
     assert kept.read_bytes().hex() == first["hex"]
     assert json.loads(kept.with_suffix(".json").read_text()) == {"testee": "refusing@1", "outcome": "rejected"}
-    [cause] = document["causes"]
+    assert len(list((tmp_path / "differential").glob("*.bin"))) == 1
     assert (cause["harm"], len(cause["cases"])) == ("refuses", len(document["disagreements"]))
     assert f"{cause['smallest']['id']} of seed 4: refused bytes that must be accepted" in done.stdout
     assert done.stdout.splitlines()[-1].endswith(f"{len(document['disagreements'])} differ")
@@ -385,7 +413,7 @@ def test_agreement_exits_with_0_and_prints_json_alone() -> None:
     done = conform("--differential", "--testee", "kfuzz", "--count", "300", "--json", "-")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert (document["agreed"], document["disagreements"], document["broken"]) == (300, [], None)
+    assert (document["agreed"], document["disagreements"], document["restarts"]) == (300, [], 0)
 
 
 @pytest.mark.parametrize(

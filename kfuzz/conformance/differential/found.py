@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
 from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of, form_of
-from kfuzz.conformance.judge.harm import DIFFERS
-from kfuzz.conformance.protocol.pipeline import Pipeline
+from kfuzz.conformance.judge.harm import DIFFERS, HARM_OF
+from kfuzz.conformance.protocol.pipeline import Pipeline, ask
 from kfuzz.conformance.protocol.session import Limits, Session, Trouble
+from kfuzz.conformance.protocol.start import started
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import Answer
 from kfuzz.errors import UsageError
 
@@ -43,7 +46,11 @@ class Disagreement:
 
 @dataclass(slots=True)
 class Differential:
-    """The result of a run. ``broken`` says how the testee broke, if it did; nothing was asked after that."""
+    """The result of a run.
+
+    ``restarts`` counts how often the testee ended, hung or broke the protocol, and was started again. In
+    ``unconfirmed`` of these cases no input did that alone; each of the others is a disagreement.
+    """
 
     testee: str
     # What is compared; also part of the kept files' names.
@@ -59,9 +66,8 @@ class Differential:
     rules: Counter[str] = field(default_factory=Counter)
     rule_names: tuple[str, ...] = ()
     disagreements: list[Disagreement] = field(default_factory=list)
-    broken: str = ""
-    # Inputs that were sent before the testee broke and not answered; any of them may be the cause.
-    unanswered: list[Disagreement] = field(default_factory=list)
+    restarts: int = 0
+    unconfirmed: int = 0
 
     @property
     def agreed(self) -> int:
@@ -70,8 +76,18 @@ class Differential:
 
     @property
     def failed(self) -> bool:
-        """Whether the run found a disagreement or the testee broke."""
-        return bool(self.disagreements or self.broken)
+        """Whether the run found a disagreement, or the testee broke."""
+        return bool(self.disagreements or self.restarts)
+
+    @property
+    def smallest(self) -> list[tuple[Cause, Disagreement]]:
+        """Each cause with the disagreement that has its smallest input."""
+        named = {self.name_of(item): item for item in self.disagreements}
+        return [(cause, named[cause.smallest.input]) for cause in self.causes]
+
+    def name_of(self, item: Disagreement) -> str:
+        """The name of an input: its number in the run."""
+        return f"{self.of} {item.index}"
 
     @property
     def causes(self) -> list[Cause]:
@@ -83,7 +99,7 @@ class Differential:
                 item.finding,
                 item.error or item.reason,
                 str(item.answer.get("at", "")),
-                f"{self.of} {item.index}",
+                self.name_of(item),
                 str(item.request.get("role", "consumer")),
                 len(item.data) or len(json.dumps(item.request)),
                 form=form_of(item.data) if "records" in item.request.get("operation", "") else "",
@@ -110,19 +126,67 @@ class Question(Generic[T]):
 
 def compare_ahead(
     found: Differential,
+    testee: Testee,
     session: Session,
     questions: Iterable[Question[T]],
     compare: Callable[[Question[T], Answer], None],
+    finding_of: Callable[[T], str] = lambda expected: "",
 ) -> None:
     """Send ``questions`` ahead of their answers and give each answer to ``compare``.
 
-    Stops when the testee breaks; then ``found.broken`` says how, and ``found.unanswered`` lists the open questions.
+    When the testee breaks, the questions without an answer are asked again one by one, in a fresh process. The one that
+    breaks it there becomes a disagreement; ``finding_of`` tells what kfuzz finds in it. Then the run goes on.
     """
+    rest = iter(questions)
+    open_questions = _ask_ahead(session, rest, compare)
+    while open_questions:
+        found.restarts += 1
+        with started(testee, Limits()) as (fresh, _):
+            culprit, open_questions = _ask_alone(fresh, open_questions, compare)
+        if culprit is None:
+            found.unconfirmed += 1
+        else:
+            question, trouble = culprit
+            found.inputs += 1
+            found.disagreements.append(_breaks(found.testee, question, trouble, finding_of(question.expected)))
+        with started(testee, Limits()) as (fresh, _):
+            open_questions = _ask_ahead(fresh, chain(open_questions, rest), compare)
+
+
+def _ask_ahead(
+    session: Session, questions: Iterable[Question[T]], compare: Callable[[Question[T], Answer], None]
+) -> list[Question[T]]:
+    """Ask until the testee breaks. Returns the questions that were sent and have no answer."""
     budget = Limits().budget(None)
     pipeline: Pipeline[Question[T]] = Pipeline(session, lambda question: budget)
     for question, result in pipeline.answers((question, question.request) for question in questions):
         if isinstance(result, Trouble):
-            found.broken = f"{found.testee} {result.deed}; {found.of} {question.index} is the first without an answer"
-            found.unanswered = [Disagreement(item.index, "unanswered", item.request) for item in pipeline.waiting]
-            return
+            return list(pipeline.waiting)
         compare(question, result)
+    return []
+
+
+def _ask_alone(
+    session: Session, questions: Sequence[Question[T]], compare: Callable[[Question[T], Answer], None]
+) -> tuple[tuple[Question[T], Trouble] | None, list[Question[T]]]:
+    """Ask one by one until the testee breaks. Returns the question that broke it, and those behind it."""
+    budget = Limits().budget(None)
+    for i, question in enumerate(questions):
+        result = ask(session, question.request, budget)
+        if isinstance(result, Trouble):
+            return (question, result), list(questions[i + 1 :])
+        compare(question, result)
+    return None, []
+
+
+def _breaks(testee: str, question: Question[T], trouble: Trouble, finding: str) -> Disagreement:
+    answer = {"outcome": trouble.outcome, "error": trouble.text, "at": trouble.at}
+    return Disagreement(
+        question.index,
+        f"{testee} {trouble.deed}",
+        question.request,
+        answer,
+        harm=HARM_OF[trouble.outcome],
+        finding=finding,
+        error=trouble.text,
+    )

@@ -148,7 +148,9 @@ def differ_messages(
             on_progress(versions)
 
     with started(testee, Limits()) as (session, _):
-        compare_ahead(found, session, questions(), lambda question, answer: _compare(found, question, answer))
+        compare_ahead(
+            found, testee, session, questions(), lambda question, answer: _compare(found, question, answer), _finding
+        )
     found.setting = f"in {versions} versions"
     return found
 
@@ -178,6 +180,10 @@ def _compare(found: Differential, question: Question[Asked], answer: Answer) -> 
         words = f" ({answer.error})" if answer.error else ""
         reason = f"{found.testee} {answer.outcome}{words}; kfuzz has another result"
         _differ(found, question, answer, reason, LOSES if answer.outcome == "accepted" else REFUSES)
+
+
+def _finding(asked: Asked) -> str:
+    return asked.expected.code if isinstance(asked.expected, Finding) else ""
 
 
 def _rule(finding: Finding, testee: str) -> str | None:

@@ -363,13 +363,13 @@ def differ(
 ) -> Differential:
     """Give ``inputs`` to kfuzz (``judged``) and to ``testee``, 64 ahead of its answers, and compare the results.
 
-    Stops when the testee breaks; then ``broken`` has one sentence. ``UsageError`` if the testee does not start.
+    If the testee breaks, the input that breaks it is found, and the run goes on. ``UsageError`` if it does not start.
     """
     with started(testee, Limits()) as (session, handshake):
         names = tuple(rule.name for rule in RULES if role in rule.roles)
         found = Differential(handshake.label, setting=f"as {role}", rule_names=names)
         run = _Run(found, handshake, role, judged, on_progress)
-        compare_ahead(found, session, run.questions(inputs), run.compare)
+        compare_ahead(found, testee, session, run.questions(inputs), run.compare, _finding)
     return found
 
 
@@ -462,6 +462,10 @@ class _Run:
         if self.role == "log":
             return False
         return wrong_reading(made.batches[: len(answer.batches)], self.handshake, answer) is not None
+
+
+def _finding(expected: _Expected) -> str:
+    return expected.made.fatal.code if expected.made.fatal else ""
 
 
 def _wrong_bytes(made: Verdict, answer: Answer) -> str:

@@ -30,8 +30,8 @@ def to_json(found: Differential, *, seed: int) -> dict[str, Any]:
         "agreements": dict(sorted(found.agreements.items())),
         "unsupported": found.unsupported,
         "rules": dict(sorted(found.rules.items())),
-        "broken": found.broken or None,
-        "unanswered": [{"index": item.index} | _input(found, item) for item in found.unanswered],
+        "restarts": found.restarts,
+        "unconfirmed": found.unconfirmed,
         "causes": [cause_json(cause) for cause in found.causes],
         "disagreements": [
             {"index": item.index, "reason": item.reason, "answer": item.answer} | _input(found, item)
@@ -57,12 +57,12 @@ def outcome_of(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def keep(found: Differential, directory: Path, *, seed: int) -> list[Path]:
-    """Write the disagreements and then the unanswered inputs to ``directory``; returns the files in that order.
+    """Write the smallest input of each cause to ``directory``; returns the files in the order of the causes.
 
     An input of records is kept as its bytes, with the testee's answer beside it in the form of
     corpus/regressions/differential/. A message or stream is kept as the request that reproduces it.
     """
-    return [_keep(found, item, directory, seed) for item in (*found.disagreements, *found.unanswered)]
+    return [_keep(found, item, directory, seed) for _, item in found.smallest]
 
 
 def _keep(found: Differential, item: Disagreement, directory: Path, seed: int) -> Path:
@@ -85,22 +85,22 @@ def _document(value: Mapping[str, Any]) -> str:
 
 def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: int) -> list[str]:
     """The report for people: the worst ``shown`` causes, each with its smallest input and its file; then the counts."""
-    pairs = zip(found.disagreements, files, strict=False)
-    items = {f"{found.of} {item.index}": (item, file) for item, file in pairs}
     lines = []
-    causes = found.causes
-    for cause in causes[:shown]:
-        item, file = items[cause.smallest.input]
+    smallest = list(zip(found.smallest, files, strict=True))
+    for (cause, item), file in smallest[:shown]:
         lines.append(f"{harm_named(cause.harm).title}: {cause.what} ({counted(cause.count, found.of)})")
-        lines.append(f"  {cause.smallest.input} of seed {seed}: {item.reason}{_hex(found, item)} ({file})")
-    if len(causes) > shown:
-        lines.append(f"… and {counted(len(causes) - shown, 'cause')} more; the inputs are in {files[0].parent}")
+        lines.append(f"  {found.name_of(item)} of seed {seed}: {item.reason}{_hex(found, item)} ({file})")
+    if len(smallest) > shown:
+        lines.append(f"… and {counted(len(smallest) - shown, 'cause')} more; the inputs are in {files[0].parent}")
     # Print every rule, also one that excused nothing, so that a reader sees how much the agreement depends on rules.
     lines += [f"{found.rules[name]} under the rule: {name}" for name in found.rule_names]
     if found.unsupported:
         lines.append(f"{found.unsupported} unsupported by {found.testee}")
-    if found.broken:
-        lines.append(f"{found.broken}; the unanswered {found.of}s are in {files[0].parent}")
+    if found.restarts:
+        lines.append(
+            f"{found.testee} was started again {counted(found.restarts, 'time')}; "
+            f"no {found.of} alone explains {found.unconfirmed} of them"
+        )
     kinds = ", ".join(f"{count} {what}" for what, count in sorted(found.agreements.items()))
     lines.append(
         f"{found.testee}{found.setting and ' ' + found.setting}, seed {seed}: {found.agreed} of {found.inputs} "
