@@ -20,6 +20,7 @@ from kfuzz.fuzz.campaign import Result, Row
 from kfuzz.fuzz.faults import Fault
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import TARGETS
+from kfuzz.fuzz.truth import named_testee
 from kfuzz.units import parse_duration
 
 __all__ = ["command"]
@@ -72,6 +73,9 @@ def _seconds(text: str) -> int:
     show_default=True,
     help="Also build with this sanitizer.",
 )
+@click.option(
+    "--truth", metavar="TESTEE", help="Also ask this testee about each new input: kafka-clients, or any of `conform`."
+)
 @click.option("--stop-at-first", is_flag=True, help="End a target when it has found something.")
 @click.option("--reproduce", "file", type=click.Path(path_type=Path), help="Only run this one input, without fuzzing.")
 @click.option(
@@ -91,6 +95,7 @@ def command(
     out: Path,
     corpus: Path | None,
     sanitize: str,
+    truth: str | None,
     stop_at_first: bool,
     file: Path | None,
     replay: bool,
@@ -107,7 +112,7 @@ def command(
     Examples:
       kfuzz fuzz --list
       kfuzz fuzz record-batch --time 1m
-      kfuzz fuzz record-batch messages broker --time 1h --jobs 2
+      kfuzz fuzz record-batch messages broker --time 1h --jobs 2 --truth kafka-clients@4.4.0
       kfuzz fuzz record-batch compression --sanitize address --json
       kfuzz fuzz --replay --sanitize undefined
       kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/causes/panics-01234567
@@ -139,6 +144,7 @@ def command(
             corpus=corpus,
             sanitizer=sanitizer,
             stop_at_first=stop_at_first,
+            truth=None if truth is None else named_testee(truth),
             say=_say,
             watch=lambda rows: show(
                 [_cells(row) for row in rows], [_line(row) for row in rows if row.state != "waiting"]
@@ -248,6 +254,8 @@ def _show(result: Result) -> None:
             f"  mutation hook: {result.mutator_calls:,} calls, {result.structured or 0:,} changed by structure"
             f", {result.crossed or 0:,} made from two inputs"
         )
+    if result.compared is not None:
+        click.echo(f"  truth: {result.compared:,} questions")
     if result.restarts:
         click.echo(
             f"  {_inputs(result.restarts)} ended the process, and {result.unconfirmed:,} of them did not do so again"

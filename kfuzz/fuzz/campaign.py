@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
+from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.files import cannot_write, open_whole, write_whole
 from kfuzz.fuzz import targets as table
@@ -33,6 +34,7 @@ from kfuzz.fuzz.recorder import FINDS, STOP_AT_FIRST, Find, failing, taken
 from kfuzz.fuzz.running import Ended, Fuzzer, Totals, flags
 from kfuzz.fuzz.seeding import dictionary, inputs, seeds
 from kfuzz.fuzz.targets import Target
+from kfuzz.fuzz.truth import Truth, harm_of
 
 __all__ = ["Result", "Row", "run"]
 
@@ -62,8 +64,8 @@ class Result:
     ``crossed`` the inputs that were made from two. ``judged`` counts the inputs of the first tier, and ``judged_twice``
     those that met the full oracle as well. All five are None if nothing was counted: the target has no hook or one
     tier, or no process ended by itself. ``restarts`` counts how often an input ended the fuzzing process,
-    ``unconfirmed`` those of them that did so in no fresh process. ``interrupted`` means that the user ended the
-    campaign early.
+    ``unconfirmed`` those of them that did so in no fresh process. ``compared`` counts the questions to ``truth``.
+    ``interrupted`` means that the user ended the campaign early.
     """
 
     target: str
@@ -89,6 +91,7 @@ class Result:
     restarts: int = 0
     unconfirmed: int = 0
     set_aside: int = 0
+    compared: int | None = None
     corpus_merged: int | None = None
     interrupted: bool = False
     causes: list[Fault] = field(default_factory=list)
@@ -141,6 +144,7 @@ def run(
     corpus: str | Path | None = None,
     sanitizer: Sanitizer = "none",
     stop_at_first: bool = False,
+    truth: Testee | None = None,
     say: Say = lambda line: None,
     watch: Watch = lambda rows: None,
 ) -> list[Result]:
@@ -148,7 +152,8 @@ def run(
 
     Up to ``jobs`` processes run at the same time. With more jobs than targets, a target has several, which share its
     corpus; ``runs`` counts for each. ``corpus`` is the folder of the corpora, one folder per target; without it they
-    are in ``out``. With ``stop_at_first`` a job ends when it has found something.
+    are in ``out``. With ``stop_at_first`` a job ends when it has found something. ``truth`` is also asked about each
+    input of the corpora; where it and kfuzz differ, that is a cause, too.
 
     ``KeyboardInterrupt`` ends all targets; those that had begun have a result with ``interrupted`` set. Raises
     ``UsageError`` if a target does not exist, if the fuzzer does not start, or if another campaign runs in the same
@@ -169,7 +174,18 @@ def run(
             folder = root / target.name
             kept = folder / "corpus" if corpus is None else Path(corpus).resolve() / target.name
             campaigns.append(
-                _Campaign(target, made, folder, kept, seed, locks[target], count, stop_at_first=stop_at_first, say=say)
+                _Campaign(
+                    target,
+                    made,
+                    folder,
+                    kept,
+                    seed,
+                    locks[target],
+                    count,
+                    stop_at_first=stop_at_first,
+                    truth=Truth(truth, target, kept) if truth and Truth.knows(target) else None,
+                    say=say,
+                )
             )
         try:
             _Crew(campaigns, jobs, seconds, runs).work(watch)
@@ -250,6 +266,8 @@ class _Crew:
             for future in done:
                 if not future.cancelled():
                     future.result()
+            for campaign in self._campaigns:
+                campaign.look_at_truth()
             watch([campaign.row() for campaign in self._campaigns])
 
     def _kill(self) -> None:
@@ -271,6 +289,7 @@ class _Campaign:
         jobs: int,
         *,
         stop_at_first: bool,
+        truth: Truth | None,
         say: Say,
     ) -> None:
         self.target = target
@@ -281,6 +300,7 @@ class _Campaign:
         self._corpus = corpus
         self._held = lock
         self._stop_at_first = stop_at_first
+        self._truth = truth
         self._say = say
         self._faults = Faults(folder, target.name)
         # Guards all below; each job has a thread.
@@ -314,6 +334,7 @@ class _Campaign:
                 is_last = self._left == 0
         if is_last:
             self.result.corpus_after = count_files(self._corpus)
+            self._learn_truth()
             if not self._stopping and not self._stop_at_first:
                 self._merge()
             with self._mutex:
@@ -334,6 +355,8 @@ class _Campaign:
             write_once(self._corpus / hashlib.sha1(data).hexdigest(), data)
         self.result.corpus_before = count_files(self._corpus)
         self._known = {hashlib.sha1(data).hexdigest(): name for name, data in inputs(self.target)}
+        if self._truth:
+            self._truth.start()
 
     def _fuzz(self, job: int, seconds: int, runs: int | None) -> None:
         """Run libFuzzer, and run it again after each input that ends it."""
@@ -459,6 +482,22 @@ class _Campaign:
 
     # ---------------------------------------------------------------------------------------------- all jobs
 
+    def look_at_truth(self) -> None:
+        """End the jobs if the first find is enough, and the testee has found it."""
+        if self._stop_at_first and self._truth and self._truth.differences:
+            with self._mutex:
+                for fuzzer in self._running.values():
+                    fuzzer.stop()
+
+    def _learn_truth(self) -> None:
+        """Add what the testee reads otherwise."""
+        found = self._truth.finish(at_once=self._stopping) if self._truth else None
+        if found is None:
+            return
+        self.result.compared = found.inputs
+        for cause, item in found.smallest:
+            self._faults.add_difference(cause, harm_of(item), item.reason, item.data)
+
     def _merge(self) -> None:
         """Replace the corpus by the smallest inputs that reach as much. Inputs that break the target are set aside."""
         if self.result.corpus_after == self.result.corpus_before:
@@ -516,6 +555,7 @@ class _Campaign:
             self._found.update(file.stem for file in folders)
             seconds = (self._ended_at or now) - self._began_at if self.began else 0.0
             self._corpus_size = max([0, *(totals.corpus for totals in running)]) or self._corpus_size
+            differences = self._truth.differences if self._truth else 0
             executions = self.result.executions + sum(totals.executions for totals in running)
             return Row(
                 self.target.name,
@@ -525,7 +565,7 @@ class _Campaign:
                 round(executions / seconds) if seconds else 0,
                 max([self.result.coverage, *(totals.coverage for totals in running)]),
                 self._corpus_size,
-                len(self._found) + self.result.restarts - self.result.unconfirmed,
+                len(self._found) + self.result.restarts - self.result.unconfirmed + differences,
                 now - max([self._new_at, *(totals.new_at for totals in running)]) if self.began else 0.0,
             )
 

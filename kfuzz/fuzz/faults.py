@@ -98,6 +98,12 @@ class Faults:
             return
         self._now[one.id] = fault if earlier is None else earlier.merged(fault)
 
+    def add_difference(self, cause: Cause, harm: str, reason: str, data: bytes) -> None:
+        """Count a cause of a differential: kfuzz and a testee read its inputs differently. ``data`` is the smallest."""
+        fault = Fault(cause.id, harm, reason, "", "", cause.count, data.hex())
+        earlier = self._now.get(cause.id)
+        self._now[cause.id] = fault if earlier is None else earlier.merged(fault)
+
     def _deviation(self, find: Find) -> Deviation:
         return Deviation(
             "kfuzz", HARM_OF[find.kind], "", find.summary, find.at, find.data.hex(), self._target, len(find.data)

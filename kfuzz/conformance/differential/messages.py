@@ -5,7 +5,7 @@ Each message is asked with its defaults, with filled fields, and as mutants of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
@@ -34,6 +34,7 @@ __all__ = [
     "RECORD_KINDS",
     "Asked",
     "ask_messages",
+    "differ_inputs",
     "differ_messages",
     "release_of",
     "versions_of",
@@ -84,11 +85,16 @@ def _ask(definition: Definition, version: int, seed: int, samples: int, mutants:
         asked.append(_to_decode("decoded", definition, version, data))
     mutator = MessageMutator(program)
     for _ in range(mutants):
-        mutated = _to_decode("mutants", definition, version, _changed(dice, mutator, bodies))
-        asked.append(mutated)
-        if isinstance(mutated.expected, Mapping):
-            asked.append(_to_write_again(definition, version, mutated.expected["message"]))
+        asked += _both_ways("mutants", definition, version, _changed(dice, mutator, bodies))
     return asked
+
+
+def _both_ways(what: str, definition: Definition, version: int, data: bytes) -> list[Asked]:
+    """Bytes to decode, and what was read from them to encode."""
+    asked = _to_decode(what, definition, version, data)
+    if not isinstance(asked.expected, Mapping):
+        return [asked]
+    return [asked, _to_write_again(definition, version, asked.expected["message"])]
 
 
 def _changed(dice: Dice, mutator: MessageMutator, bodies: Sequence[bytes]) -> bytes:
@@ -152,6 +158,33 @@ def differ_messages(
             found, testee, session, questions(), lambda question, answer: _compare(found, question, answer), _finding
         )
     found.setting = f"in {versions} versions"
+    return found
+
+
+def differ_inputs(
+    testee: Testee,
+    inputs: Iterable[tuple[Definition, int, bytes]],
+    *,
+    begun: Callable[[Differential], None] = lambda found: None,
+) -> Differential:
+    """Give ``inputs`` (message, version, bytes) to kfuzz and to ``testee``, and compare what they read and write again.
+
+    ``begun`` gets the result before the first question; it grows with each answer. Raises as :func:`differ_messages`.
+    """
+    found = Differential(testee.label, of="message", rule_names=(BOUNDED_COUNTS,))
+    begun(found)
+
+    def questions() -> Iterator[Question[Asked]]:
+        number = count()
+        for definition, version, data in inputs:
+            for asked in _both_ways("inputs", definition, version, data):
+                index = next(number)
+                yield Question(index, {"id": str(index), **asked.request}, asked)
+
+    with started(testee, Limits()) as (session, _):
+        compare_ahead(
+            found, testee, session, questions(), lambda question, answer: _compare(found, question, answer), _finding
+        )
     return found
 
 

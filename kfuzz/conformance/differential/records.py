@@ -360,14 +360,18 @@ def differ(
     role: Role = "consumer",
     judged: Callable[[bytes, Role], Verdict] = verdict,
     on_progress: Callable[[int], None] = lambda done: None,
+    begun: Callable[[Differential], None] = lambda found: None,
 ) -> Differential:
     """Give ``inputs`` to kfuzz (``judged``) and to ``testee``, 64 ahead of its answers, and compare the results.
+
+    ``begun`` gets the result before the first question; it grows with each answer.
 
     If the testee breaks, the input that breaks it is found, and the run goes on. ``UsageError`` if it does not start.
     """
     with started(testee, Limits()) as (session, handshake):
         names = tuple(rule.name for rule in RULES if role in rule.roles)
         found = Differential(handshake.label, setting=f"as {role}", rule_names=names)
+        begun(found)
         run = _Run(found, handshake, role, judged, on_progress)
         compare_ahead(found, testee, session, run.questions(inputs), run.compare, _finding)
     return found

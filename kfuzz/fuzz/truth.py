@@ -1,0 +1,139 @@
+"""Shows the inputs of a campaign to a testee, most often Apache Kafka, while the campaign runs.
+
+The targets compare kfuzz with itself. A wrong value that all of kfuzz's own paths agree on is only seen here.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.conformance.differential.messages import differ_inputs
+from kfuzz.conformance.differential.records import differ
+from kfuzz.conformance.judge.harm import ACCEPTS, REFUSES
+from kfuzz.conformance.protocol.testees import Testee, all_testees, select
+from kfuzz.errors import UsageError
+from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen
+from kfuzz.fuzz.packing import pack
+from kfuzz.fuzz.targets import Target
+from kfuzz.messages.model import Definition
+from kfuzz.records import Role
+
+__all__ = ["Truth", "harm_of", "named_testee"]
+
+# How long to wait for new inputs.
+PAUSE_S: Final = 0.3
+# As whom the testee reads the batches of each target.
+ROLES: Final[Mapping[str, Role]] = {
+    "record-batch": "consumer",
+    "compressed-batch": "consumer",
+    "columns": "consumer",
+    "broker": "broker",
+    "log-tools": "log",
+}
+MESSAGES: Final = "messages"
+# The class of what kfuzz does, if the testee is right.
+SWAPPED: Final = {ACCEPTS.name: REFUSES.name, REFUSES.name: ACCEPTS.name}
+
+
+def named_testee(name: str) -> Testee:
+    """The last testee of this name or label. ``UsageError`` if there is none, or if its toolchain is missing."""
+    testee = select(all_testees(), [name])[-1]
+    if reason := testee.missing():
+        raise UsageError(f"{reason}; install that, or leave out --truth")
+    return testee
+
+
+class Truth:
+    """A thread that gives ``testee`` each input in the folder ``corpus``, also those that come while it runs."""
+
+    def __init__(self, testee: Testee, target: Target, corpus: Path) -> None:
+        self._testee = testee
+        self._target = target
+        self._corpus = corpus
+        self._seen: set[str] = set()
+        self._last_look = threading.Event()
+        self._at_once = threading.Event()
+        self._begun = threading.Event()
+        self._found: Differential | None = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"kfuzz-truth-{target.name}", daemon=True)
+
+    @staticmethod
+    def knows(target: Target) -> bool:
+        """Whether a testee can be asked about the inputs of this target."""
+        return target.name == MESSAGES or target.name in ROLES
+
+    def start(self) -> None:
+        """Begin to ask. Raises ``UsageError`` if the testee cannot be started."""
+        self._thread.start()
+        self._begun.wait()
+        if self._error is not None:
+            raise self._error
+
+    def finish(self, *, at_once: bool = False) -> Differential | None:
+        """Ask about what is still there (not if ``at_once``), and return the result; None if it was not started."""
+        if not self._thread.ident:
+            return None
+        if at_once:
+            self._at_once.set()
+        self._last_look.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+    def _run(self) -> None:
+        try:
+            if self._target.name == MESSAGES:
+                differ_inputs(self._testee, self._messages(), begun=self._keep)
+            else:
+                differ(self._testee, self._batches(), role=ROLES[self._target.name], begun=self._keep)
+        except Exception as error:
+            self._error = error
+        finally:
+            self._begun.set()
+
+    def _keep(self, found: Differential) -> None:
+        self._found = found
+        self._begun.set()
+
+    @property
+    def differences(self) -> int:
+        """How many inputs differ so far."""
+        return len(self._found.disagreements) if self._found else 0
+
+    def _batches(self) -> Iterator[bytes]:
+        change: Callable[[bytes], bytes | None] = pack if self._target.name == "compressed-batch" else bytes
+        yield from (made for data in self._inputs() if (made := change(data)))
+
+    def _messages(self) -> Iterator[tuple[Definition, int, bytes]]:
+        for data in self._inputs():
+            if choice := chosen(data):
+                yield *choice, data[SELECTOR_SIZE:]
+
+    def _inputs(self) -> Iterator[bytes]:
+        while True:
+            is_last = self._last_look.is_set()
+            for name in sorted({entry.name for entry in os.scandir(self._corpus)} - self._seen):
+                if self._at_once.is_set():
+                    return
+                self._seen.add(name)
+                try:
+                    yield (self._corpus / name).read_bytes()
+                except FileNotFoundError:
+                    # It broke the target and was set aside.
+                    continue
+            if is_last:
+                return
+            time.sleep(PAUSE_S)
+
+
+def harm_of(item: Disagreement) -> str:
+    """The class of harm of what kfuzz does, if the testee is right."""
+    return SWAPPED.get(item.harm, item.harm)

@@ -1,0 +1,132 @@
+"""What a campaign asks another reader: every input of the corpus, also those that come later."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kfuzz import records
+from kfuzz.conformance.differential.found import Disagreement
+from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.errors import UsageError
+from kfuzz.fuzz import campaign
+from kfuzz.fuzz.building import Build
+from kfuzz.fuzz.messages import selector
+from kfuzz.fuzz.targets import TARGETS
+from kfuzz.fuzz.truth import Truth, harm_of, named_testee
+from kfuzz.messages.catalogues import catalogue
+from kfuzz.messages.schemas import schema
+from kfuzz.records import Record, RecordBatch
+
+GOOD = records.encode_batch(RecordBatch(0, 0, [Record(0, 1, b"k", b"v")]))
+LIAR = """
+import json, sys
+sys.path.insert(0, {folder!r})
+import toy
+toy.handshake("liar", magic=[0, 1, 2], codecs=["none", "gzip", "snappy", "lz4", "zstd"],
+              operations=["decode-records", "decode-message", "encode-message"],
+              messages={{"HeartbeatRequest": [0, 4]}})
+for line in sys.stdin:
+    toy.say({{"id": json.loads(line)["id"], "outcome": "rejected"}})
+"""
+
+
+@pytest.fixture
+def liar(tmp_path: Path) -> Testee:
+    """A reader that refuses everything."""
+    script = tmp_path / "liar.py"
+    script.write_text(LIAR.format(folder=str(Path(__file__).parent.parent / "conformance" / "wicked")))
+    return Testee("liar", "1", (sys.executable, "-S", str(script)))
+
+
+def own() -> Testee:
+    [testee] = [testee for testee in all_testees() if testee.name == "kfuzz"]
+    return testee
+
+
+def corpus(tmp_path: Path, *inputs: bytes) -> Path:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for i, data in enumerate(inputs):
+        (folder / str(i)).write_bytes(data)
+    return folder
+
+
+@pytest.mark.parametrize("name", ["record-batch", "columns", "broker", "log-tools"])
+def test_a_reader_that_agrees_gives_no_cause_and_inputs_that_come_later_are_asked(tmp_path: Path, name: str) -> None:
+    folder = corpus(tmp_path, GOOD, GOOD[:-1])
+    truth = Truth(own(), TARGETS[name], folder)
+    truth.start()
+    (folder / "late").write_bytes(b"x" + GOOD)
+    found = truth.finish()
+    assert found is not None
+    assert (found.inputs, found.agreed) == (3, 3)
+
+
+def test_a_reader_that_refuses_what_kfuzz_accepts_is_a_cause(tmp_path: Path, liar: Testee) -> None:
+    truth = Truth(liar, TARGETS["record-batch"], corpus(tmp_path, GOOD, GOOD + GOOD, b"rubbish" * 9))
+    truth.start()
+    found = truth.finish()
+    assert found is not None
+    [(cause, item)] = found.smallest
+    # If the other reader is right, kfuzz accepts what it must refuse.
+    assert (cause.count, item.data, harm_of(item)) == (2, GOOD, "accepts")
+    assert truth.differences == 2
+
+
+def test_messages_are_asked_as_the_message_that_they_select(tmp_path: Path, liar: Testee) -> None:
+    definition = catalogue().messages["HeartbeatRequest"]
+    data = selector(definition, 4) + schema(definition, 4).encode({})
+    truth = Truth(liar, TARGETS["messages"], corpus(tmp_path, data, b"\xff\xff\xff none"))
+    truth.start()
+    found = truth.finish()
+    assert found is not None
+    # Read, and written again.
+    assert [(item.request["operation"], item.request["message"]) for item in found.disagreements] == [
+        ("decode-message", "HeartbeatRequest"),
+        ("encode-message", "HeartbeatRequest"),
+    ]
+
+
+def test_an_interrupted_campaign_asks_no_more(tmp_path: Path) -> None:
+    truth = Truth(own(), TARGETS["record-batch"], corpus(tmp_path, *[GOOD] * 500))
+    truth.start()
+    found = truth.finish(at_once=True)
+    assert found is None or found.inputs < 500
+
+
+def test_a_reader_that_does_not_start_is_one_sentence(tmp_path: Path) -> None:
+    truth = Truth(Testee("nobody", "", (sys.executable, "-c", "")), TARGETS["record-batch"], corpus(tmp_path))
+    with pytest.raises(UsageError, match="nobody: no handshake"):
+        truth.start()
+
+
+def test_an_unknown_reader_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(UsageError, match="did you mean kafka-clients"):
+        named_testee("kafka-client")
+
+
+@pytest.mark.parametrize(("harm", "own_harm"), [("refuses", "accepts"), ("accepts", "refuses"), ("loses", "loses")])
+def test_the_class_of_harm_is_that_of_kfuzz(harm: str, own_harm: str) -> None:
+    assert harm_of(Disagreement(0, "", {}, harm=harm)) == own_harm
+
+
+def test_what_another_reader_reads_otherwise_is_a_cause_of_the_campaign(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, liar: Testee
+) -> None:
+    executable = tmp_path / "bin" / "record-batch"
+    executable.parent.mkdir()
+    executable.write_text("#!/bin/sh\nsleep 0.1\n")
+    executable.chmod(0o755)
+    made: Any = Build(tmp_path, "none", native=False)
+    monkeypatch.setattr(campaign, "build", lambda sanitizer, say: made)
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: [GOOD])
+    [result] = campaign.run(["record-batch"], 5, out=tmp_path / "out", truth=liar)
+    assert result.compared == 1
+    [cause] = result.causes
+    assert (cause.harm, cause.data, cause.count) == ("accepts", GOOD, 1)
+    assert "liar@1: rejected" in cause.summary
+    assert Path(cause.file).read_bytes() == GOOD
