@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE =
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadfile
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: release help demo test test-all test-full test-other-pythons campaign mutants bench bench-corpora sanitize lint build clean
+.PHONY: release help demo test test-all test-full test-other-pythons campaign mutants bench bench-corpora bench-fuzz sanitize lint build clean
 .DEFAULT_GOAL := help
 # Each step already uses all processors.
 .NOTPARALLEL:
@@ -67,6 +67,9 @@ bench-corpora: build ## corpora beside a builder, bare codecs and the disk; as d
 	$(BIN)/python -m benchmarks.dataframes
 	$(BIN)/python -m benchmarks.spark_cost --size 8GiB
 
+bench-fuzz: build ## hours: how long campaigns take to find planted bugs, with and without coverage, structure, another reader
+	$(BIN)/python -m benchmarks.fuzz
+
 campaign: build ## hours: all vectors for all testees; kfuzz and Kafka must agree on 1,000,000 inputs as consumer, 200,000 as broker, and more
 	$(BIN)/kfuzz conform --all
 	$(BIN)/kfuzz conform --differential --count 1000000 --seed 1
@@ -75,6 +78,10 @@ campaign: build ## hours: all vectors for all testees; kfuzz and Kafka must agre
 	$(BIN)/kfuzz conform --differential --streams --count 100000 --seed 1
 	$(BIN)/kfuzz conform --differential --messages --count 1000 --seed 1
 	$(BIN)/kfuzz conform --differential --messages --count 1000 --seed 1 --testee kafka-clients@$$($(BIN)/python -c 'from kfuzz.kafka import KAFKA_3; print(KAFKA_3)')
+	rm -rf out/canary
+	for seed in 1 2 3 4 5 6 7 8 9 10; do \
+		$(BIN)/kfuzz fuzz canary --seed $$seed --time 60s --stop-at-first --out out/canary/$$seed; test $$? = 1 || exit 1; \
+	done
 	KFUZZ_CAMPAIGN=1 $(BIN)/python -m pytest tests/conformance/test_real_broker.py
 
 sanitize: build ## run every known input under AddressSanitizer and UndefinedBehaviorSanitizer

@@ -217,7 +217,7 @@ def command(
             ctx.exit(report_on(lambda told: by_stream(on_progress=told), "streams", inputs))
         role = _one_role(roles)
         mutator = Mutator(chosen_seed, seeds=seeds_of(load_suite(globs or "*", root)), role=role)
-        by_input = partial(differ, testee, islice(mutator, inputs), role=role)
+        by_input = partial(differ, testee, islice(mutator, inputs), role=role, shrunk=SENTENCES_SHOWN)
         ctx.exit(report_on(lambda told: by_input(on_progress=told), "differential", inputs))
     only = {
         "--count": count,

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -27,9 +27,11 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import locked, write_whole
 from kfuzz.fuzz.targets import TARGETS, Target
 
-__all__ = ["SANITIZERS", "Build", "NoNativeCoverage", "Sanitizer", "build", "compile_mutator", "fallback"]
+__all__ = ["SANITIZERS", "Build", "NoNativeCoverage", "Part", "Sanitizer", "build", "compile_mutator", "fallback"]
 
 Sanitizer = Literal["none", "address", "undefined"]
+# What a build may lack in a benchmark.
+Part = Literal["coverage", "structure"]
 SANITIZERS: tuple[str, ...] = get_args(Sanitizer)
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -105,10 +107,23 @@ class Build:
     sanitizer: Sanitizer
     native: bool
     reason: str = ""
+    folder: str = "bin"
 
     def executable(self, target: Target) -> Path:
         """The executable that fuzzes ``target``. It takes libFuzzer's arguments."""
-        return self.directory / "bin" / target.name
+        return self.directory / self.folder / target.name
+
+    def without(self, part: Part) -> Build:
+        """The same build without native coverage or without the mutation hook, to measure what these are worth.
+
+        Without coverage, the targets run the ordinary modules. ``native`` is then False.
+        """
+        environment = _environment(self.directory, self.sanitizer)
+        if part == "coverage":
+            environment["PYTHONPATH"] = str(ROOT)
+        folder = f"without-{part}"
+        _write_executables(self.directory, environment, folder=folder, with_hook=part != "structure")
+        return replace(self, native=part != "coverage", folder=folder)
 
 
 def build(
@@ -319,15 +334,17 @@ def _environment(directory: Path, sanitizer: Sanitizer) -> dict[str, str]:
     }
 
 
-def _write_executables(directory: Path, environment: dict[str, str]) -> None:
-    """Write an executable ``bin/<target>`` for each target. Targets that use the mutation hook preload it."""
+def _write_executables(
+    directory: Path, environment: dict[str, str], *, folder: str = "bin", with_hook: bool = True
+) -> None:
+    """Write an executable ``FOLDER/<target>`` for each target. Targets that use the mutation hook preload it."""
     hook = directory / "mutator.so"
     for target in TARGETS.values():
         settings = {**environment, "PYTHONHASHSEED": "0", "KFUZZ_MUTATOR_STATS": "1"}
-        if target.hooked and hook.is_file():
+        if with_hook and target.hooked and hook.is_file():
             # The sanitizer's runtime must come first in the list.
             settings["LD_PRELOAD"] += f" {hook}"
-        _write_executable(directory / "bin" / target.name, settings)
+        _write_executable(directory / folder / target.name, settings)
 
 
 def _write_executable(path: Path, environment: dict[str, str]) -> None:

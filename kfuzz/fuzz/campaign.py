@@ -27,12 +27,13 @@ from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.files import cannot_write, open_whole, write_whole
 from kfuzz.fuzz import targets as table
-from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build, fallback
+from kfuzz.fuzz.building import Build, NoNativeCoverage, Part, Sanitizer, build, fallback
 from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
 from kfuzz.fuzz.once import run_alone
 from kfuzz.fuzz.recorder import FINDS, STOP_AT_FIRST, Find, failing, taken
 from kfuzz.fuzz.running import Ended, Fuzzer, Totals, flags
 from kfuzz.fuzz.seeding import dictionary, inputs, seeds
+from kfuzz.fuzz.shrinking import shrink_faults
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.truth import Truth, harm_of
 
@@ -48,7 +49,7 @@ JOB_STEP: Final = 7919
 RESTART_STEP: Final = 104_729
 
 Say = Callable[[str], None]
-State = Literal["waiting", "running", "merging", "done"]
+State = Literal["waiting", "running", "merging", "shrinking", "done"]
 
 
 @dataclass(slots=True)
@@ -145,6 +146,7 @@ def run(
     sanitizer: Sanitizer = "none",
     stop_at_first: bool = False,
     truth: Testee | None = None,
+    without: Part | None = None,
     say: Say = lambda line: None,
     watch: Watch = lambda rows: None,
 ) -> list[Result]:
@@ -153,7 +155,7 @@ def run(
     Up to ``jobs`` processes run at the same time. With more jobs than targets, a target has several, which share its
     corpus; ``runs`` counts for each. ``corpus`` is the folder of the corpora, one folder per target; without it they
     are in ``out``. With ``stop_at_first`` a job ends when it has found something. ``truth`` is also asked about each
-    input of the corpora; where it and kfuzz differ, that is a cause, too.
+    input of the corpora; where it and kfuzz differ, that is a cause, too. ``without`` leaves out a part of the build.
 
     ``KeyboardInterrupt`` ends all targets; those that had begun have a result with ``interrupted`` set. Raises
     ``UsageError`` if a target does not exist, if the fuzzer does not start, or if another campaign runs in the same
@@ -168,6 +170,8 @@ def run(
         except NoNativeCoverage as error:
             made = fallback(str(error))
             say(f"no native coverage: {error}")
+        if without is not None:
+            made = made.without(without)
         campaigns = []
         for i, target in enumerate(chosen):
             count = max(1, jobs // len(chosen) + (i < jobs % len(chosen)))
@@ -306,6 +310,7 @@ class _Campaign:
         # Guards all below; each job has a thread.
         self._mutex = threading.Lock()
         self._stopping = False
+        self._is_enough = False
         self._state: State = "waiting"
         self._work = folder / f".work.{os.getpid()}"
         self._began_at = self._ended_at = 0.0
@@ -337,6 +342,7 @@ class _Campaign:
             self._learn_truth()
             if not self._stopping and not self._stop_at_first:
                 self._merge()
+                self._shrink()
             with self._mutex:
                 self._ended_at = time.monotonic()
                 if not self._stopping:
@@ -365,7 +371,12 @@ class _Campaign:
         with open_whole(self._folder / ("log.txt" if job == 0 else f"log-{job + 1}.txt")) as log:
             while True:
                 left_s = until - time.monotonic()
-                if (restarts and left_s < 1) or self._stopping or (runs is not None and executed >= runs):
+                if (
+                    (restarts and left_s < 1)
+                    or self._stopping
+                    or self._is_enough
+                    or (runs is not None and executed >= runs)
+                ):
                     return
                 name = f"{job}-{restarts}"
                 command = self._command(job, restarts, left_s, None if runs is None else runs - executed)
@@ -429,7 +440,7 @@ class _Campaign:
                 self.result.restarts += 1
             self._take_end(ended)
             return not self._stop_at_first
-        if self._stopping:
+        if self._stopping or self._is_enough:
             return False
         log = self._folder / "log.txt"
         if ended.code:
@@ -486,6 +497,7 @@ class _Campaign:
         """End the jobs if the first find is enough, and the testee has found it."""
         if self._stop_at_first and self._truth and self._truth.differences:
             with self._mutex:
+                self._is_enough = True
                 for fuzzer in self._running.values():
                     fuzzer.stop()
 
@@ -545,6 +557,12 @@ class _Campaign:
             if entry.name not in kept:
                 os.unlink(entry.path)
         self.result.corpus_merged = count_files(self._corpus)
+
+    def _shrink(self) -> None:
+        """Make the smallest input of each new fault smaller."""
+        if not self._stopping:
+            self._state = "shrinking"
+            shrink_faults(self._build, self.target, self._faults)
 
     def row(self) -> Row:
         """How far this target is."""

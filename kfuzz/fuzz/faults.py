@@ -83,26 +83,53 @@ class Faults:
         self._target = target
         self._before = {fault.id: fault for fault in _load(self._folder / "causes.json")}
         self._now: dict[str, Fault] = {}
+        self._differences: set[str] = set()
 
     def add(self, find: Find, known: Iterable[str] = (), *, is_again: bool = False) -> None:
         """Count a find. ``known`` names the vectors and seeds among its inputs.
 
         ``is_again`` means that the inputs may have been counted; then only a new cause is.
         """
-        one = Cause((self._deviation(find),))
-        fault = Fault(
-            one.id, one.harm, find.summary, find.at, find.details, find.count, find.data.hex(), known=tuple(known)
-        )
-        earlier = self._now.get(one.id)
+        fault = self._fault(find, tuple(known))
+        earlier = self._now.get(fault.id)
         if earlier is not None and is_again:
             return
-        self._now[one.id] = fault if earlier is None else earlier.merged(fault)
+        self._now[fault.id] = fault if earlier is None else earlier.merged(fault)
+
+    def id_of(self, find: Find) -> str:
+        """The cause of a find."""
+        return self._fault(find).id
+
+    def _fault(self, find: Find, known: tuple[str, ...] = ()) -> Fault:
+        cause = Cause((self._deviation(find),))
+        return Fault(
+            cause.id, cause.harm, find.summary, find.at, find.details, find.count, find.data.hex(), known=known
+        )
+
+    def new(self) -> list[Fault]:
+        """The faults of this campaign whose smallest input is smaller than that of earlier campaigns, the worst first.
+
+        Faults that only another reader sees are not among them.
+        """
+        faults = sorted(self._now.values(), key=_by_harm)
+        return [
+            fault
+            for fault in faults
+            if fault.id not in self._differences
+            and (fault.id not in self._before or len(fault.data) < len(self._before[fault.id].data))
+        ]
+
+    def replace(self, id: str, smaller: Find) -> None:
+        """Replace the smallest input of a fault."""
+        fault = self._fault(smaller)
+        self._now[id] = replace(fault, count=self._now[id].count, known=self._now[id].known)
 
     def add_difference(self, cause: Cause, harm: str, reason: str, data: bytes) -> None:
         """Count a cause of a differential: kfuzz and a testee read its inputs differently. ``data`` is the smallest."""
         fault = Fault(cause.id, harm, reason, "", "", cause.count, data.hex())
         earlier = self._now.get(cause.id)
         self._now[cause.id] = fault if earlier is None else earlier.merged(fault)
+        self._differences.add(cause.id)
 
     def _deviation(self, find: Find) -> Deviation:
         return Deviation(

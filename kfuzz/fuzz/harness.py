@@ -18,7 +18,7 @@ from typing import Final
 
 import atheris
 
-from kfuzz.fuzz.recorder import FINDS, STACK_AFTER, Recorder
+from kfuzz.fuzz.recorder import FINDS, STACK_AFTER, TRY, Recorder, answer
 
 # Inputs are small, and what they may decompress to is limited.
 ALLOCATION_BYTES_MAX: Final = 16 << 20
@@ -34,6 +34,11 @@ def main(arguments: Sequence[str]) -> None:
         from kfuzz.fuzz.tiers import Tiers, refuse_allocations_above
     target = targets.find(Path(arguments[0]).name)
     hook.prepare(ctypes.CDLL(None), target)
+    if os.environ.get(TRY):
+        faulthandler.enable()
+        refuse_allocations_above(ALLOCATION_BYTES_MAX)
+        answer(target.tiers(all_twice=True), sys.stdin.buffer, lambda line: print(line, flush=True))
+        return
     folder = os.environ.get(FINDS)
     run = target.tiers(all_twice=is_replay(arguments[1:]), report=Recorder(Path(folder)) if folder else None)
     if timeout_s := os.environ.get(STACK_AFTER):

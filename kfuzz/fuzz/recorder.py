@@ -15,7 +15,7 @@ import signal
 import struct
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -28,9 +28,11 @@ __all__ = [
     "FINDS",
     "STACK_AFTER",
     "STOP_AT_FIRST",
+    "TRY",
     "Find",
     "Kind",
     "Recorder",
+    "answer",
     "failing",
     "guarded",
     "of_error",
@@ -43,10 +45,11 @@ Kind = Literal["promise", "exception", "memory", "crash", "timeout"]
 
 # What the fuzzing process is told by its environment: the folder in which finds are recorded (without it, the first one
 # ends the process), after how many seconds the stack of a process that hangs is printed, and whether to end after the
-# first find.
+# first find, and whether to run inputs from standard input without fuzzing.
 FINDS: Final = "KFUZZ_FINDS"
 STACK_AFTER: Final = "KFUZZ_STACK_AFTER_S"
 STOP_AT_FIRST: Final = "KFUZZ_STOP_AT_FIRST"
+TRY: Final = "KFUZZ_TRY"
 # Enough for the inputs of a corpus that fail. After that, only finds are recorded.
 FAILING_MAX: Final = 20_000
 # As many finds as nobody reads.
@@ -153,6 +156,23 @@ def guarded(run: Callable[[bytes], None], report: Callable[[bytes, Exception], N
             report(data, error)
 
     return one
+
+
+def answer(run: Callable[[bytes], None], lines: Iterable[bytes], say: Callable[[str], None]) -> None:
+    """Run inputs: each comes as a line of hex, and goes as a line of JSON that says what it breaks, or null.
+
+    The first line is sent before the first input: the process is ready.
+    """
+    say("ready")
+    for line in lines:
+        data = bytes.fromhex(line.decode())
+        try:
+            run(data)
+        except Exception as error:
+            found = of_error(error, data)
+            say(json.dumps({name: getattr(found, name) for name in ("kind", "summary", "at", "details")}))
+        else:
+            say("null")
 
 
 def failing(folder: Path) -> dict[str, str]:

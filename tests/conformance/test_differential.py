@@ -179,6 +179,28 @@ def test_an_input_that_breaks_the_testee_is_found_and_the_run_goes_on(
     assert found.agreed == 300 - len(indexes)
 
 
+def test_the_smallest_input_of_a_cause_is_made_simpler(tmp_path: Path) -> None:
+    big = records.encode([RecordBatch(7, 16, [Record(7 + i, 9, b"k" * 9, b"v" * 50) for i in range(10)])])
+    plain = differ(refusing(tmp_path), [big])
+    [(_, item)] = plain.smallest
+    assert (item.data, item.shrunk_from) == (big, 0)
+    found = differ(refusing(tmp_path), [big], shrunk=1)
+    [(cause, item)] = found.smallest
+    assert cause.smallest.key == plain.causes[0].smallest.key
+    # A partial tail is refused, too.
+    assert (item.data, item.shrunk_from, item.index) == (b"\0", len(big), 0)
+    assert (found.inputs, len(found.disagreements)) == (1, 1)
+
+
+def test_an_input_that_kills_is_made_simpler_and_still_kills(tmp_path: Path) -> None:
+    big = records.encode([RecordBatch(7, 16, [Record(7 + i, 9, b"k" * 9, b"v" * 50) for i in range(10)])])
+    dies = "if len(json.loads(line)['hex']) >= 200: sys.exit('too long')"
+    found = differ(refusing(tmp_path, dies), [big], shrunk=1)
+    [(cause, item)] = found.smallest
+    assert (cause.harm, item.shrunk_from) == ("kills", len(big))
+    assert 100 <= len(item.data) < 200
+
+
 def test_a_testee_that_breaks_for_no_input_alone_is_told(tmp_path: Path) -> None:
     found = differ(refusing(tmp_path, "if count == 100: sys.exit('tired')"), islice(Mutator(1), 150))
     assert (found.inputs, found.restarts, found.unconfirmed) == (150, 1, 1)
@@ -405,7 +427,9 @@ def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_pa
     assert json.loads(kept.with_suffix(".json").read_text()) == {"testee": "refusing@1", "outcome": "rejected"}
     assert len(list((tmp_path / "differential").glob("*.bin"))) == 1
     assert (cause["harm"], len(cause["cases"])) == ("refuses", len(document["disagreements"]))
-    assert f"{cause['smallest']['id']} of seed 4: refused bytes that must be accepted" in done.stdout
+    assert (
+        f"{cause['smallest']['id']} of seed 4, made simpler (7 to 1 bytes): refused bytes that must be" in done.stdout
+    )
     assert done.stdout.splitlines()[-1].endswith(f"{len(document['disagreements'])} differ")
 
 

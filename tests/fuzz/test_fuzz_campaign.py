@@ -593,6 +593,11 @@ def test_a_seed_that_breaks_the_target_is_named_and_set_aside(
     [result] = campaign.run(["canary"], 60, runs=3_000, out=tmp_path)
     [cause] = result.causes
     assert cause.known == ("the seed",)
+    # It was made simpler, and does the same.
+    assert cause.data.count(0) > CANARY_INPUT.count(0)
+    again = once.reproduce("canary", cause.file)
+    assert again is not None
+    assert again.at == cause.at
     assert result.executions == 3_000
     assert result.corpus_merged is not None
     digest = hashlib.sha1(CANARY_INPUT).hexdigest()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
@@ -15,10 +16,10 @@ from kfuzz.conformance.protocol.pipeline import Pipeline, ask
 from kfuzz.conformance.protocol.session import Limits, Session, Trouble
 from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
-from kfuzz.conformance.protocol.words import Answer
+from kfuzz.conformance.protocol.words import Answer, Handshake
 from kfuzz.errors import UsageError
 
-__all__ = ["Differential", "Disagreement", "Question", "compare_ahead"]
+__all__ = ["Asker", "Differential", "Disagreement", "Question"]
 
 T = TypeVar("T")
 
@@ -28,6 +29,7 @@ class Disagreement:
     """An input on which kfuzz and the testee differ: its number in the run, the reason, the request, the answer.
 
     ``harm``, ``finding`` and ``error`` are those of a :class:`~kfuzz.conformance.judge.causes.Deviation`.
+    ``shrunk_from`` is the number of bytes of the run's input, if this is a smaller one with the same cause.
     """
 
     index: int
@@ -37,6 +39,7 @@ class Disagreement:
     harm: str = DIFFERS.name
     finding: str = ""
     error: str = ""
+    shrunk_from: int = 0
 
     @property
     def data(self) -> bytes:
@@ -92,19 +95,20 @@ class Differential:
     @property
     def causes(self) -> list[Cause]:
         """The disagreements by their cause, worst class first. An input is named by its number."""
-        return causes_of(
-            Deviation(
-                self.testee,
-                item.harm,
-                item.finding,
-                item.error or item.reason,
-                str(item.answer.get("at", "")),
-                self.name_of(item),
-                str(item.request.get("role", "consumer")),
-                len(item.data) or len(json.dumps(item.request)),
-                form=form_of(item.data) if "records" in item.request.get("operation", "") else "",
-            )
-            for item in self.disagreements
+        return causes_of(map(self.deviation_of, self.disagreements))
+
+    def deviation_of(self, item: Disagreement) -> Deviation:
+        """A disagreement in the model of causes."""
+        return Deviation(
+            self.testee,
+            item.harm,
+            item.finding,
+            item.error or item.reason,
+            str(item.answer.get("at", "")),
+            self.name_of(item),
+            str(item.request.get("role", "consumer")),
+            len(item.data) or len(json.dumps(item.request)),
+            form=form_of(item.data) if "records" in item.request.get("operation", "") else "",
         )
 
     def require_support(self) -> None:
@@ -124,33 +128,57 @@ class Question(Generic[T]):
     expected: T
 
 
-def compare_ahead(
-    found: Differential,
-    testee: Testee,
-    session: Session,
-    questions: Iterable[Question[T]],
-    compare: Callable[[Question[T], Answer], None],
-    finding_of: Callable[[T], str] = lambda expected: "",
-) -> None:
-    """Send ``questions`` ahead of their answers and give each answer to ``compare``.
+class Asker:
+    """Asks a testee, and starts it again when it breaks. ``handshake`` is the testee's own.
 
-    When the testee breaks, the questions without an answer are asked again one by one, in a fresh process. The one that
-    breaks it there becomes a disagreement; ``finding_of`` tells what kfuzz finds in it. Then the run goes on.
+    ``UsageError`` if it does not start.
     """
-    rest = iter(questions)
-    open_questions = _ask_ahead(session, rest, compare)
-    while open_questions:
-        found.restarts += 1
-        with started(testee, Limits()) as (fresh, _):
-            culprit, open_questions = _ask_alone(fresh, open_questions, compare)
-        if culprit is None:
-            found.unconfirmed += 1
-        else:
-            question, trouble = culprit
-            found.inputs += 1
-            found.disagreements.append(_breaks(found.testee, question, trouble, finding_of(question.expected)))
-        with started(testee, Limits()) as (fresh, _):
-            open_questions = _ask_ahead(fresh, chain(open_questions, rest), compare)
+
+    def __init__(self, testee: Testee) -> None:
+        self._testee = testee
+        self._stack = ExitStack()
+        self._session: Session | None = None
+        self.handshake = self._start()
+
+    def __enter__(self) -> Asker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def _start(self) -> Handshake:
+        self._stack.close()
+        self._session, handshake = self._stack.enter_context(started(self._testee, Limits()))
+        return handshake
+
+    def ask(
+        self,
+        found: Differential,
+        questions: Iterable[Question[T]],
+        compare: Callable[[Question[T], Answer], None],
+        finding_of: Callable[[T], str] = lambda expected: "",
+    ) -> None:
+        """Send ``questions`` ahead of their answers and give each answer to ``compare``.
+
+        When the testee breaks, the questions without an answer are asked again one by one, in a fresh process. The one
+        that breaks it there becomes a disagreement in ``found``; ``finding_of`` tells what kfuzz finds in it. Then the
+        run goes on.
+        """
+        rest = iter(questions)
+        assert self._session is not None
+        waiting = _ask_ahead(self._session, rest, compare)
+        while waiting:
+            found.restarts += 1
+            self._start()
+            culprit, waiting = _ask_alone(self._session, waiting, compare)
+            if culprit is None:
+                found.unconfirmed += 1
+            else:
+                question, trouble = culprit
+                found.inputs += 1
+                found.disagreements.append(_breaks(found.testee, question, trouble, finding_of(question.expected)))
+                self._start()
+            waiting = _ask_ahead(self._session, chain(waiting, rest), compare)
 
 
 def _ask_ahead(

@@ -11,10 +11,8 @@ from itertools import count
 from typing import Any, Final
 from zlib import crc32
 
-from kfuzz.conformance.differential.found import Differential, Disagreement, Question, compare_ahead
+from kfuzz.conformance.differential.found import Asker, Differential, Disagreement, Question
 from kfuzz.conformance.judge.harm import ACCEPTS, HARM_OF, LOSES, REFUSES, Harm
-from kfuzz.conformance.protocol.session import Limits
-from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import DECODE_MESSAGE, ENCODE_MESSAGE, Answer
 from kfuzz.errors import EncodeError
@@ -153,10 +151,8 @@ def differ_messages(
                 yield Question(index, {"id": str(index), **asked.request}, asked)
             on_progress(versions)
 
-    with started(testee, Limits()) as (session, _):
-        compare_ahead(
-            found, testee, session, questions(), lambda question, answer: _compare(found, question, answer), _finding
-        )
+    with Asker(testee) as asker:
+        asker.ask(found, questions(), lambda question, answer: _compare(found, question, answer), _finding)
     found.setting = f"in {versions} versions"
     return found
 
@@ -181,10 +177,8 @@ def differ_inputs(
                 index = next(number)
                 yield Question(index, {"id": str(index), **asked.request}, asked)
 
-    with started(testee, Limits()) as (session, _):
-        compare_ahead(
-            found, testee, session, questions(), lambda question, answer: _compare(found, question, answer), _finding
-        )
+    with Asker(testee) as asker:
+        asker.ask(found, questions(), lambda question, answer: _compare(found, question, answer), _finding)
     return found
 
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from kfuzz.conformance.differential.found import Differential, Disagreement, Question, compare_ahead
+from kfuzz.conformance.differential.found import Asker, Differential, Disagreement, Question
+from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
-from kfuzz.conformance.judge.harm import LOSES
+from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY
 from kfuzz.conformance.judge.reference import Verdict, as_vector, verdict
-from kfuzz.conformance.protocol.session import Limits
-from kfuzz.conformance.protocol.start import started
 from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.conformance.protocol.words import Answer, Handshake
 from kfuzz.kafka import CODECS
+from kfuzz.mutate.shrinking import shrink
 from kfuzz.records import Role
 from kfuzz.records.codecs import decompress
 from kfuzz.records.codecs.snappy import XERIAL_MAGIC
@@ -45,6 +46,10 @@ __all__ = ["RULES", "Rule", "differ", "seeds_of"]
 KAFKA: Final = "kafka-clients"
 # In a longer seed, most changes would have no effect.
 SEED_BYTES_MAX: Final = 4096
+# Each asks about up to 128 inputs.
+SHRINK_ROUNDS: Final = 60
+# An input that ends the testee costs its start, and one on which it hangs the time limit.
+ROUNDS_OF: Final = {KILLS.name: 20, MEMORY.name: 20, HANGS.name: 3}
 GZIP_CODEC: Final = 1
 LZ4_CODEC: Final = 3
 XERIAL_HEADER_BYTES: Final = 16
@@ -361,20 +366,51 @@ def differ(
     judged: Callable[[bytes, Role], Verdict] = verdict,
     on_progress: Callable[[int], None] = lambda done: None,
     begun: Callable[[Differential], None] = lambda found: None,
+    shrunk: int = 0,
 ) -> Differential:
     """Give ``inputs`` to kfuzz (``judged``) and to ``testee``, 64 ahead of its answers, and compare the results.
 
-    ``begun`` gets the result before the first question; it grows with each answer.
+    ``begun`` gets the result before the first question; it grows with each answer. At the end the smallest input of
+    each of the worst ``shrunk`` causes is made smaller.
 
     If the testee breaks, the input that breaks it is found, and the run goes on. ``UsageError`` if it does not start.
     """
-    with started(testee, Limits()) as (session, handshake):
-        names = tuple(rule.name for rule in RULES if role in rule.roles)
-        found = Differential(handshake.label, setting=f"as {role}", rule_names=names)
+    names = tuple(rule.name for rule in RULES if role in rule.roles)
+    with Asker(testee) as asker:
+
+        def asked(inputs: Iterable[bytes], on_progress: Callable[[int], None], found: Differential) -> Differential:
+            run = _Run(found, asker.handshake, role, judged, on_progress)
+            asker.ask(found, run.questions(inputs), run.compare, _finding)
+            return found
+
+        found = Differential(asker.handshake.label, setting=f"as {role}", rule_names=names)
         begun(found)
-        run = _Run(found, handshake, role, judged, on_progress)
-        compare_ahead(found, testee, session, run.questions(inputs), run.compare, _finding)
+        asked(inputs, on_progress, found)
+        for cause, item in found.smallest[:shrunk]:
+            again = partial(asked, on_progress=lambda done: None)
+            found.disagreements.append(_shrunk(found, cause, item, again))
     return found
+
+
+def _shrunk(found: Differential, cause: Cause, item: Disagreement, ask: Callable[..., Differential]) -> Disagreement:
+    """A smaller input with the same cause, in place of ``item``."""
+    found.disagreements.remove(item)
+    smaller = {item.data: item}
+
+    def find_first(candidates: Sequence[bytes]) -> int | None:
+        # Few at first: each that ends the testee costs its start.
+        at, size = 0, 1
+        while at < len(candidates):
+            tried = ask(candidates[at : at + size], found=Differential(found.testee))
+            same = [one for one in tried.disagreements if tried.deviation_of(one).key == cause.smallest.key]
+            if same:
+                first = min(same, key=lambda one: one.index)
+                smaller[first.data] = replace(first, index=item.index, shrunk_from=len(item.data))
+                return at + first.index
+            at, size = at + size, 2 * size
+        return None
+
+    return smaller[shrink(item.data, find_first, rounds=ROUNDS_OF.get(item.harm, SHRINK_ROUNDS))]
 
 
 def seeds_of(vectors: Iterable[Vector]) -> list[bytes]:

@@ -89,7 +89,8 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
     smallest = list(zip(found.smallest, files, strict=True))
     for (cause, item), file in smallest[:shown]:
         lines.append(f"{harm_named(cause.harm).title}: {cause.what} ({counted(cause.count, found.of)})")
-        lines.append(f"  {found.name_of(item)} of seed {seed}: {item.reason}{_hex(found, item)} ({file})")
+        made = f", made simpler ({item.shrunk_from} to {len(item.data)} bytes)" if item.shrunk_from else ""
+        lines.append(f"  {found.name_of(item)} of seed {seed}{made}: {item.reason}{_hex(found, item)} ({file})")
     if len(smallest) > shown:
         lines.append(f"… and {counted(len(smallest) - shown, 'cause')} more; the inputs are in {files[0].parent}")
     # Print every rule, also one that excused nothing, so that a reader sees how much the agreement depends on rules.

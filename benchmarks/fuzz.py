@@ -1,0 +1,126 @@
+"""How long campaigns take to find planted bugs: ``python -m benchmarks.fuzz``, or ``make bench-fuzz``.
+
+Each bug of ``tests/fuzz/planted`` is looked for with everything, and without native coverage, structured mutations or
+another reader. A cell is the median of the CPU-seconds until it was found, over some seeds. They count the whole
+command, with the start of Python, the seeds, and the other reader.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.planting import TRUTH, Garden, Planted, planted
+from kfuzz.cli.console import echo_json, json_option
+from kfuzz.display import progress
+
+WITHOUT: Final = ("nothing", "coverage", "structure", "truth")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one bug took without one part: CPU-seconds for each seed, None where it was not found in time."""
+
+    bug: str
+    without: str
+    cpu_seconds: tuple[float | None, ...]
+
+    def __str__(self) -> str:
+        found = [seconds for seconds in self.cpu_seconds if seconds is not None]
+        if len(found) * 2 <= len(self.cpu_seconds):
+            return f"– ({len(found)} of {len(self.cpu_seconds)})"
+        # A seed that did not find it took longer than all that did.
+        median = statistics.median(sorted(found) + [max(found)] * (len(self.cpu_seconds) - len(found)))
+        return f"{median:.1f}" if len(found) == len(self.cpu_seconds) else f"{median:.1f} ({len(found)})"
+
+
+def measure(garden: Garden, bug: Planted, without: str, seeds: Sequence[int], seconds: int) -> Cell:
+    """Look for a planted bug once with each seed. The bug must be planted."""
+    return Cell(bug.name, without, tuple(_look(garden, bug, without, seed, seconds) for seed in seeds))
+
+
+def _look(garden: Garden, bug: Planted, without: str, seed: int, seconds: int) -> float | None:
+    with tempfile.TemporaryDirectory(prefix="kfuzz-bench-") as out:
+        settings = {
+            "target": bug.target,
+            "sanitizer": bug.sanitizer,
+            "truth": TRUTH if bug.truth and without != "truth" else None,
+            "without": without,
+            "seed": seed,
+            "seconds": seconds,
+            "out": out,
+        }
+        before = _children_cpu_s()
+        try:
+            done = garden.call("-m", "benchmarks.fuzz_once", json.dumps(settings))
+        except subprocess.CalledProcessError as error:
+            raise click.ClickException(f"the campaign for {bug.name} failed:\n{error.stderr.strip()}") from None
+        return _children_cpu_s() - before if json.loads(done.stdout)["found"] else None
+
+
+def _children_cpu_s() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def parts_of(bug: Planted) -> list[str]:
+    """What the bug is looked for without."""
+    return [part for part in WITHOUT if bug.truth or part != "truth"]
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[BUG]...")
+@click.option("--seeds", type=click.IntRange(1, 100), default=5, show_default=True)
+@click.option("--seconds", type=click.IntRange(5), default=60, show_default=True, help="When a campaign gives up.")
+@click.option("--without", "only", type=click.Choice(WITHOUT), multiple=True, help="Only these columns.")
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), help="Where the copy of kfuzz is.")
+@json_option
+def main(
+    names: tuple[str, ...], seeds: int, seconds: int, only: tuple[str, ...], folder: Path | None, as_json: bool
+) -> None:
+    """Print the CPU-seconds that campaigns take to find the planted bugs."""
+    known = {bug.name: bug for bug in planted()}
+    if unknown := [name for name in names if name not in known]:
+        raise click.UsageError(f"there is no bug {unknown[0]}; take {', '.join(known)}")
+    bugs = [known[name] for name in names] or list(known.values())
+    work = [(bug, [part for part in parts_of(bug) if not only or part in only]) for bug in bugs]
+    garden = Garden(folder) if folder else Garden()
+    cells: dict[str, list[Cell]] = {}
+    done = 0
+    with progress("campaigns", seeds * sum(len(parts) for _, parts in work), quiet=as_json) as set_done:
+        for bug, parts in work:
+            with garden.with_bug(bug):
+                for part in parts:
+                    cells.setdefault(bug.name, []).append(measure(garden, bug, part, range(1, seeds + 1), seconds))
+                    done += seeds
+                    set_done(done)
+    if as_json:
+        echo_json(
+            [
+                {"bug": cell.bug, "without": cell.without, "cpu_seconds": cell.cpu_seconds}
+                for found in cells.values()
+                for cell in found
+            ]
+        )
+        return
+    table = Table("bug", "target", *(f"without {part}" for part in WITHOUT if not only or part in only))
+    for bug, _ in work:
+        by_part = {cell.without: str(cell) for cell in cells[bug.name]}
+        table.add_row(bug.name, bug.target, *(by_part.get(part, "") for part in WITHOUT if not only or part in only))
+    Console(width=120 if not sys.stdout.isatty() else None).print(table)
+
+
+if __name__ == "__main__":
+    main()
