@@ -43,6 +43,7 @@ TAG_LIMIT: Final = (1 << 31) - 1
 NOT_ODD: Final = {"tag-unknown", "bytes-after-message"}
 # A cut or overlong varint is refused after its first bytes. A varint has at most five bytes.
 VARINT_MOST: Final = 5
+UNKNOWN_TAGS: Final = "._unknownTaggedFields["
 # How much memory decoding may take. A struct of a few bytes becomes a dict, which is up to 90 times as large. The fixed
 # part is for the notes of a refusal.
 MEMORY_PER_BYTE: Final = 128
@@ -237,8 +238,12 @@ def check_json(definition: Definition, version: int, values: Message) -> None:
 
 
 def compare_bytes(program: Schema, before: bytes, encoded: bytes) -> None:
-    """Canonical bytes stay the same, except that tagged fields with their default value may be left out."""
-    given, written = (sum(place[3] == "tag" for place in program.places(data)[2]) for data in (before, encoded))
+    """Canonical bytes stay the same, except that known tagged fields with their default value may be left out."""
+    places = [program.places(data)[2] for data in (before, encoded)]
+    given, written = (sum(place[3] == "tag" for place in of_one) for of_one in places)
+    unknown = [[(place[2], place[4]) for place in of_one if UNKNOWN_TAGS in place[2]] for of_one in places]
+    if unknown[0] != unknown[1]:
+        raise OracleFailure(f"unknown tagged fields change: {unknown[0]!r} becomes {unknown[1]!r}")
     if before != encoded and not (written < given and len(encoded) < len(before)):
         raise OracleFailure(f"canonical bytes change: {before.hex()} becomes {encoded.hex()}")
 

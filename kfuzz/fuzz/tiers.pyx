@@ -15,7 +15,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_
 from libc.string cimport memcmp, memcpy, memset
 
 from kfuzz.errors import EncodeError
-from kfuzz.fuzz.messages import SELECTOR_SIZE
+from kfuzz.fuzz.messages import NOT_ODD, SELECTOR_SIZE
 from kfuzz.fuzz.oracle import MemoryRefused, OracleFailure
 
 from kfuzz.wire.batch_writer cimport seal
@@ -478,7 +478,7 @@ cdef class Packed(Records):
 
 cdef class Messages(First):
     """What holds for messages: the check and the reader end at the same byte with the same notes, and a message without
-    notes is written as the bytes that it was read from.
+    notes (but of unknown tags) is written as the bytes that it was read from.
 
     ``schema_of`` returns the schema of the message that an input selects, or None.
     """
@@ -506,8 +506,11 @@ cdef class Messages(First):
         end, notes, values = schema.decode(body)
         if checked != (end, notes):
             raise OracleFailure(f"check says {checked!r}, decode {(end, notes)!r}")
-        if notes or values is None:
+        if values is None:
             return JUDGED
+        for note in notes:
+            if note[0] not in NOT_ODD:
+                return JUDGED
         try:
             # Tagged fields with their default value are not written; the second tier counts them.
             return JUDGED if schema.encode(values) == body[:end] else DOUBTFUL

@@ -87,6 +87,34 @@ static inline uint32_t kfuzz_little32(const uint8_t *p)
     return p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24;
 }
 
+/* Under AddressSanitizer, bytes of the buffer behind the output cannot be read: without this, the buffer's spare memory
+ * would hide a read behind a payload. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KFUZZ_ADDRESSES_CHECKED
+void __asan_poison_memory_region(const volatile void *p, size_t n);
+void __asan_unpoison_memory_region(const volatile void *p, size_t n);
+#endif
+#endif
+
+static void kfuzz_show_spare(const kfuzz_tools *tools)
+{
+#ifdef KFUZZ_ADDRESSES_CHECKED
+    __asan_unpoison_memory_region(tools->out, (size_t) tools->capacity);
+#else
+    (void) tools;
+#endif
+}
+
+static void kfuzz_hide_spare(const kfuzz_tools *tools)
+{
+#ifdef KFUZZ_ADDRESSES_CHECKED
+    __asan_poison_memory_region(tools->out + tools->size, (size_t) (tools->capacity - tools->size));
+#else
+    (void) tools;
+#endif
+}
+
 /* Make room for `size` bytes in total. The caller has checked that the input can hold that many. */
 static int kfuzz_room_for(kfuzz_tools *tools, int64_t size)
 {

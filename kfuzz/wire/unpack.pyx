@@ -21,6 +21,8 @@ cdef extern from "unpack.h" nogil:
     bint kfuzz_unlz4(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit, bint covers_magic)
     bint kfuzz_unzstd(tools_t *tools, const uint8_t *p, int64_t n, int64_t limit)
     void kfuzz_free_tools(tools_t *tools)
+    void kfuzz_show_spare(const tools_t *tools)
+    void kfuzz_hide_spare(const tools_t *tools)
 
 cdef enum:
     # The largest buffer that is kept from one scan to the next; a batch of Kafka's default limit fits.
@@ -44,6 +46,14 @@ def codecs():
 
 cdef bint unpack(tools_t *tools, int codec, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil:
     """Decompress into ``tools``. False leaves the payload to Python, also if there is no memory."""
+    cdef bint is_whole
+    kfuzz_show_spare(tools)
+    is_whole = unpack_open(tools, codec, p, n, limit)
+    kfuzz_hide_spare(tools)
+    return is_whole
+
+
+cdef bint unpack_open(tools_t *tools, int codec, const uint8_t *p, int64_t n, int64_t limit) noexcept nogil:
     cdef uint32_t crc = 0
     tools.size = 0
     if n >= INT32_MAX:

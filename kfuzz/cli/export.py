@@ -1,0 +1,67 @@
+"""``kfuzz export``: parses, prints and exits. ``kfuzz.fuzz.exporting`` does the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import click
+
+from kfuzz.cli.console import LocalPath, echo_json, json_option
+from kfuzz.files import require_writable
+from kfuzz.fuzz.exporting import FORMATS, Exported, Format, export
+
+__all__ = ["command"]
+
+
+@click.command("export")
+@click.argument("form", type=click.Choice(FORMATS), metavar="FUZZER")
+@click.argument("directory", type=LocalPath(), metavar="DIR")
+@click.option("--target", default="record-batch", show_default=True, help="Whose seeds: `kfuzz fuzz --list`.")
+@click.option("--corpus", "corpora", type=LocalPath(), multiple=True, help="Also the inputs in this folder.")
+@json_option
+def command(form: str, directory: Path, target: str, corpora: tuple[Path, ...], as_json: bool) -> int:
+    """Write seeds, dictionary and mutator for another fuzzer: libfuzzer, afl or go.
+
+    The mutator knows record batches: it changes their fields, records and payloads, and repairs lengths and CRCs. Go has
+    no hook for a mutator, and takes the seeds alone; name the folder testdata/fuzz/FuzzNAME of your package.
+
+    \b
+    Examples:
+      kfuzz export libfuzzer out/kit
+      kfuzz export afl out/kit --corpus out/fuzz/record-batch/corpus
+      kfuzz export go testdata/fuzz/FuzzDecode
+    """
+    chosen = cast(Format, form)
+    directory = require_writable(directory, directory=True)
+    made = export(chosen, directory, target=target, corpora=corpora, say=lambda line: click.echo(line, err=True))
+    if as_json:
+        echo_json(
+            {
+                "seeds": made.seeds,
+                "folder": str(made.folder),
+                "dictionary": made.dictionary and str(made.dictionary),
+                "mutator": made.mutator and str(made.mutator),
+            }
+        )
+        return 0
+    click.echo(f"{made.seeds:,} seeds in {made.folder}")
+    if made.dictionary:
+        click.echo(f"the dictionary: {made.dictionary}")
+    if made.mutator:
+        click.echo(f"the mutator: {made.mutator}")
+    for line in _next(chosen, made):
+        click.echo(line)
+    return 0
+
+
+def _next(form: Format, made: Exported) -> list[str]:
+    """How to use it."""
+    words = made.dictionary
+    if form == "go":
+        return ["run: go test -fuzz FuzzNAME"]
+    if form == "libfuzzer":
+        load = f"LD_PRELOAD={made.mutator} " if made.mutator else ""
+        return [f"run: {load}./your-fuzzer {f'-dict={words} ' if words else ''}corpus {made.folder}"]
+    load = f"AFL_CUSTOM_MUTATOR_LIBRARY={made.mutator} " if made.mutator else ""
+    return [f"run: {load}afl-fuzz -i {made.folder} -o findings {f'-x {words} ' if words else ''}-- ./your-harness"]
