@@ -23,8 +23,8 @@ __all__ = ["command"]
 def command(form: str, directory: Path, target: str, corpora: tuple[Path, ...], as_json: bool) -> int:
     """Write seeds, dictionary and mutator for another fuzzer: libfuzzer, afl or go.
 
-    The mutator knows record batches: it changes their fields, records and payloads, and repairs lengths and CRCs. Go has
-    no hook for a mutator, and takes the seeds alone; name the folder testdata/fuzz/FuzzNAME of your package.
+    The mutator knows record batches: it changes their fields, records and payloads, and repairs lengths and CRCs.
+    Go has no hook for a mutator, and takes the seeds alone; name the folder testdata/fuzz/FuzzNAME of your package.
 
     \b
     Examples:

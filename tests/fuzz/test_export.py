@@ -1,0 +1,195 @@
+"""What other fuzzers get: seeds, dictionary and mutator. A libFuzzer of C loads the mutator, and Go reads the seeds."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import missing
+
+from kfuzz import records
+from kfuzz.cli.main import main
+from kfuzz.errors import UsageError
+from kfuzz.fuzz import exporting
+from kfuzz.fuzz.building import COMPILERS, NoNativeCoverage
+from kfuzz.fuzz.exporting import export, go_literal
+from kfuzz.fuzz.seeding import seeds
+from kfuzz.fuzz.targets import TARGETS
+from kfuzz.records import Record, RecordBatch
+
+HARNESS = """
+#include <stddef.h>
+#include <stdint.h>
+static volatile int seen;
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size > 20 && data[16] == 2)
+        seen = data[17];
+    return 0;
+}
+"""
+GO_TEST = """
+package reads
+import "testing"
+func FuzzDecode(f *testing.F) {
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) == 0 { t.Fatal("an empty seed") }
+		t.Logf("seed of %d bytes", len(data))
+	})
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kit")
+    made = export("libfuzzer", folder)
+    assert made.seeds == len(seeds(TARGETS["record-batch"]))
+    return folder
+
+
+def test_the_kit_has_every_seed_the_dictionary_and_the_mutator(kit: Path) -> None:
+    assert {path.read_bytes() for path in (kit / "seeds").iterdir()} == set(seeds(TARGETS["record-batch"]))
+    assert (kit / "kfuzz.dict").read_text().count("=") > 20
+    assert sorted(path.name for path in kit.iterdir()) == ["kfuzz.dict", "libkfuzz_mutator.so", "seeds"]
+
+
+def test_the_mutator_has_the_hooks_of_afl_and_of_libfuzzer(kit: Path) -> None:
+    library = ctypes.CDLL(str(kit / "libkfuzz_mutator.so"))
+    assert library.LLVMFuzzerCustomMutator
+    assert library.LLVMFuzzerCustomCrossOver
+    library.afl_custom_init.restype = ctypes.c_void_p
+    library.afl_custom_fuzz.restype = ctypes.c_size_t
+    state = ctypes.c_void_p(library.afl_custom_init(None, 7))
+    seed = records.encode([RecordBatch(0, 1, [Record(i, i, b"key", b"value") for i in range(2)])])
+    made = set()
+    for _ in range(50):
+        data = ctypes.create_string_buffer(seed, len(seed))
+        out = ctypes.c_void_p()
+        size = library.afl_custom_fuzz(
+            state, data, ctypes.c_size_t(len(seed)), ctypes.byref(out), None, ctypes.c_size_t(0), ctypes.c_size_t(4096)
+        )
+        # AFL++ takes 0 as "nothing was made": the batch was dropped.
+        assert size <= 4096
+        assert out.value
+        made.add(ctypes.string_at(out.value, size))
+    assert len(made) > 40
+    library.afl_custom_deinit(state)
+
+
+@pytest.mark.clang
+def test_a_libfuzzer_of_c_calls_the_mutator(kit: Path, tmp_path: Path) -> None:
+    clang = next((name for name in COMPILERS if shutil.which(name)), None)
+    if clang is None:
+        missing("clang", "apt-get install clang-16")
+    (tmp_path / "harness.c").write_text(HARNESS)
+    subprocess.run([clang, "-fsanitize=fuzzer", "-o", "fuzzer", "harness.c"], cwd=tmp_path, check=True)
+    (tmp_path / "corpus").mkdir()
+    done = subprocess.run(
+        ["./fuzzer", "-runs=20000", "-seed=1", f"-dict={kit / 'kfuzz.dict'}", "corpus", kit / "seeds"],
+        cwd=tmp_path,
+        env={**os.environ, "LD_PRELOAD": str(kit / "libkfuzz_mutator.so"), "KFUZZ_MUTATOR_STATS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    calls = re.search(r"^mutator: (\d+) calls, (\d+) structured, (\d+) crossed$", done.stderr, re.MULTILINE)
+    assert calls is not None, done.stderr[-2000:]
+    assert int(calls[1]) > 15_000
+    assert int(calls[2]) > int(calls[1]) // 2
+    assert int(calls[3]) > 0
+
+
+def test_go_reads_the_seeds_as_its_own_corpus(tmp_path: Path) -> None:
+    if not shutil.which("go"):
+        pytest.skip("go is not installed; install Go to run this")
+    folder = tmp_path / "testdata" / "fuzz" / "FuzzDecode"
+    made = export("go", folder)
+    (tmp_path / "go.mod").write_text("module reads\n\ngo 1.20\n")
+    (tmp_path / "reads_test.go").write_text(GO_TEST)
+    done = subprocess.run(["go", "test", "-v", "-run", "FuzzDecode"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    sizes = sorted(int(size) for size in re.findall(r"seed of (\d+) bytes", done.stdout))
+    assert sizes == sorted(len(data) for data in seeds(TARGETS["record-batch"]))
+    assert len(sizes) == made.seeds
+
+
+@pytest.mark.parametrize(
+    ("data", "literal"),
+    [(b"", '""'), (b'a"\\b', '"a\\"\\\\b"'), (b"\x00\x1f\x7f\xff ~", '"\\x00\\x1f\\x7f\\xff ~"')],
+)
+def test_bytes_are_literals_of_go(data: bytes, literal: str) -> None:
+    assert go_literal(data) == literal
+
+
+def test_inputs_of_a_campaign_are_seeds_too_and_the_same_ones_are_written_once(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "new").write_bytes(b"an input that is no seed")
+    (corpus / "old").write_bytes(seeds(TARGETS["compression"])[0])
+    (corpus / "empty").write_bytes(b"")
+    made = export("afl", tmp_path / "kit", target="compression", corpora=[corpus])
+    assert made.seeds == len(seeds(TARGETS["compression"])) + 1
+    # Inputs of that target are no batches, so the mutator does not know them.
+    assert made.mutator is None
+
+
+def test_messages_come_without_the_mutator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["export", "libfuzzer", str(tmp_path / "kit"), "--target", "messages", "--json"])
+    assert stop.value.code == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["seeds"] > 1000
+    assert document["mutator"] is None
+    assert document["dictionary"].endswith("kfuzz.dict")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["honggfuzz", "kit"], "'honggfuzz' is not one of 'libfuzzer', 'afl', 'go'"),
+        (["afl", "kit", "--target", "record-bach"], "did you mean record-batch?"),
+        (["afl", __file__], "test_export.py is not a directory; name another place"),
+        (["afl", "kit", "--corpus", "nowhere"], "nowhere is not a folder"),
+    ],
+)
+def test_wrong_use_is_one_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["export", *arguments])
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert captured.out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_compiler_there_is_a_sentence_and_no_half_of_a_library(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(exporting.shutil, "which", lambda name: None)
+    with pytest.raises(UsageError, match="there is no C compiler; install gcc or clang"):
+        export("afl", tmp_path)
+    monkeypatch.undo()
+
+    def fail(out: Path, compiler: str) -> Path:
+        out.write_bytes(b"half")
+        raise NoNativeCoverage("no header files")
+
+    monkeypatch.setattr(exporting, "compile_mutator", fail)
+    with pytest.raises(UsageError, match="the mutator does not compile: no header files"):
+        export("afl", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kfuzz.dict", "seeds"]
