@@ -64,7 +64,7 @@ def live_table(
         with Live(console=Console(stderr=True), transient=True, auto_refresh=False) as live:
 
             def draw(rows: Sequence[Sequence[str]], lines: Sequence[str]) -> None:
-                table = Table()
+                table = Table(box=None, padding=(0, 1, 0, 0))
                 for i, column in enumerate(columns):
                     table.add_column(column, justify="left" if i < 2 else "right", no_wrap=True)
                 for row in rows:

@@ -29,7 +29,8 @@ SHOWN_HEX_DIGITS: Final = 400
 SECONDS: Final = 60
 SECONDS_MAX: Final = 7 * 86400
 JOBS_MAX: Final = 256
-COLUMNS: Final = ("target", "state", "inputs", "per second", "coverage", "corpus", "finds", "since new")
+# All fit a terminal of 80 characters.
+COLUMNS: Final = ("target", "state", "inputs", "per s", "cover", "corpus", "finds", "since new")
 
 
 def _seconds(text: str) -> int:
@@ -209,7 +210,7 @@ def _cells(row: Row) -> list[str]:
         return [row.target, row.state, *[""] * (len(COLUMNS) - 2)]
     return [
         row.target,
-        f"{row.state}, {_time(row.seconds)}",
+        _time(row.seconds) if row.state == "running" else row.state,
         f"{row.executions:,}",
         f"{row.per_second:,}",
         f"{row.coverage:,}",
