@@ -148,7 +148,7 @@ def command(
             truth=None if truth is None else named_testee(truth),
             say=_say,
             watch=lambda rows: show(
-                [_cells(row) for row in rows], [_line(row) for row in rows if row.state != "waiting"]
+                [_cells(row) for row in rows], [_line(row) for row in rows if row.state not in ("waiting", "done")]
             ),
         )
     if as_json:

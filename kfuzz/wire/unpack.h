@@ -220,7 +220,7 @@ static int kfuzz_unlz4(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t 
 static int64_t kfuzz_zstd_most(const uint8_t *p, int64_t n)
 {
     int64_t at = 5, most = 0, window = 0;
-    int width;
+    int width, is_stream;
     if (n < 9 || kfuzz_little32(p) != 0xfd2fb528u)
         return -1;
     /* The frame needs a dictionary, and there are none here. */
@@ -238,11 +238,16 @@ static int64_t kfuzz_zstd_most(const uint8_t *p, int64_t n)
     at += width;
     if (window > KFUZZ_ZSTD_WINDOW_MAX)
         return -1;
+    /* Without a content size, a streaming reader like Kafka's refuses a block that is larger than the window or than
+     * 128 KiB. The library's other function does not. */
+    is_stream = width == 0;
+    if (is_stream && window < KFUZZ_ZSTD_BLOCK_BYTES)
+        return -1;
     while (n - at >= 3) {
         const uint32_t word = p[at] | (uint32_t) p[at + 1] << 8 | (uint32_t) p[at + 2] << 16, kind = word >> 1 & 3;
         const int64_t size = word >> 3;
         at += 3;
-        if (kind == 3)
+        if (kind == 3 || (is_stream && size > KFUZZ_ZSTD_BLOCK_BYTES))
             return -1;
         most += kind == 2 ? KFUZZ_ZSTD_BLOCK_BYTES : size;
         at += kind == 1 ? 1 : size;

@@ -18,6 +18,7 @@ import zstandard
 
 from kfuzz.kafka import CODECS, Codec
 from kfuzz.records.codecs import compress, decompress
+from kfuzz.wire.unpack import unpacked
 
 COMPRESSING: tuple[Codec, ...] = CODECS[1:]
 TEXT = b"the same words, the same words, the same words " * 4_000
@@ -199,6 +200,40 @@ def test_a_zstd_window_larger_than_the_content_changes_nothing(window_log: int) 
         assert decompress("zstd", packed, 64 << 20).data == content
         assert decompress("zstd", packed, len(content) - 1).ended == "limit"
         assert decompress("zstd", packed * 2, 2 * len(content)).data == content * 2
+
+
+def zstd_blocks(window: int, *blocks: tuple[int, int, bytes]) -> bytes:
+    """A frame without a content size. ``window`` is its window descriptor; a block is its type, size and bytes."""
+    made = [
+        (size << 3 | kind << 1 | (i == len(blocks) - 1)).to_bytes(3, "little") + data
+        for i, (kind, size, data) in enumerate(blocks)
+    ]
+    return b"\x28\xb5\x2f\xfd\x00" + bytes([window]) + b"".join(made)
+
+
+# A window descriptor of 0 means 1 KiB, 8 means 2 KiB, 0x38 128 KiB and 0x40 256 KiB; no block is larger than 128 KiB.
+@pytest.mark.parametrize(
+    ("window", "size", "is_read"),
+    [
+        (0, 1024, True),
+        (0, 1025, False),
+        (8, 2048, True),
+        (8, 2049, False),
+        (0x38, 1 << 17, True),
+        (0x38, (1 << 17) + 1, False),
+        (0x40, 1 << 17, True),
+        (0x40, (1 << 17) + 1, False),
+    ],
+)
+@pytest.mark.parametrize("is_repeated", [False, True], ids=["raw", "repeated"])
+def test_a_zstd_block_larger_than_the_window_is_refused_by_both_paths(
+    window: int, size: int, is_read: bool, is_repeated: bool
+) -> None:
+    """Kafka's reader is a streaming one. The library's other function would read these blocks."""
+    frame = zstd_blocks(window, (1, size, b"x") if is_repeated else (0, size, b"x" * size), (0, 1, b"y"))
+    out = decompress("zstd", frame, 1 << 20)
+    assert (out.ended == "whole") == is_read
+    assert unpacked(CODECS.index("zstd"), frame, 1 << 20) in (None, out.data if is_read else None)
 
 
 @pytest.mark.parametrize("window_log", [20, 27, None], ids=["1-mib", "128-mib", "single-segment"])

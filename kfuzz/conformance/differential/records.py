@@ -44,6 +44,8 @@ from kfuzz.wire.message_set import parse_message
 __all__ = ["RULES", "Rule", "differ", "seeds_of"]
 
 KAFKA: Final = "kafka-clients"
+# The end of the message of `decompressed-size-exceeded`, also where another finding quotes it.
+OVER_LIMIT: Final = "bytes; raise the limit to read it"
 # In a longer seed, most changes would have no effect.
 SEED_BYTES_MAX: Final = 4096
 # Each asks about up to 128 inputs.
@@ -71,7 +73,7 @@ UNDECLARED: Final = tuple(
     (re.compile(error), codes)
     for error, codes in (
         (r"BufferUnderflowException", BROKEN | {"end-marker-invalid"}),
-        (r"IllegalArgumentException: Attempted to complete a transaction", frozenset({"end-marker-invalid"})),
+        (r"IllegalArgumentException: Attempted to complete (a )?transaction", frozenset({"end-marker-invalid"})),
         (r"IllegalArgumentException: Invalid control record type", frozenset({"end-marker-invalid"})),
         (r"IllegalArgumentException: The last offset of appended transactions", frozenset({"end-marker-invalid"})),
         (r"IllegalArgumentException: Var(int|long) is too long", frozenset({"varint-too-long", "end-marker-invalid"})),
@@ -99,7 +101,10 @@ class Rule:
 
 
 def _bounded(data: bytes, made: Verdict, answer: Answer) -> bool:
-    return made.fatal is not None and made.fatal.code == "decompressed-size-exceeded"
+    """kfuzz stopped at its limit; in a log it keeps such a batch, and cannot read it."""
+    if made.fatal is not None:
+        return made.fatal.code == "decompressed-size-exceeded"
+    return any(finding.code == "records-unreadable" and OVER_LIMIT in finding.message for finding in made.findings)
 
 
 def _allocates(data: bytes, made: Verdict, answer: Answer) -> bool:
