@@ -15,9 +15,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from kfuzz.conformance.differential.sharing import WHAT, Shared
 from kfuzz.conformance.judge.corpus import told
+from kfuzz.conformance.protocol.testees import all_testees, select
+from kfuzz.conformance.report import differences
 from kfuzz.corpora import summary
 from kfuzz.corpora.generation import claimed, planned
 from kfuzz.corpora.manifest import Manifest
@@ -26,7 +29,8 @@ from kfuzz.corpora.verification import Corpus
 from kfuzz.corpora.workload import load, parse_size
 from kfuzz.display import progress
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import local_path
+from kfuzz.files import local_path, require_writable
+from kfuzz.kafka import LATEST, ROLES
 from kfuzz.spark.progress import Job, job_progress
 
 if TYPE_CHECKING:
@@ -34,7 +38,11 @@ if TYPE_CHECKING:
 
     from kfuzz.replay import Settings
 
-__all__ = ["conform_main", "generate_main", "replay_main", "verify_main"]
+__all__ = ["conform_main", "differential_main", "generate_main", "replay_main", "verify_main"]
+
+
+CAUSES_SHOWN: Final = 20
+TASKS_MAX: Final = 20_000
 
 
 def generate_main(arguments: Sequence[str] | None = None) -> int:
@@ -114,6 +122,25 @@ def conform_main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     _common(parser)
     return _run(parser, arguments, _conform)
+
+
+def differential_main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``spark_jobs/differential.py``; returns the exit code."""
+    parser = _parser(
+        "Give the same made-up inputs to kfuzz and to a testee on Spark; exit 1 if their answers differ.",
+        f"--testee kafka-clients@{LATEST} --count 10000000",
+    )
+    parser.add_argument("--testee", default=f"kafka-clients@{LATEST}", help="a testee of testees/, on every executor")
+    parser.add_argument("--what", choices=WHAT, default="records", help="what is asked (default: records)")
+    parser.add_argument("--role", choices=ROLES, help="as whom records are read (default: consumer)")
+    parser.add_argument(
+        "--count", type=int, default=1_000_000, help="inputs; of messages, mutants of each version (default: 1000000)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the inputs (default: 1)")
+    parser.add_argument("--out", type=local_path, default=Path("out"), help="where inputs that differ are kept")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    _spread(parser, "number of Spark tasks; changes nothing in the result (default: one for each part)")
+    return _run(parser, arguments, _differential)
 
 
 def _parser(description: str, example: str) -> argparse.ArgumentParser:
@@ -240,6 +267,35 @@ def _conform(options: argparse.Namespace) -> int:
     else:
         print(*told(results), sep="\n")
     return 1 if any(result.deviations for result in results) else 0
+
+
+def _differential(options: argparse.Namespace) -> int:
+    if options.count < 1 or options.seed < 0:
+        raise UsageError("--count must be 1 or more, and --seed 0 or more")
+    if options.role and options.what != "records":
+        raise UsageError(f"--role is about records; leave it out with --what {options.what}")
+    [testee, *more] = select(all_testees(), [options.testee])
+    if more:
+        labels = ", ".join(one.label for one in (testee, *more))
+        raise UsageError(f"--testee {options.testee} names {labels}; name one of them")
+    if reason := testee.missing():
+        raise UsageError(f"{reason}; install that, or name another with --testee")
+    out = require_writable(options.out, directory=True)
+    testee.make_ready()
+    shared = Shared(options.what, options.seed, options.count, options.role or "consumer")
+    tasks = min(options.tasks or TASKS_MAX, shared.parts(testee))
+    with _session(options, "kfuzz differential") as spark:
+        from kfuzz.spark.differing import differ_shared
+
+        with progress("differential, tasks", tasks) as set_done:
+            found = differ_shared(spark, shared, testee, tasks=tasks, set_done=set_done)
+    found.require_support()
+    files = differences.keep(found, out / "differential", seed=options.seed)
+    if options.json:
+        print(json.dumps(differences.to_json(found, seed=options.seed), indent=2, sort_keys=True))
+    else:
+        print(*differences.sentences(found, files, seed=options.seed, shown=CAUSES_SHOWN), sep="\n")
+    return 1 if found.failed else 0
 
 
 def _check(spark: SparkSession, options: argparse.Namespace, rows: Manifest) -> int:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
@@ -71,6 +71,8 @@ class Differential:
     disagreements: list[Disagreement] = field(default_factory=list)
     restarts: int = 0
     unconfirmed: int = 0
+    # By cause: how many more inputs differ than there are disagreements. Merged results keep only the smallest.
+    others: Counter[str] = field(default_factory=Counter)
 
     @property
     def agreed(self) -> int:
@@ -81,6 +83,21 @@ class Differential:
     def failed(self) -> bool:
         """Whether the run found a disagreement, or the testee broke."""
         return bool(self.disagreements or self.restarts)
+
+    @property
+    def differing(self) -> int:
+        """The number of inputs that differ."""
+        return len(self.disagreements) + self.others.total()
+
+    def count_of(self, cause: Cause) -> int:
+        """The number of inputs that differ for this cause."""
+        return cause.count + self.others[cause.id]
+
+    def reduced(self) -> Differential:
+        """The same with one disagreement for each cause, which has the smallest input."""
+        smallest = self.smallest
+        others = self.others + Counter({cause.id: cause.count - 1 for cause, _ in smallest})
+        return replace(self, disagreements=[item for _, item in smallest], others=others)
 
     @property
     def smallest(self) -> list[tuple[Cause, Disagreement]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final
 from zlib import crc32
 
@@ -54,10 +54,13 @@ class Asked:
 
 
 def ask_messages(
-    name: str, *, kinds: Collection[Kind] = KINDS, seed: int, samples: int, mutants: int
+    name: str, *, kinds: Collection[Kind] = KINDS, seed: int, samples: int, mutants: int, only: range | None = None
 ) -> Iterator[tuple[Definition, int, list[Asked]]]:
-    """The questions about each message and version: its defaults, ``samples`` filled messages, ``mutants`` of these."""
-    for definition, version in versions_of(name, kinds):
+    """The questions about each message and version: its defaults, ``samples`` filled messages, ``mutants`` of these.
+
+    ``only`` are the numbers of the versions to ask about, in the order of ``versions_of``.
+    """
+    for definition, version in islice(versions_of(name, kinds), *((only.start, only.stop) if only else (None,))):
         yield definition, version, _ask(definition, version, seed, samples, mutants)
 
 
@@ -129,11 +132,13 @@ def differ_messages(
     seed: int = 1,
     samples: int = 3,
     mutants: int = 200,
+    only: range | None = None,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> Differential:
     """Ask ``testee`` about every message and version of a catalogue, and compare its answers with kfuzz's results.
 
-    ``name`` names one of kfuzz's catalogues; only its messages of these ``kinds`` are asked for.
+    ``name`` names one of kfuzz's catalogues; only its messages of these ``kinds`` are asked for, and of these only the
+    versions with the numbers ``only``.
 
     ``UsageError`` if the testee does not start. If kfuzz refuses and the testee lets an undeclared exception escape,
     that counts as agreement, as for records: docs/differences.md.
@@ -144,7 +149,7 @@ def differ_messages(
     def questions() -> Iterator[Question[Asked]]:
         nonlocal versions
         number = count()
-        for _, _, all_asked in ask_messages(name, kinds=kinds, seed=seed, samples=samples, mutants=mutants):
+        for _, _, all_asked in ask_messages(name, kinds=kinds, seed=seed, samples=samples, mutants=mutants, only=only):
             versions += 1
             for asked in all_asked:
                 index = next(number)

@@ -11,7 +11,6 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 from kfuzz.conformance.differential.found import Asker, Differential, Disagreement, Question
@@ -368,6 +367,7 @@ def differ(
     inputs: Iterable[bytes],
     *,
     role: Role = "consumer",
+    first: int = 0,
     judged: Callable[[bytes, Role], Verdict] = verdict,
     on_progress: Callable[[int], None] = lambda done: None,
     begun: Callable[[Differential], None] = lambda found: None,
@@ -375,25 +375,29 @@ def differ(
 ) -> Differential:
     """Give ``inputs`` to kfuzz (``judged``) and to ``testee``, 64 ahead of its answers, and compare the results.
 
-    ``begun`` gets the result before the first question; it grows with each answer. At the end the smallest input of
-    each of the worst ``shrunk`` causes is made smaller.
+    The inputs have numbers from ``first`` on. ``begun`` gets the result before the first question; it grows with each
+    answer. At the end the smallest input of each of the worst ``shrunk`` causes is made smaller.
 
     If the testee breaks, the input that breaks it is found, and the run goes on. ``UsageError`` if it does not start.
     """
     names = tuple(rule.name for rule in RULES if role in rule.roles)
     with Asker(testee) as asker:
 
-        def asked(inputs: Iterable[bytes], on_progress: Callable[[int], None], found: Differential) -> Differential:
+        def asked(
+            inputs: Iterable[bytes],
+            found: Differential,
+            on_progress: Callable[[int], None] = lambda done: None,
+            first: int = 0,
+        ) -> Differential:
             run = _Run(found, asker.handshake, role, judged, on_progress)
-            asker.ask(found, run.questions(inputs), run.compare, _finding)
+            asker.ask(found, run.questions(inputs, first), run.compare, _finding)
             return found
 
         found = Differential(asker.handshake.label, setting=f"as {role}", rule_names=names)
         begun(found)
-        asked(inputs, on_progress, found)
+        asked(inputs, found, on_progress, first)
         for cause, item in found.smallest[:shrunk]:
-            again = partial(asked, on_progress=lambda done: None)
-            found.disagreements.append(_shrunk(found, cause, item, again))
+            found.disagreements.append(_shrunk(found, cause, item, asked))
     return found
 
 
@@ -406,7 +410,7 @@ def _shrunk(found: Differential, cause: Cause, item: Disagreement, ask: Callable
         # Few at first: each that ends the testee costs its start.
         at, size = 0, 1
         while at < len(candidates):
-            tried = ask(candidates[at : at + size], found=Differential(found.testee))
+            tried = ask(candidates[at : at + size], Differential(found.testee))
             same = [one for one in tried.disagreements if tried.deviation_of(one).key == cause.smallest.key]
             if same:
                 first = min(same, key=lambda one: one.index)
@@ -448,9 +452,12 @@ class _Run:
         self.judged = judged
         self.on_progress = on_progress
 
-    def questions(self, inputs: Iterable[bytes]) -> Iterator[Question[_Expected]]:
-        """One question for each input. An input that the testee declares unsupported is counted, but not asked."""
-        for index, data in enumerate(inputs):
+    def questions(self, inputs: Iterable[bytes], first: int = 0) -> Iterator[Question[_Expected]]:
+        """One question for each input, with numbers from ``first`` on.
+
+        An input that the testee declares unsupported is counted, but not asked.
+        """
+        for index, data in enumerate(inputs, first):
             made = self.judged(data, self.role)
             case = Case(as_vector(f"differential/{index}", data, made, self.role), self.role)
             if declared_unsupported(case, self.handshake):

@@ -42,9 +42,14 @@ FIRST_SEQUENCES: Final = (0, 0, 0, 7, INT32_MAX - 1, INT32_MAX)
 
 
 def differ_streams(
-    testee: Testee, *, seed: int, count: int, on_progress: Callable[[int], None] = lambda done: None
+    testee: Testee,
+    *,
+    seed: int,
+    count: int,
+    first: int = 0,
+    on_progress: Callable[[int], None] = lambda done: None,
 ) -> Differential:
-    """Ask ``testee`` about the first ``count`` streams of ``seed``, and compare its answers with kfuzz's results.
+    """Ask ``testee`` about ``count`` streams of ``seed`` from number ``first`` on, and compare answers with kfuzz's.
 
     ``UsageError`` if the testee does not start. If kfuzz refuses a stream to be read and the testee lets an undeclared
     exception escape, that counts as agreement, as for single batches: docs/differences.md.
@@ -56,8 +61,8 @@ def differ_streams(
     except BuildFailed as error:
         raise UsageError(f"{testee.label}: {error}; see testees/README.md") from None
     found = Differential(testee.label, of="stream")
-    for start in range(0, count, CHUNK):
-        _differ_on(found, testee, seed, range(start, min(start + CHUNK, count)), on_progress)
+    for start in range(first, first + count, CHUNK):
+        _differ_on(found, testee, seed, range(start, min(start + CHUNK, first + count)), on_progress)
     return found
 
 

@@ -88,7 +88,7 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
     lines = []
     smallest = list(zip(found.smallest, files, strict=True))
     for (cause, item), file in smallest[:shown]:
-        lines.append(f"{harm_named(cause.harm).title}: {cause.what} ({counted(cause.count, found.of)})")
+        lines.append(f"{harm_named(cause.harm).title}: {cause.what} ({counted(found.count_of(cause), found.of)})")
         made = f", made simpler ({item.shrunk_from} to {len(item.data)} bytes)" if item.shrunk_from else ""
         lines.append(f"  {found.name_of(item)} of seed {seed}{made}: {item.reason}{_hex(found, item)} ({file})")
     if len(smallest) > shown:
@@ -105,7 +105,7 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
     kinds = ", ".join(f"{count} {what}" for what, count in sorted(found.agreements.items()))
     lines.append(
         f"{found.testee}{found.setting and ' ' + found.setting}, seed {seed}: {found.agreed} of {found.inputs} "
-        f"{found.of}s agree{kinds and f' ({kinds})'}, {len(found.disagreements)} differ"
+        f"{found.of}s agree{kinds and f' ({kinds})'}, {found.differing} differ"
     )
     return lines
 

@@ -1,0 +1,77 @@
+"""A differential in parts has the result of a whole one, whatever the parts are."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from kfuzz.conformance.differential import Differential, differ
+from kfuzz.conformance.differential.records import seeds_of
+from kfuzz.conformance.differential.sharing import Shared, from_text, merged, to_text
+from kfuzz.conformance.protocol.testees import Testee, all_testees
+from kfuzz.mutate import Mutator
+from kfuzz.vectors import load_suite
+
+REFUSING = """
+import json, sys
+sys.path.insert(0, {folder!r})
+import toy
+toy.handshake("refusing", magic=[0, 1, 2], codecs=["none", "gzip", "snappy", "lz4", "zstd"])
+for line in sys.stdin:
+    toy.say({{"id": json.loads(line)["id"], "outcome": "rejected"}})
+"""
+
+
+@pytest.fixture
+def refusing(tmp_path: Path) -> Testee:
+    script = tmp_path / "refusing.py"
+    script.write_text(REFUSING.format(folder=str(Path(__file__).parent / "wicked")))
+    return Testee("refusing", "1", (sys.executable, "-S", str(script)))
+
+
+def own() -> Testee:
+    [testee] = [testee for testee in all_testees() if testee.name == "kfuzz"]
+    return testee
+
+
+def in_parts(shared: Shared, testee: Testee) -> Differential:
+    # In any order, and as text in between, as Spark sends them.
+    parts = [shared.run(part, testee) for part in reversed(range(shared.parts(testee)))]
+    return merged(from_text(to_text(part)) for part in parts)
+
+
+def test_records_in_parts_have_the_result_of_a_whole_run(refusing: Testee) -> None:
+    mutator = Mutator(3, seeds=seeds_of(load_suite()))
+    whole = differ(refusing, islice(mutator, 230))
+    one = in_parts(Shared("records", 3, 230), refusing)
+    many = in_parts(Shared("records", 3, 230, part_inputs=50), refusing)
+    assert one == many
+    assert (one.inputs, one.agreements, one.rules) == (whole.inputs, whole.agreements, whole.rules)
+    assert one.differing == len(whole.disagreements) > 10
+    # One input is kept for each cause: the smallest, with its number in the whole run.
+    assert len(one.disagreements) == len(whole.causes)
+    assert [(cause.id, one.count_of(cause), item.index, item.data) for cause, item in one.smallest] == [
+        (cause.id, cause.count, item.index, item.data) for cause, item in whole.smallest
+    ]
+    assert all(item.data == mutator.input_at(item.index) for item in one.disagreements)
+
+
+def test_streams_and_messages_in_parts_are_asked_whole() -> None:
+    streams = Shared("streams", 3, 30, part_inputs=12)
+    assert streams.parts(own()) == 3
+    found = in_parts(streams, own())
+    assert (found.inputs, found.agreed) == (30, 30)
+    messages = Shared("messages", 3, 1, part_inputs=200)
+    assert messages.parts(own()) > 2
+    found = messages.run(messages.parts(own()) - 1, own())
+    assert found.inputs > 100
+    assert found.agreed + found.unsupported == found.inputs
+
+
+def test_a_result_is_the_same_after_it_was_text(refusing: Testee) -> None:
+    found = Shared("records", 1, 40).run(0, refusing)
+    assert from_text(to_text(found)) == found
+    assert "\n" not in to_text(found)
