@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -613,3 +614,13 @@ def test_causes_that_are_no_causes_are_one_sentence(monkeypatch: pytest.MonkeyPa
     kept.write_text("[1]")
     with pytest.raises(UsageError, match=r"causes.json is not what a campaign writes; remove it"):
         campaign.run(["canary"], 1, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize(("peak_mib", "limit_mib"), [(100, 1024), (900, 1924), (3000, 4024)])
+def test_memory_of_the_process_that_starts_the_fuzzer_is_not_blamed_on_the_input(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, peak_mib: int, limit_mib: int
+) -> None:
+    """On Linux a process inherits the peak of the process that starts it."""
+    usage = SimpleNamespace(ru_maxrss=peak_mib * 1024)
+    monkeypatch.setattr(running.resource, "getrusage", lambda who: usage)
+    assert f"-rss_limit_mb={limit_mib}" in running.flags("none", tmp_path, seed=1)

@@ -112,7 +112,7 @@ def test_the_run_sees_each_kind_of_fault(library: Path) -> None:
 def test_every_compiled_module_takes_its_memory_from_the_interpreter() -> None:
     sources = [path for kind in ("*.pyx", "*.pxd", "*.h") for path in (ROOT / "kfuzz").rglob(kind)]
     assert len(sources) > 40
-    own = re.compile(r"^from libc\.stdlib cimport|\b(?<!_)(malloc|calloc|realloc|aligned_alloc)\(", re.MULTILINE)
+    own = re.compile(r"^from libc\.stdlib cimport|\b(?<![_>])(malloc|calloc|realloc|aligned_alloc)\(", re.MULTILINE)
     renamed = re.compile(r"^from cpython\.mem cimport .* as (malloc|realloc)", re.MULTILINE)
     offending = [path.name for path in sources if own.search(path.read_text()) and not renamed.search(path.read_text())]
     assert offending == []
