@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, Final, Literal
 
@@ -174,7 +175,7 @@ def run(
             made = made.without(without)
         campaigns = []
         for i, target in enumerate(chosen):
-            count = max(1, jobs // len(chosen) + (i < jobs % len(chosen)))
+            own_jobs = max(1, jobs // len(chosen) + (i < jobs % len(chosen)))
             folder = root / target.name
             kept = folder / "corpus" if corpus is None else Path(corpus).resolve() / target.name
             campaigns.append(
@@ -185,7 +186,7 @@ def run(
                     kept,
                     seed,
                     locks[target],
-                    count,
+                    own_jobs,
                     stop_at_first=stop_at_first,
                     truth=Truth(truth, target, kept) if truth and Truth.knows(target) else None,
                     say=say,
@@ -237,17 +238,20 @@ class _Crew:
         self._threads = ThreadPoolExecutor(max(jobs, 1), thread_name_prefix="kfuzz-fuzz")
         self._seconds = seconds
         self._runs = runs
+        self._is_over = threading.Event()
 
     def work(self, watch: Watch) -> None:
         """Run all jobs; call ``watch`` while they run. An interrupt stops them, a second one kills them."""
         futures: set[Future[None]] = {
-            self._threads.submit(campaign.work, job, self._seconds, self._runs)
+            self._threads.submit(self._work, campaign, job)
             for campaign in self._campaigns
             for job in range(campaign.result.jobs)
         }
         try:
             self._follow(futures, watch)
         except KeyboardInterrupt:
+            # First of all, so that no target begins while others are told.
+            self._is_over.set()
             for campaign in self._campaigns:
                 campaign.stop()
             try:
@@ -263,6 +267,10 @@ class _Crew:
             if not future.cancelled():
                 future.result()
 
+    def _work(self, campaign: _Campaign, job: int) -> None:
+        if not self._is_over.is_set():
+            campaign.work(job, self._seconds, self._runs)
+
     def _follow(self, futures: set[Future[None]], watch: Watch) -> None:
         waiting = futures
         while waiting:
@@ -275,6 +283,7 @@ class _Crew:
             watch([campaign.row() for campaign in self._campaigns])
 
     def _kill(self) -> None:
+        self._is_over.set()
         for campaign in self._campaigns:
             campaign.stop(at_once=True)
 
@@ -317,7 +326,7 @@ class _Campaign:
         self._known: dict[str, str] = {}
         self._left = jobs
         self._running: dict[int, Fuzzer] = {}
-        self._folders = 0
+        self._numbers = count()
         self._found: set[str] = set()
         self._new_at = 0.0
         self._corpus_size = 0
@@ -327,9 +336,7 @@ class _Campaign:
     def work(self, job: int, seconds: int, runs: int | None) -> None:
         """Run one job until its time is up. The first one makes the corpus ready, the last one merges it."""
         with self._mutex:
-            if self._stopping:
-                return
-            if not self.began:
+            if not self._stopping and not self.began:
                 self._begin()
         try:
             self._fuzz(job, seconds, runs)
@@ -337,7 +344,7 @@ class _Campaign:
             with self._mutex:
                 self._left -= 1
                 is_last = self._left == 0
-        if is_last:
+        if is_last and self.began:
             self.result.corpus_after = count_files(self._corpus)
             self._learn_truth()
             if not self._stopping and not self._stop_at_first:
@@ -366,6 +373,8 @@ class _Campaign:
 
     def _fuzz(self, job: int, seconds: int, runs: int | None) -> None:
         """Run libFuzzer, and run it again after each input that ends it."""
+        if self._stopping:
+            return
         until = time.monotonic() + seconds
         restarts = executed = 0
         with open_whole(self._folder / ("log.txt" if job == 0 else f"log-{job + 1}.txt")) as log:
@@ -477,8 +486,7 @@ class _Campaign:
             self._set_aside([digest])
 
     def _folder_for(self, what: str) -> Path:
-        self._folders += 1
-        folder = self._work / f"{what}-{self._folders}"
+        folder = self._work / f"{what}-{next(self._numbers)}"
         folder.mkdir()
         return folder
 
@@ -537,6 +545,8 @@ class _Campaign:
             )
             with self._mutex:
                 self._running[-1] = merger
+                if self._stopping:
+                    merger.stop()
             try:
                 ended = merger.run()
             finally:

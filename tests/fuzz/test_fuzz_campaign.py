@@ -624,3 +624,18 @@ def test_memory_of_the_process_that_starts_the_fuzzer_is_not_blamed_on_the_input
     usage = SimpleNamespace(ru_maxrss=peak_mib * 1024)
     monkeypatch.setattr(running.resource, "getrusage", lambda who: usage)
     assert f"-rss_limit_mb={limit_mib}" in running.flags("none", tmp_path, seed=1)
+
+
+def test_jobs_that_wait_for_their_turn_do_not_begin_after_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stub(tmp_path, monkeypatch, "echo '#7\tNEW    cov: 3 ft: 4 corp: 1/1b'; exec sleep 600")
+    monkeypatch.setattr(running, "WIND_DOWN_S", 0.3)
+    # The second of three targets is running when the interrupt comes, the third one still waits.
+    interrupt = interrupt_at(lambda row: row.executions == 7)
+    for name in ("compression", "messages"):
+        shutil.copy(tmp_path / "bin" / "canary", tmp_path / "bin" / name)
+    results = campaign.run(["canary", "compression", "messages"], 600, jobs=2, out=tmp_path / "out", watch=interrupt)
+    assert [result.target for result in results] == ["canary", "compression"]
+    assert all(result.interrupted and result.corpus_after == result.corpus_before > 0 for result in results)
+    assert list((tmp_path / "out").glob("*/.work*")) == []
