@@ -31,6 +31,7 @@ def test_results_are_equal_for_any_number_of_tasks() -> None:
     assert (one.inputs, one.agreed, one.disagreements) == (400, 400, [])
 
 
+@pytest.mark.full
 def test_the_entry_point_prints_the_result_and_its_exit_code_says_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
