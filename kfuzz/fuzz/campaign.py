@@ -165,7 +165,12 @@ def run(
     chosen = [table.find(name) for name in dict.fromkeys(names)]
     root = Path(out).resolve()
     with contextlib.ExitStack() as stack:
-        locks = {target: stack.enter_context(_locked(root / target.name)) for target in chosen}
+        corpora = {target: root / target.name / "corpus" for target in chosen}
+        if corpus is not None:
+            corpora = {target: Path(corpus).resolve() / target.name for target in chosen}
+        locks = {target: [stack.enter_context(_locked(root / target.name))] for target in chosen}
+        for target in chosen:
+            locks[target].append(stack.enter_context(_locked_corpus(corpora[target])))
         try:
             made = build(sanitizer, say=say)
         except NoNativeCoverage as error:
@@ -176,19 +181,17 @@ def run(
         campaigns = []
         for i, target in enumerate(chosen):
             own_jobs = max(1, jobs // len(chosen) + (i < jobs % len(chosen)))
-            folder = root / target.name
-            kept = folder / "corpus" if corpus is None else Path(corpus).resolve() / target.name
             campaigns.append(
                 _Campaign(
                     target,
                     made,
-                    folder,
-                    kept,
+                    root / target.name,
+                    corpora[target],
                     seed,
                     locks[target],
                     own_jobs,
                     stop_at_first=stop_at_first,
-                    truth=Truth(truth, target, kept) if truth and Truth.knows(target) else None,
+                    truth=Truth(truth, target, corpora[target]) if truth and Truth.knows(target) else None,
                     say=say,
                 )
             )
@@ -225,6 +228,24 @@ def _locked(folder: Path) -> Iterator[int]:
             raise UsageError(f"{path} cannot be locked: {error.strerror}; use another --out") from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked_corpus(folder: Path) -> Iterator[int]:
+    """The same for a corpus, which may have another place. The folder itself is locked: each file in it is an input."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"another campaign uses {folder}; wait until it ends, or use another --corpus") from None
         yield descriptor
     finally:
         os.close(descriptor)
@@ -298,7 +319,7 @@ class _Campaign:
         folder: Path,
         corpus: Path,
         seed: int,
-        lock: int,
+        locks: Sequence[int],
         jobs: int,
         *,
         stop_at_first: bool,
@@ -311,7 +332,8 @@ class _Campaign:
         self._build = made
         self._folder = folder
         self._corpus = corpus
-        self._held = lock
+        # The fuzzing processes also hold the locks, because they write to the folders.
+        self._held = locks
         self._stop_at_first = stop_at_first
         self._truth = truth
         self._say = say
@@ -399,7 +421,7 @@ class _Campaign:
         settings = {FINDS: str(self._work / f"finds-{name}")}
         if self._stop_at_first:
             settings[STOP_AT_FIRST] = "1"
-        fuzzer = Fuzzer(command, cwd=self._folder, log=log, seconds=left_s, environment=settings, held=[self._held])
+        fuzzer = Fuzzer(command, cwd=self._folder, log=log, seconds=left_s, environment=settings, held=self._held)
         with self._mutex:
             self._running[job] = fuzzer
             # An interrupt may have come between.
@@ -541,7 +563,7 @@ class _Campaign:
                 log=log,
                 seconds=MERGE_S,
                 environment={FINDS: str(failed)},
-                held=[self._held],
+                held=self._held,
             )
             with self._mutex:
                 self._running[-1] = merger

@@ -639,3 +639,15 @@ def test_jobs_that_wait_for_their_turn_do_not_begin_after_an_interrupt(
     assert [result.target for result in results] == ["canary", "compression"]
     assert all(result.interrupted and result.corpus_after == result.corpus_before > 0 for result in results)
     assert list((tmp_path / "out").glob("*/.work*")) == []
+
+
+def test_a_corpus_of_another_campaign_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stub(tmp_path, monkeypatch, "exit 0")
+    with (
+        campaign._locked_corpus(tmp_path / "corpora" / "canary"),
+        pytest.raises(UsageError, match=r"another campaign uses .*/corpora/canary; wait until it ends"),
+    ):
+        campaign.run(["canary"], 1, out=tmp_path / "out", corpus=tmp_path / "corpora")
+    [result] = campaign.run(["canary"], 1, out=tmp_path / "out", corpus=tmp_path / "corpora")
+    assert result.corpus_before == campaign.count_files(tmp_path / "corpora" / "canary") == 1
+    assert not (tmp_path / "out" / "canary" / "corpus").exists()
