@@ -182,7 +182,8 @@ class Fuzzer:
             output.close()
         written = next((match[1] for line in reversed(self._lines) if (match := ARTIFACT.search(line))), None)
         kind, data = "", None
-        if written is not None:
+        # On a full disk, libFuzzer names a file that it could not write.
+        if written is not None and Path(written).is_file():
             kind, data = Path(written).name.partition("-")[0], Path(written).read_bytes()
         cpu_s = usage.ru_utime + usage.ru_stime
         return Ended(self._process.returncode, tuple(self._lines), cpu_s, kind, data)
