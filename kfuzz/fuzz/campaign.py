@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import IO, Any, Final, Literal
@@ -33,7 +34,7 @@ from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
 from kfuzz.fuzz.once import run_alone
 from kfuzz.fuzz.recorder import FINDS, STOP_AT_FIRST, Find, failing, taken
 from kfuzz.fuzz.running import Ended, Fuzzer, Totals, flags
-from kfuzz.fuzz.seeding import dictionary, inputs, seeds
+from kfuzz.fuzz.seeding import by_digest, dictionary, inputs, seeds
 from kfuzz.fuzz.shrinking import shrink_faults
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.truth import Truth, harm_of
@@ -207,45 +208,43 @@ def run(
 def _locked(folder: Path) -> Iterator[int]:
     """Keep other campaigns out of ``folder``. Yields the descriptor of its file ``lock``, which is locked.
 
-    The lock ends with the last process that holds the descriptor, so a crash leaves no lock behind. The file itself is
-    never removed: removing it could unlock the folder under a campaign that has just started.
+    The file itself is never removed: removing it could unlock the folder under a campaign that has just started.
     """
-    path = folder / "lock"
+
+    def is_busy(descriptor: int) -> str:
+        owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
+        return f"another campaign (process {owner}) is running in {folder}; wait until it ends, or use another --out"
+
+    with _held(folder, folder / "lock", os.O_RDWR | os.O_CREAT, is_busy, "--out") as descriptor:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield descriptor
+
+
+def _locked_corpus(folder: Path) -> contextlib.AbstractContextManager[int]:
+    """The same for a corpus, which may have another place. The folder itself is locked: each file in it is an input."""
+    busy = f"another campaign uses {folder}; wait until it ends, or use another --corpus"
+    return _held(folder, folder, os.O_RDONLY, lambda descriptor: busy, "--corpus")
+
+
+@contextlib.contextmanager
+def _held(folder: Path, path: Path, flags: int, is_busy: Callable[[int], str], option: str) -> Iterator[int]:
+    """Lock ``path`` in ``folder``, or raise ``UsageError`` with what ``is_busy`` says. Yields the descriptor.
+
+    The lock ends with the last process that holds the descriptor, so a crash leaves no lock behind.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, flags, 0o666)
     except OSError as error:
         raise cannot_write(path, error) from None
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-            raise UsageError(
-                f"another campaign (process {owner}) is running in {folder}; wait until it ends, or use another --out"
-            ) from None
+            raise UsageError(is_busy(descriptor)) from None
         except OSError as error:
-            raise UsageError(f"{path} cannot be locked: {error.strerror}; use another --out") from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _locked_corpus(folder: Path) -> Iterator[int]:
-    """The same for a corpus, which may have another place. The folder itself is locked: each file in it is an input."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UsageError(f"another campaign uses {folder}; wait until it ends, or use another --corpus") from None
+            raise UsageError(f"{path} cannot be locked: {error.strerror}; use another {option}") from None
         yield descriptor
     finally:
         os.close(descriptor)
@@ -345,7 +344,6 @@ class _Campaign:
         self._state: State = "waiting"
         self._work = folder / f".work.{os.getpid()}"
         self._began_at = self._ended_at = 0.0
-        self._known: dict[str, str] = {}
         self._left = jobs
         self._running: dict[int, Fuzzer] = {}
         self._numbers = count()
@@ -389,7 +387,6 @@ class _Campaign:
         for data in seeds(self.target, say=self._say):
             write_once(self._corpus / hashlib.sha1(data).hexdigest(), data)
         self.result.corpus_before = count_files(self._corpus)
-        self._known = {hashlib.sha1(data).hexdigest(): name for name, data in inputs(self.target)}
         if self._truth:
             self._truth.start()
 
@@ -488,7 +485,7 @@ class _Campaign:
     def _take(self, folder: Path, *, is_again: bool = False) -> None:
         """Add the finds of a recorder."""
         with self._mutex:
-            for find, named in taken(folder, self._known):
+            for find, named in taken(folder, lambda: self._known):
                 self._faults.add(find, named, is_again=is_again)
 
     def _take_end(self, ended: Ended) -> None:
@@ -506,6 +503,14 @@ class _Campaign:
                 return
             self._faults.add(find, [self._known[digest]] if digest in self._known else [])
             self._set_aside([digest])
+
+    @cached_property
+    def _known(self) -> dict[str, str]:
+        """The names of vectors and seeds by their SHA-1. If the suite cannot be read, ``seeds`` has already said so."""
+        try:
+            return by_digest(inputs(self.target))
+        except UsageError:
+            return {}
 
     def _folder_for(self, what: str) -> Path:
         folder = self._work / f"{what}-{next(self._numbers)}"

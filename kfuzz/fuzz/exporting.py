@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ GO_HEADER: Final = "go test fuzz v1\n"
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written: the number of seeds and their folder; the dictionary and the mutator, if there are any."""
+    """What ``export`` wrote: ``seeds`` of them in ``folder``. Some targets have no dictionary or mutator."""
 
     seeds: int
     folder: Path
@@ -80,14 +81,12 @@ def _compiled(library: Path) -> Path:
     compiler = next((name for name in ("cc", *COMPILERS) if shutil.which(name)), None)
     if compiler is None:
         raise UsageError("the mutator is compiled from C, and there is no C compiler; install gcc or clang")
-    made = library.with_name(f".{library.name}.tmp")
-    try:
-        compile_mutator(made.resolve(), compiler)
-        made.replace(library)
-    except (NoNativeCoverage, OSError) as error:
-        raise UsageError(f"the mutator does not compile: {error}") from None
-    finally:
-        made.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kfuzz-export-") as folder:
+        try:
+            made = compile_mutator(Path(folder) / LIBRARY, compiler)
+        except NoNativeCoverage as error:
+            raise UsageError(f"the mutator does not compile: {error}") from None
+        write_whole(library, made.read_bytes(), mode=0o777)
     return library
 
 

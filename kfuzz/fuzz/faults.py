@@ -6,6 +6,7 @@ campaign in the same folder reads that file and goes on counting.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import signal
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.conformance.judge.causes import Cause, Deviation
-from kfuzz.conformance.judge.harm import HANGS, HARMS, KILLS, LOSES, MEMORY, PANICS
+from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY, PANICS, RANK
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.fuzz.recorder import Find, Kind
@@ -29,7 +30,6 @@ HARM_OF: Final[Mapping[Kind, str]] = {
     "crash": KILLS.name,
     "timeout": HANGS.name,
 }
-RANK: Final = {harm.name: rank for rank, harm in enumerate(HARMS)}
 # libFuzzer's words for inputs that end the process; all others are crashes.
 KIND_OF: Final[Mapping[str, Kind]] = {"timeout": "timeout", "oom": "memory"}
 DETAIL_LINES: Final = 12
@@ -225,8 +225,6 @@ def explain(lines: Sequence[str], code: int) -> tuple[str, str]:
         if NATIVE_ERROR.match(line):
             return re.sub(r"^==\d+==\s*", "", line), "\n".join(lines[i : i + DETAIL_LINES])
     if code < 0:
-        try:
+        with contextlib.suppress(ValueError):
             return f"killed by {signal.Signals(-code).name}", "\n".join(lines[-DETAIL_LINES:])
-        except ValueError:
-            pass
     return (lines[-1] if lines else f"exit code {code} and no output"), "\n".join(lines[-DETAIL_LINES:])

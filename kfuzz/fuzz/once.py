@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build
 from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
 from kfuzz.fuzz.recorder import FINDS, STACK_AFTER, Find, of_error, taken
 from kfuzz.fuzz.running import INPUT_TIMEOUT_S, Ended, Fuzzer, flags
-from kfuzz.fuzz.seeding import inputs, read_hex
+from kfuzz.fuzz.seeding import by_digest, inputs, read_hex
 from kfuzz.fuzz.targets import Target
 
 __all__ = ["Replay", "read_input", "replay", "reproduce", "run_alone"]
@@ -109,6 +108,7 @@ def replay(
 
 def _replay(target: Target, made: Build, directory: Path) -> Replay:
     known = inputs(target)
+    names = by_digest(known)
     faults = Faults(directory, target.name)
     with tempfile.TemporaryDirectory(prefix="kfuzz-replay-") as name:
         folder = Path(name)
@@ -124,7 +124,7 @@ def _replay(target: Target, made: Build, directory: Path) -> Replay:
             if not started or (ended.code == 0 and started != len(known) - done):
                 summary, _ = explain(ended.lines, ended.code)
                 raise UsageError(f"the replay of {target.name} ended before its first input: {summary}")
-            for find, named in taken(recorded, {hashlib.sha1(data).hexdigest(): name for name, data in known}):
+            for find, named in taken(recorded, lambda: names):
                 faults.add(find, named)
             done += started
             rounds += 1

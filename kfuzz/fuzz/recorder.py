@@ -44,7 +44,7 @@ __all__ = [
 Kind = Literal["promise", "exception", "memory", "crash", "timeout"]
 
 # What the fuzzing process is told by its environment: the folder in which finds are recorded (without it, the first one
-# ends the process), after how many seconds the stack of a process that hangs is printed, and whether to end after the
+# ends the process), after how many seconds the stack of a process that hangs is printed, whether to end after the
 # first find, and whether to run inputs from standard input without fuzzing.
 FINDS: Final = "KFUZZ_FINDS"
 STACK_AFTER: Final = "KFUZZ_STACK_AFTER_S"
@@ -52,7 +52,7 @@ STOP_AT_FIRST: Final = "KFUZZ_STOP_AT_FIRST"
 TRY: Final = "KFUZZ_TRY"
 # Enough for the inputs of a corpus that fail. After that, only finds are recorded.
 FAILING_MAX: Final = 20_000
-# As many finds as nobody reads.
+# More finds than anybody reads. Later ones are not recorded.
 FINDS_MAX: Final = 4096
 COUNT: Final = struct.Struct("<q")
 NAME_CHARACTERS: Final = 16
@@ -185,10 +185,15 @@ def failing(folder: Path) -> dict[str, str]:
     return dict(line.split(" ", 1) for line in lines if len(line) == LINE_CHARACTERS)
 
 
-def taken(folder: Path, known: Mapping[str, str]) -> list[tuple[Find, list[str]]]:
-    """The finds that a recorder left in ``folder``, each with the names that ``known`` has for its inputs' SHA-1."""
+def taken(folder: Path, names: Callable[[], Mapping[str, str]]) -> list[tuple[Find, list[str]]]:
+    """The finds that a recorder left in ``folder``, each with the names of its inputs that are known.
+
+    ``names`` returns the names by SHA-1. It is called only if something failed, because it reads all vectors.
+    """
     named: dict[str, set[str]] = {}
-    for digest, name in failing(folder).items():
+    failed = failing(folder)
+    known = names() if failed else {}
+    for digest, name in failed.items():
         if digest in known:
             named.setdefault(name, set()).add(known[digest])
     files = sorted(folder.glob("*.json"))

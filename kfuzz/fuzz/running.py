@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final, cast
@@ -135,9 +135,8 @@ class Fuzzer:
         seconds: float,
         environment: Mapping[str, str] | None = None,
         held: Sequence[int] = (),
-        totals: Totals | None = None,
     ) -> None:
-        self.totals = totals or Totals()
+        self.totals = Totals()
         self._log = log
         self._lines: list[str] = []
         self._timers: list[threading.Timer] = []
@@ -160,8 +159,8 @@ class Fuzzer:
         timer.start()
         self._timers.append(timer)
 
-    def run(self, saw: Callable[[], None] = lambda: None) -> Ended:
-        """Follow the output until the process ends, and call ``saw`` after each line."""
+    def run(self) -> Ended:
+        """Follow the output until the process ends."""
         output = cast(IO[bytes], self._process.stdout)
         try:
             for raw in output:
@@ -170,7 +169,6 @@ class Fuzzer:
                 if not self.totals.take(line):
                     self._lines.append(line)
                     del self._lines[:-LINES_KEPT]
-                saw()
             _, status, usage = os.wait4(self._process.pid, 0)
             self._process.returncode = os.waitstatus_to_exitcode(status)
         finally:

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from kfuzz import records
@@ -23,7 +24,7 @@ from kfuzz.vectors import Vector, load_suite
 from kfuzz.wire.layout import CODEC_AT
 from kfuzz.wire.message_set import encode_message
 
-__all__ = ["CORPUS", "dictionary", "inputs", "read_hex", "regressions", "seeds"]
+__all__ = ["CORPUS", "by_digest", "dictionary", "inputs", "read_hex", "regressions", "seeds"]
 
 CORPUS = Path(__file__).resolve().parent.parent.parent / "corpus"
 TIME_MS = 1_700_000_000_000
@@ -53,6 +54,11 @@ def inputs(target: Target) -> list[tuple[str, bytes]]:
     known = {data for _, data in named}
     own = sorted(set(_own(target)) - known, key=lambda data: (len(data), data))
     return [*named, *((f"seed {i}", data) for i, data in enumerate(own))]
+
+
+def by_digest(known: Iterable[tuple[str, bytes]]) -> dict[str, str]:
+    """The names of inputs by their SHA-1, which is how libFuzzer names files."""
+    return {hashlib.sha1(data).hexdigest(): name for name, data in known}
 
 
 def _own(target: Target) -> Iterator[bytes]:

@@ -100,7 +100,7 @@ class _Trier:
         kill_group(process.pid)
         for stream in (process.stdin, process.stdout):
             if stream is not None:
-                # What was not written is of no use.
+                # The process has ended and reads no more input.
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
         return process.wait()
@@ -119,7 +119,7 @@ def shrink_faults(made: Build, target: Target, faults: Faults) -> None:
 
 
 def _smaller(trier: _Trier, faults: Faults, fault: Fault) -> Find | None:
-    """The find of the smallest input that breaks the target in the same way; None if there is no smaller one."""
+    """Look for a smaller input of ``fault``. Returns what it breaks, or None if there is none."""
     best: dict[bytes, Find] = {}
     tries = ends = hangs = 0
 

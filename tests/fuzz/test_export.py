@@ -137,7 +137,7 @@ def test_inputs_of_a_campaign_are_seeds_too_and_the_same_ones_are_written_once(t
     (corpus / "empty").write_bytes(b"")
     made = export("afl", tmp_path / "kit", target="compression", corpora=[corpus])
     assert made.seeds == len(seeds(TARGETS["compression"])) + 1
-    # Inputs of that target are no batches, so the mutator does not know them.
+    # The mutator changes record batches, and this target reads compressed streams.
     assert made.mutator is None
 
 

@@ -14,17 +14,18 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 import pytest
 from conftest import missing
+from fuzzer_stub import stub
 from signals import interrupt_when, start
 
 from kfuzz import records
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import building as build_module
-from kfuzz.fuzz import campaign, once, running
+from kfuzz.fuzz import campaign, once, running, seeding
 from kfuzz.fuzz.building import COMPILERS, Build, NoNativeCoverage, Sanitizer, build
 from kfuzz.fuzz.seeding import inputs, seeds
 from kfuzz.fuzz.targets import TARGETS
@@ -415,16 +416,6 @@ def test_an_interrupted_campaign_leaves_its_summary_and_its_result_and_ends_its_
     assert [path.name for path in (tmp_path / "out/record-batch").iterdir() if path.name.startswith(".")] == []
 
 
-def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, *, shell: str = "sh") -> None:
-    """A build whose canary is ``script``."""
-    executable = tmp_path / "bin" / "canary"
-    executable.parent.mkdir()
-    executable.write_text(f"#!/usr/bin/env {shell}\n{script}\n")
-    executable.chmod(0o755)
-    made: Any = Build(tmp_path, "none", native=False)
-    monkeypatch.setattr(campaign, "build", lambda sanitizer, say: made)
-
-
 def test_a_second_campaign_in_the_same_folder_is_refused_and_touches_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -530,7 +521,8 @@ def test_a_crash_that_was_found_before_the_interrupt_is_kept(monkeypatch: pytest
     assert Path(cause.file).read_bytes() == b"found"
 
 
-# A fuzzer that ends at each of its first three inputs, of which the last is not found again, and then finds nothing.
+# This fuzzer dies three times, each time with another input, and ends well the fourth time. Run alone, the third input
+# does no harm.
 DIES_THREE_TIMES = (
     WRITES_A_CRASH
     + """
@@ -651,3 +643,18 @@ def test_a_corpus_of_another_campaign_is_refused(monkeypatch: pytest.MonkeyPatch
     [result] = campaign.run(["canary"], 1, out=tmp_path / "out", corpus=tmp_path / "corpora")
     assert result.corpus_before == campaign.count_files(tmp_path / "corpora" / "canary") == 1
     assert not (tmp_path / "out" / "canary" / "corpus").exists()
+
+
+def test_a_suite_that_does_not_load_costs_a_campaign_its_seeds_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(**options: object) -> NoReturn:
+        raise UsageError("no suite here")
+
+    monkeypatch.setattr(seeding, "load_suite", broken)
+    stub(tmp_path, monkeypatch, WRITES_A_CRASH + "found one crash; exit 77", target="record-batch")
+    said: list[str] = []
+    [result] = campaign.run(["record-batch"], 1, stop_at_first=True, out=tmp_path / "out", say=said.append)
+    assert said == ["no seeds from the vectors: no suite here"]
+    [cause] = result.causes
+    assert (cause.data, cause.known) == (b"one", ())

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from fuzzer_stub import stub
 
 from kfuzz import records
 from kfuzz.conformance.differential.found import Disagreement
 from kfuzz.conformance.protocol.testees import Testee, all_testees
 from kfuzz.errors import UsageError
 from kfuzz.fuzz import campaign
-from kfuzz.fuzz.building import Build
 from kfuzz.fuzz.messages import selector
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.fuzz.truth import Truth, harm_of, named_testee
@@ -117,12 +116,7 @@ def test_the_class_of_harm_is_that_of_kfuzz(harm: str, own_harm: str) -> None:
 def test_what_another_reader_reads_otherwise_is_a_cause_of_the_campaign(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, liar: Testee
 ) -> None:
-    executable = tmp_path / "bin" / "record-batch"
-    executable.parent.mkdir()
-    executable.write_text("#!/bin/sh\nsleep 0.1\n")
-    executable.chmod(0o755)
-    made: Any = Build(tmp_path, "none", native=False)
-    monkeypatch.setattr(campaign, "build", lambda sanitizer, say: made)
+    stub(tmp_path, monkeypatch, "sleep 0.1", target="record-batch")
     monkeypatch.setattr(campaign, "seeds", lambda target, say: [GOOD])
     [result] = campaign.run(["record-batch"], 5, out=tmp_path / "out", truth=liar)
     assert result.compared == 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kfuzz.conformance.judge.compare import ENCODE_ROLE, Case, Cell
-from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, HARMS, KILLS, LOSES, MEMORY, worst
+from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, KILLS, LOSES, MEMORY, RANK, worst
 from kfuzz.wire.layout import MAGIC_AT
 
 __all__ = ["Cause", "Deviation", "causes_of", "deviation", "form_of", "masked"]
@@ -41,7 +41,6 @@ _ONE_CHECK: Final = {
     }.items()
     for finding in findings
 }
-_RANK: Final = {harm.name: rank for rank, harm in enumerate(HARMS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,4 +193,4 @@ def _by_size(one: Deviation) -> tuple[int, str, str]:
 
 
 def _by_harm(cause: Cause) -> tuple[int, str, int, Sequence[str]]:
-    return _RANK[cause.harm], cause.smallest.implementation, -cause.count, cause.smallest.key
+    return RANK[cause.harm], cause.smallest.implementation, -cause.count, cause.smallest.key

@@ -14,6 +14,7 @@ __all__ = [
     "KILLS",
     "LOSES",
     "MEMORY",
+    "RANK",
     "REFUSES",
     "Harm",
     "harm_named",
@@ -99,6 +100,7 @@ HARM_OF: Final = {
 }
 # Worst first.
 HARMS: Final = (KILLS, HANGS, MEMORY, PANICS, LOSES, ACCEPTS, REFUSES, DIFFERS)
+RANK: Final = {harm.name: rank for rank, harm in enumerate(HARMS)}
 _BY_NAME: Final = {harm.name: harm for harm in HARMS}
 
 
