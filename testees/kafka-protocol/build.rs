@@ -26,8 +26,10 @@ fn main() {
 
 /// The folder of the library's source.
 fn library(root: &Path) -> PathBuf {
+    // The crates of other platforms need not be on this machine: without the filter, cargo asks for them as well.
+    let target = env::var("TARGET").unwrap();
     let done = Command::new(env::var("CARGO").unwrap())
-        .args(["metadata", "--format-version=1", "--offline"])
+        .args(["metadata", "--format-version=1", "--offline", "--filter-platform", &target])
         .current_dir(root)
         .output()
         .expect("cargo can be started");
