@@ -26,6 +26,7 @@ NEW_OBJECTS_MAX = 1_000_000
 VERBS = {
     "show": ("kfuzz.cli.show", "Show an annotated dump of a file or a vector."),
     "check": ("kfuzz.cli.check", "Show findings in files of record batches; exit 1 if one is fatal."),
+    "explain": ("kfuzz.cli.explain", "Explain a finding, a requirement, a flag or an error code."),
     "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),
     "messages": ("kfuzz.cli.messages", "Show, compare, decode and encode Kafka's messages."),
     "conform": ("kfuzz.cli.conform", "Judge implementations against the vectors."),

@@ -44,13 +44,14 @@ def digest_of(item: Mapping[str, Any]) -> str:
 
 
 def matching(ids: Collection[str], globs: Iterable[str]) -> set[str]:
-    """The ids that match any of the globs (``*`` also matches ``/``).
+    """The ids that match any of the globs (``*`` also matches ``/``). The name of a folder or file of the suite matches
+    all ids in it.
 
     Raises ``UsageError`` for a glob that matches nothing; the error suggests the most similar one.
     """
     chosen: set[str] = set()
     for glob in globs:
-        fitting = set(fnmatch.filter(ids, glob))
+        fitting = set(fnmatch.filter(ids, glob)) or set(fnmatch.filter(ids, f"{glob.rstrip('/')}/*"))
         if not fitting:
             raise UsageError(f"no vector matches {glob!r}; {remedy(glob, ids)}")
         chosen |= fitting

@@ -170,3 +170,11 @@ def test_build_confirm_fills_the_cells_with_what_kafka_says(
     assert code == 0
     (vector,) = load_suite("records/v2/count/negative-one", tmp_path)
     assert vector.kafka == {"9.9.9": {"broker": "rejected", "consumer": "rejected", "log": "rejected"}}
+
+
+def test_a_folder_or_a_file_of_the_suite_stands_for_its_vectors(capsys: pytest.CaptureFixture[str]) -> None:
+    _, by_name, _ = run("list", "records/v2/count", capsys=capsys)
+    assert len(by_name.splitlines()) > 10
+    assert run("list", "records/v2/count/", capsys=capsys)[1] == by_name
+    assert run("list", "records/v2/count/*", capsys=capsys)[1] == by_name
+    assert len(run("list", "records/v2", capsys=capsys)[1].splitlines()) > len(by_name.splitlines())
