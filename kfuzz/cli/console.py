@@ -28,6 +28,7 @@ __all__ = [
     "json_option",
     "keep_going_without_reader",
     "progress",
+    "reader_is_gone",
     "standard_input",
 ]
 
@@ -88,6 +89,12 @@ def keep_going_without_reader() -> Iterator[None]:
         # A failed write was reported above. Without this, detach() would try to write the rest and fail again.
         raw.dropping = True
         changed.detach()
+
+
+def reader_is_gone() -> bool:
+    """Whether the reader of standard output has closed the pipe, so that more output would be lost."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    return bool(getattr(getattr(buffer, "raw", None), "dropping", False))
 
 
 def standard_input() -> BinaryIO:

@@ -25,6 +25,7 @@ NEW_OBJECTS_MAX = 1_000_000
 # verb → (module, summary). The summaries are here so that `kfuzz --help` imports nothing.
 VERBS = {
     "show": ("kfuzz.cli.show", "Show an annotated dump of a file or a vector."),
+    "cat": ("kfuzz.cli.cat", "Print the records of a segment or a log directory as JSON or a table."),
     "check": ("kfuzz.cli.check", "Show findings in files of record batches; exit 1 if one is fatal."),
     "explain": ("kfuzz.cli.explain", "Explain a finding, a requirement, a flag or an error code."),
     "vectors": ("kfuzz.cli.vectors", "List, build, lint and copy the golden vectors."),

@@ -1,4 +1,5 @@
 # Columns to record batches; column_writer.pyi describes the interface.
+cimport cython
 from libc.stdint cimport int64_t, uint8_t
 
 cdef extern from "rows.h":
@@ -16,6 +17,16 @@ cdef extern from "rows.h":
         const uint8_t **data
         const int64_t *sizes
         int64_t data_count
+    # The n bytes of a row (n is -1 for null), and how many bytes may be read from p on.
+    ctypedef struct piece_t "kfuzz_piece":
+        const uint8_t *p
+        int64_t n
+        int64_t readable
+    # The bytes of row i; False if they are not within the column's data.
+    bint kfuzz_get_piece(const column_t *column, int64_t i, piece_t *out) nogil
+    bint kfuzz_bit_at(const uint8_t *bits, int64_t i) nogil
+    int64_t kfuzz_int32_at(const uint8_t *numbers, int64_t i) nogil
+    int64_t kfuzz_int64_at(const uint8_t *numbers, int64_t i) nogil
     ctypedef struct table_t "kfuzz_table":
         column_t keys
         column_t values
@@ -28,6 +39,17 @@ cdef extern from "rows.h":
         int64_t timestamps_bit
         const uint8_t *headers_valid
         int64_t headers_bit
+
+cdef const uint8_t *start_of(object buffer, int64_t at, int64_t size) except NULL
+
+
+@cython.final
+cdef class Bytes:
+    cdef column_t column
+    cdef const uint8_t **data
+    cdef int64_t *sizes
+    cdef list held
+
 
 # The row that cannot be written. `invalid`: the columns are not valid Arrow data; otherwise the row does not fit.
 cdef struct fault_t:

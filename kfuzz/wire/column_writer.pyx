@@ -26,13 +26,7 @@ cdef extern from "rows.h":
     int KFUZZ_ENDS
     int KFUZZ_LARGE_ENDS
     bint KFUZZ_WIDE_THERE
-    ctypedef struct piece_t "kfuzz_piece":
-        int64_t n
-    bint kfuzz_bit_at(const uint8_t *bits, int64_t i) nogil
-    int64_t kfuzz_int32_at(const uint8_t *numbers, int64_t i) nogil
-    int64_t kfuzz_int64_at(const uint8_t *numbers, int64_t i) nogil
     int64_t kfuzz_find_change(const uint8_t *numbers, int64_t width, int64_t i, int64_t n) nogil
-    bint kfuzz_get_piece(const column_t *column, int64_t i, piece_t *out) nogil
     uint8_t *kfuzz_put_piece(uint8_t *p, const piece_t *piece) nogil
     uint8_t *kfuzz_put_headers(uint8_t *p, uint8_t *end, const column_t *keys, const column_t *values, int64_t first,
                                int64_t last) nogil
@@ -68,11 +62,6 @@ cdef const uint8_t *start_of(object buffer, int64_t at, int64_t size) except NUL
 @cython.final
 cdef class Bytes:
     """A column of nullable bytes in Arrow's layout; the interface is described in column_writer.pyi."""
-
-    cdef column_t column
-    cdef const uint8_t **data
-    cdef int64_t *sizes
-    cdef list held
 
     def __cinit__(self, array not None):
         cdef list buffers = array.buffers()

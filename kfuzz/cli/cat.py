@@ -1,0 +1,225 @@
+"""``kfuzz cat``: the records of a segment or a log directory, as lines of JSON or as a table."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kfuzz.cli.console import Word, reader_is_gone, standard_input
+from kfuzz.errors import RecordsError, UsageError
+from kfuzz.kafka import ISOLATIONS
+
+if TYPE_CHECKING:
+    from kfuzz.corpora.logs.printing import Request
+
+__all__ = ["command"]
+
+COPY_BYTES = 1 << 20
+# Longer keys and values are cut in a table.
+CELL_CHARACTERS = 48
+WIDTHS = {"topic": 16, "partition": 4, "offset": 10, "timestamp": 24, "key": 20, "value": CELL_CHARACTERS}
+TITLES = {"partition": "part"}
+
+
+def _bound(text: str) -> int | datetime:
+    """An offset, or a time: a date with or without a time of day, in UTC unless it has another zone."""
+    with contextlib.suppress(ValueError):
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is neither an offset nor a time such as 2026-11-24 or 2026-11-24T10:00:00+01:00"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _key(text: str) -> bytes:
+    if not text.startswith("hex:"):
+        return text.encode()
+    try:
+        return bytes.fromhex(text.removeprefix("hex:"))
+    except ValueError:
+        raise UsageError(f"{text!r} is not hex; give pairs of hex digits, such as hex:00ff") from None
+
+
+BOUND = Word("offset or time", _bound)
+KEY = Word("text", _key)
+COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split(",")))
+
+
+@click.command()
+@click.argument("path", metavar="FILE|DIR")
+@click.option("--from", "first", type=BOUND, help="The first offset, or the earliest time.")
+@click.option("--to", "last", type=BOUND, help="The last offset, or the latest time.")
+@click.option("--key", type=KEY, help="Only records with this key; hex:00ff for bytes that are not text.")
+@click.option("-n", "--count", type=click.IntRange(1), metavar="N", help="At most this many records.")
+@click.option("--tail", type=click.IntRange(1), metavar="N", help="The last N records of each partition.")
+@click.option("--topics", default="*", metavar="GLOB", help="Only these topics of a log directory.  [default: all]")
+@click.option(
+    "--columns",
+    type=COLUMNS,
+    help="Names of what to print, with commas between.  [default: topic, partition, offset, timestamp, key, value, "
+    "headers]",
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(["log", *ISOLATIONS]),
+    default="read_uncommitted",
+    show_default=True,
+    help="log: also control records.  read_committed: no records of aborted or open transactions.",
+)
+@click.option("--table", "as_table", is_flag=True, help="Print a table with readable times instead of JSON.")
+@click.option("--keep-going", is_flag=True, help="Say on standard error what is damaged, and go on behind it.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    path: str,
+    first: int | datetime | None,
+    last: int | datetime | None,
+    key: bytes | None,
+    count: int | None,
+    tail: int | None,
+    topics: str,
+    columns: tuple[str, ...] | None,
+    isolation: Any,
+    as_table: bool,
+    keep_going: bool,
+) -> None:
+    """Print the records of a segment file, a partition folder or a log directory; - is standard input.
+
+    Each record is an object of JSON on its own line. Keys and values are text. Bytes that are not UTF-8 are printed as
+    {"hex": "ff00"}. Timestamps are milliseconds since 1970. All of a log is read in constant memory.
+
+    The columns are topic, partition, offset, timestamp, timestamp_type, key, value, headers, leader_epoch,
+    producer_id, producer_epoch, sequence, transactional, control, aborted, segment and position (a byte).
+
+    Exit code 0: all was read; 1: something is damaged; 2: wrong use.
+
+    \b
+    Examples:
+      kfuzz cat 00000000000000000000.log
+      kfuzz cat /var/lib/kafka/data --topics orders --from 2026-11-24T10:00 --to 2026-11-24T11:00
+      kfuzz cat orders-0 --key customer-17 --tail 5 --table
+      kfuzz cat orders-0 --isolation log --columns offset,producer_id,control,aborted
+      kfuzz cat broken.log --keep-going > records.ndjson
+    """
+    try:
+        from kfuzz.corpora.logs.printing import DEFAULT_COLUMNS, Request
+    except ImportError:
+        raise UsageError("kfuzz cat needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
+    if tail is not None and count is not None:
+        raise UsageError("--tail and --count exclude each other; --tail N gives the last N, --count N the first")
+    with _stored(path) as place:
+        wanted = Request(
+            place,
+            topics=topics,
+            columns=DEFAULT_COLUMNS if columns is None else columns,
+            first=first,
+            last=last,
+            isolation=isolation,
+            key=key,
+            most=count,
+            tail=tail,
+        )
+        ctx.exit(_print(wanted, as_table=as_table, keep_going=keep_going))
+
+
+@contextlib.contextmanager
+def _stored(path: str) -> Iterator[str]:
+    """The path of the file; standard input is copied to a temporary one, because a log is read at any place."""
+    if path != "-":
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="kfuzz-cat-") as file:
+        shutil.copyfileobj(standard_input(), file, COPY_BYTES)
+        file.flush()
+        yield file.name
+
+
+def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
+    from kfuzz.corpora.logs.printing import json_lines
+
+    damaged = 0
+
+    def on_damage(what: str) -> None:
+        nonlocal damaged
+        damaged += 1
+        click.echo(f"kfuzz: {what}", err=True)
+
+    out = sys.stdout.buffer
+    table = _Table(wanted.columns) if as_table else None
+    try:
+        for text in json_lines(wanted, on_damage if keep_going else None):
+            if table is None:
+                out.write(text)
+            else:
+                table.show(bytes(text).splitlines())
+            if reader_is_gone():
+                break
+    except RecordsError as error:
+        out.flush()
+        click.echo(f"kfuzz: {error}; --keep-going reads what follows", err=True)
+        return 1
+    out.flush()
+    return 1 if damaged else 0
+
+
+class _Table:
+    """Rows with columns of fixed widths, so that they can be printed before all of them are known."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.headed = False
+
+    def show(self, lines: list[bytes]) -> None:
+        if not self.headed:
+            click.echo(self._line([TITLES.get(name, name) for name in self.names]))
+            self.headed = True
+        for line in lines:
+            record = json.loads(line)
+            click.echo(self._line([_cell(name, record[name]) for name in self.names]))
+
+    def _line(self, cells: list[str]) -> str:
+        return "  ".join(
+            cell.rjust(self._width(name)) if name in ("partition", "offset") else cell.ljust(self._width(name))
+            for name, cell in zip(self.names, cells, strict=True)
+        ).rstrip()
+
+    def _width(self, name: str) -> int:
+        return WIDTHS.get(name, max(len(name), 8))
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name == "timestamp":
+        return _time(value)
+    if isinstance(value, dict):
+        return _cut("0x" + value["hex"])
+    if isinstance(value, list):
+        return _cut(" ".join(f"{_cell('', key)}={_cell('', item)}" for key, item in value))
+    text = value if isinstance(value, str) else json.dumps(value)
+    # A line break or an escape sequence would break the table, or the terminal.
+    return _cut("".join(char if char.isprintable() else "·" for char in text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"
+
+
+def _time(milliseconds: int) -> str:
+    """A time in UTC; a number that is beyond the calendar stays a number."""
+    try:
+        moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(milliseconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"

@@ -1,0 +1,424 @@
+"""Rows of Arrow batches as lines of JSON; lines.pyi describes the interface.
+
+The loop over rows is compiled and holds no lock. It checks the room before each value: a byte takes at most six bytes
+of JSON.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_READ
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport INT64_MAX, int16_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from kfuzz.errors import UsageError
+
+from kfuzz.wire.column_writer cimport (
+    Bytes,
+    column_t,
+    kfuzz_bit_at,
+    kfuzz_get_piece,
+    kfuzz_int32_at,
+    kfuzz_int64_at,
+    piece_t,
+    start_of,
+)
+
+cdef enum:
+    # How a column's values are stored and written.
+    NUMBER16
+    NUMBER32
+    NUMBER64
+    TRUTH
+    TEXT
+    HEADERS
+    # A call ends after the row with which its lines reach this size.
+    CHUNK_BYTES = 1 << 20
+    # The most bytes of JSON for one byte, for a number, and around a value.
+    BYTES_EACH = 6
+    NUMBER_BYTES = 20
+    AROUND = 16
+
+KINDS = {"int16": NUMBER16, "int32": NUMBER32, "int64": NUMBER64, "timestamp[ms, tz=UTC]": NUMBER64, "bool": TRUTH,
+         "string": TEXT, "binary": TEXT, "binary_view": TEXT}
+
+cdef struct field_t:
+    int kind
+    # The name as JSON, with what stands before and behind it.
+    const uint8_t *name
+    int64_t name_bytes
+    # Numbers and truth values from the first row on; the bits of those that are not null.
+    const uint8_t *numbers
+    int64_t first_bit
+    const uint8_t *valid
+    int64_t valid_bit
+    # Texts, or the keys and values of headers, whose ends are ``numbers``.
+    column_t texts
+    column_t others
+
+cdef const uint8_t *DIGITS = b"0123456789abcdef"
+cdef uint64_t ONES = 0x0101010101010101ULL
+cdef uint64_t HIGHS = 0x8080808080808080ULL
+
+
+cdef inline bint is_plain(uint64_t word) noexcept nogil:
+    """Whether none of the eight bytes needs a closer look: all are ASCII, and neither control, quote nor backslash."""
+    cdef uint64_t quotes = word ^ (ONES * 0x22)
+    cdef uint64_t slashes = word ^ (ONES * 0x5C)
+    # A byte's high bit is set if it is below the number that was subtracted, or if a neighbour borrowed from it.
+    return not ((word | (word - ONES * 0x20) | (quotes - ONES) | (slashes - ONES)) & HIGHS)
+
+
+cdef inline int64_t multibyte(const uint8_t *p, int64_t n) noexcept nogil:
+    """The size of the UTF-8 sequence of two to four bytes at ``p``; 0 if there is none. It is the shortest form of its
+    character, no surrogate, and not above U+10FFFF.
+    """
+    cdef uint8_t first = p[0]
+    if 0xC2 <= first <= 0xDF:
+        return 2 if n >= 2 and p[1] >> 6 == 2 else 0
+    if first >> 4 == 0xE:
+        if n < 3 or p[1] >> 6 != 2 or p[2] >> 6 != 2:
+            return 0
+        if (first == 0xE0 and p[1] < 0xA0) or (first == 0xED and p[1] >= 0xA0):
+            return 0
+        return 3
+    if 0xF0 <= first <= 0xF4:
+        if n < 4 or p[1] >> 6 != 2 or p[2] >> 6 != 2 or p[3] >> 6 != 2:
+            return 0
+        if (first == 0xF0 and p[1] < 0x90) or (first == 0xF4 and p[1] >= 0x90):
+            return 0
+        return 4
+    return 0
+
+
+cdef inline uint8_t *put_escaped(uint8_t *out, uint8_t byte) noexcept nogil:
+    """A quote, a backslash or a control character in JSON's form."""
+    out[0] = 0x5C
+    if byte == 0x22 or byte == 0x5C:
+        out[1] = byte
+        return out + 2
+    if byte == 0x0A or byte == 0x0D or byte == 0x09:
+        out[1] = 0x6E if byte == 0x0A else 0x72 if byte == 0x0D else 0x74
+        return out + 2
+    out[1] = 0x75
+    out[2] = out[3] = 0x30
+    out[4] = DIGITS[byte >> 4]
+    out[5] = DIGITS[byte & 15]
+    return out + 6
+
+
+cdef uint8_t *put_text(uint8_t *out, const uint8_t *p, int64_t n) noexcept nogil:
+    """The bytes as a JSON text if they are UTF-8, otherwise NULL. Needs room for six bytes each, and for 16 more."""
+    cdef int64_t i = 0
+    cdef int64_t size
+    cdef uint64_t word
+    out[0] = 0x22
+    out += 1
+    while i < n:
+        if n - i >= 8:
+            memcpy(&word, p + i, 8)
+            if is_plain(word):
+                memcpy(out, &word, 8)
+                out += 8
+                i += 8
+                continue
+        # A byte at a time to the end of what made the word special.
+        if p[i] >= 0x80:
+            size = multibyte(p + i, n - i)
+            if size == 0:
+                return NULL
+            memcpy(out, p + i, <size_t> size)
+            out += size
+            i += size
+        elif p[i] < 0x20 or p[i] == 0x22 or p[i] == 0x5C:
+            out = put_escaped(out, p[i])
+            i += 1
+        else:
+            out[0] = p[i]
+            out += 1
+            i += 1
+    out[0] = 0x22
+    return out + 1
+
+
+cdef uint8_t *put_hex(uint8_t *out, const uint8_t *p, int64_t n) noexcept nogil:
+    cdef int64_t i
+    memcpy(out, b'{"hex":"', 8)
+    out += 8
+    for i in range(n):
+        out[0] = DIGITS[p[i] >> 4]
+        out[1] = DIGITS[p[i] & 15]
+        out += 2
+    memcpy(out, b'"}', 2)
+    return out + 2
+
+
+cdef inline uint8_t *put_piece(uint8_t *out, const piece_t *piece) noexcept nogil:
+    """Needs room for six times the piece's bytes, and for 16 more."""
+    cdef uint8_t *end
+    if piece.n < 0:
+        memcpy(out, b"null", 4)
+        return out + 4
+    end = put_text(out, piece.p, piece.n)
+    return end if end != NULL else put_hex(out, piece.p, piece.n)
+
+
+cdef inline uint8_t *put_entry(uint8_t *out, const column_t *texts, int64_t i) noexcept nogil:
+    """An entry of a column, for which ``room_for`` has looked whether it is within the data."""
+    cdef piece_t piece
+    if not kfuzz_get_piece(texts, i, &piece):
+        piece.p = NULL
+        piece.n = -1
+    return put_piece(out, &piece)
+
+
+cdef inline uint8_t *put_number(uint8_t *out, int64_t number) noexcept nogil:
+    cdef uint8_t digits[NUMBER_BYTES]
+    cdef uint64_t left = <uint64_t> number
+    cdef int64_t n = 0
+    if number < 0:
+        out[0] = 0x2D
+        out += 1
+        left = 0 - left
+    while True:
+        digits[n] = <uint8_t> (0x30 + left % 10)
+        n += 1
+        left //= 10
+        if left == 0:
+            break
+    while n:
+        n -= 1
+        out[0] = digits[n]
+        out += 1
+    return out
+
+
+def as_json(bytes data):
+    """For tests: one value as ``Lines`` writes it."""
+    cdef int64_t n = 0 if data is None else PyBytes_GET_SIZE(data)
+    cdef piece_t piece
+    cdef uint8_t *out = <uint8_t *> PyMem_Malloc(<size_t> (BYTES_EACH * n + AROUND))
+    if out == NULL:
+        raise MemoryError
+    piece.p = NULL
+    piece.n = -1
+    if data is not None:
+        piece.p = <const uint8_t *> PyBytes_AS_STRING(data)
+        piece.n = n
+    try:
+        return (<const uint8_t *> out)[:put_piece(out, &piece) - out]
+    finally:
+        PyMem_Free(out)
+
+
+@cython.final
+cdef class Lines:
+    """See ``lines.pyi``."""
+
+    cdef list names
+    cdef list kinds
+    # What keeps the columns of the current batch in memory.
+    cdef list held
+    cdef field_t *fields
+    cdef int64_t count
+    cdef bytes key
+    cdef const uint8_t *key_bytes
+    cdef int64_t key_size
+    # The index of the column of keys; -1 if all rows are written.
+    cdef int64_t key_at
+    cdef uint8_t *buffer
+    cdef int64_t capacity
+
+    def __cinit__(self, schema, bytes key=None):
+        cdef int64_t i
+        self.names = []
+        self.kinds = []
+        self.key = b"" if key is None else key
+        self.key_bytes = <const uint8_t *> PyBytes_AS_STRING(self.key)
+        self.key_size = PyBytes_GET_SIZE(self.key)
+        self.key_at = -1
+        for field in schema:
+            kind = HEADERS if str(field.type).startswith("list<") else KINDS.get(str(field.type))
+            if kind is None:
+                raise UsageError(f"column {field.name} is {field.type}, which has no form in JSON here")
+            if field.name == "key" and key is not None:
+                self.key_at = len(self.names)
+            self.names.append((',"' if self.names else '{"').encode() + field.name.encode() + b'":')
+            self.kinds.append(kind)
+        if key is not None and self.key_at < 0:
+            raise UsageError("rows are chosen by their key, so column key is needed")
+        self.count = len(self.names)
+        self.fields = <field_t *> PyMem_Malloc(<size_t> (self.count or 1) * sizeof(field_t))
+        if self.fields == NULL:
+            raise MemoryError
+        for i in range(self.count):
+            self.fields[i].kind = self.kinds[i]
+            self.fields[i].name = <const uint8_t *> PyBytes_AS_STRING(self.names[i])
+            self.fields[i].name_bytes = PyBytes_GET_SIZE(self.names[i])
+
+    def __dealloc__(self):
+        PyMem_Free(self.fields)
+        PyMem_Free(self.buffer)
+
+    def of(self, batch not None, int64_t first=0, int64_t most=INT64_MAX):
+        cdef int64_t rows = batch.num_rows
+        cdef int64_t row = first
+        cdef int64_t lines = 0
+        cdef int64_t at = 0
+        cdef int64_t needed
+        if batch.num_columns != self.count:
+            raise ValueError(f"the batch has {batch.num_columns} columns, not {self.count}")
+        if first < 0:
+            raise ValueError(f"row {first} does not exist")
+        self.reserve(CHUNK_BYTES)
+        self.held = []
+        for i in range(self.count):
+            self.look_at(&self.fields[<int64_t> i], batch.column(i), rows)
+        while row < rows and lines < most and at < CHUNK_BYTES:
+            needed = self.room_for(row)
+            if needed < 0:
+                raise ValueError(f"row {row} is not valid Arrow data")
+            self.reserve(at + needed)
+            with nogil:
+                # As many rows as the room is enough for.
+                while row < rows and lines < most and at < CHUNK_BYTES and 0 <= needed <= self.capacity - at:
+                    if self.is_wanted(row):
+                        at = self.put_row(self.buffer + at, row) - self.buffer
+                        lines += 1
+                    row += 1
+                    needed = self.room_for(row) if row < rows else 0
+        self.held = []
+        return PyMemoryView_FromMemory(<char *> self.buffer, at, PyBUF_READ), lines, row
+
+    cdef int look_at(self, field_t *field, column, int64_t rows) except -1:
+        """Find the column's buffers, and check that they have all rows."""
+        cdef int64_t first = column.offset
+        cdef list buffers = column.buffers()
+        cdef int64_t width
+        cdef Bytes texts
+        self.held.append(buffers)
+        field.valid = NULL
+        if column.null_count and rows:
+            field.valid = start_of(buffers[0], 0, (first + rows + 7) / 8)
+            field.valid_bit = first
+        if field.kind == TEXT:
+            texts = Bytes(column)
+            self.held.append(texts)
+            field.texts = texts.column
+        elif field.kind == TRUTH:
+            field.numbers = start_of(buffers[1], 0, (first + rows + 7) / 8)
+            field.first_bit = first
+        elif field.kind == HEADERS:
+            field.numbers = start_of(buffers[1], 4 * first, 4 * (rows + 1) if rows else 0)
+            structs = column.values
+            texts = Bytes(structs.field(0))
+            self.held.append(texts)
+            field.texts = texts.column
+            texts = Bytes(structs.field(1))
+            self.held.append(texts)
+            field.others = texts.column
+        else:
+            width = 2 if field.kind == NUMBER16 else 4 if field.kind == NUMBER32 else 8
+            field.numbers = start_of(buffers[1], width * first, width * rows)
+        return 0
+
+    cdef int reserve(self, int64_t size) except -1:
+        cdef uint8_t *larger
+        if size <= self.capacity:
+            return 0
+        size = max(size, 2 * <int64_t> CHUNK_BYTES)
+        larger = <uint8_t *> PyMem_Realloc(self.buffer, <size_t> size)
+        if larger == NULL:
+            raise MemoryError
+        self.buffer = larger
+        self.capacity = size
+        return 0
+
+    cdef bint is_wanted(self, int64_t row) noexcept nogil:
+        cdef piece_t piece
+        if self.key_at < 0:
+            return True
+        if not kfuzz_get_piece(&self.fields[self.key_at].texts, row, &piece):
+            return False
+        return piece.n == self.key_size and not memcmp(piece.p, self.key_bytes, <size_t> piece.n)
+
+    cdef int64_t room_for(self, int64_t row) noexcept nogil:
+        """The most bytes that the row takes; negative if its bytes are not within the data."""
+        cdef const field_t *field
+        cdef piece_t piece
+        cdef int64_t i
+        cdef int64_t k
+        cdef int64_t size = AROUND
+        for i in range(self.count):
+            field = &self.fields[i]
+            size += field.name_bytes + NUMBER_BYTES + AROUND
+            if field.kind == TEXT:
+                if not kfuzz_get_piece(&field.texts, row, &piece):
+                    return -1
+                size += BYTES_EACH * max(piece.n, 0)
+            elif field.kind == HEADERS and not self.is_null(field, row):
+                if not (0 <= kfuzz_int32_at(field.numbers, row) <= kfuzz_int32_at(field.numbers, row + 1)
+                        <= min(field.texts.rows, field.others.rows)):
+                    return -1
+                for k in range(kfuzz_int32_at(field.numbers, row), kfuzz_int32_at(field.numbers, row + 1)):
+                    if not kfuzz_get_piece(&field.texts, k, &piece):
+                        return -1
+                    size += BYTES_EACH * max(piece.n, 0) + 2 * <int64_t> AROUND
+                    if not kfuzz_get_piece(&field.others, k, &piece):
+                        return -1
+                    size += BYTES_EACH * max(piece.n, 0) + 2 * <int64_t> AROUND
+        return size
+
+    cdef inline bint is_null(self, const field_t *field, int64_t row) noexcept nogil:
+        return field.valid != NULL and not kfuzz_bit_at(field.valid, field.valid_bit + row)
+
+    cdef uint8_t *put_row(self, uint8_t *out, int64_t row) noexcept nogil:
+        """Write the row at ``out``, where there is ``room_for`` it. Returns the end."""
+        cdef const field_t *field
+        cdef int16_t number16
+        cdef bint truth
+        cdef int64_t i
+        for i in range(self.count):
+            field = &self.fields[i]
+            memcpy(out, field.name, <size_t> field.name_bytes)
+            out += field.name_bytes
+            if field.kind == TEXT:
+                out = put_entry(out, &field.texts, row)
+            elif self.is_null(field, row):
+                memcpy(out, b"null", 4)
+                out += 4
+            elif field.kind == HEADERS:
+                out = put_headers(out, field, row)
+            elif field.kind == TRUTH:
+                truth = kfuzz_bit_at(field.numbers, field.first_bit + row)
+                memcpy(out, b"true" if truth else b"false", 4 if truth else 5)
+                out += 4 if truth else 5
+            elif field.kind == NUMBER64:
+                out = put_number(out, kfuzz_int64_at(field.numbers, row))
+            elif field.kind == NUMBER32:
+                out = put_number(out, kfuzz_int32_at(field.numbers, row))
+            else:
+                memcpy(&number16, field.numbers + 2 * row, 2)
+                out = put_number(out, number16)
+        memcpy(out, b"}\n", 2)
+        return out + 2
+
+
+cdef uint8_t *put_headers(uint8_t *out, const field_t *field, int64_t row) noexcept nogil:
+    cdef int64_t first = kfuzz_int32_at(field.numbers, row)
+    cdef int64_t k
+    out[0] = 0x5B
+    out += 1
+    for k in range(first, kfuzz_int32_at(field.numbers, row + 1)):
+        if k > first:
+            out[0] = 0x2C
+            out += 1
+        out[0] = 0x5B
+        out = put_entry(out + 1, &field.texts, k)
+        out[0] = 0x2C
+        out = put_entry(out + 1, &field.others, k)
+        out[0] = 0x5D
+        out += 1
+    out[0] = 0x5D
+    return out + 1

@@ -1,0 +1,147 @@
+"""Records of a log as lines of JSON, in memory that does not grow with the log. ``kfuzz cat`` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from kfuzz.corpora.logs.lines import Lines
+from kfuzz.corpora.logs.reading import FINDING, milliseconds, read_slice, schema
+from kfuzz.corpora.logs.segments import Selection, Slice, find_segments
+from kfuzz.corpora.logs.slicing import Isolation, slices
+from kfuzz.errors import UsageError
+from kfuzz.records import Limits
+from kfuzz.records.read.limits import DEFAULT_LIMITS
+
+__all__ = ["DEFAULT_COLUMNS", "Request", "json_lines"]
+
+DEFAULT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+# The last records of a partition are looked for in slices of this size, from its end on.
+TAIL_BYTES: Final = 4 << 20
+ALL: Final = (1 << 63) - 1
+
+# Gets the place and the reason of each stretch of bad bytes.
+OnDamage = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to print of the log directory, partition folder or segment file ``path``.
+
+    - ``columns``: some of ``kfuzz.corpora.logs.COLUMNS``.
+    - ``first``, ``last``: inclusive bounds; a number is an offset, a ``datetime`` with a time zone a timestamp.
+    - ``key``: only records with this key.
+    - ``most``: at most this many records. ``tail``: the last so many records of each partition.
+    - The others are those of :func:`kfuzz.corpora.logs.read`.
+    """
+
+    path: str | Path
+    topics: str = "*"
+    columns: Sequence[str] = DEFAULT_COLUMNS
+    first: int | datetime | None = None
+    last: int | datetime | None = None
+    isolation: Isolation = "read_uncommitted"
+    key: bytes | None = None
+    most: int | None = None
+    tail: int | None = None
+    limits: Limits = DEFAULT_LIMITS
+
+
+def json_lines(wanted: Request, on_damage: OnDamage | None = None) -> Iterator[memoryview]:
+    """Whole lines, about a MiB at a time; each is valid until the next one is asked for.
+
+    A record is an object with the names of its columns; its key and value are text, or ``{"hex": "ff00"}`` if they are
+    not UTF-8. With ``on_damage``, reading goes on behind bad bytes; without it, they raise ``RecordsError``. Raises
+    ``UsageError`` as :func:`kfuzz.corpora.logs.read` does.
+    """
+    printer = _Printer(wanted, on_damage)
+    segments = find_segments(wanted.path, topics=wanted.topics)
+    if wanted.tail is None:
+        parts = slices(segments, printer.selection, isolation=wanted.isolation)
+        return printer.forwards(parts)
+    parts = slices(segments, printer.selection, isolation=wanted.isolation, slice_bytes=TAIL_BYTES)
+    return printer.tails(list(parts), wanted.tail)
+
+
+class _Printer:
+    def __init__(self, wanted: Request, on_damage: OnDamage | None) -> None:
+        self._wanted = wanted
+        self._on_damage = on_damage
+        self._schema = schema(wanted.columns, mode="tolerant" if on_damage else "strict")
+        plain = schema(wanted.columns)
+        # Rows are chosen by their key also if it is not printed.
+        self._needs_key = wanted.key is not None and "key" not in wanted.columns
+        if self._needs_key:
+            raise UsageError("records are chosen by their key, so the columns need key; add it to --columns")
+        self._lines = Lines(plain, wanted.key)
+        self._names = plain.names
+        self.selection = _selection(wanted)
+
+    def forwards(self, parts: Iterator[Slice]) -> Iterator[memoryview]:
+        left = ALL if self._wanted.most is None else self._wanted.most
+        for part in parts:
+            for text, count in self._of_part(part, left):
+                yield text
+                left -= count
+            if left <= 0:
+                return
+
+    def tails(self, parts: list[Slice], most: int) -> Iterator[memoryview]:
+        """The last ``most`` lines of each partition: its slices are read from the last one on, until they suffice."""
+        start = 0
+        for i, part in enumerate(parts):
+            is_last = i + 1 == len(parts) or parts[i + 1].segment.path.parent != part.segment.path.parent
+            if is_last:
+                yield from self._tail(parts[start : i + 1], most)
+                start = i + 1
+
+    def _tail(self, parts: list[Slice], most: int) -> Iterator[memoryview]:
+        kept: list[bytes] = []
+        count = 0
+        while parts and count < most:
+            # Only the last lines of a slice can be among the last of all.
+            texts = [(bytes(text), lines) for text, lines in self._of_part(parts.pop(), ALL)]
+            kept[:0] = [text for text, _ in texts]
+            count += sum(lines for _, lines in texts)
+        for text in kept:
+            lines = text.splitlines(keepends=True)
+            shown = lines[max(count - most, 0) :]
+            count -= min(len(lines), max(count - most, 0))
+            if shown:
+                yield memoryview(b"".join(shown))
+
+    def _of_part(self, part: Slice, most: int) -> Iterator[tuple[memoryview, int]]:
+        """Lines of a slice, and how many they are."""
+        wanted = self._wanted
+        found = read_slice(part, self._schema, self.selection, isolation=wanted.isolation, limits=wanted.limits)
+        for batch in found:
+            if self._on_damage and not batch.column(FINDING).null_count:
+                self._on_damage(str(batch.column(FINDING)[0]))
+                continue
+            row = 0
+            rows = self._without_finding(batch)
+            while row < rows.num_rows and most > 0:
+                text, count, row = self._lines.of(rows, row, most)
+                most -= count
+                if count:
+                    yield text, count
+            if most <= 0:
+                return
+
+    def _without_finding(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.select(self._names) if self._on_damage else batch
+
+
+def _selection(wanted: Request) -> Selection:
+    first, last = wanted.first, wanted.last
+    return Selection(
+        first_offset=None if isinstance(first, datetime) else first,
+        last_offset=None if isinstance(last, datetime) else last,
+        min_timestamp=milliseconds(first, up=True) if isinstance(first, datetime) else None,
+        max_timestamp=milliseconds(last, up=False) if isinstance(last, datetime) else None,
+    )

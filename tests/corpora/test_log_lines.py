@@ -1,0 +1,180 @@
+"""Records as lines of JSON: what Python's own JSON and UTF-8 say, for any bytes and any columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kfuzz import records, strategies
+from kfuzz.corpora import logs
+from kfuzz.corpora.logs.lines import Lines, as_json
+from kfuzz.corpora.logs.printing import Request, json_lines
+from kfuzz.errors import RecordsError, UsageError
+from kfuzz.records import Record, RecordBatch
+from kfuzz.wire.layout import HEADER_AT
+
+# Texts and bytes around what the fast loop looks at: eight bytes at a time, with characters of every length.
+PIECES = st.sampled_from([b"a", b'"', b"\\", b"\n", b"\0", b"\x1f", b"\x7f", b"12345678", "é€😀".encode(), b"\xff"])
+
+
+def plain(data: bytes | None) -> Any:
+    """The value that a reader of JSON must see."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"hex": data.hex()}
+
+
+@given(st.binary(max_size=40) | st.text(max_size=30).map(str.encode) | st.lists(PIECES, max_size=20).map(b"".join))
+def test_a_value_is_text_if_python_can_decode_it(data: bytes) -> None:
+    assert json.loads(as_json(data)) == plain(data)
+
+
+def test_every_pair_of_bytes_after_every_beginning_is_judged_as_python_does() -> None:
+    for start in (b"", b"\xe0", b"\xe1\x80", b"\xed", b"\xf0", b"\xf0\x90", b"\xf4", b"\xf4\x8f\x80", b"1234567"):
+        for first in range(256):
+            for last in (0x00, 0x41, 0x7F, 0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC0, 0xFF):
+                data = start + bytes((first, last))
+                assert json.loads(as_json(data)) == plain(data), data
+
+
+def write(folder: Path, *batches: RecordBatch, name: str = "00000000000000000000.log") -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(records.encode(batches))
+    return folder
+
+
+def printed(path: Path, **options: Any) -> list[Any]:
+    return [json.loads(line) for text in json_lines(Request(path, **options)) for line in bytes(text).splitlines()]
+
+
+def row(record: Record) -> dict[str, Any]:
+    return {
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": plain(record.key),
+        "value": plain(record.value),
+        "headers": [[plain(key), plain(value)] for key, value in record.headers],
+    }
+
+
+COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+
+
+@given(batches=st.lists(strategies.batches(), min_size=1, max_size=2))
+def test_the_lines_hold_what_decode_gives(tmp_path_factory: pytest.TempPathFactory, batches: list[RecordBatch]) -> None:
+    folder = write(tmp_path_factory.mktemp("log") / "orders-0", *batches)
+    wanted = [row(record) for batch in records.decode(records.encode(batches)) for record in batch.records]
+    assert printed(folder, columns=COLUMNS, isolation="log") == wanted
+
+
+def many(first: int, count: int, *, magic: int = 2) -> RecordBatch:
+    made = [Record(i, 1_700_000_000_000 + i, b"k%d" % (i % 3), b"v%d" % i) for i in range(first, first + count)]
+    return RecordBatch(first, first + count - 1, made, magic=magic)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two partitions of a topic; the first has two segments of two batches."""
+    first = tmp_path / "orders-0"
+    write(first, many(0, 50), many(50, 50))
+    write(first, many(100, 50), many(150, 50), name="00000000000000000100.log")
+    write(tmp_path / "orders-1", many(0, 10))
+    return tmp_path
+
+
+def offsets(lines: Sequence[Any]) -> list[tuple[int, int]]:
+    return [(line["partition"], line["offset"]) for line in lines]
+
+
+def test_the_last_records_of_each_partition_are_found_from_its_end(folder: Path) -> None:
+    assert offsets(printed(folder, tail=3)) == [(0, 197), (0, 198), (0, 199), (1, 7), (1, 8), (1, 9)]
+    assert len(printed(folder, tail=10_000)) == 210
+    assert offsets(printed(folder / "orders-0", tail=120)) == [(0, i) for i in range(80, 200)]
+
+
+def test_bounds_are_offsets_or_times(folder: Path) -> None:
+    assert offsets(printed(folder / "orders-0", first=98, last=101)) == [(0, i) for i in range(98, 102)]
+    moment = datetime.fromtimestamp(1_700_000_000.195, UTC)
+    assert offsets(printed(folder, first=moment)) == [(0, i) for i in range(195, 200)]
+
+
+def test_only_records_with_the_key_are_counted(folder: Path) -> None:
+    found = printed(folder / "orders-0", key=b"k1", most=4)
+    assert [line["offset"] for line in found] == [1, 4, 7, 10]
+    assert [line["offset"] for line in printed(folder / "orders-0", key=b"k1", tail=2)] == [196, 199]
+    with pytest.raises(UsageError, match="the columns need key"):
+        printed(folder, key=b"k1", columns=("offset",))
+
+
+def test_a_null_has_no_key_and_a_file_outside_a_partition_no_topic(tmp_path: Path) -> None:
+    path = tmp_path / "fetched.bin"
+    path.write_bytes(records.encode([RecordBatch(7, 7, [Record(7, 3, None, b"")])]))
+    assert printed(path) == [
+        {"topic": None, "partition": None, "offset": 7, "timestamp": 3, "key": None, "value": "", "headers": []}
+    ]
+    assert printed(path, key=b"") == []
+
+
+def test_magic_0_has_no_timestamp(tmp_path: Path) -> None:
+    [line] = printed(write(tmp_path / "old-0", RecordBatch(0, 0, [Record(0, None, b"k", b"v")], magic=0)))
+    assert line["timestamp"] is None
+
+
+def test_damage_ends_the_lines_or_is_told(folder: Path) -> None:
+    path = folder / "orders-1" / "00000000000000000000.log"
+    good = records.encode([many(0, 10)])
+    bad = bytearray(good)
+    bad[-1] ^= 1
+    path.write_bytes(good + bad + records.encode([many(20, 1)]))
+    with pytest.raises(RecordsError, match="crc"):
+        printed(path)
+    told: list[str] = []
+    found = [json.loads(line) for text in json_lines(Request(path), told.append) for line in bytes(text).splitlines()]
+    assert [line["offset"] for line in found] == [*range(10), 20]
+    assert len(told) == 1
+    assert f"at byte {len(good) + HEADER_AT['crc']}:" in told[0]
+    assert str(path) in told[0]
+
+
+def test_all_columns_have_a_form(folder: Path) -> None:
+    [line] = printed(folder / "orders-0", columns=tuple(logs.COLUMNS), most=1)
+    [wanted] = next(logs.read(folder / "orders-0")).slice(0, 1).to_pylist()
+    assert set(line) == set(wanted) == set(logs.COLUMNS)
+    for name in ("topic", "partition", "offset", "producer_id", "producer_epoch", "transactional", "position"):
+        assert line[name] == wanted[name]
+
+
+def test_one_call_gives_about_a_mebibyte() -> None:
+    table = pa.record_batch({"value": pa.array([b"x" * 1000] * 3000, pa.binary_view())})
+    lines = Lines(table.schema)
+    text, count, after = lines.of(table)
+    assert 1 << 20 <= len(text) < (1 << 20) + 8000
+    assert count == after < 3000
+    assert lines.of(table, 2999)[1:] == (1, 3000)
+    assert lines.of(table, 0, 5)[1:] == (5, 5)
+
+
+def test_a_column_that_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(UsageError, match="column x is double"):
+        Lines(pa.schema([("x", pa.float64())]))
+
+
+def test_views_outside_their_data_are_refused() -> None:
+    good = pa.array([b"x" * 100], pa.binary_view())
+    views = bytearray(good.buffers()[1].to_pybytes())
+    views[12:16] = (1000).to_bytes(4, "little")
+    bad = pa.Array.from_buffers(good.type, 1, [None, pa.py_buffer(bytes(views)), good.buffers()[2]])
+    table = pa.RecordBatch.from_arrays([bad], ["value"])
+    with pytest.raises(ValueError, match="row 0 is not valid Arrow data"):
+        Lines(table.schema).of(table)
