@@ -148,89 +148,33 @@ cdef int64_t cut(const producer_t *producer, int64_t at) noexcept nogil:
     return at * producer.records // producer.pieces - width // 2 + moved
 
 
-@cython.final
-cdef class LogWalk(Policy):
+cdef class IndexWalk(Policy):
     cdef const uint8_t *log
-    cdef readonly int64_t batches, control_batches, records, aborted_records, max_timestamp, next_offset
-    cdef readonly uint32_t crc32c
-    cdef int64_t min_timestamp_or_max
+    cdef readonly int64_t batches, control_batches, records, max_timestamp, next_offset
     cdef int64_t base_offset, index_interval, indexed_at
     # The highest timestamp so far, the offset of its batch, and the time index's last timestamp.
     cdef int64_t top_timestamp, top_offset, timed
-    # Where the stretch between two hostile batches begins.
+    # Where the stretch begins that is walked over.
     cdef int64_t from_at
     cdef out_t offsets, times, aborted
     # A state_t for each producer in the order of their first batches, and the place of each among them.
     cdef out_t states
     cdef map_t places
-    # By producer: its number among the producers, and the offset at which the open transaction began.
-    cdef map_t numbers
+    # By producer, the offset at which the open transaction began.
     cdef map_t began
-    cdef producer_t *producers
-    cdef int64_t producer_count
-    # In a cleaned segment, by the offset of an abort marker: the values of the entry that the cleaner leaves.
-    cdef map_t first_offsets
-    cdef map_t stable_offsets
-    cdef bint cleaned
-    cdef int64_t horizon
-    cdef int64_t partition, partitions, span
-    cdef int64_t leader_epoch_offsets, epoch_records, epoch_transactions, coordinator_epoch_transactions
-    cdef uint64_t aborts
-    cdef fault_t found[FAULTS_MAX]
-    cdef int fault_count
-    cdef object digest
-    cdef int64_t unhashed
-    cdef uint8_t hashed[HASHED_BYTES]
 
-    def __cinit__(self, segment, int64_t index_interval_bytes):
-        self.base_offset = self.next_offset = segment.first_offset
+    def __init__(self, int64_t base_offset, int64_t index_interval_bytes, open_transactions=()):
+        self.begin(base_offset, index_interval_bytes)
+        for producer_id, first_offset in open_transactions:
+            if not put(&self.began, producer_id, first_offset):
+                raise MemoryError
+
+    cdef void begin(self, int64_t base_offset, int64_t index_interval_bytes) noexcept:
+        self.base_offset = self.next_offset = base_offset
         self.index_interval = index_interval_bytes
         self.max_timestamp = self.top_timestamp = self.top_offset = self.timed = -1
-        self.min_timestamp_or_max = INT64_MAX
-        self.digest = blake2b(digest_size=DIGEST_BYTES)
-        topic = segment.topic
-        transactions = topic.transactions
-        self.partition, self.partitions, self.span = segment.partition, topic.partitions, transactions.partitions
-        self.leader_epoch_offsets = topic.leader_epoch_offsets
-        self.epoch_records = topic.producers.epoch_records
-        self.epoch_transactions = transactions.epoch_transactions
-        self.coordinator_epoch_transactions = transactions.coordinator_epoch_transactions
-        self.aborts = threshold(transactions.abort_share)
-        self.cleaned, self.horizon = segment.is_cleaned, segment.delete_horizon_ms
-        if self.cleaned:
-            # The rows show keys and tombstones.
-            self.reads_rows = True
-            for _, first_offset, marker, stable in Writers(segment).aborted():
-                if not put(&self.first_offsets, marker, first_offset) or not put(&self.stable_offsets, marker, stable):
-                    raise MemoryError
-        self.set_producers(segment.streams, opened(segment))
-
-    cdef int set_producers(self, streams, dict first_offsets) except -1:
-        cdef producer_t *producer
-        known = [stream for stream in streams if stream.producer_id >= 0]
-        self.producers = <producer_t *> PyMem_RawCalloc(<size_t> len(known) + 1, sizeof(producer_t))
-        if self.producers == NULL:
-            raise MemoryError
-        for stream in known:
-            producer = &self.producers[self.producer_count]
-            producer.transactional = stream.kind == TRANSACTIONAL_STREAM
-            producer.producer_id, producer.sequence = stream.producer_id, stream.first_sequence
-            producer.epoch, producer.written = stream.producer_epoch, stream.written
-            producer.first_transaction, producer.pieces = stream.first_transaction, stream.pieces
-            producer.records, producer.markers = stream.records, stream.markers
-            producer.cuts, producer.outcomes = stream.cuts, stream.outcomes
-            if not put(&self.numbers, stream.producer_id, self.producer_count):
-                raise MemoryError
-            if stream.continues and not put(&self.began, stream.producer_id, first_offsets[stream.producer_id]):
-                raise MemoryError
-            self.producer_count += 1
-        return 0
 
     def __dealloc__(self):
-        free_map(&self.numbers)
-        free_map(&self.first_offsets)
-        free_map(&self.stable_offsets)
-        PyMem_RawFree(self.producers)
         free_map(&self.began)
         free_map(&self.places)
         PyMem_RawFree(self.states.start)
@@ -254,6 +198,224 @@ cdef class LogWalk(Policy):
         else:
             self.one_message(self.log + b.at, b)
         return not self.no_memory
+
+    cdef void record_batch(self, const uint8_t *p, const batch_t *b) noexcept nogil:
+        self.append(b, b.header.record_count)
+        if b.header.attributes & CONTROL:
+            self.marker(b)
+        elif b.header.producer_id >= 0:
+            self.produced(b)
+
+    cdef void one_message(self, const uint8_t *p, const batch_t *b) noexcept nogil:
+        self.append(b, b.record_count)
+
+    cdef void append(self, const batch_t *b, int64_t records) noexcept nogil:
+        """As ``LogSegment.append``, on which recovery stands."""
+        cdef int64_t last = b.last_offset
+        self.next_offset = <int64_t> (<uint64_t> last + 1)
+        if b.max_timestamp > self.top_timestamp:
+            self.top_timestamp = b.max_timestamp
+            self.top_offset = last
+        if b.at - self.indexed_at > self.index_interval:
+            self.index(last, b.at)
+            self.indexed_at = b.at
+        self.batches += 1
+        self.records += records
+        self.max_timestamp = max(self.max_timestamp, b.max_timestamp)
+
+    cdef void index(self, int64_t last, int64_t at) noexcept nogil:
+        if not has_room(&self.offsets, OFFSET_ENTRY) or not has_room(&self.times, TIME_ENTRY):
+            self.no_memory = True
+            return
+        self.offsets.p = put_int32(put_int32(self.offsets.p, self.relative(last)), <int32_t> at)
+        if self.top_timestamp > self.timed:
+            self.times.p = self.put_time(self.times.p)
+            self.timed = self.top_timestamp
+
+    cdef int32_t relative(self, int64_t offset) noexcept nogil:
+        return <int32_t> (<uint64_t> offset - <uint64_t> self.base_offset)
+
+    cdef uint8_t *put_time(self, uint8_t *p) noexcept nogil:
+        return put_int32(put_int64(p, self.top_timestamp), self.relative(self.top_offset))
+
+    cdef void produced(self, const batch_t *b) noexcept nogil:
+        """A batch of data with a producer id."""
+        cdef int64_t earliest
+        self.keep(b, False)
+        if b.header.attributes & TRANSACTIONAL and follow(&self.began, b, &earliest) == NO_MEMORY:
+            self.no_memory = True
+
+    cdef void marker(self, const batch_t *b) noexcept nogil:
+        cdef int64_t began
+        cdef int became = follow(&self.began, b, &began)
+        self.control_batches += 1
+        self.keep(b, True)
+        if became == ABORTS and began >= 0:
+            self.put_aborted(b, began, self.stable(b.base_offset))
+
+    cdef void put_aborted(self, const batch_t *b, int64_t began, int64_t stable) noexcept nogil:
+        """An entry of the transaction index: ``AbortedTxn``."""
+        cdef uint8_t *p
+        if not has_room(&self.aborted, ABORTED_ENTRY):
+            self.no_memory = True
+            return
+        p = put_int64(put_int64(put_int16(self.aborted.p, 0), b.header.producer_id), began)
+        self.aborted.p = put_int64(put_int64(p, b.base_offset), stable)
+
+    cdef void keep(self, const batch_t *b, bint is_marker) noexcept nogil:
+        """As ``ProducerAppendInfo.append``: update the producer of this batch."""
+        cdef const header_t *h = b.header
+        cdef const row_t *row
+        cdef entry_t *known = find(&self.places, h.producer_id)
+        cdef int64_t place = (self.states.p - self.states.start) // <int64_t> sizeof(state_t)
+        cdef state_t *state
+        if known == NULL:
+            if not has_room(&self.states, sizeof(state_t)) or not put(&self.places, h.producer_id, place):
+                self.no_memory = True
+                return
+            self.states.p += sizeof(state_t)
+        else:
+            place = known.value
+        state = <state_t *> self.states.start + place
+        if known == NULL:
+            state[0] = state_t(h.producer_id, -1, -1, -1, 0, -1, h.producer_epoch)
+        if state.epoch != h.producer_epoch:
+            state.epoch = h.producer_epoch
+            state.last_offset = state.last_sequence = -1
+            state.offset_delta = 0
+        state.timestamp = b.max_timestamp
+        if not is_marker:
+            state.last_offset = b.last_offset
+            state.offset_delta = h.last_offset_delta
+            # Kafka's sequences wrap from INT32_MAX to 0.
+            state.last_sequence = <int32_t> ((<int64_t> h.base_sequence + h.last_offset_delta) & 0x7fffffff)
+        elif b.rows.count > 0:
+            row = b.rows.rows
+            read_marker(b.base + row.key_at, row.key_length, b.base + row.value_at, row.value_length,
+                        &state.coordinator_epoch)
+
+    cdef int64_t stable(self, int64_t marker) noexcept nogil:
+        """The last stable offset behind this marker."""
+        cdef int64_t least = INT64_MAX
+        cdef int64_t i
+        if self.began.count == 0:
+            return marker + 1
+        for i in range(self.began.capacity):
+            if self.began.entries[i].used:
+                least = min(least, self.began.entries[i].value)
+        return least
+
+    # -- for Python, when the walk is over
+
+    @property
+    def open_transactions(self):
+        cdef int64_t i
+        cdef list found = []
+        for i in range(self.began.capacity):
+            if self.began.entries[i].used:
+                found.append((self.began.entries[i].key, self.began.entries[i].value))
+        return sorted(found)
+
+    @property
+    def producers(self):
+        cdef const state_t *p = <const state_t *> self.states.start
+        cdef const state_t *end = <const state_t *> self.states.p
+        cdef entry_t *began
+        cdef list found = []
+        while p < end:
+            began = find(&self.began, p.id)
+            found.append((p.id, p.epoch, p.last_sequence, p.last_offset, p.offset_delta, p.timestamp,
+                          p.coordinator_epoch, -1 if began == NULL else began.value))
+            p += 1
+        return found
+
+    @property
+    def offset_index(self):
+        return contents(&self.offsets)
+
+    @property
+    def time_index(self):
+        cdef uint8_t entry[TIME_ENTRY]
+        if self.top_timestamp <= self.timed:
+            return contents(&self.times)
+        self.put_time(entry)
+        return contents(&self.times) + PyBytes_FromStringAndSize(<const char *> entry, TIME_ENTRY)
+
+    @property
+    def transaction_index(self):
+        return contents(&self.aborted)
+
+
+@cython.final
+cdef class LogWalk(IndexWalk):
+    cdef readonly int64_t aborted_records
+    cdef readonly uint32_t crc32c
+    cdef int64_t min_timestamp_or_max
+    # By producer, its number among the producers.
+    cdef map_t numbers
+    cdef producer_t *producers_planned
+    cdef int64_t producer_count
+    # In a cleaned segment, by the offset of an abort marker: the values of the entry that the cleaner leaves.
+    cdef map_t first_offsets
+    cdef map_t stable_offsets
+    cdef bint cleaned
+    cdef int64_t horizon
+    cdef int64_t partition, partitions, span
+    cdef int64_t leader_epoch_offsets, epoch_records, epoch_transactions, coordinator_epoch_transactions
+    cdef uint64_t aborts
+    cdef fault_t found[FAULTS_MAX]
+    cdef int fault_count
+    cdef object digest
+    cdef int64_t unhashed
+    cdef uint8_t hashed[HASHED_BYTES]
+
+    def __init__(self, segment, int64_t index_interval_bytes):
+        self.begin(segment.first_offset, index_interval_bytes)
+        self.min_timestamp_or_max = INT64_MAX
+        self.digest = blake2b(digest_size=DIGEST_BYTES)
+        topic = segment.topic
+        transactions = topic.transactions
+        self.partition, self.partitions, self.span = segment.partition, topic.partitions, transactions.partitions
+        self.leader_epoch_offsets = topic.leader_epoch_offsets
+        self.epoch_records = topic.producers.epoch_records
+        self.epoch_transactions = transactions.epoch_transactions
+        self.coordinator_epoch_transactions = transactions.coordinator_epoch_transactions
+        self.aborts = threshold(transactions.abort_share)
+        self.cleaned, self.horizon = segment.is_cleaned, segment.delete_horizon_ms
+        if self.cleaned:
+            # The rows show keys and tombstones.
+            self.reads_rows = True
+            for _, first_offset, marker, stable in Writers(segment).aborted():
+                if not put(&self.first_offsets, marker, first_offset) or not put(&self.stable_offsets, marker, stable):
+                    raise MemoryError
+        self.set_producers(segment.streams, opened(segment))
+
+    cdef int set_producers(self, streams, dict first_offsets) except -1:
+        cdef producer_t *producer
+        known = [stream for stream in streams if stream.producer_id >= 0]
+        self.producers_planned = <producer_t *> PyMem_RawCalloc(<size_t> len(known) + 1, sizeof(producer_t))
+        if self.producers_planned == NULL:
+            raise MemoryError
+        for stream in known:
+            producer = &self.producers_planned[self.producer_count]
+            producer.transactional = stream.kind == TRANSACTIONAL_STREAM
+            producer.producer_id, producer.sequence = stream.producer_id, stream.first_sequence
+            producer.epoch, producer.written = stream.producer_epoch, stream.written
+            producer.first_transaction, producer.pieces = stream.first_transaction, stream.pieces
+            producer.records, producer.markers = stream.records, stream.markers
+            producer.cuts, producer.outcomes = stream.cuts, stream.outcomes
+            if not put(&self.numbers, stream.producer_id, self.producer_count):
+                raise MemoryError
+            if stream.continues and not put(&self.began, stream.producer_id, first_offsets[stream.producer_id]):
+                raise MemoryError
+            self.producer_count += 1
+        return 0
+
+    def __dealloc__(self):
+        free_map(&self.numbers)
+        free_map(&self.first_offsets)
+        free_map(&self.stable_offsets)
+        PyMem_RawFree(self.producers_planned)
 
     cdef void record_batch(self, const uint8_t *p, const batch_t *b) noexcept nogil:
         cdef const header_t *h = b.header
@@ -281,7 +443,8 @@ cdef class LogWalk(Policy):
         earliest = h.base_timestamp
         if h.attributes & (LOG_APPEND_TIME | DELETE_HORIZON) or h.record_count == 0:
             earliest = h.max_timestamp
-        self.append(b, b.base_offset, earliest, h.record_count)
+        self.place(b, b.base_offset, earliest)
+        self.append(b, h.record_count)
         self.contents(b)
         if h.attributes & CONTROL:
             self.marker(b)
@@ -297,7 +460,8 @@ cdef class LogWalk(Policy):
         if b.codec:
             content = crc32c_of(b.base, b.base_bytes)
         self.hash(p, fields, MESSAGE_AT_CRC, content)
-        self.append(b, b.last_offset - b.record_count + 1, b.max_timestamp, b.record_count)
+        self.place(b, b.last_offset - b.record_count + 1, b.max_timestamp)
+        self.append(b, b.record_count)
 
     cdef void hash(self, const uint8_t *header, int64_t size, int64_t at_crc, uint32_t content) noexcept nogil:
         """Add a batch to the content fingerprint: the CRC-32Cs of its header, without length and CRC, and contents."""
@@ -347,38 +511,12 @@ cdef class LogWalk(Policy):
         if found != planned:
             self.fault(OF_HORIZON, b.at, found, planned, -1)
 
-    cdef void append(self, const batch_t *b, int64_t first, int64_t earliest, int64_t records) noexcept nogil:
-        """As ``LogSegment.append``, on which recovery stands."""
-        cdef int64_t last = b.last_offset
+    cdef void place(self, const batch_t *b, int64_t first, int64_t earliest) noexcept nogil:
+        """Whether the batch begins where the last one ended, and the earliest timestamp."""
         if first != self.next_offset and (not self.cleaned or first < self.next_offset):
             self.fault(OF_OFFSET, b.at, first, self.next_offset, -1)
-        self.next_offset = <int64_t> (<uint64_t> last + 1)
-        if b.max_timestamp > self.top_timestamp:
-            self.top_timestamp = b.max_timestamp
-            self.top_offset = last
-        if b.at - self.indexed_at > self.index_interval:
-            self.index(last, b.at)
-            self.indexed_at = b.at
-        self.batches += 1
-        self.records += records
-        self.max_timestamp = max(self.max_timestamp, b.max_timestamp)
         if earliest >= 0:
             self.min_timestamp_or_max = min(self.min_timestamp_or_max, earliest)
-
-    cdef void index(self, int64_t last, int64_t at) noexcept nogil:
-        if not has_room(&self.offsets, OFFSET_ENTRY) or not has_room(&self.times, TIME_ENTRY):
-            self.no_memory = True
-            return
-        self.offsets.p = put_int32(put_int32(self.offsets.p, self.relative(last)), <int32_t> at)
-        if self.top_timestamp > self.timed:
-            self.times.p = self.put_time(self.times.p)
-            self.timed = self.top_timestamp
-
-    cdef int32_t relative(self, int64_t offset) noexcept nogil:
-        return <int32_t> (<uint64_t> offset - <uint64_t> self.base_offset)
-
-    cdef uint8_t *put_time(self, uint8_t *p) noexcept nogil:
-        return put_int32(put_int64(p, self.top_timestamp), self.relative(self.top_offset))
 
     cdef producer_t *producer_of(self, const batch_t *b) noexcept nogil:
         """The plan's producer of a batch, or NULL. The epochs are compared here."""
@@ -389,7 +527,7 @@ cdef class LogWalk(Policy):
         cdef int64_t removed
         if number == NULL:
             return NULL
-        producer = &self.producers[number.value]
+        producer = &self.producers_planned[number.value]
         if producer.transactional and self.epoch_transactions:
             epoch = self.transaction(producer) // self.epoch_transactions
         elif not producer.transactional and self.epoch_records:
@@ -424,7 +562,7 @@ cdef class LogWalk(Policy):
         cdef const header_t *h = b.header
         cdef producer_t *producer = self.producer_of(b)
         cdef int64_t offsets = <int64_t> h.last_offset_delta + 1
-        cdef int64_t began, removed
+        cdef int64_t removed
         if producer == NULL:
             self.fault(OF_PRODUCER, b.at, h.base_sequence, -1, h.producer_id)
         else:
@@ -448,9 +586,7 @@ cdef class LogWalk(Policy):
                     and (producer.written - 1) // self.epoch_records != producer.epoch:
                 # The batch reaches into the next epoch.
                 self.fault(OF_EPOCH, b.at, h.producer_epoch, producer.epoch + 1, h.producer_id)
-        self.keep(b, False)
-        if h.attributes & TRANSACTIONAL and follow(&self.began, b, &began) == NO_MEMORY:
-            self.no_memory = True
+        IndexWalk.produced(self, b)
 
     cdef void marker(self, const batch_t *b) noexcept nogil:
         cdef int64_t began
@@ -459,7 +595,6 @@ cdef class LogWalk(Policy):
         cdef entry_t *first
         cdef entry_t *last
         cdef int64_t stable
-        cdef uint8_t *p
         self.control_batches += 1
         self.keep(b, True)
         if self.cleaned:
@@ -479,9 +614,6 @@ cdef class LogWalk(Policy):
         if producer != NULL and (became == ABORTS or became == COMMITS):
             self.ended(b, producer, became)
         if became == ABORTS:
-            if not has_room(&self.aborted, ABORTED_ENTRY):
-                self.no_memory = True
-                return
             stable = self.stable(b.base_offset)
             if self.cleaned:
                 # The cleaner may remove a transaction's first batches. It does not change the entry.
@@ -490,40 +622,7 @@ cdef class LogWalk(Policy):
                     self.fault(OF_ABORTED, b.at, began, -1 if first == NULL else first.value, b.header.producer_id)
                     return
                 began, stable = first.value, last.value
-            p = put_int64(put_int64(put_int16(self.aborted.p, 0), b.header.producer_id), began)
-            self.aborted.p = put_int64(put_int64(p, b.base_offset), stable)
-
-    cdef void keep(self, const batch_t *b, bint is_marker) noexcept nogil:
-        """As ``ProducerAppendInfo.append``: update the producer of this batch."""
-        cdef const header_t *h = b.header
-        cdef const row_t *row
-        cdef entry_t *known = find(&self.places, h.producer_id)
-        cdef int64_t place = (self.states.p - self.states.start) // <int64_t> sizeof(state_t)
-        cdef state_t *state
-        if known == NULL:
-            if not has_room(&self.states, sizeof(state_t)) or not put(&self.places, h.producer_id, place):
-                self.no_memory = True
-                return
-            self.states.p += sizeof(state_t)
-        else:
-            place = known.value
-        state = <state_t *> self.states.start + place
-        if known == NULL:
-            state[0] = state_t(h.producer_id, -1, -1, -1, 0, -1, h.producer_epoch)
-        if state.epoch != h.producer_epoch:
-            state.epoch = h.producer_epoch
-            state.last_offset = state.last_sequence = -1
-            state.offset_delta = 0
-        state.timestamp = b.max_timestamp
-        if not is_marker:
-            state.last_offset = b.last_offset
-            state.offset_delta = h.last_offset_delta
-            # Kafka's sequences wrap from INT32_MAX to 0.
-            state.last_sequence = <int32_t> ((<int64_t> h.base_sequence + h.last_offset_delta) & 0x7fffffff)
-        elif b.rows.count > 0:
-            row = b.rows.rows
-            read_marker(b.base + row.key_at, row.key_length, b.base + row.value_at, row.value_length,
-                        &state.coordinator_epoch)
+            self.put_aborted(b, began, stable)
 
     cdef void ended(self, const batch_t *b, producer_t *producer, int became) noexcept nogil:
         """Compare the end of a transaction with the plan."""
@@ -551,21 +650,10 @@ cdef class LogWalk(Policy):
         cdef producer_t *producer
         cdef int64_t i
         for i in range(self.producer_count):
-            producer = &self.producers[i]
+            producer = &self.producers_planned[i]
             if producer.records_here != producer.records or producer.ended != producer.markers:
                 self.fault(OF_RECORDS, at, producer.records_here + producer.ended,
                            producer.records + producer.markers, producer.producer_id)
-
-    cdef int64_t stable(self, int64_t marker) noexcept nogil:
-        """The last stable offset behind this marker."""
-        cdef int64_t least = INT64_MAX
-        cdef int64_t i
-        if self.began.count == 0:
-            return marker + 1
-        for i in range(self.began.capacity):
-            if self.began.entries[i].used:
-                least = min(least, self.began.entries[i].value)
-        return least
 
     cdef void fault(self, int kind, int64_t at, int64_t found, int64_t expected, int64_t producer_id) noexcept nogil:
         if self.fault_count < FAULTS_MAX:
@@ -602,46 +690,8 @@ cdef class LogWalk(Policy):
         ]
 
     @property
-    def open_transactions(self):
-        cdef int64_t i
-        cdef list found = []
-        for i in range(self.began.capacity):
-            if self.began.entries[i].used:
-                found.append((self.began.entries[i].key, self.began.entries[i].value))
-        return sorted(found)
-
-    @property
-    def producers(self):
-        cdef const state_t *p = <const state_t *> self.states.start
-        cdef const state_t *end = <const state_t *> self.states.p
-        cdef entry_t *began
-        cdef list found = []
-        while p < end:
-            began = find(&self.began, p.id)
-            found.append((p.id, p.epoch, p.last_sequence, p.last_offset, p.offset_delta, p.timestamp,
-                          p.coordinator_epoch, -1 if began == NULL else began.value))
-            p += 1
-        return found
-
-    @property
     def min_timestamp(self):
         return None if self.min_timestamp_or_max == INT64_MAX else self.min_timestamp_or_max
-
-    @property
-    def offset_index(self):
-        return contents(&self.offsets)
-
-    @property
-    def time_index(self):
-        cdef uint8_t entry[TIME_ENTRY]
-        if self.top_timestamp <= self.timed:
-            return contents(&self.times)
-        self.put_time(entry)
-        return contents(&self.times) + PyBytes_FromStringAndSize(<const char *> entry, TIME_ENTRY)
-
-    @property
-    def transaction_index(self):
-        return contents(&self.aborted)
 
     def fingerprint(self):
         self.hash_rest()
