@@ -30,6 +30,10 @@ class IndexWalk(Policy):
         """What Kafka knows after this log of each producer that wrote to it: the fields of ``snapshot.Producer``."""
 
     @property
+    def leader_epochs(self) -> list[tuple[int, int]]:
+        """Each leader epoch that is higher than those before it, and its first offset."""
+
+    @property
     def offset_index(self) -> bytes: ...
     @property
     def time_index(self) -> bytes:

@@ -40,12 +40,15 @@ from kfuzz.wire.sink cimport put_int16, put_int32, put_int64
 from kfuzz.wire.splitmix cimport nth
 from kfuzz.wire.transactions cimport ABORTS, COMMITS, NO_MEMORY, follow, read_marker
 
+import struct
 from hashlib import blake2b
 
 from kfuzz.corpora.synth import DIGEST_BYTES
 from kfuzz.corpora.turns import Writers, opened
 from kfuzz.corpora.writers import TRANSACTIONAL as TRANSACTIONAL_STREAM
 from kfuzz.corpora.writers import threshold
+
+EPOCHS = struct.Struct(">qq")
 
 # The kinds of faults, as numbers of FAULTS.
 cdef enum:
@@ -92,6 +95,7 @@ cdef enum:
     OFFSET_ENTRY = 8
     TIME_ENTRY = 12
     ABORTED_ENTRY = 34
+    EPOCH_ENTRY = 16
 
 cdef struct fault_t:
     int kind
@@ -162,6 +166,9 @@ cdef class IndexWalk(Policy):
     cdef map_t places
     # By producer, the offset at which the open transaction began.
     cdef map_t began
+    # Pairs of a leader epoch and its first offset, and the last of these epochs.
+    cdef out_t epochs
+    cdef int64_t epoch
 
     def __init__(self, int64_t base_offset, int64_t index_interval_bytes, open_transactions=()):
         self.begin(base_offset, index_interval_bytes)
@@ -172,9 +179,10 @@ cdef class IndexWalk(Policy):
     cdef void begin(self, int64_t base_offset, int64_t index_interval_bytes) noexcept:
         self.base_offset = self.next_offset = base_offset
         self.index_interval = index_interval_bytes
-        self.max_timestamp = self.top_timestamp = self.top_offset = self.timed = -1
+        self.max_timestamp = self.top_timestamp = self.top_offset = self.timed = self.epoch = -1
 
     def __dealloc__(self):
+        PyMem_RawFree(self.epochs.start)
         free_map(&self.began)
         free_map(&self.places)
         PyMem_RawFree(self.states.start)
@@ -201,10 +209,20 @@ cdef class IndexWalk(Policy):
 
     cdef void record_batch(self, const uint8_t *p, const batch_t *b) noexcept nogil:
         self.append(b, b.header.record_count)
+        if b.header.partition_leader_epoch > self.epoch:
+            self.put_epoch(b)
         if b.header.attributes & CONTROL:
             self.marker(b)
         elif b.header.producer_id >= 0:
             self.produced(b)
+
+    cdef void put_epoch(self, const batch_t *b) noexcept nogil:
+        """As ``LeaderEpochFileCache.assign``."""
+        if not has_room(&self.epochs, EPOCH_ENTRY):
+            self.no_memory = True
+            return
+        self.epoch = b.header.partition_leader_epoch
+        self.epochs.p = put_int64(put_int64(self.epochs.p, self.epoch), b.base_offset)
 
     cdef void one_message(self, const uint8_t *p, const batch_t *b) noexcept nogil:
         self.append(b, b.record_count)
@@ -328,6 +346,10 @@ cdef class IndexWalk(Policy):
                           p.coordinator_epoch, -1 if began == NULL else began.value))
             p += 1
         return found
+
+    @property
+    def leader_epochs(self):
+        return list(EPOCHS.iter_unpack(contents(&self.epochs)))
 
     @property
     def offset_index(self):

@@ -1,0 +1,267 @@
+"""Copies what is sound of a damaged log, with new indexes. ``kfuzz salvage`` is the verb.
+
+A batch is kept if Apache Kafka's consumer reads it, and if a broker that loads the segment goes on behind it. Kept
+bytes are copied as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+
+from kfuzz import records
+from kfuzz.corpora.log_walk import IndexWalk
+from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, mapped, opened
+from kfuzz.errors import UsageError
+from kfuzz.files import open_whole, write_whole
+from kfuzz.findings import Finding
+from kfuzz.kafka import INDEX_INTERVAL_BYTES
+from kfuzz.records.read.reader import check_with
+from kfuzz.wire.checksum import crc32c
+from kfuzz.wire.framing import next_frame
+from kfuzz.wire.layout import (
+    BATCH_CRC_COVERS_FROM,
+    BATCH_HEADER_SIZE,
+    HEADER_AT,
+    HEADER_UP_TO_MAGIC,
+    LOG_OVERHEAD,
+    MAGIC_AT,
+    MESSAGE_AT,
+)
+
+__all__ = ["Lost", "Salvaged", "salvage"]
+
+# Bytes are searched for the next batch in stretches of this size, and copied in pieces of it.
+STEP_BYTES: Final = 1 << 20
+EPOCH_FILE: Final = "leader-epoch-checkpoint"
+# What Kafka keeps beside the segments, and what is true of the copy too.
+COPIED: Final = ("partition.metadata",)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Bytes that are not in the copy: where they begin in the segment, how many they are, and why."""
+
+    at: int
+    size: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Salvaged:
+    """What was kept of one segment: its ``path`` and that of the copy, counts, and what was lost.
+
+    ``first_offset`` and ``next_offset`` are those of the kept batches; both are None if there are none.
+    """
+
+    path: Path
+    copy: Path
+    batches: int = 0
+    records: int = 0
+    kept_bytes: int = 0
+    first_offset: int | None = None
+    next_offset: int | None = None
+    lost: list[Lost] = field(default_factory=list)
+
+    @property
+    def lost_bytes(self) -> int:
+        """The number of bytes that were lost."""
+        return sum(one.size for one in self.lost)
+
+
+def salvage(
+    path: str | Path,
+    out: str | Path,
+    *,
+    topics: str = "*",
+    on_segment: Callable[[Salvaged], None] = lambda done: None,
+) -> list[Salvaged]:
+    """Copy the sound batches of the log directory, partition folder or segment file ``path`` below ``out``.
+
+    A partition becomes a folder of the same name, with new indexes and leader epochs. A file that is in no partition
+    folder gets indexes if its name is that of a segment. ``on_segment`` is called after each segment.
+
+    Raises ``UsageError`` if a file cannot be read or written, or if a copy would replace a file.
+    """
+    segments = find_segments(path, topics=topics)
+    root = Path(out)
+    plan = [(segment, root / (_folder(segment) or "") / segment.path.name) for segment in segments]
+    for segment, copy in plan:
+        if copy.exists():
+            raise UsageError(f"{copy} exists; name another folder with --out")
+        if copy.resolve() == segment.path.resolve():
+            raise UsageError(f"{copy} is the segment itself; name another folder with --out")
+    done: list[Salvaged] = []
+    for _, group in groupby(plan, lambda one: one[1].parent):
+        done += _partition(list(group), on_segment)
+    return done
+
+
+def _folder(segment: Segment) -> str | None:
+    return None if segment.topic is None else f"{segment.topic}-{segment.partition}"
+
+
+def _partition(plan: Sequence[tuple[Segment, Path]], on_segment: Callable[[Salvaged], None]) -> Iterator[Salvaged]:
+    """The segments of one partition, in order: a transaction may begin in one and end in another."""
+    open_transactions: list[tuple[int, int]] = []
+    epochs: list[tuple[int, int]] = []
+    source, target = plan[0][0].path.parent, plan[0][1].parent
+    for segment, copy in plan:
+        made, walk = _copy(segment, copy, open_transactions)
+        open_transactions = walk.open_transactions
+        epochs += [pair for pair in walk.leader_epochs if not epochs or pair[0] > epochs[-1][0]]
+        if segment.base_offset is not None:
+            copy.with_suffix(".txnindex").unlink(missing_ok=True)
+            for suffix, content in _indexes(walk):
+                write_whole(copy.with_suffix(suffix), content)
+        on_segment(made)
+        yield made
+    if plan[0][0].topic is not None:
+        lines = [f"0\n{len(epochs)}\n", *(f"{epoch} {offset}\n" for epoch, offset in epochs)]
+        write_whole(target / EPOCH_FILE, "".join(lines))
+        for name in COPIED:
+            if (source / name).is_file():
+                shutil.copyfile(source / name, target / name)
+
+
+def _indexes(walk: IndexWalk) -> Iterator[tuple[str, bytes]]:
+    yield ".index", walk.offset_index
+    yield ".timeindex", walk.time_index
+    if walk.transaction_index:
+        yield ".txnindex", walk.transaction_index
+
+
+def _copy(segment: Segment, copy: Path, open_transactions: list[tuple[int, int]]) -> tuple[Salvaged, IndexWalk]:
+    """Copy the sound batches of one segment, and walk over the copy."""
+    made = Salvaged(segment.path, copy)
+    with opened(segment.path) as file:
+        size = os.fstat(file.fileno()).st_size
+        view = mapped(file, 0, size) if size else memoryview(b"")
+        kept = _sound(segment, file, view, made)
+        # A broker's rules are about all batches of a segment, so they are asked of the copy. Each round leaves out
+        # the batch at which a broker would stop.
+        while True:
+            with open_whole(copy) as out:
+                _write(out, view, kept)
+            walk = IndexWalk(segment.base_offset or 0, INDEX_INTERVAL_BYTES, open_transactions)
+            refused = _walked(copy, walk)
+            if refused is None:
+                break
+            at, finding = refused
+            _leave_out(kept, view, at, finding, made)
+    made.lost.sort(key=lambda one: one.at)
+    made.batches, made.records = walk.batches, walk.records
+    made.kept_bytes = sum(end - start for start, end in kept)
+    if walk.batches:
+        with opened(copy) as file:
+            made.first_offset = int.from_bytes(file.read(8), "big", signed=True)
+        made.next_offset = walk.next_offset
+    return made, walk
+
+
+def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) -> list[tuple[int, int]]:
+    """The stretches of ``view`` that a consumer reads; what is between them is added to what was lost."""
+    kept: list[tuple[int, int]] = []
+    starts = Starts(segment, file)  # type: ignore[arg-type]
+    at, end = 0, len(view)
+    while at < end:
+        verdict = records.check(view[at:])
+        if verdict.consumed:
+            kept.append((at, at + verdict.consumed))
+        bad = at + verdict.consumed
+        if bad == end:
+            break
+        at = _next_batch(view, bad, starts, verdict.fatal)
+        reason = verdict.fatal.message if verdict.fatal else f"the last {end - bad} bytes are not a whole batch"
+        code = f" [{verdict.fatal.code}]" if verdict.fatal else ""
+        if verdict.fatal is None and at < end:
+            reason = f"the batch is longer than the {at - bad} bytes before the next one"
+        made.lost.append(Lost(bad, at - bad, reason + code))
+    return kept
+
+
+def _next_batch(view: memoryview, bad: int, starts: Starts, finding: Finding | None) -> int:
+    """Where the first batch behind the bad one at ``bad`` begins; the end of the data if there is none.
+
+    The bad batch's length is believed if a batch with a right CRC follows there, or the data ends. Otherwise the index
+    may know, or the bytes are searched. Bytes inside a batch may look like one, so the length comes first.
+    """
+    end = len(view)
+    size, _, _ = next_frame(view, bad)
+    if size > 0 and (bad + size == end or _is_batch(view, bad + size)):
+        return bad + size
+    known = starts.next(bad)
+    limit = end if known is None else known
+    return next((at for at in _candidates(view, bad + 1, limit) if _is_batch(view, at)), limit)
+
+
+def _is_batch(view: memoryview, at: int) -> bool:
+    """Whether a whole batch with a right CRC begins here."""
+    size, magic, _ = next_frame(view, at)
+    if size <= 0 or (magic == 2 and size < BATCH_HEADER_SIZE):
+        return False
+    if magic == 2:
+        return crc32c(view[at + BATCH_CRC_COVERS_FROM : at + size]) == _uint32(view, at + HEADER_AT["crc"])
+    crc_at = MESSAGE_AT[0]["crc"]
+    return zlib.crc32(view[at + crc_at + 4 : at + size]) == _uint32(view, at + crc_at)
+
+
+def _uint32(view: memoryview, at: int) -> int:
+    return int.from_bytes(view[at : at + 4], "big")
+
+
+def _candidates(view: memoryview, start: int, end: int) -> Iterator[int]:
+    """Places where the magic is 0, 1 or 2 and the length is possible."""
+    for first in range(start, end, STEP_BYTES):
+        last = min(first + STEP_BYTES, end, len(view) - HEADER_UP_TO_MAGIC)
+        if last <= first:
+            return
+        data = np.frombuffer(view, np.uint8)
+        places = np.flatnonzero(data[first + MAGIC_AT : last + MAGIC_AT] <= 2) + first
+        lengths = np.zeros(len(places), np.int64)
+        for byte in range(8, LOG_OVERHEAD):
+            lengths = lengths << 8 | data[places + byte]
+        possible = (lengths >= HEADER_UP_TO_MAGIC - LOG_OVERHEAD) & (lengths <= len(view) - places - LOG_OVERHEAD)
+        yield from places[possible].tolist()
+
+
+def _write(out: IO[bytes], view: memoryview, kept: Sequence[tuple[int, int]]) -> None:
+    for start, end in kept:
+        for at in range(start, end, STEP_BYTES):
+            out.write(view[at : min(at + STEP_BYTES, end)])
+
+
+def _walked(copy: Path, walk: IndexWalk) -> tuple[int, Finding] | None:
+    """Walk over the copy. Where in it a broker that loads it would stop, and why; None if it loads all."""
+    with opened(copy) as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            return None
+        view = mapped(file, 0, size)
+        verdict = records.check(view, role="log")
+        if verdict.fatal is not None or verdict.consumed < size:
+            finding = verdict.fatal or Finding("", "fatal", verdict.consumed, "", None, "a broker stops here")
+            return verdict.consumed, finding
+        check_with(view, walk)
+        return None
+
+
+def _leave_out(kept: list[tuple[int, int]], view: memoryview, at: int, finding: Finding, made: Salvaged) -> None:
+    """Take the batch at byte ``at`` of the copy out of ``kept``."""
+    for i, (start, end) in enumerate(kept):
+        if at < end - start:
+            bad = start + at
+            size = next_frame(view, bad)[0]
+            kept[i : i + 1] = [piece for piece in ((start, bad), (bad + size, end)) if piece[0] < piece[1]]
+            made.lost.append(Lost(bad, size, f"a broker that loads it stops: {finding.message} [{finding.code}]"))
+            return
+        at -= end - start
+    raise AssertionError(f"byte {at} is behind the copy")
