@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +67,8 @@ COLUMNS = Word("names", lambda text: tuple(name.strip() for name in text.split("
 @click.option(
     "--columns",
     type=COLUMNS,
-    help="Names of what to print, with commas between.  [default: topic, partition, offset, timestamp, key, value, "
-    "headers]",
+    help="Names of what to print, with commas between.  [default: topic, partition (for a file in a partition folder), "
+    "offset, timestamp, key, value, headers]",
 )
 @click.option(
     "--isolation",
@@ -113,7 +113,7 @@ def command(
       kfuzz cat broken.log --keep-going > records.ndjson
     """
     try:
-        from kfuzz.corpora.logs.printing import DEFAULT_COLUMNS, Request
+        from kfuzz.corpora.logs.printing import Request
     except ImportError:
         raise UsageError("kfuzz cat needs pyarrow and numpy; pip install 'kfuzz[corpus]'") from None
     if tail is not None and count is not None:
@@ -122,7 +122,7 @@ def command(
         wanted = Request(
             place,
             topics=topics,
-            columns=DEFAULT_COLUMNS if columns is None else columns,
+            columns=columns,
             first=first,
             last=last,
             isolation=isolation,
@@ -156,7 +156,7 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
         click.echo(f"kfuzz: {what}", err=True)
 
     out = sys.stdout.buffer
-    table = _Table(wanted.columns) if as_table else None
+    table = _Table() if as_table else None
     try:
         for text in json_lines(wanted, on_damage if keep_going else None):
             if table is None:
@@ -176,26 +176,23 @@ def _print(wanted: Request, *, as_table: bool, keep_going: bool) -> int:
 class _Table:
     """Rows with columns of fixed widths, so that they can be printed before all of them are known."""
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = tuple(names)
-        self.headed = False
+    headed = False
 
     def show(self, lines: list[bytes]) -> None:
-        if not self.headed:
-            click.echo(self._line([TITLES.get(name, name) for name in self.names]))
-            self.headed = True
         for line in lines:
-            record = json.loads(line)
-            click.echo(self._line([_cell(name, record[name]) for name in self.names]))
+            record: dict[str, Any] = json.loads(line)
+            if not self.headed:
+                click.echo(_row({name: TITLES.get(name, name) for name in record}))
+                self.headed = True
+            click.echo(_row({name: _cell(name, value) for name, value in record.items()}))
 
-    def _line(self, cells: list[str]) -> str:
-        return "  ".join(
-            cell.rjust(self._width(name)) if name in ("partition", "offset") else cell.ljust(self._width(name))
-            for name, cell in zip(self.names, cells, strict=True)
-        ).rstrip()
 
-    def _width(self, name: str) -> int:
-        return WIDTHS.get(name, max(len(name), 8))
+def _row(cells: Mapping[str, str]) -> str:
+    shown = []
+    for name, cell in cells.items():
+        width = WIDTHS.get(name, max(len(name), 8))
+        shown.append(cell.rjust(width) if name in ("partition", "offset") else cell.ljust(width))
+    return "  ".join(shown).rstrip()
 
 
 def _cell(name: str, value: Any) -> str:

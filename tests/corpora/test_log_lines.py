@@ -113,16 +113,14 @@ def test_only_records_with_the_key_are_counted(folder: Path) -> None:
     found = printed(folder / "orders-0", key=b"k1", most=4)
     assert [line["offset"] for line in found] == [1, 4, 7, 10]
     assert [line["offset"] for line in printed(folder / "orders-0", key=b"k1", tail=2)] == [196, 199]
-    with pytest.raises(UsageError, match="the columns need key"):
-        printed(folder, key=b"k1", columns=("offset",))
+    assert printed(folder / "orders-0", key=b"k1", most=2, columns=("offset",)) == [{"offset": 1}, {"offset": 4}]
 
 
 def test_a_null_has_no_key_and_a_file_outside_a_partition_no_topic(tmp_path: Path) -> None:
     path = tmp_path / "fetched.bin"
     path.write_bytes(records.encode([RecordBatch(7, 7, [Record(7, 3, None, b"")])]))
-    assert printed(path) == [
-        {"topic": None, "partition": None, "offset": 7, "timestamp": 3, "key": None, "value": "", "headers": []}
-    ]
+    assert printed(path) == [{"offset": 7, "timestamp": 3, "key": None, "value": "", "headers": []}]
+    assert printed(path, columns=("topic", "partition")) == [{"topic": None, "partition": None}]
     assert printed(path, key=b"") == []
 
 

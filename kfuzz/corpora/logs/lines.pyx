@@ -222,6 +222,8 @@ cdef class Lines:
     cdef list held
     cdef field_t *fields
     cdef int64_t count
+    # The first columns, which are written.
+    cdef int64_t shown
     cdef bytes key
     cdef const uint8_t *key_bytes
     cdef int64_t key_size
@@ -230,7 +232,7 @@ cdef class Lines:
     cdef uint8_t *buffer
     cdef int64_t capacity
 
-    def __cinit__(self, schema, bytes key=None):
+    def __cinit__(self, schema, bytes key=None, shown=None):
         cdef int64_t i
         self.names = []
         self.kinds = []
@@ -249,6 +251,7 @@ cdef class Lines:
         if key is not None and self.key_at < 0:
             raise UsageError("rows are chosen by their key, so column key is needed")
         self.count = len(self.names)
+        self.shown = self.count if shown is None else min(<int64_t> shown, self.count)
         self.fields = <field_t *> PyMem_Malloc(<size_t> (self.count or 1) * sizeof(field_t))
         if self.fields == NULL:
             raise MemoryError
@@ -379,7 +382,7 @@ cdef class Lines:
         cdef int16_t number16
         cdef bint truth
         cdef int64_t i
-        for i in range(self.count):
+        for i in range(self.shown):
             field = &self.fields[i]
             memcpy(out, field.name, <size_t> field.name_bytes)
             out += field.name_bytes

@@ -12,13 +12,12 @@ import pyarrow as pa
 
 from kfuzz.corpora.logs.lines import Lines
 from kfuzz.corpora.logs.reading import FINDING, milliseconds, read_slice, schema
-from kfuzz.corpora.logs.segments import Selection, Slice, find_segments
+from kfuzz.corpora.logs.segments import Segment, Selection, Slice, find_segments
 from kfuzz.corpora.logs.slicing import Isolation, slices
-from kfuzz.errors import UsageError
 from kfuzz.records import Limits
 from kfuzz.records.read.limits import DEFAULT_LIMITS
 
-__all__ = ["DEFAULT_COLUMNS", "Request", "json_lines"]
+__all__ = ["DEFAULT_COLUMNS", "Request", "columns_of", "json_lines"]
 
 DEFAULT_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 # The last records of a partition are looked for in slices of this size, from its end on.
@@ -33,7 +32,8 @@ OnDamage = Callable[[str], None]
 class Request:
     """What to print of the log directory, partition folder or segment file ``path``.
 
-    - ``columns``: some of ``kfuzz.corpora.logs.COLUMNS``.
+    - ``columns``: some of ``kfuzz.corpora.logs.COLUMNS``. None means those of ``DEFAULT_COLUMNS`` that the path tells:
+      a file that is in no partition folder has no topic and no partition.
     - ``first``, ``last``: inclusive bounds; a number is an offset, a ``datetime`` with a time zone a timestamp.
     - ``key``: only records with this key.
     - ``most``: at most this many records. ``tail``: the last so many records of each partition.
@@ -42,7 +42,7 @@ class Request:
 
     path: str | Path
     topics: str = "*"
-    columns: Sequence[str] = DEFAULT_COLUMNS
+    columns: Sequence[str] | None = None
     first: int | datetime | None = None
     last: int | datetime | None = None
     isolation: Isolation = "read_uncommitted"
@@ -59,8 +59,9 @@ def json_lines(wanted: Request, on_damage: OnDamage | None = None) -> Iterator[m
     not UTF-8. With ``on_damage``, reading goes on behind bad bytes; without it, they raise ``RecordsError``. Raises
     ``UsageError`` as :func:`kfuzz.corpora.logs.read` does.
     """
-    printer = _Printer(wanted, on_damage)
     segments = find_segments(wanted.path, topics=wanted.topics)
+    columns = columns_of(segments) if wanted.columns is None else wanted.columns
+    printer = _Printer(wanted, columns, on_damage)
     if wanted.tail is None:
         parts = slices(segments, printer.selection, isolation=wanted.isolation)
         return printer.forwards(parts)
@@ -68,18 +69,22 @@ def json_lines(wanted: Request, on_damage: OnDamage | None = None) -> Iterator[m
     return printer.tails(list(parts), wanted.tail)
 
 
+def columns_of(segments: Sequence[Segment]) -> tuple[str, ...]:
+    """The default columns of these segments."""
+    return DEFAULT_COLUMNS if segments[0].topic is not None else DEFAULT_COLUMNS[2:]
+
+
 class _Printer:
-    def __init__(self, wanted: Request, on_damage: OnDamage | None) -> None:
+    def __init__(self, wanted: Request, columns: Sequence[str], on_damage: OnDamage | None) -> None:
         self._wanted = wanted
         self._on_damage = on_damage
-        self._schema = schema(wanted.columns, mode="tolerant" if on_damage else "strict")
-        plain = schema(wanted.columns)
-        # Rows are chosen by their key also if it is not printed.
-        self._needs_key = wanted.key is not None and "key" not in wanted.columns
-        if self._needs_key:
-            raise UsageError("records are chosen by their key, so the columns need key; add it to --columns")
-        self._lines = Lines(plain, wanted.key)
-        self._names = plain.names
+        printed = schema(columns)
+        # Rows are chosen by their key even if it is not printed.
+        hidden = ["key"] if wanted.key is not None and "key" not in columns else []
+        read = [*columns, *hidden]
+        self._schema = schema(read, mode="tolerant" if on_damage else "strict")
+        self._lines = Lines(schema(read), wanted.key, len(printed))
+        self._names = read
         self.selection = _selection(wanted)
 
     def forwards(self, parts: Iterator[Slice]) -> Iterator[memoryview]:
