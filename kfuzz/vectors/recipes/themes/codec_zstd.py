@@ -300,6 +300,20 @@ def _bad_blocks(made: Theme) -> None:
             budget=SMALL,
         )
 
+    run = Record(value=bytes(2000))
+    encoded = run.encode()
+    repeated = block(b"\x00", RLE, last=False, size=2000)
+    # A decoder that knows the size of its output from elsewhere needs no window, and may not look at it.
+    made.invalid(
+        "block-run-beyond-window",
+        "a block repeats one byte 2,000 times, but the window has 1 KiB and the frame states no content size",
+        holding("zstd", frame(block(encoded[:-2001], last=False), repeated, block(encoded[-1:]), window=0), [run]),
+        requirements=["RB-ZSTD-1", "RB-CODEC-2"],
+        flags=["ZstdBlockBroken"],
+        finding="decompression-failed",
+        budget=SMALL,
+    )
+
     # Kafka's library and kfuzz's end these streams at different places, but neither finds a record.
     for slug, what, stream in (
         ("block-compressed-empty", "a compressed block is empty", frame(block(b"", COMPRESSED))),
