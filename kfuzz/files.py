@@ -9,7 +9,7 @@ import mmap
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +24,7 @@ __all__ = [
     "read_bytes",
     "require_writable",
     "sync_directory",
+    "write_all",
     "write_whole",
 ]
 
@@ -142,6 +143,27 @@ def write_whole(path: str | Path, data: bytes | str, *, mode: int = 0o666) -> No
     """Write ``data`` (text as UTF-8) to ``path`` atomically: readers see the old file or the new one, never a part."""
     with open_whole(path, mode=mode) as file:
         file.write(data.encode() if isinstance(data, str) else data)
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Write several files: all of them, or none. ``UsageError`` if one of them cannot be written; then those that were
+    replaced have their old contents again, and those that are new are gone.
+    """
+    before = {path: path.read_bytes() if path.is_file() else None for path in contents}
+    try:
+        with contextlib.ExitStack() as stack:
+            # Each file is complete under another name before the first one gets its own.
+            for path, data in contents.items():
+                file = stack.enter_context(open_whole(path))
+                file.write(data)
+                file.flush()
+    except BaseException:
+        for path, old in before.items():
+            if old is None:
+                path.unlink(missing_ok=True)
+            elif path.read_bytes() != old:
+                write_whole(path, old)
+        raise
 
 
 def sync_directory(path: Path) -> None:

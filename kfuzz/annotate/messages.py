@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kfuzz.annotate.parts import PREVIEW_SIZE, Part, preview, scope_of
+from kfuzz.annotate.parts import PREVIEW_SIZE, Part, preview, scope_of, uvarint_size
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.findings import Finding, Profile
 from kfuzz.kafka import INT32_MAX
@@ -26,7 +26,7 @@ from kfuzz.wire.values import UNKNOWN_TAGGED_FIELDS
 if TYPE_CHECKING:
     from kfuzz.wire.message import Place
 
-__all__ = ["Annotation", "annotate"]
+__all__ = ["Annotation", "Walk", "annotate", "walk"]
 
 _INDICES: Final = re.compile(r"\[\d+\]")
 
@@ -67,6 +67,30 @@ def annotate(
         for finding in one.findings
     ]
     return Annotation(list(parts.of(places, cut=end < 0)), reading, readings, reading.findings + moved)
+
+
+class Walk(NamedTuple):
+    """A message as its bytes were walked, without a verdict on it.
+
+    ``kinds`` says what each place is, by its offset: "length", "count", "value", and so on, as in
+    ``kfuzz.wire.message``. ``stops`` are the lengths and counts that the walk could not take: path, offset, bytes.
+    """
+
+    parts: list[Part]
+    kinds: dict[int, str]
+    stops: list[tuple[str, int, int]]
+
+
+def walk(definition: Definition, version: int, data: bytes) -> Walk:
+    """The parts of a message of any bytes; never raises on bad ones. ``UsageError`` for an unknown version."""
+    end, notes, places = schema(definition, version).places(data)
+    parts = _Parts(definition, version, data, None)
+    stops = []
+    for _, at, _, _, steps in notes:
+        path = definition.name + "".join(f".{name}" + (f"[{i}]" if i >= 0 else "") for name, i in steps)
+        if at < len(data) and steps and UNKNOWN_TAGGED_FIELDS not in path:
+            stops.append((path, at, parts.length_size(path, data[at:])))
+    return Walk(list(parts.of(places, cut=end < 0)), {place[0]: place[3] for place in places}, stops)
 
 
 def _moved(finding: Finding, at: int, path: str) -> Finding:
@@ -160,6 +184,13 @@ class _Parts:
         """The length or count that ``value`` encodes. A number outside 0 to INT32_MAX means null: None."""
         number = value - is_compact(self.definition, self.field(path), self.version)
         return number if 0 <= number <= INT32_MAX else None
+
+    def length_size(self, path: str, data: bytes) -> int:
+        """The size in bytes of the field's length or count at the start of ``data``."""
+        field = self.field(path)
+        if is_compact(self.definition, field, self.version):
+            return uvarint_size(data)
+        return min(len(data), 2 if field.type.name == "string" and not field.type.array else 4)
 
     def name_of_tag(self, path: str, tag: int) -> str:
         return next((key_of(field.name) for field in self.struct(path) if field.tag == tag), "unknown")

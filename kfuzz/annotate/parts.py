@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["PREVIEW_SIZE", "Part", "preview", "scope_of"]
+__all__ = ["PREVIEW_SIZE", "Part", "preview", "scope_of", "uvarint_size"]
 
 _SCOPE = re.compile(r".*\bbatch\[\d+\](?:\.payload(?=\.))?")
 # A dump shows at most this many characters of a string, or bytes of printable ASCII.
@@ -40,6 +40,12 @@ def scope_of(path: str) -> str:
     """
     found = _SCOPE.match(path)
     return found[0] if found else ""
+
+
+def uvarint_size(data: bytes) -> int:
+    """The bytes of the varint of at most 32 bits at the start of ``data``, also if it does not end."""
+    longest = min(len(data), 5)
+    return next((i + 1 for i, byte in enumerate(data[:longest]) if byte < 0x80), longest)
 
 
 def preview(payload: bytes | memoryview, span: tuple[int, int]) -> str:

@@ -281,4 +281,6 @@ def _show_causes(target: str, causes: Iterable[Fault], sanitizer: str) -> None:
         known = f", among them {', '.join(cause.known[:3])}" if cause.known else ""
         more = f" and {len(cause.known) - 3:,} more known ones" if len(cause.known) > 3 else ""
         click.echo(f"    {_inputs(cause.count)}{known}{more}; the smallest has {len(cause.data):,} bytes: {shown}")
+        if cause.kills:
+            click.echo(f"    the field that kills: {cause.kills[0]}; `kfuzz show {cause.file}` marks it")
         click.echo(f"    to run it again: kfuzz fuzz {target}{option} --reproduce {cause.file}")

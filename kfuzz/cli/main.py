@@ -37,6 +37,7 @@ VERBS = {
     "probe": ("kfuzz.cli.probe", "Show the vectors to a running broker, and compare it with Kafka."),
     "testee": ("kfuzz.cli.testee", "Run kfuzz's own decoder as a testee, or start one for yours."),
     "fuzz": ("kfuzz.cli.fuzz", "Run fuzz targets under atheris."),
+    "keep": ("kfuzz.cli.keep", "Make a vector and a regression of what a campaign found."),
     "export": ("kfuzz.cli.export", "Write seeds, dictionary and mutator for other fuzzers."),
     "corpus": ("kfuzz.cli.corpus", "Generate and verify corpora of log segments."),
     "demo": ("kfuzz.cli.demo", "A tour of everything, in a few minutes."),

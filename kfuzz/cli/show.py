@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from kfuzz import records
+from kfuzz.annotate.killing import KillingField, mark
 from kfuzz.annotate.messages import Annotation
 from kfuzz.annotate.messages import annotate as annotate_message
 from kfuzz.annotate.parts import Part, scope_of
@@ -27,11 +29,15 @@ from kfuzz.messages.model import Definition
 from kfuzz.messages.schemas import schema
 
 if TYPE_CHECKING:
+    from kfuzz.fuzz.crashes import Crash
     from kfuzz.vectors.model import Vector
 
 BYTES_PER_LINE = 16
 # The dump cuts longer fields and shows how many bytes are left out.
 LONGEST_LINES = 4
+# Of the fields that a crash needs, so many are marked and named.
+FIELDS_SHOWN = 8
+KILL_MARKS = ("kills", *["needed to kill"] * (FIELDS_SHOWN - 1))
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,11 @@ class Dump:
     show_default=True,
     help="Show at most this many batches; for a message, in each of its fields.",
 )
+@click.option(
+    "--find",
+    is_flag=True,
+    help="For the input of a cause: find the field that kills, if it is not known yet.",
+)
 @json_option
 def command(
     name: str,
@@ -69,6 +80,7 @@ def command(
     source: str,
     profile: Profile,
     batches: int,
+    find: bool,
     as_json: bool,
 ) -> None:
     """Show an annotated dump of a file of record batches (a segment or a fetch; - is standard input) or of a vector.
@@ -77,23 +89,37 @@ def command(
     The dump shows the offset, the bytes and the value of every field, then the findings. Offsets inside a compressed
     batch count from the start of its decompressed payload.
 
+    If the file is the smallest input of a cause that `kfuzz fuzz` or `kfuzz conform --differential` found, the dump
+    also names the cause, and marks the field that kills: with an ordinary value in it, the input does no harm.
+
     \b
     Examples:
       kfuzz show 00000000000000000000.log
       kfuzz show records/v2/count/negative-one
       kfuzz show messages/counts/fetch-request-v18-huge
       kfuzz show --json fetch.bin
+      kfuzz show out/fuzz/record-batch/causes/panics-01234567
       kfuzz show --message FetchResponse --version 17 body.bin
       kfuzz messages encode ApiVersions --version 3 < a.json | kfuzz show --message ApiVersions --version 3 -
     """
     vector = vector_of(name)
     chosen = message_of(message, version, source) or message_in(vector)
+    crash = crash_of(name) if vector is None and chosen is None else None
     title = name if vector is None else f"{vector.id}: {vector.summary}"
-    data = open_buffer(name) if vector is None else vector.data
+    data: bytes | mmap.mmap
+    if crash is not None and crash.body is not None:
+        crash = found_fields(crash) if find and not crash.kills else crash
+        assert crash.body is not None
+        data, chosen = crash.body.data, crash.body.message
+    else:
+        data = open_buffer(name) if vector is None else vector.data
+    if find and crash is None:
+        raise UsageError(f"--find needs the input of a cause; no campaign or differential wrote {name}")
     dump = dump_records(data, profile, batches) if chosen is None else dump_message(*chosen, data, profile, batches)
     if as_json:
         echo_json(
             {"source": title, "size": len(data)}
+            | ({} if crash is None else crash_json(crash))
             | dump.facts
             | {
                 "parts": [
@@ -113,7 +139,12 @@ def command(
         )
         return
     click.echo(f"{title}: {len(data)} bytes")
+    for line in () if crash is None else cause_lines(crash):
+        click.echo(line)
     marks = marks_of(dump)
+    for field, text in zip(() if crash is None else crash.kills, KILL_MARKS, strict=False):
+        if (index := mark(dump.parts, field)) is not None:
+            marks[index].insert(0, text)
     for i, part in enumerate(dump.parts):
         for line in lines(part, f"   <-- {', '.join(marks[i])}" if i in marks else ""):
             click.echo(line)
@@ -123,6 +154,59 @@ def command(
     for finding in dump.findings:
         click.echo(f"{finding.severity}: {finding}")
     click.echo(dump.outcome)
+    for line in () if crash is None else killing_lines(crash.kills):
+        click.echo(line)
+
+
+# ------------------------------------------------------------------------------------------------- crashes
+
+
+def crash_of(name: str) -> Crash | None:
+    """The crash in a file; None for any other file."""
+    # Most files are none, and the fuzzer's modules take time to load.
+    if name == "-" or (
+        not (Path(name).parent / "causes.json").is_file() and not Path(name).with_suffix(".json").is_file()
+    ):
+        return None
+    from kfuzz.fuzz.crashes import crash_at
+
+    return crash_at(name)
+
+
+def found_fields(crash: Crash) -> Crash:
+    """The crash with the fields that kill, found now."""
+    from kfuzz.fuzz.crashes import with_killing_fields
+
+    return with_killing_fields(crash)
+
+
+def crash_json(crash: Crash) -> dict[str, Any]:
+    """The JSON members about the cause of a crash."""
+    return {
+        "cause": {"id": crash.id, "target": crash.target, "harm": crash.harm, "summary": crash.summary, "at": crash.at},
+        "kills": [field.to_json() for field in crash.kills],
+    }
+
+
+def cause_lines(crash: Crash) -> list[str]:
+    """The cause of a crash, before its dump."""
+    from kfuzz.conformance.judge.harm import harm_named
+
+    of = f"{crash.testee} as {crash.role}" if crash.testee else crash.target
+    at = f" ({crash.at})" if crash.at else ""
+    return [f"cause {crash.id} of {of}, {harm_named(crash.harm).title}: {crash.summary}{at}"]
+
+
+def killing_lines(fields: Sequence[KillingField]) -> list[str]:
+    """The fields that kill, after the dump of a crash."""
+    if not fields:
+        return ["the field that kills is not known; --find looks for it"]
+    lines = [f"the field that kills: {fields[0]}"]
+    if len(fields) > 1:
+        shown = ", ".join(map(str, fields[1:FIELDS_SHOWN]))
+        more = f" and {len(fields) - FIELDS_SHOWN} more" if len(fields) > FIELDS_SHOWN else ""
+        lines.append(f"needed too: {shown}{more}")
+    return lines
 
 
 def vector_of(name: str) -> Vector | None:

@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.judge.causes import Cause, Deviation
 from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY, PANICS, RANK
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.fuzz.recorder import Find, Kind
 
-__all__ = ["Fault", "Faults", "explain", "of_end"]
+__all__ = ["CAUSES_FILE", "Fault", "Faults", "explain", "load", "of_end"]
 
 HARM_OF: Final[Mapping[Kind, str]] = {
     "promise": LOSES.name,
@@ -33,6 +34,7 @@ HARM_OF: Final[Mapping[Kind, str]] = {
 # libFuzzer's words for inputs that end the process; all others are crashes.
 KIND_OF: Final[Mapping[str, Kind]] = {"timeout": "timeout", "oom": "memory"}
 DETAIL_LINES: Final = 12
+CAUSES_FILE: Final = "causes.json"
 UNCAUGHT: Final = "=== Uncaught Python exception: ==="
 NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
 # A frame of a sanitizer's stack, the place of undefined behaviour, and a frame of Python's own stack.
@@ -51,6 +53,8 @@ class Fault:
 
     ``summary``, ``at`` and ``details`` tell what happened and where, ``count`` how many inputs it broke.
     ``input_hex`` is the smallest one, ``file`` holds it, and ``known`` names the vectors and seeds among the inputs.
+    ``kills``: the fields without which the smallest input does not break the target in this way, the most telling one
+    first; empty if they were not found.
     """
 
     id: str
@@ -62,6 +66,7 @@ class Fault:
     input_hex: str
     file: str = ""
     known: tuple[str, ...] = ()
+    kills: tuple[KillingField, ...] = ()
 
     @property
     def data(self) -> bytes:
@@ -72,7 +77,10 @@ class Fault:
         """Both as one: the smaller input, the sum of the counts, all names."""
         smaller = min(self, other, key=lambda fault: (len(fault.input_hex), fault.input_hex))
         known = tuple(sorted({*self.known, *other.known}))
-        return replace(smaller, count=self.count + other.count, known=known)
+        kills = smaller.kills
+        if self.input_hex == other.input_hex:
+            kills = self.kills or other.kills
+        return replace(smaller, count=self.count + other.count, known=known, kills=kills)
 
 
 class Faults:
@@ -81,7 +89,7 @@ class Faults:
     def __init__(self, folder: Path, target: str) -> None:
         self._folder = folder / "causes"
         self._target = target
-        self._before = {fault.id: fault for fault in _load(self._folder / "causes.json")}
+        self._before = {fault.id: fault for fault in load(self._folder / CAUSES_FILE)}
         self._now: dict[str, Fault] = {}
         self._differences: set[str] = set()
 
@@ -124,6 +132,14 @@ class Faults:
         fault = self._fault(smaller)
         self._now[id] = replace(fault, count=self._now[id].count, known=self._now[id].known)
 
+    def set_killing(self, id: str, fields: tuple[KillingField, ...]) -> None:
+        """Set the fields that kill in the smallest input of a fault."""
+        self._now[id] = replace(self._now[id], kills=fields)
+
+    def smallest(self, id: str) -> bytes:
+        """The smallest input of a fault of this campaign."""
+        return self._now[id].data
+
     def add_difference(self, cause: Cause, harm: str, reason: str, data: bytes) -> None:
         """Count a cause of a differential: kfuzz and a testee read its inputs differently. ``data`` is the smallest."""
         fault = Fault(cause.id, harm, reason, "", "", cause.count, data.hex())
@@ -148,13 +164,14 @@ class Faults:
             if fault.id in self._now:
                 write_whole(file, fault.data)
                 known = "".join(f"known as: {name}\n" for name in fault.known)
+                known += "".join(f"kills: {field}\n" for field in fault.kills)
                 write_whole(
                     file.with_suffix(".txt"),
                     f"{fault.summary}\n\n{fault.details}\n\ninputs: {fault.count}\n{known}input: {fault.input_hex}\n",
                 )
         if self._now:
             text = json.dumps([_stored(fault) for fault in written], indent=2, sort_keys=True)
-            write_whole(self._folder / "causes.json", text + "\n")
+            write_whole(self._folder / CAUSES_FILE, text + "\n")
         return [
             replace(fault, count=self._now[fault.id].count, known=self._now[fault.id].known)
             for fault in written
@@ -171,11 +188,23 @@ def _stored(fault: Fault) -> dict[str, Any]:
     return {name: value for name, value in asdict(fault).items() if name != "file"}
 
 
-def _load(path: Path) -> list[Fault]:
+def load(path: Path) -> list[Fault]:
+    """The faults in the file ``causes.json`` of a campaign; none if there is no such file. ``UsageError`` for a file
+    that no campaign wrote.
+    """
     if not path.is_file():
         return []
     try:
-        return [Fault(**{**entry, "known": tuple(entry["known"])}) for entry in json.loads(read_bytes(path))]
+        return [
+            Fault(
+                **{
+                    **entry,
+                    "known": tuple(entry["known"]),
+                    "kills": tuple(KillingField.from_json(field) for field in entry.get("kills", ())),
+                }
+            )
+            for entry in json.loads(read_bytes(path))
+        ]
     except (ValueError, TypeError, KeyError):
         raise UsageError(f"{path} is not what a campaign writes; remove it, or use another --out") from None
 

@@ -7,7 +7,7 @@ changes the data inside the stream.
 from __future__ import annotations
 
 from kfuzz.records import CODECS
-from kfuzz.records.codecs import compress
+from kfuzz.records.codecs import compress, decompress
 from kfuzz.wire.checksum import crc32, crc32c
 from kfuzz.wire.framing import frames, next_frame
 from kfuzz.wire.layout import (
@@ -17,12 +17,13 @@ from kfuzz.wire.layout import (
     CODEC_MASK,
     HEADER_AT,
     LOG_OVERHEAD,
+    MAGIC_AT,
     MESSAGE_AT,
     MESSAGE_CRC_COVERS_FROM,
 )
 from kfuzz.wire.message_set import encode_message, parse_message
 
-__all__ = ["pack"]
+__all__ = ["pack", "unpack"]
 
 
 def pack(data: bytes) -> bytes | None:
@@ -35,6 +36,22 @@ def pack(data: bytes) -> bytes | None:
     if size <= 0 or magic is None:
         return None
     return _pack_batch(data[:size]) if magic == 2 else _pack_wrapper(data[:size], magic)
+
+
+def unpack(packed: bytes, limit_bytes: int = 1 << 20) -> bytes:
+    """The batch that :func:`pack` made, with its payload uncompressed again, up to ``limit_bytes`` of it."""
+    magic = packed[MAGIC_AT]
+    codec = CODECS[packed[CODEC_AT[magic]] & CODEC_MASK]
+    if magic == 2:
+        payload = decompress(codec, packed[BATCH_HEADER_SIZE:], limit_bytes).data
+        made = packed[:BATCH_HEADER_SIZE] + payload
+        length = (len(made) - LOG_OVERHEAD).to_bytes(4, "big")
+        return made[: HEADER_AT["batch_length"]] + length + made[LOG_OVERHEAD:]
+    message, _ = parse_message(packed, 0, len(packed))
+    assert message is not None
+    offset, _, _, attributes, timestamp, key, (value_at, value_length), _ = message
+    inner = decompress(codec, packed[value_at : value_at + value_length], limit_bytes, magic=magic).data
+    return encode_message(magic, offset, attributes, timestamp, key, inner)
 
 
 def _pack_batch(batch: bytes) -> bytes | None:

@@ -1,4 +1,6 @@
-"""Makes the smallest input of a fault smaller. A process of its own tries the inputs, because they may end it."""
+"""Makes the smallest input of a fault smaller, and finds the fields that kill in it. A process of its own tries the
+inputs, because they may end it.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from kfuzz.annotate.killing import KillingField
+from kfuzz.conformance.judge.harm import HANGS, KILLS, MEMORY
+from kfuzz.fuzz.bodies import killing_fields_of
 from kfuzz.fuzz.building import Build
 from kfuzz.fuzz.faults import Fault, Faults, of_end
 from kfuzz.fuzz.recorder import TRY, Find
@@ -20,7 +25,7 @@ from kfuzz.fuzz.running import INPUT_TIMEOUT_S, kill_group
 from kfuzz.fuzz.targets import Target
 from kfuzz.mutate.shrinking import shrink
 
-__all__ = ["shrink_faults"]
+__all__ = ["killing_fields_again", "shrink_faults"]
 
 # What one fault may cost. An input that ends the process costs its start, one that hangs costs the time limit.
 TRIES_MAX: Final = 4000
@@ -28,6 +33,7 @@ ENDS_MAX: Final = 60
 HANGS_MAX: Final = 6
 START_S: Final = 60
 READY: Final = b"ready\n"
+WALK_BREAKS: Final = frozenset({KILLS.name, HANGS.name, MEMORY.name})
 
 
 class _CannotTry(Exception):
@@ -116,31 +122,75 @@ def shrink_faults(made: Build, target: Target, faults: Faults) -> None:
             smaller = _smaller(trier, faults, fault)
             if smaller is not None:
                 faults.replace(fault.id, smaller)
+            faults.set_killing(fault.id, _killing(trier, target, faults, fault, faults.smallest(fault.id)))
+
+
+def killing_fields_again(made: Build, target: Target, faults: Faults, fault: Fault) -> tuple[KillingField, ...]:
+    """The fields that kill in the input of a fault of an earlier campaign; empty if there are none, or if the input
+    does not break the target in the same way any more.
+    """
+    with _Trier(made, target) as trier:
+        return _killing(trier, target, faults, fault, fault.data)
+
+
+class _Asking:
+    """Asks whether inputs break the target like ``fault``, as long as that does not cost too much."""
+
+    def __init__(self, trier: _Trier, faults: Faults, fault: Fault) -> None:
+        self._trier = trier
+        self._faults = faults
+        self._id = fault.id
+        self._tries = self._ends = self._hangs = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has cost too much."""
+        return self._tries >= TRIES_MAX or self._ends >= ENDS_MAX or self._hangs >= HANGS_MAX
+
+    def find_of(self, data: bytes) -> Find | None:
+        """What the input breaks, if that is the same fault."""
+        find = self._trier.run(data)
+        self._tries += 1
+        self._ends += find is not None and find.kind == "crash"
+        self._hangs += find is not None and find.kind == "timeout"
+        return find if find is not None and self._faults.id_of(find) == self._id else None
 
 
 def _smaller(trier: _Trier, faults: Faults, fault: Fault) -> Find | None:
     """Look for a smaller input of ``fault``. Returns what it breaks, or None if there is none."""
     best: dict[bytes, Find] = {}
-    tries = ends = hangs = 0
+    asking = _Asking(trier, faults, fault)
 
     def find_first(candidates: Sequence[bytes]) -> int | None:
-        nonlocal tries, ends, hangs
         for i, data in enumerate(candidates):
-            find = trier.run(data)
-            tries += 1
-            ends += find is not None and find.kind == "crash"
-            hangs += find is not None and find.kind == "timeout"
-            if find is not None and faults.id_of(find) == fault.id:
+            if (find := asking.find_of(data)) is not None:
                 best[data] = find
                 return i
-            if tries >= TRIES_MAX or ends >= ENDS_MAX or hangs >= HANGS_MAX:
+            if asking.is_over:
                 break
         return None
 
     try:
         # The place may be another one here, without libFuzzer.
-        if (find := trier.run(fault.data)) is None or faults.id_of(find) != fault.id:
+        if asking.find_of(fault.data) is None:
             return None
         return best.get(shrink(fault.data, find_first))
     except _CannotTry:
         return None
+
+
+def _killing(trier: _Trier, target: Target, faults: Faults, fault: Fault, data: bytes) -> tuple[KillingField, ...]:
+    """The fields that kill in ``data``, an input of ``fault``; empty if there are none, or if it costs too much."""
+    # This process walks through the message too. If the walk itself does not end, neither would this.
+    if target.flat_schema_of is not None and fault.harm in WALK_BREAKS:
+        return ()
+    asking = _Asking(trier, faults, fault)
+
+    def breaks(changed: bytes) -> bool:
+        # What was not asked counts as no change.
+        return asking.is_over or asking.find_of(changed) is not None
+
+    try:
+        return killing_fields_of(target, data, breaks)
+    except _CannotTry:
+        return ()

@@ -32,7 +32,7 @@ from kfuzz.wire.record_batch import parse_header, parse_places
 if TYPE_CHECKING:
     from kfuzz.wire.record_batch import PlaceTuple, Span
 
-__all__ = ["CANDIDATES_AT_ONCE", "FindFirst", "first_that", "shrink"]
+__all__ = ["CANDIDATES_AT_ONCE", "FindFirst", "first_that", "has_crc", "sealed", "shrink", "zigzag"]
 
 # Takes inputs, the most promising first; returns the index of the first one that breaks in the same way, or None.
 FindFirst = Callable[[Sequence[bytes]], int | None]
@@ -123,17 +123,19 @@ def _cut(data: bytes, begin: int) -> Iterator[bytes]:
 def _fewer_bytes(frame: bytes, magic: int) -> Iterator[bytes]:
     """The frame without some of its bytes, with its length and its CRC repaired if they were right."""
     crc_at = CRC_AT if magic == 2 else MESSAGE_AT[0]["crc"]
-    yield from (_sealed(one, magic, _has_crc(frame, magic)) for one in _cut(frame, crc_at + 4) if len(one) > crc_at + 4)
+    yield from (sealed(one, magic, has_crc(frame, magic)) for one in _cut(frame, crc_at + 4) if len(one) > crc_at + 4)
 
 
-def _has_crc(frame: bytes, magic: int) -> bool:
+def has_crc(frame: bytes, magic: int) -> bool:
+    """Whether the CRC of a batch or message is right."""
     if magic == 2:
         return frame[CRC_AT : CRC_AT + 4] == crc32c(frame[BATCH_CRC_COVERS_FROM:]).to_bytes(4, "big")
     at = MESSAGE_AT[0]["crc"]
     return frame[at : at + 4] == crc32(frame[MESSAGE_CRC_COVERS_FROM:]).to_bytes(4, "big")
 
 
-def _sealed(frame: bytes, magic: int, with_crc: bool) -> bytes:
+def sealed(frame: bytes, magic: int, with_crc: bool) -> bytes:
+    """The batch or message with its right length and, ``with_crc``, its right CRC."""
     made = bytearray(frame)
     made[LENGTH_AT : LENGTH_AT + 4] = (len(made) - LOG_OVERHEAD).to_bytes(4, "big")
     if with_crc and magic == 2:
@@ -166,13 +168,13 @@ class _Record:
 
     def body(self) -> bytes:
         """The bytes after the length."""
-        made = bytes([self.attributes & 0xFF]) + _zigzag(self.timestamp_delta) + _zigzag(self.offset_delta)
-        made += _span(self.key) + _span(self.value) + _zigzag(len(self.headers))
+        made = bytes([self.attributes & 0xFF]) + zigzag(self.timestamp_delta) + zigzag(self.offset_delta)
+        made += _span(self.key) + _span(self.value) + zigzag(len(self.headers))
         return made + b"".join(_span(header.key) + _span(header.value) for header in self.headers)
 
     def encoded(self) -> bytes:
         body = self.body()
-        return _zigzag(len(body) + self.longer) + body
+        return zigzag(len(body) + self.longer) + body
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,7 @@ class _Batch:
         made = bytearray(header)
         made[COUNT_AT : COUNT_AT + 4] = ((len(self.records) + self.more) & 0xFFFFFFFF).to_bytes(4, "big")
         payload = b"".join(record.encoded() for record in self.records) + self.rest
-        return _sealed(bytes(made) + compress(CODECS[self.codec], payload), 2, self.with_crc)
+        return sealed(bytes(made) + compress(CODECS[self.codec], payload), 2, self.with_crc)
 
 
 def _parsed(frame: bytes) -> _Batch | None:
@@ -222,7 +224,7 @@ def _parsed(frame: bytes) -> _Batch | None:
         end += size
     numbers = {name: header[i] for name, i in FIELDS.items()}
     more = numbers["record_count"] - len(records)
-    made = _Batch(numbers, codec, tuple(records), payload[end:], more, _has_crc(frame, 2))
+    made = _Batch(numbers, codec, tuple(records), payload[end:], more, has_crc(frame, 2))
     return made if codec or made.encoded() == frame else None
 
 
@@ -288,8 +290,9 @@ def _shorter(data: bytes | None) -> list[bytes | None]:
 
 
 def _span(data: bytes | None) -> bytes:
-    return _zigzag(-1) if data is None else _zigzag(len(data)) + data
+    return zigzag(-1) if data is None else zigzag(len(data)) + data
 
 
-def _zigzag(number: int) -> bytes:
+def zigzag(number: int) -> bytes:
+    """The signed varint of a number, in as few bytes as possible."""
     return uvarint(number << 1 if number >= 0 else (-number << 1) - 1)

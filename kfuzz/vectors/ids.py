@@ -12,7 +12,7 @@ from typing import Any
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 
-__all__ = ["REGISTER_FILE", "digest_of", "matching", "register", "registered", "remedy"]
+__all__ = ["REGISTER_FILE", "digest_of", "matching", "register", "registered", "remedy", "with_digests"]
 
 # Every id ever given, one per line, with the digest of its bytes. Neither ever changes (docs/suite-policy.md).
 REGISTER_FILE = "ids.txt"
@@ -28,11 +28,19 @@ def registered(root: Path) -> dict[str, str]:
 
 def register(root: Path, digests: Mapping[str, str]) -> None:
     """Add ids with their digests to the register. An id keeps the digest of its first registration."""
+    content = with_digests(root, digests)
+    if content is not None:
+        write_whole(root / REGISTER_FILE, content)
+
+
+def with_digests(root: Path, digests: Mapping[str, str]) -> bytes | None:
+    """The register with these ids added, as :func:`register` writes it; None if it has all of them."""
     before = registered(root)
     after = {name: before.get(name) or digests.get(name, "") for name in {*before, *digests}}
-    if after != before:
-        lines = (f"{name} {digest}".rstrip() for name, digest in sorted(after.items()))
-        write_whole(root / REGISTER_FILE, "".join(f"{line}\n" for line in lines))
+    if after == before:
+        return None
+    lines = (f"{name} {digest}".rstrip() for name, digest in sorted(after.items()))
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def digest_of(item: Mapping[str, Any]) -> str:

@@ -222,7 +222,7 @@ def _ids(documents: Iterable[tuple[Path, Mapping[str, Any]]]) -> set[str]:
 
 def load_files(root: str | Path | None = None) -> tuple[SuiteFile, ...]:
     """All files of the suite under ``root``, sorted by path. Raises ``UsageError`` as :func:`load_suite` does."""
-    return tuple(_suite_file(path, document) for path, document in _documents(root))
+    return tuple(suite_file(path, document) for path, document in _documents(root))
 
 
 def _root(root: str | Path | None) -> tuple[Path, bool]:
@@ -268,10 +268,11 @@ def suite_paths(root: Path) -> list[Path]:
 def load_file(path: str | Path) -> SuiteFile:
     """One file of the suite, checked against the schema. A ``UsageError`` names the file, the place and the remedy."""
     path = Path(path)
-    return _suite_file(path, parse_document(path, read_bytes(path)))
+    return suite_file(path, parse_document(path, read_bytes(path)))
 
 
-def _suite_file(path: Path, document: Mapping[str, Any]) -> SuiteFile:
+def suite_file(path: Path, document: Mapping[str, Any]) -> SuiteFile:
+    """The file of a checked document."""
     flags = {
         name: Flag(
             name,

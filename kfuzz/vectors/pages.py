@@ -33,17 +33,18 @@ SHOWN_TESTS = 2
 
 def stale(root: Path, measured: Coverage | None = None) -> list[str]:
     """The pages that differ from what the suite under ``root`` gives; empty if there are no docs or no tables."""
-    return [path.relative_to(root.resolve().parent).as_posix() for path, _ in _changed(root, measured)]
+    return [path.relative_to(root.resolve().parent).as_posix() for path, _ in changed(root, measured)]
 
 
 def write(root: Path) -> None:
     """Write the pages into ``docs/`` beside the suite under ``root``, if there are docs and tables."""
-    for path, content in _changed(root):
+    for path, content in changed(root):
         path.parent.mkdir(exist_ok=True)
         write_whole(path, content)
 
 
-def _changed(root: Path, measured: Coverage | None = None) -> list[tuple[Path, bytes]]:
+def changed(root: Path, measured: Coverage | None = None) -> list[tuple[Path, bytes]]:
+    """The pages that differ from what the suite under ``root`` gives, with their right contents."""
     docs = root.resolve().parent / "docs"
     if not docs.is_dir() or not (root / COVERAGE_FILE).is_file():
         return []

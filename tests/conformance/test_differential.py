@@ -18,6 +18,7 @@ from conftest import counts, require_tool
 from kfuzz import records
 from kfuzz.conformance.differential.found import Differential
 from kfuzz.conformance.differential.records import RULES, differ
+from kfuzz.conformance.differential.sharing import from_text, to_text
 from kfuzz.conformance.judge.reference import Verdict, verdict
 from kfuzz.conformance.protocol.testees import Testee, all_testees, own
 from kfuzz.conformance.protocol.words import Answer
@@ -199,6 +200,19 @@ def test_an_input_that_kills_is_made_simpler_and_still_kills(tmp_path: Path) -> 
     [(cause, item)] = found.smallest
     assert (cause.harm, item.shrunk_from) == ("kills", len(big))
     assert 100 <= len(item.data) < 200
+
+
+def test_the_field_that_kills_is_found_with_the_cause_as_its_measure(tmp_path: Path) -> None:
+    """The testee ends at a value "bad"; the shrinker leaves that, and the search names it."""
+    big = records.encode([RecordBatch(7, 8, [Record(7, 9, b"k" * 9, b"good"), Record(8, 9, None, b"bad")])])
+    dies = "if '626164' in json.loads(line)['hex']: sys.exit('a bad value')"
+    found = differ(refusing(tmp_path, dies), [big], shrunk=1)
+    [(cause, item)] = found.smallest
+    assert cause.harm == "kills"
+    assert item.data.endswith(b"bad")
+    assert [(field.at, field.size) for field in item.kills] == [(len(item.data) - 3, 3)]
+    again = from_text(to_text(found))
+    assert again.disagreements == found.disagreements
 
 
 def test_a_testee_that_breaks_for_no_input_alone_is_told(tmp_path: Path) -> None:
@@ -424,7 +438,9 @@ def test_disagreements_exit_with_1_are_told_with_their_hex_and_kept_whole(tmp_pa
     assert len(first["hex"]) == min(len(item["hex"]) for item in named.values())
     kept = tmp_path / "differential" / f"seed-4-input-{first['index']}.bin"
     assert kept.read_bytes().hex() == first["hex"]
-    assert json.loads(kept.with_suffix(".json").read_text()) == {"testee": "refusing@1", "outcome": "rejected"}
+    beside = json.loads(kept.with_suffix(".json").read_text())
+    assert (beside.pop("cause")["harm"], beside.pop("kills")) == ("refuses", [])
+    assert beside == {"testee": "refusing@1", "outcome": "rejected"}
     assert len(list((tmp_path / "differential").glob("*.bin"))) == 1
     assert (cause["harm"], len(cause["cases"])) == ("refuses", len(document["disagreements"]))
     assert (

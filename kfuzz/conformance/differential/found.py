@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
+from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of, form_of
 from kfuzz.conformance.judge.harm import DIFFERS, HARM_OF
 from kfuzz.conformance.protocol.pipeline import Pipeline, ask
@@ -29,7 +30,8 @@ class Disagreement:
     """An input on which kfuzz and the testee differ: its number in the run, the reason, the request, the answer.
 
     ``harm``, ``finding`` and ``error`` are those of a :class:`~kfuzz.conformance.judge.causes.Deviation`.
-    ``shrunk_from`` is the number of bytes of the run's input, if this is a smaller one with the same cause.
+    ``shrunk_from`` is the number of bytes of the run's input, if this is a smaller one with the same cause. ``kills``
+    are the fields without which the cause goes away, the most telling one first; empty if they were not looked for.
     """
 
     index: int
@@ -40,6 +42,7 @@ class Disagreement:
     finding: str = ""
     error: str = ""
     shrunk_from: int = 0
+    kills: tuple[KillingField, ...] = ()
 
     @property
     def data(self) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from kfuzz.annotate.killing import killing_fields
 from kfuzz.conformance.differential.found import Asker, Differential, Disagreement, Question
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import Case, declared_unsupported, judge, request, wrong_reading
@@ -51,6 +52,8 @@ SEED_BYTES_MAX: Final = 4096
 SHRINK_ROUNDS: Final = 60
 # An input that ends the testee costs its start, and one on which it hangs the time limit.
 ROUNDS_OF: Final = {KILLS.name: 20, MEMORY.name: 20, HANGS.name: 3}
+# The search for the fields that kill asks about this many inputs at most.
+KILLING_TRIES: Final = 500
 GZIP_CODEC: Final = 1
 LZ4_CODEC: Final = 3
 XERIAL_HEADER_BYTES: Final = 16
@@ -402,7 +405,7 @@ def differ(
 
 
 def _shrunk(found: Differential, cause: Cause, item: Disagreement, ask: Callable[..., Differential]) -> Disagreement:
-    """A smaller input with the same cause, in place of ``item``."""
+    """A smaller input with the same cause, in place of ``item``, with the fields that kill in it."""
     found.disagreements.remove(item)
     smaller = {item.data: item}
 
@@ -419,7 +422,20 @@ def _shrunk(found: Differential, cause: Cause, item: Disagreement, ask: Callable
             at, size = at + size, 2 * size
         return None
 
-    return smaller[shrink(item.data, find_first, rounds=ROUNDS_OF.get(item.harm, SHRINK_ROUNDS))]
+    rounds = ROUNDS_OF.get(item.harm, SHRINK_ROUNDS)
+    made = smaller[shrink(item.data, find_first, rounds=rounds)]
+    left = ROUNDS_OF.get(item.harm, KILLING_TRIES)
+
+    def breaks(changed: bytes) -> bool:
+        nonlocal left
+        if not left:
+            return True
+        there = find_first([changed]) is not None
+        # Only an input that breaks the testee costs a start.
+        left -= there or item.harm not in ROUNDS_OF
+        return there
+
+    return replace(made, kills=killing_fields(made.data, breaks))
 
 
 def seeds_of(vectors: Iterable[Vector]) -> list[bytes]:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import reduce
 from typing import Any, Final, Literal, get_args
 
+from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.differential.found import Differential, Disagreement
 from kfuzz.conformance.differential.messages import differ_messages, release_of, versions_of
 from kfuzz.conformance.differential.records import differ, seeds_of
@@ -97,6 +98,8 @@ def to_text(found: Differential) -> str:
 def from_text(text: str) -> Differential:
     """The result that ``to_text`` wrote."""
     given: dict[str, Any] = json.loads(text)
+    for item in given["disagreements"]:
+        item["kills"] = tuple(map(KillingField.from_json, item["kills"]))
     given["disagreements"] = [Disagreement(**item) for item in given["disagreements"]]
     given["rule_names"] = tuple(given["rule_names"])
     for name in ("agreements", "rules", "others"):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kfuzz.conformance.differential.found import Differential, Disagreement
+from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.conformance.report.document import cause_json, counted
 from kfuzz.files import write_whole
@@ -60,12 +61,13 @@ def keep(found: Differential, directory: Path, *, seed: int) -> list[Path]:
     """Write the smallest input of each cause to ``directory``; returns the files in the order of the causes.
 
     An input of records is kept as its bytes, with the testee's answer beside it in the form of
-    corpus/regressions/differential/. A message or stream is kept as the request that reproduces it.
+    corpus/regressions/differential/, and with the cause and the fields that kill. A message or stream is kept as the
+    request that reproduces it.
     """
-    return [_keep(found, item, directory, seed) for _, item in found.smallest]
+    return [_keep(found, cause, item, directory, seed) for cause, item in found.smallest]
 
 
-def _keep(found: Differential, item: Disagreement, directory: Path, seed: int) -> Path:
+def _keep(found: Differential, cause: Cause, item: Disagreement, directory: Path, seed: int) -> Path:
     stem = directory / f"seed-{seed}-{found.of}-{item.index}"
     if found.of != "input":
         file = stem.with_suffix(".json")
@@ -75,7 +77,10 @@ def _keep(found: Differential, item: Disagreement, directory: Path, seed: int) -
     write_whole(file, item.data)
     if item.answer:
         role = {} if item.request["role"] == "consumer" else {"role": item.request["role"]}
-        write_whole(stem.with_suffix(".json"), _document({"testee": found.testee, **role, **outcome_of(item.answer)}))
+        document = {"testee": found.testee, **role, **outcome_of(item.answer)}
+        document["cause"] = {"id": cause.id, "harm": cause.harm, "what": item.reason}
+        document["kills"] = [field.to_json() for field in item.kills]
+        write_whole(stem.with_suffix(".json"), _document(document))
     return file
 
 
@@ -91,6 +96,8 @@ def sentences(found: Differential, files: Sequence[Path], *, seed: int, shown: i
         lines.append(f"{harm_named(cause.harm).title}: {cause.what} ({counted(found.count_of(cause), found.of)})")
         made = f", made simpler ({item.shrunk_from} to {len(item.data)} bytes)" if item.shrunk_from else ""
         lines.append(f"  {found.name_of(item)} of seed {seed}{made}: {item.reason}{_hex(found, item)} ({file})")
+        if item.kills:
+            lines.append(f"  the field that kills: {item.kills[0]}; `kfuzz show {file}` marks it")
     if len(smallest) > shown:
         lines.append(f"… and {counted(len(smallest) - shown, 'cause')} more; the inputs are in {files[0].parent}")
     # Print every rule, also one that excused nothing, so that a reader sees how much the agreement depends on rules.

@@ -1,0 +1,139 @@
+"""``kfuzz keep``: make a vector and a regression of a crash. ``kfuzz.fuzz.keeping`` does the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from kfuzz.cli.console import LocalPath, echo_json, json_option
+from kfuzz.errors import UsageError
+from kfuzz.files import require_writable, write_all
+from kfuzz.fuzz.crashes import crash_at, crash_of_target
+from kfuzz.fuzz.keeping import Disagrees, kept_regression, kept_vector
+
+__all__ = ["command"]
+
+
+@click.command()
+@click.argument("crash", metavar="CRASH", type=click.Path(path_type=Path))
+@click.option("--id", metavar="ID", help="The id of the vector: the path of its file in vectors/, then its own name.")
+@click.option("--summary", metavar="TEXT", help="What is in the bytes, in one line.  [default: kfuzz's finding]")
+@click.option(
+    "--requirement",
+    "requirements",
+    multiple=True,
+    metavar="ID",
+    help="A requirement that it is about; may be repeated.  [default: that of kfuzz's finding]",
+)
+@click.option("--flag", "flags", multiple=True, metavar="NAME", help="A flag that its file explains; may be repeated.")
+@click.option(
+    "--hostile",
+    metavar="FIELD",
+    help="The hostile field, by its whole path in the dump, such as batch[0].crc.  [default: the one that kills]",
+)
+@click.option(
+    "--acceptable",
+    is_flag=True,
+    help="Decoders may also refuse what kfuzz and Kafka read: the documents are silent, or only say what should be.",
+)
+@click.option("--regression-only", is_flag=True, help="Make no vector.")
+@click.option("--name", metavar="NAME", help="With --regression-only: the name of its file.  [default: that of CRASH]")
+@click.option("--target", metavar="TARGET", help="CRASH is any input of this fuzz target, as bytes or in a .hex file.")
+@click.option("--dry-run", is_flag=True, help="Ask Kafka and show the vector, but write nothing.")
+@click.option("--vectors", "root", type=LocalPath(), metavar="DIR", help="The suite in DIR instead of kfuzz's own.")
+@click.option(
+    "--regressions",
+    type=LocalPath(),
+    metavar="DIR",
+    help="Where regressions are kept.  [default: corpus/regressions of the checkout]",
+)
+@json_option
+def command(
+    crash: Path,
+    id: str | None,
+    summary: str | None,
+    requirements: tuple[str, ...],
+    flags: tuple[str, ...],
+    hostile: str | None,
+    acceptable: bool,
+    regression_only: bool,
+    name: str | None,
+    target: str | None,
+    dry_run: bool,
+    root: Path | None,
+    regressions: Path | None,
+    as_json: bool,
+) -> int:
+    """Make a vector and a regression of CRASH, the smallest input of a cause that `kfuzz fuzz` or `kfuzz conform
+    --differential` found.
+
+    The vector has no recipe: `kfuzz vectors build` never changes its bytes. The field that kills is its hostile field.
+    kfuzz's own reader gives the expectations, and Apache Kafka must confirm them: kfuzz asks both releases of
+    kafka-clients and, for records, the real broker. That needs Java and Maven, and takes a minute.
+
+    The regression goes to corpus/regressions/<target>/. Inputs of `columns`, `log-tools` and `compression` make no
+    vector; keep them with --regression-only.
+
+    Exit code 0: kept; 1: Kafka contradicts kfuzz, and nothing was written; 2: wrong use.
+
+    \b
+    Examples:
+      kfuzz keep out/fuzz/record-batch/causes/panics-01234567 --id records/v2/count/two-to-the-31
+      kfuzz keep out/differential/seed-1-input-42.bin --id records/v2/record/key-length-lost --flag RecordLength
+      kfuzz keep out/fuzz/columns/causes/loses-01234567 --regression-only --name empty-value
+      kfuzz keep input.hex --target messages --id messages/counts/fetch-request-v17-lost --dry-run
+    """
+    found = crash_of_target(crash, target) if target is not None else crash_at(crash)
+    if found is None:
+        raise UsageError(
+            f"{crash} is not the smallest input of a cause; name a file that a campaign or a differential wrote, "
+            "or say with --target which fuzz target it breaks"
+        )
+    if regressions is not None:
+        require_writable(regressions, directory=True)
+    if regression_only:
+        about_vectors = {
+            "--id": id,
+            "--requirement": requirements,
+            "--flag": flags,
+            "--hostile": hostile,
+            "--acceptable": acceptable,
+            "--vectors": root,
+        }
+        for option, given in about_vectors.items():
+            if given:
+                raise UsageError(f"{option} is about a vector; leave it out with --regression-only")
+        kept = kept_regression(found, name, summary=summary, regressions=regressions)
+    elif id is None:
+        raise UsageError("give the vector a name with --id, or keep only a regression with --regression-only")
+    elif name is not None:
+        raise UsageError("--name is the name of a regression only; a vector's own is the end of its --id")
+    else:
+        try:
+            kept = kept_vector(
+                found,
+                id,
+                summary=summary,
+                requirements=requirements,
+                flags=flags,
+                hostile=hostile,
+                acceptable=acceptable,
+                root=root,
+                regressions=regressions,
+            )
+        except Disagrees as error:
+            for sentence in error.sentences:
+                click.echo(sentence)
+            click.echo("Kafka and kfuzz disagree, so nothing was written; --regression-only keeps it without a verdict")
+            return 1
+    if not dry_run:
+        write_all(kept.files)
+    if as_json:
+        echo_json({"files": sorted(map(str, kept.files)), "vector": kept.item, "written": not dry_run})
+        return 0
+    if kept.item is not None and dry_run:
+        echo_json(kept.item)
+    for file in sorted(kept.files):
+        click.echo(f"{'would write' if dry_run else 'wrote'} {file}")
+    return 0

@@ -1,0 +1,54 @@
+"""What the bytes of a target's input are: record batches, or a message. Dumps, vectors and the search for the fields
+that kill need to know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kfuzz.annotate.killing import KillingField, Message, killing_fields
+from kfuzz.fuzz.messages import SELECTOR_SIZE, chosen
+from kfuzz.fuzz.packing import pack, unpack
+from kfuzz.fuzz.targets import Target
+
+__all__ = ["Body", "body_of", "killing_fields_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The bytes that a decoder would get: ``data`` holds record batches, or ``message`` without a header.
+
+    ``input_of`` makes an input of the target from such bytes.
+    """
+
+    data: bytes
+    message: Message | None = None
+    input_of: Callable[[bytes], bytes] = bytes
+
+
+def body_of(target: Target, data: bytes) -> Body | None:
+    """The body of an input; None if it has none: inputs of `compression`, and those that the target skips.
+
+    A batch whose payload the target compresses is compressed here.
+    """
+    if target.flat_schema_of is not None:
+        message = chosen(data)
+        front = data[:SELECTOR_SIZE]
+        return None if message is None else Body(data[SELECTOR_SIZE:], message, lambda body: front + body)
+    if target.compresses:
+        packed = pack(data)
+        return None if packed is None else Body(packed, None, unpack)
+    return Body(data) if target.batches else None
+
+
+def killing_fields_of(target: Target, data: bytes, breaks: Callable[[bytes], bool]) -> tuple[KillingField, ...]:
+    """The fields of an input's body without which the target does not break in the same way; see
+    :func:`~kfuzz.annotate.killing.killing_fields`. Empty if the input has no body.
+
+    ``breaks`` tells whether an input of the target breaks it in that way.
+    """
+    body = body_of(target, data)
+    if body is None or not breaks(body.input_of(body.data)):
+        return ()
+    return killing_fields(body.data, lambda changed: breaks(body.input_of(changed)), body.message)

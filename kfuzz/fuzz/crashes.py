@@ -1,0 +1,137 @@
+"""A crash that was kept: the smallest input of a cause, as a campaign or a differential wrote it to a folder.
+
+The file holds the bytes. Beside it is what is known of the cause: ``causes.json`` of a campaign, or the ``.json`` of
+the same name of `kfuzz conform --differential`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz.annotate.killing import KillingField
+from kfuzz.conformance.differential.records import differ
+from kfuzz.conformance.judge.harm import RANK
+from kfuzz.conformance.protocol.testees import only as one_testee
+from kfuzz.errors import UsageError
+from kfuzz.files import read_bytes
+from kfuzz.fuzz import targets as table
+from kfuzz.fuzz.bodies import Body, body_of
+from kfuzz.fuzz.building import NoNativeCoverage, build
+from kfuzz.fuzz.faults import CAUSES_FILE, Faults, load
+from kfuzz.fuzz.once import read_input
+from kfuzz.fuzz.shrinking import killing_fields_again
+from kfuzz.fuzz.targets import TARGETS
+from kfuzz.records import ROLES, Role
+
+__all__ = ["DIFFERENTIAL", "Crash", "crash_at", "crash_of_target", "with_killing_fields"]
+
+# In place of a target: kfuzz and a testee differ.
+DIFFERENTIAL: Final = "differential"
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """An input that breaks something, and what is known of the cause.
+
+    ``target`` is a fuzz target, or ``DIFFERENTIAL``. Then ``answer`` is the answer of ``testee`` in ``role``, in short.
+    ``harm`` is a class of :mod:`kfuzz.conformance.judge.harm`; "" if the cause is not known. ``kills`` are the fields
+    without which it goes away, the most telling one first. ``body`` is what a decoder would get of ``data``; None if
+    the input holds neither record batches nor a message.
+    """
+
+    file: Path
+    target: str
+    data: bytes
+    body: Body | None
+    id: str = ""
+    harm: str = ""
+    summary: str = ""
+    at: str = ""
+    kills: tuple[KillingField, ...] = ()
+    testee: str = ""
+    role: Role = "consumer"
+    answer: Mapping[str, Any] | None = None
+
+
+def crash_at(path: str | Path) -> Crash | None:
+    """The crash in a file that a campaign or a differential wrote; None for any other file.
+
+    ``UsageError`` if the file beside it is damaged.
+    """
+    path = Path(path)
+    if not path.is_file():
+        return None
+    target = path.resolve().parent.parent.name
+    if target in TARGETS:
+        for fault in load(path.parent / CAUSES_FILE):
+            if path.name == f"{fault.harm}-{fault.id}":
+                data = read_bytes(path)
+                # The fields are those of the input in the table.
+                kills = fault.kills if data == fault.data else ()
+                body = body_of(TARGETS[target], data)
+                return Crash(path, target, data, body, fault.id, fault.harm, fault.summary, fault.at, kills)
+    if path.suffix == ".bin" and path.with_suffix(".json").is_file():
+        return _of_differential(path)
+    return None
+
+
+def crash_of_target(path: str | Path, target: str) -> Crash:
+    """Any input of a target, in a file of raw bytes or in a ``.hex`` file with one input. ``UsageError`` for an unknown
+    target.
+    """
+    data = read_input(path)
+    return Crash(Path(path), table.find(target).name, data, body_of(TARGETS[target], data))
+
+
+def _of_differential(path: Path) -> Crash | None:
+    beside = path.with_suffix(".json")
+    try:
+        document = json.loads(read_bytes(beside))
+        cause, testee, kills = document.pop("cause"), document.pop("testee"), document.pop("kills")
+        role = document.pop("role", "consumer")
+        if cause["harm"] not in RANK or role not in ROLES:
+            return None
+        fields = tuple(map(KillingField.from_json, kills))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
+    data = read_bytes(path)
+    return Crash(
+        path,
+        DIFFERENTIAL,
+        data,
+        Body(data),
+        cause["id"],
+        cause["harm"],
+        cause["what"],
+        kills=fields,
+        testee=testee,
+        role=role,
+        answer=document,
+    )
+
+
+def with_killing_fields(crash: Crash) -> Crash:
+    """The crash with the fields that kill, found now; the input of a differential may become smaller.
+
+    ``UsageError`` if clang or the testee is missing, or if kfuzz and the testee agree by now.
+    """
+    if crash.target == DIFFERENTIAL:
+        found = differ(one_testee([crash.testee], [], default=""), [crash.data], role=crash.role, shrunk=1)
+        if not found.disagreements:
+            raise UsageError(f"{crash.file}: kfuzz and {crash.testee} agree about it now, so no field kills")
+        [item] = found.disagreements
+        return replace(crash, data=item.data, body=Body(item.data), kills=item.kills)
+    target = TARGETS[crash.target]
+    faults = Faults(crash.file.parent.parent, crash.target)
+    fault = next((one for one in load(crash.file.parent / CAUSES_FILE) if one.id == crash.id), None)
+    if fault is None or fault.data != crash.data:
+        raise UsageError(f"{crash.file} is not the input that {CAUSES_FILE} beside it has; run the campaign again")
+    try:
+        made = build()
+    except NoNativeCoverage as error:
+        raise UsageError(f"the field that kills is found with the instrumented build: {error}") from None
+    return replace(crash, kills=killing_fields_again(made, target, faults, fault))

@@ -1,0 +1,353 @@
+"""Keeps what a campaign found: a crash becomes a vector that Apache Kafka confirmed, and a regression.
+
+kfuzz's own reader gives the expectations. Kafka's classes and its real broker are asked about them, and nothing is
+written if they contradict one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kfuzz import records
+from kfuzz.annotate.killing import KillingField
+from kfuzz.annotate.messages import walk
+from kfuzz.annotate.parts import Part
+from kfuzz.annotate.records import annotate
+from kfuzz.conformance.judge.reference import verdict
+from kfuzz.conformance.report.differences import outcome_of
+from kfuzz.errors import UsageError
+from kfuzz.findings import Finding
+from kfuzz.fuzz.bodies import Body
+from kfuzz.fuzz.crashes import DIFFERENTIAL, Crash
+from kfuzz.fuzz.seeding import CORPUS
+from kfuzz.kafka import LATEST, ROLES
+from kfuzz.messages.codec import read
+from kfuzz.messages.jsonform import to_json
+from kfuzz.vectors.adding import files_with, place_of, vector_with
+from kfuzz.vectors.confirm import with_broker, with_cells
+from kfuzz.vectors.coverage import CODES
+from kfuzz.vectors.kinds import READER
+from kfuzz.vectors.model import Vector, default_root, load_requirements
+from kfuzz.vectors.recipes.theme import SMALL
+
+__all__ = ["AskedKafka", "Disagrees", "Kept", "ask_kafka_about", "kept_regression", "kept_vector"]
+
+Json = dict[str, Any]
+
+# The targets whose inputs a decoder can be asked about. The others test kfuzz's own tools.
+ABOUT_BYTES: Final = ("record-batch", "compressed-batch", "broker", "messages", DIFFERENTIAL)
+MAY_REFUSE: Final = {"verdict": "acceptable"}
+
+
+class Disagrees(Exception):
+    """Apache Kafka contradicts what kfuzz makes of the bytes; ``sentences`` say how."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        super().__init__("; ".join(sentences))
+        self.sentences = tuple(sentences)
+
+
+@dataclass(frozen=True, slots=True)
+class AskedKafka:
+    """Kafka's answers about one vector: by role and version, and the cell of the real broker of ``broker_version``."""
+
+    contradictions: Sequence[str]
+    answers: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
+    broker_version: str = ""
+    cells: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What to write: ``files`` with their contents, the vector as its file has it (None for a regression only), and the
+    file of the regression (None if the input is none).
+    """
+
+    files: Mapping[Path, bytes]
+    item: Mapping[str, Any] | None = None
+    regression: Path | None = None
+
+
+def ask_kafka_about(vector: Vector) -> AskedKafka:
+    """Ask every version of ``kafka-clients`` about a vector, and the real broker if it is one of records.
+
+    ``UsageError`` if Java or Maven is missing.
+    """
+    from kfuzz.conformance import broker
+    from kfuzz.conformance.judge.confirmation import confirm
+
+    found = confirm([vector])
+    if found.contradictions or not broker.is_for_broker(vector):
+        return AskedKafka(found.contradictions, found.answers)
+    said = broker.judge([vector])
+    return AskedKafka(said.sentences(), found.answers, said.version, said.cells)
+
+
+def kept_vector(
+    crash: Crash,
+    id: str,
+    *,
+    summary: str | None = None,
+    requirements: Sequence[str] = (),
+    flags: Sequence[str] = (),
+    hostile: str | None = None,
+    acceptable: bool = False,
+    root: Path | None = None,
+    regressions: Path | None = None,
+) -> Kept:
+    """The vector ``id`` and the regression that a crash becomes. Nothing is written yet.
+
+    ``root`` is the suite, ``regressions`` the folder for regressions; by default those of the checkout. Without a
+    ``summary`` or ``requirements``, those of kfuzz's finding are used. ``hostile`` is the whole path of the hostile
+    field; by default, it is the field that kills. ``acceptable`` says that decoders may refuse what kfuzz reads.
+
+    Raises ``UsageError`` for what cannot be kept so, and :class:`Disagrees` if Kafka contradicts kfuzz.
+    """
+    if crash.target not in ABOUT_BYTES:
+        raise UsageError(
+            f"an input of {crash.target} tests kfuzz's own tools, and no decoder can be asked about it; "
+            "keep it with --regression-only"
+        )
+    if crash.body is None:
+        raise UsageError(f"{crash.file} holds neither a batch nor a message; keep it with --regression-only")
+    place = place_of(_suite(root), id)
+    kind = "records" if crash.body.message is None else "message"
+    if place.kind != kind:
+        raise UsageError(
+            f"{place.path.name} holds vectors of the kind {place.kind}, and this is one of the kind {kind}; "
+            "name an id of another file"
+        )
+    expect, finding = _expected(crash.body)
+    if acceptable:
+        expect = {role: one | (MAY_REFUSE if one["verdict"] == "valid" else {}) for role, one in expect.items()}
+    chosen = tuple(requirements)
+    if not chosen and finding is not None:
+        own = CODES[kind][finding.code].requirement
+        chosen = () if own is None else (own,)
+    if not chosen:
+        raise UsageError("no finding of kfuzz names a requirement for it; name one with --requirement")
+    text = summary or (finding.message if finding is not None else "")
+    if not text:
+        raise UsageError("kfuzz finds nothing in it that could be its summary; give one with --summary")
+    item: Json = {
+        "id": id,
+        "summary": text,
+        "level": _level(place.root, chosen, expect),
+        "requirements": list(chosen),
+        "flags": list(flags),
+        "canonical": _is_canonical(crash.body, expect),
+        "layout": _layout(crash, crash.body, hostile, finding),
+        "expect": expect,
+        "hex": crash.body.data.hex(),
+        "kafka": {},
+    }
+    if crash.body.message is not None:
+        definition, version = crash.body.message
+        item |= {"message": definition.name, "version": version}
+    if finding is not None:
+        item["budget"] = dict(SMALL)
+    vector = vector_with(place, item)
+    regression, files = _regression(crash, id.rpartition("/")[2], text, regressions, None)
+    said = ask_kafka_about(vector)
+    if said.contradictions:
+        raise Disagrees([*said.contradictions, *(_own_words(role, expect[role]) for role in expect)])
+    item = _with_answers(item, said)
+    if crash.target == DIFFERENTIAL:
+        answer = said.answers.get(crash.role, {}).get(LATEST, {}).get(id)
+        regression, files = _regression(crash, id.rpartition("/")[2], text, regressions, answer)
+    return Kept({**files_with(place, item), **files}, item, regression)
+
+
+def kept_regression(
+    crash: Crash, name: str | None, *, summary: str | None = None, regressions: Path | None = None
+) -> Kept:
+    """The regression that a crash becomes, without a vector. Nothing is written yet. ``UsageError`` for what cannot be
+    kept so.
+    """
+    text = summary or crash.summary
+    if not text:
+        raise UsageError("the cause is not known; say with --summary what the input breaks")
+    if crash.target == DIFFERENTIAL and not crash.testee.startswith("kafka-clients@"):
+        raise UsageError(
+            f"a regression of the differential holds Kafka's answer, and this is one of {crash.testee}; "
+            "keep it as a vector with --id, or compare with kafka-clients"
+        )
+    regression, files = _regression(crash, name or crash.file.name, text, regressions, None)
+    return Kept(files, None, regression)
+
+
+# ------------------------------------------------------------------------------------------------------- regressions
+
+
+def _regression(
+    crash: Crash, name: str, text: str, folder: Path | None, answer: Mapping[str, Any] | None
+) -> tuple[Path, dict[Path, bytes]]:
+    """The file of the regression, and all files with their contents. ``answer`` is Kafka's, for a differential."""
+    if crash.target == "canary":
+        raise UsageError("the canary is a planted bug that must stay hard to find; there is nothing to keep")
+    if folder is None:
+        folder = CORPUS / "regressions"
+        if not CORPUS.is_dir():
+            raise UsageError("this kfuzz is installed without corpus/; run `kfuzz keep` in a checkout of kfuzz")
+    stem = name if crash.target != DIFFERENTIAL or crash.role == "consumer" else f"{crash.role}-{name}"
+    file = folder / crash.target / f"{stem}.hex"
+    if file.exists():
+        raise UsageError(f"{file} exists; choose another name")
+    sentence = " ".join(text.split())
+    sentence = sentence[0].upper() + sentence[1:].rstrip(".") + "."
+    files = {file: f"# {sentence}\n{crash.data.hex()}\n".encode()}
+    if crash.target == DIFFERENTIAL:
+        role = {} if crash.role == "consumer" else {"role": crash.role}
+        said = {"testee": crash.testee, **(crash.answer or {})}
+        if answer is not None:
+            said = {"testee": f"kafka-clients@{LATEST}", **outcome_of(answer)}
+        document = json.dumps({**said, **role}, indent=2, sort_keys=True) + "\n"
+        files[file.with_suffix(".json")] = document.encode()
+    return file, files
+
+
+# ------------------------------------------------------------------------------------------------------- the vector
+
+
+def _suite(root: Path | None) -> Path:
+    if root is not None:
+        return root
+    if not CORPUS.is_dir():
+        raise UsageError(
+            "this kfuzz is installed, and its vectors are not for changing; run `kfuzz keep` in a checkout of kfuzz, "
+            "or name a suite with --vectors and a folder with --regressions"
+        )
+    return default_root()
+
+
+def _expected(body: Body) -> tuple[Json, Finding | None]:
+    """kfuzz's expectations by role, and the finding that they are about; None if there is none."""
+    if body.message is not None:
+        return _expected_of_message(body)
+    by_role: dict[str, Json] = {}
+    finding = None
+    for role in ROLES:
+        made = verdict(body.data, role)
+        reason = made.fatal or next(iter(made.findings), None)
+        if role == "consumer":
+            finding = reason
+        expected: Json = {"verdict": _verdict(made.fatal, reason)}
+        expected |= {} if reason is None else {"finding": reason.code}
+        if made.fatal is None:
+            expected |= {"batches": made.batches, "consumed": made.consumed}
+            if role == "consumer" and records.check(body.data).partial_tail:
+                expected["partial_tail"] = True
+        by_role[role] = expected
+    consumer = by_role["consumer"]
+    others = {role: expected for role, expected in by_role.items() if not _is_same(expected, consumer)}
+    return {"consumer": consumer, **others}, finding
+
+
+def _is_same(expected: Json, consumer: Json) -> bool:
+    """Whether a role needs no entry, because it behaves like the consumer."""
+    return {**expected, "partial_tail": None} == {**consumer, "partial_tail": None}
+
+
+def _expected_of_message(body: Body) -> tuple[Json, Finding | None]:
+    assert body.message is not None
+    definition, version = body.message
+    reading = read(definition, version, body.data)
+    reason = reading.fatal or next(iter(reading.findings), None)
+    expected: Json = {"verdict": _verdict(reading.fatal, reason)}
+    expected |= {} if reason is None else {"finding": reason.code}
+    if reading.message is not None:
+        expected |= {"message": to_json(definition, version, reading.message), "consumed": reading.consumed}
+    return {READER: expected}, reason
+
+
+def _verdict(fatal: Finding | None, reason: Finding | None) -> str:
+    if fatal is not None:
+        return "invalid"
+    return "valid" if reason is None else "acceptable"
+
+
+def _own_words(role: str, expected: Mapping[str, Any]) -> str:
+    if expected["verdict"] == "invalid":
+        return f"kfuzz as {role} refuses it: {expected['finding']}"
+    return f"kfuzz as {role} reads it" + (f", with {expected['finding']}" if "finding" in expected else "")
+
+
+def _level(root: Path, requirements: Sequence[str], expect: Json) -> str:
+    """``recommended`` if it must be refused only because the documents say *should* or *may*."""
+    known, _ = load_requirements(root)
+    levels = {known[name]["level"] for name in requirements if name in known}
+    is_refused = all(one["verdict"] == "invalid" for one in expect.values())
+    return "recommended" if is_refused and levels and "must" not in levels else "required"
+
+
+def _is_canonical(body: Body, expect: Json) -> bool:
+    """Whether kfuzz's encoder writes exactly these bytes for the contents."""
+    if body.message is not None or expect["consumer"]["verdict"] != "valid":
+        return False
+    batches = records.decode(body.data)
+    return all(batch.compression == "none" for batch in batches) and records.encode(batches) == body.data
+
+
+def _layout(crash: Crash, body: Body, hostile: str | None, finding: Finding | None) -> list[Json]:
+    """The place of the hostile field: the given one, the one that kills, or that of the finding."""
+    parts = list(annotate(body.data)) if body.message is None else walk(*body.message, body.data).parts
+    parts = [part for part in parts if part.data]
+    wanted = crash.kills[0] if crash.kills else None
+    if hostile is not None:
+        part = _part_named(parts, hostile)
+        if part is None:
+            raise UsageError(f"there is no field {hostile!r}; name one by its whole path, such as {_path(parts[-1])}")
+        wanted = KillingField(hostile, part.at, len(part.data))
+    elif wanted is None and finding is not None:
+        wanted = KillingField(finding.path, finding.at, 1)
+    if wanted is None:
+        return []
+    name, at, size = wanted.field, wanted.at, wanted.size
+    batch, inside, _ = name.partition(".payload.")
+    if inside:
+        # Places are those in the vector's bytes, so the whole payload is hostile.
+        payload = _part_named(parts, f"{batch}.payload") or _part_named(parts, f"{batch}.value")
+        if payload is None:
+            return []
+        name, at, size = _path(payload), payload.at, len(payload.data)
+    elif hostile is None and not crash.kills and (part := _part_at(parts, at)) is not None:
+        exact = _path(part) == name
+        at, size = (part.at, len(part.data)) if exact else (at, 1)
+    size = min(size, len(body.data) - at)
+    return [{"at": at, "field": _short(name, parts, body), "size": size, "hostile": True}] if size > 0 else []
+
+
+def _path(part: Part) -> str:
+    return f"{part.path}.{part.field}" if part.field else part.path
+
+
+def _part_named(parts: Sequence[Part], name: str) -> Part | None:
+    return next((part for part in parts if _path(part) == name), None)
+
+
+def _part_at(parts: Sequence[Part], at: int) -> Part | None:
+    there = (part for part in parts if ".payload" not in part.path and part.at <= at < part.at + len(part.data))
+    return next(there, None)
+
+
+def _short(name: str, parts: Sequence[Part], body: Body) -> str:
+    """The field's name as layouts have it: without the message, and without the only batch."""
+    if body.message is not None:
+        return name.removeprefix(f"{body.message[0].name}.")
+    is_only = all(part.path.startswith("batch[0]") for part in parts)
+    return name.removeprefix("batch[0].") if is_only else name
+
+
+def _with_answers(item: Json, said: AskedKafka) -> Json:
+    """The vector with Kafka's answers in its cells."""
+    document: Mapping[str, Any] = {"vectors": [item]}
+    for role, answers in said.answers.items():
+        document = with_cells(document, answers, role)
+    if said.cells:
+        document = with_broker(document, said.broker_version, said.cells)
+    [made] = document["vectors"]
+    return dict(made)
