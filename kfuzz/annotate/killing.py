@@ -145,18 +145,20 @@ def _together(edits: Sequence[_Edit], goes_away: Callable[[Sequence[_Edit]], boo
 
 
 def _ordered(edits: Iterable[_Edit]) -> Iterator[KillingField]:
-    """The fields, the most telling one first. Bytes of one opaque part become one field."""
+    """The fields, the most telling one first. Neighbouring bytes of one opaque part become one field."""
 
     def rank(edit: _Edit) -> tuple[int, int, int, int]:
         inside = edit.field.field.count(".")
         return edit.tier, -inside, edit.field.size, edit.field.at
 
-    fields = [edit.field for edit in sorted(edits, key=rank)]
-    names = list(dict.fromkeys(field.field for field in fields))
-    for name in names:
-        same = [field for field in fields if field.field == name]
-        at, end = min(field.at for field in same), max(field.at + field.size for field in same)
-        yield KillingField(name, at, end - at)
+    fields: list[KillingField] = []
+    for field in (edit.field for edit in sorted(edits, key=rank)):
+        last = fields[-1] if fields else None
+        if last is not None and last.field == field.field and last.at + last.size == field.at:
+            fields[-1] = replace(last, size=last.size + field.size)
+        else:
+            fields.append(field)
+    yield from fields
 
 
 def mark(parts: Sequence[Part], field: KillingField) -> int | None:

@@ -79,10 +79,10 @@ def command(
 
     \b
     Examples:
-      kfuzz keep out/fuzz/record-batch/causes/panics-01234567 --id records/v2/count/two-to-the-31
-      kfuzz keep out/differential/seed-1-input-42.bin --id records/v2/record/key-length-lost --flag RecordLength
+      kfuzz keep out/fuzz/record-batch/causes/panics-01234567 --id records/v2/count/negative
+      kfuzz keep out/differential/seed-1-input-42.bin --id records/v2/record/key-length --flag LengthBeyondRecord
       kfuzz keep out/fuzz/columns/causes/loses-01234567 --regression-only --name empty-value
-      kfuzz keep input.hex --target messages --id messages/counts/fetch-request-v17-lost --dry-run
+      kfuzz keep input.hex --target messages --id messages/counts/fetch-request-v18 --dry-run
     """
     found = crash_of_target(crash, target) if target is not None else crash_at(crash)
     if found is None:
@@ -134,6 +134,8 @@ def command(
         return 0
     if kept.item is not None and dry_run:
         echo_json(kept.item)
+    here = Path.cwd()
     for file in sorted(kept.files):
-        click.echo(f"{'would write' if dry_run else 'wrote'} {file}")
+        shown = file.relative_to(here) if file.is_relative_to(here) else file
+        click.echo(f"{'would write' if dry_run else 'wrote'} {shown}")
     return 0

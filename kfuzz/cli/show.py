@@ -143,7 +143,7 @@ def command(
         click.echo(line)
     marks = marks_of(dump)
     for field, text in zip(() if crash is None else crash.kills, KILL_MARKS, strict=False):
-        if (index := mark(dump.parts, field)) is not None:
+        if (index := mark(dump.parts, field)) is not None and not set(KILL_MARKS) & set(marks[index]):
             marks[index].insert(0, text)
     for i, part in enumerate(dump.parts):
         for line in lines(part, f"   <-- {', '.join(marks[i])}" if i in marks else ""):

@@ -314,6 +314,8 @@ def _layout(crash: Crash, body: Body, hostile: str | None, finding: Finding | No
         if payload is None:
             return []
         name, at, size = _path(payload), payload.at, len(payload.data)
+    elif name.endswith(".payload") and (part := _part_named(parts, name)) is not None:
+        at, size = part.at, len(part.data)
     elif hostile is None and not crash.kills and (part := _part_at(parts, at)) is not None:
         exact = _path(part) == name
         at, size = (part.at, len(part.data)) if exact else (at, 1)
