@@ -162,12 +162,18 @@ def _ordered(edits: Iterable[_Edit]) -> Iterator[KillingField]:
 
 
 def mark(parts: Sequence[Part], field: KillingField) -> int | None:
-    """The index of the part of a dump that holds the field; None if the dump does not show it."""
+    """The index of the part of a dump that holds the field; None if the dump does not show it.
+
+    A field of a record or message that cannot be read to its end lies in a part without a meaning.
+    """
+    scope = scope_of(field.field)
+    holding = None
     for i, part in enumerate(parts):
-        there = part.at <= field.at < part.at + len(part.data)
-        if there and _name(part) == field.field:
-            return i
-    return None
+        if part.at <= field.at < part.at + len(part.data) and scope_of(f"{part.path}.{part.field}") == scope:
+            if _name(part) == field.field:
+                return i
+            holding = i
+    return holding
 
 
 def _name(part: Part) -> str:

@@ -113,9 +113,17 @@ def command(
         data, chosen = crash.body.data, crash.body.message
     else:
         data = open_buffer(name) if vector is None else vector.data
-    if find and crash is None:
+    if find and (crash is None or not crash.harm):
         raise UsageError(f"--find needs the input of a cause; no campaign or differential wrote {name}")
-    dump = dump_records(data, profile, batches) if chosen is None else dump_message(*chosen, data, profile, batches)
+    try:
+        dump = dump_records(data, profile, batches) if chosen is None else dump_message(*chosen, data, profile, batches)
+    except Exception as error:
+        if crash is None:
+            raise
+        again = f"kfuzz fuzz {crash.target} --reproduce {name}"
+        raise UsageError(
+            f"kfuzz's own reader fails on {name}: {type(error).__name__}: {error}; `{again}` shows where"
+        ) from None
     if as_json:
         echo_json(
             {"source": title, "size": len(data)}
@@ -154,7 +162,7 @@ def command(
     for finding in dump.findings:
         click.echo(f"{finding.severity}: {finding}")
     click.echo(dump.outcome)
-    for line in () if crash is None else killing_lines(crash.kills):
+    for line in () if crash is None or not crash.harm else killing_lines(crash.kills):
         click.echo(line)
 
 
@@ -192,6 +200,8 @@ def cause_lines(crash: Crash) -> list[str]:
     """The cause of a crash, before its dump."""
     from kfuzz.conformance.judge.harm import harm_named
 
+    if not crash.harm:
+        return []
     of = f"{crash.testee} as {crash.role}" if crash.testee else crash.target
     at = f" ({crash.at})" if crash.at else ""
     return [f"cause {crash.id} of {of}, {harm_named(crash.harm).title}: {crash.summary}{at}"]

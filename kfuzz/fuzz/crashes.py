@@ -16,15 +16,18 @@ from kfuzz.annotate.killing import KillingField
 from kfuzz.conformance.differential.records import differ
 from kfuzz.conformance.judge.harm import RANK
 from kfuzz.conformance.protocol.testees import only as one_testee
+from kfuzz.conformance.protocol.words import DECODE_MESSAGE
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.bodies import Body, body_of
 from kfuzz.fuzz.building import NoNativeCoverage, build
 from kfuzz.fuzz.faults import CAUSES_FILE, Faults, load
+from kfuzz.fuzz.messages import selector
 from kfuzz.fuzz.once import read_input
 from kfuzz.fuzz.shrinking import killing_fields_again
 from kfuzz.fuzz.targets import TARGETS
+from kfuzz.messages.catalogues import catalogue
 from kfuzz.records import ROLES, Role
 
 __all__ = ["DIFFERENTIAL", "Crash", "crash_at", "crash_of_target", "with_killing_fields"]
@@ -58,7 +61,8 @@ class Crash:
 
 
 def crash_at(path: str | Path) -> Crash | None:
-    """The crash in a file that a campaign or a differential wrote; None for any other file.
+    """The crash in a file that a campaign or a differential wrote; None for any other file. A message of a differential
+    becomes an input of the target `messages`; its cause is not kept.
 
     ``UsageError`` if the file beside it is damaged.
     """
@@ -76,7 +80,7 @@ def crash_at(path: str | Path) -> Crash | None:
                 return Crash(path, target, data, body, fault.id, fault.harm, fault.summary, fault.at, kills)
     if path.suffix == ".bin" and path.with_suffix(".json").is_file():
         return _of_differential(path)
-    return None
+    return _of_message(path) if path.suffix == ".json" else None
 
 
 def crash_of_target(path: str | Path, target: str) -> Crash:
@@ -112,6 +116,20 @@ def _of_differential(path: Path) -> Crash | None:
         role=role,
         answer=document,
     )
+
+
+def _of_message(path: Path) -> Crash | None:
+    """The input of the target `messages` for a question about a message, which a differential kept as its request."""
+    try:
+        request = json.loads(read_bytes(path))
+        if request["operation"] != DECODE_MESSAGE:
+            return None
+        definition, version = catalogue().find(request["message"]), request["version"]
+        data = selector(definition, version) + bytes.fromhex(request["hex"])
+    except (UsageError, ValueError, LookupError, TypeError, AssertionError):
+        return None
+    body = body_of(TARGETS["messages"], data)
+    return None if body is None else Crash(path, "messages", data, body)
 
 
 def with_killing_fields(crash: Crash) -> Crash:

@@ -121,7 +121,14 @@ def kept_vector(
             f"{place.path.name} holds vectors of the kind {place.kind}, and this is one of the kind {kind}; "
             "name an id of another file"
         )
-    expect, finding = _expected(crash.body)
+    try:
+        expect, finding = _expected(crash.body)
+    except Exception as error:
+        # What kfuzz makes of the input is not known while the input breaks kfuzz itself.
+        raise UsageError(
+            f"kfuzz's own reader fails on {crash.file}: {type(error).__name__}: {error}; mend it first, "
+            "or keep the input with --regression-only"
+        ) from None
     if acceptable:
         expect = {role: one | (MAY_REFUSE if one["verdict"] == "valid" else {}) for role, one in expect.items()}
     chosen = tuple(requirements)

@@ -194,3 +194,6 @@ def _killing(trier: _Trier, target: Target, faults: Faults, fault: Fault, data: 
         return killing_fields_of(target, data, breaks)
     except _CannotTry:
         return ()
+    except Exception:
+        # What takes the input apart may be what the input breaks. The campaign goes on without the fields.
+        return ()

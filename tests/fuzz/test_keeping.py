@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import mini_suite
 import pytest
@@ -133,6 +133,17 @@ def test_show_of_a_compressed_batch_shows_what_is_compressed(tmp_path: Path) -> 
     done = kfuzz("show", fault.file)
     assert "decompressed: " in done.stdout
     assert done.stdout.splitlines()[-1] == "the field that kills is not known; --find looks for it"
+
+
+def test_a_crash_that_breaks_show_itself_is_one_sentence(crash: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*arguments: Any, **options: Any) -> NoReturn:
+        raise ZeroDivisionError("of seven")
+
+    monkeypatch.setattr(records, "check", broken)
+    done = kfuzz("show", crash)
+    assert done.returncode == 2
+    assert "kfuzz's own reader fails on" in done.stderr
+    assert f"ZeroDivisionError: of seven; `kfuzz fuzz record-batch --reproduce {crash}` shows where" in done.stderr
 
 
 def test_find_needs_the_input_of_a_cause(tmp_path: Path) -> None:
@@ -303,6 +314,18 @@ def test_a_file_that_no_campaign_wrote_needs_its_target(suite: Path, tmp_path: P
     assert vector.layout == ({"at": 57, "field": "record_count", "size": 4, "hostile": True},)
 
 
+def test_a_crash_that_still_breaks_the_reader_is_only_a_regression(
+    crash: Path, suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*arguments: Any, **options: Any) -> NoReturn:
+        raise ZeroDivisionError("of seven")
+
+    monkeypatch.setattr(keeping, "verdict", broken)
+    done = keep(crash, suite, "--id", ID)
+    assert done.returncode == 2
+    assert "ZeroDivisionError: of seven; mend it first, or keep the input with --regression-only" in done.stderr
+
+
 def test_inputs_of_kfuzzs_own_tools_are_only_regressions(tmp_path: Path, suite: Path) -> None:
     crash = planted(tmp_path / "out", hostile(), "columns")
     done = keep(crash, suite, "--id", ID)
@@ -388,6 +411,28 @@ def test_an_input_of_a_differential_is_kept_with_kafkas_answer(tmp_path: Path, s
     assert read_hex(kept) == [hostile()]
     answer = json.loads(kept.with_suffix(".json").read_text())
     assert (answer["testee"], answer["outcome"]) == ("kafka-clients@4.4.0", "rejected")
+
+
+@pytest.mark.usefixtures("kafka")
+def test_a_message_of_a_differential_is_an_input_of_messages(tmp_path: Path) -> None:
+    file = tmp_path / "seed-1-message-3.json"
+    request = {"operation": "decode-message", "message": "FetchRequest", "version": 17, "hex": "00" * 17 + "7f"}
+    file.write_text(json.dumps(request))
+    found = crashes.crash_at(file)
+    assert found is not None
+    assert (found.target, found.data.hex()) == ("messages", "000111" + "00" * 17 + "7f")
+    shown = kfuzz("show", file).stdout
+    assert "FetchRequest: version 17" in shown
+    assert "cause" not in shown
+    done = kfuzz(
+        "keep", file, "--regression-only", "--name", "n", "--summary", "s", "--regressions", tmp_path / "regressions"
+    )
+    assert done.returncode == 0, done.stderr
+    assert read_hex(tmp_path / "regressions" / "messages" / "n.hex") == [found.data]
+    file.write_text(json.dumps({**request, "operation": "encode-message"}))
+    assert crashes.crash_at(file) is None
+    file.write_text("{")
+    assert crashes.crash_at(file) is None
 
 
 def test_a_regression_of_a_differential_needs_kafkas_answer(tmp_path: Path) -> None:
