@@ -2,7 +2,7 @@
 
 :func:`killing_fields` replaces one field at a time by an ordinary value, repairs lengths and CRCs as far as they were
 right, and asks whether the changed input still breaks in the same way. Equal inputs and equal answers give equal
-results. It never asks about an input with more bytes than a few more than the given one.
+results.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class _Body:
             for part in self.parts
             if part.heading and not part.data and part.path == scope_of(part.path) and part.at < len(data)
         }
-
+        # Those whose compressed payload cannot be decompressed to its end.
         self.broken = {name for name, (at, size) in self.batches.items() if _is_broken(data[at : at + size])}
 
     # --------------------------------------------------------------------------------------------- changes
@@ -307,7 +307,7 @@ class _Body:
                 path += "" if header < 0 else f".headers[{header}]"
                 width = 4 if frame[MAGIC_AT] != 2 else uvarint_size(part.data[start:])
                 whole = Part(path, field, field_at, part.data[start : start + width], "")
-                for number in dict.fromkeys((allowed, 0, 1)):
+                for number in dict.fromkeys((max(allowed, 0), 0, 1)):
                     new = number.to_bytes(4, "big") if frame[MAGIC_AT] != 2 else _padded(number, width)
                     if new is not None:
                         yield _edit(scope, whole, LIE, True, new)
