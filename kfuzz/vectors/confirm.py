@@ -94,6 +94,9 @@ def _as_digest(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
+    """The value for people. Null and empty have names, which ``kfuzz.conformance.judge.causes`` knows too."""
+    if value is None or value in ("", []):
+        return "null" if value is None else "empty"
     text = repr(value)
     return text if len(text) <= 80 else text[:80] + "…"
 

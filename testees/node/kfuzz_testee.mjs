@@ -117,12 +117,18 @@ function describe(error) {
   return `${name}: ${error?.message ?? String(error)}`.replace(/\s+/g, ' ')
 }
 
-/** The innermost line of `library` in the stack of an error, or of any other package: a codec may be one of its own. */
+/**
+ * The innermost line of `library` in the stack of an error, or of any other package: a codec may be one of its own.
+ *
+ * A callback of one of Node's modules has no line of a package in its stack. Then it is the module's line, such as
+ * `node:zlib:189`: all errors of that module have one cause, because the library passes them on.
+ */
 function sourceLine(error, library) {
-  const places = String(error?.stack ?? '').matchAll(/\/node_modules\/(.+:\d+):\d+\)?$/gm)
+  const stack = String(error?.stack ?? '')
+  const places = stack.matchAll(/\/node_modules\/(.+:\d+):\d+\)?$/gm)
   const inside = [...places].map(([, place]) => place)
   const own = inside.find(place => place.startsWith(`${library}/`))
-  return own ? own.slice(library.length + 1) : inside[0]
+  return own ? own.slice(library.length + 1) : inside[0] ?? stack.match(/\((node:(?!internal\/).+:\d+):\d+\)$/m)?.[1]
 }
 
 /** The lines of standard input. It blocks while it reads, so that only the library can keep Node's event loop busy. */
