@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kfuzz.annotate.killing import KillingField
-from kfuzz.conformance.judge.causes import Cause, Deviation
+from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of
 from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY, PANICS, RANK
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
@@ -109,7 +109,7 @@ class Faults:
         return self._fault(find).id
 
     def _fault(self, find: Find, known: tuple[str, ...] = ()) -> Fault:
-        cause = Cause((self._deviation(find),))
+        [cause] = causes_of([self._deviation(find)])
         return Fault(
             cause.id, cause.harm, find.summary, find.at, find.details, find.count, find.data.hex(), known=known
         )

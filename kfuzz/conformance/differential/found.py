@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, Generic, Literal, TypeVar
 
 from kfuzz.annotate.killing import KillingField
-from kfuzz.conformance.judge.causes import Cause, Deviation, causes_of, form_of
+from kfuzz.conformance.judge.causes import BatchFacts, Cause, Deviation, batch_facts, causes_of
 from kfuzz.conformance.judge.harm import DIFFERS, HARM_OF
 from kfuzz.conformance.protocol.pipeline import Pipeline, ask
 from kfuzz.conformance.protocol.session import Limits, Session, Trouble
@@ -119,6 +119,8 @@ class Differential:
 
     def deviation_of(self, item: Disagreement) -> Deviation:
         """A disagreement in the model of causes."""
+        has_batches = "records" in item.request.get("operation", "")
+        facts = batch_facts(item.data) if has_batches else BatchFacts()
         return Deviation(
             self.testee,
             item.harm,
@@ -128,7 +130,9 @@ class Differential:
             self.name_of(item),
             str(item.request.get("role", "consumer")),
             len(item.data) or len(json.dumps(item.request)),
-            form=form_of(item.data) if "records" in item.request.get("operation", "") else "",
+            form=facts.form,
+            holds=facts.holds,
+            codec=facts.codec,
         )
 
     def require_support(self) -> None:

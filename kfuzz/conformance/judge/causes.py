@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from kfuzz.conformance.judge.compare import ENCODE_ROLE, Case, Cell
-from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, KILLS, LOSES, MEMORY, RANK, worst
-from kfuzz.wire.layout import MAGIC_AT
+from kfuzz.conformance.judge.compare import ENCODE_ROLE, PAYLOAD_AT, Case, Cell
+from kfuzz.conformance.judge.harm import ACCEPTS, DIFFERS, HANGS, KILLS, LOSES, MEMORY, PANICS, RANK, REFUSES, worst
+from kfuzz.kafka import CODECS
+from kfuzz.vectors.model import Vector
+from kfuzz.wire.framing import frames
+from kfuzz.wire.layout import CODEC_AT, CODEC_MASK, MAGIC_AT
 
-__all__ = ["Cause", "Deviation", "causes_of", "deviation", "form_of", "masked"]
+__all__ = ["BatchFacts", "Cause", "Deviation", "batch_facts", "causes_of", "deviation", "masked"]
 
 TEXT_CHARACTERS_MAX: Final = 160
 # The parts of an error that differ from input to input: quoted texts, bytes in hex, and numbers.
@@ -24,23 +27,69 @@ _HEX = re.compile(r"\b0x[0-9a-fA-F]+\b|\b(?=[0-9a-f]*[0-9])[0-9a-f]{8,}\b")
 _NUMBER = re.compile(r"[-+]?\b\d[\d_]*(?:\.\d+)?\b")
 # Which field is null instead of empty does not matter: one conversion makes both from all fields.
 _NULLITY = re.compile(r"\S+ is (null|empty); expected (empty|null)")
+# A difference of contents. Which values differ does not matter; whether a value is null or missing does.
+_DIFFERENCE = re.compile(r"(?P<place>\S+) is (?P<got>.+); expected (?P<wanted>.+)")
+_INDEX = re.compile(r"\[\d+\]")
+# Every struct's unknown tagged fields go through one reader. A map loses both their order and repeated tags.
+_UNKNOWN_TAGS = re.compile(r"\S+\._unknownTaggedFields(?: has |\[).+")
+# Records that are missing without an error. A consumer leaves them out after the formats' readers have read them.
+_MISSING_RECORDS = re.compile(
+    r"(?:\S+ has |read )?too few records\b.*|handed out \d+ of \d+ records, without an error.*"
+)
+_NO_HEADERS = re.compile(r" has too few headers: 0;")
+# How the referee says that it takes too much CPU time, and the kit for clients behind `kfuzz serve`.
+_COMPUTES = re.compile(r"took more than its \d+ ms of CPU time|computes without an end")
+# How runtimes say that an allocation failed, before they end the process.
+_ALLOCATION = re.compile(r"out of memory|memory allocation|MiB of memory")
+# Exceptions for an array that is too large, or that has a negative size.
+_NO_MEMORY = re.compile(r"[\w.]*(?:OutOfMemory|NegativeArraySize|Memory)(?:Error|Exception)\b")
+# The type of an exception, as the kits print it before its text.
+_EXCEPTION = re.compile(r"[\w.]*[a-z](?:Error|Exception)\b")
+# How the referee says that an encoder wrote other contents.
+_ENCODED = re.compile(r"encoded .*")
+
+# What ``Deviation.holds`` says.
+NO_RECORDS: Final = "no records"
+EMPTY_WRAPPER: Final = "an empty wrapper"
+WRAPPER: Final = "a wrapper"
+# What makes a decoder stop, besides ``NO_RECORDS``.
+DAMAGED: Final = "damaged"
+DAMAGED_WITHOUT_RECORDS: Final = "damaged, no records"
+
+RECORD_LENGTH_CHECK: Final = "a record's length against what it holds"
+WRAPPER_CHECK: Final = "a wrapper's content"
 # Findings that one check of a reader decides. A reader without this check accepts all of them.
 _ONE_CHECK: Final = {
     finding: check
     for check, findings in {
-        "a record's length against what it holds": (
+        RECORD_LENGTH_CHECK: (
             "record-length-mismatch",
             "record-length-exceeds-payload",
             "record-length-negative",
             "record-truncated",
             "length-exceeds-record",
             "header-count-exceeds-record",
+            "message-truncated",
         ),
         "what follows the last record": ("record-count-too-low", "decompressed-size-exceeded"),
-        "a wrapper's content": ("wrapper-empty", "wrapper-value-null"),
+        "a count against the rest of the message": ("count-exceeds-message", "message-cut"),
+        WRAPPER_CHECK: ("wrapper-empty", "wrapper-value-null"),
     }.items()
     for finding in findings
 }
+# A reader that takes an error inside a wrapper for the wrapper's end accepts all of these in wrappers, and only there.
+INNER_CHECK: Final = "where a wrapper's messages end"
+DECOMPRESSION_FAILED: Final = "decompression-failed"
+_INSIDE: Final = {"length-exceeds-record", "message-truncated", "batch-length-below-minimum", DECOMPRESSION_FAILED}
+# What readers find or lose in a wrapper whose messages have an unknown magic, because Kafka does not check that magic.
+MAGIC_REQUIREMENT: Final = "MS-MAGIC-1"
+MAGIC_CHECK: Final = "the magic of a wrapper's messages"
+_UNKNOWN_MAGIC: Final = {"message-truncated", "inner-magic-mismatch"}
+# Findings in a number that libraries read or look up in one place for all formats.
+_IN_ALL_FORMATS: Final = {"magic-unknown", "codec-unknown", "varint-too-long"}
+
+Key = tuple[str, ...]
+Groups = dict[Key, list["Deviation"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +103,13 @@ class Deviation:
     - ``input``, ``role``, ``size_bytes``: the input's name, its role, its size.
     - ``requirements``: the requirements that the input tests.
     - ``status``: the standing of the outcome: ``listed``, ``miss`` or ``unexpected``.
-    - ``form``: the format of the input, because libraries have a reader for each: ``v2``, ``legacy``, or empty.
+    - ``form``: the format of the damaged batch, because libraries have a reader for each: ``v2``, ``legacy``, or empty.
+      Of a good input, the format of the first batch.
+    - ``holds``: ``no records`` if that batch claims to have none; ``a wrapper`` if it is a compressed message, or ``an
+      empty wrapper`` if its value has no bytes; otherwise empty.
+    - ``codec``: how that batch is compressed; empty if it is not.
+    - ``message``: the name of the message, if the input is one.
+    - ``lacks_headers``: whether headers are damaged, and the records were handed out without any.
     """
 
     implementation: str
@@ -68,31 +123,116 @@ class Deviation:
     requirements: tuple[str, ...] = ()
     status: str = "unexpected"
     form: str = ""
+    holds: str = ""
+    codec: str = ""
+    message: str = ""
+    lacks_headers: bool = False
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def key(self) -> Key:
         """What deviations with one cause have in common.
 
-        A source line identifies a fault better than any text. Whether a line takes much memory or ends the process
-        depends only on the size that the input claims. A decoder that ignores an error or hangs does so for any damage,
-        so the finding is not part of the key. A decoder that loses data from damaged inputs often loses it from good
-        ones too. Some vectors with the same missing check allow either outcome; the worst class counts.
+        A source line identifies a fault better than any text. Whether its error is declared, escapes or ends the
+        process depends on the caller. But a line that takes too much memory may raise errors for other reasons.
         """
+        if self.harm == MEMORY.name or (self.harm == KILLS.name and _ALLOCATION.search(self.error)):
+            # Whether a line takes much memory or ends the process depends only on the size that the input claims.
+            return self.implementation, MEMORY.name, self.at or self.form
         if self.at:
-            return self.implementation, MEMORY.name if self.harm == KILLS.name else self.harm, self.at
+            is_error = self.harm in (KILLS.name, PANICS.name, REFUSES.name, DIFFERS.name)
+            return self.implementation, PANICS.name if is_error else self.harm, self.at
+        if self._has_unknown_magic and self.harm in (ACCEPTS.name, DIFFERS.name, LOSES.name):
+            return self.implementation, LOSES.name, MAGIC_CHECK
         if self.finding and self.harm in (ACCEPTS.name, DIFFERS.name):
-            return self.implementation, ACCEPTS.name, self.form, _ONE_CHECK.get(self.finding, self.finding)
+            form = "" if self.finding in _IN_ALL_FORMATS else self.form
+            return self.implementation, ACCEPTS.name, form, self._check
         if self.harm == HANGS.name:
-            return self.implementation, self.harm, self.form, "damaged" if self.finding else "", masked(self.error)
+            return self.implementation, *self._stops_at
         if self.harm == LOSES.name:
-            return self.implementation, self.harm, self.form, masked(self.error)
-        return self.implementation, self.harm, self.finding, masked(self.error)
+            return self.implementation, self.harm, *self._loss
+        escaped = _EXCEPTION.match(self.error) if self.harm == PANICS.name else None
+        if _NO_MEMORY.match(self.error):
+            # Java has a stack for the first few of these only, so their lines are unknown and may differ.
+            return self.implementation, self.harm, self.finding, masked(self.error)
+        # Where a vector is only recommended, a refusal is no more than a difference.
+        refuses = self.harm == DIFFERS.name and self.error.startswith("refused ")
+        # What is damaged does not matter to a decoder that lets an error escape.
+        text = escaped[0] if escaped else masked(self.error)
+        return self.implementation, REFUSES.name if refuses else self.harm, text
+
+    @property
+    def _check(self) -> str:
+        """The check that a decoder lacks if it accepts this input.
+
+        Some vectors with the same missing check allow either outcome; the worst class counts.
+        """
+        if self.holds == EMPTY_WRAPPER:
+            return WRAPPER_CHECK
+        if self.finding == DECOMPRESSION_FAILED:
+            # Each codec checks its streams.
+            return f"{self.finding} ({self.codec})"
+        return _ONE_CHECK.get(self.finding, self.finding)
+
+    @property
+    def _stops_at(self) -> Key:
+        """What a decoder stops at. A decoder that drops an error does so for any damage."""
+        text = masked(self.error)
+        if self.computes:
+            # Whether the contents are right does not matter. A codec is the same in all formats.
+            in_codec = self.finding == DECOMPRESSION_FAILED or self._check == WRAPPER_CHECK
+            return HANGS.name, self.codec if in_codec else self.form, text
+        if self._check == WRAPPER_CHECK:
+            # A decoder that finds nothing in a wrapper stops there only if nothing follows it.
+            return ACCEPTS.name, self.form, WRAPPER_CHECK
+        # What a reader drops, the consumer that calls it does not miss, whatever the format is.
+        if self.holds == NO_RECORDS:
+            return HANGS.name, DAMAGED_WITHOUT_RECORDS if self.finding else NO_RECORDS, text
+        return HANGS.name, DAMAGED if self.finding else "", text
+
+    @property
+    def _has_unknown_magic(self) -> bool:
+        return self.finding in _UNKNOWN_MAGIC and MAGIC_REQUIREMENT in self.requirements
+
+    @property
+    def is_damaged_inside(self) -> bool:
+        """Whether a wrapper's messages are damaged so that a reader may take the damage for their end."""
+        return self.holds == WRAPPER and self.finding in _INSIDE
+
+    @property
+    def computes(self) -> bool:
+        """Whether it takes too much CPU time."""
+        return self.harm == HANGS.name and bool(_COMPUTES.fullmatch(self.error))
+
+    @property
+    def claim(self) -> Key:
+        """What the input claims too much of, for a certain reader."""
+        return self.implementation, self.form, self.finding, self.codec if self.finding == DECOMPRESSION_FAILED else ""
+
+    @property
+    def _loss(self) -> tuple[str, ...]:
+        """What is lost, and by the reader of which format. A decoder that loses data from damaged inputs often loses it
+        from good ones too, so the finding does not matter."""
+        if _MISSING_RECORDS.fullmatch(self.error):
+            return ("too few records",)
+        if _NULLITY.search(self.error):
+            # The readers of messages are others than those of records, which have one function for all formats.
+            return "messages" if self.message else "records", masked(self.error)
+        if _UNKNOWN_TAGS.fullmatch(self.error):
+            return ("order or number of unknown tagged fields",)
+        if difference := _DIFFERENCE.search(self.error):
+            kinds = [one if one in ("null", "empty") else "#" for one in difference.group("got", "wanted")]
+            place = _INDEX.sub("[#]", difference["place"])
+            # A writer has one function for a value of all formats.
+            form = "" if _ENCODED.match(self.error) else self.form
+            return form, f"{self.error[: difference.start()]}{place} is {kinds[0]}; expected {kinds[1]}"
+        return self.form, masked(self.error)
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
     """A fault of an implementation: all deviations with one key, the smallest input first."""
 
+    key: Key
     deviations: tuple[Deviation, ...]
 
     @property
@@ -103,7 +243,7 @@ class Cause:
     @property
     def id(self) -> str:
         """Eight hex digits that depend on the key alone, so that they are the same in every run."""
-        return hashlib.sha256("\0".join(self.smallest.key).encode()).hexdigest()[:8]
+        return hashlib.sha256("\0".join(self.key).encode()).hexdigest()[:8]
 
     @property
     def harm(self) -> str:
@@ -119,6 +259,11 @@ class Cause:
         return f"{len(kinds)} kinds of damage" if len(kinds) > 1 else "".join(kinds)
 
     @property
+    def at(self) -> str:
+        """The library's line of source, if a stack of one of the deviations names it."""
+        return next((one.at for one in self.deviations if one.at), "")
+
+    @property
     def text(self) -> str:
         """The error with its numbers masked."""
         return masked(self.smallest.error)
@@ -127,7 +272,7 @@ class Cause:
     def what(self) -> str:
         """The finding, the text and the line of source, as far as there are any, for people."""
         what = f"{self.finding}: {self.text}" if self.finding else self.text
-        return f"{what} ({self.smallest.at})" if self.smallest.at else what
+        return f"{what} ({self.at})" if self.at else what
 
     @property
     def count(self) -> int:
@@ -159,33 +304,178 @@ def deviation(implementation: str, case: Case, cell: Cell, status: str) -> Devia
     if not cell.harm:
         return None
     expectation = case.expectation if case.role != ENCODE_ROLE else {}
+    vector = case.vector
+    in_batches = vector.kind not in ("message", "primitive")
     return Deviation(
         implementation,
         cell.harm,
         str(expectation.get("finding", "")),
         cell.text,
         str(cell.answer.get("at", "")),
-        case.vector.id,
+        vector.id,
         case.role,
-        len(case.vector.data),
-        tuple(case.vector.requirements),
+        len(vector.data),
+        tuple(vector.requirements),
         status,
-        "" if case.vector.kind in ("message", "primitive") else form_of(case.vector.data),
+        *(batch_facts(vector.data, _damaged_batch(vector)) if in_batches else BatchFacts()),
+        vector.options["message"] if vector.kind == "message" else "",
+        _lacks_headers(vector, cell.answer),
     )
 
 
-def form_of(data: bytes) -> str:
-    """The format of records at the start of ``data``: ``v2``, ``legacy`` (magic 0 and 1), or empty if it is neither."""
-    return {0: "legacy", 1: "legacy", 2: "v2"}.get(data[MAGIC_AT], "") if len(data) > MAGIC_AT else ""
+class BatchFacts(NamedTuple):
+    """The fields of a :class:`Deviation` that are about the damaged batch."""
+
+    form: str = ""
+    holds: str = ""
+    codec: str = ""
+
+
+def batch_facts(data: bytes, start: int | None = None) -> BatchFacts:
+    """The facts about the damaged batch that begins at byte ``start``.
+
+    Without ``start``, ``form`` and ``codec`` are those of the first batch, and ``holds`` is about the first batch for
+    which it is not empty.
+    """
+    held = (_holds(data, at) for at in (_starts(data) if start is None else [start]))
+    return BatchFacts(_form(data, start or 0), next(filter(None, held), ""), _codec(data, start or 0))
+
+
+def _lacks_headers(vector: Vector, answer: Mapping[str, Any]) -> bool:
+    given = [record for batch in answer.get("batches", ()) for record in batch.get("records", ())]
+    given += answer.get("records", ())
+    damaged = any(place.get("hostile") and ".header" in place["field"] for place in vector.layout)
+    return damaged and bool(given) and not any(record["headers"] for record in given)
+
+
+def _damaged_batch(vector: Vector) -> int | None:
+    """Where the batch with the first hostile byte begins; None if no byte is hostile."""
+    hostile = next((place["at"] for place in vector.layout if place.get("hostile")), None)
+    return None if hostile is None else max((start for start in _starts(vector.data) if start <= hostile), default=0)
+
+
+def _starts(data: bytes) -> list[int]:
+    """Where each batch begins that shows its magic, also a last one that is not whole."""
+    ends = [at + size for at, size, _ in frames(data)] if data else []
+    return [at for at in (0, *ends) if at + MAGIC_AT < len(data)]
+
+
+def _form(data: bytes, start: int) -> str:
+    """``v2``, ``legacy`` (magic 0 and 1), or empty if it is neither."""
+    at = start + MAGIC_AT
+    return {0: "legacy", 1: "legacy", 2: "v2"}.get(data[at], "") if len(data) > at else ""
+
+
+def _holds(data: bytes, start: int) -> str:
+    batch, form = data[start:], _form(data, start)
+    if not form or len(batch) < (payload_at := PAYLOAD_AT[batch[MAGIC_AT]]):
+        return ""
+    # The last field before a payload is the number of records, or the length of a message's value.
+    last = int.from_bytes(batch[payload_at - 4 : payload_at], "big", signed=True)
+    if form == "v2":
+        return NO_RECORDS if last <= 0 else ""
+    if not _codec(data, start):
+        return ""
+    return WRAPPER if last else EMPTY_WRAPPER
+
+
+def _codec(data: bytes, start: int) -> str:
+    """The name of the codec; empty if there is none, or an unknown one."""
+    at = start + CODEC_AT[data[start + MAGIC_AT]] if _form(data, start) else len(data)
+    codec = data[at] & CODEC_MASK if at < len(data) else 0
+    return CODECS[codec] if 0 < codec < len(CODECS) else ""
 
 
 def causes_of(deviations: Iterable[Deviation]) -> list[Cause]:
     """The causes, worst class first, then the implementation, then the number of deviations, then the text."""
-    groups: dict[tuple[str, ...], list[Deviation]] = {}
+    groups: Groups = {}
     for one in deviations:
         groups.setdefault(one.key, []).append(one)
-    causes = [Cause(tuple(sorted(group, key=_by_size))) for group in groups.values()]
-    return sorted(causes, key=_by_harm)
+    for combine in (_without_records, _inside_wrappers, _without_headers, _over_budget, _by_definition):
+        groups = combine(groups)
+    return sorted((Cause(key, tuple(sorted(group, key=_by_size))) for key, group in groups.items()), key=_by_harm)
+
+
+def _without_records(groups: Groups) -> Groups:
+    """Combine damaged batches without records with the good ones, if the decoder stops at those too.
+
+    Otherwise the decoder stops because of the damage.
+    """
+    combined: Groups = {}
+    for key, group in groups.items():
+        if DAMAGED_WITHOUT_RECORDS in key:
+            good, damaged = (
+                tuple(other if part == DAMAGED_WITHOUT_RECORDS else part for part in key)
+                for other in (NO_RECORDS, DAMAGED)
+            )
+            key = good if good in groups else damaged
+        combined.setdefault(key, []).extend(group)
+    return combined
+
+
+def _inside_wrappers(groups: Groups) -> Groups:
+    """Combine what a decoder accepts in wrappers, but not in messages outside of them."""
+    combined: Groups = {}
+    for key, group in groups.items():
+        if key[1] == ACCEPTS.name and not group[0].at and all(one.is_damaged_inside for one in group):
+            key = (*key[:-1], INNER_CHECK)
+        combined.setdefault(key, []).extend(group)
+    return combined
+
+
+def _without_headers(groups: Groups) -> Groups:
+    """Combine damaged headers that are left out with good ones, if the decoder loses those too.
+
+    Then it reads headers apart from their record, and drops the errors.
+    """
+    loses = {
+        one.implementation: key
+        for key, group in sorted(groups.items())
+        for one in group
+        if one.harm == LOSES.name and _NO_HEADERS.search(one.error)
+    }
+    combined: Groups = {}
+    for key, group in groups.items():
+        for one in group:
+            left_out = one.lacks_headers and one.harm in (ACCEPTS.name, DIFFERS.name)
+            combined.setdefault(loses.get(one.implementation, key) if left_out else key, []).append(one)
+    return combined
+
+
+def _over_budget(groups: Groups) -> Groups:
+    """Give what has no line to the line that takes too much memory for the same damage, if there is one such line.
+
+    Which budget is exceeded first, that of memory or of time, depends on the claimed size and on the machine. And Java
+    has a stack for the first few errors of an exhausted memory only.
+    """
+    lines: dict[tuple[bool, Key], set[Key]] = {}
+    for key, group in groups.items():
+        for one in group:
+            escapes = one.harm == PANICS.name and bool(_NO_MEMORY.match(one.error))
+            if one.at and (escapes or key[1] == MEMORY.name):
+                lines.setdefault((escapes, one.claim), set()).add(key)
+    combined: Groups = {}
+    for key, group in groups.items():
+        for one in group:
+            escapes = one.harm == PANICS.name and not one.at and bool(_NO_MEMORY.match(one.error))
+            found = lines.get((escapes, one.claim), set()) if escapes or one.computes else set()
+            combined.setdefault(min(found) if len(found) == 1 else key, []).append(one)
+    return combined
+
+
+def _by_definition(groups: Groups) -> Groups:
+    """Combine what concerns one message alone: then the library has another definition of the message.
+
+    Reading it, writing it and refusing its fields are three consequences of one wrong definition.
+    """
+    combined: Groups = {}
+    for key, group in groups.items():
+        names = {one.message for one in group}
+        harms = {one.harm for one in group}
+        if len(names) == 1 and group[0].message and not group[0].at and harms <= {LOSES.name, REFUSES.name}:
+            key = (key[0], LOSES.name, group[0].message)
+        combined.setdefault(key, []).extend(group)
+    return combined
 
 
 def _by_size(one: Deviation) -> tuple[int, str, str]:
@@ -193,4 +483,4 @@ def _by_size(one: Deviation) -> tuple[int, str, str]:
 
 
 def _by_harm(cause: Cause) -> tuple[int, str, int, Sequence[str]]:
-    return RANK[cause.harm], cause.smallest.implementation, -cause.count, cause.smallest.key
+    return RANK[cause.harm], cause.smallest.implementation, -cause.count, cause.key

@@ -100,7 +100,7 @@ def disclose(
             title=harm_named(cause.harm).title,
             why=harm_named(cause.harm).why(case.role),
             what=_sentence(cause.what),
-            at=cause.smallest.at,
+            at=cause.at,
             links=_links(run, cause),
             happens=cause.smallest.error,
             expected=_expected(case),

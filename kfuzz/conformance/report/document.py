@@ -136,7 +136,7 @@ def cause_json(cause: Cause) -> dict[str, Any]:
         "harm": cause.harm,
         "finding": cause.finding,
         "text": cause.text,
-        "at": smallest.at,
+        "at": cause.at,
         "why": harm_named(cause.harm).why(smallest.role),
         "new": cause.is_new,
         "smallest": {"id": smallest.input, "role": smallest.role, "size_bytes": smallest.size_bytes},
