@@ -509,7 +509,7 @@ def test_a_message_that_a_testee_does_not_have_is_unsupported(handshake: Handsha
             "fail",
             "message.correlationId is 8; expected 7",
         ),
-        ({}, {"outcome": "accepted", "message": {}}, "fail", "message.correlationId is None; expected 7"),
+        ({}, {"outcome": "accepted", "message": {}}, "fail", "message.correlationId is null; expected 7"),
         ({}, {"outcome": "rejected", "error": "no"}, "fail", "refused bytes that must be accepted"),
         ({"verdict": "invalid", "finding": "message-cut"}, {"outcome": "rejected"}, "pass", ""),
         ({"verdict": "invalid", "finding": "message-cut"}, {"outcome": "fault", "error": "oom"}, "fault", "oom"),
