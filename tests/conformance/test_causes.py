@@ -182,9 +182,16 @@ def test_a_wrapper_without_messages_stops_a_decoder_or_is_skipped_by_it() -> Non
     assert cause.harm == "hangs"
 
 
-def test_each_codec_checks_its_streams() -> None:
-    broken = {"finding": "decompression-failed", "form": "v2"}
-    assert len(causes(broken | {"codec": "lz4"}, broken | {"codec": "zstd"})) == 2
+def test_records_that_are_skipped_are_one_cause_with_those_that_stop_a_decoder() -> None:
+    skipped = {"finding": "record-count-too-high", "error": "skipped bytes that must be refused"}
+    stops = {"harm": "hangs", "finding": "record-truncated"}
+    [cause] = causes(skipped, stops)
+    assert cause.harm == "hangs"
+    # Of two ways to stop, it is the more frequent one.
+    rare = stops | {"error": "goes back"}
+    assert [cause.count for cause in causes(rare, skipped, stops, stops)] == [3, 1]
+    assert len(causes(skipped | {"finding": "wrapper-empty"}, stops)) == 2
+    assert len(causes(skipped | {"error": "accepted bytes"}, stops)) == 2
 
 
 def test_what_is_accepted_in_wrappers_alone_is_one_cause() -> None:

@@ -55,6 +55,10 @@ WRAPPER: Final = "a wrapper"
 # What makes a decoder stop, besides ``NO_RECORDS``.
 DAMAGED: Final = "damaged"
 DAMAGED_WITHOUT_RECORDS: Final = "damaged, no records"
+# A batch that has fewer records than it claims. A reader that takes the end of the bytes for the end of the records
+# skips the others, or stops: that depends on the last offset alone.
+TOO_FEW_RECORDS: Final = "record-count-too-high"
+SKIPPED: Final = "skipped"
 
 RECORD_LENGTH_CHECK: Final = "a record's length against what it holds"
 WRAPPER_CHECK: Final = "a wrapper's content"
@@ -143,6 +147,8 @@ class Deviation:
             return self.implementation, PANICS.name if is_error else self.harm, self.at
         if self._has_unknown_magic and self.harm in (ACCEPTS.name, DIFFERS.name, LOSES.name):
             return self.implementation, LOSES.name, MAGIC_CHECK
+        if self.finding == TOO_FEW_RECORDS and self.error.startswith("skipped "):
+            return self.implementation, HANGS.name, DAMAGED, SKIPPED
         if self.finding and self.harm in (ACCEPTS.name, DIFFERS.name):
             form = "" if self.finding in _IN_ALL_FORMATS else self.form
             return self.implementation, ACCEPTS.name, form, self._check
@@ -168,9 +174,6 @@ class Deviation:
         """
         if self.holds == EMPTY_WRAPPER:
             return WRAPPER_CHECK
-        if self.finding == DECOMPRESSION_FAILED:
-            # Each codec checks its streams.
-            return f"{self.finding} ({self.codec})"
         return _ONE_CHECK.get(self.finding, self.finding)
 
     @property
@@ -391,7 +394,7 @@ def causes_of(deviations: Iterable[Deviation]) -> list[Cause]:
     groups: Groups = {}
     for one in deviations:
         groups.setdefault(one.key, []).append(one)
-    for combine in (_without_records, _inside_wrappers, _without_headers, _over_budget, _by_definition):
+    for combine in (_without_records, _skipped, _inside_wrappers, _without_headers, _over_budget, _by_definition):
         groups = combine(groups)
     return sorted((Cause(key, tuple(sorted(group, key=_by_size))) for key, group in groups.items()), key=_by_harm)
 
@@ -409,6 +412,17 @@ def _without_records(groups: Groups) -> Groups:
                 for other in (NO_RECORDS, DAMAGED)
             )
             key = good if good in groups else damaged
+        combined.setdefault(key, []).extend(group)
+    return combined
+
+
+def _skipped(groups: Groups) -> Groups:
+    """Combine records that are skipped with the damage that stops the decoder most often, if there is any."""
+    combined: Groups = {}
+    for key, group in groups.items():
+        if key[-1] == SKIPPED:
+            stops = [other for other in groups if other[:-1] == key[:-1] and other != key]
+            key = max(stops, key=lambda other: (len(groups[other]), other), default=key)
         combined.setdefault(key, []).extend(group)
     return combined
 
