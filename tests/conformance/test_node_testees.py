@@ -1,4 +1,4 @@
-"""The testees in JavaScript: their outcomes are as the committed files say, and their kit hides no dead promise."""
+"""The testees in JavaScript: their outcomes are as the committed files say, and their kit hides no error."""
 
 from __future__ import annotations
 
@@ -77,3 +77,31 @@ def test_a_promise_that_nothing_can_settle_is_stalled_and_the_next_request_is_an
     ]
     assert answers[2]["error"] == "RangeError: no such byte"
     assert done.stderr.count("a library may print") == 4
+
+
+PASSES_ON = """
+import { serve } from %s
+import { promisify } from 'node:util'
+import { unzip } from 'node:zlib'
+const reader = async ({ hex }) => {
+  if (hex === 'ff') throw new RangeError('no such byte')
+  await promisify(unzip)(Buffer.from(hex, 'hex'))
+}
+await serve({ name: 'toy', version: '1' }, { 'decode-records': reader }, { library: 'toy', isRejection: () => false })
+"""
+
+
+def test_an_error_of_a_module_of_node_that_is_passed_on_names_its_line(tmp_path: Path) -> None:
+    require_tool("node", TOOLS["node"])
+    script = tmp_path / "toy.mjs"
+    script.write_text(PASSES_ON % json.dumps(KIT.as_uri()))
+    asked = [
+        {"id": hex, "operation": "decode-records", "role": "consumer", "hex": hex} for hex in ("1f8b0900", "1f8b", "ff")
+    ]
+    lines = "".join(json.dumps(request) + "\n" for request in asked)
+    done = subprocess.run(["node", str(script)], input=lines, capture_output=True, text=True, timeout=60, check=True)
+    _, garbage, cut, other = map(json.loads, done.stdout.splitlines())
+    assert garbage["error"] != cut["error"]
+    assert garbage["at"] == cut["at"]
+    assert garbage["at"].startswith("node:zlib:")
+    assert "at" not in other
