@@ -41,7 +41,7 @@ static kfuzz_mutator mutator;
 static kfuzz_schema_of schema_of;
 static const kfuzz_flat_schema *schemas[KFUZZ_SELECTORS];
 static uint8_t is_known[KFUZZ_SELECTORS];
-static uint64_t calls, structured, crossed, afl_seed;
+static uint64_t calls, structured, crossed, alone, afl_seed;
 static uint8_t kept[KFUZZ_KEPT][KFUZZ_KEPT_BYTES];
 static int64_t kept_sizes[KFUZZ_KEPT];
 
@@ -56,9 +56,13 @@ __attribute__((constructor)) static void start(void)
 __attribute__((destructor)) static void report(void)
 {
     const char *asked = getenv("KFUZZ_MUTATOR_STATS");
-    if (asked != NULL && strcmp(asked, "1") == 0)
-        fprintf(stderr, "mutator: %llu calls, %llu structured, %llu crossed\n", (unsigned long long) calls,
-                (unsigned long long) structured, (unsigned long long) crossed);
+    if (asked == NULL || strcmp(asked, "1") != 0)
+        return;
+    fprintf(stderr, "mutator: %llu calls, %llu structured, %llu crossed\n", (unsigned long long) calls,
+            (unsigned long long) structured, (unsigned long long) crossed);
+    if (alone)
+        fprintf(stderr, "mutator: libFuzzer's own mutations and its dictionary are not used, because the program does not "
+                        "export LLVMFuzzerMutate; link it with -Wl,--export-dynamic-symbol=LLVMFuzzerMutate\n");
 }
 
 /* For kfuzz's campaigns: where zlib and libzstd are, and whether the target compresses its inputs itself. */
@@ -156,6 +160,7 @@ KFUZZ_HOOK size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t siz
 {
     int is_blind;
     begin(data, size, size_max, seed);
+    alone += LLVMFuzzerMutate == NULL;
     is_blind = LLVMFuzzerMutate != NULL && kfuzz_below(&mutator.dice, KFUZZ_BLIND_ONE_IN) == 0;
     if (!is_blind && mutate())
         return (size_t) mutator.text.n;

@@ -34,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     return 0;
 }
 """
+EXPORTED = "-Wl,--export-dynamic-symbol=LLVMFuzzerMutate"
 GO_TEST = """
 package reads
 import "testing"
@@ -83,17 +84,17 @@ def test_the_mutator_has_the_hooks_of_afl_and_of_libfuzzer(kit: Path) -> None:
     library.afl_custom_deinit(state)
 
 
-@pytest.mark.clang
-def test_a_libfuzzer_of_c_calls_the_mutator(kit: Path, tmp_path: Path) -> None:
+def run_libfuzzer(kit: Path, folder: Path, *link: str) -> tuple[int, int, int, str]:
+    """How often a libFuzzer of C called the mutator, how often that changed structure or crossed, and all output."""
     clang = next((name for name in COMPILERS if shutil.which(name)), None)
     if clang is None:
         missing("clang", "apt-get install clang-16")
-    (tmp_path / "harness.c").write_text(HARNESS)
-    subprocess.run([clang, "-fsanitize=fuzzer", "-o", "fuzzer", "harness.c"], cwd=tmp_path, check=True)
-    (tmp_path / "corpus").mkdir()
+    (folder / "harness.c").write_text(HARNESS)
+    subprocess.run([clang, "-fsanitize=fuzzer", *link, "-o", "fuzzer", "harness.c"], cwd=folder, check=True)
+    (folder / "corpus").mkdir()
     done = subprocess.run(
         ["./fuzzer", "-runs=20000", "-seed=1", f"-dict={kit / 'kfuzz.dict'}", "corpus", kit / "seeds"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "LD_PRELOAD": str(kit / "libkfuzz_mutator.so"), "KFUZZ_MUTATOR_STATS": "1"},
         capture_output=True,
         text=True,
@@ -102,9 +103,23 @@ def test_a_libfuzzer_of_c_calls_the_mutator(kit: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     calls = re.search(r"^mutator: (\d+) calls, (\d+) structured, (\d+) crossed$", done.stderr, re.MULTILINE)
     assert calls is not None, done.stderr[-2000:]
-    assert int(calls[1]) > 15_000
-    assert int(calls[2]) > int(calls[1]) // 2
-    assert int(calls[3]) > 0
+    return int(calls[1]), int(calls[2]), int(calls[3]), done.stderr
+
+
+@pytest.mark.clang
+def test_a_libfuzzer_of_c_calls_the_mutator_which_leaves_some_inputs_to_it(kit: Path, tmp_path: Path) -> None:
+    calls, structured, crossed, said = run_libfuzzer(kit, tmp_path, EXPORTED)
+    assert calls > 15_000
+    assert calls // 2 < structured < calls - crossed
+    assert crossed > 0
+    assert "LLVMFuzzerMutate" not in said
+
+
+@pytest.mark.clang
+def test_the_mutator_tells_how_to_link_a_libfuzzer_that_hides_its_own_mutations(kit: Path, tmp_path: Path) -> None:
+    calls, structured, crossed, said = run_libfuzzer(kit, tmp_path)
+    assert structured + crossed == calls
+    assert f"link it with {EXPORTED}\n" in said
 
 
 def test_go_reads_the_seeds_as_its_own_corpus(tmp_path: Path) -> None:
