@@ -67,8 +67,9 @@ bench-corpora: build ## corpora beside a builder, bare codecs and the disk; as d
 	$(BIN)/python -m benchmarks.dataframes
 	$(BIN)/python -m benchmarks.spark_cost --size 8GiB
 
-bench-fuzz: build ## hours: how long campaigns take to find planted bugs, with and without coverage, structure, another reader
+bench-fuzz: build ## hours: how long campaigns take to find planted bugs; what kfuzz export gives to other fuzzers
 	$(BIN)/python -m benchmarks.fuzz
+	$(BIN)/python -m benchmarks.foreign
 
 campaign: build ## hours: all vectors for all testees; kfuzz and Kafka must agree on 1,000,000 inputs as consumer, 200,000 as broker, and more
 	$(BIN)/kfuzz conform --all

@@ -1,0 +1,42 @@
+// Package fuzz reads any bytes as the records of a fetch response, as a consumer of franz-go does.
+package fuzz
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+var (
+	// Go stops at the first panic. A campaign that only measures coverage goes on.
+	keepGoing = os.Getenv("KEEP_GOING") == "1"
+	repairs   = os.Getenv("REPAIR") != "0"
+)
+
+func FuzzProcessFetchPartition(f *testing.F) {
+	// A client's decompressor limits its output; kgo.DefaultDecompressor does not.
+	client, err := kgo.NewClient()
+	if err != nil {
+		f.Fatal(err)
+	}
+	client.Close()
+	decompressor := client.OptValue(kgo.WithDecompressor).(kgo.Decompressor)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		read(data, decompressor)
+		if repaired := repair(data); repairs && !bytes.Equal(repaired, data) {
+			read(repaired, decompressor)
+		}
+	})
+}
+
+func read(data []byte, decompressor kgo.Decompressor) {
+	if keepGoing {
+		defer func() { _ = recover() }()
+	}
+	response := kmsg.NewFetchResponseTopicPartition()
+	response.RecordBatches = data
+	kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{}, &response, decompressor, nil)
+}
