@@ -1,18 +1,22 @@
 """Build of the compiled modules; everything else about the package stands in pyproject.toml.
 
 Environment variables that a build reads:
-  KFUZZ_TRACE=1     Cython line tracing, for coverage reports of the .pyx files (decoding is ~100 times slower)
+  KFUZZ_COVERAGE=1  modules that count how often each line runs, for `make coverage`
   KFUZZ_UNWATCHED   the names of modules that a build for libFuzzer compiles without its counters
+  KFUZZ_COMPILED    a folder that keeps compiled modules; what is there with the same C code is not compiled again. Each
+                    compiler, and each set of flags from outside, needs a folder of its own
 
 Modules are translated and compiled side by side, one for each core. A module is compiled again when one of its sources
 has changed: its .pyx, a .pxd that it cimports, or a .h that it includes.
 """
 
+import hashlib
 import os
 import platform
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from Cython.Build import cythonize
@@ -21,8 +25,11 @@ from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-TRACE = os.environ.get("KFUZZ_TRACE") == "1"
+COVERAGE = os.environ.get("KFUZZ_COVERAGE") == "1"
 UNWATCHED = os.environ.get("KFUZZ_UNWATCHED", "").split()
+COMPILED = os.environ.get("KFUZZ_COMPILED")
+# The kept modules that were used last: a dozen states of all sources.
+COMPILED_MOST = 500
 UNWATCHED_FLAGS = ["-fno-sanitize-coverage=inline-8bit-counters,pc-table,trace-cmp,indirect-calls"]
 
 # The cores that this process may use; a container may have fewer than the machine.
@@ -42,6 +49,12 @@ C_FLAGS = [
     "-g1",
 ]
 
+# The function lets a fork that ends with os._exit write its counts.
+COVERAGE_LINKS = ["--coverage", "-Wl,-u,__gcov_dump"]
+if COVERAGE:
+    C_FLAGS[0] = "-O0"
+    C_FLAGS.append("--coverage")
+
 # Without it GCC clears small structs by a string instruction, for processors of twenty years ago; the code runs on all.
 if platform.machine() in ("x86_64", "AMD64"):
     C_FLAGS.append("-mtune=haswell")
@@ -50,6 +63,9 @@ if platform.machine() in ("x86_64", "AMD64"):
 # Generated C stays out of the source folders. Each Python has a folder of its own: Cython translates again what is
 # older than Cython's own files, and then the modules of another Python would look out of date.
 BUILD = f"build/cython-{sys.implementation.cache_tag}"
+
+# The second line of generated C after `name_lines`; Cython looks at the first.
+NAMED = "/* Each line names its line of a .pyx or .pxd. */"
 
 # Where the C headers are; no two have the same name.
 HEADERS = ["kfuzz/wire", "kfuzz/mutate", "kfuzz/fuzz"]
@@ -65,7 +81,7 @@ def extensions() -> list[Extension]:
                 [str(source)],
                 include_dirs=HEADERS,
                 extra_compile_args=C_FLAGS + (UNWATCHED_FLAGS if name in UNWATCHED else []),
-                define_macros=[("CYTHON_TRACE_NOGIL", "1")] if TRACE else [],
+                extra_link_args=COVERAGE_LINKS if COVERAGE else [],
             )
         )
     return found
@@ -96,10 +112,12 @@ def translated() -> list[Extension]:
             "cdivision": True,
             "initializedcheck": False,
             "embedsignature": True,
-            "linetrace": TRACE,
             "freethreading_compatible": False,
         },
     )
+    if COVERAGE:
+        for extension in made:
+            name_lines(Path(extension.sources[0]))
     # Cython puts copies of some headers beside the generated C. The compiler would prefer them to the originals.
     for copy in Path(BUILD).rglob("*.h"):
         copy.unlink()
@@ -113,6 +131,33 @@ def translated() -> list[Extension]:
     return made
 
 
+def name_lines(file: Path) -> None:
+    """Tell the compiler which line of a .pyx or .pxd each line of Cython's C belongs to.
+
+    Cython can do this itself (``emit_linenums``), but then its own code has the numbers of lines that it is not from.
+    """
+    lines = file.read_text().splitlines()
+    if lines[1] == NAMED:
+        return
+    made = [lines[0], NAMED]
+    place = None
+    for line in lines[1:]:
+        if found := re.match(r'\s*/\* "(.+)":(\d+)$', line):
+            place = f'#line {found[2]} "{found[1]}"'
+            made.append(f'#line {len(made) + 2} "{file}"')
+        elif place and re.match(r"\s*(/\* function exit code \*/|/\*--- Wrapped|__pyx_L\d+_(\w+_)?error:;)", line):
+            place = None
+            made.append(f'#line {len(made) + 2} "{file}"')
+        elif place and re.match(r"\s*[^\s#/*]", line):
+            made.append(place)
+        made.append(line)
+        # Here a function or a declaration ends.
+        if place and re.match(r"};?$|/\* [^\"]", line):
+            place = None
+            made.append(f'#line {len(made) + 2} "{file}"')
+    file.write_text("\n".join(made) + "\n")
+
+
 class BuildInTree(build_ext):
     """Keeps what an editable installation compiles, so that ``make build`` does not compile all of it again."""
 
@@ -123,6 +168,50 @@ class BuildInTree(build_ext):
             usual = build(self.distribution)
             usual.ensure_finalized()
             self.build_lib, self.build_temp = usual.build_lib, usual.build_temp
+
+    def build_extension(self, ext: Extension) -> None:
+        if not COMPILED:
+            super().build_extension(ext)
+            return
+        kept = Path(COMPILED) / f"{ext.name}-{fingerprint(ext)}.so"
+        made = Path(self.get_ext_fullpath(ext.name))
+        made.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(kept, made)
+            # The last use, for `remove_oldest`.
+            os.utime(kept)
+        except FileNotFoundError:
+            # An older module of the same name may be newer than these sources.
+            self.force = True
+            super().build_extension(ext)
+            keep(made, kept)
+
+    def run(self) -> None:
+        super().run()
+        if COMPILED:
+            remove_oldest(Path(COMPILED))
+
+
+def fingerprint(extension: Extension) -> str:
+    """A digest of all that makes a compiled module, except the compiler and the flags from outside."""
+    flags = extension.extra_compile_args, extension.extra_link_args, extension.define_macros, extension.include_dirs
+    digest = hashlib.sha256(repr(flags).encode())
+    for name in [*extension.sources, *extension.depends]:
+        digest.update(name.encode() + b"\0" + Path(name).read_bytes() + b"\0")
+    return digest.hexdigest()[:24]
+
+
+def keep(module: Path, kept: Path) -> None:
+    """Copy a module to ``kept``, which never names a half-written file."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".new-", dir=kept.parent) as folder:
+        Path(shutil.copy(module, folder)).replace(kept)
+
+
+def remove_oldest(folder: Path) -> None:
+    """Remove the modules that were used least recently, beyond ``COMPILED_MOST``."""
+    for file in sorted(folder.glob("*.so"), key=lambda file: -file.stat().st_mtime_ns)[COMPILED_MOST:]:
+        file.unlink(missing_ok=True)
 
 
 # The parts of testees/ that an installed kfuzz needs, for `kfuzz testee new`.

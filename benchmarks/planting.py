@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kfuzz.files import locked
+from kfuzz.files import copy_if_changed, locked
 
 __all__ = ["PATCHES", "Garden", "Planted", "planted"]
 
@@ -26,6 +26,8 @@ PATCHES: Final = ROOT / "tests" / "fuzz" / "planted"
 # What a campaign reads and never changes.
 LINKED: Final = ("vectors", "corpus", "testees", "benchmarks", "README.md", "LICENSE")
 COPIED: Final = ("setup.py", "pyproject.toml", "MANIFEST.in")
+# What the next build for libFuzzer reuses.
+KEPT: Final = (".work-*", ".compiled-*")
 TRUTH: Final = "kafka-clients@4.4.0"
 
 
@@ -64,10 +66,10 @@ class Garden:
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
             for name in COPIED:
-                _copy(ROOT / name, folder / name)
+                copy_if_changed(ROOT / name, folder / name)
             for source in (ROOT / "kfuzz").rglob("*"):
                 if source.is_file() and "__pycache__" not in source.parts:
-                    _copy(source, folder / source.relative_to(ROOT))
+                    copy_if_changed(source, folder / source.relative_to(ROOT))
             for name in LINKED:
                 link = folder / name
                 if not link.is_symlink() and (ROOT / name).exists():
@@ -82,9 +84,9 @@ class Garden:
             if not (build / source.name).exists():
                 shutil.copytree(source, build / source.name)
         (build / "fuzz").mkdir(exist_ok=True)
-        for work in (ROOT / "build" / "fuzz").glob(".work-*"):
-            if not (build / "fuzz" / work.name).exists():
-                shutil.copytree(work, build / "fuzz" / work.name)
+        for kept in [path for name in KEPT for path in (ROOT / "build" / "fuzz").glob(name)]:
+            if not (build / "fuzz" / kept.name).exists():
+                shutil.copytree(kept, build / "fuzz" / kept.name)
 
     @contextmanager
     def with_bug(self, bug: Planted) -> Iterator[None]:
@@ -104,7 +106,7 @@ class Garden:
 
     def _remove_fuzz_builds(self) -> None:
         for made in (self.folder / "build" / "fuzz").iterdir():
-            if not made.name.startswith(".work-"):
+            if not any(made.match(name) for name in KEPT):
                 shutil.rmtree(made)
 
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -113,10 +115,3 @@ class Garden:
         return subprocess.run(
             [sys.executable, *arguments], cwd=self.folder, env=environment, capture_output=True, text=True, check=True
         )
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file with its time, unless the copy has the same contents."""
-    if not target.is_file() or target.read_bytes() != source.read_bytes():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)

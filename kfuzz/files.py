@@ -8,6 +8,7 @@ import fcntl
 import mmap
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from kfuzz.errors import UsageError
 
 __all__ = [
     "cannot_write",
+    "copy_if_changed",
     "local_path",
     "locked",
     "map_bytes",
@@ -164,6 +166,19 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
             elif path.read_bytes() != old:
                 write_whole(path, old)
         raise
+
+
+def copy_if_changed(source: Path, target: Path) -> None:
+    """Copy a file, unless ``target`` has the same bytes.
+
+    For copies of a checkout that compile by time: what has not changed must not be newer than what was made of it. So
+    the first copy has the time of its source, and a later copy has the present time.
+    """
+    if not target.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+    elif target.read_bytes() != source.read_bytes():
+        shutil.copyfile(source, target)
 
 
 def sync_directory(path: Path) -> None:

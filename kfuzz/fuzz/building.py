@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from kfuzz.errors import KfuzzError, UsageError
-from kfuzz.files import locked, write_whole
+from kfuzz.files import copy_if_changed, locked, write_whole
 from kfuzz.fuzz.targets import TARGETS, Target
 
 __all__ = ["SANITIZERS", "Build", "NoNativeCoverage", "Part", "Sanitizer", "build", "compile_mutator", "fallback"]
@@ -90,6 +90,8 @@ UBSAN_OPTIONS = "print_stacktrace=1"
 # Cython's wrappers of constructors add 0 to a null pointer if a call has no arguments. The sanitizer ignores this in
 # the wrappers, and still checks the constructors themselves.
 UBSAN_IGNORED = "[pointer-overflow]\nfun:__pyx_pw_*__cinit__\n"
+# Files that the flags name.
+LISTS = {"quiet.h": QUIET, "uncounted.txt": UNCOUNTED, "ubsan-ignored.txt": UBSAN_IGNORED}
 
 
 class NoNativeCoverage(KfuzzError):
@@ -139,33 +141,39 @@ def build(
     _require_atheris()
     compiler = _compiler()
     sources = _sources()
-    tools = _tools(compiler, sanitizer)
-    directory = root / f"{sanitizer}-{_fingerprint(sources, tools)}"
+    directory = root / f"{sanitizer}-{_fingerprint(sources, compiler, sanitizer)}"
     if not directory.is_dir():
         root.mkdir(parents=True, exist_ok=True)
         with locked(root):
             # Another process may have built it while this one waited.
             if not directory.is_dir():
                 say(f"compiling for fuzzing with {Path(compiler).name} (half a minute, once)")
-                _build(directory, root / f".work-{sanitizer}-{tools}", sources, compiler, sanitizer)
+                _build(directory, sources, compiler, sanitizer)
     _link_rest(directory)
     _write_executables(directory, _environment(directory, sanitizer))
     return Build(directory, sanitizer, native=True)
 
 
-def _build(directory: Path, work: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
-    """Compile in ``work``, then copy the result to ``directory``. A rename at the end avoids half-finished builds.
+def _build(directory: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
+    """Compile in a work folder, then copy the result to ``directory``. A rename at the end avoids half-finished builds.
 
-    ``work`` is kept for the next build, so that a changed source recompiles only the modules that depend on it. Work
-    folders of other compilers or flags are removed.
+    Two folders are kept for the next build. ``.work-…`` has the sources and their C code: Cython translates only what
+    has changed. ``.compiled-…`` has the compiled modules of many states of the sources, see ``KFUZZ_COMPILED`` in
+    setup.py. Folders of other compilers or flags are removed.
     """
-    for old in directory.parent.glob(f".work-{sanitizer}-*"):
-        if old != work:
-            shutil.rmtree(old, ignore_errors=True)
+    root = directory.parent
+    tools = _tools(compiler, sanitizer)
+    # Cython does not know that setup.py sets its options.
+    work = root / f".work-{sanitizer}-{_digest(tools, (ROOT / 'setup.py').read_text())}"
+    compiled = root / f".compiled-{sanitizer}-{_digest(tools)}"
+    for name in (f".work-{sanitizer}-*", f".compiled-{sanitizer}-*"):
+        for old in root.glob(name):
+            if old not in (work, compiled):
+                shutil.rmtree(old, ignore_errors=True)
     work.mkdir(exist_ok=True)
-    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    staging = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=root))
     try:
-        _compile(work, sources, compiler, sanitizer)
+        _compile(work, compiled, sources, compiler, sanitizer)
         shutil.copytree(work, staging, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
         staging.rename(directory)
     except BaseException:
@@ -229,43 +237,37 @@ def _sources() -> list[Path]:
 
 
 def _tools(compiler: str, sanitizer: Sanitizer) -> str:
-    """A digest of everything but the sources that affects the build: compiler, flags, Python, setup.py, this file."""
+    """Everything but the sources and setup.py that makes a compiled module: compiler, flags, Python."""
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
-    digest = hashlib.sha256()
-    for part in (
-        version,
-        sys.version,
-        platform.machine(),
-        FLAGS[sanitizer],
-        sys.executable,
-        Path(__file__).read_text(),
-        (ROOT / "setup.py").read_text(),
-    ):
-        digest.update(part.encode() + b"\0")
-    return digest.hexdigest()[:12]
+    parts = (compiler, version, sys.version, platform.machine(), sys.executable, _flags(sanitizer), *LISTS.values())
+    return "\0".join(parts)
 
 
-def _fingerprint(sources: list[Path], tools: str) -> str:
-    digest = hashlib.sha256(tools.encode())
-    for source in sources:
-        digest.update(str(source).encode() + b"\0" + (ROOT / source).read_bytes() + b"\0")
-    return digest.hexdigest()[:12]
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-def _compile(work: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
+def _fingerprint(sources: list[Path], compiler: str, sanitizer: Sanitizer) -> str:
+    """A digest of everything that affects a build, this file too."""
+    parts = [_tools(compiler, sanitizer), Path(__file__).read_text()]
+    return _digest(*parts, *(f"{source}\0{(ROOT / source).read_text()}" for source in sources))
+
+
+def _flags(sanitizer: Sanitizer) -> str:
+    """The compiler's flags. Names of files are relative to the work folder: equal modules have equal flags."""
+    flags = f"{FLAGS[sanitizer]} -include ./quiet.h -fsanitize-coverage-ignorelist=uncounted.txt"
+    return f"{flags} -fsanitize-ignorelist=ubsan-ignored.txt" if sanitizer == "undefined" else flags
+
+
+def _compile(work: Path, compiled: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
     """Update the sources in ``work`` and compile them there with the project's own setup.py."""
     for old in work.rglob("*.pyx"):
         if old.relative_to(work) not in sources:
             for file in old.parent.glob(f"{old.stem}.*"):
                 file.unlink()
     for source in sources:
-        target = work / source
-        # setup.py recompiles by modification time, so unchanged files must keep theirs.
-        if not target.is_file() or target.read_bytes() != (ROOT / source).read_bytes():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # The first copy keeps the source's time too, so that the C files copied below are not older than it.
-            copy = shutil.copyfile if target.exists() else shutil.copy2
-            copy(ROOT / source, target)
+        # setup.py translates by modification time, so unchanged files must keep theirs.
+        copy_if_changed(ROOT / source, work / source)
     # Reuse the C files that Cython has already generated for this Python.
     translated = f"build/cython-{sys.implementation.cache_tag}"
     if (ROOT / translated).is_dir() and not (work / translated).exists():
@@ -273,21 +275,17 @@ def _compile(work: Path, sources: list[Path], compiler: str, sanitizer: Sanitize
     # Cython finds the .pxd files of a package only if the package has an __init__ file.
     for folder in {Path(PACKAGE.name), *(source.parent for source in sources if source.suffix == ".pyx")}:
         (work / folder / "__init__.py").touch()
-    (work / "quiet.h").write_text(QUIET)
-    (work / "uncounted.txt").write_text(UNCOUNTED)
-    flags = f"{FLAGS[sanitizer]} -include {work}/quiet.h -fsanitize-coverage-ignorelist={work}/uncounted.txt"
-    if sanitizer == "undefined":
-        (work / "ubsan-ignored.txt").write_text(UBSAN_IGNORED)
-        flags += f" -fsanitize-ignorelist={work}/ubsan-ignored.txt"
+    for name, text in LISTS.items():
+        (work / name).write_text(text)
     environment = {
         **os.environ,
         "CC": compiler,
-        "CFLAGS": flags,
+        "CFLAGS": _flags(sanitizer),
         "LDSHARED": f"{compiler} -shared",
         "KFUZZ_UNWATCHED": UNWATCHED,
+        "KFUZZ_COMPILED": str(compiled),
     }
-    mutator = work / "mutator.so"
-    compile_mutator(mutator, compiler, sources=work)
+    compile_mutator(work / "mutator.so", compiler, sources=work)
     _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], work, environment)
 
 

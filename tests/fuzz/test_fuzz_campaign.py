@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -269,7 +270,7 @@ def test_two_that_need_a_build_at_the_same_time_make_it_once(
 
 @pytest.mark.clang
 @pytest.mark.full
-def test_a_change_in_one_source_compiles_the_modules_that_depend_on_it_alone(
+def test_a_change_compiles_the_modules_that_depend_on_it_alone_and_each_state_once(
     clang_here: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     checkout = tmp_path / "checkout"
@@ -282,29 +283,53 @@ def test_a_change_in_one_source_compiles_the_modules_that_depend_on_it_alone(
     (wire / "one.pyx").write_text("cimport kfuzz.wire.two as two\nNUMBER = two.of(1)\n")
     (wire / "two.pxd").write_text("cdef int of(int number) noexcept\n")
     (wire / "two.pyx").write_text("cdef int of(int number) noexcept:\n    return number\n")
+    (wire / "number.h").write_text("#define NUMBER 3\n")
+    (wire / "three.pyx").write_text('cdef extern from "number.h":\n    const int NUMBER\nnumber = NUMBER\n')
     monkeypatch.setattr(build_module, "ROOT", checkout)
     monkeypatch.setattr(build_module, "PACKAGE", checkout / "kfuzz")
     monkeypatch.setattr(build_module, "INSTRUMENTED", ("wire", "mutate", "fuzz"))
+    # A compiler that notes what it compiles.
+    real = next(path for name in COMPILERS if (path := shutil.which(name)))
+    compiler, calls = tmp_path / "compiler", tmp_path / "calls"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >>"{calls}"\nexec {real} "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setattr(build_module, "COMPILERS", (str(compiler),))
+    builds = tmp_path / "builds"
 
-    def compiled() -> dict[str, int]:
-        made = build(root=tmp_path / "builds")
+    def compiled() -> set[str]:
+        calls.write_text("")
+        made = build(root=builds)
         assert not (made.directory / "build").exists()
-        [work] = (tmp_path / "builds").glob(".work-*")
-        assert len(list((made.directory / "kfuzz" / "wire").glob("*.so"))) == len(list(wire.glob("*.pyx")))
-        return {path.stem: path.stat().st_mtime_ns for path in (work / "build").rglob("*.o")}
+        modules = {path.name.partition(".")[0] for path in (made.directory / "kfuzz" / "wire").glob("*.so")}
+        assert modules == {path.stem for path in wire.glob("*.pyx")}
+        return {Path(name).stem for name in re.findall(r" -c (\S+)", calls.read_text())}
 
-    first = compiled()
-    assert set(first) == {"one", "two"}
-    (wire / "one.pyx").write_text("cimport kfuzz.wire.two as two\nNUMBER = two.of(2)\n")
-    second = compiled()
-    assert second["two"] == first["two"]
-    assert second["one"] > first["one"]
-    (wire / "two.pxd").write_text("# Everyone who cimports it.\ncdef int of(int number) noexcept\n")
-    third = compiled()
-    assert third["one"] > second["one"]
-    assert third["two"] > second["two"]
+    assert compiled() == {"one", "two", "three"}
+    before = (wire / "one.pyx").read_text()
+    (wire / "one.pyx").write_text(before.replace("1", "2"))
+    assert compiled() == {"one"}
+    (wire / "number.h").write_text("#define NUMBER 4\n")
+    assert compiled() == {"three"}
+    (wire / "two.pxd").write_text("# Not in the C code.\ncdef int of(int number) noexcept\n")
+    assert compiled() == set()
+    (wire / "two.pxd").write_text("cdef long of(int number) noexcept\n")
+    (wire / "two.pyx").write_text("cdef long of(int number) noexcept:\n    return number\n")
+    assert compiled() == {"one", "two"}
+    # Each module has been compiled like this before, but not all of them together.
+    (wire / "two.pxd").write_text("cdef int of(int number) noexcept\n")
+    (wire / "two.pyx").write_text("cdef int of(int number) noexcept:\n    return number\n")
+    (wire / "one.pyx").write_text(before)
+    assert compiled() == set()
+    names = {path.name for path in builds.iterdir()}
+    (wire / "number.h").write_text('#error "half"\n')
+    with pytest.raises(NoNativeCoverage, match=r"do not build with .*half"):
+        compiled()
+    # Cython's C code, which is made again in a moment.
+    assert {path.name for path in builds.iterdir()} == {name for name in names if not name.startswith(".work-")}
+    (wire / "number.h").write_text("#define NUMBER 5\n")
+    assert compiled() == {"three"}
     (wire / "one.pyx").unlink()
-    compiled()
+    assert compiled() == set()
 
 
 @pytest.mark.clang
