@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE =
 PYTEST := $(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist loadfile
 PYX := $(shell find kfuzz -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: release help demo test test-all test-full test-other-pythons campaign mutants bench bench-corpora bench-fuzz sanitize lint build clean
+.PHONY: release help demo test test-all test-full test-other-pythons campaign coverage mutants bench bench-corpora bench-fuzz sanitize lint build clean
 .DEFAULT_GOAL := help
 # Each step already uses all processors.
 .NOTPARALLEL:
@@ -55,6 +55,9 @@ test-other-pythons: build ## the fast tests under Python 3.12 and 3.13, if they 
 	$(BIN)/python tests/other_pythons.py
 
 test-all: test test-other-pythons test-full ## test, test-full and test-other-pythons
+
+coverage: build ## an HTML page of the compiled lines that tests and corpora run; at least 97 % must
+	$(BIN)/python -m tools.coverage --processes $(JOBS)
 
 mutants: build ## make 200 wrong changes and show which ones the tests do not notice
 	$(BIN)/python -m tools.mutants --processes $(JOBS)

@@ -61,7 +61,8 @@ def run(library: Path, *words: str) -> dict[str, dict[str, Any]]:
     """What came of each path."""
     done = subprocess.run(
         [sys.executable, str(HERE / "failing_run.py"), str(library), *words],
-        env={**os.environ, "PYTHONPATH": str(HERE)},
+        # The other folders may name another build of kfuzz (tools/coverage).
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])},
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -9,6 +9,7 @@ import pickle
 import random
 import sys
 import tracemalloc
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -361,6 +362,36 @@ def test_all_elements_of_a_keyed_array_can_be_taken_out_one_by_one() -> None:
     assert keyed.find(name="p499") is elements[499]
     assert [keyed.pop(0) for _ in range(500)] == elements[:500]
     assert keyed == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda array: array.append({"name": "new", "size": 7}),
+        lambda array: array.extend([{"name": "new"}, {"name": "newer"}]),
+        lambda array: array.insert(1, {"name": "new"}),
+        lambda array: array.remove({"name": "b", "size": 2}),
+        lambda array: array.pop(1),
+        lambda array: array.reverse(),
+        lambda array: array.sort(key=lambda element: -element["size"]),
+        lambda array: array.clear(),
+        lambda array: array.__setitem__(0, {"name": "new"}),
+        lambda array: array.__delitem__(0),
+        lambda array: array.__iadd__([{"name": "new"}]),
+        lambda array: array.__imul__(0),
+    ],
+)
+def test_a_changed_array_is_searched_as_it_is_now(change: Callable[[Any], object]) -> None:
+    names = ("a", "b", "c", "new", "newer")
+    elements = [{"name": name, "size": size} for size, name in enumerate(names[:3], 1)]
+    keyed, usual = Keyed(elements, ("name",)), list(elements)
+    # The first search makes the index.
+    assert keyed.find(name="a") is elements[0]
+    change(keyed)
+    change(usual)
+    assert keyed == usual
+    for name in names:
+        assert keyed.find(name=name) == next((element for element in usual if element["name"] == name), None)
 
 
 def test_elements_with_map_keys_are_found_by_them() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -69,6 +70,19 @@ def test_the_library_has_the_hooks_and_no_python(tmp_path: Path) -> None:
     symbols = subprocess.run(["nm", "-D", library], check=True, capture_output=True, text=True).stdout.split()
     assert set(symbols) >= HOOKS
     assert [symbol for symbol in symbols if symbol.startswith(("Py", "_Py"))] == []
+
+
+def test_afl_gets_its_input_back_if_there_is_no_memory_for_a_mutant(tmp_path: Path) -> None:
+    library = ctypes.CDLL(str(compile_mutator(tmp_path / "mutator.so")))
+    library.afl_custom_init.restype = ctypes.c_void_p
+    library.afl_custom_fuzz.restype = ctypes.c_size_t
+    state = ctypes.c_void_p(library.afl_custom_init(None, 1))
+    data = ctypes.create_string_buffer(b"input", 5)
+    out = ctypes.c_void_p()
+    most = ctypes.c_size_t(1 << 62)
+    made = library.afl_custom_fuzz(state, data, ctypes.c_size_t(5), ctypes.byref(out), None, ctypes.c_size_t(0), most)
+    assert (made, out.value) == (5, ctypes.addressof(data))
+    library.afl_custom_deinit(state)
 
 
 @pytest.fixture(scope="module")

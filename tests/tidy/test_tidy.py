@@ -15,6 +15,7 @@ from conftest import missing
 
 from kfuzz import kafka
 from kfuzz.vectors.ids import registered
+from tools.coverage.__main__ import UNREACHABLE
 from tools.layers import ROOT, undocumented, upward
 
 # Data that is found by its folder, and files that a tool finds by their names.
@@ -74,6 +75,18 @@ def test_every_file_is_named_by_another() -> None:
         if not any(wanted.search(text) for other, text in texts.items() if other != path):
             alone.append(place)
     assert alone == []
+
+
+def test_every_line_that_coverage_leaves_out_has_a_reason() -> None:
+    wrong = []
+    for path in tracked():
+        if path.suffix in (".pyx", ".pxd", ".h", ".c") and path.is_relative_to(ROOT / "kfuzz"):
+            for number, line in enumerate(text_of(path).splitlines(), 1):
+                # Three words at least, at the end of a line with code. gcovr knows marks of its own, without reasons.
+                reason = re.match(UNREACHABLE + r"\S*( \S+){2}", line)
+                if ("unreachable:" in line and not reason) or "_EXCL_" in line:
+                    wrong.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert wrong == []
 
 
 def test_every_name_of_a_module_is_used() -> None:
