@@ -14,10 +14,11 @@ from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.display import live_table
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable
-from kfuzz.fuzz import campaign, once
+from kfuzz.fuzz import campaign, once, peers
 from kfuzz.fuzz.building import SANITIZERS, Sanitizer
 from kfuzz.fuzz.campaign import Result, Row
 from kfuzz.fuzz.faults import Fault
+from kfuzz.fuzz.peers import Peer
 from kfuzz.fuzz.recorder import Find
 from kfuzz.fuzz.targets import TARGETS
 from kfuzz.fuzz.truth import named_testee
@@ -70,9 +71,10 @@ def _seconds(text: str) -> int:
 @click.option(
     "--sanitize",
     type=click.Choice(SANITIZERS),
-    default="none",
-    show_default=True,
-    help="Also build with this sanitizer.",
+    help="Also build with this sanitizer.  [default: none; for compiled code of --peer: address]",
+)
+@click.option(
+    "--peer", metavar="NAME", help="Fuzz this library's reader of record batches instead: aiokafka, kafka-python."
 )
 @click.option(
     "--truth", metavar="TESTEE", help="Also ask this testee about each new input: kafka-clients, or any of `conform`."
@@ -95,7 +97,8 @@ def command(
     seed: int,
     out: Path,
     corpus: Path | None,
-    sanitize: str,
+    sanitize: str | None,
+    peer: str | None,
     truth: str | None,
     stop_at_first: bool,
     file: Path | None,
@@ -117,18 +120,24 @@ def command(
       kfuzz fuzz record-batch compression --sanitize address --json
       kfuzz fuzz --replay --sanitize undefined
       kfuzz fuzz record-batch --reproduce out/fuzz/record-batch/causes/panics-01234567
+      kfuzz fuzz --peer aiokafka --time 10m
     """
     if as_list:
         return _list(as_json)
-    sanitizer = cast(Sanitizer, sanitize)
+    sanitizer = cast("Sanitizer | None", sanitize)
+    if peer is not None:
+        _refuse_with_peer(peer, targets, truth, replay)
     if replay:
         if file is not None:
             raise UsageError("--replay runs all known inputs and --reproduce runs one; use only one of them")
-        return _replay(targets or tuple(name for name in TARGETS if name != "canary"), sanitizer, out, as_json)
-    if not targets:
+        return _replay(
+            targets or tuple(name for name in TARGETS if name != "canary"), sanitizer or "none", out, as_json
+        )
+    if not targets and peer is None:
         raise UsageError(f"name a target: {', '.join(TARGETS)}; `kfuzz fuzz --list` describes them")
+    fuzzed = None if peer is None else peers.find(peer)
     if file is not None:
-        return _reproduce(targets, file, sanitizer, as_json)
+        return _reproduce(targets, fuzzed, file, sanitizer, as_json)
     if time_s is not None and seconds is not None:
         raise UsageError("--time and --seconds are the same time in two units; use one of them")
     out = require_writable(out, directory=True)
@@ -146,6 +155,7 @@ def command(
             sanitizer=sanitizer,
             stop_at_first=stop_at_first,
             truth=None if truth is None else named_testee(truth),
+            peer=fuzzed,
             say=_say,
             watch=lambda rows: show(
                 [_cells(row) for row in rows], [_line(row) for row in rows if row.state not in ("waiting", "done")]
@@ -176,16 +186,34 @@ def _list(as_json: bool) -> int:
     return 0
 
 
-def _reproduce(targets: tuple[str, ...], file: Path, sanitizer: Sanitizer, as_json: bool) -> int:
-    if len(targets) != 1:
+def _refuse_with_peer(peer: str, targets: tuple[str, ...], truth: str | None, replay: bool) -> None:
+    if targets:
+        raise UsageError("--peer fuzzes the peer's reader, and a TARGET is kfuzz's own code; use only one of them")
+    if truth is not None:
+        raise UsageError(
+            f"--truth is about kfuzz's own targets; compare a peer by `kfuzz conform --differential --testee {peer}`"
+        )
+    if replay:
+        raise UsageError(
+            f"--replay is about kfuzz's own targets; show a peer all vectors by `kfuzz conform --testee {peer}`"
+        )
+
+
+def _reproduce(
+    targets: tuple[str, ...], peer: Peer | None, file: Path, sanitizer: Sanitizer | None, as_json: bool
+) -> int:
+    if peer is not None:
+        name, find = peer.name, once.reproduce_peer(peer, file, sanitizer=sanitizer, say=_say)
+    elif len(targets) != 1:
         raise UsageError(f"--reproduce runs one target, not {len(targets)}; name one")
-    find = once.reproduce(targets[0], file, sanitizer=sanitizer)
-    if as_json:
-        echo_json({"target": targets[0], "find": None if find is None else _find_json(find)})
-    elif find is None:
-        click.echo(f"{targets[0]}: {file} does not break it")
     else:
-        click.echo(f"{targets[0]}: {find.summary}\n{find.details}")
+        name, find = targets[0], once.reproduce(targets[0], file, sanitizer=sanitizer or "none")
+    if as_json:
+        echo_json({"target": name, "find": None if find is None else _find_json(find)})
+    elif find is None:
+        click.echo(f"{name}: {file} does not break it")
+    else:
+        click.echo(f"{name}: {find.summary}\n{find.details}")
     return int(find is not None)
 
 
@@ -265,7 +293,12 @@ def _show(result: Result) -> None:
         click.echo(f"  set aside from the corpus, because they break the target: {_inputs(result.set_aside)}")
     if not result.causes:
         click.echo("  interrupted; nothing found so far" if result.interrupted else "  nothing found")
-    _show_causes(result.target, result.causes, result.sanitizer)
+    if result.implementation == "kfuzz":
+        _show_causes(result.target, result.causes, result.sanitizer)
+    else:
+        _show_causes(f"--peer {result.target}", result.causes, result.sanitizer)
+        if result.causes:
+            click.echo(f"  tell the maintainers of {result.target} first: DISCLOSURE.md says how")
 
 
 def _inputs(count: int) -> str:

@@ -3,5 +3,7 @@
 ``targets`` is the table of fuzz targets, ``building`` makes the instrumented copy of the compiled modules, ``harness``
 is the process that atheris runs in, with a ``recorder`` that lets it go on. ``campaign.run`` drives them: ``running``
 is one such process, ``faults`` groups what breaks a target, ``truth`` asks another reader, ``shrinking`` makes inputs
-simpler. ``once`` runs given inputs without fuzzing, and ``exporting`` serves other people's fuzzers.
+simpler in a process of its own (``trying``). ``once`` runs given inputs without fuzzing, and ``exporting`` serves other
+people's fuzzers. ``peers`` are other people's readers: ``peer_building`` compiles them, and ``ahead`` runs each input
+in a child process first.
 """

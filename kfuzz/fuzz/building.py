@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -27,7 +27,24 @@ from kfuzz.errors import KfuzzError, UsageError
 from kfuzz.files import copy_if_changed, locked, write_whole
 from kfuzz.fuzz.targets import TARGETS, Target
 
-__all__ = ["SANITIZERS", "Build", "NoNativeCoverage", "Part", "Sanitizer", "build", "compile_mutator", "fallback"]
+__all__ = [
+    "SANITIZERS",
+    "Build",
+    "NoNativeCoverage",
+    "Part",
+    "Sanitizer",
+    "build",
+    "compile_mutator",
+    "compiler_settings",
+    "environment",
+    "fallback",
+    "find_compiler",
+    "fingerprint",
+    "first_error",
+    "mutator_sources",
+    "require_atheris",
+    "write_executables",
+]
 
 Sanitizer = Literal["none", "address", "undefined"]
 # What a build may lack in a benchmark.
@@ -45,14 +62,16 @@ GET_CLANG = "install clang (Debian and Ubuntu: apt-get install clang-16) and run
 
 # Reference counts and dict versions say nothing about the input, and they differ between runs. So functions in Python's
 # own headers are not instrumented.
-# Each module tells where its counters are (tiers.pyx). In assembly, because clang would give the compiler's own symbols
-# other names if C code used them.
 QUIET = """\
 #define PY_SSIZE_T_CLEAN
 #define CYTHON_USE_DICT_VERSIONS 0
 #pragma clang attribute push(__attribute__((noinline, no_sanitize("coverage"))), apply_to = function)
 #include <Python.h>
 #pragma clang attribute pop
+"""
+# Each module of kfuzz tells where its counters are (tiers.pyx). In assembly, because clang would give the compiler's
+# own symbols other names if C code used them.
+COUNTED = """\
 __asm__(".pushsection .data.rel.local,\\"aw\\"\\n"
         ".weak __start___sancov_cntrs\\n.hidden __start___sancov_cntrs\\n"
         ".weak __stop___sancov_cntrs\\n.hidden __stop___sancov_cntrs\\n"
@@ -91,7 +110,7 @@ UBSAN_OPTIONS = "print_stacktrace=1"
 # the wrappers, and still checks the constructors themselves.
 UBSAN_IGNORED = "[pointer-overflow]\nfun:__pyx_pw_*__cinit__\n"
 # Files that the flags name.
-LISTS = {"quiet.h": QUIET, "uncounted.txt": UNCOUNTED, "ubsan-ignored.txt": UBSAN_IGNORED}
+LISTS = {"quiet.h": QUIET + COUNTED, "uncounted.txt": UNCOUNTED, "ubsan-ignored.txt": UBSAN_IGNORED}
 
 
 class NoNativeCoverage(KfuzzError):
@@ -103,6 +122,7 @@ class Build:
     """The directory with a campaign's executables.
 
     ``native`` tells whether libFuzzer sees the compiled modules. If not, ``reason`` is a sentence that says why.
+    ``folder`` has the executables for campaigns, and ``folder_named`` those whose stacks have names.
     """
 
     directory: Path
@@ -110,22 +130,28 @@ class Build:
     native: bool
     reason: str = ""
     folder: str = "bin"
+    folder_named: str = "bin"
 
     def executable(self, target: Target) -> Path:
         """The executable that fuzzes ``target``. It takes libFuzzer's arguments."""
         return self.directory / self.folder / target.name
+
+    @property
+    def named(self) -> Build:
+        """The same build with executables whose stacks have the names of functions."""
+        return replace(self, folder=self.folder_named)
 
     def without(self, part: Part) -> Build:
         """The same build without native coverage or without the mutation hook, to measure what these are worth.
 
         Without coverage, the targets run the ordinary modules. ``native`` is then False.
         """
-        environment = _environment(self.directory, self.sanitizer)
+        settings = environment(self.directory, self.sanitizer)
         if part == "coverage":
-            environment["PYTHONPATH"] = str(ROOT)
+            settings["PYTHONPATH"] = str(ROOT)
         folder = f"without-{part}"
-        _write_executables(self.directory, environment, folder=folder, with_hook=part != "structure")
-        return replace(self, native=part != "coverage", folder=folder)
+        write_executables(self.directory, settings, folder=folder, with_hook=part != "structure")
+        return replace(self, native=part != "coverage", folder=folder, folder_named=folder)
 
 
 def build(
@@ -138,10 +164,10 @@ def build(
 
     Raises ``NoNativeCoverage`` if the build fails. Calls ``say`` with one line before a slow step.
     """
-    _require_atheris()
-    compiler = _compiler()
+    require_atheris()
+    compiler = find_compiler()
     sources = _sources()
-    directory = root / f"{sanitizer}-{_fingerprint(sources, compiler, sanitizer)}"
+    directory = root / f"{sanitizer}-{fingerprint(sources, compiler, sanitizer)}"
     if not directory.is_dir():
         root.mkdir(parents=True, exist_ok=True)
         with locked(root):
@@ -150,7 +176,7 @@ def build(
                 say(f"compiling for fuzzing with {Path(compiler).name} (half a minute, once)")
                 _build(directory, sources, compiler, sanitizer)
     _link_rest(directory)
-    _write_executables(directory, _environment(directory, sanitizer))
+    write_executables(directory, environment(directory, sanitizer))
     return Build(directory, sanitizer, native=True)
 
 
@@ -189,20 +215,26 @@ def compile_mutator(out: Path, compiler: str = "cc", *, sources: Path = ROOT) ->
     return out
 
 
+def mutator_sources() -> list[Path]:
+    """The source files of the library that :func:`compile_mutator` makes, and of what they include."""
+    return sorted(path for folder in ("mutate", "wire") for path in (PACKAGE / folder).glob("*.[ch]"))
+
+
 def fallback(reason: str, *, root: Path = ROOT / "build" / "fuzz") -> Build:
     """A stand-in for machines without clang: it uses the ordinary modules, so atheris sees only Python code."""
-    _require_atheris()
+    require_atheris()
     directory = root / "no-native-coverage"
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError:
         # The directory of an installed package may be read-only.
         directory = Path(tempfile.mkdtemp(prefix="kfuzz-fuzz-"))
-    _write_executables(directory, {"PYTHONPATH": str(ROOT)})
+    write_executables(directory, {"PYTHONPATH": str(ROOT)})
     return Build(directory, "none", native=False, reason=reason)
 
 
-def _require_atheris() -> None:
+def require_atheris() -> None:
+    """Raise ``UsageError`` if atheris is not installed."""
     if importlib.util.find_spec("atheris") is None:
         raise UsageError("fuzzing needs atheris, which is not installed; pip install 'kfuzz[fuzz]'")
 
@@ -217,7 +249,8 @@ def _atheris_runtime(name: str) -> Path:
     return path
 
 
-def _compiler() -> str:
+def find_compiler() -> str:
+    """The path of clang. Raises ``NoNativeCoverage`` if it is not installed."""
     for name in COMPILERS:
         if path := shutil.which(name):
             return path
@@ -247,16 +280,12 @@ def _digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
-def _fingerprint(sources: list[Path], compiler: str, sanitizer: Sanitizer) -> str:
-    """A digest of everything that affects a build, this file too."""
-    parts = [_tools(compiler, sanitizer), Path(__file__).read_text()]
-    return _digest(*parts, *(f"{source}\0{(ROOT / source).read_text()}" for source in sources))
-
-
-def _flags(sanitizer: Sanitizer) -> str:
-    """The compiler's flags. Names of files are relative to the work folder: equal modules have equal flags."""
-    flags = f"{FLAGS[sanitizer]} -include ./quiet.h -fsanitize-coverage-ignorelist=uncounted.txt"
-    return f"{flags} -fsanitize-ignorelist=ubsan-ignored.txt" if sanitizer == "undefined" else flags
+def fingerprint(sources: Iterable[Path], compiler: str, sanitizer: Sanitizer) -> str:
+    """A digest of all that affects a build: the files ``sources``, which may be relative to the checkout, and this."""
+    digest = hashlib.sha256(f"{_tools(compiler, sanitizer)}\0{Path(__file__).read_text()}".encode())
+    for source in sources:
+        digest.update(f"\0{source}\0".encode() + (ROOT / source).read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _compile(work: Path, compiled: Path, sources: list[Path], compiler: str, sanitizer: Sanitizer) -> None:
@@ -275,26 +304,42 @@ def _compile(work: Path, compiled: Path, sources: list[Path], compiler: str, san
     # Cython finds the .pxd files of a package only if the package has an __init__ file.
     for folder in {Path(PACKAGE.name), *(source.parent for source in sources if source.suffix == ".pyx")}:
         (work / folder / "__init__.py").touch()
-    for name, text in LISTS.items():
-        (work / name).write_text(text)
-    environment = {
-        **os.environ,
-        "CC": compiler,
-        "CFLAGS": _flags(sanitizer),
-        "LDSHARED": f"{compiler} -shared",
-        "KFUZZ_UNWATCHED": UNWATCHED,
-        "KFUZZ_COMPILED": str(compiled),
-    }
+    settings = compiler_settings(work, compiler, sanitizer, quiet=QUIET + COUNTED)
+    settings |= {"KFUZZ_UNWATCHED": UNWATCHED, "KFUZZ_COMPILED": str(compiled)}
+    environment = {**os.environ, **settings}
     compile_mutator(work / "mutator.so", compiler, sources=work)
     _call([sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"], work, environment)
+
+
+def compiler_settings(
+    work: Path, compiler: str, sanitizer: Sanitizer, *, quiet: str = QUIET, place: Path | str = "."
+) -> dict[str, str]:
+    """The environment in which setuptools compiles modules for libFuzzer. Writes what the flags name to ``work``.
+
+    ``place`` is how the flags name ``work``. If the compiler runs there, a relative name keeps the flags of equal
+    modules equal.
+    """
+    for name, text in {**LISTS, "quiet.h": quiet}.items():
+        (work / name).write_text(text)
+    return {"CC": compiler, "CFLAGS": _flags(sanitizer, place), "LDSHARED": f"{compiler} -shared"}
+
+
+def _flags(sanitizer: Sanitizer, place: Path | str = ".") -> str:
+    flags = f"{FLAGS[sanitizer]} -include {place}/quiet.h -fsanitize-coverage-ignorelist={place}/uncounted.txt"
+    return f"{flags} -fsanitize-ignorelist={place}/ubsan-ignored.txt" if sanitizer == "undefined" else flags
 
 
 def _call(command: list[str], cwd: Path, environment: dict[str, str] | None = None) -> None:
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines()
-        error = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no output")
-        raise NoNativeCoverage(f"the compiled modules do not build with {command[0]}: {error.strip()}")
+        error = first_error(done.stderr or done.stdout)
+        raise NoNativeCoverage(f"the compiled modules do not build with {command[0]}: {error}")
+
+
+def first_error(output: str) -> str:
+    """The first line of a program's output that speaks of an error; the last line if none does."""
+    lines = output.strip().splitlines()
+    return next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "no output").strip()
 
 
 def _link_rest(directory: Path) -> None:
@@ -310,7 +355,8 @@ def _link_rest(directory: Path) -> None:
         temporary.replace(link)
 
 
-def _environment(directory: Path, sanitizer: Sanitizer) -> dict[str, str]:
+def environment(directory: Path, sanitizer: Sanitizer) -> dict[str, str]:
+    """The environment of a fuzzing process that uses the build in ``directory``."""
     runtime = str(_atheris_runtime(RUNTIMES[sanitizer]))
     # LD_PRELOAD is a list separated by spaces and colons. The dynamic loader has no way to quote a name.
     for path in (runtime, str(directory)):
@@ -332,12 +378,17 @@ def _environment(directory: Path, sanitizer: Sanitizer) -> dict[str, str]:
     }
 
 
-def _write_executables(
-    directory: Path, environment: dict[str, str], *, folder: str = "bin", with_hook: bool = True
+def write_executables(
+    directory: Path,
+    environment: dict[str, str],
+    *,
+    folder: str = "bin",
+    with_hook: bool = True,
+    targets: Iterable[Target] = TARGETS.values(),
 ) -> None:
     """Write an executable ``FOLDER/<target>`` for each target. Targets that use the mutation hook preload it."""
     hook = directory / "mutator.so"
-    for target in TARGETS.values():
+    for target in targets:
         settings = {**environment, "PYTHONHASHSEED": "0", "KFUZZ_MUTATOR_STATS": "1"}
         if with_hook and target.hooked and hook.is_file():
             # The sanitizer's runtime must come first in the list.

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -29,15 +29,19 @@ from kfuzz.conformance.protocol.testees import Testee
 from kfuzz.errors import UsageError
 from kfuzz.files import cannot_write, open_whole, write_whole
 from kfuzz.fuzz import targets as table
+from kfuzz.fuzz.ahead import cpu_seconds
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Part, Sanitizer, build, fallback
 from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
 from kfuzz.fuzz.once import run_alone
-from kfuzz.fuzz.recorder import FINDS, STOP_AT_FIRST, Find, failing, taken
+from kfuzz.fuzz.peer_building import build_peer
+from kfuzz.fuzz.peers import Peer
+from kfuzz.fuzz.recorder import ENDS, FINDS, STOP_AT_FIRST, Find, failing, taken
 from kfuzz.fuzz.running import Ended, Fuzzer, Totals, flags
 from kfuzz.fuzz.seeding import by_digest, dictionary, inputs, seeds
 from kfuzz.fuzz.shrinking import shrink_faults
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.truth import Truth, harm_of
+from kfuzz.fuzz.trying import run_each
 
 __all__ = ["Result", "Row", "run"]
 
@@ -58,6 +62,7 @@ State = Literal["waiting", "running", "merging", "shrinking", "done"]
 class Result:
     """The result of a campaign on one target.
 
+    ``implementation`` is what was fuzzed: kfuzz, or a peer as ``name@version``.
     ``modules`` and ``counters`` tell how much compiled code libFuzzer watches. If it watches none,
     ``no_native_coverage`` says why. ``coverage`` counts edges of compiled code and of Python code, by the job that
     reached most. ``corpus_before`` and ``corpus_after`` count the inputs of the corpus before and after the fuzzing,
@@ -75,6 +80,7 @@ class Result:
     seed: int
     sanitizer: Sanitizer
     jobs: int = 1
+    implementation: str = "kfuzz"
     no_native_coverage: str | None = None
     modules: int = 0
     counters: int = 0
@@ -145,10 +151,11 @@ def run(
     jobs: int = 1,
     out: str | Path = "out/fuzz",
     corpus: str | Path | None = None,
-    sanitizer: Sanitizer = "none",
+    sanitizer: Sanitizer | None = None,
     stop_at_first: bool = False,
     truth: Testee | None = None,
     without: Part | None = None,
+    peer: Peer | None = None,
     say: Say = lambda line: None,
     watch: Watch = lambda rows: None,
 ) -> list[Result]:
@@ -158,12 +165,14 @@ def run(
     corpus; ``runs`` counts for each. ``corpus`` is the folder of the corpora, one folder per target; without it they
     are in ``out``. With ``stop_at_first`` a job ends when it has found something. ``truth`` is also asked about each
     input of the corpora; where it and kfuzz differ, that is a cause, too. ``without`` leaves out a part of the build.
+    Without a ``sanitizer`` there is none, but a ``peer`` with compiled code has the address sanitizer. With a ``peer``
+    the only target is its reader, and ``names``, ``truth`` and ``without`` must be empty.
 
     ``KeyboardInterrupt`` ends all targets; those that had begun have a result with ``interrupted`` set. Raises
-    ``UsageError`` if a target does not exist, if the fuzzer does not start, or if another campaign runs in the same
-    folder.
+    ``UsageError`` if a target does not exist, if the fuzzer does not start, if another campaign runs in the same
+    folder, or if a peer cannot be built.
     """
-    chosen = [table.find(name) for name in dict.fromkeys(names)]
+    chosen = [peer.target] if peer else [table.find(name) for name in dict.fromkeys(names)]
     root = Path(out).resolve()
     with contextlib.ExitStack() as stack:
         corpora = {target: root / target.name / "corpus" for target in chosen}
@@ -172,13 +181,7 @@ def run(
         locks = {target: [stack.enter_context(_locked(root / target.name))] for target in chosen}
         for target in chosen:
             locks[target].append(stack.enter_context(_locked_corpus(corpora[target])))
-        try:
-            made = build(sanitizer, say=say)
-        except NoNativeCoverage as error:
-            made = fallback(str(error))
-            say(f"no native coverage: {error}")
-        if without is not None:
-            made = made.without(without)
+        made = build_peer(peer, sanitizer, say=say) if peer else _build(sanitizer or "none", without, say)
         campaigns = []
         for i, target in enumerate(chosen):
             own_jobs = max(1, jobs // len(chosen) + (i < jobs % len(chosen)))
@@ -202,6 +205,15 @@ def run(
         finally:
             for campaign in campaigns:
                 campaign.clean()
+
+
+def _build(sanitizer: Sanitizer, without: Part | None, say: Say) -> Build:
+    try:
+        made = build(sanitizer, say=say)
+    except NoNativeCoverage as error:
+        made = fallback(str(error))
+        say(f"no native coverage: {error}")
+    return made if without is None else made.without(without)
 
 
 @contextlib.contextmanager
@@ -327,7 +339,9 @@ class _Campaign:
     ) -> None:
         self.target = target
         self.began = False
-        self.result = Result(target.name, seed, made.sanitizer, jobs, no_native_coverage=made.reason or None)
+        self.result = Result(
+            target.name, seed, made.sanitizer, jobs, target.implementation, no_native_coverage=made.reason or None
+        )
         self._build = made
         self._folder = folder
         self._corpus = corpus
@@ -336,7 +350,7 @@ class _Campaign:
         self._stop_at_first = stop_at_first
         self._truth = truth
         self._say = say
-        self._faults = Faults(folder, target.name)
+        self._faults = Faults(folder, target)
         # Guards all below; each job has a thread.
         self._mutex = threading.Lock()
         self._stopping = False
@@ -429,7 +443,7 @@ class _Campaign:
         finally:
             with self._mutex:
                 del self._running[job]
-        self._count(fuzzer.totals, ended)
+        self._count(fuzzer.totals, ended.cpu_seconds + cpu_seconds(Path(settings[FINDS])))
         return fuzzer.totals, ended
 
     def _command(self, job: int, restarts: int, left_s: float, runs: int | None) -> list[str]:
@@ -446,14 +460,14 @@ class _Campaign:
             chosen.append(f"-dict={words}")
         return [str(self._build.executable(self.target)), *chosen, str(self._corpus)]
 
-    def _count(self, totals: Totals, ended: Ended) -> None:
+    def _count(self, totals: Totals, cpu_s: float) -> None:
         result = self.result
         with self._mutex:
             result.modules, result.counters = totals.modules, totals.counters
             result.executions += totals.executions
             result.coverage = max(result.coverage, totals.coverage)
             result.features = max(result.features, totals.features)
-            result.cpu_seconds += ended.cpu_seconds
+            result.cpu_seconds += cpu_s
             self._new_at = max(self._new_at, totals.new_at)
             for name in ("mutator_calls", "structured", "crossed", "judged", "judged_twice"):
                 number = getattr(totals, name)
@@ -485,14 +499,32 @@ class _Campaign:
     def _take(self, folder: Path, *, is_again: bool = False) -> None:
         """Add the finds of a recorder."""
         with self._mutex:
-            for find, named in taken(folder, lambda: self._known):
+            found = taken(folder, lambda: self._known)
+        # This takes long.
+        placed = self._placed([find for find, _ in found])
+        with self._mutex:
+            for find, (_, named) in zip(placed, found, strict=True):
                 self._faults.add(find, named, is_again=is_again)
+
+    def _placed(self, finds: list[Find]) -> list[Find]:
+        """The finds, with the names of functions for those that ended a child process: campaigns do without."""
+        ends = [find for find in finds if find.kind in ENDS]
+        if self._build.named == self._build or not ends or self._stopping:
+            return finds
+        again = dict(zip(map(id, ends), run_each(self._build, self.target, [find.data for find in ends]), strict=True))
+        out = []
+        for find in finds:
+            same = again.get(id(find))
+            if same is None and find.kind in ENDS:
+                self._say(f"{self.target.name}: an input that ended its process does not do so again")
+            out.append(replace(same, count=find.count) if same else find)
+        return out
 
     def _take_end(self, ended: Ended) -> None:
         """Add an input that ended its process, if it also ends a fresh one. It must not stay in the corpus."""
         assert ended.data is not None
         if self._stopping or self._stop_at_first:
-            find: Find | None = of_end(ended.kind, ended.lines, ended.code, ended.data)
+            find: Find | None = of_end(ended.kind, ended.lines, ended.code, ended.data, self.target.package)
         else:
             find = run_alone(self._build, self.target, ended.data, self._folder_for("alone"), kind=ended.kind)
         digest = hashlib.sha1(ended.data).hexdigest()
@@ -579,7 +611,7 @@ class _Campaign:
             finally:
                 with self._mutex:
                     del self._running[-1]
-        self.result.merge_cpu_seconds = ended.cpu_seconds
+        self.result.merge_cpu_seconds = ended.cpu_seconds + cpu_seconds(failed)
         if self._stopping:
             return
         if ended.code:

@@ -144,7 +144,7 @@ def with_killing_fields(crash: Crash) -> Crash:
         [item] = found.disagreements
         return replace(crash, data=item.data, body=Body(item.data), kills=item.kills)
     target = TARGETS[crash.target]
-    faults = Faults(crash.file.parent.parent, crash.target)
+    faults = Faults(crash.file.parent.parent, target)
     fault = next((one for one in load(crash.file.parent / CAUSES_FILE) if one.id == crash.id), None)
     if fault is None or fault.data != crash.data:
         raise UsageError(f"{crash.file} is not the input that {CAUSES_FILE} beside it has; run the campaign again")

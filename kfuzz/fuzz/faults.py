@@ -12,6 +12,7 @@ import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from kfuzz.conformance.judge.harm import HANGS, KILLS, LOSES, MEMORY, PANICS, RA
 from kfuzz.errors import UsageError
 from kfuzz.files import read_bytes, write_whole
 from kfuzz.fuzz.recorder import Find, Kind
+from kfuzz.fuzz.targets import Target
 
 __all__ = ["CAUSES_FILE", "Fault", "Faults", "explain", "load", "of_end"]
 
@@ -37,10 +39,13 @@ DETAIL_LINES: Final = 12
 CAUSES_FILE: Final = "causes.json"
 UNCAUGHT: Final = "=== Uncaught Python exception: ==="
 NATIVE_ERROR = re.compile(r"^(==\d+==\s*ERROR: (?!libFuzzer: fuzz target exited)|ALARM: |.*runtime error: )")
-# A frame of a sanitizer's stack, the place of undefined behaviour, and a frame of Python's own stack.
-FRAME = re.compile(r"^\s+#\d+ 0x[0-9a-f]+ in (?P<function>\S+) \S*?/(?P<file>kfuzz/[^\s:]+)(?::(?P<line>\d+))?")
-UNDEFINED = re.compile(r"^\S*?(?P<file>kfuzz/[^\s:]+):(?P<line>\d+):\d+: runtime error: ")
-PYTHON_FRAME = re.compile(r'^\s+File "\S*?(?P<file>kfuzz/[^"]+)", line (?P<line>\d+) in ')
+# The place of undefined behaviour, a frame of a sanitizer's stack with names and one without, and a frame of Python's
+# own stack, each in the code of PACKAGE. The folder of a peer's testee may have the name of its package.
+FILE: Final = r"(?<!/testees/)(?P<file>PACKAGE/[^\s:\"]+)"
+UNDEFINED: Final = rf"\S*?{FILE}:(?P<line>\d+):\d+: runtime error: "
+FRAME: Final = rf"\s+#\d+ 0x[0-9a-f]+ in (?P<function>\S+) \S*?/{FILE}(?::(?P<line>\d+))?"
+NAMELESS_FRAME: Final = r"\s+#\d+ 0x[0-9a-f]+ +\(\S*?/(?P<file>PACKAGE/[^\s+]+)\+(?P<line>0x[0-9a-f]+)\)"
+PYTHON_FRAME: Final = rf'\s+File "\S*?/{FILE}", line (?P<line>\d+) in (?P<function>.+)'
 MANGLED = re.compile(r"__pyx_[a-z]+_(?P<rest>.+)")
 LENGTH = re.compile(r"([1-9][0-9]?)(?=[A-Za-z_])")
 # These files call the target; they are in every stack.
@@ -86,7 +91,7 @@ class Fault:
 class Faults:
     """The faults of one target, in the folder of its campaigns."""
 
-    def __init__(self, folder: Path, target: str) -> None:
+    def __init__(self, folder: Path, target: Target) -> None:
         self._folder = folder / "causes"
         self._target = target
         self._before = {fault.id: fault for fault in load(self._folder / CAUSES_FILE)}
@@ -149,7 +154,14 @@ class Faults:
 
     def _deviation(self, find: Find) -> Deviation:
         return Deviation(
-            "kfuzz", HARM_OF[find.kind], "", find.summary, find.at, find.data.hex(), self._target, len(find.data)
+            self._target.implementation,
+            HARM_OF[find.kind],
+            "",
+            find.summary,
+            find.at,
+            find.data.hex(),
+            self._target.name,
+            len(find.data),
         )
 
     def write(self) -> list[Fault]:
@@ -209,17 +221,28 @@ def load(path: Path) -> list[Fault]:
         raise UsageError(f"{path} is not what a campaign writes; remove it, or use another --out") from None
 
 
-def of_end(kind: str, lines: Sequence[str], code: int, data: bytes) -> Find:
-    """The find of an input that ended the process. ``kind`` is libFuzzer's word for it."""
+def of_end(kind: str, lines: Sequence[str], code: int, data: bytes, package: str = "kfuzz") -> Find:
+    """The find of an input that ended the process. ``kind`` is libFuzzer's word for it.
+
+    ``package`` holds the code whose lines and functions are places.
+    """
     summary, details = explain(lines, code)
-    return Find(KIND_OF.get(kind, "crash"), summary, _place(lines), details, data)
+    known = KIND_OF.get(kind, "crash")
+    # A loop that calls is interrupted at any line. The outermost function is the same each time.
+    is_loop = known == "timeout" and package != "kfuzz"
+    return Find(known, summary, _function(lines, package) if is_loop else _place(lines, package), details, data)
 
 
-def _place(lines: Sequence[str]) -> str:
-    """The innermost line of kfuzz's code in a sanitizer's stack, or in Python's; empty if there is none."""
-    for pattern in (UNDEFINED, FRAME, PYTHON_FRAME):
+@cache
+def _pattern(pattern: str, package: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace("PACKAGE", re.escape(package)))
+
+
+def _place(lines: Sequence[str], package: str) -> str:
+    """The innermost line of the package's code in a sanitizer's stack, or in Python's; empty if there is none."""
+    for pattern in (UNDEFINED, FRAME, NAMELESS_FRAME, PYTHON_FRAME):
         for line in lines:
-            match = pattern.match(line)
+            match = _pattern(pattern, package).match(line)
             if match is None or match["file"] in CALLERS:
                 continue
             # The lines of generated C say nothing, and change with every build.
@@ -228,6 +251,12 @@ def _place(lines: Sequence[str]) -> str:
             if pattern is FRAME:
                 return _plain_name(match["function"])
     return ""
+
+
+def _function(lines: Sequence[str], package: str) -> str:
+    """The outermost function of the package in Python's stack; empty if there is none."""
+    found = [match for line in lines if (match := _pattern(PYTHON_FRAME, package).match(line))]
+    return f"{found[-1]['file']}:{found[-1]['function']}" if found else ""
 
 
 def _plain_name(function: str) -> str:

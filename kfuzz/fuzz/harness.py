@@ -12,45 +12,108 @@ import faulthandler
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import atheris
 
-from kfuzz.fuzz.recorder import FINDS, STACK_AFTER, TRY, Recorder, answer
+from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, FINDS, PEER, STACK_AFTER, TRY, Find, Recorder, answer, found_by
+
+if TYPE_CHECKING:
+    from kfuzz.fuzz.ahead import Ahead
+    from kfuzz.fuzz.targets import Target
 
 # Inputs are small, and what they may decompress to is limited.
 ALLOCATION_BYTES_MAX: Final = 16 << 20
+# A child has limits of its own. Waiting for one must not end this process, nor memory that a peer's codec claims but
+# never touches.
+OF_PEERS: Final = (
+    f"-timeout={2 * CHILD_TIMEOUT_S}",
+    f"-report_slow_units={2 * CHILD_TIMEOUT_S}",
+    f"-malloc_limit_mb={1 << 20}",
+)
+# What compiled code reads beyond its memory differs each time.
+TIMES: Final = 4
 
 
 def main(arguments: Sequence[str]) -> None:
     """Fuzz the target with the name of the executable ``arguments[0]``. libFuzzer gets the other arguments."""
     # Child processes, for example a symbolizer, must not load the fuzzer. For a merge the executable sets it again.
     os.environ.pop("LD_PRELOAD", None)
-    # Branches of Python code count as coverage too.
-    with atheris.instrument_imports(include=["kfuzz"]):
-        from kfuzz.fuzz import hook, targets
-        from kfuzz.fuzz.tiers import Tiers, refuse_allocations_above
-    target = targets.find(Path(arguments[0]).name)
+    testee = os.environ.get(PEER)
+    target = _peer(testee) if testee else _target(Path(arguments[0]).name)
+    from kfuzz.fuzz import hook
+    from kfuzz.fuzz.tiers import Tiers, refuse_allocations_above
+
     hook.prepare(ctypes.CDLL(None), target)
+    refuse_allocations_above(ALLOCATION_BYTES_MAX)
     if os.environ.get(TRY):
         faulthandler.enable()
-        refuse_allocations_above(ALLOCATION_BYTES_MAX)
-        answer(target.tiers(all_twice=True), sys.stdin.buffer, lambda line: print(line, flush=True))
+        answer(_finder(target, testee), sys.stdin.buffer, lambda line: print(line, flush=True))
         return
-    folder = os.environ.get(FINDS)
-    run = target.tiers(all_twice=is_replay(arguments[1:]), report=Recorder(Path(folder)) if folder else None)
+    recorder = Recorder(Path(folder)) if (folder := os.environ.get(FINDS)) else None
+    run = target.tiers(all_twice=is_replay(arguments[1:]), report=recorder)
+    if testee and recorder:
+        run = _after(_ahead(testee, recorder.folder), run, recorder)
     if timeout_s := os.environ.get(STACK_AFTER):
         # For a crash that the campaign runs again alone: where it was in Python.
         faulthandler.enable()
         faulthandler.dump_traceback_later(float(timeout_s))
-    refuse_allocations_above(ALLOCATION_BYTES_MAX)
-    atheris.Setup(list(arguments), run)
+    atheris.Setup([*arguments, *(OF_PEERS if testee else ())], run)
     stop_timer_at_exit()
     if isinstance(run, Tiers):
         run.tell_at_exit()
     atheris.Fuzz()
+
+
+def _target(name: str) -> Target:
+    """One of kfuzz's own targets. Branches of Python code count as coverage too."""
+    with atheris.instrument_imports(include=["kfuzz"]):
+        # The modules that the harness takes from here later must be instrumented, too.
+        from kfuzz.fuzz import hook, targets  # noqa: F401
+    return targets.find(name)
+
+
+def _peer(folder: str) -> Target:
+    """A peer as a target. Only its own branches count as coverage."""
+    from kfuzz.fuzz.peers import in_folder, reader
+
+    peer = in_folder(Path(folder))
+    with atheris.instrument_imports(include=[peer.package]):
+        reader(peer.folder, peer.package)
+    return peer.target
+
+
+def _ahead(testee: str, folder: Path | None = None) -> Ahead:
+    from kfuzz.fuzz.ahead import Ahead
+    from kfuzz.fuzz.peers import in_folder
+
+    peer = in_folder(Path(testee))
+    return Ahead(peer.target.run, peer.package, folder, times=TIMES if peer.compiled else 1)
+
+
+def _finder(target: Target, testee: str | None) -> Callable[[bytes], Find | None]:
+    """A function that says what an input breaks. For a peer, this also holds if the input ends the process."""
+    run = target.tiers(all_twice=True)
+    if testee is None:
+        return partial(found_by, run)
+    ahead = _ahead(testee)
+    return lambda data: ahead(data) or found_by(run, data)
+
+
+def _after(ahead: Ahead, run: Callable[[bytes], None], recorder: Recorder) -> Callable[[bytes], None]:
+    """``run`` for inputs that end no child. What does is recorded, and does not reach this process."""
+
+    def one(data: bytes) -> None:
+        find = ahead(data)
+        if find is None:
+            run(data)
+        else:
+            recorder.add(find)
+
+    return one
 
 
 def is_replay(arguments: Sequence[str]) -> bool:

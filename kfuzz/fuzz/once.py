@@ -12,12 +12,15 @@ from kfuzz.files import read_bytes
 from kfuzz.fuzz import targets as table
 from kfuzz.fuzz.building import Build, NoNativeCoverage, Sanitizer, build
 from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
-from kfuzz.fuzz.recorder import FINDS, STACK_AFTER, Find, of_error, taken
+from kfuzz.fuzz.peer_building import build_peer
+from kfuzz.fuzz.peers import Peer
+from kfuzz.fuzz.recorder import FINDS, STACK_AFTER, Find, found_by, taken
 from kfuzz.fuzz.running import INPUT_TIMEOUT_S, Ended, Fuzzer, flags
 from kfuzz.fuzz.seeding import by_digest, inputs, read_hex
 from kfuzz.fuzz.targets import Target
+from kfuzz.fuzz.trying import CannotTry, Trier
 
-__all__ = ["Replay", "read_input", "replay", "reproduce", "run_alone"]
+__all__ = ["Replay", "read_input", "replay", "reproduce", "reproduce_peer", "run_alone"]
 
 # A replay has inputs of any size, and a sanitizer makes many of them slow.
 REPLAY_TIMEOUT_S = 300
@@ -35,6 +38,25 @@ def read_input(path: str | Path) -> bytes:
     return found[0]
 
 
+def reproduce_peer(
+    peer: Peer,
+    path: str | Path,
+    *,
+    sanitizer: Sanitizer | None = None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Find | None:
+    """Run one input once through a peer's reader, in its instrumented build. Returns what it breaks, or None.
+
+    ``path`` and ``sanitizer`` are those of :func:`reproduce` and of :func:`kfuzz.fuzz.campaign.run`.
+    """
+    data = read_input(path)
+    with Trier(build_peer(peer, sanitizer, say=say), peer.target) as trier:
+        try:
+            return trier.run(data)
+        except CannotTry:
+            raise UsageError(f"the reader of {peer.label} does not start; install what it needs") from None
+
+
 def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> Find | None:
     """Run one input once through a target, without fuzzing. Returns what it breaks, or None if there is nothing.
 
@@ -44,11 +66,7 @@ def reproduce(name: str, path: str | Path, *, sanitizer: Sanitizer = "none") -> 
     target = table.find(name)
     data = read_input(path)
     if sanitizer == "none":
-        try:
-            target.tiers(all_twice=True)(data)
-        except Exception as error:
-            return of_error(error, data)
-        return None
+        return found_by(target.tiers(all_twice=True), data)
     try:
         made = build(sanitizer)
     except NoNativeCoverage as error:
@@ -65,7 +83,7 @@ def run_alone(made: Build, target: Target, data: bytes, folder: Path, *, kind: s
     file = folder / "input"
     file.write_bytes(data)
     command = [
-        str(made.executable(target)),
+        str(made.named.executable(target)),
         *flags(made.sanitizer, folder, seed=1, timeout_s=INPUT_TIMEOUT_S),
         str(file),
     ]
@@ -74,7 +92,7 @@ def run_alone(made: Build, target: Target, data: bytes, folder: Path, *, kind: s
         ended = Fuzzer(command, cwd=folder, log=log, seconds=INPUT_TIMEOUT_S, environment=settings).run()
     if ended.code == 0:
         return None
-    return of_end(ended.kind or kind, ended.lines, ended.code, data)
+    return of_end(ended.kind or kind, ended.lines, ended.code, data, target.package)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +127,7 @@ def replay(
 def _replay(target: Target, made: Build, directory: Path) -> Replay:
     known = inputs(target)
     names = by_digest(known)
-    faults = Faults(directory, target.name)
+    faults = Faults(directory, target)
     with tempfile.TemporaryDirectory(prefix="kfuzz-replay-") as name:
         folder = Path(name)
         # In order, because an input that ends the process is the last one that it began.

@@ -22,10 +22,13 @@ from types import TracebackType
 from typing import Final, Literal
 
 from kfuzz.files import read_bytes, write_whole
-from kfuzz.fuzz.oracle import OracleFailure
+from kfuzz.fuzz.oracle import OracleFailure, Undeclared
 
 __all__ = [
+    "CHILD_TIMEOUT_S",
+    "ENDS",
     "FINDS",
+    "PEER",
     "STACK_AFTER",
     "STOP_AT_FIRST",
     "TRY",
@@ -34,7 +37,9 @@ __all__ = [
     "Recorder",
     "answer",
     "failing",
+    "found_by",
     "guarded",
+    "kind_of",
     "of_error",
     "taken",
 ]
@@ -42,14 +47,19 @@ __all__ = [
 # A broken promise; an exception that no promise allows; memory that the input does not justify; a process that ended;
 # an input without an end.
 Kind = Literal["promise", "exception", "memory", "crash", "timeout"]
+# The kinds that end the process.
+ENDS: Final[tuple[Kind, ...]] = ("crash", "timeout")
 
 # What the fuzzing process is told by its environment: the folder in which finds are recorded (without it, the first one
 # ends the process), after how many seconds the stack of a process that hangs is printed, whether to end after the
-# first find, and whether to run inputs from standard input without fuzzing.
+# first find, whether to run inputs from standard input without fuzzing, and the folder of the testee if it is a peer.
 FINDS: Final = "KFUZZ_FINDS"
 STACK_AFTER: Final = "KFUZZ_STACK_AFTER_S"
 STOP_AT_FIRST: Final = "KFUZZ_STOP_AT_FIRST"
 TRY: Final = "KFUZZ_TRY"
+PEER: Final = "KFUZZ_PEER"
+# Wall time for an input that runs in a child first. The child's CPU time is limited, so this only ends one that waits.
+CHILD_TIMEOUT_S: Final = 60
 # Enough for the inputs of a corpus that fail. After that, only finds are recorded.
 FAILING_MAX: Final = 20_000
 # More finds than anybody reads. Later ones are not recorded.
@@ -85,7 +95,7 @@ class Recorder:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self.folder = folder
         # The number and the smallest input's size of each find.
         self._known: dict[str, tuple[int, int]] = {}
         self._failing = 0
@@ -95,7 +105,14 @@ class Recorder:
             self._counts = mmap.mmap(file.fileno(), 0)
 
     def __call__(self, data: bytes, error: Exception) -> None:
-        kind, at = _kind(error), _place(error)
+        self._note(data, kind_of(error), _place(error), lambda: of_error(error, data))
+
+    def add(self, find: Find) -> None:
+        """Record a find of one input that was made elsewhere."""
+        self._note(find.data, find.kind, find.at, lambda: find)
+
+    def _note(self, data: bytes, kind: Kind, at: str, make: Callable[[], Find]) -> None:
+        """Count an input. ``make`` is called only if it is the smallest one so far, because a stack takes time."""
         name = hashlib.sha256(f"{kind}\0{at}".encode()).hexdigest()[:NAME_CHARACTERS]
         if self._failing < FAILING_MAX:
             self._failing += 1
@@ -108,8 +125,8 @@ class Recorder:
         if len(data) < size:
             self._known[name] = number, len(data)
             # The count is looked up by the number.
-            fields = {**asdict(of_error(error, data)), "data": data.hex(), "count": number}
-            write_whole(self._folder / f"{name}.json", json.dumps(fields))
+            fields = {**asdict(make()), "data": data.hex(), "count": number}
+            write_whole(self.folder / f"{name}.json", json.dumps(fields))
         if os.environ.get(STOP_AT_FIRST):
             # libFuzzer then prints its totals and ends.
             os.kill(os.getpid(), signal.SIGUSR1)
@@ -117,20 +134,29 @@ class Recorder:
 
 def of_error(error: Exception, data: bytes) -> Find:
     """The find of one input that raised ``error``."""
-    summary = traceback.format_exception_only(error)[-1].strip()
+    # What a peer raised says everything; the exception around it is ours.
+    shown = error.__cause__ or error if isinstance(error, Undeclared) else error
+    summary = traceback.format_exception_only(shown)[-1].strip()
     # A file's place on this machine says nothing.
-    details = "".join(traceback.format_exception(error)).replace(f"{PACKAGE.parent}{os.sep}", "")
-    return Find(_kind(error), summary, _place(error), details, data)
+    details = "".join(traceback.format_exception(shown)).replace(f"{PACKAGE.parent}{os.sep}", "")
+    return Find(kind_of(error), summary, _place(error), details, data)
 
 
-def _kind(error: Exception) -> Kind:
+def kind_of(error: BaseException) -> Kind:
+    """What kind of find an exception is."""
     if isinstance(error, OracleFailure):
         return "promise"
-    return "memory" if isinstance(error, MemoryError) else "exception"
+    cause = error.__cause__ if isinstance(error, Undeclared) else error
+    return "memory" if isinstance(cause, MemoryError) else "exception"
 
 
 def _place(error: Exception) -> str:
-    """The innermost line of kfuzz's code in the stack; for a broken promise, also the first words of its text."""
+    """The innermost line of kfuzz's code, or of a peer's, in the stack.
+
+    For a broken promise, the first words of its text follow.
+    """
+    if isinstance(error, Undeclared):
+        return error.at or type(error.__cause__).__name__
     last = ""
     for file, line in _frames(error.__traceback__):
         head, found, rest = file.replace(os.sep, "/").rpartition(f"{PACKAGE.name}/")
@@ -158,21 +184,27 @@ def guarded(run: Callable[[bytes], None], report: Callable[[bytes, Exception], N
     return one
 
 
-def answer(run: Callable[[bytes], None], lines: Iterable[bytes], say: Callable[[str], None]) -> None:
+def answer(find_in: Callable[[bytes], Find | None], lines: Iterable[bytes], say: Callable[[str], None]) -> None:
     """Run inputs: each comes as a line of hex, and goes as a line of JSON that says what it breaks, or null.
 
     The first line is sent before the first input: the process is ready.
     """
     say("ready")
     for line in lines:
-        data = bytes.fromhex(line.decode())
-        try:
-            run(data)
-        except Exception as error:
-            found = of_error(error, data)
-            say(json.dumps({name: getattr(found, name) for name in ("kind", "summary", "at", "details")}))
-        else:
+        found = find_in(bytes.fromhex(line.decode()))
+        if found is None:
             say("null")
+        else:
+            say(json.dumps({name: getattr(found, name) for name in ("kind", "summary", "at", "details")}))
+
+
+def found_by(run: Callable[[bytes], None], data: bytes) -> Find | None:
+    """What one input breaks, if it does so by an exception."""
+    try:
+        run(data)
+    except Exception as error:
+        return of_error(error, data)
+    return None
 
 
 def failing(folder: Path) -> dict[str, str]:

@@ -63,8 +63,9 @@ def by_digest(known: Iterable[tuple[str, bytes]]) -> dict[str, str]:
 
 def _own(target: Target) -> Iterator[bytes]:
     """The inputs that do not come from the vectors."""
-    yield from _SHAPES[target.name]()
-    yield from _kept(CORPUS / "seeds" / f"{target.name}.hex")
+    name = target.seeds_of or target.name
+    yield from _SHAPES[name]()
+    yield from _kept(CORPUS / "seeds" / f"{name}.hex")
     yield from (data for _, data in regressions(target))
 
 
@@ -86,7 +87,7 @@ def _input(vector: Vector) -> bytes | None:
 
 def regressions(target: Target) -> list[tuple[Path, bytes]]:
     """The inputs that once broke ``target``, each with its file."""
-    files = sorted((CORPUS / "regressions" / target.name).glob("*.hex"))
+    files = sorted((CORPUS / "regressions" / (target.seeds_of or target.name)).glob("*.hex"))
     return [(file, data) for file in files for data in read_hex(file)]
 
 

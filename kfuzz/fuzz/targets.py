@@ -78,6 +78,8 @@ class Target:
     - ``vectors``: the kinds of vectors that are seeds.
     - ``dictionary``: the name of the dictionary in ``corpus/dictionaries``.
     - ``length_max``: the longest input, in bytes.
+    - ``seeds_of``: the target whose seeds it has, if it has none of its own.
+    - ``implementation``, ``package``: what is fuzzed, as ``name@version``, and the package that holds its code.
     """
 
     name: str
@@ -90,6 +92,9 @@ class Target:
     length_max: int = 4096
     flat_schema_of: Callable[[bytes], bytes | None] | None = None
     first: Callable[[], First] | None = None
+    seeds_of: str = ""
+    implementation: str = "kfuzz"
+    package: str = "kfuzz"
 
     def tiers(
         self, *, all_twice: bool, report: Callable[[bytes, Exception], None] | None = None

@@ -27,6 +27,9 @@ try:
 except ImportError as error:
     sys.exit(f"aiokafka cannot be imported ({error}); install it into {sys.executable}")
 
+# The exceptions that the library documents for bad records.
+REJECTIONS = (KafkaError,)
+
 
 def read(data: bytes) -> Iterator[tuple[dict[str, Any], None]]:
     memory = MemoryRecords(data)
@@ -88,7 +91,7 @@ if __name__ == "__main__":
             "control": "shown",
         },
         read,
-        rejections=(KafkaError,),
+        rejections=REJECTIONS,
         stream=read_stream,
         write=kfuzz_testee.producer_writer(
             DefaultRecordBatchBuilder, LegacyRecordBatchBuilder, (UnsupportedCodecError,)

@@ -48,6 +48,10 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
 
 
+# The exceptions that the library documents for bad records.
+REJECTIONS = (KafkaError,)
+
+
 def read(data: bytes) -> Iterator[tuple[dict[str, Any], int]]:
     memory = MemoryRecords(data)
     batch = memory.next_batch()
@@ -256,7 +260,7 @@ if __name__ == "__main__":
             "messages": {name: versions_of(message) for name, message in sorted(MESSAGES.items())},
         },
         read,
-        rejections=(KafkaError,),
+        rejections=REJECTIONS,
         stream=read_stream,
         write=kfuzz_testee.producer_writer(DefaultRecordBatchBuilder, LegacyRecordBatchBuilder),
         messages=kfuzz_testee.Codec(

@@ -230,7 +230,7 @@ def _answer(line: bytes, handlers: dict[str, _Handler], package: str, panics: bo
         request = json.loads(line)
         name = {"id": request["id"]}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        return {"id": None, "outcome": "fault", "error": f"BadRequest: {_describe(error)}"}
+        return {"id": None, "outcome": "fault", "error": f"BadRequest: {describe(error)}"}
     operation = request.get("operation")
     if operation not in handlers:
         return name | {"outcome": "unsupported", "error": f"operation {operation}"}
@@ -249,8 +249,8 @@ def _answer(line: bytes, handlers: dict[str, _Handler], package: str, panics: bo
         outcome = "rejected" if isinstance(error, handlers[operation].rejections) else "fault"
         if panics and type(error).__name__ == "PanicException":
             outcome = "panic"
-        at = _at(error, package)
-        return name | {"outcome": outcome, "error": _describe(error)} | ({"at": at} if at else {}) | answer
+        at = place_of(error, package)
+        return name | {"outcome": outcome, "error": describe(error)} | ({"at": at} if at else {}) | answer
     return name | {"outcome": "accepted"} | answer
 
 
@@ -276,7 +276,7 @@ def _handlers(
             aborted = [(int(item["producer_id"]), int(item["first_offset"])) for item in request.get("aborted", ())]
             fetch_offset = int(request.get("fetch_offset", "0"))
         except (KeyError, TypeError, ValueError) as error:
-            raise _BadRequest(_describe(error)) from error
+            raise _BadRequest(describe(error)) from error
         records = answer["records"] = []
         answer["next_offset"] = str(stream(data, committed, aborted, fetch_offset, records))
 
@@ -314,17 +314,17 @@ def _asked(request: dict[str, Any], name: str) -> Any:
     try:
         return request[name]
     except KeyError as error:
-        raise _BadRequest(_describe(error)) from error
+        raise _BadRequest(describe(error)) from error
 
 
 def _data(request: dict[str, Any]) -> bytes:
     try:
         return bytes.fromhex(request["hex"])
     except (KeyError, TypeError, ValueError) as error:
-        raise _BadRequest(f"hex: {_describe(error)}") from error
+        raise _BadRequest(f"hex: {describe(error)}") from error
 
 
-def _at(error: BaseException, package: str) -> str | None:
+def place_of(error: BaseException, package: str) -> str | None:
     """The library's innermost line, as ``package/path.py:12``. None if it is code that the library has generated.
 
     Such code has no file, and a place outside of it would be the same for most errors.
@@ -343,7 +343,8 @@ def _at(error: BaseException, package: str) -> str | None:
     return found
 
 
-def _describe(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
+    """The type and the text of an exception, in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
 
 

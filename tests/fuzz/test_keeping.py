@@ -51,7 +51,7 @@ def breaks(data: bytes) -> bool:
 
 def planted(out: Path, data: bytes, target: str = "record-batch") -> Path:
     """The file of a cause, as a campaign writes it, with the field that kills."""
-    faults = Faults(out / target, target)
+    faults = Faults(out / target, TARGETS[target])
     find = Find("exception", "ValueError: -7 records", "kfuzz/records/reader.pyx:7", "Traceback", data)
     faults.add(find)
     fault_id = faults.id_of(find)
@@ -127,7 +127,7 @@ def test_show_of_a_crash_as_json_has_the_cause_and_the_fields(crash: Path) -> No
 def test_show_of_a_compressed_batch_shows_what_is_compressed(tmp_path: Path) -> None:
     three_records = (0).to_bytes(3, "big") + b"\x03"
     data = next(data for data in seeds(TARGETS["compressed-batch"]) if data[COUNT_AT : COUNT_AT + 4] == three_records)
-    faults = Faults(tmp_path / "compressed-batch", "compressed-batch")
+    faults = Faults(tmp_path / "compressed-batch", TARGETS["compressed-batch"])
     faults.add(Find("exception", "x", "kfuzz/a.py:1", "", data))
     [fault] = faults.write()
     done = kfuzz("show", fault.file)
@@ -165,7 +165,7 @@ def test_a_table_of_causes_without_fields_is_read(crash: Path) -> None:
 
 
 def test_a_later_campaign_with_the_same_smallest_input_keeps_the_fields(crash: Path) -> None:
-    faults = Faults(crash.parent.parent, "record-batch")
+    faults = Faults(crash.parent.parent, TARGETS["record-batch"])
     faults.add(Find("exception", "ValueError: -7 records", "kfuzz/records/reader.pyx:7", "Traceback", hostile()))
     faults.write()
     found = crashes.crash_at(crash)
@@ -383,7 +383,7 @@ def test_a_message_becomes_a_vector_of_its_kind(tmp_path: Path, suite: Path) -> 
     (suite / f"{path}.json").write_bytes(building.canonical_json(whole))
     # A FetchRequest of version 17 whose number of topics is too high.
     data = bytes.fromhex("000111") + bytes(17) + b"\x7f"
-    faults = Faults(tmp_path / "messages", "messages")
+    faults = Faults(tmp_path / "messages", TARGETS["messages"])
     faults.add(Find("exception", "IndexError", "kfuzz/messages/codec.py:3", "", data))
     [fault] = faults.write()
     done = keep(Path(fault.file), suite, "--id", f"{path}/kept-by-a-test", "--summary", "the number of topics is 126")

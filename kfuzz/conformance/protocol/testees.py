@@ -26,6 +26,7 @@ __all__ = [
     "ALL",
     "CHOSEN",
     "BuildFailed",
+    "Fuzzed",
     "Reproducer",
     "Testee",
     "all_testees",
@@ -82,6 +83,17 @@ class Reproducer:
 
 
 @dataclass(frozen=True, slots=True)
+class Fuzzed:
+    """How the fuzzer gets the library of a testee in Python.
+
+    ``distribution`` is pip's name for it. If it is ``compiled``, its modules are compiled again for the fuzzer.
+    """
+
+    distribution: str
+    compiled: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Testee:
     """One version of one implementation, and how to start it."""
 
@@ -109,6 +121,8 @@ class Testee:
     library: str = ""
     # For a testee with a working copy: the testee with the pinned version, and what must be done before the build.
     pinned: Testee | None = None
+    # How `kfuzz fuzz --peer` gets the library; None if it cannot.
+    fuzzed: Fuzzed | None = None
     prepare: Callable[[], None] | None = None
 
     @property
@@ -285,9 +299,11 @@ _TOP: Final = {
     "vectors": str,
     "versions": list,
     "reproduce": dict,
+    "fuzz": dict,
 }
 _VERSION: Final = {"version": str, "build": list, "product": str, "run": list}
 _REPRODUCER: Final = {"program": str, "build": list, "run": list}
+_FUZZED: Final = {"distribution": str, "compiled": bool}
 
 
 def _load(file: Path) -> list[Testee]:
@@ -334,6 +350,7 @@ def _version(file: Path, document: Mapping[str, Any], place: str, item: Any) -> 
         },
         library=document.get("library", ""),
         vectors=document.get("vectors", ALL),
+        fuzzed=_fuzzed(f"{file}: fuzz", document["fuzz"]) if "fuzz" in document else None,
     )
 
 
@@ -348,6 +365,11 @@ def _reproducer(place: str, table: Any, folder: Path, release: str) -> Reproduce
 
     build = words("build") if "build" in table else ()
     return Reproducer(folder / table["program"], words("run"), build, folder)
+
+
+def _fuzzed(place: str, table: Any) -> Fuzzed:
+    _check_table(place, table, _FUZZED, tuple(_FUZZED))
+    return Fuzzed(table["distribution"], table["compiled"])
 
 
 def _argv(place: str, words: Any, folder: Path, version: str) -> tuple[str, ...]:

@@ -1,0 +1,324 @@
+"""Peers: other people's readers under the fuzzer. A planted one has a fault of each kind."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import shutil
+import signal
+import tarfile
+from pathlib import Path
+
+import pytest
+from conftest import missing
+
+from kfuzz.cli.main import main
+from kfuzz.errors import UsageError
+from kfuzz.fuzz import ahead as ahead_module
+from kfuzz.fuzz import building, campaign, once, peer_building, peers
+from kfuzz.fuzz.ahead import Ahead, cpu_seconds
+from kfuzz.fuzz.building import COMPILERS
+from kfuzz.fuzz.faults import of_end
+from kfuzz.fuzz.oracle import exact_bytes
+from kfuzz.fuzz.peers import Peer
+
+# A library that documents ``ReadError`` and has four faults, each behind an input of its own.
+PLANTED = {
+    "pyproject.toml": """
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+[project]
+name = "planted"
+version = "1.0"
+""",
+    "setup.py": """
+from setuptools import Extension, setup
+setup(packages=["planted"], ext_modules=[Extension("planted.native", ["planted/native.c"])])
+""",
+    "planted/__init__.py": """
+from planted.native import last
+class ReadError(Exception):
+    pass
+def read(data):
+    if data == b"loop":
+        while True:
+            pass
+    if data == b"undeclared":
+        raise KeyError(data)
+    if data == b"documented":
+        raise ReadError
+    return last(data)
+""",
+    "planted/native.c": r"""
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <string.h>
+static PyObject *last(PyObject *self, PyObject *data)
+{
+    const volatile char *bytes = PyBytes_AS_STRING(data);
+    Py_ssize_t size = PyBytes_GET_SIZE(data), at = size - 1;
+    if (size == 9 && !memcmp((const char *) bytes, "over-read", 9))
+        at = size;
+    if (size == 5 && !memcmp((const char *) bytes, "crash", 5))
+        bytes = NULL;
+    return PyLong_FromLong(size ? bytes[at] : 0);
+}
+static PyMethodDef methods[] = {{"last", last, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "native", NULL, -1, methods};
+PyMODINIT_FUNC PyInit_native(void) { return PyModule_Create(&module); }
+""",
+}
+TESTEE = """
+import sys
+from pathlib import Path
+sys.path.append(KIT)
+import kfuzz_testee
+import planted
+REJECTIONS = (planted.ReadError,)
+def read(data):
+    yield planted.read(data), None
+"""
+TOML = """
+name = "planted"
+language = "python"
+modules = ["planted"]
+library = "planted"
+[fuzz]
+distribution = "planted"
+compiled = true
+[[versions]]
+run = ["{python}", "testee.py"]
+"""
+KIT = Path(__file__).resolve().parents[2] / "testees" / "python"
+
+
+@pytest.fixture(scope="module")
+def clang_here() -> None:
+    if importlib.util.find_spec("atheris") is None:
+        missing("atheris", "pip install 'kfuzz[fuzz]'")
+    if not any(shutil.which(name) for name in COMPILERS):
+        missing("clang", "apt-get install clang-16")
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Peer:
+    """The planted peer: installed for this interpreter without its module, and its source distribution for pip."""
+    write_source(tmp_path / "links", PLANTED)
+    folder = tmp_path / "testees" / "planted"
+    folder.mkdir(parents=True)
+    (folder / "testee.toml").write_text(TOML)
+    (folder / "testee.py").write_text(TESTEE.replace("KIT", repr(str(KIT))))
+    about = tmp_path / "site" / "planted-1.0.dist-info" / "METADATA"
+    about.parent.mkdir(parents=True)
+    about.write_text("Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    return peers.find("planted", root=tmp_path / "testees")
+
+
+def write_source(folder: Path, files: dict[str, str]) -> None:
+    folder.mkdir(exist_ok=True)
+    with tarfile.open(folder / "planted-1.0.tar.gz", "w:gz") as archive:
+        about = "Metadata-Version: 2.1\nName: planted\nVersion: 1.0\n"
+        for name, text in {**files, "PKG-INFO": about}.items():
+            member = tarfile.TarInfo(f"planted-1.0/{name}")
+            member.size = len(text.encode())
+            archive.addfile(member, io.BytesIO(text.encode()))
+
+
+# --------------------------------------------------------------------------------------------------- the children
+
+
+@pytest.fixture
+def ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ahead:
+    def run(data: bytes) -> None:
+        if data == b"signal":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if data == b"exit":
+            os._exit(3)
+        if data == b"raise":
+            raise SystemExit
+        while data == b"loop":
+            pass
+
+    monkeypatch.setattr(ahead_module, "HANG_CPU_S", 0.1)
+    return Ahead(run, "no_such_package", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "summary"),
+    [
+        (b"signal", "crash", "killed by SIGKILL"),
+        (b"exit", "crash", "exit code 3 and no output"),
+        (b"loop", "timeout", "no end after 0.1 s"),
+    ],
+)
+def test_what_ends_or_hangs_a_child_is_found_and_the_next_input_has_another_child(
+    ahead: Ahead, tmp_path: Path, data: bytes, kind: str, summary: str
+) -> None:
+    assert ahead(b"good") is None
+    find = ahead(data)
+    assert find is not None
+    assert (find.kind, find.summary, find.data) == (kind, summary, data)
+    assert ahead(b"good") is None
+    assert ahead(b"") is None
+    assert cpu_seconds(tmp_path) > 0
+
+
+def test_an_exception_does_not_end_a_child(ahead: Ahead) -> None:
+    assert ahead(b"raise") is None
+    assert ahead(b"good") is None
+
+
+def test_exact_bytes_are_a_copy() -> None:
+    data = b"some bytes"
+    assert exact_bytes(data) == data
+    assert exact_bytes(data) is not data
+    assert exact_bytes(b"") == b""
+
+
+def test_a_hang_of_a_peer_is_placed_by_its_outermost_function_and_a_crash_by_its_innermost_line() -> None:
+    stack = [
+        "Current thread 0x00007f (most recent call first):",
+        '  File "/a/site-packages/lib/inner.py", line 7 in step',
+        '  File "/a/site-packages/lib/outer.py", line 8 in read',
+        '  File "/b/testees/lib/testee.py", line 9 in read',
+    ]
+    assert of_end("timeout", stack, -9, b"", "lib").at == "lib/outer.py:read"
+    assert of_end("crash", stack, -11, b"", "lib").at == "lib/inner.py:7"
+    nameless = ["    #0 0x7f01  (/libc.so.6+0x1)", "    #1 0x7f02  (/build/lib/native.so+0x2a) (BuildId: 0)"]
+    assert of_end("crash", nameless, 1, b"", "lib").at == "lib/native.so:0x2a"
+
+
+# --------------------------------------------------------------------------------------------------- campaigns
+
+
+@pytest.mark.clang
+@pytest.mark.full
+def test_each_kind_of_fault_in_a_planted_peer_is_found(
+    clang_here: None, planted: Peer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    builds = tmp_path / "builds"
+    monkeypatch.setattr(campaign, "build_peer", lambda *a, **k: peer_building.build_peer(*a, root=builds, **k))
+    monkeypatch.setattr(once, "build_peer", lambda *a, **k: peer_building.build_peer(*a, root=builds, **k))
+    faults = [b"over-read", b"crash", b"loop", b"undeclared"]
+    monkeypatch.setattr(campaign, "seeds", lambda target, say: [b"documented", b"good", *faults])
+    said: list[str] = []
+    [result] = campaign.run([], 60, runs=2000, peer=planted, out=tmp_path / "out", say=said.append)
+    assert result.no_native_coverage is None
+    assert result.modules == 1
+    assert result.counters > 0
+    assert result.mutator_calls is not None
+    assert result.mutator_calls > 0
+    assert result.restarts == 0
+    assert [(cause.harm, cause.data) for cause in result.causes if cause.at != "last"] == [
+        ("hangs", b"loop"),
+        ("panics", b"undeclared"),
+    ]
+    # Both are at the same place, and so one cause.
+    [kills] = [cause for cause in result.causes if cause.at == "last"]
+    assert (kills.harm, kills.data) == ("kills", b"crash")
+    assert kills.count >= 2
+    # The next campaign uses the same build.
+    assert [line.split()[0] for line in said] == ["downloading", "compiling"]
+    assert sorted(path.name.split("-")[0] for path in builds.iterdir()) == ["planted", "sources"]
+    for data, summary in ((b"over-read", "use-after-poison"), (b"crash", "SEGV"), (b"loop", "no end after")):
+        file = tmp_path / "input"
+        file.write_bytes(data)
+        find = once.reproduce_peer(planted, file, say=said.append)
+        assert find is not None
+        assert summary in find.summary
+    assert len(said) == 2
+
+
+@pytest.mark.clang
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "modules"), [("aiokafka", 4), ("kafka-python", 0)])
+def test_the_peers_are_built_and_fuzzed_with_coverage_and_the_mutator(
+    clang_here: None, tmp_path: Path, name: str, modules: int
+) -> None:
+    """What is found is not for the repository."""
+    peer = peers.find(name)
+    try:
+        [result] = campaign.run([], 300, runs=3000, peer=peer, stop_at_first=False, out=tmp_path)
+    except UsageError as error:
+        if "is not available" not in str(error):
+            raise
+        missing(f"the source of {name}", "connect to a package registry")
+    assert result.implementation == peer.label
+    assert result.modules == modules
+    assert result.executions > 1500
+    # Without instrumentation it stays below 20.
+    assert result.coverage > 200
+    assert result.corpus_after > result.corpus_before > 1000
+    assert result.mutator_calls is not None
+    assert result.mutator_calls > 0.5 * (result.executions - result.corpus_before)
+
+
+# --------------------------------------------------------------------------------------------------- wrong use
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--peer", "aiokafk"], "no peer 'aiokafk'; did you mean aiokafka? the peers are aiokafka, kafka-python"),
+        (["canary", "--peer", "aiokafka"], "--peer fuzzes the peer's reader, and a TARGET is kfuzz's own code"),
+        (["--peer", "aiokafka", "--truth", "kfuzz"], "`kfuzz conform --differential --testee aiokafka`"),
+        (["--peer", "aiokafka", "--replay"], "`kfuzz conform --testee aiokafka`"),
+        (["--peer", "kafka-python", "--sanitize", "address"], "kafka-python has no compiled code"),
+        (["--peer", "aiokafka", "--reproduce", "no-such-file"], "no-such-file does not exist"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_exit_code_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["fuzz", *arguments, "--out", str(tmp_path)])
+    assert stop.value.code == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+
+
+def test_a_peer_that_is_not_installed_is_refused(planted: Peer, tmp_path: Path) -> None:
+    shutil.rmtree(tmp_path / "site")
+    with pytest.raises(UsageError, match=r"planted is not installed; pip install"):
+        peers.find("planted", root=tmp_path / "testees")
+
+
+def test_without_testees_there_are_no_peers(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="run this in a checkout"):
+        peers.find("aiokafka", root=tmp_path)
+
+
+def test_without_clang_a_peer_is_refused(planted: Peer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(building, "COMPILERS", ("no-such-clang",))
+    with pytest.raises(UsageError, match="--peer planted: clang is not installed; install clang"):
+        peer_building.build_peer(planted, root=tmp_path / "builds")
+
+
+def test_a_source_that_is_not_available_is_one_sentence_and_leaves_nothing(
+    planted: Peer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(building, "COMPILERS", ("true",))
+    shutil.rmtree(tmp_path / "links")
+    builds = tmp_path / "builds"
+    with pytest.raises(
+        UsageError, match=r"source distribution of planted@1\.0 is not available: .*; check the network"
+    ):
+        peer_building.build_peer(planted, root=builds)
+    assert [path.name for path in builds.rglob("*")] == ["sources"]
+
+
+@pytest.mark.clang
+@pytest.mark.full
+def test_a_build_that_fails_is_one_sentence_and_leaves_nothing(clang_here: None, planted: Peer, tmp_path: Path) -> None:
+    write_source(tmp_path / "links", PLANTED | {"planted/native.c": "no C"})
+    builds = tmp_path / "builds"
+    with pytest.raises(UsageError, match=r"the modules of planted@1\.0 do not build with .*: .*error.*; check"):
+        peer_building.build_peer(planted, root=builds)
+    assert sorted(path.name for path in builds.rglob("*")) == ["planted-1.0.tar.gz", "sources"]
