@@ -24,13 +24,15 @@ import psutil
 
 from kfuzz.files import read_bytes
 from kfuzz.fuzz.faults import of_end
-from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, Find, kind_of
+from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, Find
 
 __all__ = ["Ahead", "cpu_seconds"]
 
 # An input takes microseconds, and a bomb that a peer accepts takes tenths of a second.
 HANG_CPU_S: Final = 2.0
 LOOK_S: Final = 0.25
+# An input that takes longer runs once.
+SLOW_CPU_S: Final = 0.01
 # libFuzzer's own limit is the same. It does not watch the child.
 RSS_MAX_BYTES: Final = 2 << 30
 # The child prints its stack. libFuzzer uses SIGUSR1.
@@ -120,6 +122,10 @@ class Ahead:
         """The process between: fork a child, wait for its end, say so, and fork the next one."""
         library = ctypes.CDLL(None)
         library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.dup2(self._errors.fileno(), 2)
+        # The first stack takes long: the sanitizer reads all modules and starts a symbolizer. The children share both.
+        if print_stack := getattr(library, "__sanitizer_print_stack_trace", None):
+            print_stack()
         while True:
             pid = os.fork()
             if not pid:
@@ -134,20 +140,19 @@ class Ahead:
 
     def _serve(self, link: socket.socket) -> None:
         """What a child does until the fuzzer ends."""
-        os.dup2(self._errors.fileno(), 2)
         faulthandler.enable()
         faulthandler.register(STACK_SIGNAL)
         while True:
             length = int.from_bytes(_take(link, LENGTH_BYTES), "little")
             data = _take(link, length)
             # Exceptions, and the end of the program, are found when the fuzzer itself runs this input.
+            began_s = time.process_time()
             for _ in range(self._times):
-                try:
+                with contextlib.suppress(BaseException):
                     self._run(data)
-                except BaseException as error:
-                    # A bomb takes long each time.
-                    if kind_of(error) == "memory":
-                        break
+                # A bomb takes long each time.
+                if time.process_time() - began_s > SLOW_CPU_S:
+                    break
             self._share(os.getpid(), time.process_time())
             link.sendall(GOES_ON.to_bytes(STATUS_BYTES, "little"))
 

@@ -122,7 +122,6 @@ class Build:
     """The directory with a campaign's executables.
 
     ``native`` tells whether libFuzzer sees the compiled modules. If not, ``reason`` is a sentence that says why.
-    ``folder`` has the executables for campaigns, and ``folder_named`` those whose stacks have names.
     """
 
     directory: Path
@@ -130,16 +129,10 @@ class Build:
     native: bool
     reason: str = ""
     folder: str = "bin"
-    folder_named: str = "bin"
 
     def executable(self, target: Target) -> Path:
         """The executable that fuzzes ``target``. It takes libFuzzer's arguments."""
         return self.directory / self.folder / target.name
-
-    @property
-    def named(self) -> Build:
-        """The same build with executables whose stacks have the names of functions."""
-        return replace(self, folder=self.folder_named)
 
     def without(self, part: Part) -> Build:
         """The same build without native coverage or without the mutation hook, to measure what these are worth.
@@ -151,7 +144,7 @@ class Build:
             settings["PYTHONPATH"] = str(ROOT)
         folder = f"without-{part}"
         write_executables(self.directory, settings, folder=folder, with_hook=part != "structure")
-        return replace(self, native=part != "coverage", folder=folder, folder_named=folder)
+        return replace(self, native=part != "coverage", folder=folder)
 
 
 def build(

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -35,13 +35,12 @@ from kfuzz.fuzz.faults import Fault, Faults, explain, of_end
 from kfuzz.fuzz.once import run_alone
 from kfuzz.fuzz.peer_building import build_peer
 from kfuzz.fuzz.peers import Peer
-from kfuzz.fuzz.recorder import ENDS, FINDS, STOP_AT_FIRST, Find, failing, taken
+from kfuzz.fuzz.recorder import FINDS, STOP_AT_FIRST, Find, failing, taken
 from kfuzz.fuzz.running import Ended, Fuzzer, Totals, flags
 from kfuzz.fuzz.seeding import by_digest, dictionary, inputs, seeds
 from kfuzz.fuzz.shrinking import shrink_faults
 from kfuzz.fuzz.targets import Target
 from kfuzz.fuzz.truth import Truth, harm_of
-from kfuzz.fuzz.trying import run_each
 
 __all__ = ["Result", "Row", "run"]
 
@@ -499,26 +498,8 @@ class _Campaign:
     def _take(self, folder: Path, *, is_again: bool = False) -> None:
         """Add the finds of a recorder."""
         with self._mutex:
-            found = taken(folder, lambda: self._known)
-        # This takes long.
-        placed = self._placed([find for find, _ in found])
-        with self._mutex:
-            for find, (_, named) in zip(placed, found, strict=True):
+            for find, named in taken(folder, lambda: self._known):
                 self._faults.add(find, named, is_again=is_again)
-
-    def _placed(self, finds: list[Find]) -> list[Find]:
-        """The finds, with the names of functions for those that ended a child process: campaigns do without."""
-        ends = [find for find in finds if find.kind in ENDS]
-        if self._build.named == self._build or not ends or self._stopping:
-            return finds
-        again = dict(zip(map(id, ends), run_each(self._build, self.target, [find.data for find in ends]), strict=True))
-        out = []
-        for find in finds:
-            same = again.get(id(find))
-            if same is None and find.kind in ENDS:
-                self._say(f"{self.target.name}: an input that ended its process does not do so again")
-            out.append(replace(same, count=find.count) if same else find)
-        return out
 
     def _take_end(self, ended: Ended) -> None:
         """Add an input that ended its process, if it also ends a fresh one. It must not stay in the corpus."""

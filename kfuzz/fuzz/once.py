@@ -83,7 +83,7 @@ def run_alone(made: Build, target: Target, data: bytes, folder: Path, *, kind: s
     file = folder / "input"
     file.write_bytes(data)
     command = [
-        str(made.named.executable(target)),
+        str(made.executable(target)),
         *flags(made.sanitizer, folder, seed=1, timeout_s=INPUT_TIMEOUT_S),
         str(file),
     ]

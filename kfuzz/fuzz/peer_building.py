@@ -26,11 +26,6 @@ from kfuzz.fuzz.recorder import PEER
 
 __all__ = ["build_peer", "sanitizer_of"]
 
-# Stacks with names take a quarter of a second, and thousands of inputs may end a child process. Campaigns do without
-# names, and ask again for the smallest input of each find.
-QUICK: Final = "quick"
-QUICK_OPTIONS: Final = "symbolize=0:print_legend=0:malloc_context_size=1"
-NAMED: Final = "bin"
 PIP: Final = ("-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet")
 
 
@@ -71,15 +66,15 @@ def build_peer(
         environment = building.environment(directory, chosen)
         environment["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
         environment[PEER] = str(peer.folder)
-        building.write_executables(directory, environment, folder=NAMED, targets=[peer.target])
-        environment["ASAN_OPTIONS"] += f":{QUICK_OPTIONS}"
-        building.write_executables(directory, environment, folder=QUICK, targets=[peer.target])
+        # The stacks of allocations take long for each of Python's objects.
+        environment["ASAN_OPTIONS"] += ":malloc_context_size=1"
+        building.write_executables(directory, environment, targets=[peer.target])
     except NoNativeCoverage as error:
         raise UsageError(f"--peer {peer.name}: {error}") from None
     if peer.compiled:
-        return Build(directory, chosen, native=True, folder=QUICK, folder_named=NAMED)
+        return Build(directory, chosen, native=True)
     reason = f"{peer.name} is written in Python; its branches are the coverage"
-    return Build(directory, chosen, native=False, reason=reason, folder=QUICK, folder_named=NAMED)
+    return Build(directory, chosen, native=False, reason=reason)
 
 
 def _built(peer: Peer, sanitizer: Sanitizer, compiler: str, root: Path, say: Callable[[str], None]) -> Path:

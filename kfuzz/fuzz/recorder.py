@@ -26,7 +26,6 @@ from kfuzz.fuzz.oracle import OracleFailure, Undeclared
 
 __all__ = [
     "CHILD_TIMEOUT_S",
-    "ENDS",
     "FINDS",
     "PEER",
     "STACK_AFTER",
@@ -39,7 +38,6 @@ __all__ = [
     "failing",
     "found_by",
     "guarded",
-    "kind_of",
     "of_error",
     "taken",
 ]
@@ -47,8 +45,6 @@ __all__ = [
 # A broken promise; an exception that no promise allows; memory that the input does not justify; a process that ended;
 # an input without an end.
 Kind = Literal["promise", "exception", "memory", "crash", "timeout"]
-# The kinds that end the process.
-ENDS: Final[tuple[Kind, ...]] = ("crash", "timeout")
 
 # What the fuzzing process is told by its environment: the folder in which finds are recorded (without it, the first one
 # ends the process), after how many seconds the stack of a process that hangs is printed, whether to end after the
@@ -105,7 +101,7 @@ class Recorder:
             self._counts = mmap.mmap(file.fileno(), 0)
 
     def __call__(self, data: bytes, error: Exception) -> None:
-        self._note(data, kind_of(error), _place(error), lambda: of_error(error, data))
+        self._note(data, _kind(error), _place(error), lambda: of_error(error, data))
 
     def add(self, find: Find) -> None:
         """Record a find of one input that was made elsewhere."""
@@ -139,11 +135,10 @@ def of_error(error: Exception, data: bytes) -> Find:
     summary = traceback.format_exception_only(shown)[-1].strip()
     # A file's place on this machine says nothing.
     details = "".join(traceback.format_exception(shown)).replace(f"{PACKAGE.parent}{os.sep}", "")
-    return Find(kind_of(error), summary, _place(error), details, data)
+    return Find(_kind(error), summary, _place(error), details, data)
 
 
-def kind_of(error: BaseException) -> Kind:
-    """What kind of find an exception is."""
+def _kind(error: Exception) -> Kind:
     if isinstance(error, OracleFailure):
         return "promise"
     cause = error.__cause__ if isinstance(error, Undeclared) else error

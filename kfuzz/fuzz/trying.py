@@ -8,7 +8,6 @@ import os
 import select
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -19,7 +18,7 @@ from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, TRY, Find
 from kfuzz.fuzz.running import INPUT_TIMEOUT_S, kill_group
 from kfuzz.fuzz.targets import Target
 
-__all__ = ["CannotTry", "Trier", "run_each"]
+__all__ = ["CannotTry", "Trier"]
 
 START_S: Final = 60
 READY: Final = b"ready\n"
@@ -33,7 +32,7 @@ class Trier:
     """The process. It is started again after each input that ends it."""
 
     def __init__(self, made: Build, target: Target) -> None:
-        self._command = [str(made.named.executable(target))]
+        self._command = [str(made.executable(target))]
         self._package = target.package
         # A peer's inputs run in a child first, which has a limit of its own.
         self._timeout_s = INPUT_TIMEOUT_S if target.package == "kfuzz" else 2 * CHILD_TIMEOUT_S
@@ -102,12 +101,3 @@ class Trier:
                 with contextlib.suppress(BrokenPipeError):
                     stream.close()
         return process.wait()
-
-
-def run_each(made: Build, target: Target, inputs: Sequence[bytes]) -> list[Find | None]:
-    """What each input breaks. Nothing, if the process does not start."""
-    with Trier(made, target) as trier:
-        try:
-            return [trier.run(data) for data in inputs]
-        except CannotTry:
-            return [None] * len(inputs)
