@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import json
 import mmap
 import os
 import resource
@@ -24,15 +25,15 @@ import psutil
 
 from kfuzz.files import read_bytes
 from kfuzz.fuzz.faults import of_end
-from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, Find
+from kfuzz.fuzz.recorder import CHILD_TIMEOUT_S, Find, fields_of, found_by
 
 __all__ = ["Ahead", "cpu_seconds"]
 
 # An input takes microseconds, and a bomb that a peer accepts takes tenths of a second.
 HANG_CPU_S: Final = 2.0
 LOOK_S: Final = 0.25
-# An input that takes longer runs once.
-SLOW_CPU_S: Final = 0.01
+# The fuzzer gets no input that takes longer: in its corpus, the mutants of a few bombs would take most of the time.
+SLOW_CPU_S: Final = 0.02
 # libFuzzer's own limit is the same. It does not watch the child.
 RSS_MAX_BYTES: Final = 2 << 30
 # The child prints its stack. libFuzzer uses SIGUSR1.
@@ -45,6 +46,7 @@ SHARED: Final = struct.Struct("<qdd")
 CPU: Final = "cpu"
 # No status of a process that has ended is so large.
 GOES_ON: Final = 2**32 - 1
+SLOW: Final = 2**32 - 2
 PR_SET_PDEATHSIG: Final = 1
 
 
@@ -77,8 +79,11 @@ class Ahead:
         theirs.close()
         self._link.settimeout(LOOK_S)
 
-    def __call__(self, data: bytes) -> Find | None:
-        """Why the child ended or had to be ended with this input; None if it goes on."""
+    def __call__(self, data: bytes) -> tuple[Find | None, bool]:
+        """Why the child ended or had to be ended with this input, if so, and whether the fuzzer may have it, too.
+
+        It may not have an input that is slow. Then the find may also be an exception.
+        """
         self._link.sendall(len(data).to_bytes(LENGTH_BYTES, "little") + data)
         kind, child, used_s, began = "crash", None, 0.0, time.monotonic()
         while (status := self._status()) is None:
@@ -97,7 +102,12 @@ class Ahead:
                     child.send_signal(STACK_SIGNAL)
                     time.sleep(STACK_S)
                     child.kill()
-        return None if status == GOES_ON else self._find(kind, status, data)
+        if status == GOES_ON:
+            return None, True
+        find = self._find(kind, status, data) if status != SLOW else self._slow(data)
+        self._errors.seek(0)
+        self._errors.truncate()
+        return find, False
 
     def _status(self) -> int | None:
         """What came back: GOES_ON, or the status of a child that ended; None if nothing came in time."""
@@ -106,11 +116,14 @@ class Ahead:
         except TimeoutError:
             return None
 
+    def _slow(self, data: bytes) -> Find | None:
+        self._errors.seek(0)
+        text = self._errors.read()
+        return Find(**json.loads(text), data=data) if text else None
+
     def _find(self, kind: str, status: int, data: bytes) -> Find:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").splitlines()
-        self._errors.seek(0)
-        self._errors.truncate()
         find = of_end(kind, lines, os.waitstatus_to_exitcode(status), data, self._package)
         if kind == "timeout":
             return replace(find, summary=f"no end after {HANG_CPU_S:g} s")
@@ -145,16 +158,23 @@ class Ahead:
         while True:
             length = int.from_bytes(_take(link, LENGTH_BYTES), "little")
             data = _take(link, length)
-            # Exceptions, and the end of the program, are found when the fuzzer itself runs this input.
-            began_s = time.process_time()
-            for _ in range(self._times):
-                with contextlib.suppress(BaseException):
-                    self._run(data)
-                # A bomb takes long each time.
-                if time.process_time() - began_s > SLOW_CPU_S:
-                    break
+            status = self._run_all(data)
             self._share(os.getpid(), time.process_time())
-            link.sendall(GOES_ON.to_bytes(STATUS_BYTES, "little"))
+            link.sendall(status.to_bytes(STATUS_BYTES, "little"))
+
+    def _run_all(self, data: bytes) -> int:
+        """Run an input, and say whether the fuzzer may have it. The find of a slow one goes to the file for stacks."""
+        began_s = time.process_time()
+        found = found_by(self._run, data)
+        if time.process_time() - began_s > SLOW_CPU_S:
+            text = json.dumps(fields_of(found)) if found else ""
+            # The library may have printed something.
+            os.ftruncate(self._errors.fileno(), 0)
+            os.pwrite(self._errors.fileno(), text.encode(), 0)
+            return SLOW
+        for _ in range(self._times - 1):
+            found_by(self._run, data)
+        return GOES_ON
 
     def _share(self, pid: int, cpu_s: float) -> None:
         """Write the process id of the child, and how much time it has used."""

@@ -100,17 +100,22 @@ def _finder(target: Target, testee: str | None) -> Callable[[bytes], Find | None
     if testee is None:
         return partial(found_by, run)
     ahead = _ahead(testee)
-    return lambda data: ahead(data) or found_by(run, data)
+
+    def find_in(data: bytes) -> Find | None:
+        find, goes_on = ahead(data)
+        return found_by(run, data) if goes_on else find
+
+    return find_in
 
 
 def _after(ahead: Ahead, run: Callable[[bytes], None], recorder: Recorder) -> Callable[[bytes], None]:
-    """``run`` for inputs that end no child. What does is recorded, and does not reach this process."""
+    """``run`` for inputs that end no child and are not slow. The others do not reach this process."""
 
     def one(data: bytes) -> None:
-        find = ahead(data)
-        if find is None:
+        find, goes_on = ahead(data)
+        if goes_on:
             run(data)
-        else:
+        elif find is not None:
             recorder.add(find)
 
     return one

@@ -36,6 +36,7 @@ __all__ = [
     "Recorder",
     "answer",
     "failing",
+    "fields_of",
     "found_by",
     "guarded",
     "of_error",
@@ -190,7 +191,12 @@ def answer(find_in: Callable[[bytes], Find | None], lines: Iterable[bytes], say:
         if found is None:
             say("null")
         else:
-            say(json.dumps({name: getattr(found, name) for name in ("kind", "summary", "at", "details")}))
+            say(json.dumps(fields_of(found)))
+
+
+def fields_of(find: Find) -> dict[str, str]:
+    """What a find says about one input, without the input itself."""
+    return {name: getattr(find, name) for name in ("kind", "summary", "at", "details")}
 
 
 def found_by(run: Callable[[bytes], None], data: bytes) -> Find | None:

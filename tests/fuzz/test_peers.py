@@ -15,7 +15,6 @@ from conftest import missing
 
 from kfuzz.cli.main import main
 from kfuzz.errors import UsageError
-from kfuzz.fuzz import ahead as ahead_module
 from kfuzz.fuzz import building, campaign, once, peer_building, peers
 from kfuzz.fuzz.ahead import Ahead, cpu_seconds
 from kfuzz.fuzz.building import COMPILERS
@@ -133,18 +132,21 @@ def write_source(folder: Path, files: dict[str, str]) -> None:
 
 
 @pytest.fixture
-def ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ahead:
+def ahead(tmp_path: Path) -> Ahead:
     def run(data: bytes) -> None:
         if data == b"signal":
             os.kill(os.getpid(), signal.SIGKILL)
         if data == b"exit":
             os._exit(3)
         if data == b"raise":
-            raise SystemExit
+            raise ValueError
+        if b"slow" in data:
+            sum(range(10_000_000))
+        if data == b"slow":
+            raise ValueError("slow")
         while data == b"loop":
             pass
 
-    monkeypatch.setattr(ahead_module, "HANG_CPU_S", 0.1)
     return Ahead(run, "no_such_package", tmp_path)
 
 
@@ -153,24 +155,34 @@ def ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ahead:
     [
         (b"signal", "crash", "killed by SIGKILL"),
         (b"exit", "crash", "exit code 3 and no output"),
-        (b"loop", "timeout", "no end after 0.1 s"),
+        (b"loop", "timeout", "no end after 2 s"),
     ],
 )
 def test_what_ends_or_hangs_a_child_is_found_and_the_next_input_has_another_child(
     ahead: Ahead, tmp_path: Path, data: bytes, kind: str, summary: str
 ) -> None:
-    assert ahead(b"good") is None
-    find = ahead(data)
+    assert ahead(b"good") == (None, True)
+    find, goes_on = ahead(data)
     assert find is not None
-    assert (find.kind, find.summary, find.data) == (kind, summary, data)
-    assert ahead(b"good") is None
-    assert ahead(b"") is None
+    assert (find.kind, find.summary, find.data, goes_on) == (kind, summary, data, False)
+    assert ahead(b"good") == (None, True)
+    assert ahead(b"") == (None, True)
     assert cpu_seconds(tmp_path) > 0
 
 
 def test_an_exception_does_not_end_a_child(ahead: Ahead) -> None:
-    assert ahead(b"raise") is None
-    assert ahead(b"good") is None
+    assert ahead(b"raise") == (None, True)
+    assert ahead(b"good") == (None, True)
+
+
+def test_an_input_that_is_slow_stays_out_of_the_fuzzer_and_its_exception_is_found(
+    ahead: Ahead,
+) -> None:
+    find, goes_on = ahead(b"slow")
+    assert find is not None
+    assert (find.kind, find.summary, find.data, goes_on) == ("exception", "ValueError: slow", b"slow", False)
+    assert ahead(b"only slow") == (None, False)
+    assert ahead(b"good") == (None, True)
 
 
 def test_exact_bytes_are_a_copy() -> None:
