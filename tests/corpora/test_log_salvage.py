@@ -83,7 +83,7 @@ def test_a_wrong_length_costs_only_its_batch(tmp_path: Path, length: bytes) -> N
     assert (one.first_offset, one.next_offset) == (0, 4)
 
 
-def test_a_batch_inside_a_bad_batch_does_not_come_to_light(tmp_path: Path) -> None:
+def test_a_batch_inside_a_value_of_a_bad_batch_is_not_taken_for_one_of_the_log(tmp_path: Path) -> None:
     bad = bytearray(batch(1, batch(7, b"inner")))
     bad[-1] ^= 1
     path = written(tmp_path / "t-0", batch(0), bytes(bad), batch(2))
