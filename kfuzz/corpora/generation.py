@@ -24,13 +24,12 @@ from kfuzz.corpora.plan import Plan, decided
 from kfuzz.corpora.resolution import WORKLOAD, resolve
 from kfuzz.corpora.rows import ROWS, Ids, KeptRows, RowWriter
 from kfuzz.corpora.segment import write_segment
-from kfuzz.corpora.snapshot import snapshot_name
+from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text, snapshot_name
 from kfuzz.corpora.targets import Listing, Target, as_they_end, in_parallel
 from kfuzz.corpora.workload import Workload, parse, render, show_size
 from kfuzz.errors import UsageError
 
 __all__ = [
-    "LEADER_EPOCH_CHECKPOINT",
     "Resume",
     "Work",
     "claimed",
@@ -50,7 +49,6 @@ __all__ = [
 SUCCESS, MANIFEST = "_SUCCESS", "_manifest"
 # What verification found out about distributions. It is no part of the corpus.
 STATISTICS = "_verify.json"
-LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 
 
 Resume = Literal["no", "sizes", "verify"]
@@ -388,8 +386,7 @@ def file_sums(target: Target) -> dict[str, str]:
 def leader_epochs(plan: Plan) -> Iterator[tuple[str, str]]:
     """Each partition's directory, and the content of its ``LeaderEpochCheckpointFile``, version 0."""
     for planned in plan.topics:
-        epochs = planned.leader_epochs()
-        text = "".join([f"0\n{len(epochs)}\n", *(f"{epoch} {offset}\n" for epoch, offset in epochs)])
+        text = leader_epoch_text(planned.leader_epochs())
         for partition in range(planned.topic.partitions):
             yield f"{planned.topic.name}-{partition}", text
 

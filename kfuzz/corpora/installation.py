@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from kfuzz.corpora.broker_topics import topic_configs
-from kfuzz.corpora.generation import LEADER_EPOCH_CHECKPOINT
 from kfuzz.corpora.manifest import Row
+from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT
 from kfuzz.corpora.summary import date
 from kfuzz.corpora.targets import LocalTarget
 from kfuzz.corpora.verification import Corpus, check_whole

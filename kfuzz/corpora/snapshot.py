@@ -7,7 +7,7 @@ broker need not read the log to know its producers.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
 
@@ -16,8 +16,9 @@ from kfuzz.errors import MessageError
 from kfuzz.java import hash_map_order
 from kfuzz.wire.checksum import crc32c
 
-__all__ = ["Producer", "decode", "encode", "snapshot_name"]
+__all__ = ["LEADER_EPOCH_CHECKPOINT", "Producer", "decode", "encode", "leader_epoch_text", "snapshot_name"]
 
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 VERSION: Final = 1
 # The version stands before the message, the CRC-32C is its first field and covers what follows.
 PREFIX: Final = struct.Struct(">hI")
@@ -52,6 +53,11 @@ class Producer:
                 later, last_sequence=self.last_sequence, last_offset=self.last_offset, offset_delta=self.offset_delta
             )
         return later if later.coordinator_epoch >= 0 else replace(later, coordinator_epoch=self.coordinator_epoch)
+
+
+def leader_epoch_text(epochs: Sequence[tuple[int, int]]) -> str:
+    """The content of ``LeaderEpochCheckpointFile``, version 0, for pairs of a leader epoch and its first offset."""
+    return "".join([f"0\n{len(epochs)}\n", *(f"{epoch} {offset}\n" for epoch, offset in epochs)])
 
 
 def snapshot_name(last_offset: int) -> str:

@@ -18,7 +18,6 @@ from pathlib import Path
 from kfuzz import records
 from kfuzz.corpora import snapshot
 from kfuzz.corpora.generation import (
-    LEADER_EPOCH_CHECKPOINT,
     MANIFEST,
     STATISTICS,
     SUCCESS,
@@ -34,7 +33,7 @@ from kfuzz.corpora.manifest import PARTS, Manifest, Row, corpus_fingerprint
 from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.rows import ROWS
-from kfuzz.corpora.snapshot import snapshot_name
+from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, snapshot_name
 from kfuzz.corpora.targets import Listing, Target, in_parallel
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse

@@ -1,4 +1,4 @@
-"""Copies what is sound of a damaged log, with new indexes. ``kfuzz salvage`` is the verb.
+"""Copies the sound batches of a damaged log, with new indexes. ``kfuzz salvage`` is the verb.
 
 A batch is kept if Apache Kafka's consumer reads it, and if a broker that loads the segment goes on behind it. Kept
 bytes are copied as they are.
@@ -20,6 +20,7 @@ import numpy as np
 from kfuzz import records
 from kfuzz.corpora.log_walk import IndexWalk
 from kfuzz.corpora.logs.segments import Segment, Starts, find_segments, mapped, opened
+from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, leader_epoch_text
 from kfuzz.errors import UsageError
 from kfuzz.files import open_whole, write_whole
 from kfuzz.findings import Finding
@@ -41,7 +42,6 @@ __all__ = ["Lost", "Salvaged", "salvage"]
 
 # Bytes are searched for the next batch in stretches of this size, and copied in pieces of it.
 STEP_BYTES: Final = 1 << 20
-EPOCH_FILE: Final = "leader-epoch-checkpoint"
 # What Kafka keeps beside the segments, and what is true of the copy too.
 COPIED: Final = ("partition.metadata",)
 
@@ -125,8 +125,7 @@ def _partition(plan: Sequence[tuple[Segment, Path]], on_segment: Callable[[Salva
         on_segment(made)
         yield made
     if plan[0][0].topic is not None:
-        lines = [f"0\n{len(epochs)}\n", *(f"{epoch} {offset}\n" for epoch, offset in epochs)]
-        write_whole(target / EPOCH_FILE, "".join(lines))
+        write_whole(target / LEADER_EPOCH_CHECKPOINT, leader_epoch_text(epochs))
         for name in COPIED:
             if (source / name).is_file():
                 shutil.copyfile(source / name, target / name)
@@ -168,7 +167,7 @@ def _copy(segment: Segment, copy: Path, open_transactions: list[tuple[int, int]]
 
 
 def _sound(segment: Segment, file: IO[bytes], view: memoryview, made: Salvaged) -> list[tuple[int, int]]:
-    """The stretches of ``view`` that a consumer reads; what is between them is added to what was lost."""
+    """The stretches of ``view`` that a consumer reads. The bytes between them are added to ``made.lost``."""
     kept: list[tuple[int, int]] = []
     starts = Starts(segment, file)  # type: ignore[arg-type]
     at, end = 0, len(view)
