@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from kfuzz.cli.completion import complete_globs, complete_testees
 from kfuzz.cli.console import echo_json, progress
 from kfuzz.cli.report import print_outcome
 from kfuzz.conformance.judge.compare import ALL_ROLES, cases_of
@@ -38,7 +39,14 @@ REFERENCE = f"kafka-clients@{LATEST}"
 
 
 @click.command()
-@click.option("--testee", "names", multiple=True, metavar="NAME[@VERSION]", help="Judge this testee; may be repeated.")
+@click.option(
+    "--testee",
+    "names",
+    multiple=True,
+    metavar="NAME[@VERSION]",
+    help="Judge this testee; may be repeated.",
+    shell_complete=complete_testees,
+)
 @click.option(
     "--command",
     "commands",
@@ -123,7 +131,7 @@ REFERENCE = f"kafka-clients@{LATEST}"
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Seed for the inputs of --differential.  [default: 1]")
 @click.option("--out", metavar="DIR", help="Where --differential saves inputs that differ.  [default: out]")
-@click.argument("globs", nargs=-1, metavar="[GLOB]...")
+@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
 @click.pass_context
 def command(
     ctx: click.Context,

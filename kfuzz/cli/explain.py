@@ -9,6 +9,7 @@ import click
 from rich.console import Console
 from rich.padding import Padding
 
+from kfuzz.cli.completion import complete_explained
 from kfuzz.cli.console import echo_json, json_option
 from kfuzz.vectors.explaining import Book, Explanation
 from kfuzz.vectors.model import Flag
@@ -18,7 +19,7 @@ VECTORS_SHOWN = 8
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=complete_explained)
 @click.option("--all", "show_all", is_flag=True, help=f"Show all vectors.  [default: the first {VECTORS_SHOWN}]")
 @json_option
 def command(name: str | None, show_all: bool, as_json: bool) -> None:

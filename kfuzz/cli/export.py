@@ -7,6 +7,7 @@ from typing import cast
 
 import click
 
+from kfuzz.cli.completion import complete_targets
 from kfuzz.cli.console import LocalPath, echo_json, json_option
 from kfuzz.files import require_writable
 from kfuzz.fuzz.exporting import FORMATS, Exported, Format, export
@@ -17,7 +18,13 @@ __all__ = ["command"]
 @click.command("export")
 @click.argument("form", type=click.Choice(FORMATS), metavar="FUZZER")
 @click.argument("directory", type=LocalPath(), metavar="DIR")
-@click.option("--target", default="record-batch", show_default=True, help="Whose seeds: `kfuzz fuzz --list`.")
+@click.option(
+    "--target",
+    default="record-batch",
+    show_default=True,
+    help="Whose seeds: `kfuzz fuzz --list`.",
+    shell_complete=complete_targets,
+)
 @click.option("--corpus", "corpora", type=LocalPath(), multiple=True, help="Also the inputs in this folder.")
 @json_option
 def command(form: str, directory: Path, target: str, corpora: tuple[Path, ...], as_json: bool) -> int:

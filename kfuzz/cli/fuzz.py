@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import click
 
+from kfuzz.cli.completion import complete_targets, complete_testees
 from kfuzz.cli.console import LocalPath, Word, echo_json, json_option
 from kfuzz.conformance.judge.harm import harm_named
 from kfuzz.display import live_table
@@ -42,7 +43,7 @@ def _seconds(text: str) -> int:
 
 
 @click.command()
-@click.argument("targets", nargs=-1, metavar="TARGET...")
+@click.argument("targets", nargs=-1, metavar="TARGET...", shell_complete=complete_targets)
 @click.option(
     "--time", "time_s", type=Word("time", _seconds), help="Time for each target: 90s, 10m, 1h, 1d.  [default: 60s]"
 )
@@ -77,7 +78,10 @@ def _seconds(text: str) -> int:
     "--peer", metavar="NAME", help="Fuzz this library's reader of record batches instead: aiokafka, kafka-python."
 )
 @click.option(
-    "--truth", metavar="TESTEE", help="Also ask this testee about each new input: kafka-clients, or any of `conform`."
+    "--truth",
+    metavar="TESTEE",
+    help="Also ask this testee about each new input: kafka-clients, or any of `conform`.",
+    shell_complete=complete_testees,
 )
 @click.option("--stop-at-first", is_flag=True, help="End a target when it has found something.")
 @click.option("--reproduce", "file", type=click.Path(path_type=Path), help="Only run this one input, without fuzzing.")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from kfuzz.cli.completion import complete_targets
 from kfuzz.cli.console import LocalPath, echo_json, json_option
 from kfuzz.errors import UsageError
 from kfuzz.files import require_writable, write_all
@@ -39,7 +40,12 @@ __all__ = ["command"]
 )
 @click.option("--regression-only", is_flag=True, help="Make no vector.")
 @click.option("--name", metavar="NAME", help="With --regression-only: the name of its file.  [default: that of CRASH]")
-@click.option("--target", metavar="TARGET", help="CRASH is any input of this fuzz target, as bytes or in a .hex file.")
+@click.option(
+    "--target",
+    metavar="TARGET",
+    help="CRASH is any input of this fuzz target, as bytes or in a .hex file.",
+    shell_complete=complete_targets,
+)
 @click.option("--dry-run", is_flag=True, help="Ask Kafka and show the vector, but write nothing.")
 @click.option("--vectors", "root", type=LocalPath(), metavar="DIR", help="The suite in DIR instead of kfuzz's own.")
 @click.option(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kfuzz.cli.completion import complete_globs
 from kfuzz.cli.console import LocalPath, echo_json, progress
 from kfuzz.cli.report import CAUSES_SHOWN, print_outcome
 from kfuzz.client.settings import Address, Security
@@ -21,7 +22,7 @@ __all__ = ["command"]
 
 @click.command()
 @click.argument("broker", metavar="HOST:PORT")
-@click.argument("globs", nargs=-1, metavar="[GLOB]...")
+@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
 @click.option("--yes", is_flag=True, help="The broker may be on another machine.")
 @click.option("--name", default="", metavar="NAME@VERSION", help="Compare with vectors/expected/NAME@VERSION.txt.")
 @click.option("--expected", "expected_file", metavar="FILE", help="Compare with the outcomes in FILE instead.")

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from kfuzz.cli.completion import complete_globs
 from kfuzz.cli.console import standard_input
 from kfuzz.errors import UsageError
 from kfuzz.messages.model import Versions
@@ -38,7 +39,7 @@ class _Range(click.ParamType[Versions]):
 
 
 @click.command()
-@click.argument("globs", nargs=-1, metavar="[GLOB]...")
+@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; any free one if it is not given.")
 @click.option("--yes", is_flag=True, help="The address may be one that other machines can reach.")

@@ -20,6 +20,7 @@ from kfuzz.annotate.messages import annotate as annotate_message
 from kfuzz.annotate.parts import Part, scope_of
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.cli.check import open_buffer
+from kfuzz.cli.completion import complete_file_or_id
 from kfuzz.cli.console import echo_json, json_option
 from kfuzz.cli.messages import definitions_of, source_option
 from kfuzz.errors import UsageError
@@ -51,7 +52,7 @@ class Dump:
 
 
 @click.command()
-@click.argument("name", metavar="FILE|ID")
+@click.argument("name", metavar="FILE|ID", shell_complete=complete_file_or_id)
 @click.option(
     "--message",
     metavar="MESSAGE",

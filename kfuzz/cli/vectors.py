@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kfuzz.cli.completion import complete_globs
 from kfuzz.cli.console import Group, echo_json, json_option, progress
 from kfuzz.errors import UsageError
 from kfuzz.vectors.model import KINDS, Vector, default_root, load_suite, suite_version
@@ -35,7 +36,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.argument("globs", nargs=-1, metavar="[GLOB]...")
+@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
 @json_option
 @root_option
 def list_vectors(globs: tuple[str, ...], as_json: bool, root: str | None) -> None:
@@ -189,7 +190,7 @@ def lint_vectors(as_json: bool, root: str | None) -> None:
 
 @command.command("copy")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
-@click.argument("globs", nargs=-1, metavar="[GLOB]...")
+@click.argument("globs", nargs=-1, metavar="[GLOB]...", shell_complete=complete_globs)
 @click.option("--bombs", is_flag=True, help="Also write the bytes of bombs, which are otherwise copied as recipes.")
 @click.option("--force", is_flag=True, help="Replace an earlier copy in DIR; other files there stay.")
 @json_option
