@@ -163,7 +163,7 @@ static int kfuzz_open(kfuzz_tools *tools, int codec, int magic, const uint8_t *p
     case KFUZZ_ZSTD:
         return kfuzz_has_zstd && kfuzz_unzstd(tools, p, n, KFUZZ_PAYLOAD_MAX);
     default:
-        return 0;
+        return 0; /* unreachable: the caller knows the codec */
     }
 }
 
@@ -300,7 +300,7 @@ static int kfuzz_pack(kfuzz_text *packed, int codec, int magic, kfuzz_dice *dice
     const int is_odd = kfuzz_chance(dice, 0.1);
     /* Blocks have headers: four bytes for 32 KiB, or for each repeat of 32 bytes. */
     if (!kfuzz_reserve(packed, kfuzz_squeezed_most(n) + n / 8 + 64))
-        return 0;
+        return 0; /* unreachable: only if memory runs out */
     switch (codec) {
     case KFUZZ_GZIP:
         packed->n = kfuzz_write_gzip(p, n, packed->p, is_stored);

@@ -116,7 +116,7 @@ cdef class Engine:
             raise ValueError(f"codec is {codec}; it must be from 1 to 4")
         if not kfuzz_pack(&self.m.packed, codec, magic, &dice.state, <uint8_t *> PyBytes_AS_STRING(payload),
                           PyBytes_GET_SIZE(payload)):
-            raise MemoryError
+            raise MemoryError  # unreachable: only if memory runs out
         return PyBytes_FromStringAndSize(<char *> self.m.packed.p, <Py_ssize_t> self.m.packed.n)
 
     def opened(self, int codec, int magic, bytes data not None):

@@ -57,12 +57,13 @@ __attribute__((destructor)) static void report(void)
 {
     const char *asked = getenv("KFUZZ_MUTATOR_STATS");
     if (asked == NULL || strcmp(asked, "1") != 0)
-        return;
+        return; /* unreachable: the counts are written before this */
     fprintf(stderr, "mutator: %llu calls, %llu structured, %llu crossed\n", (unsigned long long) calls,
             (unsigned long long) structured, (unsigned long long) crossed);
     if (alone)
-        fprintf(stderr, "mutator: libFuzzer's own mutations and its dictionary are not used, because the program does not "
-                        "export LLVMFuzzerMutate; link it with -Wl,--export-dynamic-symbol=LLVMFuzzerMutate\n");
+        fprintf(stderr, /* unreachable: in programs that hide a name of libFuzzer */
+                "mutator: libFuzzer's own mutations and its dictionary are not used, because the program does not "
+                "export LLVMFuzzerMutate; link it with -Wl,--export-dynamic-symbol=LLVMFuzzerMutate\n");
 }
 
 /* For kfuzz's campaigns: where zlib and libzstd are, and whether the target compresses its inputs itself. */

@@ -64,7 +64,7 @@ typedef struct {
 static int kfuzz_edit_bytes(kfuzz_edit *edit, int64_t at, int64_t old, const uint8_t *bytes, int64_t n)
 {
     if (!kfuzz_put(&edit->m->text, at, old, bytes, n))
-        return 0;
+        return 0; /* unreachable: only if memory runs out */
     edit->first = at < edit->first ? at : edit->first;
     edit->last = at + old > edit->last ? at + old : edit->last;
     edit->grown += n - old;
@@ -240,7 +240,7 @@ static int kfuzz_other_elements(kfuzz_edit *edit)
     if (times == 0)
         kfuzz_cut(text, element->at, size);
     else if (!kfuzz_repeat(text, element->at, size, times - 1))
-        return 0;
+        return 0; /* unreachable: only if memory runs out */
     edit->first = element->at;
     edit->last = element->end;
     edit->grown = (times - 1) * size;
@@ -293,7 +293,7 @@ static int kfuzz_splice_element(kfuzz_edit *edit, int64_t from)
     if (!kfuzz_edit_bytes(edit, kfuzz_chance(&m->dice, 0.5) ? place->at + place->size : place->end, 0,
                           m->other.p + others->made[element].at,
                           others->made[element].end - others->made[element].at))
-        return 0;
+        return 0; /* unreachable: only if memory runs out */
     /* An empty array has this count. A null one, which has less, holds one element now too. */
     empty = place->part == KFUZZ_P_COUNT && !place->width;
     return !kfuzz_mends(m)

@@ -153,7 +153,7 @@ static int kfuzz_take_field(kfuzz_places *w, const kfuzz_flat_field *field, int 
         const int32_t element = w->count;
         place = kfuzz_add_place(w, KFUZZ_P_ELEMENT, 0);
         if (place == NULL)
-            return 0;
+            return 0; /* unreachable: only if an array has more places than there are */
         place->owner = count;
         goes_on = kfuzz_take_value(w, field, 1, depth);
         w->made[element].end = w->at;
@@ -177,7 +177,7 @@ static int kfuzz_take_tags(kfuzz_places *w, const kfuzz_flat_field *tagged, int3
         int64_t tag, size;
         int32_t k;
         if ((place = kfuzz_add_place(w, KFUZZ_P_ELEMENT, 0)) == NULL)
-            return 0;
+            return 0; /* unreachable: only if a message has more places than there are */
         place->owner = count;
         goes_on = 0;
         if ((place = kfuzz_take_number(w, KFUZZ_P_TAG, 0)) != NULL) {

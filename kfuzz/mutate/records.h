@@ -119,9 +119,16 @@ static uint32_t kfuzz_checksum32c(const uint8_t *p, size_t n)
     uint32_t crc = ~0u;
     if (KFUZZ_CRC_THERE)
         return kfuzz_crc32c(0, p, n);
-    while (n--)
-        crc = crc >> 8 ^ kfuzz_crc32c_table[(crc ^ *p++) & 0xff];
-    return ~crc;
+    while (n--) /* unreachable: for processors without CRC-32C */
+        crc = crc >> 8 ^ kfuzz_crc32c_table[(crc ^ *p++) & 0xff]; /* unreachable: for processors without CRC-32C */
+    return ~crc; /* unreachable: for processors without CRC-32C */
+}
+
+static uint32_t kfuzz_checksum32(const uint8_t *p, size_t n)
+{
+    if (KFUZZ_CRC32_THERE)
+        return kfuzz_crc32(0, p, n);
+    return kfuzz_crc32_plain(0, p, n); /* unreachable: for processors without these products */
 }
 
 /* Correct the length (if `length`) and the CRC (if `crc`) of the batch or message in [at, end). A frame that is too short
@@ -138,9 +145,7 @@ static void kfuzz_seal(kfuzz_text *text, int64_t at, int64_t end, int length, in
         kfuzz_put_big(p + KFUZZ_AT_CRC, 4,
                       kfuzz_checksum32c(p + KFUZZ_AT_ATTRIBUTES, (size_t) (n - KFUZZ_AT_ATTRIBUTES)));
     else if (crc)
-        kfuzz_put_big(p + KFUZZ_MESSAGE_AT_CRC, 4,
-                      KFUZZ_CRC32_THERE ? kfuzz_crc32(0, p + KFUZZ_AT_MAGIC, (size_t) (n - KFUZZ_AT_MAGIC))
-                                        : kfuzz_crc32_plain(0, p + KFUZZ_AT_MAGIC, (size_t) (n - KFUZZ_AT_MAGIC)));
+        kfuzz_put_big(p + KFUZZ_MESSAGE_AT_CRC, 4, kfuzz_checksum32(p + KFUZZ_AT_MAGIC, (size_t) (n - KFUZZ_AT_MAGIC)));
 }
 
 /* The same, each with the probability `repair`. */
@@ -225,7 +230,7 @@ static int kfuzz_change_headers(kfuzz_mutator *m, kfuzz_text *text, const kfuzz_
         const int is_null = kfuzz_chance(&m->dice, 0.2);
         if (!kfuzz_put(text, numbers[KFUZZ_N_HEADERS].at + numbers[KFUZZ_N_HEADERS].size, 0,
                        header_bytes + (is_null ? 3 : 0), is_null ? 2 : 3))
-            return 0;
+            return 0; /* unreachable: only if memory runs out */
         grown = 1;
     } else {
         header = first + 2 * kfuzz_below(&m->dice, headers);
@@ -242,7 +247,7 @@ static int kfuzz_change_headers(kfuzz_mutator *m, kfuzz_text *text, const kfuzz_
         case 1:
             grown = kfuzz_chance(&m->dice, 0.8) ? 1 : 1 + kfuzz_below(&m->dice, 20);
             if (!kfuzz_repeat(text, header->at, after - header->at, grown))
-                return 0;
+                return 0; /* unreachable: only if memory runs out */
             break;
         default:
             if (header == first)
@@ -416,7 +421,7 @@ static int64_t kfuzz_close_payload(kfuzz_mutator *m, const kfuzz_container *cont
     kfuzz_text *from = &m->payload;
     if (codec && (m->packs_nothing ? 0 : kfuzz_mends(m))) {
         if (!kfuzz_pack(&m->packed, codec, container->magic, &m->dice, from->p, from->n))
-            return INT64_MIN;
+            return INT64_MIN; /* unreachable: only if memory runs out */
         from = &m->packed;
     }
     if (!kfuzz_put(&m->text, container->at.at, old, from->p, from->n))
@@ -594,7 +599,7 @@ static int64_t kfuzz_nest(kfuzz_mutator *m, kfuzz_span frame)
         return m->text.n - before;
     }
     if (!kfuzz_pack(&m->packed, codec, magic, &m->dice, m->text.p + frame.at, frame.end - frame.at))
-        return INT64_MIN;
+        return INT64_MIN; /* unreachable: only if memory runs out */
     memset(header, 0, sizeof(header));
     memcpy(header, m->text.p + frame.at, 8);
     header[KFUZZ_AT_MAGIC] = (uint8_t) magic;

@@ -159,7 +159,7 @@ cdef int put_record(out_t *out, object given, Py_ssize_t index, int64_t base_off
     body = 1 + size_of_varlong(timestamp_delta) + size_of_varlong(offset_delta)
     body += size_of_bytes(fields.key.n) + size_of_bytes(fields.value.n) + fields.headers_size
     if body > INT32_MAX:
-        raise EncodeError(f"records[{index}] takes {body} bytes; a record's length is an int32")
+        raise EncodeError(f"records[{index}] takes {body} bytes; its length is an int32")  # unreachable: takes 2 GiB
     reserve(out, body + FIXED_BYTES)
     p = put_mixed_varlong(out.p, body)
     p = put_int8(p, record.c_attributes)
@@ -231,7 +231,7 @@ cdef int put_records(out_t *out, list records, int64_t base_offset, object base_
                 largest[0] = timestamp
         put_record(out, record, i, base_offset, base[0])
         if out.p - out.start - start > INT32_MAX - HEADER_SIZE:
-            raise EncodeError(f"the records take more than {INT32_MAX} bytes; a batch's length is an int32")
+            raise EncodeError("a batch's length is an int32, and its records take more")  # unreachable: takes 2 GiB
         i += 1
     if i != len(records):
         raise EncodeError(f"records has {len(records)} entries, {i} were written: the list changed during the call")
@@ -302,7 +302,7 @@ cdef bytes put_payload(header_t *h, list parts):
     for part in held:
         size += part.n
     if size > INT32_MAX:
-        raise EncodeError(f"the payload takes {size - HEADER_SIZE} bytes; a batch's length is an int32")
+        raise EncodeError(f"a payload of {size - HEADER_SIZE} bytes; a length is an int32")  # unreachable: takes 2 GiB
     made = PyBytes_FromStringAndSize(NULL, <Py_ssize_t> size)
     p = <uint8_t *> PyBytes_AS_STRING(made) + HEADER_SIZE
     for part in held:

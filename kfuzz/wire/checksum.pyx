@@ -54,8 +54,8 @@ kfuzz_crc32_init()
 kfuzz_crc_join_init(KFUZZ_CRC_JOIN_THERE and not kfuzz_portable())
 
 
-cdef uint32_t by_library(uint32_t crc, const uint8_t *data, int64_t n) with gil:
-    return crc32c(PyMemoryView_FromMemory(<char *> data, n, PyBUF_READ), crc)
+cdef uint32_t by_library(uint32_t crc, const uint8_t *data, int64_t n) with gil:  # unreachable: for old processors
+    return crc32c(PyMemoryView_FromMemory(<char *> data, n, PyBUF_READ), crc)  # unreachable: for old processors
 
 
 cdef uint32_t crc32c_of(const uint8_t *data, int64_t n) noexcept nogil:
@@ -66,10 +66,10 @@ cdef uint32_t crc32c_on(uint32_t crc, const uint8_t *data, int64_t n) noexcept n
     if there_512:
         return kfuzz_crc32c_512(crc, data, <size_t> n)
     if there_256:
-        return kfuzz_crc32c_256(crc, data, <size_t> n)
+        return kfuzz_crc32c_256(crc, data, <size_t> n)  # unreachable: for processors without 512-bit registers
     if there:
         return kfuzz_crc32c(crc, data, <size_t> n)
-    return by_library(crc, data, n)
+    return by_library(crc, data, n)  # unreachable: for processors without CRC-32C
 
 
 cdef uint32_t crc32c_over(int64_t n) noexcept nogil:
@@ -84,7 +84,7 @@ def crc32c_joined(uint32_t first, uint32_t second, uint32_t second_bytes):
     return crc32c_moved(first, crc32c_over(second_bytes)) ^ second
 
 
-cdef uint32_t by_zlib(const uint8_t *data, int64_t n) with gil:
+cdef uint32_t by_zlib(const uint8_t *data, int64_t n) with gil:  # unreachable: for old processors
     return crc32(PyMemoryView_FromMemory(<char *> data, n, PyBUF_READ))
 
 

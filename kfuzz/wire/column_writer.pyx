@@ -53,9 +53,9 @@ cdef const uint8_t *start_of(object buffer, int64_t at, int64_t size) except NUL
         return NOTHING
     there = buffer.size if buffer is not None else 0
     if at < 0 or size < 0 or at > there or size > there - at:
-        raise ValueError(f"a buffer has {there} bytes; it must have {at + size}")
+        raise ValueError(f"a buffer has {there} bytes; it must have {at + size}")  # unreachable: pyarrow checks it
     if not buffer.is_cpu:
-        raise ValueError("a buffer is not in this machine's memory")
+        raise ValueError("a buffer is not in this machine's memory")  # unreachable: needs memory of a graphics card
     return <const uint8_t *> PyLong_AsVoidPtr(buffer.address) + at
 
 
@@ -321,8 +321,8 @@ cdef class ColumnWriter:
                 end = self.put_batch(p + HEADER_SIZE, start + most, first, last, h.base_offset, h.base_timestamp,
                                      &largest, &fault)
             if end != NULL and pack is None and end - p > INT32_MAX:
-                fault.invalid = False
-                end = NULL
+                fault.invalid = False  # unreachable: needs 2 GiB of contents
+                end = NULL  # unreachable: needs 2 GiB of contents
             if end == NULL:
                 raise self.refusal(&fault)
             if not max_given:

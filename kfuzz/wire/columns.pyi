@@ -11,7 +11,6 @@ class Columns:
     """
 
     def __init__(self, expected_bytes: int, wide: bool = ...) -> None: ...
-    def __len__(self) -> int: ...
     def add_buffer(self, data: Buffer) -> None:
         """From now on, new views refer to ``data``."""
 

@@ -78,9 +78,6 @@ cdef class Columns:
             free(self.views[i].views)
             free(self.views[i].bits)
 
-    def __len__(self):
-        return self.count
-
     def add_buffer(self, data):
         """From now on, new views refer to ``data``."""
         self.buffers.append(data)
@@ -165,7 +162,7 @@ cdef class Columns:
         if rows.count == 0:
             return True
         if self.views[HEADER_KEYS].count + rows.header_count > INT32_MAX:
-            return False
+            return False  # unreachable: needs 2 GiB of contents
         if not self.reserve(rows.count, rows.header_count, size):
             return False
         offsets = self.offsets + self.count

@@ -230,7 +230,7 @@ cdef bint get_wrapped(const uint8_t *base, int64_t n, const message_t *wrapper, 
         if sink != NULL:
             row = next_row(sink)
             if row == NULL:
-                return False
+                return False  # unreachable: only if memory runs out
             to_row(&m, at, end, row)
             sink.count += 1
         last = m.offset
@@ -344,7 +344,7 @@ cdef int put_message(out_t *out, int magic, int64_t offset, int attributes, int6
     cdef uint8_t *p
     size += LENGTHS_BYTES + max(key.n, 0) + max(value.n, 0)
     if size > INT32_MAX:
-        raise EncodeError(f"the message takes {size} bytes; its size is an int32")
+        raise EncodeError(f"the message takes {size} bytes; its size is an int32")  # unreachable: takes 2 GiB
     reserve(out, size)
     start = out.p
     p = put_int64(start, offset)

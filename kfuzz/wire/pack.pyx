@@ -59,7 +59,7 @@ cdef int64_t pack(packer_t *packer, int codec, const uint8_t *p, int64_t n, uint
     if packer.zstd == NULL:
         packer.zstd = kfuzz_zstd_new()
         if packer.zstd == NULL:
-            return -1
+            return -1  # unreachable: only if memory runs out
     size = kfuzz_zstd_compress(packer.zstd, out, <size_t> room, p, <size_t> n)
     return -1 if kfuzz_zstd_is_error(size) else <int64_t> size
 
@@ -86,5 +86,5 @@ def packed(int codec, data not None):
         size = pack(&packer, codec, held.p, held.n, start, room)
         free_packer(&packer)
     if size < 0:
-        raise MemoryError
+        raise MemoryError  # unreachable: only if memory runs out
     return out[:size]

@@ -21,9 +21,9 @@ cdef class Policy:
         """Judge the header of a batch of magic 2 whose CRC is right and whose codec exists."""
         return True
 
-    cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil:
+    cdef bint batch(self, const batch_t *b, report_t *report) noexcept nogil:  # unreachable: every policy has its own
         """Judge a batch whose records have been read."""
-        return True
+        return True  # unreachable: every policy has its own
 
     cdef bint end(self, int64_t at, report_t *report) noexcept nogil:
         """Judge the end of the last batch, at byte ``at`` of the data."""

@@ -82,9 +82,9 @@ cdef object new_bytes(const uint8_t *p, int64_t n):
     return PyBytes_FromStringAndSize(<const char *> p, <Py_ssize_t> n)
 
 
-cdef object changed():
+cdef object changed():  # unreachable: only if another thread writes
     """Parsed bytes can be invalid later only if other code has written into their buffer."""
-    return UsageError("the buffer was changed while it was read; pass bytes, or do not change it before reading ends")
+    return UsageError("the buffer was changed while it was read; pass bytes")  # unreachable: only another thread
 
 
 cdef tuple fill_headers(tuple pairs, bint is_new, bint roomy, const uint8_t *p, const uint8_t *end):
@@ -108,12 +108,12 @@ cdef tuple fill_headers(tuple pairs, bint is_new, bint roomy, const uint8_t *p, 
             pair = <tuple> PyTuple_GET_ITEM(pairs, i)
         p = get_zigzag(&c, p, end, F_HEADER_KEY_LENGTH, VARINT, &n)
         if unlikely(p == NULL or not 0 <= <int32_t> n <= end - p):
-            raise changed()
+            raise changed()  # unreachable: only if another thread writes
         kfuzz_set_item(<PyObject *> pair, 0, p, <int32_t> n, end - p, roomy)
         p += <int32_t> n
         p = get_zigzag(&c, p, end, F_HEADER_VALUE_LENGTH, VARINT, &n)
         if unlikely(p == NULL or <int32_t> n > end - p):
-            raise changed()
+            raise changed()  # unreachable: only if another thread writes
         kfuzz_set_item(<PyObject *> pair, 1, p, <int32_t> n, end - p, roomy)
         if <int32_t> n >= 0:
             p += <int32_t> n

@@ -537,7 +537,7 @@ def parse_places(payload not None, int64_t at, tuple header not None, bint skim=
     cdef rows_t rows
     cdef bint ok
     if n >= INT32_MAX:
-        raise ValueError(f"a payload of {n} bytes; the limit is {INT32_MAX - 1}")
+        raise ValueError(f"a payload of {n} bytes; the limit is {INT32_MAX - 1}")  # unreachable: takes 2 GiB
     if at < 0 or at > n:
         raise IndexError(f"no records can begin at {at} in {n} bytes")
     (h.base_offset, _, _, _, _, h.attributes, h.last_offset_delta, h.base_timestamp, h.max_timestamp, _, _, _,
@@ -550,7 +550,7 @@ def parse_places(payload not None, int64_t at, tuple header not None, bint skim=
         with nogil:
             ok = get_records(&c, data + at, &h, &rows, skim)
         if rows.no_memory:
-            raise MemoryError
+            raise MemoryError  # unreachable: only if memory runs out
         return ok, to_places(&rows), to_notes(&report, 0)
     finally:
         free_rows(&rows)

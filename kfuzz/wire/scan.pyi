@@ -102,9 +102,6 @@ class Scan:
     def notes_of_batch(self) -> list[Note]:
         """The findings of ``parse`` about the batch around the payload; offsets count from the start of ``data``."""
 
-    def records(self) -> list[Record]:
-        """The records of this stop. They keep the payload alive, or ``data`` if it is bytes, or a copy of the batch."""
-
     def places(self) -> list[PlaceTuple]:
         """The positions of the records, counted from the start of the batch or of the decompressed payload.
 

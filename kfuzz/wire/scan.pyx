@@ -90,6 +90,7 @@ cdef enum:
 
 # The results of ``Scan.next``.
 END, REFUSED, BATCH, PAYLOAD = AT_END, AT_REFUSAL, AT_BATCH, AT_PAYLOAD
+cdef str TWO_THREADS = "another thread is reading these batches; give each thread an iterator of its own"
 
 
 # A report and room for rows that no scan uses now; taking one clears its slot. They save small reads the allocations.
@@ -106,7 +107,7 @@ cdef report_t *take_report() except NULL:
     if report == NULL:
         report = <report_t *> PyMem_Malloc(sizeof(report_t))
         if report == NULL:
-            raise MemoryError
+            raise MemoryError  # unreachable: only if memory runs out
     clear(report)
     return report
 
@@ -197,7 +198,7 @@ cdef class Scan:
     cdef int begin(self) except -1:
         """Every loop calls this first. It makes the rows of the last stop invalid, for other threads too."""
         if self.running:
-            raise RuntimeError("another thread is reading these batches; give each thread an iterator of its own")
+            raise RuntimeError(TWO_THREADS)
         self.stops += 1
         self.running = True
         return 0
@@ -360,7 +361,7 @@ cdef class Scan:
         if self.with_rows:
             row = next_row(&self.rows)
             if row == NULL:
-                return AT_REFUSAL
+                return AT_REFUSAL  # unreachable: only if memory runs out
             to_row(m, 0, self.size, row)
             self.rows.count = 1
         return AT_BATCH
@@ -446,7 +447,7 @@ cdef class Scan:
         cdef int64_t n = PyBytes_GET_SIZE(payload)
         cdef bint ok
         if n >= INT32_MAX:
-            raise ValueError(f"a payload of {n} bytes; the limit is {INT32_MAX - 1}")
+            raise ValueError(f"a payload of {n} bytes; the limit is {INT32_MAX - 1}")  # unreachable: takes 2 GiB
         self.begin()
         clear(self.report)
         # A payload may be parsed twice: first skimmed, then in full.
@@ -502,12 +503,7 @@ cdef class Scan:
     def notes_of_batch(self):
         return to_notes(self.report, self.at, OF_BATCH)
 
-    def records(self):
-        return self.all_records()
-
     cdef list all_records(self):
-        if self.running:
-            self.begin()
         if self.rows.count == 0:
             return []
         self.keep_rows()
@@ -584,7 +580,7 @@ cdef class EachRecord:
             if self.state != READING:
                 if self.state == FINISHED:
                     raise StopIteration
-                raise RuntimeError("another thread is reading these batches; give each thread an iterator of its own")
+                raise RuntimeError(TWO_THREADS)  # unreachable: only if two threads meet here
             if not self.next_batch():
                 raise StopIteration
             if self.scan.rows.count:

@@ -120,7 +120,7 @@ static PyObject *kfuzz_roomy_bytes(const uint8_t *p, int64_t n)
         return PyBytes_FromStringAndSize((const char *) p, (Py_ssize_t) n);
     made = PyBytes_FromStringAndSize(NULL, KFUZZ_HEADER_ROOM);
     if (made == NULL)
-        return NULL;
+        return NULL; /* unreachable: only if memory runs out */
     memcpy(PyBytes_AS_STRING(made), p, (size_t) n);
     kfuzz_cut_bytes(made, (Py_ssize_t) n);
     return made;

@@ -234,7 +234,7 @@ cdef class Aborted:
 
     def reach(self, int64_t last_offset):
         if not self.begin(last_offset):
-            raise MemoryError
+            raise MemoryError  # unreachable: only if memory runs out
 
     def end(self, int64_t producer_id):
         self.finish(producer_id)

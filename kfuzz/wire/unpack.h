@@ -124,7 +124,7 @@ static int kfuzz_room_for(kfuzz_tools *tools, int64_t size)
         return 1;
     moved = kfuzz_moved(tools->out, (size_t) capacity);
     if (moved == NULL)
-        return 0;
+        return 0; /* unreachable: only if memory runs out */
     tools->out = moved;
     tools->capacity = capacity;
     return 1;
@@ -137,12 +137,12 @@ static int kfuzz_ready_inflater(kfuzz_tools *tools)
         return kfuzz_inflate_reset(z) == 0;
     z = kfuzz_moved(NULL, sizeof(*z));
     if (z == NULL)
-        return 0;
+        return 0; /* unreachable: only if memory runs out */
     memset(z, 0, sizeof(*z));
     /* Raw deflate: the gzip header and trailer are read here. */
     if (kfuzz_inflate_init(z, -15, "1", sizeof(*z)) != 0) {
-        KFUZZ_FREE(z);
-        return 0;
+        KFUZZ_FREE(z); /* unreachable: only if memory runs out */
+        return 0; /* unreachable: only if memory runs out */
     }
     tools->inflater = z;
     return 1;
@@ -200,7 +200,7 @@ static int kfuzz_unlz4(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t 
         most = is_stored ? size : most < largest ? most : largest;
         most = most < limit - tools->size ? most : limit - tools->size;
         if (!kfuzz_room_for(tools, tools->size + most))
-            return 0;
+            return 0; /* unreachable: only if memory runs out */
         if (!is_stored)
             most = kfuzz_lz4_block((const char *) p + at, (char *) tools->out + tools->size, (int) size, (int) most);
         else if (most == size)
@@ -268,7 +268,7 @@ static int kfuzz_unzstd(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t
     if (most < 0 || !kfuzz_room_for(tools, most > 1 ? most : 1))
         return 0;
     if (tools->zstd == NULL && (tools->zstd = kfuzz_zstd_new()) == NULL)
-        return 0;
+        return 0; /* unreachable: only if memory runs out */
     came = kfuzz_zstd_decompress(tools->zstd, tools->out, (size_t) most, p, (size_t) n);
     if (kfuzz_zstd_is_error(came))
         return 0;

@@ -57,7 +57,7 @@ cdef bint unpack_open(tools_t *tools, int codec, const uint8_t *p, int64_t n, in
     cdef uint32_t crc = 0
     tools.size = 0
     if n >= INT32_MAX:
-        return False
+        return False  # unreachable: needs 2 GiB of contents
     if codec == GZIP:
         return has_gzip and kfuzz_gunzip(tools, p, n, limit, &crc) and crc32_of(tools.out, tools.size) == crc
     if codec == LZ4:

@@ -70,7 +70,7 @@ static PyObject *kfuzz_struct_type(const char *name, PyTypeObject *base, PyMembe
     PyObject *made = PyType_FromSpecWithBases(&spec, (PyObject *) base);
     /* CPython 3.11 sets no error if it has no memory for the name. */
     if (made == NULL && !PyErr_Occurred())
-        PyErr_NoMemory();
+        PyErr_NoMemory(); /* unreachable: only if memory runs out */
     return made;
 }
 

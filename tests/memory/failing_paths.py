@@ -40,6 +40,7 @@ from kfuzz.records import appending as append
 from kfuzz.records import compaction as compact
 from kfuzz.records import conversion as convert
 from kfuzz.records.read.topic import Topic as BrokerTopic
+from kfuzz.wire.transaction_walk import TransactionWalk
 
 Act = Callable[[Any], Any]
 
@@ -138,6 +139,14 @@ def iterated(data: bytes) -> list[tuple[Any, ...]]:
     return fields(records.iterate(data))
 
 
+def found_transactions(data: bytes) -> list[Any]:
+    """Those that end in ``data``, when one more is open before it."""
+    walk = TransactionWalk()
+    walk.begin(9, 0)
+    walk.walk(data)
+    return walk.ends()
+
+
 def lazy_records(_: object = None) -> list[Record]:
     return records.decode(RECORDS_2)[0].records
 
@@ -231,6 +240,7 @@ def record_tool_paths() -> Iterator[Path]:
     yield Path("compact", lambda data: compact.compact(data, keep, now_ms=0), lambda: packed)
     yield Path("compact legacy", lambda data: compact.compact(data, keep, now_ms=0), lambda: old)
     yield Path("check_stream", lambda data: stream.check_stream(data), lambda: MARKED)
+    yield Path("find transactions", lambda data: found_transactions(data), lambda: MARKED)
     yield Path("read_committed", lambda data: list(stream.read_committed(data)), lambda: MARKED)
     voters = control.ControlRecord(
         control.ControlRecordKey(control.ControlRecordType.KRAFT_VOTERS),

@@ -272,6 +272,7 @@ def test_a_bomb_is_refused_without_room_for_it() -> None:
         ),
         (2, {"_unknownTaggedFields": [(-1, b"")]}, "tag -1 is not valid"),
         (2, {"_unknownTaggedFields": [(2**31 - 1, b"")]}, "tag 2147483647 is not valid"),
+        (2, {"_unknownTaggedFields": [("9", b"")]}, "it must be a tuple of a tag and bytes"),
         (2, {"_unknownTaggedFields": [9]}, "it must be a tuple of a tag and bytes"),
         (2, {"_unknownTaggedFields": 9}, "it must be a list of tags and bytes"),
     ],
@@ -283,6 +284,38 @@ def test_a_value_that_does_not_fit_is_told_with_its_path(version: int, change: d
 
 def test_what_a_version_lacks_may_have_its_default_or_not_matter() -> None:
     assert encode(OF_ALL, 0, VALUES | {"late": 7, "maybe": None, "later": [1, 2]}).hex() == OLD
+
+
+def test_a_version_without_tags_takes_an_empty_list_of_them() -> None:
+    assert encode(OF_ALL, 0, VALUES | {"_unknownTaggedFields": []}).hex() == OLD
+
+
+@pytest.mark.parametrize(("share", "says"), [(0, None), (0.0, None), (1, "share is 1, and version 0 has no place")])
+def test_an_int_may_be_the_default_of_a_float_that_a_version_lacks(share: float, says: str | None) -> None:
+    definition = parse_definition(
+        """{ "name": "LaterData", "type": "data", "validVersions": "0-1", "flexibleVersions": "none", "fields": [
+        { "name": "Share", "type": "float64", "versions": "1+" } ]}"""
+    )
+    if says is None:
+        assert encode(definition, 0, {"share": share}) == b""
+    else:
+        with pytest.raises(EncodeError, match=says):
+            encode(definition, 0, {"share": share})
+
+
+def test_structs_that_are_nested_too_deep_are_refused() -> None:
+    """kfuzz's own definitions are not nested so deep; anyone's may be."""
+
+    def inside(kind: str) -> list[dict[str, Any]]:
+        return [{"name": "Inner", "type": kind, "versions": "0+"}]
+
+    structs = [
+        {"name": f"Struct{i}", "versions": "0+", "fields": inside(f"Struct{i - 1}" if i else "bool")} for i in range(70)
+    ]
+    head = {"name": "DeepData", "type": "data", "validVersions": "0", "flexibleVersions": "none"}
+    definition = parse_definition(json.dumps(head | {"fields": inside("Struct69"), "commonStructs": structs}))
+    [finding] = check(definition, 0, b"\x01").findings
+    assert finding.code == "nested-too-deep"
 
 
 def test_a_flag_that_changes_what_a_request_means_is_not_lost_in_an_older_version() -> None:

@@ -112,6 +112,15 @@ def test_a_varint_says_whether_a_tagged_struct_is_there(presence: str, found: di
     assert program.encode({"place": None}) == b"\1\0\1\0"
 
 
+@pytest.mark.parametrize("left", ["", "80"])
+def test_a_tagged_struct_that_is_cut_in_front_is_refused_alike(left: str) -> None:
+    program = schema(parse_definition(json.dumps(TAGGED)), 0)
+    data = b"\1\0" + bytes((len(left) // 2,)) + bytes.fromhex(left)
+    end, notes = program.check(data)
+    assert program.places(data)[:2] == (end, notes)
+    assert [note[0] for note in notes] == ["message-cut"]
+
+
 @pytest.mark.parametrize("presence", [1, -1])
 def test_the_byte_in_front_of_a_struct_that_may_be_null(presence: int) -> None:
     name, version = "DescribeTopicPartitionsRequest", 0

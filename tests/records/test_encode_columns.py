@@ -388,6 +388,29 @@ def test_any_places_end_in_bytes_or_an_encode_error(kind: pa.DataType) -> None:
     assert refused > 500
 
 
+LONGER = (0, 1000, 10, 20)
+
+
+@pytest.mark.parametrize("headers", [(), (b"h",)])
+def test_a_row_that_is_longer_than_all_rows_together_is_an_encode_error(headers: tuple[bytes, ...]) -> None:
+    """The room for the rows is what lies between the first and the last end."""
+    ends = b"".join(le(end, 4) for end in LONGER)
+    values = pa.Array.from_buffers(pa.binary(), 3, [None, pa.py_buffer(ends), pa.py_buffer(bytes(1000))])
+    lists = pa.array([[{"key": key, "value": b"v"} for key in headers]] * 3, HEADERS)
+    table = pa.RecordBatch.from_arrays([values, lists], names=["value", "headers"])
+    with pytest.raises(EncodeError, match="row 0 of the columns is not valid Arrow data"):
+        records.encode_columns(table)
+
+
+def test_a_header_that_is_longer_than_all_headers_together_is_an_encode_error() -> None:
+    ends = b"".join(le(end, 4) for end in LONGER)
+    values = pa.Array.from_buffers(pa.binary(), 3, [None, pa.py_buffer(ends), pa.py_buffer(bytes(1000))])
+    inner = pa.StructArray.from_arrays([pa.array([b"k"] * 3), values], names=["key", "value"])
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), inner)
+    with pytest.raises(EncodeError, match="row 0 of the columns is not valid Arrow data"):
+        records.encode_columns(pa.RecordBatch.from_arrays([lists], names=["headers"]))
+
+
 def test_header_ends_that_go_back_and_forth_are_an_encode_error() -> None:
     _, ends, *_ = pa.array([[{"key": b"k", "value": b"v"}]] * 3, HEADERS).buffers()
     inner = pa.array([{"key": b"k", "value": b"v"}] * 3, HEADERS.value_type)

@@ -86,12 +86,12 @@ cdef class Places:
                 if not self.take_field(op, name):
                     return False
             elif size and not self.take_bytes(size, name):
-                return False
+                return False  # unreachable: the checker stops before
         return True
 
     cdef bint take_bytes(self, int64_t n, str path) except -1:
         if n > self.stop - self.p:
-            return False
+            return False  # unreachable: the checker stops before
         return self.add(self.p + n, path, "value", PyBytes_FromStringAndSize(<const char *> self.p, <Py_ssize_t> n))
 
     cdef bint take_field(self, const op_t *op, str path) except -1:
@@ -112,7 +112,7 @@ cdef class Places:
         if op.kind == K_STRUCT:
             if op.nullable and not element and op.tag >= 0:
                 if not self.take_uvarint(path, "presence", &word):
-                    return False
+                    return False  # unreachable: the checker stops before
                 if <int32_t> word <= 0:
                     return True
             elif op.nullable and not element:

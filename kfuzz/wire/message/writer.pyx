@@ -35,13 +35,13 @@ cdef extern from "Python.h":
     object PyBytes_FromObject(object given)
     object PyNumber_Index(object given)
 
-cdef int refuse_size() except -1:
-    raise EncodeError(f"the message takes more than {INT32_MAX} bytes; no request is so large")
+cdef int refuse_size() except -1:  # unreachable: needs 2 GiB of contents
+    raise EncodeError(f"a message of more than {INT32_MAX} bytes; no request is so large")  # unreachable: takes 2 GiB
 
 
 cdef int more_room(out_t *out, int64_t size) except -1:
     if out.p - out.start + size > INT32_MAX:
-        return refuse_size()
+        return refuse_size()  # unreachable: needs 2 GiB of contents
     return grow(out, size)
 
 
@@ -93,7 +93,7 @@ cdef int put_message(Program program, out_t *out, message) except -1:
     put_struct(program, out, program.root, message, NULL)
     # The buffer may have had room for more than this.
     if out.p - out.start > INT32_MAX:
-        return refuse_size()
+        return refuse_size()  # unreachable: needs 2 GiB of contents
     return 0
 
 
