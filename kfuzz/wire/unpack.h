@@ -80,6 +80,8 @@ enum {
     KFUZZ_ZSTD_BLOCK_BYTES = 128 * 1024,
     /* The largest window that a streaming decoder accepts by default, and so zstd-jni. */
     KFUZZ_ZSTD_WINDOW_MAX = (1 << 27) + 1,
+    /* Kafka asks for so many bytes at once. */
+    KFUZZ_ZSTD_ONE_PASS = 16 * 1024,
 };
 
 static inline uint32_t kfuzz_little32(const uint8_t *p)
@@ -219,8 +221,8 @@ static int kfuzz_unlz4(kfuzz_tools *tools, const uint8_t *p, int64_t n, int64_t 
 /* The most bytes of output from the single frame in [p, p + n); -1 if the bytes are not exactly one frame. */
 static int64_t kfuzz_zstd_most(const uint8_t *p, int64_t n)
 {
-    int64_t at = 5, most = 0, window = 0;
-    int width, is_stream;
+    int64_t at = 5, most = 0, window = 0, content = -1, largest = KFUZZ_ZSTD_BLOCK_BYTES;
+    int width;
     if (n < 9 || kfuzz_little32(p) != 0xfd2fb528u)
         return -1;
     /* The frame needs a dictionary, and there are none here. */
@@ -231,23 +233,32 @@ static int64_t kfuzz_zstd_most(const uint8_t *p, int64_t n)
         window = (int64_t) (8 + (p[5] & 7)) << (7 + (p[5] >> 3));
         at++;
         width = width == 1 ? 0 : width;
-    } else if (width >= 4) {
-        /* A single-segment frame has no window descriptor: its window is its content size. */
-        window = width == 8 || n < 13 ? KFUZZ_ZSTD_WINDOW_MAX + 1 : (int64_t) kfuzz_little32(p + at);
     }
+    if (n - at < width || width == 8)
+        return -1;
+    if (width == 4)
+        content = (int64_t) kfuzz_little32(p + at);
+    else if (width)
+        content = width == 1 ? p[at] : (p[at] | p[at + 1] << 8) + 256;
+    /* A single-segment frame has no window descriptor: its window is its content size. */
+    if (p[4] & 0x20)
+        window = content;
     at += width;
     if (window > KFUZZ_ZSTD_WINDOW_MAX)
         return -1;
-    /* Without a content size, a streaming reader like Kafka's refuses a block that is larger than the window or than
-     * 128 KiB. The library's other function does not. */
-    is_stream = width == 0;
-    if (is_stream && window < KFUZZ_ZSTD_BLOCK_BYTES)
+    /* A streaming reader like Kafka's refuses a block that is larger than the window or than 128 KiB, unless it sees that
+     * all contents fit into its buffer. The library's other function does not. */
+    if (content < 0 && window < KFUZZ_ZSTD_BLOCK_BYTES)
         return -1;
+    if (content >= 0 && content <= KFUZZ_ZSTD_ONE_PASS)
+        largest = INT64_MAX;
+    else if (window < largest)
+        largest = window;
     while (n - at >= 3) {
         const uint32_t word = p[at] | (uint32_t) p[at + 1] << 8 | (uint32_t) p[at + 2] << 16, kind = word >> 1 & 3;
         const int64_t size = word >> 3;
         at += 3;
-        if (kind == 3 || (is_stream && size > KFUZZ_ZSTD_BLOCK_BYTES))
+        if (kind == 3 || size > largest)
             return -1;
         most += kind == 2 ? KFUZZ_ZSTD_BLOCK_BYTES : size;
         at += kind == 1 ? 1 : size;

@@ -202,13 +202,14 @@ def test_a_zstd_window_larger_than_the_content_changes_nothing(window_log: int) 
         assert decompress("zstd", packed * 2, 2 * len(content)).data == content * 2
 
 
-def zstd_blocks(window: int, *blocks: tuple[int, int, bytes]) -> bytes:
-    """A frame without a content size. ``window`` is its window descriptor; a block is its type, size and bytes."""
+def zstd_blocks(window: int, *blocks: tuple[int, int, bytes], content: int | None = None) -> bytes:
+    """A frame. ``window`` is its window descriptor, ``content`` its content size; a block is its type, size, bytes."""
     made = [
         (size << 3 | kind << 1 | (i == len(blocks) - 1)).to_bytes(3, "little") + data
         for i, (kind, size, data) in enumerate(blocks)
     ]
-    return b"\x28\xb5\x2f\xfd\x00" + bytes([window]) + b"".join(made)
+    head = bytes([window]) if content is None else bytes([window]) + content.to_bytes(4, "little")
+    return b"\x28\xb5\x2f\xfd" + (b"\x00" if content is None else b"\x80") + head + b"".join(made)
 
 
 # A window descriptor of 0 means 1 KiB, 8 means 2 KiB, 0x38 128 KiB and 0x40 256 KiB; no block is larger than 128 KiB.
@@ -234,6 +235,20 @@ def test_a_zstd_block_larger_than_the_window_is_refused_by_both_paths(
     out = decompress("zstd", frame, 1 << 20)
     assert (out.ended == "whole") == is_read
     assert unpacked(CODECS.index("zstd"), frame, 1 << 20) in (None, out.data if is_read else None)
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(16_384, True), (16_385, False)])
+def test_a_zstd_frame_whose_content_is_known_to_fit_in_kafkas_buffer_may_have_any_window(
+    size: int, is_read: bool
+) -> None:
+    """Both for a window beyond the limit, and for blocks beyond the window."""
+    for window, most in ((0x9C, 1 << 17), (0, 3000)):
+        blocks = [min(most, size - at) for at in range(0, size, most)]
+        frame = zstd_blocks(window, *((0, block, b"x" * block) for block in blocks), content=size)
+        out = decompress("zstd", frame, 1 << 20)
+        assert out.ended == ("whole" if is_read else "broken")
+        assert out.data == b"x" * size or not is_read
+        assert unpacked(CODECS.index("zstd"), frame, 1 << 20) in (None, out.data if is_read else None)
 
 
 @pytest.mark.parametrize("window_log", [20, 27, None], ids=["1-mib", "128-mib", "single-segment"])

@@ -24,6 +24,9 @@ ZSTD_BUFFER = 128 * 1024 + 3
 ZSTD_LARGEST_BLOCK = 128 * 1024
 # The default limit of a streaming decoder. zstd-jni does not change it.
 ZSTD_LARGEST_WINDOW = (1 << 27) + 1
+# Kafka asks for so many bytes at once (ZstdCompression.decompressionOutputSize). A frame whose content is known to fit is
+# decompressed in one pass, if all of it is at hand: its window does not matter then.
+ZSTD_ONE_PASS = 16 * 1024
 # The window of level 19, the highest ordinary level.
 ZSTD_KEPT_WINDOW = 1 << 23
 ZSTD_SINGLE_SEGMENT = 0x20
@@ -78,14 +81,20 @@ def _header(data: memoryview, at: int) -> tuple[int, bool, int | None, int]:
         content = int.from_bytes(field, "little") + (256 if width == 2 else 0)
     if single and content is not None:
         window = content
-    if window > ZSTD_LARGEST_WINDOW:
-        raise Broken(f"a zstd window of {window} bytes")
     return at, bool(descriptor & 4), content, window
 
 
-def _blocks(data: memoryview, at: int, window: int) -> tuple[int, int]:
-    """Walk the blocks from ``at`` without decompressing them. Returns where they end, and the most they can hold."""
-    most = 0
+def _require_window(window: int) -> None:
+    if window > ZSTD_LARGEST_WINDOW:
+        raise Broken(f"a zstd window of {window} bytes")
+
+
+def _blocks(data: memoryview, at: int, window: int) -> tuple[int, int, int]:
+    """Walk the blocks from ``at`` without decompressing them.
+
+    Returns where they end, the most they can hold, and the size of the largest, compressed or not.
+    """
+    most = largest = 0
     while True:
         header = data[at : at + 3]
         if len(header) < 3:
@@ -97,10 +106,11 @@ def _blocks(data: memoryview, at: int, window: int) -> tuple[int, int]:
             raise Broken("a reserved zstd block type")
         at += 1 if kind == 1 else size
         most += min(ZSTD_LARGEST_BLOCK, max(window, 1024)) if kind == 2 else size
+        largest = max(largest, size)
         if at > len(data):
             raise Cut("the zstd frame is cut")
         if word & 1:
-            return at, most
+            return at, most, largest
 
 
 def open_stream(data: memoryview, output: Output, magic: int) -> int:
@@ -144,10 +154,22 @@ def _next(data: memoryview, at: int, output: Output) -> int:
     if data[at : at + 4] != ZSTD_MAGIC:
         raise Broken("not a zstd frame")
     at, checksum, content, window = _header(data, at)
-    at, most = _blocks(data, at, window)
-    at += 4 if checksum else 0
-    if at > len(data):
-        raise Cut("the zstd checksum is cut")
+    fits = content is not None and content <= ZSTD_ONE_PASS
+    if not fits:
+        _require_window(window)
+    try:
+        at, most, largest = _blocks(data, at, window)
+        at += 4 if checksum else 0
+        if at > len(data):
+            raise Cut("the zstd checksum is cut")
+    except Cut:
+        _require_window(window)
+        raise
+    # zstd-jni reads the data in pieces, and not all of the frame may be in one.
+    if not fits or at > (start // ZSTD_BUFFER + 1) * ZSTD_BUFFER:
+        _require_window(window)
+        if largest > (limit := min(window, ZSTD_LARGEST_BLOCK)):
+            raise Broken(f"a zstd block of {largest} bytes; the limit is {limit}")
     if content is not None and content > most:
         raise Broken(f"a zstd frame claims {content} bytes; its blocks hold at most {most}")
     _frame(data[start:at], content, most, window, output)
@@ -179,6 +201,7 @@ def _rest(data: memoryview, output: Output) -> None:
     window = 0
     with contextlib.suppress(Cut):
         window = _header(data, 0)[3] if data[:4] == ZSTD_MAGIC else 0
+    _require_window(window)
     if window:
         frame, window = _lean(data, window, output.room + ZSTD_LARGEST_BLOCK)
     try:
