@@ -268,7 +268,7 @@ def command(
             on_progress=set_done,
             on_notice=_notice,
         )
-    _write_reports(done, json_file, junit_file, html_file)
+    _write_reports(done, json_file, junit_file, html_file, root)
     if not quiet:
         print_outcome(done, causes_shown=causes_shown, only_failures=only_failures)
     if update_expected:
@@ -345,7 +345,9 @@ def _notice(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _write_reports(done: Run, json_file: str | None, junit_file: str | None, html_file: str | None) -> None:
+def _write_reports(
+    done: Run, json_file: str | None, junit_file: str | None, html_file: str | None, root: str | None
+) -> None:
     from kfuzz.conformance import report
 
     if json_file == "-":
@@ -355,4 +357,4 @@ def _write_reports(done: Run, json_file: str | None, junit_file: str | None, htm
     if junit_file:
         write_whole(junit_file, report.to_junit(done))
     if html_file:
-        write_whole(html_file, report.to_html(done))
+        write_whole(html_file, report.to_html(done, root=root))

@@ -26,11 +26,21 @@ SENTENCES_SHOWN = 20
 @click.argument("result", metavar="RESULT.json")
 @click.argument("newer", metavar="[NEWER.json]", required=False)
 @click.option("--html", "html_file", metavar="FILE", help="Write one self-contained HTML page.")
+@click.option(
+    "--site",
+    metavar="DIR",
+    help="Write the same page for others, as a folder for a web server. It withholds as --publish does.",
+)
 @click.option("--junit", "junit_file", metavar="FILE", help="Write JUnit XML.")
 @click.option(
     "--causes", "shown", type=click.IntRange(min=1), default=CAUSES_SHOWN, show_default=True, help="How many to show."
 )
 @click.option("--only-failures", is_flag=True, help="Leave out causes whose outcomes are all as expected.")
+@click.option(
+    "--publish",
+    is_flag=True,
+    help="Hide crashes, hangs and memory faults that vectors/expected/ does not list publicly.",
+)
 @click.option(
     "--disclose",
     "private",
@@ -45,9 +55,11 @@ def command(
     result: str,
     newer: str | None,
     html_file: str | None,
+    site: str | None,
     junit_file: str | None,
     shown: int,
     only_failures: bool,
+    publish: bool,
     private: str | None,
     root: str | None,
     as_json: bool,
@@ -56,6 +68,10 @@ def command(
 
     Deviations with one cause are one line, with the number of vectors and the smallest of them. With a second result,
     only the changes are shown: causes that are new, and causes that are gone.
+
+    With --html, the whole result is one page with filters and search, which needs no network. It shows everything,
+    unless --publish is given. With --site, DIR gets the same page with its data in files of their own. A site is for
+    others, so what is not public yet is withheld, as DISCLOSURE.md says. DIR must be empty or not exist.
 
     With --disclose, DIR gets a folder for each cause: a report that its maintainers can use, the bytes, and a short
     program in their language that shows the fault. kfuzz runs each program, within bounds, and the report says what it
@@ -68,6 +84,8 @@ def command(
     Examples:
       kfuzz report result.json
       kfuzz report result.json --html result.html
+      kfuzz report result.json --html public.html --publish
+      kfuzz report result.json --site public/matrix
       kfuzz report monday.json tuesday.json
       kfuzz report result.json --disclose embargo/reports
       kfuzz report result.json --json | jq '.causes[0]'
@@ -75,12 +93,20 @@ def command(
     for file in (html_file, junit_file):
         if file is not None:
             require_writable(file)
-    if newer and (html_file or junit_file or only_failures or private):
-        raise UsageError("--html, --junit, --disclose and --only-failures are about one result; give only one")
+    if newer and (html_file or site or junit_file or only_failures or publish or private):
+        raise UsageError(
+            "--html, --site, --junit, --publish, --disclose and --only-failures are about one result; give only one"
+        )
+    if publish and private:
+        raise UsageError("--disclose writes to maintainers, and --publish hides what they must know; leave one out")
     from kfuzz.conformance import report
+    from kfuzz.conformance.judge.matrix import Places, published
     from kfuzz.vectors import KINDS, default_root, load_suite
 
-    suite = load_suite("*", Path(root) if root else default_root(), kinds=KINDS)
+    if site is not None:
+        report.require_empty(site)
+    place = Path(root) if root else default_root()
+    suite = load_suite("*", place, kinds=KINDS)
     run = report.from_json(_document(result), suite)
     if newer:
         changes = report.changes(run, report.from_json(_document(newer), suite))
@@ -90,8 +116,12 @@ def command(
             for sentence in changes.sentences():
                 click.echo(sentence)
         ctx.exit(1 if changes else 0)
+    public = published(run, Places.beside(place)) if publish or site else run
+    run = public if publish else run
     if html_file:
-        write_whole(html_file, report.to_html(run))
+        write_whole(html_file, report.to_html(run, root=root))
+    if site:
+        report.write_site(public, site, root=root)
     if junit_file:
         write_whole(junit_file, report.to_junit(run))
     if private:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import mmap
-from bisect import bisect_right
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +13,10 @@ from click.core import ParameterSource
 
 from kfuzz import records
 from kfuzz.annotate.killing import KillingField, mark
+from kfuzz.annotate.marks import marks_of
 from kfuzz.annotate.messages import Annotation
 from kfuzz.annotate.messages import annotate as annotate_message
-from kfuzz.annotate.parts import Part, scope_of
+from kfuzz.annotate.parts import Part
 from kfuzz.annotate.records import annotate as annotate_records
 from kfuzz.cli.check import open_buffer
 from kfuzz.cli.completion import complete_file_or_id
@@ -150,7 +149,7 @@ def command(
     click.echo(f"{title}: {len(data)} bytes")
     for line in () if crash is None else cause_lines(crash):
         click.echo(line)
-    marks = marks_of(dump)
+    marks = marks_of(dump.parts, dump.findings)
     for field, text in zip(() if crash is None else crash.kills, KILL_MARKS, strict=False):
         if (index := mark(dump.parts, field)) is not None and not set(KILL_MARKS) & set(marks[index]):
             marks[index].insert(0, text)
@@ -298,21 +297,6 @@ def outcome_of(name: str, made: Annotation) -> str:
     )
     inside = ", ".join(f"{count} {what}" for count, what in counts if count)
     return f"{outcome}; inside {len(made.records)} fields of records: {inside}"
-
-
-def marks_of(dump: Dump) -> dict[int, list[str]]:
-    """Texts of findings by index of the part that they mark: the last part that begins at or before the finding."""
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for i, part in enumerate(dump.parts):
-        if part.data or not part.heading:
-            numbers[scope_of(f"{part.path}.{part.field}")].append(i)
-    marks: dict[int, list[str]] = defaultdict(list)
-    for finding in dump.findings:
-        there = numbers[scope_of(finding.path)]
-        place = bisect_right(there, finding.at, key=lambda i: dump.parts[i].at)
-        if place:
-            marks[there[place - 1]].append(f"{finding.code} at {finding.at:#x}")
-    return marks
 
 
 def lines(part: Part, mark: str) -> list[str]:

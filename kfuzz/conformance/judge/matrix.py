@@ -20,7 +20,7 @@ from kfuzz.conformance.protocol.testees import CHOSEN, BuildFailed, Testee
 from kfuzz.conformance.protocol.words import Handshake
 from kfuzz.errors import UsageError
 
-__all__ = ["Judged", "Places", "Run", "judged", "run", "update_expected"]
+__all__ = ["Judged", "Places", "Run", "judged", "published", "run", "update_expected"]
 
 Key = tuple[str, str]
 
@@ -283,6 +283,23 @@ def judged(
         published=publish,
         pinned=pinned,
     )
+
+
+def published(done: Run, places: Places) -> Run:
+    """The run as others may see it: reports on it withhold each crash, hang and memory fault without a public line.
+
+    ``places`` hold the lines, as for :func:`run`. A result that a user keeps knows all outcomes, so what is public is
+    looked up again. ``UsageError`` for a bad file of expected outcomes.
+    """
+    return replace(done, testees=tuple(_published(testee, places.load(testee.label)) for testee in done.testees))
+
+
+def _published(testee: Judged, expectations: Expectations) -> Judged:
+    standings = {
+        key: replace(standing, withheld=expectations.is_secret(key, testee.cells[key]))
+        for key, standing in testee.standings.items()
+    }
+    return replace(testee, standings=standings, expectations=expectations, published=True)
 
 
 def _beside(

@@ -5,6 +5,8 @@ report shows a crash, hang or memory fault without a public line as "withheld", 
 
 ``to_json``, ``to_junit``, ``to_html``, ``to_terminal``
     a run as one JSON document (``report.schema.json``), as JUnit XML, as one HTML page, as tables for rich
+``write_site``, ``require_empty``
+    the page as a folder for a web server; whether a folder can take it
 ``from_json``, ``changes``
     the run of such a document; what changed between two runs
 ``sentences``
@@ -16,7 +18,7 @@ report shows a crash, hang or memory fault without a public line as "withheld", 
 from kfuzz.conformance.report.comparison import Changes, changes
 from kfuzz.conformance.report.document import FORMAT, counted, from_json, notes_of, sentences, to_json
 from kfuzz.conformance.report.junit import to_junit
-from kfuzz.conformance.report.page import to_html
+from kfuzz.conformance.report.page import require_empty, to_html, write_site
 from kfuzz.conformance.report.terminal import to_terminal
 
 __all__ = [
@@ -26,9 +28,11 @@ __all__ = [
     "counted",
     "from_json",
     "notes_of",
+    "require_empty",
     "sentences",
     "to_html",
     "to_json",
     "to_junit",
     "to_terminal",
+    "write_site",
 ]
