@@ -157,6 +157,8 @@ def _disclose(run: Run, directory: Path, root: str | None) -> None:
 def _document(file: str) -> Any:
     try:
         return json.loads(read_bytes(Path(file)))
+    except RecursionError:
+        raise UsageError(f"{file}: not JSON of `kfuzz conform`: it is nested too deeply; give another file") from None
     except ValueError as error:
         raise UsageError(f"{file}: not JSON: {error}; give the file that `kfuzz conform --json` wrote") from None
 
