@@ -310,6 +310,15 @@ def test_a_vector_shows_its_trap_its_expectation_all_answers_and_its_threads(
     assert "The record count is not negative." in page.inner_text("#panel")
 
 
+def test_a_trap_behind_many_bytes_is_in_view(show: Opener) -> None:
+    page = show("#v=records/v2/count/one-too-low", width=NARROW)
+    page.wait_for_selector("#panel[open] .trap")
+    assert page.evaluate("document.querySelector('.parts').scrollTop") > 0
+    parts, trap = (page.locator(one).first.bounding_box() for one in (".parts", ".trap"))
+    assert parts["y"] <= trap["y"]
+    assert trap["y"] + trap["height"] <= parts["y"] + parts["height"]
+
+
 def test_reasons_link_to_the_threads_that_they_name(show: Opener, document: dict[str, Any]) -> None:
     faulty = [id for id, role, _, cell in answers(document) if role == "consumer" and "harm" in cell]
     page = show(f"#v={faulty[0]}")

@@ -188,6 +188,13 @@ def test_the_page_says_first_who_gives_wrong_answers(done: Run) -> None:
     assert worst == [("K", "dies@1"), ("P", "rubbish@1")], "the implementation with the worst class comes first"
 
 
+def test_what_is_withheld_counts_as_the_worst(published: Run) -> None:
+    text = report.to_html(published)
+    worst = re.findall(r'<td class="h-(.)"><a href="#impl=(.*?)&amp;family=toy"', text)
+    assert worst == [("W", "dies@1"), ("P", "rubbish@1")]
+    assert packs_of(text)["core"]["harms"][0] == ["withheld", "W", "withheld"]
+
+
 def test_a_run_without_faults_says_so(tmp_path: Path) -> None:
     own = [testee for testee in all_testees() if testee.name == "kfuzz"]
     cases = cases_of(load_suite("records/v2/count/negative-one"), ("consumer",))

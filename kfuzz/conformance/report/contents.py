@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from kfuzz.conformance.judge.causes import Cause
 from kfuzz.conformance.judge.compare import ENCODE_ROLE, NOT_ASKED, Case
-from kfuzz.conformance.judge.harm import HARMS, PANICS
+from kfuzz.conformance.judge.harm import HARMS
 from kfuzz.conformance.judge.matrix import Judged, Run
 from kfuzz.conformance.report.document import shortened
 from kfuzz.conformance.report.dump import dumped, step_starts
@@ -38,15 +38,10 @@ UNSUPPORTED: Final = "u"
 UNASKED: Final = "-"
 OTHER: Final = "?"
 LETTERS: Final = {harm.name: harm.name[0].upper() for harm in HARMS}
-# Worst first. What is withheld is a crash, a hang, a memory fault or a panic.
-_BEHIND_PANICS: Final = HARMS.index(PANICS) + 1
-_WORST_FIRST: Final = (
-    *(LETTERS[harm.name] for harm in HARMS[:_BEHIND_PANICS]),
-    WITHHELD,
-    *(LETTERS[harm.name] for harm in HARMS[_BEHIND_PANICS:]),
-)
+# What is withheld counts as the worst. With a lower rank, a published page would flatter who has such faults.
+_WORST_FIRST: Final = (WITHHELD, *(LETTERS[harm.name] for harm in HARMS))
 WITHHELD_TITLE: Final = "withheld"
-WITHHELD_WHY: Final = "a crash, a panic, a hang or a memory fault that is not public yet"
+WITHHELD_WHY: Final = "a crash, a panic, a hang or a memory fault that is not public yet; it counts as the worst"
 
 
 @dataclass(frozen=True)
@@ -153,11 +148,9 @@ class Contents:
         ]
         if answers[WITHHELD]:
             some = sum(WITHHELD in {letters[i] for letters in self._letters} for i in range(len(self.judged)))
-            withheld = {"name": WITHHELD_TITLE, "letter": WITHHELD, "title": WITHHELD_TITLE, "why": WITHHELD_WHY}
-            withheld |= {"to_brokers": WITHHELD_WHY}
-            rows.insert(
-                _BEHIND_PANICS, withheld | {"causes": [], "answers": answers[WITHHELD], "implementations": some}
-            )
+            words = {"name": WITHHELD_TITLE, "title": WITHHELD_TITLE, "why": WITHHELD_WHY, "to_brokers": WITHHELD_WHY}
+            numbers = {"causes": [], "answers": answers[WITHHELD], "implementations": some}
+            rows.insert(0, {"letter": WITHHELD, **words, **numbers})
         return rows
 
     def core(self) -> dict[str, Any]:

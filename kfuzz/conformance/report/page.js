@@ -363,6 +363,9 @@ function fillPanel(children) {
   panel.replaceChildren(...children);
   if (!panel.open) panel.showModal();
   panel.scrollTop = 0;
+  const trap = panel.querySelector(".trap");
+  // In long bytes the trap is below; show it, with what stands before it.
+  if (trap) trap.parentElement.scrollTop = trap.offsetTop - trap.parentElement.clientHeight / 2;
   panel.querySelector("h2").focus();
 }
 
@@ -475,7 +478,7 @@ function answerRow(one, letter, [outcome, standing, text, reason, answer], numbe
   const own = [...causes.values()].filter(cause => numbers.includes(cause.implementation) && cause.letter && cause.cases.has(one.i));
   const what = letter === WITHHELD ? "withheld: not public yet" : letter === PASS ? "right" : titles[letter] ? `${titles[letter]} (${outcome})` : outcome;
   return el("li", {},
-    el("p", {}, mark(letter), " ", el("strong", {}, numbers.map(i => core.implementations[i][0]).join(", ")), ` ${what}`),
+    el("p", {}, mark(letter), " ", el(letter === PASS ? "span" : "strong", {}, numbers.map(i => core.implementations[i][0]).join(", ")), ` ${what}`),
     text ? el("p", { class: "said" }, text) : "",
     reason ? el("p", { class: "soft" }, standing === "unexpected" ? "Not as expected: " : "Known: ", linked(reason)) : "",
     standing === "unexpected" && !reason ? el("p", { class: "soft" }, "Not as expected.") : "",
