@@ -241,17 +241,20 @@ def test_a_search_finds_ids_summaries_findings_flags_and_causes(show: Opener) ->
 # ---------------------------------------------------------------------------------------------------------------- links
 
 
-def test_every_state_has_an_address_that_gives_it_again(show: Opener) -> None:
+def test_every_state_has_an_address_that_gives_it_again(show: Opener, document: dict[str, Any]) -> None:
     page = show()
     page.select_option("#impl", "beta@2.0+more")
     page.select_option("#role", "consumer")
     page.click("#tab-questions")
     page.fill("#q", "count 100%")
     page.fill("#q", "count")
-    until(page, "location.hash.includes('q=count')")
+    until(page, "location.hash.startsWith('#q=count&')")
     page.locator("#questions .row").nth(2).click()
     page.wait_for_selector("#panel[open] .answers")
     fragment = page.evaluate("location.hash")
+    head, _, name = fragment.rpartition("=")
+    assert head == "#q=count&impl=beta@2.0%2Bmore&role=consumer&tab=questions&v"
+    assert name in {case["id"] for case in document["cases"]}
     again = show(fragment, form="site")
     again.wait_for_selector("#panel[open] .answers")
     for selector in ("#panel", "#questions ol", "#matrix-about"):
@@ -273,6 +276,23 @@ def test_an_id_alone_is_an_address_and_back_closes_what_a_click_opened(show: Ope
     page.go_back()
     page.wait_for_selector("#panel", state="hidden")
     assert page.evaluate("location.hash") == "#harm=kills"
+    page.go_forward()
+    page.wait_for_selector("#panel[open]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#panel", state="hidden")
+    page.go_forward()
+    page.wait_for_selector("#panel[open]")
+
+
+def test_closing_a_linked_vector_stays_on_the_page(show: Opener) -> None:
+    """There is nothing in the page to go back to, also after a step to another vector."""
+    page = show(f"#tab=questions&v={VECTOR}")
+    page.wait_for_selector("#panel[open]")
+    page.keyboard.press("j")
+    until(page, "name => !location.hash.includes(name)", VECTOR)
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#panel", state="hidden")
+    assert page.evaluate("location.hash") == "#tab=questions"
 
 
 def test_an_address_that_leads_nowhere_says_so(show: Opener) -> None:
@@ -344,6 +364,8 @@ def test_a_vector_in_several_roles_leads_from_one_to_the_other(show: Opener) -> 
     page.click(".roles a:has-text('log')")
     until(page, "location.hash.endsWith(':log')")
     until(page, "document.querySelector('.expected h3').textContent === 'Expected as log'")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#panel", state="hidden")
 
 
 def test_what_implementations_say_is_never_markup(browser: Any, document: dict[str, Any], tmp_path: Path) -> None:
@@ -523,4 +545,8 @@ def test_the_page_of_the_whole_matrix_is_small_and_draws_little_at_first(browser
     # Nothing but the lists' pack is opened before somebody opens a vector.
     assert page.evaluate("document.querySelectorAll('script[id^=pack-]').length") > 40
     assert page.locator("#panel *").count() == 0
+    page.set_viewport_size({"width": NARROW, "height": 800})
+    page.select_option("#family", "records/v2")
+    assert page.locator("#matrix thead th").count() > 20
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
     page.close()

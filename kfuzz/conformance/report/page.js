@@ -81,7 +81,9 @@ const address = changes => {
 };
 
 function go(changes, { replace = false } = {}) {
-  history[replace ? "replaceState" : "pushState"]({ inside: true }, "", address(changes));
+  // "inside": there is a state of this page to go back to.
+  const inside = !replace || Boolean(history.state && history.state.inside);
+  history[replace ? "replaceState" : "pushState"]({ inside }, "", address(changes));
   draw();
 }
 
