@@ -173,7 +173,7 @@ def test_a_copy_is_whole_and_its_reader_passes(installed: Path, empty: Path) -> 
 
 @pytest.mark.parametrize("globs", [("records/v2/h*", "messages/t*"), pytest.param((), marks=pytest.mark.full)])
 def test_kfuzz_conforms_to_the_suite_it_ships(installed: Path, empty: Path, globs: tuple[str, ...]) -> None:
-    done = run(installed, empty, "conform", *globs, "--testee", "kfuzz", "--json", "report.json")
+    done = run(installed, empty, "conform", *globs, "--testee", "kfuzz", "--json", "report.json", "--html", "page.html")
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     chosen = (
         {vector.id for vector in load_suite(kinds=KINDS)}
@@ -182,6 +182,9 @@ def test_kfuzz_conforms_to_the_suite_it_ships(installed: Path, empty: Path, glob
     )
     assert len(chosen) > 100
     assert chosen == {case["id"] for case in json.loads((empty / "report.json").read_text())["cases"]}
+    page = (empty / "page.html").read_text()
+    assert "<style>" in page
+    assert "No answer is wrong" in page
     assert run(installed, empty, "conform", "--testee", "nobody").returncode == 2
 
 

@@ -1,7 +1,7 @@
 """What the page holds: the matrix and the causes, and the packs of data that its script opens.
 
 The *core* pack has what lists and filters need. A pack for each theme has the bytes, expectations and answers of its
-vectors; it is opened when one of them is. The pack *words* explains findings, flags and requirements.
+vectors; it is opened when one of them is. The pack *words* explains flags and requirements.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class Contents:
     def __init__(self, run: Run, book: Book) -> None:
         self.run = run
         self._book = book
+        self._meanings: dict[tuple[str, str], dict[str, str]] = {}
 
     @cached_property
     def causes(self) -> list[Cause]:
@@ -191,12 +192,9 @@ class Contents:
         }
 
     def words(self) -> dict[str, Any]:
-        """The explanations of all findings, flags and requirements that the vectors name."""
+        """The explanations of all flags and requirements that the vectors name."""
         vectors = {case.vector.id: case.vector for case in self.run.cases}.values()
-        words: dict[str, Any] = {"findings": {"records": {}, "messages": {}}, "flags": {}, "requirements": {}}
-        for group, code in sorted({(_group(case), code) for case in self.run.cases for code in _findings(case)}):
-            if found := self._explained(code, _FINDINGS[group]):
-                words["findings"][group][code] = found.what[0]
+        words: dict[str, Any] = {"flags": {}, "requirements": {}}
         for name in sorted({one for vector in vectors for one in vector.flags}):
             if found := self._explained(name, "flag"):
                 flag = found.flags[0]
@@ -236,11 +234,18 @@ class Contents:
                     answers[text] = len(answers)
                     pack["answers"].append(told)
                 given.append(answers[text])
-            pack["cases"][i] = _asked(case) | {"answers": given}
+            pack["cases"][i] = _asked(case) | self._meaning(case) | {"answers": given}
         return packs
 
-
-_FINDINGS: Final = {"records": "finding of record batches", "messages": "finding of messages"}
+    def _meaning(self, case: Case) -> dict[str, str]:
+        """What the finding means that refuses the bytes."""
+        # Some codes are those of records and of messages, with other sentences.
+        kind = "finding of messages" if case.vector.kind in ("message", "primitive") else "finding of record batches"
+        code = _finding(case)
+        if code and (code, kind) not in self._meanings:
+            found = self._explained(code, kind)
+            self._meanings[code, kind] = {"meaning": found.what[0]} if found else {}
+        return self._meanings[code, kind] if code else {}
 
 
 def packed(value: Any) -> str:
@@ -270,16 +275,6 @@ def _letter(testee: Judged, case: Case) -> str:
 def _finding(case: Case) -> str:
     """The finding that refuses the bytes."""
     return str(case.expectation.get("finding", "")) if case.role != ENCODE_ROLE else ""
-
-
-def _group(case: Case) -> str:
-    """The table that has the case's findings: some codes are in both."""
-    return "messages" if case.vector.kind in ("message", "primitive") else "records"
-
-
-def _findings(case: Case) -> list[str]:
-    steps = case.expectation.get("steps", ()) if case.vector.kind == "stream" else ()
-    return [one for one in (_finding(case), *(step.get("finding", "") for step in steps)) if one]
 
 
 def _told(testee: Judged, case: Case) -> list[Any]:

@@ -412,7 +412,7 @@ function vectorPanel(one, theme, words) {
       el("a", { href: address({ v: other.name }), "aria-current": other === one && "true" },
         mark(Object.keys(ranks).find(letter => ranks[letter] === other.worst) || PASS), ` ${other.role}`))) : "",
     el("div", { class: "columns" },
-      el("div", {}, expectedPart(one, asked, words), answersPart(one, theme)),
+      el("div", {}, expectedPart(one, asked), answersPart(one, theme)),
       el("div", {}, bytesPart(one, bytes), flagsPart(one, words), requirementsPart(one, words))),
   ].filter(Boolean);
 }
@@ -421,16 +421,14 @@ function part(kind, title, ...children) {
   return el("section", { class: kind }, el("h3", {}, title), children);
 }
 
-function expectedPart(one, asked, words) {
-  const group = one.id.startsWith("messages/") || one.id.startsWith("primitives/") ? "messages" : "records";
-  const meaning = words.findings[group][one.finding] || words.findings.records[one.finding] || words.findings.messages[one.finding];
+function expectedPart(one, asked) {
   return part("expected", `Expected as ${one.role}`,
-    el("p", {}, el("strong", {}, sentence(asked.verdict)), one.finding ? [" Finding ", el("code", {}, one.finding), meaning ? `: ${sentence(meaning)}` : "."] : ""),
+    el("p", {}, el("strong", {}, sentence(asked.verdict)), one.finding ? [" Finding ", el("code", {}, one.finding), asked.meaning ? `: ${sentence(asked.meaning)}` : "."] : ""),
     asked.settings ? el("p", { class: "soft" }, asked.settings) : "",
     asked.budget ? el("p", { class: "soft" }, asked.budget) : "",
     asked.partial ? el("p", { class: "soft" }, "The last batch is incomplete, which is no error.") : "",
     asked.kafka ? el("ul", { class: "plain" }, asked.kafka.map(line => el("li", {}, line))) : "",
-    asked.contents ? asked.contents.map((contents, i) => json(i ? "Another permitted reading" : "The contents", contents, one.letters.includes("L") || i === 0)) : "",
+    asked.contents ? asked.contents.map((contents, i) => json(i ? "Another permitted reading" : "The contents", contents, i === 0)) : "",
     asked.long ? el("p", { class: "soft" }, "The contents are too long for this page.") : "");
 }
 
