@@ -89,8 +89,12 @@ def is_plainly_valid(vector: Vector) -> bool:
     return all(expectation["verdict"] == "valid" for _, expectation in expectations(vector))
 
 
-def measure(root: Path, files: Sequence[SuiteFile] | None = None) -> Coverage:
-    """What the suite under ``root`` covers; raises ``UsageError`` where its tables cannot be read."""
+def measure(root: Path, files: Sequence[SuiteFile] | None = None, *, planned: bool = True) -> Coverage:
+    """What the suite under ``root`` covers; raises ``UsageError`` where its tables cannot be read.
+
+    Without ``planned``, the families and incidents that the suite plans to cover are left out: a user's own suite has
+    no table of them.
+    """
     files = load_files(root) if files is None else files
     vectors = tuple(sorted((v for file in files for v in file.vectors), key=lambda v: v.id))
     about, obeyed, broken = defaultdict(set), defaultdict(set), defaultdict(set)
@@ -115,7 +119,7 @@ def measure(root: Path, files: Sequence[SuiteFile] | None = None) -> Coverage:
             for flag in vector.flags:
                 for link in (*file.flags[flag].links, *file.flags[flag].cves):
                     links[link].add(vector.id)
-    tables = _read(root / COVERAGE_FILE)
+    tables = _read(root / COVERAGE_FILE) if planned else {"families": (), "incidents": ()}
     requirements, documents = load_requirements(root)
     return Coverage(
         requirements=requirements,

@@ -54,7 +54,7 @@ class Book:
     def __init__(self, root: Path | None = None) -> None:
         place = root or default_root()
         files = load_files(place)
-        self._coverage: Coverage = measure(place, files)
+        self._coverage: Coverage = measure(place, files, planned=False)
         self._vectors = {vector.id: vector for vector in self._coverage.vectors}
         self._flags = {name: flag for file in files for name, flag in sorted(file.flags.items())}
 

@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 
 import jsonschema
 import pytest
-from referee_tools import SMALL_LIMITS, make_vector, wicked
+from referee_tools import SMALL_LIMITS, make_vector, wicked, write_suite
 from rich.console import Console
 
 from kfuzz.conformance import report
@@ -202,6 +202,26 @@ def test_a_run_without_faults_says_so(tmp_path: Path) -> None:
     assert "<strong>No answer is wrong.</strong>" in text
 
 
+def test_the_page_of_a_suite_of_ones_own_explains_its_flags_and_kfuzz_s_requirements(tmp_path: Path) -> None:
+    """Such a suite has no table of requirements, families or incidents."""
+    root = write_suite(tmp_path / "vectors", [{"id": "toy/mine", "flags": ["Mine"]}])
+    file = root / "records" / "toy.json"
+    document = json.loads(file.read_text())
+    document["flags"]["Mine"] = {
+        "bug_type": "hang",
+        "description": "My trap.",
+        "effect": "It waits.",
+        "links": ["mine #1"],
+    }
+    file.write_text(json.dumps(document))
+    own = [testee for testee in all_testees() if testee.name == "kfuzz"]
+    cases = cases_of(load_suite("*", root), ("consumer",))
+    text = report.to_html(run(own, cases, places=Places(tmp_path, tmp_path), whole=False, jobs=1), root=root)
+    words = packs_of(text)["words"]
+    assert words["flags"] == {"Mine": ["hang", "My trap.", "It waits.", [["mine #1", ""]]]}
+    assert list(words["requirements"]) == ["RB-LENGTH-1"]
+
+
 def test_a_page_is_the_same_for_the_same_run(done: Run, tmp_path: Path) -> None:
     assert report.to_html(done) == report.to_html(done)
     for name in ("one", "two"):
@@ -234,6 +254,26 @@ def test_a_local_report_shows_what_is_withheld_from_others(done: Run, tmp_path: 
     documents = told_of(done, tmp_path / "site")
     assert all("secret" in text for text in documents)
     assert all("withheld" not in text for text in documents[:2])
+
+
+def test_a_published_result_does_not_say_what_a_line_under_embargo_expected(done: Run, tmp_path: Path) -> None:
+    """The crash no longer happens; the reason still names it, and a clean clone does not know that line."""
+    document = json.loads(json.dumps(report.to_json(done)))
+    cells = next(case["cells"] for case in document["cases"] if case["id"] == "toy/trap")
+    cells["dies@1"] = {
+        "outcome": "fail",
+        "standing": "unexpected",
+        "harm": "loses",
+        "text": "batch[0] has 0 records; expected 2",
+        "reason": "a line expects crash; now it is fail",
+    }
+    (tmp_path / "embargo" / "dies@1.txt").unlink()
+    kept = report.from_json(document, [case.vector for case in done.cases])
+    assert "a line expects crash" in everything(report.to_html(kept))
+    public = make_public(kept, Places(tmp_path / "expected", tmp_path / "embargo"))
+    for text in told_of(public, tmp_path / "site"):
+        assert "a line expects crash" not in text
+        assert "issue 7" in text, "the reason of a public line is public"
 
 
 @pytest.mark.parametrize("has_embargo", [True, False], ids=["with the embargo", "in a clean clone"])

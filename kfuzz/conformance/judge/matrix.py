@@ -288,6 +288,8 @@ def judged(
 def published(done: Run, places: Places) -> Run:
     """The run as others may see it: reports on it withhold each crash, hang and memory fault without a public line.
 
+    They also leave out every reason that is not that of a public line.
+
     ``places`` hold the lines, as for :func:`run`. A result that a user keeps knows all outcomes, so what is public is
     looked up again. ``UsageError`` for a bad file of expected outcomes.
     """
@@ -295,8 +297,13 @@ def published(done: Run, places: Places) -> Run:
 
 
 def _published(testee: Judged, expectations: Expectations) -> Judged:
+    # A reason may come from a line under embargo, which a clean clone does not have; that of a public line is public.
     standings = {
-        key: replace(standing, withheld=expectations.is_secret(key, testee.cells[key]))
+        key: replace(
+            standing,
+            reason=standing.reason if key in expectations.listed else "",
+            withheld=expectations.is_secret(key, testee.cells[key]),
+        )
         for key, standing in testee.standings.items()
     }
     return replace(testee, standings=standings, expectations=expectations, published=True)

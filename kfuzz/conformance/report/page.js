@@ -580,7 +580,9 @@ function draw() {
     }
     $("empty").hidden = shown[tab] > 0;
     $("clear").hidden = !NAMES.some(name => name !== "tab" && name !== "v" && state[name]);
-    $("told").textContent = state.cause ? "one cause only" : "";
+    const cause = causes.get(state.cause);
+    $("told").textContent = $("clear").hidden ? "" : `${counted(shown[tab], tab.slice(0, -1))} shown`
+      + (cause ? ` of one cause of ${core.implementations[cause.implementation][0]}` : "");
     for (const link of document.querySelectorAll(".harms a")) {
       const own = link.dataset.harm;
       link.href = address({ harm: state.harm === own ? "" : own, v: "" });
