@@ -208,6 +208,9 @@ def test_filters_change_the_causes_and_the_matrix_too(show: Opener) -> None:
     assert 0 < total(page, "causes") < every
     assert set(visible(page, "#causes .who")) == {"alpha@1.0"}
     page.select_option("#impl", "")
+    page.select_option("#role", "broker")
+    assert squares(page)["alpha@1.0", "primitives"][1:] == ["–no question", "", "alpha@1.0, primitives: no question"]
+    page.select_option("#role", "")
     page.click(".harms [data-harm=hangs]")
     assert {kind for kind, *_ in squares(page).values()} == {"h-H", "h-none"}
     assert visible(page, "#causes h3")[0].startswith("H hangs or stalls")

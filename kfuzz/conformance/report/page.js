@@ -210,7 +210,7 @@ function square(label, family, counts) {
   const words = Object.keys(ranks).filter(letter => counts[letter]).sort((a, b) => ranks[a] - ranks[b])
     .map(letter => `${counts[letter]} ${titles[letter]}`)
     .concat(Object.entries(core.others).filter(([letter]) => counts[letter]).map(([letter, word]) => `${counts[letter]} ${word}`));
-  const title = `${label}, ${family}: ${words.join(", ")}`;
+  const title = `${label}, ${family}: ${words.join(", ") || "no question"}`;
   const href = address({ impl: label, family, v: "" });
   if (wrong) {
     return el("td", { class: `h-${worst}` }, el("a", { href, title }, el("b", {}, worst), ` ${counts[worst]}`,
@@ -221,7 +221,7 @@ function square(label, family, counts) {
     return el("td", { class: "h-none", title }, el("span", { "aria-hidden": "true" }, "·"), el("span", { class: "sr" }, "none of these"));
   }
   if (worst === UNSUPPORTED) {
-    return el("td", { class: "h-none", title }, el("span", { "aria-hidden": "true" }, "–"), el("span", { class: "sr" }, "not supported"));
+    return el("td", { class: "h-none", title }, el("span", { "aria-hidden": "true" }, "–"), el("span", { class: "sr" }, words.length ? "not supported" : "no question"));
   }
   return el("td", { class: "h-ok" }, el("a", { href, title }, el("span", { "aria-hidden": "true" }, "✓"),
     el("span", { class: "sr" }, "all right:"), " ", el("small", {}, String(counts[PASS] || 0))));
@@ -581,8 +581,8 @@ function draw() {
     $("empty").hidden = shown[tab] > 0;
     $("clear").hidden = !NAMES.some(name => name !== "tab" && name !== "v" && state[name]);
     const cause = causes.get(state.cause);
-    $("told").textContent = $("clear").hidden ? "" : `${counted(shown[tab], tab.slice(0, -1))} shown`
-      + (cause ? ` of one cause of ${core.implementations[cause.implementation][0]}` : "");
+    $("told").textContent = $("clear").hidden ? "" : `${counted(shown[tab], tab.slice(0, -1))} `
+      + (cause && tab === "questions" ? `with one cause of ${core.implementations[cause.implementation][0]}` : "shown");
     for (const link of document.querySelectorAll(".harms a")) {
       const own = link.dataset.harm;
       link.href = address({ harm: state.harm === own ? "" : own, v: "" });
