@@ -151,6 +151,7 @@ def test_the_first_screen_says_who_fails_what_and_how_badly(show: Opener, docume
     assert box["y"] + box["height"] < 800, "the matrix is on the first screen"
 
 
+@pytest.mark.full
 def test_causes_come_worst_first_and_say_what_they_mean_for_a_user(show: Opener) -> None:
     page = show()
     titles = [re.sub(r"^. | \d+ causes?$", "", text) for text in visible(page, "#causes h3")]
@@ -162,6 +163,7 @@ def test_causes_come_worst_first_and_say_what_they_mean_for_a_user(show: Opener)
     assert len(said) > 5
 
 
+@pytest.mark.full
 def test_the_script_draws_the_matrix_that_stands_in_the_page(show: Opener) -> None:
     without = show(scripts=False)
     assert without.is_visible("#causes")
@@ -201,6 +203,7 @@ def test_filters_keep_what_they_say_and_count_it(show: Opener, document: dict[st
     assert total(page, "questions") == len(document["cases"])
 
 
+@pytest.mark.full
 def test_filters_change_the_causes_and_the_matrix_too(show: Opener) -> None:
     page = show()
     every = total(page, "causes")
@@ -219,6 +222,7 @@ def test_filters_change_the_causes_and_the_matrix_too(show: Opener) -> None:
     assert {family for _, family in squares(page)} == {"records/v2/bomb", "records/v2/count"}
 
 
+@pytest.mark.full
 def test_a_search_finds_ids_summaries_findings_flags_and_causes(show: Opener) -> None:
     page = show("#tab=questions")
     for words, found in {
@@ -266,6 +270,7 @@ def test_every_state_has_an_address_that_gives_it_again(show: Opener, document: 
     assert again.input_value("#q") == "count"
 
 
+@pytest.mark.full
 def test_an_id_alone_is_an_address_and_back_closes_what_a_click_opened(show: Opener) -> None:
     page = show(f"#{VECTOR}")
     page.wait_for_selector("#panel[open]")
@@ -287,6 +292,7 @@ def test_an_id_alone_is_an_address_and_back_closes_what_a_click_opened(show: Ope
     page.wait_for_selector("#panel[open]")
 
 
+@pytest.mark.full
 def test_closing_a_linked_vector_stays_on_the_page(show: Opener) -> None:
     """There is nothing in the page to go back to, also after a step to another vector."""
     page = show(f"#tab=questions&v={VECTOR}")
@@ -298,6 +304,7 @@ def test_closing_a_linked_vector_stays_on_the_page(show: Opener) -> None:
     assert page.evaluate("location.hash") == "#tab=questions"
 
 
+@pytest.mark.full
 def test_an_address_that_leads_nowhere_says_so(show: Opener) -> None:
     page = show("#v=records/v9/none&q=%E0%A4%A&what=else")
     page.wait_for_selector("#panel[open]")
@@ -333,6 +340,7 @@ def test_a_vector_shows_its_trap_its_expectation_all_answers_and_its_threads(
     assert "The record count is not negative." in page.inner_text("#panel")
 
 
+@pytest.mark.full
 def test_a_trap_behind_many_bytes_is_in_view(show: Opener) -> None:
     page = show("#v=records/v2/count/one-too-low", width=NARROW)
     page.wait_for_selector("#panel[open] .trap")
@@ -342,6 +350,7 @@ def test_a_trap_behind_many_bytes_is_in_view(show: Opener) -> None:
     assert trap["y"] + trap["height"] <= parts["y"] + parts["height"]
 
 
+@pytest.mark.full
 def test_reasons_link_to_the_threads_that_they_name(show: Opener, document: dict[str, Any]) -> None:
     faulty = [id for id, role, _, cell in answers(document) if role == "consumer" and "harm" in cell]
     page = show(f"#v={faulty[0]}")
@@ -350,6 +359,7 @@ def test_reasons_link_to_the_threads_that_they_name(show: Opener, document: dict
     assert {"https://example.org/issues/7", "https://issues.apache.org/jira/browse/KAFKA-5031"} <= set(links)
 
 
+@pytest.mark.full
 def test_a_bomb_has_a_recipe_and_no_bytes(show: Opener) -> None:
     page = show("#v=records/v2/bomb/gzip-value-96mib")
     page.wait_for_selector("#panel[open]")
@@ -357,6 +367,7 @@ def test_a_bomb_has_a_recipe_and_no_bytes(show: Opener) -> None:
     assert page.locator(".parts").count() == 0
 
 
+@pytest.mark.full
 def test_a_vector_in_several_roles_leads_from_one_to_the_other(show: Opener) -> None:
     page = show("#v=stream/sequence/gap-of-one:broker")
     page.wait_for_selector("#panel[open] .parts")
@@ -392,6 +403,7 @@ def test_what_implementations_say_is_never_markup(browser: Any, document: dict[s
 # ----------------------------------------------------------------------------------------------------------------- keys
 
 
+@pytest.mark.full
 def test_the_page_can_be_read_with_keys_alone(show: Opener) -> None:
     page = show()
     page.keyboard.press("/")
@@ -430,6 +442,7 @@ def test_the_page_can_be_read_with_keys_alone(show: Opener) -> None:
     assert page.get_attribute("html", "data-theme") == "dark"
 
 
+@pytest.mark.full
 def test_the_focus_returns_to_the_row_that_was_opened(show: Opener) -> None:
     page = show("#tab=questions")
     page.locator("#questions .row").nth(3).focus()
@@ -443,6 +456,7 @@ def test_the_focus_returns_to_the_row_that_was_opened(show: Opener) -> None:
 # ---------------------------------------------------------------------------------------------------------------- lists
 
 
+@pytest.mark.full
 def test_rows_are_drawn_as_they_are_read(show: Opener, document: dict[str, Any]) -> None:
     page = show("#tab=questions")
     drawn = page.locator("#questions .row").count()
@@ -451,6 +465,7 @@ def test_rows_are_drawn_as_they_are_read(show: Opener, document: dict[str, Any])
     until(page, "drawn => document.querySelectorAll('#questions .row').length > drawn", drawn)
 
 
+@pytest.mark.full
 def test_questions_are_failures_first_and_those_answered_alike_are_one_row(show: Opener) -> None:
     page = show("#tab=questions&family=primitives/varints")
     letters = [text[0] for text in visible(page, "#questions .gave")]
@@ -501,6 +516,7 @@ def test_axe_finds_no_barrier_and_nothing_is_wider_than_the_screen(show: Opener,
         assert found.violations_count == 0, found.generate_report()
 
 
+@pytest.mark.full
 def test_the_theme_is_that_of_the_system_until_a_reader_chooses(show: Opener) -> None:
     colour = "getComputedStyle(document.body).backgroundColor"
     light, dark = show(theme="light"), show(theme="dark")
@@ -515,6 +531,7 @@ def test_the_theme_is_that_of_the_system_until_a_reader_chooses(show: Opener) ->
     assert light.evaluate(colour) == of_dark, "the choice is kept"
 
 
+@pytest.mark.full
 def test_a_site_that_lacks_a_file_says_which(browser: Any, places: dict[str, Path], tmp_path: Path) -> None:
     import shutil
 

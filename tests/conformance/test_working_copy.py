@@ -82,6 +82,7 @@ def test_a_better_python_library_is_shown_and_fails_nothing(tmp_path: Path) -> N
     assert lines[-1].startswith("nothing worse than kio@")
 
 
+@pytest.mark.full
 def test_a_change_of_a_node_library_is_shown_and_the_pinned_one_stays(tmp_path: Path) -> None:
     testee = named("kafkajs")
     testee.make_ready()

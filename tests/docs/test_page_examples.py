@@ -33,8 +33,8 @@ ELSEWHERE: Final = {
     "docs/serve.md": "tests/serve/test_serve.py::test_the_program_of_the_documentation_prints_what_the_page_shows",
     "docs/vectors.md": "tests/docs/test_page_examples.py::test_the_recipe_of_the_page_makes_the_committed_vector",
 }
-# Pages whose programs take minutes, and what these need.
-SLOW: Final = {"docs/probe.md": ("go",), "docs/real-broker.md": ("java", "mvn")}
+# Pages whose programs take long, and what these need.
+SLOW: Final = {"docs/probe.md": ("go",), "docs/real-broker.md": ("java", "mvn"), "docs/strategies.md": ()}
 TIMEOUT_S: Final = 300
 
 

@@ -141,6 +141,7 @@ class Stub(Decoder):
         return int((place / "log").read_text().split()[0])
 
 
+@pytest.mark.full
 def test_a_fuzzer_that_stops_at_a_find_is_started_again_with_another_seed(tmp_path: Path) -> None:
     assert list(measure(Stub(tmp_path), ONE_BATCH, [7, 3], 0.5, tmp_path)) == [
         1,
@@ -161,6 +162,7 @@ def test_a_cell_is_a_median_with_its_range() -> None:
     assert str(Cell("franz-go", KIT, (1500, 900, 1000), 0)) == "1,000 (900 to 1,500)"
 
 
+@pytest.mark.full
 def test_the_table_has_a_dash_where_a_fuzzer_has_no_such_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign, "DECODERS", (Stub,))
     monkeypatch.setattr(Stub, "starts", (ONE_BATCH,))
