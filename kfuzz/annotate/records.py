@@ -40,17 +40,23 @@ __all__ = ["annotate"]
 
 
 def annotate(
-    data: Buffer, *, at: int = 0, under: str = "", batches: int | None = None, limits: Limits = DEFAULT_LIMITS
+    data: Buffer,
+    *,
+    at: int = 0,
+    under: str = "",
+    first: int = 0,
+    batches: int | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[Part]:
     """The parts of every batch in ``data``, in order, as far as the bytes can be read. Never raises on bad bytes.
 
-    The first batch begins at byte ``at`` of ``data``. Every path begins with ``under``. After ``batches`` batches, one
-    more heading says how many bytes are left.
+    The first batch begins at byte ``at`` of ``data``, and has the number ``first``. Every path begins with ``under``.
+    After ``batches`` batches, one more heading says how many bytes are left.
     """
     view = memoryview(data).cast("B")
     index = 0
     while at < len(view):
-        path = f"{under}batch[{index}]"
+        path = f"{under}batch[{first + index}]"
         if index == batches:
             yield Part(path, "", at, b"", f"{len(view) - at} bytes, not shown", heading=True)
             return

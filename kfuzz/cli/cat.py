@@ -16,6 +16,7 @@ import click
 from kfuzz.cli.console import Word, reader_is_gone, standard_input
 from kfuzz.errors import RecordsError, UsageError
 from kfuzz.kafka import ISOLATIONS
+from kfuzz.units import utc_text
 
 if TYPE_CHECKING:
     from kfuzz.corpora.logs.printing import Request
@@ -199,7 +200,7 @@ def _cell(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if name == "timestamp":
-        return _time(value)
+        return utc_text(value)
     if isinstance(value, dict):
         return _cut("0x" + value["hex"])
     if isinstance(value, list):
@@ -211,12 +212,3 @@ def _cell(name: str, value: Any) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= CELL_CHARACTERS else text[: CELL_CHARACTERS - 1] + "…"
-
-
-def _time(milliseconds: int) -> str:
-    """A time in UTC; a number that is beyond the calendar stays a number."""
-    try:
-        moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return str(milliseconds)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"

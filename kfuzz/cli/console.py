@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
+import itertools
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +28,10 @@ __all__ = [
     "Word",
     "echo_json",
     "json_option",
+    "json_text",
     "keep_going_without_reader",
+    "page",
+    "pager_option",
     "progress",
     "reader_is_gone",
     "standard_input",
@@ -35,9 +40,37 @@ __all__ = [
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 
 
+pager_option = click.option(
+    "--no-pager", "pager", is_flag=True, flag_value=False, default=True, help="Print all at once, also on a terminal."
+)
+
+
+def json_text(value: Any) -> str:
+    """``value`` as one JSON document with sorted keys."""
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+
+
 def echo_json(value: Any) -> None:
     """Print ``value`` as one JSON document with sorted keys."""
-    click.echo(json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False))
+    click.echo(json_text(value))
+
+
+def page(lines: Iterator[str]) -> None:
+    """Print ``lines``; through a pager if standard output is a terminal that has not as many lines."""
+    head: list[str] = []
+    if sys.stdout.isatty():
+        rows = shutil.get_terminal_size().lines - 1
+        for line in lines:
+            head.append(line)
+            if len(head) > rows:
+                # click ends the text with a line break.
+                rest = (f"\n{one}" for one in itertools.chain(head[1:], lines))
+                click.echo_via_pager(itertools.chain(head[:1], rest))
+                return
+    for line in itertools.chain(head, lines):
+        click.echo(line)
+        if reader_is_gone():
+            return
 
 
 class Group(click.Group):

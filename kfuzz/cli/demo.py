@@ -97,7 +97,7 @@ def outcomes(out: Path) -> list[tuple[Path, str]]:
     return [
         (out / "report.html", "open this in a browser: what each implementation decodes, and why it fails"),
         (out / "fuzz" / "record-batch" / "result.json", "what the fuzzer did"),
-        (segment, f"a log segment; to see what is inside: kfuzz show {shlex.quote(str(segment))} | less"),
+        (segment, f"a log segment; to see what is inside: kfuzz show {shlex.quote(str(segment))}"),
     ]
 
 

@@ -1,29 +1,27 @@
-"""``kfuzz show``: an annotated dump that explains each byte of a file or a vector."""
+"""``kfuzz show``: lists the batches of a file, and explains each byte of one of them, of a message or of a vector."""
 
 from __future__ import annotations
 
+import difflib
+import json
 import mmap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from kfuzz import records
+from kfuzz.annotate.dump import Dump, dump_entry, dump_message, dump_records, lines, marks_of
 from kfuzz.annotate.killing import KillingField, mark
-from kfuzz.annotate.marks import marks_of
-from kfuzz.annotate.messages import Annotation
-from kfuzz.annotate.messages import annotate as annotate_message
-from kfuzz.annotate.parts import Part
-from kfuzz.annotate.records import annotate as annotate_records
+from kfuzz.annotate.listing import HEADING, Entry, Listing, is_one_batch, line_of, opened_with_neighbours, summary
 from kfuzz.cli.check import open_buffer
-from kfuzz.cli.completion import complete_file_or_id
-from kfuzz.cli.console import echo_json, json_option
+from kfuzz.cli.console import Word, json_option, json_text, page, pager_option
 from kfuzz.cli.messages import definitions_of, source_option
 from kfuzz.errors import UsageError
-from kfuzz.findings import PROFILES, Finding, Profile
+from kfuzz.findings import PROFILES, Profile
+from kfuzz.findings.records import CODES
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
 from kfuzz.messages.schemas import schema
@@ -32,26 +30,30 @@ if TYPE_CHECKING:
     from kfuzz.fuzz.crashes import Crash
     from kfuzz.vectors.model import Vector
 
-BYTES_PER_LINE = 16
-# The dump cuts longer fields and shows how many bytes are left out.
-LONGEST_LINES = 4
+# A dump shows at most this many batches, unless --batches says more.
+DUMPED_BATCHES = 20
 # Of the fields that a crash needs, so many are marked and named.
 FIELDS_SHOWN = 8
 KILL_MARKS = ("kills", *["needed to kill"] * (FIELDS_SHOWN - 1))
 
 
-@dataclass(frozen=True)
-class Dump:
-    """What to print. ``facts`` are the JSON members that only this kind of dump has."""
-
-    parts: list[Part]
-    findings: list[Finding]
-    facts: dict[str, Any]
-    outcome: str
+BYTE = Word("byte", lambda text: _byte(text))
 
 
 @click.command()
-@click.argument("name", metavar="FILE|ID", shell_complete=complete_file_or_id)
+@click.argument("name", metavar="FILE|ID", required=False)
+@click.option("--list", "as_list", is_flag=True, help="One line a batch, also if there is only one.")
+@click.option("--dump", "as_dump", is_flag=True, help="Every field of the first batches, also if there are many.")
+@click.option("--batch", "index", type=click.IntRange(0), metavar="N", help="Open batch N; the first one is 0.")
+@click.option("--at", type=BYTE, help="Open the batch that holds this byte, such as 136 or 0x88.")
+@click.option("--offset", type=int, metavar="N", help="Open the batch that holds the record with this offset.")
+@click.option(
+    "--finding",
+    is_flag=False,
+    flag_value="",
+    metavar="[CODE]",
+    help="Open the first batch with this finding; without a code, the first one that is refused, or else odd.",
+)
 @click.option(
     "--message",
     metavar="MESSAGE",
@@ -63,38 +65,36 @@ class Dump:
 @click.option(
     "--batches",
     type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="Show at most this many batches; for a message, in each of its fields.",
+    help="Show at most this many batches; for a message, in each of its fields.  [default: 20; all in a list]",
 )
 @click.option(
     "--find",
     is_flag=True,
     help="For the input of a cause: find the field that kills, if it is not known yet.",
 )
+@pager_option
 @json_option
-def command(
-    name: str,
-    message: str | None,
-    version: int | None,
-    source: str,
-    profile: Profile,
-    batches: int,
-    find: bool,
-    as_json: bool,
-) -> None:
-    """Show an annotated dump of a file of record batches (a segment or a fetch; - is standard input) or of a vector.
-    With --message, the file is a request, a response or a header; record batches inside are shown too.
+def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> None:
+    """Show what is in a file of record batches (a segment or a fetch; - is standard input) or in a vector.
 
-    The dump shows the offset, the bytes and the value of every field, then the findings. Offsets inside a compressed
-    batch count from the start of its decompressed payload.
+    A file of several batches is listed, one line a batch: byte, size, offsets, records, times in UTC, codec, producer,
+    and what is wrong with it. The listing goes on behind damage. --batch, --at, --offset and --finding open one batch:
+    every field with its offset, its bytes and its value, and the lines of its neighbours. A file of one batch and a
+    vector are opened at once. --list and --dump choose.
+
+    Offsets inside a compressed batch count from the start of its decompressed payload. With --message, the file is a
+    request, a response or a header; record batches inside are shown too.
 
     If the file is the smallest input of a cause that `kfuzz fuzz` or `kfuzz conform --differential` found, the dump
     also names the cause, and marks the field that kills: with an ordinary value in it, the input does no harm.
 
+    On a terminal, what does not fit is shown in a pager.
+
     \b
     Examples:
       kfuzz show 00000000000000000000.log
+      kfuzz show 00000000000000000000.log --finding
+      kfuzz show 00000000000000000000.log --offset 4711
       kfuzz show records/v2/count/negative-one
       kfuzz show messages/counts/fetch-request-v18-huge
       kfuzz show --json fetch.bin
@@ -102,21 +102,90 @@ def command(
       kfuzz show --message FetchResponse --version 17 body.bin
       kfuzz messages encode ApiVersions --version 3 < a.json | kfuzz show --message ApiVersions --version 3 -
     """
+    asked = Asked(**options)
+    if name is None:
+        # `--finding FILE` without a code: the option took the name of the file.
+        if not asked.finding or asked.finding in CODES:
+            raise click.UsageError("Missing argument 'FILE|ID'")
+        name, asked = asked.finding, replace(asked, finding="")
+    out = shown(name, asked, as_json=as_json)
+    if pager and not as_json:
+        page(out)
+    else:
+        for line in out:
+            click.echo(line)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of the verb."""
+
+    as_list: bool
+    as_dump: bool
+    index: int | None
+    at: int | None
+    offset: int | None
+    finding: str | None
+    message: str | None
+    version: int | None
+    source: str
+    profile: Profile
+    batches: int | None
+    find: bool
+
+    @property
+    def choices(self) -> list[str]:
+        """The options that say which batches to show, and how; at most one may be given."""
+        given = {
+            "--list": self.as_list,
+            "--dump": self.as_dump,
+            "--batch": self.index is not None,
+            "--at": self.at is not None,
+            "--offset": self.offset is not None,
+            "--finding": self.finding is not None,
+        }
+        return [option for option, is_given in given.items() if is_given]
+
+    @property
+    def dumped(self) -> int:
+        """How many batches a dump shows."""
+        return self.batches or DUMPED_BATCHES
+
+
+def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
+    """The lines to print."""
+    if len(asked.choices) > 1:
+        raise UsageError(f"{' and '.join(asked.choices)} exclude each other; give one of them")
+    if asked.finding and asked.finding not in CODES:
+        near = difflib.get_close_matches(asked.finding, CODES, n=1)
+        remedy = f"did you mean {near[0]}?" if near else "`kfuzz check` prints the codes in brackets"
+        raise UsageError(f"there is no finding of record batches called {asked.finding!r}; {remedy}")
     vector = vector_of(name)
-    chosen = message_of(message, version, source) or message_in(vector)
+    chosen = message_of(asked.message, asked.version, asked.source) or message_in(vector)
+    if chosen is not None and asked.choices:
+        raise UsageError(f"{asked.choices[0]} is about record batches; leave it out to see a message")
     crash = crash_of(name) if vector is None and chosen is None else None
     title = name if vector is None else f"{vector.id}: {vector.summary}"
     data: bytes | mmap.mmap
     if crash is not None and crash.body is not None:
-        crash = found_fields(crash) if find and not crash.kills else crash
+        crash = found_fields(crash) if asked.find and not crash.kills else crash
         assert crash.body is not None
         data, chosen = crash.body.data, crash.body.message
     else:
         data = open_buffer(name) if vector is None else vector.data
-    if find and (crash is None or not crash.harm):
+    if asked.find and (crash is None or not crash.harm):
         raise UsageError(f"--find needs the input of a cause; no campaign or differential wrote {name}")
+    if chosen is None and (set(asked.choices) - {"--list", "--dump"}):
+        return opened(title, data, asked, as_json=as_json)
+    is_listed = asked.as_list or not (asked.as_dump or vector or crash or chosen or is_one_batch(data))
+    if chosen is None and is_listed:
+        listing = Listing(data, profile=asked.profile)
+        return listed_json(title, listing, asked) if as_json else listed(title, listing, asked)
     try:
-        dump = dump_records(data, profile, batches) if chosen is None else dump_message(*chosen, data, profile, batches)
+        if chosen is None:
+            dump = dump_records(data, asked.profile, asked.dumped)
+        else:
+            dump = dump_message(*chosen, data, asked.profile, asked.dumped)
     except Exception as error:
         if crash is None:
             raise
@@ -125,45 +194,136 @@ def command(
             f"kfuzz's own reader fails on {name}: {type(error).__name__}: {error}; `{again}` shows where"
         ) from None
     if as_json:
-        echo_json(
-            {"source": title, "size": len(data)}
-            | ({} if crash is None else crash_json(crash))
-            | dump.facts
-            | {
-                "parts": [
-                    {
-                        "path": p.path,
-                        "field": p.field,
-                        "at": p.at,
-                        "size": len(p.data),
-                        "hex": p.data.hex(),
-                        "value": p.value,
-                    }
-                    for p in dump.parts
-                    if not p.heading or p.data
-                ],
-                "findings": [finding.to_json() for finding in dump.findings],
-            }
-        )
+        facts = {"source": title, "size": len(data)} | ({} if crash is None else crash_json(crash))
+        return iter([json_text(facts | dump_json(dump))])
+    return dumped(f"{title}: {len(data)} bytes", dump, asked, crash)
+
+
+def _byte(text: str) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a byte of the file; give a number such as 136 or 0x88") from None
+
+
+# ------------------------------------------------------------------------------------------------- listings
+
+
+def listed(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
+    """The lines of a listing."""
+    yield f"{title}: {len(listing.view)} bytes"
+    yield HEADING
+    for entry in entries(listing, asked):
+        yield from line_of(entry)
+    yield from summary(listing)
+    if listing.is_cut_short:
+        yield f"more batches follow; --batches {2 * asked.dumped} shows more of them"
+    elif listing.found or listing.refused:
+        yield "--finding opens the first of them, --batch N any batch"
+
+
+def entries(listing: Listing, asked: Asked) -> Iterator[Entry]:
+    """The entries to show, at most ``--batches``."""
+    for entry in listing:
+        if entry.number == asked.batches:
+            listing.is_cut_short = True
+            return
+        yield entry
+
+
+def listed_json(title: str, listing: Listing, asked: Asked) -> Iterator[str]:
+    """The lines of a JSON document with all batches; it is never in memory as a whole."""
+    yield '{\n  "batches": ['
+    before = None
+    for entry in entries(listing, asked):
+        if before is not None:
+            yield f"    {before},"
+        before = json.dumps(entry.to_json(), sort_keys=True, ensure_ascii=False)
+    yield from () if before is None else [f"    {before}"]
+    sums = {"size": len(listing.view), "source": title} | listing.sums_json()
+    yield f"  ],\n{json_text(sums)[2:]}"
+
+
+def opened(title: str, data: bytes | mmap.mmap, asked: Asked, *, as_json: bool) -> Iterator[str]:
+    """The dump of the batch that is looked for, with its neighbours."""
+    listing = Listing(data, profile=asked.profile)
+    better = (lambda entry: entry.is_refused) if asked.finding == "" else None
+    found = opened_with_neighbours(listing, wanted(asked), better)
+    if found is None:
+        raise UsageError(missing(title, listing, asked))
+    before, entry, after = found
+    dump = dump_entry(data, entry)
+    if as_json:
+        neighbours = {name: one.to_json() for name, one in (("before", before), ("after", after)) if one}
+        yield json_text({"source": title, "size": len(data)} | neighbours | dump_json(dump))
         return
-    click.echo(f"{title}: {len(data)} bytes")
-    for line in () if crash is None else cause_lines(crash):
-        click.echo(line)
-    marks = marks_of(dump.parts, dump.findings)
+    yield f"{title}: {len(data)} bytes"
+    yield HEADING
+    if before:
+        yield from line_of(before)
+    yield ""
+    yield from dumped(line_of(entry)[0], dump, asked, None)
+    yield ""
+    if after:
+        yield from line_of(after)
+
+
+def wanted(asked: Asked) -> Callable[[Entry], bool]:
+    """Whether an entry is the one that is asked for."""
+    index, at, offset, code = asked.index, asked.at, asked.offset, asked.finding
+    if index is not None:
+        return lambda entry: entry.number == index and (entry.kind != "tail" or not entry.findings)
+    if at is not None:
+        return lambda entry: entry.at <= at < entry.at + entry.size
+    if offset is not None:
+        return lambda entry: entry.kind == "batch" and entry.base_offset <= offset <= entry.last_offset
+    return lambda entry: entry.has(code or None)
+
+
+def missing(title: str, listing: Listing, asked: Asked) -> str:
+    """What to say if no entry is the one that is asked for."""
+    if asked.index is not None:
+        most = f"; --batch takes 0 to {listing.batches - 1}" if listing.batches else ""
+        return f"{title} has {listing.batches} batches{most}"
+    if asked.at is not None:
+        return f"{title} has {len(listing.view)} bytes; --at takes 0 to {len(listing.view) - 1}"
+    if asked.offset is not None:
+        some = f"; its offsets are {listing.offsets[0]} to {listing.offsets[1]}" if listing.offsets else ""
+        return f"{title} has no batch with offset {asked.offset}{some}"
+    what = f"no finding {asked.finding}" if asked.finding else "no findings"
+    return f"{title} has {what} in {listing.batches} batches; `kfuzz show {title}` lists them"
+
+
+# ------------------------------------------------------------------------------------------------- dumps
+
+
+def dumped(title: str, dump: Dump, asked: Asked, crash: Crash | None) -> Iterator[str]:
+    """The lines of a dump."""
+    yield title
+    yield from () if crash is None else cause_lines(crash)
+    marks = marks_of(dump)
     for field, text in zip(() if crash is None else crash.kills, KILL_MARKS, strict=False):
         if (index := mark(dump.parts, field)) is not None and not set(KILL_MARKS) & set(marks[index]):
             marks[index].insert(0, text)
     for i, part in enumerate(dump.parts):
-        for line in lines(part, f"   <-- {', '.join(marks[i])}" if i in marks else ""):
-            click.echo(line)
-    if any(part.heading and part.path.endswith(f"batch[{batches}]") for part in dump.parts):
-        click.echo(f"… more batches follow; --batches {2 * batches} shows more of them")
-    click.echo("")
+        yield from lines(part, f"   <-- {', '.join(marks[i])}" if i in marks else "")
+    if any(part.heading and part.path.endswith(f"batch[{asked.dumped}]") for part in dump.parts[1:]):
+        yield f"… more batches follow; --batches {2 * asked.dumped} shows more of them"
+    yield ""
     for finding in dump.findings:
-        click.echo(f"{finding.severity}: {finding}")
-    click.echo(dump.outcome)
-    for line in () if crash is None or not crash.harm else killing_lines(crash.kills):
-        click.echo(line)
+        yield f"{finding.severity}: {finding}"
+    yield dump.outcome
+    yield from () if crash is None or not crash.harm else killing_lines(crash.kills)
+
+
+def dump_json(dump: Dump) -> dict[str, Any]:
+    """The JSON members of a dump."""
+    parts = [
+        {"path": p.path, "field": p.field, "at": p.at, "size": len(p.data), "hex": p.data.hex(), "value": p.value}
+        for p in dump.parts
+        if not p.heading or p.data
+    ]
+    return dump.facts | {"parts": parts, "findings": [finding.to_json() for finding in dump.findings]}
 
 
 # ------------------------------------------------------------------------------------------------- crashes
@@ -252,61 +412,3 @@ def message_in(vector: Vector | None) -> tuple[Definition, int] | None:
     if vector is None or vector.kind != "message":
         return None
     return newest(vector.options["message"], vector.options["version"]), vector.options["version"]
-
-
-# ------------------------------------------------------------------------------------------------- what is printed
-
-
-def dump_records(data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dump:
-    """The dump of a file of record batches."""
-    reading = records.check(data, profile=profile)
-    tail = ", then a partial tail" if reading.partial_tail else ""
-    state = "refused" if reading.fatal else "read"
-    counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
-    empty = "" if len(data) else "no bytes: an empty file is an empty log, which is valid\n"
-    return Dump(
-        list(annotate_records(data, batches=batches)),
-        reading.findings,
-        {"consumed": reading.consumed, "partial_tail": reading.partial_tail},
-        f"{empty}{state}: {counts}{tail}",
-    )
-
-
-def dump_message(definition: Definition, version: int, data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dump:
-    """The dump of a message and of the record batches inside it."""
-    made = annotate_message(definition, version, bytes(data), profile=profile, batches=batches)
-    return Dump(
-        made.parts,
-        made.findings,
-        {"message": definition.name, "version": version, "consumed": made.reading.consumed},
-        outcome_of(f"{definition.name} version {version}", made),
-    )
-
-
-def outcome_of(name: str, made: Annotation) -> str:
-    """The last line of a message's dump: the outcome for the message and for the records inside it."""
-    fatal = made.reading.fatal is not None
-    outcome = f"refused: {name}" if fatal else f"read: {name}, {made.reading.consumed} bytes"
-    if not made.records:
-        return outcome
-    counts = (
-        (sum(one.batch_count for one in made.records), "batches"),
-        (sum(one.record_count for one in made.records), "records"),
-        (sum(one.partial_tail for one in made.records), "partial tails"),
-        (sum(one.fatal is not None for one in made.records), "refused"),
-    )
-    inside = ", ".join(f"{count} {what}" for count, what in counts if count)
-    return f"{outcome}; inside {len(made.records)} fields of records: {inside}"
-
-
-def lines(part: Part, mark: str) -> list[str]:
-    """The dump's lines for one part: offset, bytes, name and value; more bytes follow on lines of their own."""
-    indent = "  " * part.depth
-    name = part.field or part.path
-    pieces = [part.data[i : i + BYTES_PER_LINE] for i in range(0, len(part.data), BYTES_PER_LINE)] or [b""]
-    out = [f"{part.at:08x}  {pieces[0].hex(' '):47}  {indent}{name}: {part.value}{mark}"]
-    for i, piece in enumerate(pieces[1:LONGEST_LINES], start=1):
-        out.append(f"{part.at + i * BYTES_PER_LINE:08x}  {piece.hex(' ')}")
-    if len(pieces) > LONGEST_LINES:
-        out.append(f"{'…':>8}  {len(part.data) - LONGEST_LINES * BYTES_PER_LINE} more bytes")
-    return out

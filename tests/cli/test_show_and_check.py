@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import random
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -154,12 +158,127 @@ def test_show_marks_the_payload_that_cannot_be_decompressed(tmp_path: Path) -> N
 
 def test_show_stops_after_so_many_batches(good: Path) -> None:
     good.write_bytes(good.read_bytes() * 3)
-    out = kfuzz("show", "--batches", "2", good).stdout
+    out = kfuzz("show", "--dump", "--batches", "2", good).stdout
     assert "batch[1].records[1]" in out
     assert f"batch[2]: {good.stat().st_size // 3} bytes, not shown\n… more batches follow; --batches 4 shows" in out
     assert "batch[2].records" not in out
     assert out.endswith(f"read: 3 batches, 6 records, {good.stat().st_size} bytes\n")
-    assert "more batches" not in kfuzz("show", "--batches", "3", good).stdout
+    assert "more batches" not in kfuzz("show", "--dump", "--batches", "3", good).stdout
+    listed = kfuzz("show", "--batches", "2", good).stdout
+    assert listed.endswith("more batches follow; --batches 4 shows more of them\n")
+    assert listed.count("7 to 8") == 3
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """Three batches; the second one is damaged."""
+    parts = [bytearray(records.encode_batch(RecordBatch(at, at, [Record(at, 1, b"k", b"v")]))) for at in (5, 6, 7)]
+    parts[1][-2] ^= 1
+    file = tmp_path / "broken.log"
+    file.write_bytes(b"".join(parts))
+    return file
+
+
+TIME = f"{'1970-01-01T00:00:00.001Z':<41}"
+LINE = f"{{index:>8}} {{at:>12}}        70  {{offset:<23}}       1  {TIME}  none"
+
+
+def test_show_lists_a_file_of_several_batches_with_what_is_wrong_behind_damage_too(broken: Path) -> None:
+    lines = kfuzz("show", broken).stdout.splitlines()
+    assert lines[0] == f"{broken}: 210 bytes"
+    assert lines[2:4] == [LINE.format(index=i, at=70 * i, offset=5 + i) for i in (0, 1)]
+    assert lines[4].startswith("          fatal: batch[1].crc at byte 87: the stored CRC is 0x")
+    assert lines[5:] == [
+        LINE.format(index=2, at=140, offset=7),
+        "3 batches, 2 records, offsets 5 to 7, 1970-01-01T00:00:00.001Z to 1970-01-01T00:00:00.001Z",
+        "1 of them cannot be read: 70 bytes",
+        "fatal crc-mismatch in 1 batch, first in batch 1",
+        "--finding opens the first of them, --batch N any batch",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["--batch 1", "--at 70", "--at 0x8b", "--offset 6", "--finding", "--finding crc-mismatch"],
+)
+def test_show_opens_the_batch_that_is_looked_for_between_its_neighbours(words: str, broken: Path) -> None:
+    lines = kfuzz("show", broken, *words.split()).stdout.splitlines()
+    assert lines[2] == LINE.format(index=0, at=0, offset=5)
+    assert lines[4] == LINE.format(index=1, at=70, offset=6)
+    assert lines[5] == f"00000046  {'':47}  batch[1]: magic 2, 70 bytes"
+    (marked,) = [line for line in lines if "<--" in line]
+    assert marked.startswith("00000057")
+    assert marked.endswith("<-- crc-mismatch at 0x57")
+    assert lines[-3:] == [
+        "refused: batch 1, 1 records, 70 bytes from byte 70 on",
+        "",
+        LINE.format(index=2, at=140, offset=7),
+    ]
+
+
+def test_the_name_of_the_file_may_follow_finding(broken: Path) -> None:
+    assert kfuzz("show", "--finding", broken).stdout == kfuzz("show", broken, "--finding").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--batch 3", "{file} has 3 batches; --batch takes 0 to 2"),
+        ("--at 210", "{file} has 210 bytes; --at takes 0 to 209"),
+        ("--offset 9", "{file} has no batch with offset 9; its offsets are 5 to 7"),
+        ("--finding magic-unknown", "{file} has no finding magic-unknown in 3 batches; `kfuzz show {file}` lists them"),
+        (
+            "--finding magic-unknwon",
+            "there is no finding of record batches called 'magic-unknwon'; did you mean magic-unknown?",
+        ),
+        ("--batch 0 --offset 5", "--batch and --offset exclude each other; give one of them"),
+    ],
+)
+def test_show_says_why_no_batch_is_opened(words: str, sentence: str, broken: Path) -> None:
+    done = kfuzz("show", broken, *words.split())
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"kfuzz: {sentence.format(file=broken)}\n")
+
+
+def test_show_list_and_dump_choose(good: Path, broken: Path) -> None:
+    assert "7 to 8" in kfuzz("show", "--list", good).stdout
+    assert "batch[2].records[0]" in kfuzz("show", "--dump", broken).stdout
+    assert kfuzz("show", "--dump", "--list", broken).returncode == 2
+
+
+def test_show_lists_and_opens_as_json(broken: Path) -> None:
+    document = json.loads(kfuzz("show", "--json", broken).stdout)
+    assert [one["batch"] for one in document["batches"]] == [0, 1, 2]
+    assert document["codes"] == {"crc-mismatch": {"batches": 1, "first": 1, "severity": "fatal"}}
+    assert (document["batch_count"], document["record_count"], document["refused_bytes"]) == (3, 2, 70)
+    opened = json.loads(kfuzz("show", "--json", "--finding", broken).stdout)
+    assert (opened["before"]["batch"], opened["batch"]["batch"], opened["after"]["batch"]) == (0, 1, 2)
+    assert opened["findings"] == opened["batch"]["findings"]
+    covered = sorted(at for part in opened["parts"] for at in range(part["at"], part["at"] + part["size"]))
+    assert covered == list(range(70, 140))
+
+
+def on_terminal(*words: str | Path, lines: int) -> str:
+    """The output of a process with a terminal of so many lines; the pager puts <> around what it gets."""
+    here, there = pty.openpty()
+    settings = os.environ | {"PAGER": "sh -c 'echo \\<; cat; echo \\>'", "LINES": str(lines), "COLUMNS": "200"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "kfuzz", *map(str, words)], stdin=there, stdout=there, stderr=there, env=settings
+    ) as run:
+        os.close(there)
+        out = b""
+        with contextlib.suppress(OSError):
+            while piece := os.read(here, 1 << 16):
+                out += piece
+        run.wait(60)
+    os.close(here)
+    return out.decode().replace("\r\n", "\n")
+
+
+def test_a_pager_shows_what_does_not_fit_on_a_terminal(broken: Path) -> None:
+    expected = kfuzz("show", broken).stdout
+    assert on_terminal("show", broken, lines=100) == expected
+    assert on_terminal("show", broken, lines=5) == f"<\n{expected}>\n"
+    assert on_terminal("show", "--no-pager", broken, lines=5) == expected
 
 
 # ------------------------------------------------------------------------------------------------- messages

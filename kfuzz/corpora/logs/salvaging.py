@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Final
-
-import numpy as np
 
 from kfuzz import records
 from kfuzz.corpora.log_walk import IndexWalk
@@ -26,21 +23,12 @@ from kfuzz.files import open_whole, write_whole
 from kfuzz.findings import Finding
 from kfuzz.kafka import INDEX_INTERVAL_BYTES
 from kfuzz.records.read.reader import check_with
-from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import (
-    BATCH_CRC_COVERS_FROM,
-    BATCH_HEADER_SIZE,
-    HEADER_AT,
-    HEADER_UP_TO_MAGIC,
-    LOG_OVERHEAD,
-    MAGIC_AT,
-    MESSAGE_AT,
-)
+from kfuzz.wire.search import find_batch, has_batch
 
 __all__ = ["Lost", "Salvaged", "salvage"]
 
-# Bytes are searched for the next batch in stretches of this size, and copied in pieces of it.
+# Bytes are copied in pieces of this size.
 STEP_BYTES: Final = 1 << 20
 # What Kafka keeps beside the segments, and what is true of the copy too.
 COPIED: Final = ("partition.metadata",)
@@ -195,41 +183,12 @@ def _next_batch(view: memoryview, bad: int, starts: Starts, finding: Finding | N
     """
     end = len(view)
     size, _, _ = next_frame(view, bad)
-    if size > 0 and (bad + size == end or _is_batch(view, bad + size)):
+    if size > 0 and (bad + size == end or has_batch(view, bad + size)):
         return bad + size
     known = starts.next(bad)
     limit = end if known is None else known
-    return next((at for at in _candidates(view, bad + 1, limit) if _is_batch(view, at)), limit)
-
-
-def _is_batch(view: memoryview, at: int) -> bool:
-    """Whether a whole batch with a right CRC begins here."""
-    size, magic, _ = next_frame(view, at)
-    if size <= 0 or (magic == 2 and size < BATCH_HEADER_SIZE):
-        return False
-    if magic == 2:
-        return crc32c(view[at + BATCH_CRC_COVERS_FROM : at + size]) == _uint32(view, at + HEADER_AT["crc"])
-    crc_at = MESSAGE_AT[0]["crc"]
-    return zlib.crc32(view[at + crc_at + 4 : at + size]) == _uint32(view, at + crc_at)
-
-
-def _uint32(view: memoryview, at: int) -> int:
-    return int.from_bytes(view[at : at + 4], "big")
-
-
-def _candidates(view: memoryview, start: int, end: int) -> Iterator[int]:
-    """Places where the magic is 0, 1 or 2 and the length is possible."""
-    for first in range(start, end, STEP_BYTES):
-        last = min(first + STEP_BYTES, end, len(view) - HEADER_UP_TO_MAGIC)
-        if last <= first:
-            return
-        data = np.frombuffer(view, np.uint8)
-        places = np.flatnonzero(data[first + MAGIC_AT : last + MAGIC_AT] <= 2) + first
-        lengths = np.zeros(len(places), np.int64)
-        for byte in range(8, LOG_OVERHEAD):
-            lengths = lengths << 8 | data[places + byte]
-        possible = (lengths >= HEADER_UP_TO_MAGIC - LOG_OVERHEAD) & (lengths <= len(view) - places - LOG_OVERHEAD)
-        yield from places[possible].tolist()
+    found = find_batch(view, bad + 1, limit)
+    return limit if found is None else found
 
 
 def _write(out: IO[bytes], view: memoryview, kept: Sequence[tuple[int, int]]) -> None:

@@ -5,9 +5,11 @@ needed, so a call on good bytes costs little more than the scan.
 """
 
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from kfuzz.records.model cimport Reading, RecordBatch, Verdict, batch_of, new_verdict
+from kfuzz.wire.cursor cimport load64
+from kfuzz.wire.format cimport LAST_MAGIC, MESSAGE_AT_ATTRIBUTES
 from kfuzz.wire.policy cimport ENDED, PICKED, REFUSED, Choice, Policy
 from kfuzz.wire.produced cimport ProduceRules, rules_like
 from kfuzz.wire.scan cimport AT_BATCH, AT_END, AT_PAYLOAD, Scan, each_record, open_scan
@@ -21,7 +23,7 @@ from kfuzz.records.read.topic import DEFAULT_TOPIC
 from kfuzz.records.read.walk import Walk, require_profile_and_role
 from kfuzz.wire.segment import SegmentRules
 
-__all__ = ["batches", "check", "check_with", "chosen", "decode", "iterate", "read", "readings"]
+__all__ = ["batches", "check", "check_with", "chosen", "decode", "headers", "iterate", "read", "readings"]
 
 # A cache with the last topic and its rules, because a broker gets many requests for one topic. Both are in one tuple,
 # so that a thread never sees one topic with the rules of another.
@@ -231,6 +233,68 @@ def readings(data, *, limits=DEFAULT_LIMITS):
             reader.verdict.findings = []
         yield reading, reader.scan.at, reader.scan.size
     reader.raise_fatal()
+
+
+def headers(data, *, profile="kafka", role="consumer", limits=DEFAULT_LIMITS):
+    """Yield the header of each batch in ``data``, with its place and its findings.
+
+    A header is a tuple: byte offset, size in bytes, magic, records, base offset, last offset, base timestamp, max
+    timestamp, attributes, producer id, producer epoch, base sequence, leader epoch, whether the reading goes on behind
+    it, findings (a list or None). Records are judged as :func:`check` does, with the same loop; no objects are made of
+    them. A message of magic 0 or 1 has -1 for what it lacks, and -1 is also the timestamp of a batch that has none.
+
+    A refused batch is the last one; its size is -1 if its frame is refused. Otherwise the last tuple has the size 0: it
+    is the end of the data, or a batch that is cut off there, and then the reading does not go on. Raises ``UsageError``
+    as :func:`check` does.
+    """
+    cdef Reader reader = reader_of(None, data, profile, role, limits, DEFAULT_TOPIC, False)
+    cdef Scan scan = reader.scan
+    cdef list findings
+    cdef int stop
+    cdef bint is_readable
+    scan.each = True
+    while True:
+        stop = scan.go_on()
+        is_readable = reader.look(stop)
+        findings = None
+        if reader.verdict is not None and reader.verdict.findings:
+            findings = reader.verdict.findings
+            reader.verdict.findings = []
+        if scan.size == 0:
+            yield scan.at, 0, -1, 0, -1, -1, -1, -1, 0, -1, -1, -1, -1, not scan.is_cut, findings
+            return
+        yield header_at(scan, is_readable, findings)
+        if not is_readable:
+            return
+
+
+cdef tuple header_at(Scan scan, bint is_readable, list findings):
+    """The header of the batch of this stop."""
+    cdef int attributes = scan.h.attributes & 0xffff
+    cdef int64_t base
+    cdef const uint8_t *p = scan.base + scan.at
+    if scan.size < 0:
+        return scan.at, -1, -1, 0, -1, -1, -1, -1, 0, -1, -1, -1, -1, False, findings
+    if scan.magic == LAST_MAGIC:
+        return (
+            scan.at, scan.size, scan.magic, scan.found, scan.h.base_offset,
+            <int64_t> (<uint64_t> scan.h.base_offset + <uint64_t> scan.h.last_offset_delta),
+            scan.h.base_timestamp, scan.h.max_timestamp, attributes, scan.h.producer_id, scan.h.producer_epoch,
+            scan.h.base_sequence, scan.h.partition_leader_epoch, is_readable, findings,
+        )
+    if not is_readable:
+        # A refused message was not read as a whole.
+        base = <int64_t> load64(p)
+        return (
+            scan.at, scan.size, scan.magic, 0, base, base, -1, -1, p[MESSAGE_AT_ATTRIBUTES], -1, -1, -1, -1, False,
+            findings,
+        )
+    # The offset of a wrapper is that of its last message.
+    base = scan.first_offset if scan.is_opened else scan.message.offset
+    return (
+        scan.at, scan.size, scan.magic, scan.found, base, scan.message.offset, scan.message.timestamp,
+        scan.message.timestamp, scan.message.attributes & 0xff, -1, -1, -1, -1, True, findings,
+    )
 
 
 def chosen(data, Choice choice not None):

@@ -1,0 +1,116 @@
+"""Dumps of record batches and messages: their parts as lines of text, with the findings where they are."""
+
+from __future__ import annotations
+
+import mmap
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from kfuzz import records
+from kfuzz.annotate.listing import Entry
+from kfuzz.annotate.messages import Annotation
+from kfuzz.annotate.messages import annotate as annotate_message
+from kfuzz.annotate.parts import Part, scope_of
+from kfuzz.annotate.records import annotate as annotate_records
+from kfuzz.findings import Finding, Profile
+from kfuzz.messages.model import Definition
+
+__all__ = ["Dump", "dump_entry", "dump_message", "dump_records", "lines", "marks_of"]
+
+BYTES_PER_LINE = 16
+# The dump cuts longer fields and shows how many bytes are left out.
+LONGEST_LINES = 4
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What to print. ``facts`` are the JSON members that only this kind of dump has."""
+
+    parts: list[Part]
+    findings: list[Finding]
+    facts: dict[str, Any]
+    outcome: str
+
+
+def dump_records(data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dump:
+    """The dump of a file of record batches."""
+    reading = records.check(data, profile=profile)
+    tail = ", then a partial tail" if reading.partial_tail else ""
+    state = "refused" if reading.fatal else "read"
+    counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
+    empty = "" if len(data) else "no bytes: an empty file is an empty log, which is valid\n"
+    return Dump(
+        list(annotate_records(data, batches=batches)),
+        reading.findings,
+        {"consumed": reading.consumed, "partial_tail": reading.partial_tail},
+        f"{empty}{state}: {counts}{tail}",
+    )
+
+
+def dump_entry(data: bytes | mmap.mmap, entry: Entry) -> Dump:
+    """The dump of one batch of a listing."""
+    parts = annotate_records(memoryview(data)[: entry.at + entry.size], at=entry.at, first=entry.number, batches=1)
+    state = "refused" if entry.is_refused else "a partial tail" if entry.kind == "tail" else "read"
+    return Dump(
+        list(parts),
+        list(entry.findings),
+        {"batch": entry.to_json()},
+        f"{state}: batch {entry.number}, {entry.records} records, {entry.size} bytes from byte {entry.at} on",
+    )
+
+
+def dump_message(definition: Definition, version: int, data: bytes | mmap.mmap, profile: Profile, batches: int) -> Dump:
+    """The dump of a message and of the record batches inside it."""
+    made = annotate_message(definition, version, bytes(data), profile=profile, batches=batches)
+    return Dump(
+        made.parts,
+        made.findings,
+        {"message": definition.name, "version": version, "consumed": made.reading.consumed},
+        outcome_of(f"{definition.name} version {version}", made),
+    )
+
+
+def outcome_of(name: str, made: Annotation) -> str:
+    """The last line of a message's dump: the outcome for the message and for the records inside it."""
+    fatal = made.reading.fatal is not None
+    outcome = f"refused: {name}" if fatal else f"read: {name}, {made.reading.consumed} bytes"
+    if not made.records:
+        return outcome
+    counts = (
+        (sum(one.batch_count for one in made.records), "batches"),
+        (sum(one.record_count for one in made.records), "records"),
+        (sum(one.partial_tail for one in made.records), "partial tails"),
+        (sum(one.fatal is not None for one in made.records), "refused"),
+    )
+    inside = ", ".join(f"{count} {what}" for count, what in counts if count)
+    return f"{outcome}; inside {len(made.records)} fields of records: {inside}"
+
+
+def marks_of(dump: Dump) -> dict[int, list[str]]:
+    """Texts of findings by index of the part that they mark: the last part that begins at or before the finding."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for i, part in enumerate(dump.parts):
+        if part.data or not part.heading:
+            numbers[scope_of(f"{part.path}.{part.field}")].append(i)
+    marks: dict[int, list[str]] = defaultdict(list)
+    for finding in dump.findings:
+        there = numbers[scope_of(finding.path)]
+        place = bisect_right(there, finding.at, key=lambda i: dump.parts[i].at)
+        if place:
+            marks[there[place - 1]].append(f"{finding.code} at {finding.at:#x}")
+    return marks
+
+
+def lines(part: Part, mark: str) -> list[str]:
+    """The dump's lines for one part: offset, bytes, name and value; more bytes follow on lines of their own."""
+    indent = "  " * part.depth
+    name = part.field or part.path
+    pieces = [part.data[i : i + BYTES_PER_LINE] for i in range(0, len(part.data), BYTES_PER_LINE)] or [b""]
+    out = [f"{part.at:08x}  {pieces[0].hex(' '):47}  {indent}{name}: {part.value}{mark}"]
+    for i, piece in enumerate(pieces[1:LONGEST_LINES], start=1):
+        out.append(f"{part.at + i * BYTES_PER_LINE:08x}  {piece.hex(' ')}")
+    if len(pieces) > LONGEST_LINES:
+        out.append(f"{'…':>8}  {len(part.data) - LONGEST_LINES * BYTES_PER_LINE} more bytes")
+    return out

@@ -1,0 +1,335 @@
+"""The batches of a buffer, a line each, with what is wrong with them; it goes on behind damage.
+
+A batch costs one step of the compiled walk and one line of text, and nothing is kept: a file of any size takes the same
+memory. ``kfuzz show`` prints it, and opens the batch that is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from kfuzz.annotate.parts import scope_of
+from kfuzz.findings import Finding, Profile
+from kfuzz.kafka import CODECS, Role
+from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
+from kfuzz.records.read.reader import headers
+from kfuzz.units import utc_text
+from kfuzz.wire.framing import next_frame
+from kfuzz.wire.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.search import find_batch, has_batch
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["HEADING", "Entry", "Found", "Listing", "is_one_batch", "line_of", "opened_with_neighbours", "summary"]
+
+HEADING: Final = (
+    f"{'batch':>8} {'byte':>12} {'size':>9}  {'offsets':<23} {'records':>7}  {'time':<41}  {'codec':<6}  "
+    "producer/epoch/sequence, flags"
+)
+INDENT: Final = " " * 10
+# In the text of a batch's time, the date stands once if both times have it.
+DATE: Final = len("2023-11-14T")
+FLAGS: Final = (
+    (TRANSACTIONAL, "transactional"),
+    (CONTROL, "control"),
+    (LOG_APPEND_TIME, "log-append"),
+    (DELETE_HORIZON, "delete-horizon"),
+)
+
+
+class Entry(NamedTuple):
+    """One line of a listing.
+
+    ``kind`` is "batch", "unreadable" (bytes whose length leads to no batch), or "tail" (the start of a batch at the end
+    of the data). ``number`` counts batches and unreadable stretches from 0; a tail has the next number. ``at`` and
+    ``size`` are in bytes. Of a batch that is refused, the fields are what its header says. Timestamps are in
+    milliseconds, -1 for none. ``attributes`` has the bits of a batch's header, or those of a message. ``note`` says
+    what is wrong if no finding does.
+    """
+
+    kind: Literal["batch", "unreadable", "tail"]
+    number: int
+    at: int
+    size: int
+    magic: int = -1
+    records: int = 0
+    base_offset: int = -1
+    last_offset: int = -1
+    base_timestamp: int = -1
+    max_timestamp: int = -1
+    attributes: int = 0
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    leader_epoch: int = -1
+    findings: tuple[Finding, ...] = ()
+    note: str = ""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its records cannot be read."""
+        return self.kind == "unreadable" or any(one.severity == "fatal" for one in self.findings)
+
+    def has(self, code: str | None) -> bool:
+        """Whether it has a finding with this code; None means any, and also unreadable bytes without a finding."""
+        if code is None:
+            return bool(self.findings or self.note)
+        return any(one.code == code for one in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as a JSON object; what it does not have is left out."""
+        out: dict[str, Any] = {"kind": self.kind, "batch": self.number, "at": self.at, "size": self.size}
+        if self.kind == "batch":
+            out |= {
+                "magic": self.magic,
+                "records": self.records,
+                "base_offset": self.base_offset,
+                "last_offset": self.last_offset,
+                "base_timestamp": None if self.base_timestamp == -1 else self.base_timestamp,
+                "max_timestamp": None if self.max_timestamp == -1 else self.max_timestamp,
+                "codec": codec_name(self.attributes),
+                "producer_id": self.producer_id,
+                "producer_epoch": self.producer_epoch,
+                "base_sequence": self.base_sequence,
+                "leader_epoch": self.leader_epoch,
+                "flags": flags_of(self),
+            }
+        if self.note:
+            out["note"] = self.note
+        return out | {"findings": [one.to_json() for one in self.findings]}
+
+
+@dataclass(slots=True)
+class Found:
+    """How often a code was found: in how many batches, and in which first."""
+
+    severity: str
+    batches: int
+    first: int
+
+
+class Listing:
+    """Iterates over the entries of ``data``; the sums are right when it has ended.
+
+    A batch is judged as :func:`kfuzz.records.check` does for ``profile`` and ``role``. Behind a refused batch, the
+    listing goes on where its length leads if a batch is there, and otherwise at the next batch with a right CRC. Rules
+    about several batches begin again there. Raises ``UsageError`` for an unknown profile or role.
+    """
+
+    def __init__(
+        self, data: Buffer, *, profile: Profile = "kafka", role: Role = "consumer", limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        self.view = memoryview(data).cast("B")
+        self.batches = 0
+        self.records = 0
+        self.refused = 0
+        self.lost_bytes = 0
+        self.offsets: tuple[int, int] | None = None
+        self.times: tuple[int, int] | None = None
+        self.found: dict[str, Found] = {}
+        # Set by a caller that does not ask for all entries.
+        self.is_cut_short = False
+        self._options: dict[str, Any] = {"profile": profile, "role": role, "limits": limits}
+
+    def __iter__(self) -> Iterator[Entry]:
+        at = index = 0
+        while at < len(self.view):
+            for entry in self._run(at, index):
+                self._count(entry)
+                yield entry
+                at, index = entry.at + entry.size, entry.number + 1
+
+    def sums_json(self) -> dict[str, Any]:
+        """The sums as JSON members."""
+        return {
+            "batch_count": self.batches,
+            "record_count": self.records,
+            "refused": self.refused,
+            "refused_bytes": self.lost_bytes,
+            "offsets": self.offsets,
+            "timestamps": self.times,
+            "more": self.is_cut_short,
+            "codes": {
+                code: {"severity": found.severity, "batches": found.batches, "first": found.first}
+                for code, found in self.found.items()
+            },
+        }
+
+    def _run(self, start: int, index: int) -> Iterator[Entry]:
+        """The entries from byte ``start`` on, up to the first one that is refused."""
+        end = len(self.view)
+        for at, size, *fields, goes_on, found in headers(self.view[start:] if start else self.view, **self._options):
+            place = start + at
+            findings = _moved(found, start, index) if found else ()
+            if size and goes_on:
+                yield Entry._make(("batch", index, place, size, *fields, findings, ""))
+                index += 1
+                continue
+            if size == 0 and goes_on:
+                # A role has a finding about the end of the data.
+                if findings:
+                    yield Entry("tail", max(index - 1, 0), place, 0, findings=findings)
+                return
+            after = _next_place(self.view, place, size)
+            if size == 0 and after == end:
+                yield Entry("tail", index, place, end - place, findings=findings)
+            elif size > 0 and place + size == after:
+                yield Entry._make(("batch", index, place, size, *fields, findings, ""))
+            else:
+                note = "" if found else f"its length leads behind the end, but {after - place} bytes on is a batch"
+                yield Entry("unreadable", index, place, after - place, findings=findings, note=note)
+
+    def _count(self, entry: Entry) -> None:
+        if entry.kind != "tail":
+            self.batches += 1
+        if entry.kind == "batch" and not (entry.findings and entry.is_refused):
+            self.records += entry.records
+            low, high = self.offsets or (entry.base_offset, entry.last_offset)
+            self.offsets = (min(low, entry.base_offset), max(high, entry.last_offset))
+            if entry.max_timestamp != -1:
+                base = entry.max_timestamp if entry.base_timestamp == -1 else entry.base_timestamp
+                early, late = self.times or (base, entry.max_timestamp)
+                self.times = (min(early, base), max(late, entry.max_timestamp))
+        elif entry.is_refused:
+            self.refused += 1
+            self.lost_bytes += entry.size
+        for one in entry.findings:
+            known = self.found.setdefault(one.code, Found(one.severity, 0, entry.number))
+            known.batches += 1
+
+
+def _moved(findings: list[Finding], start: int, index: int) -> tuple[Finding, ...]:
+    """Findings of a part of the data that begins at byte ``start``, about the batch that is number ``index`` of all."""
+    moved = []
+    for one in findings:
+        rest = one.path.partition("]")[2]
+        inside = scope_of(one.path).endswith(".payload")
+        moved.append(replace(one, at=one.at if inside else start + one.at, path=f"batch[{index}]{rest}"))
+    return tuple(moved)
+
+
+def _next_place(view: memoryview, bad: int, size: int) -> int:
+    """Where the next batch begins behind the bad one at ``bad``; the end of the data if there is none.
+
+    Bytes inside a batch may look like one, so the bad batch's length comes first.
+    """
+    if size > 0 and (bad + size == len(view) or has_batch(view, bad + size)):
+        return bad + size
+    found = find_batch(view, bad + 1, len(view))
+    return len(view) if found is None else found
+
+
+def is_one_batch(data: Buffer) -> bool:
+    """Whether ``data`` has at most one batch, perhaps with a partial tail behind it, so that a dump shows all of it."""
+    view = memoryview(data).cast("B")
+    if not len(view):
+        return True
+    size = max(next_frame(view, 0)[0], 0)
+    return size == len(view) or (
+        (not size or next_frame(view, size)[0] <= 0) and find_batch(view, max(size, 1), len(view)) is None
+    )
+
+
+def opened_with_neighbours(
+    listing: Listing, wanted: Callable[[Entry], bool], better: Callable[[Entry], bool] | None = None
+) -> tuple[Entry | None, Entry, Entry | None] | None:
+    """The first entry that is ``wanted``, with the one before it and the one behind it; None if there is none.
+
+    With ``better``, the first wanted entry for which it is true, if there is one.
+    """
+    before: Entry | None = None
+    kept: list[Entry | None] = []
+    is_open = is_best = False
+    for entry in listing:
+        if is_open and len(kept) == 2:
+            kept.append(entry)
+        if not is_open or (better and not is_best):
+            is_best = wanted(entry) and (better is None or better(entry))
+            if is_best or (not is_open and wanted(entry)):
+                kept, is_open = [before, entry], True
+        elif len(kept) == 3:
+            break
+        before = entry
+    if not is_open:
+        return None
+    first, entry_, last = (*kept, None)[:3]
+    assert entry_ is not None
+    return first, entry_, last
+
+
+# ------------------------------------------------------------------------------------------------- texts
+
+
+def codec_name(attributes: int) -> str:
+    """The codec in a batch's or a message's attributes."""
+    number = attributes & CODEC_MASK
+    return CODECS[number] if number < len(CODECS) else f"codec {number}"
+
+
+def flags_of(entry: Entry) -> list[str]:
+    """The names of a batch's flags, and its magic if it is an old one."""
+    if not entry.attributes and entry.magic == 2:
+        return []
+    if entry.magic == 0:
+        return ["magic 0"]
+    flags = [name for bit, name in FLAGS if entry.attributes & bit]
+    return flags if entry.magic == 2 else ["magic 1", *(flag for flag in flags if flag == "log-append")]
+
+
+def time_text(entry: Entry) -> str:
+    """The first and the last time of a batch in UTC, or the max timestamp alone."""
+    base, last = entry.base_timestamp, entry.max_timestamp
+    if last == -1 and base == -1:
+        return "-"
+    if base == last or base == -1:
+        return utc_text(last)
+    first, second = utc_text(base), utc_text(last)
+    return f"{first} to {second[DATE:] if first[:DATE] == second[:DATE] else second}"
+
+
+def line_of(entry: Entry) -> list[str]:
+    """The lines of an entry: one, and one more for each finding."""
+    if entry.kind == "batch":
+        if entry.base_offset == entry.last_offset:
+            offsets = str(entry.base_offset)
+        else:
+            offsets = f"{entry.base_offset} to {entry.last_offset}"
+        who = "" if entry.producer_id == -1 else f"{entry.producer_id}/{entry.producer_epoch}/{entry.base_sequence}"
+        flags = flags_of(entry)
+        text = (
+            f"{entry.number:>8} {entry.at:>12} {entry.size:>9}  {offsets:<23} {entry.records:>7}  "
+            f"{time_text(entry):<41}  {codec_name(entry.attributes):<6}  {who}{' ' if who and flags else ''}"
+            f"{', '.join(flags)}"
+        ).rstrip()
+        if not entry.findings:
+            return [text]
+    elif entry.kind == "unreadable":
+        text = f"{entry.number:>8} {entry.at:>12} {entry.size:>9}  cannot be read"
+    else:
+        text = f"{'-':>8} {entry.at:>12} {entry.size:>9}  a partial tail"
+    lines = [text, *(f"{INDENT}{one.severity}: {one}" for one in entry.findings)]
+    return [*lines, f"{INDENT}fatal: batch[{entry.number}] at byte {entry.at}: {entry.note}"] if entry.note else lines
+
+
+def summary(listing: Listing) -> list[str]:
+    """The lines under a listing: sums, then each code of a finding."""
+    text = f"{_count(listing.batches, 'batch', 'batches')}, {_count(listing.records, 'record')}"
+    if listing.offsets is not None:
+        text += f", offsets {listing.offsets[0]} to {listing.offsets[1]}"
+    if listing.times is not None:
+        text += f", {utc_text(listing.times[0])} to {utc_text(listing.times[1])}"
+    lines = [text]
+    if listing.refused:
+        lines.append(f"{listing.refused} of them cannot be read: {_count(listing.lost_bytes, 'byte')}")
+    for code, found in sorted(listing.found.items(), key=lambda item: (item[1].severity != "fatal", item[0])):
+        lines.append(
+            f"{found.severity} {code} in {_count(found.batches, 'batch', 'batches')}, first in batch {found.first}"
+        )
+    return lines
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
