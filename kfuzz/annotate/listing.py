@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from kfuzz.annotate.parts import scope_of
 from kfuzz.findings import Finding, Profile
+from kfuzz.findings.stored import stored_finding
 from kfuzz.kafka import CODECS, Role
 from kfuzz.records.read.limits import DEFAULT_LIMITS, Limits
 from kfuzz.records.read.reader import headers
 from kfuzz.units import utc_text
 from kfuzz.wire.framing import next_frame
-from kfuzz.wire.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from kfuzz.wire.layout import CODEC_MASK, CONTROL, DELETE_HORIZON, HEADER_AT, LOG_APPEND_TIME, TRANSACTIONAL
 from kfuzz.wire.search import find_batch, has_batch
 
 if TYPE_CHECKING:
@@ -46,8 +47,7 @@ class Entry(NamedTuple):
     ``kind`` is "batch", "unreadable" (bytes whose length leads to no batch), or "tail" (the start of a batch at the end
     of the data). ``number`` counts batches and unreadable stretches from 0; a tail has the next number. ``at`` and
     ``size`` are in bytes. Of a batch that is refused, the fields are what its header says. Timestamps are in
-    milliseconds, -1 for none. ``attributes`` has the bits of a batch's header, or those of a message. ``note`` says
-    what is wrong if no finding does.
+    milliseconds, -1 for none. ``attributes`` has the bits of a batch's header, or those of a message.
     """
 
     kind: Literal["batch", "unreadable", "tail"]
@@ -66,17 +66,16 @@ class Entry(NamedTuple):
     base_sequence: int = -1
     leader_epoch: int = -1
     findings: tuple[Finding, ...] = ()
-    note: str = ""
 
     @property
     def is_refused(self) -> bool:
-        """Whether its records cannot be read."""
-        return self.kind == "unreadable" or any(one.severity == "fatal" for one in self.findings)
+        """Whether it has a fatal finding, so that its records cannot be read."""
+        return any(one.severity == "fatal" for one in self.findings)
 
     def has(self, code: str | None) -> bool:
-        """Whether it has a finding with this code; None means any, and also unreadable bytes without a finding."""
+        """Whether it has a finding with this code; None means any."""
         if code is None:
-            return bool(self.findings or self.note)
+            return bool(self.findings)
         return any(one.code == code for one in self.findings)
 
     def to_json(self) -> dict[str, Any]:
@@ -97,8 +96,6 @@ class Entry(NamedTuple):
                 "leader_epoch": self.leader_epoch,
                 "flags": flags_of(self),
             }
-        if self.note:
-            out["note"] = self.note
         return out | {"findings": [one.to_json() for one in self.findings]}
 
 
@@ -165,7 +162,7 @@ class Listing:
             place = start + at
             findings = _moved(found, start, index) if found else ()
             if size and goes_on:
-                yield Entry._make(("batch", index, place, size, *fields, findings, ""))
+                yield Entry._make(("batch", index, place, size, *fields, findings))
                 index += 1
                 continue
             if size == 0 and goes_on:
@@ -177,10 +174,14 @@ class Listing:
             if size == 0 and after == end:
                 yield Entry("tail", index, place, end - place, findings=findings)
             elif size > 0 and place + size == after:
-                yield Entry._make(("batch", index, place, size, *fields, findings, ""))
+                yield Entry._make(("batch", index, place, size, *fields, findings))
             else:
-                note = "" if found else f"its length leads behind the end, but {after - place} bytes on is a batch"
-                yield Entry("unreadable", index, place, after - place, findings=findings, note=note)
+                if size == 0:
+                    code, path = "batch-length-wrong", f"batch[{index}].batch_length"
+                    at = place + HEADER_AT["batch_length"]
+                    wrong = stored_finding(code, path, at, self._options["profile"], found=after - place)
+                    findings = (*findings, wrong)
+                yield Entry("unreadable", index, place, after - place, findings=findings)
 
     def _count(self, entry: Entry) -> None:
         if entry.kind != "tail":
@@ -310,8 +311,7 @@ def line_of(entry: Entry) -> list[str]:
         text = f"{entry.number:>8} {entry.at:>12} {entry.size:>9}  cannot be read"
     else:
         text = f"{'-':>8} {entry.at:>12} {entry.size:>9}  a partial tail"
-    lines = [text, *(f"{INDENT}{one.severity}: {one}" for one in entry.findings)]
-    return [*lines, f"{INDENT}fatal: batch[{entry.number}] at byte {entry.at}: {entry.note}"] if entry.note else lines
+    return [text, *(f"{INDENT}{one.severity}: {one}" for one in entry.findings)]
 
 
 def summary(listing: Listing) -> list[str]:

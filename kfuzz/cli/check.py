@@ -1,21 +1,25 @@
-"""``kfuzz check``: shows findings in files of record batches."""
+"""``kfuzz check``: shows findings in files of record batches, in the files beside them, and in log directories."""
 
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from kfuzz.cli.console import echo_json, json_option, standard_input
+from kfuzz.cli.console import echo_json, json_option, progress, standard_input
 from kfuzz.files import map_bytes
 
 if TYPE_CHECKING:
-    from kfuzz.records import Profile, Role
+    from kfuzz.corpora.checking import Counts
+    from kfuzz.records import Limits, Profile, Role
 
 
 @click.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE|DIR...", nargs=-1, required=True)
 @click.option(
     "--role",
     type=click.Choice(["consumer", "broker", "log"]),
@@ -41,12 +45,16 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context, files: tuple[str, ...], role: str, profile: str, limit_bytes: int | None, as_json: bool
 ) -> None:
-    """Show findings in files of record batches: log segments, fetches, vectors as bytes; - is standard input.
+    """Show findings in files of record batches: log segments, fetches, vectors as bytes; - is standard input. Indexes,
+    producer snapshots and checkpoints are known by their names, and judged as a broker does that starts.
 
-    The role says what a file holds. consumer: the records that a fetch returns. broker: the records of one partition in
-    a Produce request, under Kafka's default limits; --profile strict adds the documents' rules for producers. log: a
-    segment that a broker must be able to load at its start. In the role log, records that cannot be read are not an
-    error.
+    Of a directory, all segments, indexes, snapshots and checkpoints are judged, also behind damage. For each file that
+    has findings, the first of each code is shown, then a summary by code.
+
+    The role says what a file of batches holds. consumer: the records that a fetch returns. broker: the records of one
+    partition in a Produce request, under Kafka's default limits; --profile strict adds the documents' rules for
+    producers. log: a segment that a broker must be able to load at its start. In the role log, records that cannot be
+    read are not an error.
 
     Exit code 0: no file has a fatal finding; 1: at least one has; 2: a file cannot be opened. A partial batch at the
     end of a file is reported, but it is not an error.
@@ -54,43 +62,115 @@ def command(
     \b
     Examples:
       kfuzz check 00000000000000000000.log
+      kfuzz check 00000000000000000000.index
+      kfuzz check /var/lib/kafka/data --role log
       kfuzz check --profile strict *.log
-      kfuzz check --role log 00000000000000000000.log
       kfuzz check --role broker --profile strict produced.bin
       kfuzz check --json fetch.bin
     """
     from kfuzz import records
 
     limits = records.Limits() if limit_bytes is None else records.Limits(limit_bytes)
+    asked = _Asked(cast("Profile", profile), cast("Role", role), limits, as_json)
     out: list[dict[str, Any]] = []
     fatal = False
     for name in files:
-        data = open_buffer(name)
-        reading = records.check(data, profile=cast("Profile", profile), role=cast("Role", role), limits=limits)
-        fatal = fatal or reading.fatal is not None
-        if as_json:
-            out.append(
-                {
-                    "file": name,
-                    "size": len(data),
-                    "batches": reading.batch_count,
-                    "records": reading.record_count,
-                    "consumed": reading.consumed,
-                    "partial_tail": reading.partial_tail,
-                    "accepted": reading.fatal is None,
-                    "findings": [finding.to_json() for finding in reading.findings],
-                }
-            )
-            continue
-        for finding in reading.findings:
-            click.echo(f"{name}: {finding.severity}: {finding}")
-        tail = f", then a partial tail of {len(data) - reading.consumed} bytes" if reading.partial_tail else ""
-        state = "refused after" if reading.fatal else "ok,"
-        counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
-        click.echo(f"{name}: {state} {counts}{tail}")
+        judge = _directory if name != "-" and Path(name).is_dir() else _file
+        document, is_fatal = judge(name, asked)
+        out.append(document)
+        fatal = fatal or is_fatal
     if as_json:
         echo_json(out)
     ctx.exit(1 if fatal else 0)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The options of the verb."""
+
+    profile: Profile
+    role: Role
+    limits: Limits
+    as_json: bool
+
+    def say(self, line: str) -> None:
+        if not self.as_json:
+            click.echo(line)
+
+
+def _file(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
+    """Judge one file and print it. Returns its JSON, and whether it is refused."""
+    from kfuzz import records
+    from kfuzz.corpora.stored import kind_of
+
+    data = open_buffer(name)
+    if name != "-" and (kind := kind_of(name)):
+        stored = kind.read(Path(name), bytes(data), asked.profile)
+        for finding in stored.findings:
+            asked.say(f"{name}: {finding.severity}: {finding}")
+        asked.say(f"{name}: {'refused' if stored.is_refused else 'ok'}, {stored.outcome}")
+        document = {"file": name, "accepted": not stored.is_refused} | stored.to_json()
+        # `kfuzz show --json` has them.
+        del document["entries"]
+        return document | {"entries": stored.count}, stored.is_refused
+    reading = records.check(data, profile=asked.profile, role=asked.role, limits=asked.limits)
+    for finding in reading.findings:
+        asked.say(f"{name}: {finding.severity}: {finding}")
+    tail = f", then a partial tail of {len(data) - reading.consumed} bytes" if reading.partial_tail else ""
+    state = "refused after" if reading.fatal else "ok,"
+    counts = f"{reading.batch_count} batches, {reading.record_count} records, {reading.consumed} bytes"
+    asked.say(f"{name}: {state} {counts}{tail}")
+    return {
+        "file": name,
+        "size": len(data),
+        "batches": reading.batch_count,
+        "records": reading.record_count,
+        "consumed": reading.consumed,
+        "partial_tail": reading.partial_tail,
+        "accepted": reading.fatal is None,
+        "findings": [finding.to_json() for finding in reading.findings],
+    }, reading.fatal is not None
+
+
+def _directory(name: str, asked: _Asked) -> tuple[dict[str, Any], bool]:
+    """Judge the files below a directory, and print those that have findings and a summary. Returns as `_file` does."""
+    from kfuzz.corpora.checking import Counts, check_directory
+
+    counts = Counts()
+    bad: list[dict[str, Any]] = []
+    with progress("check, MiB", None) as set_done:
+        found = check_directory(
+            name,
+            counts,
+            profile=asked.profile,
+            role=asked.role,
+            limits=asked.limits,
+            on_bytes=lambda done, total: set_done(done >> 20),
+        )
+        for one in found:
+            if one.findings:
+                bad.append(one.to_json() if asked.as_json else {})
+            for finding, places in one.findings:
+                more = f" ({places} such places in this file)" if places > 1 else ""
+                asked.say(f"{one.path}: {finding.severity}: {finding}{more}")
+    for line in _summary(name, counts):
+        asked.say(line)
+    return {"directory": name, "accepted": not counts.refused, "files": bad} | counts.to_json(), counts.refused > 0
+
+
+def _summary(name: str, counts: Counts) -> Iterator[str]:
+    """The lines under a directory: sums, then each code."""
+    yield (
+        f"{name}: {'refused' if counts.refused else 'ok'}, {len(counts.partitions)} partitions, "
+        f"{counts.segments} segments, {counts.others} other files: {counts.batches} batches, {counts.records} records, "
+        f"{counts.size} bytes"
+    )
+    if counts.refused:
+        yield f"{counts.refused} of the files cannot be read as a whole"
+    for code, found in sorted(counts.codes.items(), key=lambda item: (item[1].severity != "fatal", item[0])):
+        files = "1 file" if found.files == 1 else f"{found.files} files"
+        places = "1 place" if found.places == 1 else f"{found.places} places"
+        yield f"  {found.severity} {code}: {places} in {files}, first in {found.first_file}"
 
 
 def open_buffer(name: str) -> bytes | mmap.mmap:

@@ -25,18 +25,23 @@ from kfuzz.findings.records import CODES
 from kfuzz.messages.catalogues import newest
 from kfuzz.messages.model import Definition
 from kfuzz.messages.schemas import schema
+from kfuzz.wire.framing import next_frame
 
 if TYPE_CHECKING:
+    from kfuzz.corpora.stored import Kind, Stored
     from kfuzz.fuzz.crashes import Crash
     from kfuzz.vectors.model import Vector
 
 # A dump shows at most this many batches, unless --batches says more.
 DUMPED_BATCHES = 20
+# The names of these files end so; their content need not say what it is.
+BATCH_FILES = (".log", ".checkpoint")
 # Of the fields that a crash needs, so many are marked and named.
 FIELDS_SHOWN = 8
 KILL_MARKS = ("kills", *["needed to kill"] * (FIELDS_SHOWN - 1))
 
 
+BATCH_CODES = (*CODES, "batch-length-wrong")
 BYTE = Word("byte", lambda text: _byte(text))
 
 
@@ -82,6 +87,9 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
     every field with its offset, its bytes and its value, and the lines of its neighbours. A file of one batch and a
     vector are opened at once. --list and --dump choose.
 
+    Indexes, producer snapshots, checkpoints and partition.metadata are known by their names, or by their content; their
+    entries are printed, and what is wrong with them.
+
     Offsets inside a compressed batch count from the start of its decompressed payload. With --message, the file is a
     request, a response or a header; record batches inside are shown too.
 
@@ -95,6 +103,7 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
       kfuzz show 00000000000000000000.log
       kfuzz show 00000000000000000000.log --finding
       kfuzz show 00000000000000000000.log --offset 4711
+      kfuzz show 00000000000000000000.timeindex
       kfuzz show records/v2/count/negative-one
       kfuzz show messages/counts/fetch-request-v18-huge
       kfuzz show --json fetch.bin
@@ -105,7 +114,7 @@ def command(name: str | None, as_json: bool, pager: bool, **options: Any) -> Non
     asked = Asked(**options)
     if name is None:
         # `--finding FILE` without a code: the option took the name of the file.
-        if not asked.finding or asked.finding in CODES:
+        if not asked.finding or asked.finding in BATCH_CODES:
             raise click.UsageError("Missing argument 'FILE|ID'")
         name, asked = asked.finding, replace(asked, finding="")
     out = shown(name, asked, as_json=as_json)
@@ -156,8 +165,8 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
     """The lines to print."""
     if len(asked.choices) > 1:
         raise UsageError(f"{' and '.join(asked.choices)} exclude each other; give one of them")
-    if asked.finding and asked.finding not in CODES:
-        near = difflib.get_close_matches(asked.finding, CODES, n=1)
+    if asked.finding and asked.finding not in BATCH_CODES:
+        near = difflib.get_close_matches(asked.finding, BATCH_CODES, n=1)
         remedy = f"did you mean {near[0]}?" if near else "`kfuzz check` prints the codes in brackets"
         raise UsageError(f"there is no finding of record batches called {asked.finding!r}; {remedy}")
     vector = vector_of(name)
@@ -175,6 +184,9 @@ def shown(name: str, asked: Asked, *, as_json: bool) -> Iterator[str]:
         data = open_buffer(name) if vector is None else vector.data
     if asked.find and (crash is None or not crash.harm):
         raise UsageError(f"--find needs the input of a cause; no campaign or differential wrote {name}")
+    kind = stored_kind(name, data) if chosen is None and vector is None and crash is None else None
+    if kind is not None:
+        return stored(name, kind.read(Path(name), bytes(data), asked.profile), asked, as_json=as_json)
     if chosen is None and (set(asked.choices) - {"--list", "--dump"}):
         return opened(title, data, asked, as_json=as_json)
     is_listed = asked.as_list or not (asked.as_dump or vector or crash or chosen or is_one_batch(data))
@@ -204,6 +216,34 @@ def _byte(text: str) -> int:
         return int(text, 0)
     except ValueError:
         raise UsageError(f"{text!r} is not a byte of the file; give a number such as 136 or 0x88") from None
+
+
+# ------------------------------------------------------------------------------------------------- other files
+
+
+def stored_kind(name: str, data: bytes | mmap.mmap) -> Kind | None:
+    """What Kafka keeps in this file, by its name, or by its content if it does not begin with a batch."""
+    from kfuzz.corpora.stored import kind_by_content, kind_of
+
+    if name != "-" and (kind := kind_of(name)):
+        return kind
+    if Path(name).suffix in BATCH_FILES or not len(data) or next_frame(data, 0)[0] > 0:
+        return None
+    return kind_by_content(bytes(data))
+
+
+def stored(name: str, made: Stored, asked: Asked, *, as_json: bool) -> Iterator[str]:
+    """The lines about a file that Kafka keeps beside a segment."""
+    from kfuzz.corpora.stored import lines_of
+
+    if asked.choices or asked.batches:
+        option = asked.choices[0] if asked.choices else "--batches"
+        raise UsageError(f"{option} is about record batches, and {name} has {made.title}; leave it out")
+    if as_json:
+        yield json_text({"source": name} | made.to_json())
+        return
+    yield f"{name}: {made.outcome}, {made.size} bytes"
+    yield from lines_of(made)
 
 
 # ------------------------------------------------------------------------------------------------- listings

@@ -34,6 +34,7 @@ from kfuzz.corpora.plan import Plan, Segment
 from kfuzz.corpora.resolution import WORKLOAD
 from kfuzz.corpora.rows import ROWS
 from kfuzz.corpora.snapshot import LEADER_EPOCH_CHECKPOINT, snapshot_name
+from kfuzz.corpora.stored import entry_struct
 from kfuzz.corpora.targets import Listing, Target, in_parallel
 from kfuzz.corpora.turns import Writers
 from kfuzz.corpora.workload import BATCH_BYTES_MAX, Workload, parse
@@ -44,7 +45,6 @@ from kfuzz.wire.checksum import crc32c
 
 __all__ = ["Corpus", "Problem", "verify", "verify_segment"]
 
-OFFSET_ENTRY, TIME_ENTRY, ABORTED_ENTRY = struct.Struct(">ii"), struct.Struct(">qi"), struct.Struct(">hqqqq")
 # The columns of a row that the plan fixes, in the order of `Plan.bounds`.
 PLANNED = ("path", "first_offset", "last_offset")
 # Further problems usually repeat the first ones.
@@ -297,9 +297,9 @@ def _check_log(view: memoryview, segment: Segment, workload: Workload, row: Row,
             return problems
     problems += _check_plan(walk, len(view), segment)
     indexes = {
-        ".index": (walk.offset_index, OFFSET_ENTRY),
-        ".timeindex": (walk.time_index, TIME_ENTRY),
-        ".txnindex": (walk.transaction_index, ABORTED_ENTRY),
+        ".index": (walk.offset_index, entry_struct(".index")),
+        ".timeindex": (walk.time_index, entry_struct(".timeindex")),
+        ".txnindex": (walk.transaction_index, entry_struct(".txnindex")),
     }
     sums = [expected for expected, _ in indexes.values()]
     problems += _check_sums(walk, len(view), segment, row, sums, labels)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from kfuzz.broker_errors import ERROR_MEANINGS, ERROR_NAMES
 from kfuzz.errors import UsageError
 from kfuzz.findings import Code
+from kfuzz.findings.stored import CODES as STORED_CODES
 from kfuzz.kafka import BROKER_RELEASE, LATEST, ROLES
 from kfuzz.messages.codec import CODES as MESSAGE_CODES
 from kfuzz.records import CODES as RECORD_CODES
@@ -25,7 +26,14 @@ from kfuzz.vectors.model import Flag, Vector, default_root, load_files
 
 __all__ = ["Book", "Explanation", "Kind"]
 
-Kind = Literal["finding of record batches", "finding of messages", "requirement", "flag", "error of a broker"]
+Kind = Literal[
+    "finding of record batches",
+    "finding of messages",
+    "finding of stored files",
+    "requirement",
+    "flag",
+    "error of a broker",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,7 @@ class Book:
         return {
             "findings of record batches": list(RECORD_CODES),
             "findings of messages": list(MESSAGE_CODES),
+            "findings of stored files": list(STORED_CODES),
             "requirements": list(self._coverage.requirements),
             "flags": sorted(self._flags),
             "errors of a broker": list(ERROR_NAMES.values()),
@@ -89,6 +98,9 @@ class Book:
         for code in MESSAGE_CODES:
             if code.casefold() == wanted:
                 yield self._finding(code, "finding of messages", MESSAGE_CODES[code], self._coverage.message_findings)
+        for code in STORED_CODES:
+            if code.casefold() == wanted:
+                yield self._finding(code, "finding of stored files", STORED_CODES[code], {})
         for requirement in self._coverage.requirements:
             if requirement.casefold() == wanted:
                 yield self._requirement(requirement)
@@ -165,7 +177,7 @@ class Book:
 
 def _severities(row: Code, kind: Kind) -> str:
     """The severity in profile kafka: one word, or one for each role where they differ."""
-    if kind == "finding of messages":
+    if kind in ("finding of messages", "finding of stored files"):
         return row.kafka
     by_role = {role: row.severity("kafka", role) for role in ROLES}
     if len(set(by_role.values())) == 1:
@@ -180,7 +192,7 @@ def _with_letters(sentence: str) -> str:
     >>> _with_letters("the length is {found}; it must be at least {allowed:#x}")
     'the length is N; it must be at least M'
     """
-    letters = {"found": "N", "allowed": "M", "count": "K"}
+    letters = {"found": "N", "allowed": "M", "count": "K", "detail": "…"}
     return "".join(text + letters.get(name or "", "") for text, name, _, _ in Formatter().parse(sentence))
 
 

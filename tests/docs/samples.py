@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 import sys
 from pathlib import Path
 from typing import Final
@@ -59,12 +60,20 @@ def environment() -> dict[str, str]:
 
 
 def make_samples(folder: Path) -> None:
-    """A good segment, the same with one wrong bit in its second batch, bodies of messages, and a testee."""
+    """A good segment, the same with one wrong bit in its second batch, a log directory with that one and its indexes,
+    bodies of messages, and a testee.
+    """
     good = segment()
     (folder / "good.log").write_bytes(b"".join(good))
     broken = bytearray(b"".join(good))
     broken[len(good[0]) + 80] ^= 1
     (folder / "00000000000000000000.log").write_bytes(broken)
+    partition = folder / "data" / "orders-0"
+    partition.mkdir(parents=True)
+    (partition / "00000000000000000000.log").write_bytes(broken)
+    (partition / "00000000000000000000.index").write_bytes(struct.pack(">2i", 5, 2 * len(good[0])))
+    (partition / "00000000000000000000.timeindex").write_bytes(struct.pack(">qi", FIRST_TIMESTAMP_MS + 2001, 5))
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     fetch = {
         "maxWaitMs": 500,
         "minBytes": 1,

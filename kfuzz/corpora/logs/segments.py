@@ -19,6 +19,7 @@ from typing import BinaryIO, Final
 import numpy as np
 import numpy.typing as npt
 
+from kfuzz.corpora.stored import INDEXES
 from kfuzz.errors import UsageError
 from kfuzz.files import local_path
 from kfuzz.wire.layout import HEADER_AT, HEADER_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_AT
@@ -42,8 +43,10 @@ FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})")
 NAME: Final = re.compile(r"(\d{20})\.log")
 # Kafka's own topics, such as __consumer_offsets, begin with this.
 INTERNAL: Final = "__"
-OFFSET_ENTRY: Final = np.dtype([("offset", ">i4"), ("position", ">i4")])
-TIME_ENTRY: Final = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+OFFSET_ENTRY, TIME_ENTRY, ABORTED_ENTRY = (
+    np.dtype([(name, f">i{width}") for name, width in INDEXES[suffix]])
+    for suffix in (".index", ".timeindex", ".txnindex")
+)
 FRAME: Final = struct.Struct(">qi")
 DELTA: Final = struct.Struct(">i")
 DELTA_AT: Final = HEADER_AT["last_offset_delta"]

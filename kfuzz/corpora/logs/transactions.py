@@ -19,7 +19,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kfuzz.corpora.logs.rows import beginnings
-from kfuzz.corpora.logs.segments import Segment, Starts, batch_bytes, entries, mapped, opened, partition_of
+from kfuzz.corpora.logs.segments import (
+    ABORTED_ENTRY,
+    Segment,
+    Starts,
+    batch_bytes,
+    entries,
+    mapped,
+    opened,
+    partition_of,
+)
 from kfuzz.kafka import INT32_MAX
 from kfuzz.wire.checksum import crc32c
 from kfuzz.wire.framing import next_frame
@@ -29,9 +38,6 @@ from kfuzz.wire.transactions import ABORT, COMMIT
 
 __all__ = ["Ahead", "FileAhead", "Heads", "aborted_batches", "last_stable_offset"]
 
-ABORTED_ENTRY: Final = np.dtype(
-    [("version", ">i2"), ("producer_id", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")]
-)
 # What ``ProducerStateManager`` writes beside a segment: the producers at the segment's first offset.
 SNAPSHOT_HEADER: Final = np.dtype([("version", ">i2"), ("crc", ">u4"), ("count", ">i4")])
 SNAPSHOT_ENTRY: Final = np.dtype(
@@ -177,11 +183,11 @@ class FileAhead(Ahead):
     def indexed(self, producer: int, offset: int) -> bool | None:
         if self.index is None:
             return None
-        inside = (self.index["first"] <= offset) & (self.index["last"] >= offset)
+        inside = (self.index["first_offset"] <= offset) & (self.index["last_offset"] >= offset)
         if (inside & (self.index["producer_id"] == producer)).any():
             return True
         # As ``TransactionIndex.collectAbortedTxns``: below a last stable offset, all transactions have ended.
-        return False if (self.index["stable"] > offset).any() else None
+        return False if (self.index["last_stable_offset"] > offset).any() else None
 
 
 def _aborted_entries(segment: Segment) -> npt.NDArray[np.void] | None:
@@ -192,13 +198,13 @@ def _aborted_entries(segment: Segment) -> npt.NDArray[np.void] | None:
     found = entries(path, ABORTED_ENTRY)
     is_good = (
         (found["version"] == 0)
-        & (found["first"] <= found["last"])
-        & (found["last"] >= segment.base_offset)
-        & (found["last"] <= segment.base_offset + INT32_MAX)
-        & (found["stable"] <= found["last"] + 1)
+        & (found["first_offset"] <= found["last_offset"])
+        & (found["last_offset"] >= segment.base_offset)
+        & (found["last_offset"] <= segment.base_offset + INT32_MAX)
+        & (found["last_stable_offset"] <= found["last_offset"] + 1)
     )
     if segment.next_offset is not None:
-        is_good &= found["last"] < segment.next_offset
+        is_good &= found["last_offset"] < segment.next_offset
     return found.astype(found.dtype.newbyteorder("=")) if is_good.all() else None
 
 
@@ -278,7 +284,7 @@ def last_stable_offset(segment: Segment) -> int | None:
             break
         index = _aborted_entries(one)
         if index is not None and len(index):
-            start = int(index["stable"][-1])
+            start = int(index["last_stable_offset"][-1])
             break
     for one in partition:
         if one.next_offset is not None and one.next_offset <= start:

@@ -1,0 +1,115 @@
+"""kfuzz check DIR and kfuzz show of the files beside segments."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_driver import kfuzz
+
+from kfuzz.corpora.generation import generate
+from kfuzz.corpora.workload import KIB, Topic, Workload
+
+FIRST = f"{0:020d}"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("directory") / "logs"
+    generate(
+        Workload(topics=(Topic("orders", partitions=2),), size=512 * KIB, segment_bytes=128 * KIB, seed=8), str(out)
+    )
+    return out
+
+
+@pytest.fixture
+def logs(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "logs"))
+
+
+def test_a_sound_directory_is_one_line(logs: Path) -> None:
+    done = kfuzz("check", logs)
+    assert done.returncode == 0
+    (line,) = done.stdout.splitlines()
+    assert line.startswith(f"{logs}: ok, 2 partitions, 4 segments, ")
+    assert kfuzz("check", logs, "--role", "log", "--profile", "strict").returncode == 0
+
+
+def test_damage_is_told_by_file_and_by_code_and_does_not_end_the_walk(logs: Path) -> None:
+    segment = logs / "orders-0" / f"{FIRST}.log"
+    data = bytearray(segment.read_bytes())
+    for place in (200, len(data) // 2, len(data) - 5):
+        data[place] ^= 1
+    segment.write_bytes(data)
+    index = logs / "orders-1" / f"{FIRST}.index"
+    index.write_bytes(index.read_bytes() + b"x")
+    done = kfuzz("check", logs)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"{segment}: fatal: batch[0].crc at byte 17: the stored CRC is")
+    assert lines[0].endswith("[crc-mismatch] (3 such places in this file)")
+    assert lines[1].startswith(f"{index}: fatal: size at byte {index.stat().st_size - 1}: the file has ")
+    assert lines[2].startswith(f"{logs}: refused, 2 partitions, 4 segments, ")
+    assert lines[3:] == [
+        "2 of the files cannot be read as a whole",
+        f"  fatal crc-mismatch: 3 places in 1 file, first in {segment}",
+        f"  fatal index-size-uneven: 1 place in 1 file, first in {index}",
+    ]
+    (document,) = json.loads(kfuzz("check", logs, "--json").stdout)
+    assert document["codes"]["crc-mismatch"]["places"] == 3
+    assert [Path(one["file"]) for one in document["files"]] == [segment, index]
+    assert document["accepted"] is False
+    assert (document["segments"], document["refused_files"]) == (4, 2)
+    # The partition alone, and the file alone.
+    assert kfuzz("check", logs / "orders-1").returncode == 1
+    assert kfuzz("check", logs / "orders-1" / f"{FIRST}.log").returncode == 0
+    assert kfuzz("check", index).stdout.splitlines()[-1].startswith(f"{index}: refused, offset index, ")
+
+
+def test_a_directory_without_logs_is_wrong_use(tmp_path: Path) -> None:
+    done = kfuzz("check", tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"kfuzz: {tmp_path} has no log segments and no indexes; ")
+
+
+def test_an_interrupt_ends_the_walk_with_one_sentence(logs: Path) -> None:
+    (logs / "orders-9").mkdir()
+    os.mkfifo(logs / "orders-9" / f"{FIRST}.log")
+    with subprocess.Popen(
+        [sys.executable, "-m", "kfuzz", "check", str(logs)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        # This waits until the walk opens the pipe; then the walk waits for bytes.
+        writer = os.open(logs / "orders-9" / f"{FIRST}.log", os.O_WRONLY)
+        os.kill(run.pid, signal.SIGINT)
+        _, told = run.communicate(timeout=60)
+        os.close(writer)
+    assert (run.returncode, told.strip()) == (130, "kfuzz: interrupted")
+
+
+def test_show_prints_entries_as_text_and_as_json(logs: Path) -> None:
+    index = logs / "orders-0" / f"{FIRST}.timeindex"
+    lines = kfuzz("show", index).stdout.splitlines()
+    assert lines[0].startswith(f"{index}: time index, ")
+    assert lines[2].split() == ["entry", "byte", "timestamp", "offset"]
+    document = json.loads(kfuzz("show", "--json", index).stdout)
+    assert document["kind"] == "time index"
+    assert len(document["entries"]) == len(lines) - 3 == index.stat().st_size // 12
+    epochs = logs / "orders-0" / "leader-epoch-checkpoint"
+    assert (
+        kfuzz("show", "-", stdin=epochs.read_bytes()).stdout.splitlines()[1:]
+        == (kfuzz("show", epochs).stdout.splitlines()[1:])
+    )
+    done = kfuzz("show", index, "--offset", "3")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--offset is about record batches" in done.stderr
+
+
+def test_explain_knows_the_findings_of_stored_files() -> None:
+    assert "a finding of stored files" in kfuzz("explain", "index-size-uneven").stdout
+    assert "the entry's … is N" in kfuzz("explain", "index-not-rising").stdout
